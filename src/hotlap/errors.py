@@ -1,0 +1,61 @@
+"""Every error that hotlap raises on purpose.
+
+An error is written for the person who reads it: what happened, where, and what to do next. The
+command line prints exactly that and no traceback (``--debug`` shows one); a library user catches
+:class:`HotlapError` or one of its children.
+"""
+
+from __future__ import annotations
+
+
+class HotlapError(Exception):
+    """Something a person can act on.
+
+    ``what`` says what happened, as one sentence. ``remedy`` says what to do about it. ``where`` is
+    the file, line or command it happened in, where that helps. ``exit_code`` is the command line's.
+    """
+
+    exit_code = 2
+
+    def __init__(self, what: str, *, remedy: str, where: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.remedy = remedy
+        self.where = where
+
+    def __str__(self) -> str:
+        place = f" ({self.where})" if self.where else ""
+        return f"{self.what}{place} {self.remedy}"
+
+
+class UsageError(HotlapError):
+    """The command line or an argument makes no sense."""
+
+
+class PlanError(HotlapError):
+    """A plan cannot be read, or names a lever or a value that does not exist."""
+
+
+class ScriptError(HotlapError):
+    """The user's script cannot be started, failed, or has nothing to tune.
+
+    Carries the script's own exit code, which becomes the command's.
+    """
+
+    exit_code = 1
+
+    def __init__(self, what: str, *, remedy: str, where: str = "", exit_code: int = 1) -> None:
+        super().__init__(what, remedy=remedy, where=where)
+        self.exit_code = exit_code or 1
+
+
+class StudyError(HotlapError):
+    """A study cannot be written, read, locked or resumed."""
+
+
+class BudgetError(UsageError):
+    """The time budget is too small for a single comparison."""
+
+
+class LeverError(HotlapError):
+    """A lever file is broken, or two levers share a name."""

@@ -1,0 +1,146 @@
+"""What a lever file must offer, and the look into the folder that finds them all.
+
+One file is one lever: ``levers/mixed_precision.py`` is the lever ``mixed-precision``. Its docstring is
+its documentation page (what it does, when it helps, what it costs, Before and After source). Its
+members are the fields of :class:`Lever`; nothing is registered anywhere else.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from hotlap.errors import LeverError, PlanError
+from hotlap.records import Proof, Setting, Situation, Skipped, Value
+
+if TYPE_CHECKING:
+    from hotlap.runtime.hooks import Hooks
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One value that a setting of the lever carries; ``choices`` is empty where any value goes."""
+
+    kind: type
+    choices: tuple[Value, ...] = ()
+    minimum: int | None = None
+    maximum: int | None = None
+    required: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Lever:
+    """One known way to make training faster.
+
+    ``obstacle`` says why the lever cannot or need not be tried (``already=True`` when the script does
+    it itself), or None. ``bound`` is the largest speedup it could give here, or None when there is no
+    bound. ``candidates`` are the settings worth a trial, best guess first. ``install`` runs in the
+    child, right after torch's import, and hangs the lever onto the hooks. ``environment`` are the
+    variables that must be set before the process starts. ``proof_for`` says what a setting owes.
+    """
+
+    name: str
+    title: str
+    page: str
+    proof: Proof
+    addresses: tuple[str, ...]
+    parameters: Mapping[str, Parameter]
+    obstacle: Callable[[Situation], Skipped | None]
+    bound: Callable[[Situation], float | None]
+    candidates: Callable[[Situation], tuple[Setting, ...]]
+    install: Callable[[Hooks, Setting], None]
+    environment: Callable[[Setting], dict[str, str]]
+    proof_for: Callable[[Situation, Setting], Proof]
+
+
+_REQUIRED = ("title", "proof", "addresses", "parameters", "obstacle", "bound", "candidates", "install")
+_NOT_LEVERS = frozenset({"api"})
+
+
+@cache
+def all_levers() -> Mapping[str, Lever]:
+    """Every lever of the folder by name, in alphabetical order.
+
+    Raises :class:`LeverError` when a file lacks a member.
+    """
+    import hotlap.levers as folder
+
+    names = sorted(entry.name for entry in pkgutil.iter_modules(folder.__path__))
+    return {_name(module): find(_name(module)) for module in names if module not in _NOT_LEVERS}
+
+
+@cache
+def find(name: str) -> Lever:
+    """The lever of that name; imports that one file only.
+
+    Raises :class:`PlanError` when there is none.
+    """
+    file = name.replace("-", "_")
+    try:
+        module = importlib.import_module(f"hotlap.levers.{file}")
+    except ModuleNotFoundError as error:
+        if error.name != f"hotlap.levers.{file}" or file in _NOT_LEVERS:
+            raise
+        raise PlanError(f"There is no lever named {name!r}.", remedy="`hotlap levers` lists them.") from None
+    return _build(name, module)
+
+
+def validate(setting: Setting) -> None:
+    """Check a setting against its lever's parameters.
+
+    Raises :class:`PlanError` that names the wrong key or value and what is allowed.
+    """
+    lever = find(setting.lever)
+    given = dict(setting.values)
+    for key, value in given.items():
+        if key not in lever.parameters:
+            allowed = ", ".join(lever.parameters) or "no keys"
+            raise PlanError(f"The lever {lever.name!r} has no key {key!r}.", remedy=f"It takes: {allowed}.")
+        _check_value(lever.name, key, value, lever.parameters[key])
+    missing = [key for key, it in lever.parameters.items() if it.required and key not in given]
+    if missing:
+        raise PlanError(f"The lever {lever.name!r} needs the key {missing[0]!r}.", remedy="Add it to the plan.")
+
+
+def _check_value(lever: str, key: str, value: Value, parameter: Parameter) -> None:
+    right_type = type(value) is parameter.kind or (parameter.kind is float and type(value) is int)
+    if not right_type:
+        raise PlanError(
+            f"{lever}.{key} is {value!r}, which is no {parameter.kind.__name__}.",
+            remedy=f"Give a {parameter.kind.__name__}.",
+        )
+    if parameter.choices and value not in parameter.choices:
+        choices = ", ".join(repr(choice) for choice in parameter.choices)
+        raise PlanError(f"{lever}.{key} is {value!r}.", remedy=f"It must be one of {choices}.")
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        too_small = parameter.minimum is not None and value < parameter.minimum
+        too_large = parameter.maximum is not None and value > parameter.maximum
+        if too_small or too_large:
+            raise PlanError(
+                f"{lever}.{key} is {value}.",
+                remedy=f"It must lie between {parameter.minimum} and {parameter.maximum}.",
+            )
+
+
+def _name(module: str) -> str:
+    return module.replace("_", "-")
+
+
+def _build(name: str, module: ModuleType) -> Lever:
+    missing = [member for member in _REQUIRED if not hasattr(module, member)]
+    if missing or not module.__doc__:
+        lacking = missing[0] if missing else "a docstring"
+        raise LeverError(f"The lever file for {name!r} lacks {lacking}.", remedy="See levers/api.py.")
+    member: dict[str, Any] = {key: getattr(module, key) for key in _REQUIRED}
+    return Lever(
+        name=name,
+        page=module.__doc__,
+        environment=getattr(module, "environment", lambda setting: {}),
+        proof_for=getattr(module, "proof_for", lambda situation, setting: module.proof),
+        **member,
+    )

@@ -1,0 +1,710 @@
+"""The frozen records that cross a room's border.
+
+No logic and no torch in here: this module is imported into the user's training process, by the
+search, and by every renderer. Times are in seconds, memory in bytes, and the name says so. Every
+record is an immutable :class:`msgspec.Struct`; ``msgspec.json`` and ``msgspec.to_builtins`` turn
+them into JSON and back, checking types on the way in. Unknown fields are ignored and new fields
+carry defaults, so that older studies stay readable.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+Value: TypeAlias = bool | int | float | str
+Values: TypeAlias = tuple[tuple[str, Value], ...]
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of all records: immutable, keyword-only, compared by value."""
+
+
+# ---------------------------------------------------------------------------------------------
+# What is run, and with what
+# ---------------------------------------------------------------------------------------------
+
+
+class Workload(Record, frozen=True, kw_only=True):
+    """The user's command: what python is told to run, and where.
+
+    ``kind`` is ``script`` (``target`` is a path) or ``module`` (``target`` is a dotted name, run as
+    ``python -m`` does). ``torchrun train.py`` is the module ``torch.distributed.run``.
+    """
+
+    kind: Literal["script", "module"]
+    target: str
+    arguments: tuple[str, ...] = ()
+    directory: str
+    python: str
+
+
+class Setting(Record, frozen=True, kw_only=True):
+    """One lever with the values it is used with; ``values`` is sorted by key."""
+
+    lever: str
+    values: Values = ()
+
+
+class Plan(Record, frozen=True, kw_only=True):
+    """The levers that are switched on together, in the order in which they are installed."""
+
+    settings: tuple[Setting, ...] = ()
+
+
+# ---------------------------------------------------------------------------------------------
+# What one child is asked to do
+# ---------------------------------------------------------------------------------------------
+
+StepSource: TypeAlias = Literal["auto", "optimizer", "backward"]
+
+
+class Assignment(Record, frozen=True, kw_only=True):
+    """Everything that a child process must know about the trial it is.
+
+    ``replay`` feeds the first training batch again and again, so that only the model is timed;
+    ``loader_sweep`` times the training loader alone with each of these settings, and no model.
+    The fields from ``without_dropout`` on serve the comparison of numbers, never a timing:
+    ``reference_precision`` computes in float64, ``nudge`` moves every initial weight by one unit in
+    the last place, ``capture_gradients`` saves the gradients of the first step, ``augmentation_seed``
+    reseeds what the data pipeline draws while weights and sample order stay.
+    """
+
+    workload: Workload
+    plan: Plan = Plan()
+    seed: int = 0
+    step_source: StepSource = "auto"
+    replay: bool = False
+    loader_sweep: tuple[Setting, ...] = ()
+    aligned_randomness: bool = False
+    without_dropout: bool = False
+    reference_precision: bool = False
+    nudge: bool = False
+    capture_gradients: bool = False
+    augmentation_seed: int | None = None
+    startup_limit_seconds: float = 600.0
+    block_limit_seconds: float = 300.0
+    show_output: bool = False
+
+
+class LaunchRequest(Record, frozen=True, kw_only=True):
+    """One child alone: run until ``steps`` steps are done, or until ``seconds`` have passed since the
+    first step and at least ``minimum_steps`` are done, or until the script ends by itself."""
+
+    assignment: Assignment
+    steps: int
+    seconds: float | None = None
+    minimum_steps: int = 1
+
+
+class TurnRequest(Record, frozen=True, kw_only=True):
+    """A set: a fresh launch of every arm; after warm-up each round runs one block of each arm, in
+    random order drawn from ``order_seed``. A block is at least ``block_seconds`` and ``block_steps``."""
+
+    arms: tuple[Assignment, ...]
+    rounds: int = 15
+    block_seconds: float = 0.3
+    block_steps: int = 8
+    order_seed: int = 0
+    warm_up_limit_seconds: float = 120.0
+    interleaved: bool = True
+
+
+# ---------------------------------------------------------------------------------------------
+# What was seen in the script
+# ---------------------------------------------------------------------------------------------
+
+SiteRole: TypeAlias = Literal["loader", "optimizer", "model", "backward", "step", "copy", "scheduler"]
+
+
+class CallSite(Record, frozen=True, kw_only=True):
+    """A line of the user's code where something that matters was called."""
+
+    role: SiteRole
+    file: str
+    line: int
+    function: str = ""
+    what: str = ""
+
+
+class LoaderFacts(Record, frozen=True, kw_only=True):
+    """One DataLoader that fed training steps.
+
+    ``draws_random`` says whether fetching a batch in the main process consumed torch, numpy or
+    ``random`` numbers: then moving the fetch into workers changes what is drawn.
+    ``batch_bytes`` is the size of one batch's tensors.
+    """
+
+    dataset: str
+    batch_size: int | None = None
+    workers: int = 0
+    pin_memory: bool = False
+    prefetch_factor: int | None = None
+    persistent_workers: bool = False
+    iterable: bool = False
+    length: int | None = None
+    draws_random: bool = False
+    batch_bytes: int = 0
+    site: CallSite | None = None
+
+
+class OptimizerFacts(Record, frozen=True, kw_only=True):
+    """One optimizer; ``fused`` and ``foreach`` as the script asked for them (None: left open)."""
+
+    kind: str
+    parameters: int
+    learning_rate: float
+    fused: bool | None = None
+    foreach: bool | None = None
+    supports_fused: bool = False
+    supports_foreach: bool = False
+    from_torch: bool = True
+    site: CallSite | None = None
+
+
+class ModelFacts(Record, frozen=True, kw_only=True):
+    """One root module: the outermost module that owns parameters an optimizer holds.
+
+    ``input_shapes`` are the distinct shapes of its tensor arguments in the observed steps, at most 32.
+    """
+
+    kind: str
+    parameters: int
+    parameter_bytes: int = 0
+    dtype: str = "float32"
+    device: str = "cpu"
+    convolutions: int = 0
+    linears: int = 0
+    recurrent: int = 0
+    batch_norms: int = 0
+    dropout: tuple[float, ...] = ()
+    trainable: int = 0
+    compiled: bool = False
+    channels_last: bool = False
+    attention: str = ""
+    transformers_model: bool = False
+    input_shapes: tuple[tuple[int, ...], ...] = ()
+    flops_per_step: float | None = None
+    site: CallSite | None = None
+
+
+class ScriptFacts(Record, frozen=True, kw_only=True):
+    """What hotlap saw the script do: the ground on which levers decide whether they apply."""
+
+    device: str = "cpu"
+    step_source: Literal["optimizer", "backward"] = "optimizer"
+    torch_version: str = ""
+    processes: int = 1
+    threads: int = 1
+    loaders: tuple[LoaderFacts, ...] = ()
+    optimizers: tuple[OptimizerFacts, ...] = ()
+    models: tuple[ModelFacts, ...] = ()
+    autocast_dtype: str = ""
+    grad_scaler: bool = False
+    matmul_precision: str = "highest"
+    cudnn_benchmark: bool = False
+    deterministic: bool = False
+    clips_gradients: bool = False
+    backwards_per_step: float = 1.0
+    random_in_forward: bool = False
+    sites: tuple[CallSite, ...] = ()
+
+
+class Invariants(Record, frozen=True, kw_only=True):
+    """What a lever may not change from one step to the next (gate G0), one row a step."""
+
+    learning_rates: tuple[tuple[float, ...], ...] = ()
+    weight_decays: tuple[tuple[float, ...], ...] = ()
+    other_hyperparameters: tuple[str, ...] = ()
+    clip_values: tuple[float, ...] = ()
+    samples: tuple[int, ...] = ()
+    batch_hashes: tuple[str, ...] = ()
+    dropout: tuple[float, ...] = ()
+    training: tuple[bool, ...] = ()
+    trainable: tuple[int, ...] = ()
+
+
+# ---------------------------------------------------------------------------------------------
+# What a child measured
+# ---------------------------------------------------------------------------------------------
+
+
+class Steps(Record, frozen=True, kw_only=True):
+    """The time account, one row a step, as columns of equal length; in each row the phases add up
+    to ``wall_seconds`` and ``outside_seconds`` (evaluation, rollout, checkpoints) comes on top.
+
+    ``loss`` is None where it could not be read; ``not_finite`` are the rows whose loss was NaN or
+    infinite (JSON knows neither), and there ``loss`` is None too.
+    """
+
+    wall_seconds: tuple[float, ...] = ()
+    data_wait_seconds: tuple[float, ...] = ()
+    host_to_device_seconds: tuple[float, ...] = ()
+    forward_seconds: tuple[float, ...] = ()
+    backward_seconds: tuple[float, ...] = ()
+    optimizer_seconds: tuple[float, ...] = ()
+    other_seconds: tuple[float, ...] = ()
+    outside_seconds: tuple[float, ...] = ()
+    samples: tuple[int, ...] = ()
+    loss: tuple[float | None, ...] = ()
+    not_finite: tuple[int, ...] = ()
+
+
+class Block(Record, frozen=True, kw_only=True):
+    """Consecutive steps that were timed as one: the clock was read at both ends only.
+
+    ``wall_seconds`` excludes time outside steps. ``own_cpu_seconds`` is this process and its
+    workers; ``other_load`` is the share of the wall that the machine spent on others' work.
+    """
+
+    steps: int
+    samples: int
+    wall_seconds: float
+    outside_seconds: float = 0.0
+    own_cpu_seconds: float = 0.0
+    other_load: float = 0.0
+    involuntary_switches: int = 0
+    device_clock_mhz: float | None = None
+    throttled: str = ""
+
+
+class GraphBreak(Record, frozen=True, kw_only=True):
+    """One place where ``torch.compile`` had to leave its graph."""
+
+    reason: str
+    file: str = ""
+    line: int = 0
+    count: int = 1
+
+
+class CompileReport(Record, frozen=True, kw_only=True):
+    """What compiling cost and how whole the result is."""
+
+    seconds: float = 0.0
+    graphs: int = 0
+    graph_breaks: tuple[GraphBreak, ...] = ()
+    recompiles: tuple[GraphBreak, ...] = ()
+
+
+class FileWrite(Record, frozen=True, kw_only=True):
+    """A file that the script opened for writing; ``redirected`` says that its own was not touched."""
+
+    path: str
+    redirected: bool
+
+
+class Completed(Record, frozen=True, kw_only=True, tag="completed"):
+    """The script ran to its own end."""
+
+    exit_code: int = 0
+
+
+class Stopped(Record, frozen=True, kw_only=True, tag="stopped"):
+    """hotlap ended the script after its last wanted step."""
+
+
+class Crashed(Record, frozen=True, kw_only=True, tag="crashed"):
+    """The script failed; ``error`` is the last line of its traceback, ``output_tail`` its last words."""
+
+    exit_code: int
+    error: str = ""
+    output_tail: str = ""
+    steps_done: int = 0
+
+
+class OutOfMemory(Record, frozen=True, kw_only=True, tag="out-of-memory"):
+    """The script ran out of device or host memory."""
+
+    error: str = ""
+    output_tail: str = ""
+
+
+class TimedOut(Record, frozen=True, kw_only=True, tag="timed-out"):
+    """Nothing came from the script for ``limit_seconds``."""
+
+    limit_seconds: float
+    during: str = ""
+    output_tail: str = ""
+
+
+Ending: TypeAlias = Completed | Stopped | Crashed | OutOfMemory | TimedOut
+
+
+class LoaderRate(Record, frozen=True, kw_only=True):
+    """The training loader alone, with one setting: seconds per sample once it flows."""
+
+    setting: Setting
+    seconds_per_sample: float
+    first_batch_seconds: float = 0.0
+    batches: int = 0
+    error: str = ""
+
+
+class Run(Record, frozen=True, kw_only=True):
+    """One launch of the script, from its start to its end.
+
+    ``blocks`` are the timed blocks in order (warm-up blocks first, ``warm_up_blocks`` of them);
+    ``steps`` is the account of all steps, warm-up included. ``gradients_path`` names the file with
+    the first step's gradients where they were asked for.
+    """
+
+    plan: Plan = Plan()
+    ending: Ending = Stopped()
+    facts: ScriptFacts = ScriptFacts()
+    steps: Steps = Steps()
+    invariants: Invariants = Invariants()
+    blocks: tuple[Block, ...] = ()
+    warm_up_blocks: int = 0
+    startup_seconds: float = 0.0
+    wall_seconds: float = 0.0
+    outside_seconds: float = 0.0
+    host_peak_bytes: int = 0
+    device_peak_bytes: int = 0
+    compile: CompileReport = CompileReport()
+    scaler_skipped_steps: int = 0
+    notes: tuple[str, ...] = ()
+    files: tuple[FileWrite, ...] = ()
+    output_path: str = ""
+    gradients_path: str = ""
+    loader_rates: tuple[LoaderRate, ...] = ()
+    seed: int = 0
+
+
+class TurnSet(Record, frozen=True, kw_only=True):
+    """One fresh launch of every arm, the arms having taken turns block by block.
+
+    ``runs[i]`` is the run of the i-th arm asked for; ``rounds[i][r]`` its wall seconds per sample in
+    round r. All rows have the same length; it is zero when an arm ended early.
+    ``interleaved`` is false where memory forbade it and whole launches were alternated instead.
+    """
+
+    runs: tuple[Run, ...]
+    rounds: tuple[tuple[float, ...], ...]
+    interleaved: bool = True
+    wall_seconds: float = 0.0
+
+
+# ---------------------------------------------------------------------------------------------
+# The machine
+# ---------------------------------------------------------------------------------------------
+
+
+class Accelerator(Record, frozen=True, kw_only=True):
+    """One device, as its driver describes it."""
+
+    kind: str
+    name: str
+    memory_bytes: int
+    capability: str = ""
+    driver: str = ""
+    native_dtypes: tuple[str, ...] = ()
+    power_limit_watts: float | None = None
+    pcie: str = ""
+
+
+class Ceilings(Record, frozen=True, kw_only=True):
+    """Rates that this machine reached in a short test, the best of several tries.
+
+    Keys of ``matmul_flops_per_second`` are ``device:dtype`` (``cpu:float32``, ``cuda:bfloat16``).
+    """
+
+    matmul_flops_per_second: tuple[tuple[str, float], ...] = ()
+    memory_bytes_per_second: float | None = None
+    host_to_device_pageable_bytes_per_second: float | None = None
+    host_to_device_pinned_bytes_per_second: float | None = None
+
+
+class Machine(Record, frozen=True, kw_only=True):
+    """What this machine is and how much of it we may use.
+
+    ``cores`` are those really available (affinity and cgroup quota, whichever is less);
+    ``native_dtypes`` those the processor multiplies in hardware, measured rather than believed.
+    """
+
+    processor: str = ""
+    cores: int = 1
+    physical_cores: int = 1
+    memory_bytes: int = 0
+    shared_memory_bytes: int = 0
+    native_dtypes: tuple[str, ...] = ()
+    accelerators: tuple[Accelerator, ...] = ()
+    system: str = ""
+    python_version: str = ""
+    library_versions: tuple[tuple[str, str], ...] = ()
+    ceilings: Ceilings = Ceilings()
+    warnings: tuple[str, ...] = ()
+
+
+# ---------------------------------------------------------------------------------------------
+# What it means
+# ---------------------------------------------------------------------------------------------
+
+
+class Ceiling(Record, frozen=True, kw_only=True):
+    """The most that could be gained if one resource were free; measured, not assumed."""
+
+    name: Literal["loader-alone", "model-alone", "matmul"]
+    seconds_per_sample: float | None = None
+    bound_speedup: float | None = None
+    text: str = ""
+
+
+class PhaseAccount(Record, frozen=True, kw_only=True):
+    """Mean seconds per step by phase, of one plan; the phases add up to ``wall``."""
+
+    wall: float = 0.0
+    data_wait: float = 0.0
+    host_to_device: float = 0.0
+    forward: float = 0.0
+    backward: float = 0.0
+    optimizer: float = 0.0
+    other: float = 0.0
+    outside: float = 0.0
+    samples_per_step: float = 1.0
+
+
+class Situation(Record, frozen=True, kw_only=True):
+    """What a lever is shown when it is asked whether it applies: the script, the machine, the time
+    account of the baseline, and the measured ceilings."""
+
+    facts: ScriptFacts = ScriptFacts()
+    machine: Machine = Machine()
+    account: PhaseAccount = PhaseAccount()
+    ceilings: tuple[Ceiling, ...] = ()
+    loader_rates: tuple[LoaderRate, ...] = ()
+    device_peak_bytes: int = 0
+    host_peak_bytes: int = 0
+
+
+class Estimate(Record, frozen=True, kw_only=True):
+    """A measured value with its interval."""
+
+    value: float
+    low: float
+    high: float
+    unit: str = ""
+
+
+SpeedVerdict: TypeAlias = Literal["faster", "slower", "no-effect", "inconclusive"]
+
+
+class SpeedComparison(Record, frozen=True, kw_only=True):
+    """A candidate against a baseline. ``speedup`` above 1 means that the candidate is faster.
+
+    ``noise_floor`` is the half-width of the interval of the baseline against itself, as a share;
+    ``smallest_detectable`` the smallest effect (a share) that these sets could have shown.
+    ``baseline_agrees`` is the A/A gate: false forbids any claim.
+    """
+
+    speedup: Estimate
+    verdict: SpeedVerdict
+    sets: int
+    rounds: int
+    confidence: float
+    noise_floor: float
+    smallest_detectable: float
+    baseline_agrees: bool = True
+    baseline_speedup: Estimate | None = None
+    remarks: tuple[str, ...] = ()
+
+
+Proof: TypeAlias = Literal["exact", "rounding", "behaviour"]
+ParityVerdict: TypeAlias = Literal["exact", "within", "lost", "not-verified"]
+
+
+class GateResult(Record, frozen=True, kw_only=True):
+    """One parity gate: what was compared, the number found and the limit it had to keep."""
+
+    gate: Literal["G0", "G1", "G2", "G3", "G4"]
+    passed: bool | None
+    found: float | None = None
+    limit: float | None = None
+    text: str = ""
+
+
+class ParityComparison(Record, frozen=True, kw_only=True):
+    """Whether training still computes the same thing. ``text`` is the sentence for a person."""
+
+    verdict: ParityVerdict
+    proof: Proof
+    steps: int = 0
+    gates: tuple[GateResult, ...] = ()
+    text: str = ""
+
+
+class Comparison(Record, frozen=True, kw_only=True):
+    """Speed and sameness of a plan against a baseline plan."""
+
+    baseline: Plan
+    candidate: Plan
+    speed: SpeedComparison
+    parity: ParityComparison | None = None
+    baseline_peak_bytes: int = 0
+    candidate_peak_bytes: int = 0
+
+
+class Kept(Record, frozen=True, kw_only=True, tag="kept"):
+    comparison: Comparison
+    reason: str = ""
+
+
+class NoGain(Record, frozen=True, kw_only=True, tag="no-gain"):
+    comparison: Comparison | None = None
+    reason: str = ""
+
+
+class ParityLost(Record, frozen=True, kw_only=True, tag="parity-lost"):
+    comparison: Comparison
+    reason: str = ""
+
+
+class NotVerified(Record, frozen=True, kw_only=True, tag="not-verified"):
+    """Faster, but whether training still computes the same could not be shown."""
+
+    comparison: Comparison
+    reason: str = ""
+
+
+class Failed(Record, frozen=True, kw_only=True, tag="failed"):
+    """The trial ended in an error; ``ending`` shows it."""
+
+    ending: Ending
+    reason: str = ""
+
+
+class Skipped(Record, frozen=True, kw_only=True, tag="skipped"):
+    """Not tried, and why."""
+
+    reason: str
+    bound: float | None = None
+    already: bool = False
+
+
+Verdict: TypeAlias = Kept | NoGain | ParityLost | NotVerified | Failed | Skipped
+
+
+class Outcome(Record, frozen=True, kw_only=True):
+    """What became of one lever (``setting`` is the best values found, where any were tried)."""
+
+    lever: str
+    setting: Setting | None = None
+    verdict: Verdict
+    compile: CompileReport | None = None
+    trial_seconds: float = 0.0
+
+
+class Finding(Record, frozen=True, kw_only=True):
+    """A cause of slowness with its evidence."""
+
+    rule: str
+    share: Estimate
+    title: str
+    evidence: tuple[str, ...] = ()
+    site: CallSite | None = None
+    levers: tuple[str, ...] = ()
+
+
+StudyStatus: TypeAlias = Literal["running", "finished", "interrupted", "out-of-budget", "script-failed"]
+
+
+class Study(Record, frozen=True, kw_only=True):
+    """Everything that one ``hotlap tune`` found out. Rendering needs nothing else."""
+
+    format_version: int = 1
+    identifier: str = ""
+    hotlap_version: str = ""
+    started: str = ""
+    status: StudyStatus = "running"
+    status_text: str = ""
+    workload: Workload
+    machine: Machine = Machine()
+    budget_seconds: float | None = None
+    spent_seconds: float = 0.0
+    baseline: Run | None = None
+    account_before: PhaseAccount | None = None
+    account_after: PhaseAccount | None = None
+    ceilings: tuple[Ceiling, ...] = ()
+    model_flop_utilisation: float | None = None
+    findings: tuple[Finding, ...] = ()
+    outcomes: tuple[Outcome, ...] = ()
+    plan: Plan = Plan()
+    verification: Comparison | None = None
+    files: tuple[FileWrite, ...] = ()
+    warnings: tuple[str, ...] = ()
+    directory: str = ""
+
+
+# ---------------------------------------------------------------------------------------------
+# What passes between a child and the one who times it: one JSON object a line, over a local socket
+# ---------------------------------------------------------------------------------------------
+
+
+class Hello(Record, frozen=True, kw_only=True, tag="hello"):
+    """Child: my first training step is done and I wait. Sent once by every process that trains."""
+
+    process: int
+    rank: int = 0
+    processes: int = 1
+    startup_seconds: float = 0.0
+
+
+class BlockDone(Record, frozen=True, kw_only=True, tag="block-done"):
+    """Child: the steps asked for are done, and I wait again."""
+
+    block: Block
+    steps_done: int
+
+
+class Report(Record, frozen=True, kw_only=True, tag="report"):
+    """Child: all that I saw; the last message. ``run`` leaves to the controller what only it knows
+    (ending, wall and startup seconds, output). ``exit_code`` is None when hotlap ended the script."""
+
+    run: Run
+    exit_code: int | None = None
+
+
+class Proceed(Record, frozen=True, kw_only=True, tag="proceed"):
+    """Controller: do ``lead_in`` steps that do not count, then ``steps`` steps as one block.
+
+    ``seconds`` ends the block earlier, once so long has passed and ``minimum_steps`` are done; it is
+    never used with several processes, whose blocks must end at the same step.
+    """
+
+    steps: int
+    lead_in: int = 0
+    seconds: float | None = None
+    minimum_steps: int = 1
+
+
+class End(Record, frozen=True, kw_only=True, tag="end"):
+    """Controller: send your report and end the process at once, whatever the script would still do."""
+
+
+FromChild: TypeAlias = Hello | BlockDone | Report
+ToChild: TypeAlias = Proceed | End
+
+
+# ---------------------------------------------------------------------------------------------
+# What the search tells while it works
+# ---------------------------------------------------------------------------------------------
+
+Stage: TypeAlias = Literal["machine", "baseline", "ceilings", "screening", "trial", "parity", "ablation", "verification"]
+
+
+class Progress(Record, frozen=True, kw_only=True):
+    """One thing that just began or became known; a live view needs nothing else.
+
+    ``running`` is the interval so far of what is being tried; ``best`` the speedup of the plan so far.
+    """
+
+    stage: Stage
+    text: str
+    lever: str = ""
+    outcome: Outcome | None = None
+    running: Estimate | None = None
+    sets_done: int = 0
+    sets_planned: int = 0
+    best: Estimate | None = None
+    spent_seconds: float = 0.0
+    budget_seconds: float | None = None

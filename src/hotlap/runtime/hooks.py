@@ -1,0 +1,74 @@
+"""The places in torch where hotlap may stand, and who stands there.
+
+Levers, the step clock and the observers never patch torch themselves: they append callables to the lists of one
+:class:`Hooks`, and :mod:`hotlap.runtime.interception` calls them. Every list is called in order of appending. With
+all lists empty the user's program behaves exactly as without us.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any, TypeAlias
+
+Fetch: TypeAlias = Callable[[], Any]
+
+
+@dataclass(slots=True)
+class Hooks:
+    """Lists of callables, by the moment they are called at.
+
+    A *root* is an outermost module that owns parameters held by an optimizer. "Training forward" means that
+    gradients are being recorded; evaluation passes through none of the forward lists.
+    """
+
+    torch: ModuleType
+
+    # DataLoader(...): the constructor's arguments by name, to be edited in place; then the loader itself.
+    before_loader: list[Callable[[dict[str, Any]], None]] = field(default_factory=list)
+    after_loader: list[Callable[[Any], None]] = field(default_factory=list)
+    # iter(loader): wraps the making of the iterator (worker start-up happens in there).
+    around_loader_start: list[Callable[[Any, Fetch], Any]] = field(default_factory=list)
+    # next(iterator): wraps the fetch of one batch; `fetch()` returns the batch or raises StopIteration.
+    around_fetch: list[Callable[[Any, Fetch], Any]] = field(default_factory=list)
+
+    # A torch optimizer's constructor: the class and its arguments by name, edited in place; then the optimizer.
+    before_optimizer: list[Callable[[type, dict[str, Any]], None]] = field(default_factory=list)
+    after_optimizer: list[Callable[[Any], None]] = field(default_factory=list)
+
+    # Once for each root, before its first training forward.
+    model_found: list[Callable[[Any], None]] = field(default_factory=list)
+    # Each training forward of a root: may replace (args, kwargs); afterwards the output.
+    before_forward: list[Callable[[Any, tuple[Any, ...], dict[str, Any]], tuple[tuple[Any, ...], dict[str, Any]]]] = (
+        field(default_factory=list)
+    )
+    after_forward: list[Callable[[Any, Any], None]] = field(default_factory=list)
+
+    # loss.backward() / torch.autograd.backward: may replace the tensor it starts from; afterwards nothing.
+    before_backward: list[Callable[[Any], Any]] = field(default_factory=list)
+    after_backward: list[Callable[[], None]] = field(default_factory=list)
+    # clip_grad_norm_ and clip_grad_value_, before they run: the parameters and the limit.
+    before_clip: list[Callable[[Any, float], None]] = field(default_factory=list)
+
+    # optimizer.step(): wraps the whole call, closure included; may leave it out (a scaler that skips).
+    around_step: list[Callable[[Any, Fetch], Any]] = field(default_factory=list)
+    # A step that was really taken, before and after the update (torch's own global hooks).
+    before_update: list[Callable[[Any], None]] = field(default_factory=list)
+    after_update: list[Callable[[Any], None]] = field(default_factory=list)
+
+    # torch.save and its like, and evaluation forwards of a root: wraps them (time outside steps).
+    around_save: list[Callable[[Fetch], Any]] = field(default_factory=list)
+    around_evaluation: list[Callable[[Any, Fetch], Any]] = field(default_factory=list)
+
+    # The process is about to end, also when hotlap ends it.
+    before_exit: list[Callable[[], None]] = field(default_factory=list)
+
+    # What levers and observers want to tell: shown in the report.
+    notes: list[str] = field(default_factory=list)
+    scaler_skipped_steps: int = 0
+
+    def note(self, text: str) -> None:
+        """Remember a sentence for the report, once."""
+        if text not in self.notes:
+            self.notes.append(text)
