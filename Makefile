@@ -1,0 +1,72 @@
+# One command a chore; CONTRIBUTING.md explains each.
+#
+# PYTHON  the interpreter that the virtual environment is made with (default: python3)
+# VENV    where the virtual environment lies (default: .venv). `VENV=` (empty) makes none and installs
+#         nothing: PYTHON itself runs the sources, with whatever packages it has.
+
+PYTHON ?= python3
+VENV ?= .venv
+TORCH := torch==2.13.0
+PYTEST_ARGS ?=
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+ifeq ($(strip $(VENV)),)
+RUN := PYTHONPATH=src$(if $(PYTHONPATH),:$(PYTHONPATH)) $(PYTHON)
+DEMO_READY :=
+TEST_READY :=
+else
+RUN := $(VENV)/bin/python
+DEMO_READY := $(VENV)/.ready-demo
+TEST_READY := $(VENV)/.ready-test
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all test-gpu bench bench-gpu lint clean
+
+help:
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+demo: $(DEMO_READY)  ## install what it needs and tune a small workload: the quickest way to see hotlap work
+	$(RUN) -m hotlap.cli.main demo
+
+test: lint  ## lint and the fast tests; what CI runs
+	$(RUN) -m pytest $(PYTEST_ARGS)
+
+test-all: lint  ## every test that needs no accelerator, slow ones too
+	$(RUN) -m pytest -m "not gpu" $(PYTEST_ARGS)
+
+test-gpu: $(TEST_READY)  ## the tests that need an accelerator; without one they are skipped and say so
+	$(RUN) -m pytest -m gpu $(PYTEST_ARGS)
+
+bench: $(TEST_READY)  ## the benchmarks that need no accelerator; results go to docs/benchmarks
+	$(RUN) -m bench.overhead --out docs/benchmarks/overhead
+	$(RUN) -m bench.aa --out docs/benchmarks/aa
+	$(RUN) -m bench.regret --out docs/benchmarks/regret
+
+bench-gpu: $(TEST_READY)  ## the benchmarks of an accelerator; results go to docs/benchmarks/gpu
+	$(RUN) -m bench.gpu --out docs/benchmarks/gpu
+
+lint: $(TEST_READY)  ## ruff and mypy --strict
+	$(RUN) -m ruff check src tests bench examples
+	$(RUN) -m mypy
+
+clean:  ## remove the virtual environment and everything that was built or cached
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# torch goes first and alone: it is nearly all of the download, and whatever comes later finds it in place.
+ifneq ($(strip $(VENV)),)
+$(VENV)/.ready-torch: constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install -q -c constraints.txt $(TORCH)
+	@touch $@
+
+$(DEMO_READY): $(VENV)/.ready-torch pyproject.toml
+	$(VENV)/bin/python -m pip install -q -c constraints.txt -e ".[demo]"
+	@touch $@
+
+$(TEST_READY): $(VENV)/.ready-torch pyproject.toml
+	$(VENV)/bin/python -m pip install -q -c constraints.txt -e ".[test,dev]"
+	@touch $@ $(DEMO_READY)
+endif

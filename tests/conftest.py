@@ -1,0 +1,29 @@
+"""What all tests share: Hypothesis without deadlines, and accelerator tests that say why they were skipped."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+if importlib.util.find_spec("hypothesis") is not None:
+    from hypothesis import settings
+
+    # A shared machine stalls now and then: a deadline would test the neighbours. Derandomised, so that a red
+    # run stays red until something is mended.
+    settings.register_profile("hotlap", deadline=None, derandomize=True)
+    settings.load_profile("hotlap")
+
+
+@pytest.hookimpl(trylast=True)  # after -m has deselected
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what needs an accelerator where there is none; torch is imported only when such a test was collected."""
+    wanting = [item for item in items if item.get_closest_marker("gpu")]
+    if not wanting:
+        return
+    import torch
+
+    if torch.cuda.is_available():
+        return
+    for item in wanting:
+        item.add_marker(pytest.mark.skip(reason="needs an accelerator that torch can use; there is none here"))

@@ -1,0 +1,196 @@
+"""The house's walls, as docs/architecture.md draws them: who may import whom, and where what may happen."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hotlap import records
+
+SOURCE = Path(__file__).parents[1] / "src" / "hotlap"
+LONGEST_FILE_LINES = 500
+
+# What each room may import of ours. A room is a folder, or a file directly below src/hotlap.
+GROUND = {"records", "errors"}
+SEARCH = GROUND | {"plan", "study", "machine", "trial", "measure", "levers"}
+MAY_IMPORT: dict[str, set[str]] = {
+    "records": set(),
+    "errors": set(),
+    "plan": GROUND | {"levers"},
+    "study": GROUND | {"plan"},
+    "machine": GROUND,
+    "measure": GROUND,
+    "levers": GROUND,
+    "runtime": GROUND | {"levers"},
+    "trial": GROUND | {"machine"},
+    "tune": SEARCH,
+    "render": GROUND | {"plan"},
+    "cli": SEARCH | {"tune", "render"},
+    # Workloads that are run as a user's script is: they know nothing of hotlap.
+    "demo": set(),
+    # The public surface, and what code that applies a plan to its own process needs.
+    "__init__": SEARCH | {"tune", "runtime"},
+    "__main__": {"cli"},
+}
+
+# Runs inside somebody else's process: small, quick to import, nothing but what a training environment has.
+RUNTIME_LIBRARIES = {"torch", "numpy", "msgspec"}
+STANDARD_LIBRARY = sys.stdlib_module_names
+
+STARTS_A_PROCESS = {
+    "os.fork", "os.forkpty", "os.system", "os.popen", "os.posix_spawn", "os.posix_spawnp",
+    "os.execv", "os.execve", "os.execvp", "os.execvpe", "os.execl", "os.execle", "os.execlp", "os.spawnv",
+    "pty.fork", "pty.spawn", "asyncio.create_subprocess_exec", "asyncio.create_subprocess_shell",
+    "multiprocessing.Process", "multiprocessing.Pool", "multiprocessing.get_context",
+    "concurrent.futures.ProcessPoolExecutor", "torch.multiprocessing.spawn", "torch.multiprocessing.Process",
+}  # fmt: skip
+
+
+def python_files() -> list[Path]:
+    return sorted(SOURCE.rglob("*.py"))
+
+
+def room_of(path: Path) -> str:
+    first = path.relative_to(SOURCE).parts[0]
+    return first.removesuffix(".py")
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(SOURCE))
+
+
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def walk_at_run_time(tree: ast.AST) -> Iterator[ast.AST]:
+    """All nodes but those below ``if TYPE_CHECKING``, which never run."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            for other in node.orelse:
+                yield other
+                yield from walk_at_run_time(other)
+            continue
+        yield node
+        yield from walk_at_run_time(node)
+
+
+def imported_modules(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and full dotted name of everything that a file imports when it runs."""
+    package = ("hotlap", *path.relative_to(SOURCE).parts[:-1])
+    for node in walk_at_run_time(parse(path)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            module = ".".join((*base, *([node.module] if node.module else [])))
+            yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
+
+
+def dotted(node: ast.expr) -> str:
+    return ast.unparse(node) if isinstance(node, (ast.Name, ast.Attribute)) else ""
+
+
+def calls(path: Path) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(parse(path)):
+        if isinstance(node, ast.Call):
+            yield node.lineno, dotted(node.func)
+
+
+def test_the_walker_sees_what_it_must() -> None:
+    """The checks below rest on these two helpers; a blind helper would pass everything."""
+    tree = ast.parse("if TYPE_CHECKING:\n    import a\nelse:\n    import b\ndef f():\n    import c\n")
+    seen = [node.names[0].name for node in walk_at_run_time(tree) if isinstance(node, ast.Import)]
+    assert seen == ["b", "c"]
+    of_plan = {module for _, module in imported_modules(SOURCE / "plan.py")}
+    assert {"tomli_w", "hotlap.errors.PlanError", "hotlap.levers.api.validate"} <= of_plan
+
+
+def test_every_room_is_listed() -> None:
+    assert {room_of(path) for path in python_files()} <= set(MAY_IMPORT)
+
+
+@pytest.mark.parametrize("path", python_files(), ids=name_of)
+def test_imports_point_one_way(path: Path) -> None:
+    room = room_of(path)
+    wrong = []
+    for line, module in imported_modules(path):
+        if module.split(".")[0] != "hotlap":
+            continue
+        other = module.split(".")[1] if "." in module else "__init__"
+        # `from hotlap import __version__` and the like are the package's own small facts.
+        if other not in MAY_IMPORT[room] | {room, "__version__"}:
+            wrong.append(f"{name_of(path)}:{line} imports {module}")
+    assert not wrong
+
+
+@pytest.mark.parametrize("path", sorted((SOURCE / "runtime").rglob("*.py")), ids=name_of)
+def test_runtime_needs_nothing_that_a_training_environment_lacks(path: Path) -> None:
+    allowed = STANDARD_LIBRARY | RUNTIME_LIBRARIES | {"hotlap"}
+    wrong = [f"{line}: {module}" for line, module in imported_modules(path) if module.split(".")[0] not in allowed]
+    assert not wrong
+
+
+@pytest.mark.parametrize("path", python_files(), ids=name_of)
+def test_processes_start_in_trial_alone(path: Path) -> None:
+    if room_of(path) in {"trial", "demo"}:
+        pytest.skip("may start processes")
+    imports = [f"{line}: {name}" for line, name in imported_modules(path) if name.split(".")[0] == "subprocess"]
+    imports += [f"{line}: {name}" for line, name in imported_modules(path) if name in STARTS_A_PROCESS]
+    assert not imports
+    assert not [f"{line}: {name}" for line, name in calls(path) if name in STARTS_A_PROCESS]
+
+
+@pytest.mark.parametrize("path", python_files(), ids=name_of)
+def test_printing_happens_in_cli_alone(path: Path) -> None:
+    if room_of(path) in {"cli", "demo"}:
+        pytest.skip("may print")
+    assert not [line for line, name in calls(path) if name in {"print", "input", "builtins.print", "rich.print"}]
+
+
+@pytest.mark.parametrize("path", python_files(), ids=name_of)
+def test_nothing_rewrites_source_yet(path: Path) -> None:
+    assert not [line for line, module in imported_modules(path) if module.split(".")[0] == "libcst"]
+
+
+@pytest.mark.parametrize("path", python_files(), ids=name_of)
+def test_files_can_be_read_in_one_sitting(path: Path) -> None:
+    if path.name == "records.py":
+        pytest.skip("declarations only, and meant to be one place")
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST_FILE_LINES
+
+
+@pytest.mark.parametrize("path", python_files(), ids=name_of)
+def test_no_except_swallows_everything(path: Path) -> None:
+    """Catching everything is allowed only in order to clean up and raise it again."""
+    wrong = []
+    for node in ast.walk(parse(path)):
+        if not isinstance(node, ast.ExceptHandler):
+            continue
+        kinds = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
+        broad = any(kind is None or dotted(kind).split(".")[-1] in {"Exception", "BaseException"} for kind in kinds)
+        last = node.body[-1]
+        raises_again = isinstance(last, ast.Raise) and last.exc is None
+        if broad and not raises_again:
+            wrong.append(f"{name_of(path)}:{node.lineno}")
+    assert not wrong
+
+
+def all_records() -> list[type[records.Record]]:
+    found = [it for _, it in inspect.getmembers(records, inspect.isclass) if issubclass(it, records.Record)]
+    return sorted(found, key=lambda it: it.__name__)
+
+
+def test_there_are_records() -> None:
+    assert records.Study in all_records()
+    assert len(all_records()) > 20
+
+
+@pytest.mark.parametrize("record", all_records(), ids=lambda it: it.__name__)
+def test_every_record_is_frozen(record: type[records.Record]) -> None:
+    assert record.__struct_config__.frozen
