@@ -63,6 +63,7 @@ StepSource: TypeAlias = Literal["auto", "optimizer", "backward"]
 class Assignment(Record, frozen=True, kw_only=True):
     """Everything that a child process must know about the trial it is.
 
+    ``observe`` also counts operations and watches for randomness, which costs a few of the first steps;
     ``replay`` feeds the first training batch again and again, so that only the model is timed;
     ``loader_sweep`` times the training loader alone with each of these settings, and no model.
     The fields from ``without_dropout`` on serve the comparison of numbers, never a timing:
@@ -75,6 +76,7 @@ class Assignment(Record, frozen=True, kw_only=True):
     plan: Plan = Plan()
     seed: int = 0
     step_source: StepSource = "auto"
+    observe: bool = False
     replay: bool = False
     loader_sweep: tuple[Setting, ...] = ()
     aligned_randomness: bool = False
@@ -391,7 +393,11 @@ class TurnSet(Record, frozen=True, kw_only=True):
 
 
 class Accelerator(Record, frozen=True, kw_only=True):
-    """One device, as its driver describes it."""
+    """One device, as its driver describes it.
+
+    ``other_processes`` counts the processes that computed on it, and ``throttled`` holds the reasons why its
+    clocks were held down, both at the moment it was looked at.
+    """
 
     kind: str
     name: str
@@ -401,6 +407,8 @@ class Accelerator(Record, frozen=True, kw_only=True):
     native_dtypes: tuple[str, ...] = ()
     power_limit_watts: float | None = None
     pcie: str = ""
+    other_processes: int = 0
+    throttled: tuple[str, ...] = ()
 
 
 class Ceilings(Record, frozen=True, kw_only=True):
@@ -420,6 +428,8 @@ class Machine(Record, frozen=True, kw_only=True):
 
     ``cores`` are those really available (affinity and cgroup quota, whichever is less);
     ``native_dtypes`` those the processor multiplies in hardware, measured rather than believed.
+    ``visible_cores`` are those that programs see, and size their thread pools by (affinity without
+    quota; 0 where not looked at). ``environment`` holds the variables that change how training runs.
     """
 
     processor: str = ""
@@ -432,6 +442,9 @@ class Machine(Record, frozen=True, kw_only=True):
     system: str = ""
     python_version: str = ""
     library_versions: tuple[tuple[str, str], ...] = ()
+    visible_cores: int = 0
+    transparent_huge_pages: str = ""
+    environment: tuple[tuple[str, str], ...] = ()
     ceilings: Ceilings = Ceilings()
     warnings: tuple[str, ...] = ()
 
