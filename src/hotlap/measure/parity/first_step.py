@@ -1,0 +1,263 @@
+"""G2: the loss and the gradients of the first step, from the same weights and batch, dropout off.
+
+A lever that keeps the precision may err by little more than the baseline itself errs against float64. One that changes
+the precision cannot pass that rule even when healthy; it must keep the direction of the gradient instead.
+"""
+
+from __future__ import annotations
+
+import math
+import zipfile
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from hotlap.measure.parity.losses import percent
+from hotlap.records import GateResult, Run
+
+Tensor: TypeAlias = npt.NDArray[np.float64]
+
+LOSS_TOLERANCE = 1e-3
+WHOLE_COSINE = 0.999
+TENSOR_COSINE = 0.99
+ERROR_RATIO = 2.0
+WIDE_ERROR_RATIO = 3.0
+TINY_TENSOR = 64
+NEGLIGIBLE_NORM = 1e-4
+"""Below this share of the whole gradient's norm a tensor is noise around zero (a bias before a normalisation, the
+attention's key bias) and has no direction of its own."""
+NEGLIGIBLE_ERROR = 0.01
+
+_LARGEST_TENSOR_BYTES = 2**34
+_HALF = frozenset({"float16", "bfloat16", "torch.float16", "torch.bfloat16"})
+_PREFIX = "gradient/"
+_UNREADABLE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
+
+
+class _Unreadable(Exception):
+    """A gradient file that cannot be compared; the text says why."""
+
+
+@dataclass(slots=True)
+class _Gradients:
+    """One run's first step: tensors are read one at a time, so that a large model fits."""
+
+    path: str
+    archive: Any
+    names: dict[str, str] = field(default_factory=dict)
+
+    def loss(self) -> float:
+        return float(self._read("loss").reshape(-1)[0])
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._read(self.names[name])
+
+    def _read(self, key: str) -> Tensor:
+        array = self.archive[key]
+        if array.dtype.kind not in "fiu" or (array.size == 0 and key == "loss"):
+            raise _Unreadable(f"{key} in {self.path} holds no numbers.")
+        return np.asarray(array, dtype=np.float64)
+
+
+def first_step(baseline: Run, candidate: Run, *, changes_precision: bool, reference: Run | None = None) -> GateResult:
+    """Compare the first step of both runs, read from the files that ``Run.gradients_path`` names.
+
+    ``reference`` is the baseline in float64, which only the rule for levers that keep the precision needs. ``passed``
+    is None where a file is missing or broken. The file is a numpy archive with the keys ``loss`` and
+    ``gradient/<parameter name>``; nothing in it is ever unpickled.
+    """
+    runs = {"baseline": baseline, "candidate": candidate}
+    if not changes_precision:
+        if reference is None or not reference.gradients_path:
+            return _open("There is no first step in float64 to measure the rounding of this one by.")
+        runs["reference"] = reference
+    if not all(run.gradients_path for run in runs.values()):
+        return _open("The gradients of the first step were not captured.")
+    opened: dict[str, _Gradients] = {}
+    try:
+        for name, run in runs.items():
+            opened[name] = _open_gradients(run.gradients_path)
+        differing = _different_tensors(opened)
+        if differing:
+            return GateResult(gate="G2", passed=False, text=differing)
+        if changes_precision:
+            return _keeps_direction(opened["baseline"], opened["candidate"])
+        half = _computes_in_half(baseline)
+        return _keeps_precision(opened["baseline"], opened["candidate"], opened["reference"], half=half)
+    except (_Unreadable, *_UNREADABLE) as error:
+        return _open(f"The gradients of the first step cannot be read: {error}")
+    finally:
+        for it in opened.values():
+            it.archive.close()
+
+
+# ---------------------------------------------------------------------------------------------
+# The two rules
+# ---------------------------------------------------------------------------------------------
+
+
+def _keeps_direction(baseline: _Gradients, candidate: _Gradients) -> GateResult:
+    """For levers that change the precision: finite, loss within 1e-3, cosine 0.999 of the whole and 0.99 of each."""
+    ours, theirs = baseline.loss(), candidate.loss()
+    loss_error = abs(theirs - ours) / max(abs(ours), _SMALLEST)
+    if not loss_error <= LOSS_TOLERANCE:
+        return _failed(loss_error, LOSS_TOLERANCE, f"The loss of the first step changes by {percent(loss_error)}.")
+    norm = math.sqrt(math.fsum(_square(baseline[name]) for name in baseline.names))
+    dots, squares, worst = [], [], (1.0, "")
+    for name in baseline.names:
+        one, other = baseline[name], candidate[name]
+        if not np.isfinite(other).all():
+            return _failed(None, None, f"The gradient of {name} is not finite in the first step.")
+        dot, square, other_square = _dot(one, other), _square(one), _square(other)
+        dots.append(dot)
+        squares.append(other_square)
+        if math.sqrt(square) > NEGLIGIBLE_NORM * norm:
+            worst = min(worst, (_cosine(dot, square, other_square), name))
+        elif math.sqrt(_square(other - one)) > NEGLIGIBLE_ERROR * norm:
+            return _failed(None, None, f"The gradient of {name} was close to zero and no longer is.")
+    cosine = _cosine(math.fsum(dots), norm * norm, math.fsum(squares))
+    if not cosine >= WHOLE_COSINE:
+        return _failed(cosine, WHOLE_COSINE, f"The gradient of the first step turns: its cosine is {cosine:.5f}.")
+    if not worst[0] >= TENSOR_COSINE:
+        return _failed(worst[0], TENSOR_COSINE, f"The gradient of {worst[1]} turns: its cosine is {worst[0]:.4f}.")
+    text = f"The first loss agrees within {percent(loss_error)}; its gradient keeps a cosine of {cosine:.6f}."
+    return GateResult(gate="G2", passed=True, found=cosine, limit=WHOLE_COSINE, text=text)
+
+
+def _keeps_precision(baseline: _Gradients, candidate: _Gradients, reference: _Gradients, *, half: bool) -> GateResult:
+    """For levers that keep the precision: errors against float64 at most m times the baseline's own, m = 2, or 3 in
+    half precision and for tiny tensors.
+
+    An error is never held against less than one rounding of the tensor's share of the whole gradient, nor, in a tiny
+    tensor, against less than the relative error of the whole: there a small error of the baseline is luck.
+    """
+    rounding = float(np.finfo(np.float16 if half else np.float32).eps)
+    whole, own, elements = _whole_error(baseline, reference)
+    worst = _loss_error(baseline.loss(), candidate.loss(), reference.loss(), rounding)
+    for name in reference.names:
+        true = reference[name]
+        theirs = math.sqrt(_square(candidate[name] - true))
+        expected = max(
+            math.sqrt(_square(baseline[name] - true)),
+            rounding * max(math.sqrt(_square(true)), whole * math.sqrt(true.size / elements)),
+        )
+        tiny = true.size <= TINY_TENSOR
+        if tiny:
+            expected = max(expected, own / max(whole, _SMALLEST) * math.sqrt(_square(true)))
+        limit = WIDE_ERROR_RATIO if half or tiny else ERROR_RATIO
+        worst = max(worst, _Excess(_ratio(theirs, expected), limit, name))
+    if worst.share > 1:
+        text = f"The first step's error in {worst.name} is {worst.found:.3g} times the baseline's, not {worst.limit:g}."
+        return _failed(worst.found if math.isfinite(worst.found) else None, worst.limit, text)
+    text = f"The first step's errors against float64 are at most {worst.found:.2g} times the baseline's."
+    return GateResult(gate="G2", passed=True, found=worst.found, limit=worst.limit, text=text)
+
+
+_SMALLEST = float(np.finfo(np.float64).tiny)
+_LOSS_ROUNDINGS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Excess:
+    found: float
+    limit: float
+    name: str
+
+    @property
+    def share(self) -> float:
+        return self.found / self.limit
+
+    def __lt__(self, other: _Excess) -> bool:
+        return self.share < other.share
+
+
+def _loss_error(ours: float, theirs: float, true: float, rounding: float) -> _Excess:
+    """A loss is one number, a mean of many: its own error may be zero by luck, so it is given some roundings."""
+    expected = max(abs(ours - true), _LOSS_ROUNDINGS * rounding * abs(true))
+    return _Excess(_ratio(abs(theirs - true), expected), WIDE_ERROR_RATIO, "the loss")
+
+
+def _whole_error(baseline: _Gradients, reference: _Gradients) -> tuple[float, float, int]:
+    """Norm of the whole true gradient, of the baseline's error in it, and its number of elements."""
+    squares, errors, elements = [], [], 0
+    for name in reference.names:
+        true = reference[name]
+        squares.append(_square(true))
+        errors.append(_square(baseline[name] - true))
+        elements += true.size
+    return math.sqrt(math.fsum(squares)), math.sqrt(math.fsum(errors)), max(1, elements)
+
+
+# ---------------------------------------------------------------------------------------------
+# Files
+# ---------------------------------------------------------------------------------------------
+
+
+def _open_gradients(path: str) -> _Gradients:
+    with zipfile.ZipFile(Path(path)) as archive:
+        too_large = [it.filename for it in archive.infolist() if it.file_size > _LARGEST_TENSOR_BYTES]
+    if too_large:
+        raise _Unreadable(f"{too_large[0]} in {path} is too large.")
+    loaded = np.load(path, allow_pickle=False)
+    names = {_plain(key.removeprefix(_PREFIX)): key for key in loaded.files if key.startswith(_PREFIX)}
+    if not names or "loss" not in loaded.files:
+        loaded.close()
+        raise _Unreadable(f"{path} holds no loss or no gradients.")
+    return _Gradients(path, loaded, names)
+
+
+def _plain(name: str) -> str:
+    """A parameter's name without what compiling puts before it."""
+    return name.replace("_orig_mod.", "")
+
+
+def _different_tensors(opened: dict[str, _Gradients]) -> str:
+    ours = opened["baseline"]
+    for role, it in opened.items():
+        odd = sorted(set(ours.names) ^ set(it.names))
+        if odd:
+            who = "baseline" if odd[0] in ours.names else role
+            return f"Only the {who} has a gradient for {odd[0]}."
+        for name in ours.names:
+            if ours[name].shape != it[name].shape:
+                return f"The gradient of {name} has another shape in the {role}."
+    return ""
+
+
+def _computes_in_half(run: Run) -> bool:
+    return run.facts.autocast_dtype in _HALF or any(model.dtype in _HALF for model in run.facts.models)
+
+
+def _dot(one: Tensor, other: Tensor) -> float:
+    return float(np.vdot(one, other))
+
+
+def _square(tensor: Tensor) -> float:
+    return float(np.vdot(tensor, tensor))
+
+
+def _cosine(dot: float, square: float, other_square: float) -> float:
+    if square == 0 or other_square == 0:
+        return 1.0 if square == other_square else 0.0
+    return min(1.0, dot / math.sqrt(square) / math.sqrt(other_square))
+
+
+def _ratio(found: float, expected: float) -> float:
+    if math.isnan(found):
+        return math.inf
+    if found == 0:
+        return 0.0
+    return found / expected if expected > 0 else math.inf
+
+
+def _failed(found: float | None, limit: float | None, text: str) -> GateResult:
+    finite = found if found is not None and math.isfinite(found) else None
+    return GateResult(gate="G2", passed=False, found=finite, limit=limit, text=text)
+
+
+def _open(text: str) -> GateResult:
+    return GateResult(gate="G2", passed=None, text=text)

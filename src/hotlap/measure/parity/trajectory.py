@@ -1,0 +1,97 @@
+"""G3: the loss over some 300 steps, from the same weights and batches.
+
+Pairing by seed makes this thirty times tighter than a comparison of differently seeded runs, so that 0.1 % holds a
+healthy change of rounding and not a bug.
+"""
+
+from __future__ import annotations
+
+from hotlap.measure.parity.losses import FEWEST_STEPS, PairedLosses, difference, distance, pair, percent
+from hotlap.records import Completed, Crashed, GateResult, Run
+
+FLOOR = 0.001
+BAND = 3
+WIDEST_LIMIT = 0.05
+"""Beyond this the script's own randomness hides whatever a lever might break."""
+
+
+def trajectory(
+    baseline: Run, candidate: Run, *, again: Run, nudged: Run | None = None, reseeded: Run | None = None
+) -> GateResult:
+    """The candidate's losses within max(0.1 %, 3 D_AA, 3 D_1ulp, 3 D_reseeded) of the baseline's.
+
+    ``again`` is the baseline once more, ``nudged`` the baseline after a one-ulp nudge of its initial weights,
+    ``reseeded`` the baseline with other random numbers where those of dropout or augmentation cannot be aligned.
+    ``passed`` is None when there are too few losses, and when the limit itself is too wide to mean anything.
+    """
+    paired = pair(baseline, candidate)
+    broken = _broken(baseline, candidate, paired)
+    if broken is not None:
+        return broken
+    bands = [difference(baseline, it) for it in (again, nudged, reseeded) if it is not None]
+    limit = max(FLOOR, *(BAND * band for band in bands if band is not None), 0.0)
+    result = _within(paired, limit)
+    if result.passed and limit > WIDEST_LIMIT:
+        text = f"The script's own randomness ({percent(limit)}) would hide a fault."
+        return GateResult(gate="G3", passed=None, found=result.found, limit=limit, text=text)
+    return result
+
+
+def exact_trajectory(baseline: Run, candidate: Run, *, again: Run) -> GateResult:
+    """The candidate's losses equal to the last bit, or, if the baseline's own are not, within 3 D_AA."""
+    paired = pair(baseline, candidate)
+    broken = _broken(baseline, candidate, paired)
+    if broken is not None:
+        return broken
+    if paired.equal:
+        text = f"The losses of {paired.steps} steps are identical to the last bit."
+        return GateResult(gate="G3", passed=True, found=0.0, limit=0.0, text=text)
+    return _within(paired, BAND * (difference(baseline, again) or 0.0))
+
+
+def _within(paired: PairedLosses, limit: float) -> GateResult:
+    found = distance(paired)
+    passed = found is not None and found <= limit
+    size = "without measure" if found is None else f"by {percent(found)}"
+    text = f"The losses of {paired.steps} steps differ {size}; the limit is {percent(limit)}."
+    return GateResult(gate="G3", passed=passed, found=found, limit=limit, text=text)
+
+
+def _broken(baseline: Run, candidate: Run, paired: PairedLosses) -> GateResult | None:
+    """What makes a comparison needless (training was lost) or impossible; None when it can be made."""
+    if paired.not_finite:
+        return _lost(f"At step {paired.not_finite[0] + 1} the loss is no longer finite; the baseline's is.")
+    if isinstance(candidate.ending, Crashed) and not isinstance(baseline.ending, Crashed):
+        return _lost(f"The script fails after {len(candidate.steps.loss)} steps: {candidate.ending.error[:200]}")
+    if not paired.steps:
+        return _open("No loss could be read in both runs.")
+    if paired.unread:
+        return _lost(f"At step {paired.unread[0] + 1} the loss cannot be read; the baseline's can.")
+    if _ended_elsewhere(baseline, candidate):
+        ours, theirs = len(baseline.steps.loss), len(candidate.steps.loss)
+        return _lost(
+            f"The script ends by itself after another number of steps: {ours} without the lever, {theirs} with."
+        )
+    if paired.steps < FEWEST_STEPS:
+        return _open(f"Only {paired.steps} losses could be compared; at least {FEWEST_STEPS} are needed.")
+    return None
+
+
+def _ended_elsewhere(baseline: Run, candidate: Run) -> bool:
+    """Whether one run came to the script's own end at a step that the other went past, or that was not its end.
+
+    A gradient scaler leaves out updates; where steps are counted by updates, as many may be missing.
+    """
+    ours, theirs = len(baseline.steps.loss), len(candidate.steps.loss)
+    slack = abs(candidate.scaler_skipped_steps - baseline.scaler_skipped_steps)
+    too_early = isinstance(candidate.ending, Completed) and theirs < ours - slack
+    too_late = isinstance(baseline.ending, Completed) and theirs > ours + slack
+    return too_early or too_late
+
+
+def _lost(text: str) -> GateResult:
+    return GateResult(gate="G3", passed=False, text=text)
+
+
+def _open(text: str) -> GateResult:
+    return GateResult(gate="G3", passed=None, text=text)

@@ -1,0 +1,127 @@
+"""From the gates to a verdict, and to a sentence for a person.
+
+What could not be shown is ``not-verified``, never passed. The words are "no difference found within ..."; "identical"
+is said only of losses that agree to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hotlap.measure.parity.first_step import first_step
+from hotlap.measure.parity.invariants import compare_invariants
+from hotlap.measure.parity.learning import learning
+from hotlap.measure.parity.losses import INTENDED_STEPS, pair, percent
+from hotlap.measure.parity.repeatability import repeatability
+from hotlap.measure.parity.trajectory import exact_trajectory, trajectory
+from hotlap.records import GateResult, ParityComparison, ParityVerdict, Proof, Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParityEvidence:
+    """The runs that a verdict rests on; all share their seed and take part in no timing.
+
+    ``baseline_again`` is the baseline once more. ``nudged`` is the baseline with its initial weights moved by one unit
+    in the last place, ``reference`` the baseline in float64 (its first step is enough), ``reseeded`` the baseline with
+    other random numbers for what cannot be aligned (dropout, augmentation). ``seeds`` are (baseline, candidate) pairs
+    of runs, each pair with a seed of its own, for levers that change what is learned. ``changes_precision`` chooses the
+    rule of G2; ``allowed`` are the fields of ``Invariants`` that the lever says it changes.
+    """
+
+    baseline: Run
+    baseline_again: Run
+    candidate: Run
+    proof: Proof
+    nudged: Run | None = None
+    reference: Run | None = None
+    reseeded: Run | None = None
+    seeds: tuple[tuple[Run, Run], ...] = ()
+    changes_precision: bool = False
+    allowed: frozenset[str] = frozenset()
+
+
+def judge(evidence: ParityEvidence) -> ParityComparison:
+    """Pass the evidence through the gates its proof demands.
+
+    ``exact`` needs G0 and losses equal to the last bit, or within three times the baseline's own difference when that
+    is not zero (the verdict is then ``within``). ``rounding`` needs G0, a repeatable baseline (G1) and G3; G2 where the
+    gradients of the first step were captured. ``behaviour`` needs G0 and G4. A gate that fails means ``lost``; one that
+    is needed and stayed open means ``not-verified``.
+    """
+    gates = tuple(_gates(evidence))
+    verdict = _verdict(evidence, gates)
+    steps = pair(evidence.baseline, evidence.candidate).steps
+    text = _sentence(verdict, evidence.proof, gates, steps)
+    return ParityComparison(verdict=verdict, proof=evidence.proof, steps=steps, gates=gates, text=text)
+
+
+def _gates(evidence: ParityEvidence) -> Iterable[GateResult]:
+    baseline, candidate, again = evidence.baseline, evidence.candidate, evidence.baseline_again
+    yield compare_invariants(baseline.invariants, candidate.invariants, allowed=evidence.allowed)
+    yield repeatability(baseline, again)
+    if evidence.proof == "behaviour":
+        yield learning(evidence.seeds)
+        return
+    if evidence.proof == "exact":
+        yield exact_trajectory(baseline, candidate, again=again)
+        return
+    yield first_step(baseline, candidate, changes_precision=evidence.changes_precision, reference=evidence.reference)
+    yield trajectory(baseline, candidate, again=again, nudged=evidence.nudged, reseeded=evidence.reseeded)
+
+
+def _verdict(evidence: ParityEvidence, gates: tuple[GateResult, ...]) -> ParityVerdict:
+    if _failed(gates) is not None:
+        return "lost"
+    if _lacking(evidence.proof, gates) is not None:
+        return "not-verified"
+    if evidence.proof == "exact" and pair(evidence.baseline, evidence.candidate).equal:
+        return "exact"
+    return "within"
+
+
+def _failed(gates: tuple[GateResult, ...]) -> GateResult | None:
+    """The first gate that shows a difference; an unrepeatable baseline (G1) shows none of the candidate's."""
+    return next((it for it in gates if it.passed is False and it.gate != "G1"), None)
+
+
+def _lacking(proof: Proof, gates: tuple[GateResult, ...]) -> GateResult | None:
+    """The first needed gate without an answer.
+
+    The first step (G2) is a second witness beside the trajectory (G3). The baseline against itself (G1) is not needed
+    where paired seeds bring their own spread along (G4), nor where losses agree to the last bit.
+    """
+    optional = {"G2"}
+    if proof == "behaviour" or (proof == "exact" and gates[-1].found == 0):
+        optional.add("G1")
+    return next((it for it in gates if it.gate not in optional and it.passed is not True), None)
+
+
+def _sentence(verdict: ParityVerdict, proof: Proof, gates: tuple[GateResult, ...], steps: int) -> str:
+    if verdict == "lost":
+        failed = _failed(gates)
+        return f"Training no longer computes the same: {_lowered(failed.text)}" if failed else ""
+    if verdict == "not-verified":
+        lacking = _lacking(proof, gates)
+        return f"Not verified: {_lowered(lacking.text)}" if lacking else ""
+    last = gates[-1]
+    if verdict == "exact":
+        text = last.text
+    elif last.gate == "G4":
+        text = f"No difference found within the spread of seeds. {last.text}"
+    else:
+        text = (
+            f"No difference found within {percent(last.limit or 0.0)} over {steps} steps "
+            f"(largest: {percent(last.found or 0.0)})."
+        )
+    return text + _short(steps) if last.gate == "G3" else text
+
+
+def _short(steps: int) -> str:
+    if steps >= INTENDED_STEPS:
+        return ""
+    return f" That is fewer than the {INTENDED_STEPS} steps that this check should have."
+
+
+def _lowered(text: str) -> str:
+    return text[:1].lower() + text[1:]

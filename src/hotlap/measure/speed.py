@@ -1,0 +1,328 @@
+"""How much faster a candidate is than the baseline, and whether that can be said at all.
+
+One *set* is a fresh launch of every arm (baseline A, the baseline again A', candidate B), whose blocks took turns round
+by round. A launch is the replicate: two launches of the same code differ by some per cent however long they run, so
+each set gives one number, D = mean over rounds of ln(y_B) - ln(y_A), and the interval is Student's over the sets.
+Rounds are never pooled as if they were launches.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import fmean, stdev, variance
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from hotlap.measure import student
+from hotlap.records import Estimate, SpeedComparison, SpeedVerdict
+
+Sets: TypeAlias = Sequence[Sequence[float]]
+"""For each set, wall seconds per sample in each of its rounds."""
+
+DELTA = 0.01
+HEADLINE_CONFIDENCE = 0.95
+HEADLINE_SETS = 5
+EQUIVALENCE_CONFIDENCE = 0.90
+POWER = 0.80
+
+_CLOCK_ROUNDING = 1e-12
+_LARGEST_EXPONENT = 700.0
+
+
+class Look(NamedTuple):
+    """One look at the sets so far, and the share of false alarms that it may spend."""
+
+    sets: int
+    alpha: float
+
+
+LOOKS = (Look(3, 0.010), Look(5, 0.015), Look(8, 0.025))
+"""Their alphas add up to 5 %, so that (Bonferroni) all looks together keep that rate, whatever binds them."""
+
+
+class VarianceParts(NamedTuple):
+    """Variance of the log ratio from round to round within a launch, and from launch to launch."""
+
+    rounds: float
+    launches: float
+
+
+class _Interval(NamedTuple):
+    mean: float
+    standard_error: float
+    half_width: float
+
+    @property
+    def low(self) -> float:
+        return self.mean - self.half_width
+
+    @property
+    def high(self) -> float:
+        return self.mean + self.half_width
+
+
+def compare(
+    baseline: Sets,
+    repeat: Sets,
+    candidate: Sets,
+    *,
+    delta: float = DELTA,
+    confidence: float = HEADLINE_CONFIDENCE,
+    remarks: Sequence[str] = (),
+) -> SpeedComparison:
+    """The candidate against the baseline; ``repeat`` is the baseline again, for the A/A gate.
+
+    ``delta`` is the smallest gain worth having, as a share; ``confidence`` that of the interval (for one look of
+    several use :func:`compare_at_look`). A speedup above 1 means that the candidate is faster. If the interval of the
+    repeat against the baseline leaves out 1, the verdict is ``inconclusive`` and a remark says so.
+
+    Raises :class:`ValueError` when there are fewer than two sets, when the arms differ in sets or rounds, and for times
+    that are not finite and positive.
+    """
+    _check_share("delta", delta)
+    _check_share("confidence", confidence)
+    _check_arms(("baseline", baseline), ("repeat", repeat), ("candidate", candidate))
+    differences = _differences(baseline, candidate)
+    effect = _interval(differences, confidence)
+    own = _interval(_differences(baseline, repeat), confidence)
+    agrees = own.low <= _CLOCK_ROUNDING and own.high >= -_CLOCK_ROUNDING
+    equivalence = _interval(differences, EQUIVALENCE_CONFIDENCE)
+    return SpeedComparison(
+        speedup=_as_speedup(effect),
+        verdict=_verdict(effect, equivalence, delta) if agrees else "inconclusive",
+        sets=len(baseline),
+        rounds=min(len(rounds) for rounds in baseline),
+        confidence=confidence,
+        noise_floor=_as_share(own.half_width),
+        smallest_detectable=max(delta, _detectable_share(effect.standard_error, len(baseline), confidence)),
+        baseline_agrees=agrees,
+        baseline_speedup=_as_speedup(own),
+        remarks=(*remarks, *(() if agrees else (_disagreement(own, confidence),))),
+    )
+
+
+# ---------------------------------------------------------------------------------------------
+# Looks
+# ---------------------------------------------------------------------------------------------
+
+
+def alpha_at(sets: int) -> float:
+    """The share of false alarms that the look at so many sets may spend; between looks, that of the last one reached.
+
+    Raises :class:`ValueError` before the first look.
+    """
+    reached = [look.alpha for look in LOOKS if look.sets <= sets]
+    if not reached:
+        raise ValueError(f"The first look is at {LOOKS[0].sets} sets; there are {sets}.")
+    return reached[-1]
+
+
+def compare_at_look(
+    baseline: Sets, repeat: Sets, candidate: Sets, *, delta: float = DELTA, remarks: Sequence[str] = ()
+) -> SpeedComparison:
+    """:func:`compare` with the confidence that the look at so many sets allows."""
+    confidence = 1 - alpha_at(len(baseline))
+    return compare(baseline, repeat, candidate, delta=delta, confidence=confidence, remarks=remarks)
+
+
+def decided(comparison: SpeedComparison, sets: int, *, delta: float = DELTA) -> bool:
+    """Whether a study may stop here: at the last look, at a verdict, or when the whole interval lies below the gain
+    worth having (futility). Between looks nothing is decided, and nothing while the baseline disagrees with itself.
+
+    Raises :class:`ValueError` for a comparison whose confidence is below what its look demands: stopping on that would
+    break the promised rate of false alarms.
+    """
+    if all(look.sets != sets for look in LOOKS):
+        return sets > LOOKS[-1].sets
+    if comparison.confidence < 1 - alpha_at(sets) - 1e-9:
+        raise ValueError(f"A look at {sets} sets needs a confidence of {1 - alpha_at(sets)}; use compare_at_look().")
+    if sets == LOOKS[-1].sets:
+        return True
+    if not comparison.baseline_agrees:
+        return False
+    return comparison.verdict != "inconclusive" or comparison.speedup.high < 1 + delta
+
+
+# ---------------------------------------------------------------------------------------------
+# Several comparisons in one family
+# ---------------------------------------------------------------------------------------------
+
+
+def p_value(comparison: SpeedComparison) -> float:
+    """The two-sided p-value of "no effect at all", recovered from the interval of a comparison."""
+    low, high = math.log(comparison.speedup.low), math.log(comparison.speedup.high)
+    degrees = comparison.sets - 1
+    standard_error = (high - low) / 2 / student.quantile((1 + comparison.confidence) / 2, degrees)
+    effect = abs(math.log(comparison.speedup.value))
+    if standard_error < _CLOCK_ROUNDING:
+        return 1.0 if effect <= _CLOCK_ROUNDING else 0.0
+    return min(1.0, 2 * student.survival(effect / standard_error, degrees))
+
+
+def holm(p_values: Sequence[float]) -> tuple[float, ...]:
+    """Each p-value adjusted for its family: those at or below alpha may be claimed together.
+
+    Holm (1979), *A simple sequentially rejective multiple test procedure*. Raises :class:`ValueError` for a value
+    outside 0 to 1.
+    """
+    wrong = [p for p in p_values if not 0 <= p <= 1]
+    if wrong:
+        raise ValueError(f"A p-value lies between 0 and 1; {wrong[0]!r} does not.")
+    adjusted = [0.0] * len(p_values)
+    running = 0.0
+    for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        running = max(running, min(1.0, (len(p_values) - rank) * p_values[index]))
+        adjusted[index] = running
+    return tuple(adjusted)
+
+
+def hold_to_family(comparisons: Sequence[SpeedComparison], *, alpha: float) -> tuple[SpeedComparison, ...]:
+    """The comparisons of one family, those that do not survive Holm's procedure at ``alpha`` made inconclusive.
+
+    Use the alpha of the look (:func:`alpha_at`), or 0.05 for comparisons that were looked at once.
+    """
+    adjusted = holm([p_value(it) for it in comparisons])
+    return tuple(
+        _withdrawn(it, p, alpha) if it.verdict in ("faster", "slower") and p > alpha else it
+        for it, p in zip(comparisons, adjusted, strict=True)
+    )
+
+
+# ---------------------------------------------------------------------------------------------
+# How many rounds, and from when on
+# ---------------------------------------------------------------------------------------------
+
+
+def variance_parts(first: Sets, second: Sets) -> VarianceParts:
+    """Where the noise of a log ratio comes from, estimated from sets of two arms (a one-way analysis of variance).
+
+    Raises :class:`ValueError` as :func:`compare` does, and for sets of a single round.
+    """
+    _check_arms(("first arm", first), ("second arm", second))
+    if any(len(rounds) < 2 for rounds in first):
+        raise ValueError("A set with a single round shows no variance between rounds.")
+    ratios = [_log_ratios(one, other) for one, other in zip(first, second, strict=True)]
+    rounds = fmean(variance(it) for it in ratios)
+    of_means = variance([fmean(it) for it in ratios])
+    return VarianceParts(rounds, max(0.0, of_means - rounds * fmean(1 / len(it) for it in ratios)))
+
+
+def round_count(
+    *, launch_seconds: float, round_seconds: float, parts: VarianceParts, fewest: int = 8, most: int = 40
+) -> int:
+    """The number of rounds in a set that gives the narrowest interval for its time (method, item 9): the cost of a
+    launch spread over its rounds against what more rounds can still average away.
+
+    Raises :class:`ValueError` for times or variances that are negative, not finite, or a round that takes no time.
+    """
+    numbers = (launch_seconds, round_seconds, *parts)
+    if not all(math.isfinite(it) and it >= 0 for it in numbers) or round_seconds == 0:
+        raise ValueError(f"Times and variances must be finite and not negative; got {numbers}.")
+    if parts.launches == 0:
+        return fewest if parts.rounds == 0 else most
+    best = math.sqrt(launch_seconds / round_seconds * parts.rounds / parts.launches)
+    return round(max(fewest, min(most, best)))
+
+
+def warmed_up(block_seconds_per_sample: Sequence[float]) -> bool:
+    """Whether the block times have stopped falling: the fastest of the last three blocks is no more than 2 % faster
+    than the fastest before them, and these three lie within half of each other (a compilation makes one stand out).
+
+    The fastest block is used since disturbances only ever add time. Raises :class:`ValueError` for times that are not
+    finite and positive.
+    """
+    _check_times("warm-up blocks", block_seconds_per_sample)
+    earlier, recent = block_seconds_per_sample[:-3], block_seconds_per_sample[-3:]
+    if not earlier:
+        return False
+    return min(recent) >= 0.98 * min(earlier) and max(recent) <= 1.5 * min(recent)
+
+
+# ---------------------------------------------------------------------------------------------
+# Parts
+# ---------------------------------------------------------------------------------------------
+
+
+def _log_ratios(baseline: Sequence[float], candidate: Sequence[float]) -> list[float]:
+    return [math.log(other) - math.log(one) for one, other in zip(baseline, candidate, strict=True)]
+
+
+def _differences(baseline: Sets, candidate: Sets) -> list[float]:
+    return [fmean(_log_ratios(one, other)) for one, other in zip(baseline, candidate, strict=True)]
+
+
+def _interval(differences: Sequence[float], confidence: float) -> _Interval:
+    standard_error = stdev(differences) / math.sqrt(len(differences))
+    reach = student.quantile((1 + confidence) / 2, len(differences) - 1)
+    return _Interval(fmean(differences), standard_error, reach * standard_error)
+
+
+def _verdict(effect: _Interval, equivalence: _Interval, delta: float) -> SpeedVerdict:
+    margin = math.log1p(delta)
+    if effect.high < 0 and effect.mean <= -margin:
+        return "faster"
+    if effect.low > 0 and effect.mean >= margin:
+        return "slower"
+    if -margin < equivalence.low and equivalence.high < margin:
+        return "no-effect"
+    return "inconclusive"
+
+
+def _detectable_share(standard_error: float, sets: int, confidence: float) -> float:
+    """The effect that would have been found with a probability of :data:`POWER`."""
+    reach = student.quantile((1 + confidence) / 2, sets - 1) + student.quantile(POWER, sets - 1)
+    return _as_share(reach * standard_error)
+
+
+def _as_speedup(log_time: _Interval) -> Estimate:
+    return Estimate(value=_exp(-log_time.mean), low=_exp(-log_time.high), high=_exp(-log_time.low), unit="x")
+
+
+def _as_share(log_width: float) -> float:
+    return _exp(log_width) - 1
+
+
+def _exp(exponent: float) -> float:
+    return math.exp(max(-_LARGEST_EXPONENT, min(_LARGEST_EXPONENT, exponent)))
+
+
+def _disagreement(own: _Interval, confidence: float) -> str:
+    return (
+        f"The baseline measured against itself came out {_exp(-own.mean):.3f} times as fast, and its {confidence:.1%} "
+        "interval leaves out 1: the machine was disturbed, so no claim is made."
+    )
+
+
+def _withdrawn(comparison: SpeedComparison, p: float, alpha: float) -> SpeedComparison:
+    remark = f"Not claimed: among the comparisons made together its adjusted p-value is {p:.3g}, above {alpha:g}."
+    return msgspec.structs.replace(comparison, verdict="inconclusive", remarks=(*comparison.remarks, remark))
+
+
+def _check_share(name: str, value: float) -> None:
+    if not 0 < value < 1:
+        raise ValueError(f"{name} must lie between 0 and 1; it is {value!r}.")
+
+
+def _check_arms(*arms: tuple[str, Sets]) -> None:
+    first_name, first = arms[0]
+    if len(first) < 2:
+        raise ValueError(f"An interval needs at least 2 sets; the {first_name} has {len(first)}.")
+    for name, sets in arms:
+        if len(sets) != len(first):
+            raise ValueError(f"The {name} has {len(sets)} sets, the {first_name} {len(first)}.")
+        for number, (rounds, expected) in enumerate(zip(sets, first, strict=True), start=1):
+            if len(rounds) != len(expected):
+                raise ValueError(
+                    f"In set {number} the {name} has {len(rounds)} rounds, the {first_name} {len(expected)}."
+                )
+            if not rounds:
+                raise ValueError(f"Set {number} of the {name} has no rounds: an arm ended early.")
+            _check_times(f"set {number} of the {name}", rounds)
+
+
+def _check_times(name: str, seconds: Sequence[float]) -> None:
+    for it in seconds:
+        if not (math.isfinite(it) and it > 0):
+            raise ValueError(f"Times must be finite and positive; {name} holds {it!r}.")
