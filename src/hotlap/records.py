@@ -281,12 +281,16 @@ class GraphBreak(Record, frozen=True, kw_only=True):
 
 
 class CompileReport(Record, frozen=True, kw_only=True):
-    """What compiling cost and how whole the result is."""
+    """What compiling cost and how whole the result is.
+
+    ``fallbacks`` are the places where plain eager code runs although compiling was asked for.
+    """
 
     seconds: float = 0.0
     graphs: int = 0
     graph_breaks: tuple[GraphBreak, ...] = ()
     recompiles: tuple[GraphBreak, ...] = ()
+    fallbacks: tuple[GraphBreak, ...] = ()
 
 
 class FileWrite(Record, frozen=True, kw_only=True):
@@ -334,7 +338,10 @@ Ending: TypeAlias = Completed | Stopped | Crashed | OutOfMemory | TimedOut
 
 
 class LoaderRate(Record, frozen=True, kw_only=True):
-    """The training loader alone, with one setting: seconds per sample once it flows."""
+    """The training loader alone, with one setting: seconds per sample once it flows.
+
+    Where ``error`` is not empty the setting did not work, and ``seconds_per_sample`` means nothing.
+    """
 
     setting: Setting
     seconds_per_sample: float

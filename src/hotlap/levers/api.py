@@ -59,7 +59,7 @@ class Lever:
 
 
 _REQUIRED = ("title", "proof", "addresses", "parameters", "obstacle", "bound", "candidates", "install")
-_NOT_LEVERS = frozenset({"api"})
+_NOT_LEVERS = frozenset({"api", "device_copies", "loss_scaler", "situations"})
 
 
 @cache

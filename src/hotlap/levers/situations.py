@@ -1,0 +1,72 @@
+"""What several levers ask of a situation, and how a setting is made and read. Not a lever itself."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from hotlap.records import Accelerator, ModelFacts, Setting, Situation, Skipped, Value
+
+Phase: TypeAlias = Literal["data_wait", "host_to_device", "forward", "backward", "optimizer", "other"]
+
+NO_MODEL = "No model was seen: the script never calls one through its __call__, so there is nothing to hold on to."
+
+
+def make_setting(lever: str, **values: Value) -> Setting:
+    """A setting; in the names of its values ``_`` stands for ``-``."""
+    named = ((name.replace("_", "-"), value) for name, value in values.items())
+    return Setting(lever=lever, values=tuple(sorted(named)))
+
+
+def device_kind(situation: Situation) -> str:
+    """``cpu``, ``cuda``, ``mps`` ...: where the script trains, without a device number."""
+    return situation.facts.device.partition(":")[0] or "cpu"
+
+
+def is_nvidia_like(situation: Situation) -> bool:
+    """Whether training runs on a device that torch calls ``cuda``."""
+    return device_kind(situation) == "cuda"
+
+
+def accelerator(situation: Situation) -> Accelerator | None:
+    """The device that the script trains on, where the machine's facts know it."""
+    if not is_nvidia_like(situation):
+        return None
+    number = situation.facts.device.partition(":")[2]
+    index = int(number) if number.isdecimal() else 0
+    devices = [it for it in situation.machine.accelerators if it.kind in ("cuda", "rocm")]
+    return devices[index] if index < len(devices) else next(iter(devices), None)
+
+
+def native_dtypes(situation: Situation) -> tuple[str, ...]:
+    """The dtypes that the training device multiplies in hardware; empty where nobody knows."""
+    if device_kind(situation) == "cpu":
+        return situation.machine.native_dtypes
+    device = accelerator(situation)
+    return device.native_dtypes if device else ()
+
+
+def cores_per_process(situation: Situation) -> int:
+    """Cores that each training process may use when all of them share the machine's."""
+    return max(1, situation.machine.cores // max(1, situation.facts.processes))
+
+
+def bound_without(situation: Situation, *phases: Phase) -> float | None:
+    """The speedup if these phases took no time at all: Amdahl's law with a free part.
+
+    None where the account is empty, or where nothing but these phases is left: then there is no bound.
+    """
+    account = situation.account
+    rest = account.wall - sum(getattr(account, phase) for phase in phases)
+    if account.wall <= 0 or rest <= 0:
+        return None
+    return account.wall / rest
+
+
+def without_model(situation: Situation) -> Skipped | None:
+    """The obstacle of every lever that must hold a model in its hands."""
+    return None if situation.facts.models else Skipped(reason=NO_MODEL)
+
+
+def models_with(situation: Situation, layer: Literal["convolutions", "recurrent"]) -> tuple[ModelFacts, ...]:
+    """The models that have such layers."""
+    return tuple(model for model in situation.facts.models if getattr(model, layer) > 0)
