@@ -1,0 +1,28 @@
+"""Which line of the user's code called: the nearest frame that is neither torch's, ours nor a library's."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from pathlib import Path
+
+from hotlap.records import CallSite, SiteRole
+
+_LIBRARIES = tuple(
+    sorted({sysconfig.get_paths()[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")} | {"<frozen", "<string"})
+)
+_OWN = tuple(str(Path(__file__).parent.parent / room) for room in ("runtime", "levers"))
+MAXIMUM_DEPTH = 60
+
+
+def user_site(role: SiteRole, what: str = "") -> CallSite | None:
+    """The user's innermost line on the stack, or None when no frame is the user's (a framework's command line)."""
+    frame = sys._getframe(1)
+    for _ in range(MAXIMUM_DEPTH):
+        file = frame.f_code.co_filename
+        if not file.startswith(_OWN) and not file.startswith(_LIBRARIES):
+            return CallSite(role=role, file=file, line=frame.f_lineno, function=frame.f_code.co_name, what=what)
+        if frame.f_back is None:
+            return None
+        frame = frame.f_back
+    return None

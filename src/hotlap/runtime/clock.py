@@ -1,0 +1,356 @@
+"""The step clock: where the time of each training step goes.
+
+A step is one full optimizer cycle with all its micro-batches. It ends when the *anchor* optimizer has really updated its
+parameters (torch's own global hook tells), or, in scripts without an optimizer, at the end of a backward. Inside a step
+exactly one phase runs at any moment; a nested phase suspends the outer one, so the phases add up to the whole.
+
+On the CPU a phase change reads the clock. On an accelerator it records an event on the current stream, and the durations
+are resolved at the end of a block, where the device is synchronised anyway: the clock itself never waits for the device.
+The time between two such events is what the stream spent between the two points, idle time included, so a data wait that
+is hidden behind queued kernels costs nothing and one that is not costs what it truly costs.
+
+What happens before the first training forward of a cycle and up to the last evaluation forward is not the training step's:
+it is folded into ``outside``, and so are checkpoints.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from hotlap.records import Steps, StepSource
+from hotlap.runtime.batches import leading_size
+from hotlap.runtime.hooks import Fetch, Hooks
+
+DATA_WAIT, HOST_TO_DEVICE, FORWARD, BACKWARD, OPTIMIZER, OTHER, OUTSIDE = range(7)
+PHASES = 7
+FOLD_INTO_OUTSIDE, OTHER_WAS_FORWARD = -1, -2
+UPDATES_BEFORE_NEW_ANCHOR = 16
+
+
+class Stopwatch(Protocol):
+    """Where phase changes are written down."""
+
+    def restart(self) -> None:
+        """A step begins now."""
+
+    def mark(self, phase: int) -> None:
+        """What passed since the last mark belonged to ``phase``."""
+
+    def fold(self, marker: int) -> None:
+        """Reassign what the running step holds so far."""
+
+    def close_step(self) -> None:
+        """The running step is complete."""
+
+    def drain(self) -> list[list[float]]:
+        """Seconds by phase of every step that was closed since the last drain."""
+
+
+class HostStopwatch:
+    """Reads the processor's clock at each mark."""
+
+    def __init__(self) -> None:
+        self._rows: list[list[float]] = []
+        self._running = [0.0] * PHASES
+        self._last = time.perf_counter()
+
+    def restart(self) -> None:
+        self._running = [0.0] * PHASES
+        self._last = time.perf_counter()
+
+    def mark(self, phase: int) -> None:
+        now = time.perf_counter()
+        self._running[phase] += now - self._last
+        self._last = now
+
+    def fold(self, marker: int) -> None:
+        _fold(self._running, marker)
+
+    def close_step(self) -> None:
+        self._rows.append(self._running)
+        self._running = [0.0] * PHASES
+
+    def drain(self) -> list[list[float]]:
+        rows, self._rows = self._rows, []
+        return rows
+
+
+class StreamStopwatch:
+    """Records an event on the device's current stream at each mark; resolved in :meth:`drain`, after the caller has
+    synchronised the device. Events are used again, so a long run makes no more of them than one block needs."""
+
+    def __init__(self, device_module: Any) -> None:
+        self._device = device_module
+        self._spare: list[Any] = []
+        self._steps: list[list[tuple[int, Any]]] = []
+        self._running: list[tuple[int, Any]] = []
+
+    def restart(self) -> None:
+        self._running = [(OTHER, self._event())]
+
+    def mark(self, phase: int) -> None:
+        self._running.append((phase, self._event()))
+
+    def fold(self, marker: int) -> None:
+        self._running.append((marker, None))
+
+    def close_step(self) -> None:
+        last = next(event for _, event in reversed(self._running) if event is not None)
+        self._steps.append(self._running)
+        self._running = [(OTHER, last)]
+
+    def drain(self) -> list[list[float]]:
+        rows = [_resolve(step) for step in self._steps]
+        for step in self._steps:
+            self._spare.extend(event for _, event in step[1:] if event is not None)
+        kept = {id(event) for _, event in self._running}
+        self._spare = [event for event in self._spare if id(event) not in kept]
+        self._steps = []
+        return rows
+
+    def _event(self) -> Any:
+        event = self._spare.pop() if self._spare else self._device.Event(enable_timing=True)
+        event.record()
+        return event
+
+
+def _resolve(marks: list[tuple[int, Any]]) -> list[float]:
+    totals = [0.0] * PHASES
+    previous = marks[0][1]
+    for phase, event in marks[1:]:
+        if event is None:
+            _fold(totals, phase)
+        else:
+            totals[phase] += previous.elapsed_time(event) / 1e3
+            previous = event
+    return totals
+
+
+def _fold(totals: list[float], marker: int) -> None:
+    if marker == FOLD_INTO_OUTSIDE:
+        totals[OUTSIDE] = sum(totals)
+        totals[:OUTSIDE] = [0.0] * OUTSIDE
+    elif marker == OTHER_WAS_FORWARD:
+        totals[FORWARD] += totals[OTHER]
+        totals[OTHER] = 0.0
+
+
+class StepClock:
+    """Follows the training loop through the hooks and writes one row for each step.
+
+    ``on_step`` is called at the end of every step, outside all accounts: what it spends is nobody's time.
+    """
+
+    def __init__(
+        self, hooks: Hooks, *, source: StepSource, before_scaling: Callable[[Any], Any], on_step: Callable[[], None]
+    ) -> None:
+        self.steps_done = 0
+        self.backwards = 0
+        self.source = source
+        self._torch = hooks.torch
+        self._before_scaling = before_scaling
+        self._on_step = on_step
+        self._watch: Stopwatch = HostStopwatch()
+        self._on_device = False
+        self._rows: list[list[float]] = []
+        self._phases: list[int] = [OTHER]
+        self._samples: list[int] = []
+        self._losses: list[list[Any]] = []
+        self._step_losses: list[Any] = []
+        self._step_samples = 0
+        self._fetched_samples = 0
+        self._forward_samples = 0
+        self._saw_forward = False
+        self._has_optimizer = False
+        self._anchor: int | None = None
+        self._others: dict[int, int] = {}
+        self._hang_on(hooks)
+
+    def _hang_on(self, hooks: Hooks) -> None:
+        hooks.around_loader_start.append(self._loader_start)
+        hooks.around_fetch.append(self._fetch)
+        hooks.after_optimizer.append(self._optimizer_made)
+        hooks.before_forward.append(self._forward_begins)
+        hooks.after_forward.append(self._forward_ends)
+        hooks.around_evaluation.append(self._evaluation)
+        hooks.around_save.append(self._save)
+        hooks.before_backward.append(self._backward_begins)
+        hooks.after_backward.append(self._backward_ends)
+        hooks.before_update.append(self._update_begins)
+        hooks.after_update.append(self._update_ends)
+
+    # -- phases --------------------------------------------------------------------------------
+
+    def enter(self, phase: int) -> None:
+        """Suspend the running phase and begin another."""
+        self._watch.mark(self._phases[-1])
+        self._phases.append(phase)
+
+    def leave(self, as_phase: int | None = None) -> None:
+        """End the running phase (booking it under ``as_phase`` where that is given) and resume the outer one."""
+        phase = self._phases.pop()
+        self._watch.mark(phase if as_phase is None else as_phase)
+
+    def _inside(self, phase: int, call: Fetch) -> Any:
+        self.enter(phase)
+        try:
+            return call()
+        finally:
+            self.leave()
+
+    # -- what the hooks tell -------------------------------------------------------------------
+
+    def _loader_start(self, loader: Any, start: Fetch) -> Any:
+        return self._inside(DATA_WAIT, start)
+
+    def _fetch(self, iterator: Any, fetch: Fetch) -> Any:
+        batch = self._inside(DATA_WAIT, fetch)
+        self._fetched_samples += leading_size(batch)
+        return batch
+
+    def _optimizer_made(self, optimizer: Any) -> None:
+        self._has_optimizer = True
+
+    def _forward_begins(
+        self, root: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        if not self._on_device:
+            self._choose_stopwatch(root)
+        self._saw_forward = True
+        self._forward_samples = max(self._forward_samples, leading_size((args, kwargs)))
+        self.enter(FORWARD)
+        return args, kwargs
+
+    def _forward_ends(self, root: Any, output: Any) -> None:
+        self.leave()
+
+    def _evaluation(self, root: Any, call: Fetch) -> Any:
+        if self._saw_forward:
+            return self._inside(FORWARD, call)
+        result = self._inside(OUTSIDE, call)
+        self._watch.fold(FOLD_INTO_OUTSIDE)
+        self._fetched_samples = 0
+        return result
+
+    def _save(self, save: Fetch) -> Any:
+        return self._inside(OUTSIDE, save)
+
+    def _backward_begins(self, loss: Any) -> Any:
+        self._watch.mark(self._phases[-1])
+        if not self._saw_forward:
+            self._watch.fold(OTHER_WAS_FORWARD)
+        self._phases.append(BACKWARD)
+        self._step_losses.append(self._keep(self._before_scaling(loss)))
+        self._step_samples += self._fetched_samples or self._forward_samples
+        self._fetched_samples = self._forward_samples = 0
+        return loss
+
+    def _backward_ends(self) -> None:
+        self.leave()
+        self.backwards += 1
+        if self.counts_backwards():
+            self._end_step()
+
+    def _update_begins(self, optimizer: Any) -> None:
+        self.enter(OPTIMIZER)
+
+    def _update_ends(self, optimizer: Any) -> None:
+        self.leave()
+        if self.source == "backward":
+            return
+        if self._is_anchor(id(optimizer)):
+            self._end_step()
+
+    def _is_anchor(self, optimizer: int) -> bool:
+        """The first optimizer that steps sets the pace, until another has stepped many times without it."""
+        if self._anchor is None:
+            self._anchor = optimizer
+        if optimizer != self._anchor:
+            self._others[optimizer] = self._others.get(optimizer, 0) + 1
+            if self._others[optimizer] < UPDATES_BEFORE_NEW_ANCHOR:
+                return False
+            self._anchor = optimizer
+        self._others.clear()
+        return True
+
+    def counts_backwards(self) -> bool:
+        """Whether steps are counted by backwards, for want of an optimizer."""
+        return self.source == "backward" or (self.source == "auto" and not self._has_optimizer)
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def _choose_stopwatch(self, root: Any) -> None:
+        parameter = next(root.parameters(), None)
+        if parameter is None or parameter.device.type not in ("cuda", "xpu"):
+            return
+        self._on_device = True
+        self._rows.extend(self._watch.drain())
+        self._watch = StreamStopwatch(getattr(self._torch, parameter.device.type))
+        self._watch.restart()
+
+    def synchronise(self) -> None:
+        """Wait until the device has done all it was given; nothing to do on a CPU."""
+        if self._on_device:
+            watch = self._watch
+            assert isinstance(watch, StreamStopwatch)
+            watch._device.synchronize()
+
+    def resume(self) -> None:
+        """The running step begins now: what passed since the last one ended was not the script's."""
+        self._watch.restart()
+
+    def drain(self) -> None:
+        """Resolve what was recorded; the device must be synchronised."""
+        self._rows.extend(self._watch.drain())
+        for index, losses in enumerate(self._losses):
+            if losses and not isinstance(losses[0], float):
+                self._losses[index] = [float(it) if it is not None else None for it in losses]
+
+    def _end_step(self) -> None:
+        # Inside a nested call (an optimizer's closure) outer phases go on: book what they had so far.
+        self._watch.mark(self._phases[-1])
+        self._watch.close_step()
+        self._losses.append(self._step_losses)
+        self._samples.append(self._step_samples or 1)
+        self._step_losses = []
+        self._step_samples = 0
+        self._saw_forward = False
+        self.steps_done += 1
+        self._on_step()
+
+    def _keep(self, loss: Any) -> Any:
+        """The loss without waiting for it: on a CPU its value, on a device a copy that is read later (a compiled
+        graph may overwrite the tensor itself at its next replay)."""
+        if not isinstance(loss, self._torch.Tensor) or loss.numel() != 1:
+            return None
+        with self._torch.no_grad():
+            if loss.device.type == "cpu":
+                return float(loss)
+            return loss.detach().reshape(()).clone()
+
+    def steps(self) -> Steps:
+        """The account so far; call :meth:`drain` first."""
+        rows = self._rows[: len(self._losses)]
+        columns = list(zip(*rows, strict=True)) if rows else [()] * PHASES
+        means = [_mean(losses) for losses in self._losses]
+        return Steps(
+            wall_seconds=tuple(sum(row[:OUTSIDE]) for row in rows),
+            data_wait_seconds=columns[DATA_WAIT],
+            host_to_device_seconds=columns[HOST_TO_DEVICE],
+            forward_seconds=columns[FORWARD],
+            backward_seconds=columns[BACKWARD],
+            optimizer_seconds=columns[OPTIMIZER],
+            other_seconds=columns[OTHER],
+            outside_seconds=columns[OUTSIDE],
+            samples=tuple(self._samples),
+            loss=tuple(it if it is not None and it - it == 0 else None for it in means),
+            not_finite=tuple(i for i, it in enumerate(means) if it is not None and it - it != 0),
+        )
+
+
+def _mean(losses: list[Any]) -> float | None:
+    if not losses or any(loss is None for loss in losses):
+        return None
+    return sum(losses) / len(losses)

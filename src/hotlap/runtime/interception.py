@@ -1,0 +1,261 @@
+"""Standing in torch's doorways: the functions and classes that every training loop passes through.
+
+Each patch keeps the type, name, signature and result of what it wraps, does nothing while the lists of
+:class:`~hotlap.runtime.hooks.Hooks` are empty, and steps aside while torch traces (``torch.compiler.is_compiling``), so
+that it is never compiled into somebody's graph.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from hotlap.runtime.hooks import Fetch, Hooks
+from hotlap.runtime.roots import Roots
+
+Function = Callable[..., Any]
+
+
+class Interception:
+    """All patches of one process. ``roots`` tells which modules are the models."""
+
+    def __init__(self, hooks: Hooks) -> None:
+        self.hooks = hooks
+        self.roots = Roots(hooks)
+        self.unscaled: tuple[Any, Any] | None = None
+        self._is_compiling: Callable[[], bool] = hooks.torch.compiler.is_compiling
+
+    def install(self) -> None:
+        """Patch torch; called once, right after torch was imported."""
+        self._intercept_loaders()
+        self._intercept_optimizers()
+        self._intercept_autograd()
+        self._intercept_clipping()
+        self._intercept_saving()
+        self.roots.install()
+
+    # -- data ----------------------------------------------------------------------------------
+
+    def _intercept_loaders(self) -> None:
+        from torch.utils.data import DataLoader, dataloader
+
+        hooks = self.hooks
+        construct = DataLoader.__init__
+        signature = inspect.signature(construct)
+
+        @functools.wraps(construct)
+        def init(loader: Any, *args: Any, **kwargs: Any) -> None:
+            arguments = _by_name(signature, loader, args, kwargs)
+            if arguments is None:  # wrong arguments: let torch say so
+                return construct(loader, *args, **kwargs)
+            for edit in hooks.before_loader:
+                edit(arguments)
+            construct(loader, **arguments)
+            for tell in hooks.after_loader:
+                tell(loader)
+            return None
+
+        start = DataLoader.__iter__
+
+        @functools.wraps(start)
+        def iterate(loader: Any) -> Any:
+            return _through(hooks.around_loader_start, loader, lambda: start(loader))
+
+        following = dataloader._BaseDataLoaderIter.__next__
+
+        @functools.wraps(following)
+        def fetch(iterator: Any) -> Any:
+            return _through(hooks.around_fetch, iterator, lambda: following(iterator))
+
+        _replace(DataLoader, "__init__", init)
+        _replace(DataLoader, "__iter__", iterate)
+        _replace(dataloader._BaseDataLoaderIter, "__next__", fetch)
+
+    # -- optimizers ----------------------------------------------------------------------------
+
+    def _intercept_optimizers(self) -> None:
+        from torch import optim
+        from torch.optim.optimizer import (
+            register_optimizer_step_post_hook,
+            register_optimizer_step_pre_hook,
+        )
+
+        hooks = self.hooks
+        depth = 0
+
+        def wrap_constructor(kind: type) -> None:
+            construct: Function = kind.__init__  # type: ignore[misc]
+            signature = inspect.signature(construct)
+
+            @functools.wraps(construct)
+            def init(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+                nonlocal depth
+                arguments = _by_name(signature, optimizer, args, kwargs) if depth == 0 else None
+                if arguments is None:
+                    return construct(optimizer, *args, **kwargs)
+                for edit in hooks.before_optimizer:
+                    edit(kind, arguments)
+                depth += 1
+                try:
+                    construct(optimizer, **arguments)
+                finally:
+                    depth -= 1
+                self._wrap_step(type(optimizer))
+                for tell in hooks.after_optimizer:
+                    tell(optimizer)
+                return None
+
+            _replace(kind, "__init__", init)
+
+        kinds = {it for it in vars(optim).values() if isinstance(it, type) and issubclass(it, optim.Optimizer)}
+        for kind in sorted(kinds, key=lambda it: it.__name__):
+            if "__init__" in vars(kind):
+                wrap_constructor(kind)
+        self._watch_parameter_groups(optim.Optimizer)
+        register_optimizer_step_pre_hook(lambda optimizer, args, kwargs: _tell(hooks.before_update, optimizer))
+        register_optimizer_step_post_hook(lambda optimizer, args, kwargs: _tell(hooks.after_update, optimizer))
+
+    def _watch_parameter_groups(self, base: type) -> None:
+        add: Function = base.add_param_group  # type: ignore[attr-defined]
+        roots = self.roots
+
+        @functools.wraps(add)
+        def add_param_group(optimizer: Any, param_group: dict[str, Any]) -> None:
+            add(optimizer, param_group)
+            roots.hold(optimizer.param_groups[-1]["params"])
+
+        _replace(base, "add_param_group", add_param_group)
+
+    def _wrap_step(self, kind: type) -> None:
+        """Wrap the class's ``step`` outside torch's own hooks. torch marks a step function it has hooked by an
+        attribute, which ``functools.wraps`` carries over, so it does not hook ours again."""
+        take: Function = kind.step  # type: ignore[attr-defined]
+        if getattr(take, "hotlap_wrapped", False):
+            return
+        hooks, is_compiling = self.hooks, self._is_compiling
+
+        @functools.wraps(take)
+        def step(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            if is_compiling() or not hooks.around_step:
+                return take(optimizer, *args, **kwargs)
+            return _through(hooks.around_step, optimizer, lambda: take(optimizer, *args, **kwargs))
+
+        step.hotlap_wrapped = True  # type: ignore[attr-defined]
+        _replace(kind, "step", step)
+
+    # -- backward ------------------------------------------------------------------------------
+
+    def _intercept_autograd(self) -> None:
+        torch = self.hooks.torch
+        hooks, is_compiling = self.hooks, self._is_compiling
+        run_backward = torch.autograd.backward
+
+        @functools.wraps(run_backward)
+        def backward(tensors: Any, *args: Any, **kwargs: Any) -> None:
+            if is_compiling():
+                return run_backward(tensors, *args, **kwargs)
+            for replace in hooks.before_backward:
+                tensors = replace(tensors)
+            self.roots.backward_seen()
+            run_backward(tensors, *args, **kwargs)
+            for tell in hooks.after_backward:
+                tell()
+            return None
+
+        torch.autograd.backward = backward
+        scale = torch.amp.GradScaler.scale
+
+        @functools.wraps(scale)
+        def scaled(scaler: Any, outputs: Any) -> Any:
+            result = scale(scaler, outputs)
+            if result is not outputs:
+                self.unscaled = (result, outputs)
+            return result
+
+        _replace(torch.amp.GradScaler, "scale", scaled)
+
+    def before_scaling(self, loss: Any) -> Any:
+        """The loss as the script computed it, where ``loss`` is what its GradScaler made of it."""
+        if self.unscaled is None:
+            return loss
+        result, original = self.unscaled
+        self.unscaled = None
+        return original if result is loss else loss
+
+    # -- clipping and saving -------------------------------------------------------------------
+
+    def _intercept_clipping(self) -> None:
+        from torch.nn import utils
+        from torch.nn.utils import clip_grad
+
+        hooks = self.hooks
+        for name, limit_name in (("clip_grad_norm_", "max_norm"), ("clip_grad_value_", "clip_value")):
+            clip: Function = getattr(clip_grad, name)
+            wrapped = _clipping(clip, limit_name, hooks, self._is_compiling)
+            for place in (clip_grad, utils):
+                setattr(place, name, wrapped)
+
+    def _intercept_saving(self) -> None:
+        torch, hooks = self.hooks.torch, self.hooks
+        save = torch.save
+
+        @functools.wraps(save)
+        def saving(*args: Any, **kwargs: Any) -> Any:
+            call: Fetch = lambda: save(*args, **kwargs)  # noqa: E731
+            for wrap in reversed(hooks.around_save):
+                call = functools.partial(wrap, call)
+            return call()
+
+        torch.save = saving
+        torch.serialization.save = saving
+
+
+def _clipping(clip: Function, limit_name: str, hooks: Hooks, is_compiling: Callable[[], bool]) -> Function:
+    @functools.wraps(clip)
+    def clipping(parameters: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_compiling() or not hooks.before_clip:
+            return clip(parameters, *args, **kwargs)
+        if not hasattr(parameters, "shape") and not isinstance(parameters, (list, tuple)):
+            parameters = list(parameters)  # a generator can be walked through only once
+        limit = args[0] if args else kwargs.get(limit_name, 0.0)
+        for tell in hooks.before_clip:
+            tell(parameters, float(limit))
+        return clip(parameters, *args, **kwargs)
+
+    return clipping
+
+
+def _by_name(
+    signature: inspect.Signature, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[str, Any] | None:
+    """The arguments of a constructor as one dictionary by name; None when they do not fit the signature."""
+    try:
+        bound = signature.bind(owner, *args, **kwargs)
+    except TypeError:
+        return None
+    arguments = dict(bound.arguments)
+    arguments.pop(next(iter(signature.parameters)))
+    for parameter in signature.parameters.values():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            arguments.update(arguments.pop(parameter.name, {}))
+        elif parameter.kind is inspect.Parameter.VAR_POSITIONAL and arguments.get(parameter.name):
+            return None
+    return arguments
+
+
+def _through(wrappers: list[Callable[[Any, Fetch], Any]], subject: Any, call: Fetch) -> Any:
+    """Call through all wrappers, the first appended being the outermost."""
+    for wrap in reversed(wrappers):
+        call = functools.partial(wrap, subject, call)
+    return call()
+
+
+def _tell(listeners: list[Callable[[Any], None]], subject: Any) -> None:
+    for tell in listeners:
+        tell(subject)
+
+
+def _replace(owner: Any, name: str, value: Any) -> None:
+    setattr(owner, name, value)

@@ -1,0 +1,143 @@
+"""What a lever may not change (gate G0), and the gradients of the first step (gate G2).
+
+Recorded only in runs that compare numbers; timing runs do not pay for it.
+"""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hotlap.records import Assignment, Invariants, Steps
+from hotlap.runtime.batches import tensors
+from hotlap.runtime.hooks import Fetch
+from hotlap.runtime.interception import Interception
+
+MAXIMUM_GRADIENT_ELEMENTS = 50_000_000
+_OTHER = ("betas", "eps", "momentum", "nesterov", "dampening", "amsgrad", "maximize")
+
+
+class InvariantsRecorder:
+    """One row a step: learning rates, decays, clip limits, sample identities, modes."""
+
+    def __init__(self, interception: Interception, assignment: Assignment) -> None:
+        self._torch = interception.hooks.torch
+        self._roots = interception.roots
+        self._on = assignment.aligned_randomness or assignment.capture_gradients
+        self._capture = assignment.capture_gradients
+        self._optimizers: list[Any] = []
+        self._rates: list[tuple[float, ...]] = []
+        self._decays: list[tuple[float, ...]] = []
+        self._other: str = ""
+        self._clips: list[float] = []
+        self._hash = 0
+        self._hashes: list[str] = []
+        self._modes: list[bool] = []
+        self._trainable: list[int] = []
+        self.gradients_path = ""
+        hooks = interception.hooks
+        if self._on:
+            hooks.after_optimizer.append(self._optimizers.append)
+            hooks.before_clip.append(lambda parameters, limit: self._clips.append(limit))
+            hooks.around_fetch.append(self._fetch)
+            hooks.before_forward.append(self._forward)
+        if self._capture:
+            hooks.before_backward.append(self._remember_loss)
+            hooks.before_update.append(self._save_gradients)
+        self._loss: Any = None
+        self.directory = Path()
+
+    def _fetch(self, iterator: Any, fetch: Fetch) -> Any:
+        batch = fetch()
+        self._mix(batch)
+        return batch
+
+    def _forward(
+        self, root: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        self._training = bool(root.training)
+        return args, kwargs
+
+    def _mix(self, batch: Any) -> None:
+        """Fold a batch into the running step's hash. Workers deliver batches in the sampler's order, so equal data
+        give equal hashes whatever loads them. Floating tensors are left out: augmentation may be random."""
+        for tensor in tensors(batch):
+            if not tensor.is_floating_point() and tensor.device.type == "cpu" and not tensor.is_sparse:
+                self._hash = zlib.crc32(tensor.detach().contiguous().numpy().tobytes(), self._hash)
+
+    def step_ended(self) -> None:
+        """Close the row of this step."""
+        if not self._on:
+            return
+        groups = [group for optimizer in self._optimizers for group in optimizer.param_groups]
+        self._rates.append(tuple(float(group.get("lr", 0.0)) for group in groups))
+        self._decays.append(tuple(float(group.get("weight_decay", 0.0)) for group in groups))
+        if not self._other:
+            self._other = msgspec.json.encode(
+                [{key: _plain(group[key]) for key in _OTHER if key in group} for group in groups]
+            ).decode()
+        self._hashes.append(f"{self._hash:08x}")
+        self._hash = 0
+        self._modes.append(getattr(self, "_training", True))
+        self._trainable.append(sum(it.requires_grad for root in self._roots.all() for it in root.parameters()))
+
+    def result(self, steps: Steps) -> Invariants:
+        """All rows."""
+        if not self._on:
+            return Invariants(samples=steps.samples)
+        return Invariants(
+            learning_rates=tuple(self._rates),
+            weight_decays=tuple(self._decays),
+            other_hyperparameters=(self._other,),
+            clip_values=tuple(self._clips),
+            samples=steps.samples,
+            batch_hashes=tuple(self._hashes),
+            dropout=tuple(
+                float(module.p)
+                for root in self._roots.all()
+                for module in root.modules()
+                if "Dropout" in type(module).__name__ and hasattr(module, "p")
+            ),
+            training=tuple(self._modes),
+            trainable=tuple(self._trainable),
+        )
+
+    # -- gradients -----------------------------------------------------------------------------
+
+    def _remember_loss(self, loss: Any) -> Any:
+        if self._loss is None and isinstance(loss, self._torch.Tensor) and loss.numel() == 1:
+            self._loss = loss.detach().double().cpu().numpy()
+        return loss
+
+    def _save_gradients(self, optimizer: Any) -> None:
+        if self.gradients_path:
+            return
+        import numpy
+
+        arrays: dict[str, Any] = {}
+        left = MAXIMUM_GRADIENT_ELEMENTS
+        for index, root in enumerate(self._roots.all()):
+            for name, parameter in getattr(root, "_orig_mod", root).named_parameters():
+                if parameter.grad is None or left <= 0 or parameter.grad.is_sparse:
+                    continue
+                gradient = parameter.grad.detach().reshape(-1)
+                gradient = gradient[: min(left, gradient.numel())]
+                left -= gradient.numel()
+                wide = self._torch.float64 if gradient.dtype == self._torch.float64 else self._torch.float32
+                arrays[f"gradient/{index}.{name}"] = gradient.to("cpu", wide).numpy()
+        if self._loss is not None:
+            arrays["loss"] = self._loss
+        path = self.directory / "gradients.npz"
+        numpy.savez(path, **arrays)
+        self.gradients_path = str(path)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (bool, int, float, str)) or value is None:
+        return value
+    if isinstance(value, (tuple, list)):
+        return [_plain(it) for it in value]
+    return str(value)

@@ -1,0 +1,328 @@
+"""What kind of script this is: its loaders, optimizers, models, switches and the lines they stand in.
+
+Call sites are looked up in the first steps only, since walking the stack costs more than a step may.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from hotlap.records import Assignment, CallSite, LoaderFacts, ModelFacts, OptimizerFacts, ScriptFacts
+from hotlap.runtime import randomness
+from hotlap.runtime.batches import size_in_bytes, tensors
+from hotlap.runtime.call_sites import user_site
+from hotlap.runtime.clock import StepClock
+from hotlap.runtime.hooks import Fetch
+from hotlap.runtime.interception import Interception
+
+STEPS_WITH_SITES = 3
+STEP_THAT_COUNTS_FLOPS = 3
+FETCHES_WATCHED_FOR_RANDOMNESS = range(2, 5)
+MAXIMUM_SHAPES = 32
+
+
+class Observer:
+    """Collects :class:`ScriptFacts` while the script runs."""
+
+    def __init__(self, interception: Interception, clock: StepClock, assignment: Assignment) -> None:
+        self._torch = interception.hooks.torch
+        self._clock = clock
+        self._roots = interception.roots
+        self._observing = assignment.observe
+        self._sites: dict[tuple[str, str, int], CallSite] = {}
+        self._loaders: dict[int, _Loader] = {}
+        self._constructed: dict[int, CallSite | None] = {}
+        self._optimizers: list[tuple[Any, CallSite | None, dict[str, Any]]] = []
+        self._models: dict[int, _Model] = {}
+        self._backwards = 0
+        self._autocast = ""
+        self._scaler = False
+        self._clips = False
+        self._random_in_forward = False
+        self._flop_counter: Any = None
+        self._flops: float | None = None
+        self._requested: dict[str, Any] = {}
+        self._hang_on(interception)
+
+    def _hang_on(self, interception: Interception) -> None:
+        hooks = interception.hooks
+        hooks.after_loader.append(self._loader_made)
+        hooks.around_loader_start.append(self._loader_start)
+        hooks.around_fetch.append(self._fetch)
+        hooks.before_optimizer.append(self._optimizer_asked)
+        hooks.after_optimizer.append(self._optimizer_made)
+        hooks.before_forward.append(self._forward_begins)
+        hooks.after_forward.append(self._forward_ends)
+        hooks.before_backward.append(self._backward)
+        hooks.before_clip.append(self._clip)
+        hooks.before_update.append(self._update)
+        self._interception = interception
+
+    # -- loaders -------------------------------------------------------------------------------
+
+    def _loader_made(self, loader: Any) -> None:
+        self._constructed[id(loader)] = user_site("loader", type(loader).__name__)
+
+    def _loader_start(self, loader: Any, start: Fetch) -> Any:
+        iterator = start()
+        facts = self._loaders.setdefault(id(loader), _Loader(loader, self._constructed.get(id(loader))))
+        facts.fetches = 0
+        self._iterating = facts
+        return iterator
+
+    def _fetch(self, iterator: Any, fetch: Fetch) -> Any:
+        loader = self._loader_of(iterator)
+        if loader is None or not self._observing:
+            return fetch()
+        loader.fetches += 1
+        if loader.fetches not in FETCHES_WATCHED_FOR_RANDOMNESS or loader.loader.num_workers > 0:
+            batch = fetch()
+        else:
+            before = randomness.states(self._torch)
+            batch = fetch()
+            loader.draws_random |= randomness.differ(self._torch, before, randomness.states(self._torch))
+        if not loader.batch_bytes:
+            loader.batch_bytes = size_in_bytes(batch)
+        return batch
+
+    def _loader_of(self, iterator: Any) -> _Loader | None:
+        dataset = getattr(iterator, "_dataset", None)
+        running: _Loader | None = getattr(self, "_iterating", None)
+        if running is not None and running.loader.dataset is dataset:
+            return running
+        return next((it for it in self._loaders.values() if it.loader.dataset is dataset), None)
+
+    # -- optimizers ----------------------------------------------------------------------------
+
+    def _optimizer_asked(self, kind: type, arguments: dict[str, Any]) -> None:
+        self._requested = {name: arguments.get(name) for name in ("fused", "foreach")}
+
+    def _optimizer_made(self, optimizer: Any) -> None:
+        self._optimizers.append((optimizer, user_site("optimizer", type(optimizer).__name__), self._requested))
+        self._requested = {}
+
+    # -- forward, backward, update -------------------------------------------------------------
+
+    def _early(self) -> bool:
+        return self._clock.steps_done < STEPS_WITH_SITES
+
+    def _forward_begins(
+        self, root: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        if self._observing or self._early():
+            model = self._models.get(id(root))
+            if model is None:
+                model = self._models[id(root)] = _Model(root)
+            model.saw(args, kwargs)
+            if self._early():
+                self._note(user_site("model", type(root).__name__))
+                self._note_autocast(root)
+        if self._observing and self._early():
+            self._before_forward_states = randomness.states(self._torch)
+        return args, kwargs
+
+    def _note_autocast(self, root: Any) -> None:
+        device = _device_of(root)
+        if self._torch.is_autocast_enabled(device):
+            self._autocast = str(self._torch.get_autocast_dtype(device)).removeprefix("torch.")
+
+    def _forward_ends(self, root: Any, output: Any) -> None:
+        before = getattr(self, "_before_forward_states", None)
+        if before is not None:
+            self._before_forward_states = None
+            self._random_in_forward |= randomness.differ(self._torch, before, randomness.states(self._torch))
+
+    def _backward(self, loss: Any) -> Any:
+        self._backwards += 1
+        self._scaler = self._scaler or self._interception.unscaled is not None
+        if self._early():
+            self._note(user_site("backward"))
+        return loss
+
+    def _clip(self, parameters: Any, limit: float) -> None:
+        self._clips = True
+
+    def _update(self, optimizer: Any) -> None:
+        if self._early():
+            self._note(user_site("step", type(optimizer).__name__))
+
+    def step_ended(self) -> None:
+        """Called by the session at the end of every step."""
+        if not self._observing:
+            return
+        if self._flop_counter is not None:
+            self._flop_counter.__exit__(None, None, None)
+            self._flops = float(self._flop_counter.get_total_flops()) or None
+            self._flop_counter = None
+        elif self._clock.steps_done == STEP_THAT_COUNTS_FLOPS and not self._any_compiled():
+            from torch.utils.flop_counter import FlopCounterMode
+
+            self._flop_counter = FlopCounterMode(display=False)
+            self._flop_counter.__enter__()
+
+    def _any_compiled(self) -> bool:
+        return any(_is_compiled(root) for root in self._roots.all())
+
+    def _note(self, site: CallSite | None) -> None:
+        if site is not None:
+            self._sites.setdefault((site.role, site.file, site.line), site)
+
+    # -- the result ----------------------------------------------------------------------------
+
+    def facts(self) -> ScriptFacts:
+        """Everything that was seen."""
+        torch, steps = self._torch, max(self._clock.steps_done, 1)
+        models = tuple(it.facts(self._flops, self._sites) for it in self._models.values())
+        return ScriptFacts(
+            device=models[0].device if models else "cpu",
+            step_source="backward" if self._clock.counts_backwards() else "optimizer",
+            torch_version=str(torch.__version__),
+            processes=_process_count(torch),
+            threads=torch.get_num_threads(),
+            loaders=tuple(it.facts(torch, self._observing) for it in self._loaders.values() if it.used),
+            optimizers=tuple(_optimizer_facts(*it) for it in self._optimizers),
+            models=models,
+            autocast_dtype=self._autocast,
+            grad_scaler=self._scaler,
+            matmul_precision=torch.get_float32_matmul_precision(),
+            cudnn_benchmark=bool(torch.backends.cudnn.benchmark),
+            deterministic=bool(torch.are_deterministic_algorithms_enabled() or torch.backends.cudnn.deterministic),
+            clips_gradients=self._clips,
+            backwards_per_step=self._backwards / steps,
+            random_in_forward=self._random_in_forward,
+            sites=tuple(self._sites.values()),
+        )
+
+
+class _Loader:
+    """One DataLoader that is being iterated."""
+
+    def __init__(self, loader: Any, site: CallSite | None) -> None:
+        self.loader = loader
+        self.site = site
+        self.fetches = 0
+        self.draws_random = False
+        self.batch_bytes = 0
+
+    @property
+    def used(self) -> bool:
+        return self.fetches > 0 or self.batch_bytes > 0
+
+    def facts(self, torch: Any, observing: bool) -> LoaderFacts:
+        from torch.utils.data import IterableDataset
+
+        loader = self.loader
+        iterable = isinstance(loader.dataset, IterableDataset)
+        if observing and loader.num_workers > 0 and not iterable:
+            self.draws_random = _drawing(torch, loader.dataset)
+        return LoaderFacts(
+            dataset=type(loader.dataset).__name__,
+            batch_size=loader.batch_size,
+            workers=loader.num_workers,
+            pin_memory=bool(loader.pin_memory),
+            prefetch_factor=loader.prefetch_factor,
+            persistent_workers=bool(loader.persistent_workers),
+            iterable=iterable,
+            length=_length(loader),
+            draws_random=self.draws_random,
+            batch_bytes=self.batch_bytes,
+            site=self.site,
+        )
+
+
+class _Model:
+    """One root and the shapes it was called with."""
+
+    def __init__(self, root: Any) -> None:
+        self._root = root
+        self._shapes: dict[tuple[int, ...], None] = {}
+
+    def saw(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if len(self._shapes) < MAXIMUM_SHAPES:
+            for tensor in tensors((args, kwargs)):
+                self._shapes[tuple(int(size) for size in tensor.shape)] = None
+
+    def facts(self, flops: float | None, sites: dict[tuple[str, str, int], CallSite]) -> ModelFacts:
+        root = self._root
+        parameters = list(root.parameters())
+        kinds = [type(module).__name__ for module in root.modules()]
+        kind = type(getattr(root, "_orig_mod", root)).__name__
+        configuration = getattr(root, "config", None)
+        return ModelFacts(
+            kind=kind,
+            parameters=sum(it.numel() for it in parameters),
+            parameter_bytes=sum(it.numel() * it.element_size() for it in parameters),
+            dtype=str(parameters[0].dtype).removeprefix("torch.") if parameters else "",
+            device=_device_of(root),
+            convolutions=sum(it.startswith(("Conv2d", "Conv3d")) for it in kinds),
+            linears=sum(it in ("Linear", "Conv1D") for it in kinds),
+            recurrent=sum(it in ("LSTM", "GRU", "RNN") for it in kinds),
+            batch_norms=sum(it.startswith("BatchNorm") for it in kinds),
+            dropout=tuple(p for p in (getattr(it, "p", 0.0) for it in root.modules() if "Dropout" in type(it).__name__)),
+            trainable=sum(it.requires_grad for it in parameters),
+            compiled=_is_compiled(root),
+            channels_last=_is_channels_last(parameters),
+            attention=str(getattr(configuration, "_attn_implementation", "") or ""),
+            transformers_model=any(it.__module__.startswith("transformers.") for it in type(root).__mro__),
+            input_shapes=tuple(self._shapes),
+            flops_per_step=flops,
+            site=next((it for it in sites.values() if it.role == "model" and it.what == kind), None),
+        )
+
+
+def _optimizer_facts(optimizer: Any, site: CallSite | None, requested: dict[str, Any]) -> OptimizerFacts:
+    groups = optimizer.param_groups
+    names = optimizer.defaults
+    return OptimizerFacts(
+        kind=type(optimizer).__name__,
+        parameters=sum(it.numel() for group in groups for it in group["params"]),
+        learning_rate=float(groups[0]["lr"]) if groups and "lr" in groups[0] else 0.0,
+        fused=requested.get("fused"),
+        foreach=requested.get("foreach"),
+        supports_fused="fused" in names,
+        supports_foreach="foreach" in names,
+        from_torch=type(optimizer).__module__.startswith("torch.optim"),
+        site=site,
+    )
+
+
+def _drawing(torch: Any, dataset: Any) -> bool:
+    """Whether fetching one sample draws random numbers: tried here, in a process that is about to end."""
+    random.seed(0)
+    before = randomness.states(torch)
+    try:
+        dataset[0]
+    except (IndexError, KeyError, TypeError, NotImplementedError):
+        return False
+    return randomness.differ(torch, before, randomness.states(torch))
+
+
+def _length(loader: Any) -> int | None:
+    try:
+        return len(loader)
+    except (TypeError, NotImplementedError, AttributeError):
+        return None
+
+
+def _device_of(root: Any) -> str:
+    parameter = next(root.parameters(), None)
+    return "cpu" if parameter is None else str(parameter.device.type)
+
+
+def _is_compiled(root: Any) -> bool:
+    return hasattr(root, "_orig_mod") or getattr(root, "_compiled_call_impl", None) is not None
+
+
+def _is_channels_last(parameters: list[Any]) -> bool:
+    import torch
+
+    four = [it for it in parameters if it.dim() == 4 and it.shape[1] > 1 and it.shape[2] > 1]
+    return bool(four) and all(it.is_contiguous(memory_format=torch.channels_last) for it in four)
+
+
+def _process_count(torch: Any) -> int:
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_world_size())
+    return 1

@@ -1,0 +1,47 @@
+"""The model alone: every loader delivers its first batch again and again, from memory.
+
+What is left of a step is what no loader setting can make faster.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hotlap.runtime.hooks import Fetch, Hooks
+
+
+def replay_first_batches(hooks: Hooks) -> None:
+    """Hang on the replay. Map-style loaders start no workers; an epoch keeps its number of batches."""
+    first: dict[int, Any] = {}
+    delivered: dict[int, int] = {}
+
+    def without_workers(arguments: dict[str, Any]) -> None:
+        from torch.utils.data import IterableDataset
+
+        if not isinstance(arguments.get("dataset"), IterableDataset):
+            arguments["num_workers"] = 0
+            for name in ("prefetch_factor", "persistent_workers", "timeout", "multiprocessing_context"):
+                arguments.pop(name, None)
+
+    def fetch(iterator: Any, following: Fetch) -> Any:
+        # Keyed by dataset and not by iterator: the first batch serves all epochs.
+        key, turn = id(iterator._dataset), id(iterator)
+        if key not in first:
+            first[key] = following()
+            delivered[turn] = 1
+            return first[key]
+        delivered[turn] = delivered.get(turn, 0) + 1
+        if delivered[turn] > _batches_in_epoch(iterator):
+            del delivered[turn]
+            raise StopIteration
+        return first[key]
+
+    hooks.before_loader.append(without_workers)
+    hooks.around_fetch.append(fetch)
+
+
+def _batches_in_epoch(iterator: Any) -> float:
+    try:
+        return len(iterator._index_sampler)
+    except (TypeError, NotImplementedError, AttributeError):
+        return float("inf")

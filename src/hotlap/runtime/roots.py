@@ -1,0 +1,159 @@
+"""Finding the models: the outermost modules that own parameters an optimizer holds.
+
+Losses are modules too, frozen teachers and target networks are modules, and some scripts never call their model but its
+methods; what an optimizer holds is the better sign. While the search is on, ``nn.Module.__call__`` is watched; once a few
+steps have gone by without a new root it is restored, and only the roots' own classes keep a wrapper. So a step pays for
+its few root calls and not for every layer. The wrapper sits on the class, never on the instance: pickles and deep copies
+of the model stay what they were.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from hotlap.runtime.hooks import Hooks
+
+BACKWARDS_WITHOUT_NEWS = 8
+
+Call = Callable[..., Any]
+
+
+class Roots:
+    """The roots found so far, in the order of their first training forward."""
+
+    def __init__(self, hooks: Hooks) -> None:
+        self._hooks = hooks
+        self._torch = hooks.torch
+        self._is_compiling: Callable[[], bool] = hooks.torch.compiler.is_compiling
+        self._held: set[int] = set()
+        self._known: dict[int, weakref.ref[Any]] = {}
+        self._pending: dict[int, weakref.ref[Any]] = {}
+        self._inside = False
+        self._quiet_backwards = 0
+        self._searching = False
+        self._plain_call: Call = hooks.torch.nn.Module.__call__
+
+    def install(self) -> None:
+        """Start looking."""
+        self._search()
+
+    def all(self) -> tuple[Any, ...]:
+        """The roots that are still alive."""
+        alive = (reference() for reference in self._known.values())
+        return tuple(root for root in alive if root is not None)
+
+    def hold(self, parameters: Iterable[Any]) -> None:
+        """An optimizer took these parameters: a new root may appear."""
+        self._held.update(id(parameter) for parameter in parameters)
+        self._search()
+
+    def backward_seen(self) -> None:
+        """One backward went by; without any optimizer the modules called before it are the roots."""
+        if not self._searching:
+            return
+        if not self._held:
+            for reference in self._pending.values():
+                module = reference()
+                if module is not None:
+                    self._adopt(module)
+        self._pending.clear()
+        self._quiet_backwards += 1
+        if self._known and self._quiet_backwards > BACKWARDS_WITHOUT_NEWS:
+            self._searching = False
+            self._torch.nn.Module.__call__ = self._plain_call
+
+    def _search(self) -> None:
+        self._quiet_backwards = 0
+        if self._searching:
+            return
+        self._searching = True
+        plain, is_compiling = self._plain_call, self._is_compiling
+
+        def call(module: Any, *args: Any, **kwargs: Any) -> Any:
+            if is_compiling() or self._inside or not self._torch.is_grad_enabled():
+                return plain(module, *args, **kwargs)
+            if not self._owns_trained(module):
+                return plain(module, *args, **kwargs)
+            if not self._held:
+                self._pending[id(module)] = weakref.ref(module)
+                return self._shielded(plain, module, args, kwargs)
+            self._adopt(module)
+            return self._training_forward(plain, module, args, kwargs)
+
+        self._torch.nn.Module.__call__ = call
+
+    def _owns_trained(self, module: Any) -> bool:
+        if not self._held:
+            return any(parameter.requires_grad for parameter in module.parameters())
+        return any(id(parameter) in self._held for parameter in module.parameters())
+
+    def _adopt(self, module: Any) -> None:
+        known = self._known.get(id(module))
+        if known is not None and known() is module:
+            return
+        self._known[id(module)] = weakref.ref(module)
+        self._quiet_backwards = 0
+        self._wrap_class(type(module))
+        for tell in self._hooks.model_found:
+            tell(module)
+
+    def _wrap_class(self, kind: type) -> None:
+        if "hotlap_wrapped" in vars(kind):
+            return
+        own_call: Call | None = vars(kind).get("__call__")
+        plain: Call = own_call or _inherited_call(kind, self._torch.nn.Module, self._plain_call)
+        known, is_compiling = self._known, self._is_compiling
+
+        def call(module: Any, *args: Any, **kwargs: Any) -> Any:
+            if is_compiling() or self._inside:
+                return plain(module, *args, **kwargs)
+            reference = known.get(id(module))
+            if reference is None or reference() is not module:
+                # Another instance of a root's class: a root itself, perhaps, while the search is on.
+                chosen = self._torch.nn.Module.__call__ if own_call is None and self._searching else plain
+                return chosen(module, *args, **kwargs)
+            return self._run(plain, module, args, kwargs)
+
+        kind.__call__ = call  # type: ignore[operator]
+        kind.hotlap_wrapped = True  # type: ignore[attr-defined]
+
+    def _run(self, plain: Call, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._torch.is_grad_enabled():
+            return self._training_forward(plain, module, args, kwargs)
+        call: Callable[[], Any] = lambda: self._shielded(plain, module, args, kwargs)  # noqa: E731
+        for wrap in reversed(self._hooks.around_evaluation):
+            call = _bind(wrap, module, call)
+        return call()
+
+    def _training_forward(self, plain: Call, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        for prepare in self._hooks.before_forward:
+            args, kwargs = prepare(module, args, kwargs)
+        output = self._shielded(plain, module, args, kwargs)
+        for tell in self._hooks.after_forward:
+            tell(module, output)
+        return output
+
+    def _shielded(self, plain: Call, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the module; calls of modules inside it are nobody's roots."""
+        self._inside = True
+        try:
+            return plain(module, *args, **kwargs)
+        finally:
+            self._inside = False
+
+
+def _inherited_call(kind: type, module_class: type, plain: Call) -> Call:
+    """The ``__call__`` that the class inherits, seen past the watch on ``nn.Module`` itself."""
+    for ancestor in kind.__mro__[1:]:
+        if ancestor is module_class:
+            return plain
+        if "__call__" in vars(ancestor):
+            inherited: Call = vars(ancestor)["__call__"]
+            return inherited
+    return plain
+
+
+def _bind(wrap: Callable[..., Any], module: Any, call: Callable[[], Any]) -> Callable[[], Any]:
+    return lambda: wrap(module, call)

@@ -1,0 +1,234 @@
+"""One process of a trial: the first step, then block after block as the controller lets it, then the report."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from hotlap.records import Assignment, Block, BlockDone, End, Hello, Plan, Proceed, Report, Run
+from hotlap.runtime import compile_report
+from hotlap.runtime.channel import Channel
+from hotlap.runtime.clock import StepClock
+from hotlap.runtime.files import Redirection
+from hotlap.runtime.hooks import Hooks
+from hotlap.runtime.interception import Interception
+from hotlap.runtime.invariants import InvariantsRecorder
+from hotlap.runtime.observer import Observer
+
+
+class Session:
+    """Ties clock, observers and channel together. Nothing here runs in a process that never trains."""
+
+    def __init__(self, assignment: Assignment, address: str, run_directory: Path, redirection: Redirection) -> None:
+        self.assignment = assignment
+        self.run_directory = run_directory
+        self._redirection = redirection
+        self._address = address
+        self._channel = Channel(address)
+        self._process = os.getpid()
+        self._block: _OpenBlock | None = None
+        self._lead_in = 0
+        self._waiting_steps = 0
+        self._plan: Plan = assignment.plan
+        self._hello_sent = False
+        self._outside_at_hello = 0.0
+        self._reported = False
+
+    def begin(self, interception: Interception) -> None:
+        """Hang clock and observers onto the hooks; called right after torch's import, before any lever's."""
+        self._hooks = interception.hooks
+        self._torch = interception.hooks.torch
+        self.clock = StepClock(
+            self._hooks,
+            source=self.assignment.step_source,
+            before_scaling=interception.before_scaling,
+            on_step=self._step_ended,
+        )
+        self._observer = Observer(interception, self.clock, self.assignment)
+        self._invariants = InvariantsRecorder(interception, self.assignment)
+        self._invariants.directory = self.run_directory
+        compile_report.start(self._torch)
+        atexit.register(self._script_ended)
+        os.register_at_fork(after_in_child=self._forked)
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def _step_ended(self) -> None:
+        self._invariants.step_ended()
+        self._observer.step_ended()
+        if not self._hello_sent:
+            self._say_hello()
+            self._await_word()
+        elif self._lead_in > 0:
+            self._lead_in -= 1
+            if self._lead_in == 0:
+                self._open_block()
+        elif self._block is not None and self._block.complete(self.clock.steps_done):
+            self._close_block()
+            self._await_word()
+
+    def _say_hello(self) -> None:
+        self._hello_sent = True
+        self.clock.synchronise()
+        self._channel.send(
+            Hello(
+                process=os.getpid(),
+                rank=int(os.environ.get("RANK", "0")),
+                processes=int(os.environ.get("WORLD_SIZE", "1")),
+                startup_seconds=time.time() - psutil.Process().create_time(),
+            )
+        )
+
+    def _await_word(self) -> None:
+        word = self._channel.receive()
+        if isinstance(word, End):
+            self._leave()
+        assert isinstance(word, Proceed)
+        self._lead_in = word.lead_in
+        self._wanted = word
+        self.clock.resume()
+        if word.lead_in == 0:
+            self._open_block()
+
+    def _open_block(self) -> None:
+        self.clock.synchronise()
+        self._block = _OpenBlock(self._wanted, self.clock.steps_done)
+        self.clock.resume()
+
+    def _close_block(self) -> None:
+        self.clock.synchronise()
+        block = self._block
+        assert block is not None
+        self._block = None
+        ended = block.end()
+        self.clock.drain()
+        steps = self.clock.steps()
+        first, last = block.first_step, self.clock.steps_done
+        outside = sum(steps.outside_seconds[first:last])
+        self._channel.send(
+            BlockDone(
+                steps_done=last,
+                block=Block(
+                    steps=last - first,
+                    samples=sum(steps.samples[first:last]),
+                    wall_seconds=max(ended.wall_seconds - outside, 1e-9),
+                    outside_seconds=outside,
+                    own_cpu_seconds=ended.cpu_seconds,
+                    involuntary_switches=ended.involuntary_switches,
+                ),
+            )
+        )
+
+    # -- endings -------------------------------------------------------------------------------
+
+    def _leave(self) -> None:
+        """End the process here and now: a polite exception could be swallowed by the script."""
+        self._send_report(exit_code=None)
+        _flush()
+        os._exit(0)
+
+    def finish_early(self, **found: Any) -> None:
+        """Report without having trained on (the loader sweep) and end the process."""
+        self._send_report(exit_code=None, **found)
+        _flush()
+        os._exit(0)
+
+    def _script_ended(self) -> None:
+        if os.getpid() == self._process and (self._hello_sent or self.clock.backwards):
+            self._send_report(exit_code=0)
+
+    def _forked(self) -> None:
+        """A forked child starts afresh: should it train, it speaks for itself."""
+        self._process = os.getpid()
+        self._channel = Channel(self._address)
+        self._hello_sent = False
+        self._block = None
+        self._lead_in = 0
+
+    def _send_report(self, exit_code: int | None, **found: Any) -> None:
+        if self._reported:
+            return
+        self._reported = True
+        self.clock.synchronise()
+        self.clock.drain()
+        for tell in self._hooks.before_exit:
+            tell()
+        steps = self.clock.steps()
+        run = Run(
+            plan=self._plan,
+            seed=self.assignment.seed,
+            facts=self._observer.facts(),
+            steps=steps,
+            invariants=self._invariants.result(steps),
+            outside_seconds=sum(steps.outside_seconds),
+            device_peak_bytes=_device_peak_bytes(self._torch),
+            compile=compile_report.collect(self._torch),
+            scaler_skipped_steps=self._hooks.scaler_skipped_steps,
+            notes=tuple(self._hooks.notes),
+            files=self._redirection.files(),
+            gradients_path=self._invariants.gradients_path,
+            **found,
+        )
+        self._channel.send(Report(run=run, exit_code=exit_code))
+
+
+class _OpenBlock:
+    """A block that is running: its goal, and the clocks at its beginning."""
+
+    def __init__(self, wanted: Proceed, first_step: int) -> None:
+        self.first_step = first_step
+        self._wanted = wanted
+        self._usage = resource.getrusage(resource.RUSAGE_SELF)
+        self._began = time.perf_counter()
+
+    def complete(self, steps_done: int) -> bool:
+        steps = steps_done - self.first_step
+        if steps >= self._wanted.steps:
+            return True
+        limit = self._wanted.seconds
+        return (
+            limit is not None and steps >= self._wanted.minimum_steps and time.perf_counter() - self._began >= limit
+        )
+
+    def end(self) -> _Ended:
+        wall_seconds = time.perf_counter() - self._began
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        return _Ended(
+            wall_seconds=wall_seconds,
+            cpu_seconds=usage.ru_utime + usage.ru_stime - self._usage.ru_utime - self._usage.ru_stime,
+            involuntary_switches=usage.ru_nivcsw - self._usage.ru_nivcsw,
+        )
+
+
+class _Ended:
+    __slots__ = ("cpu_seconds", "involuntary_switches", "wall_seconds")
+
+    def __init__(self, wall_seconds: float, cpu_seconds: float, involuntary_switches: int) -> None:
+        self.wall_seconds = wall_seconds
+        self.cpu_seconds = cpu_seconds
+        self.involuntary_switches = involuntary_switches
+
+
+def _device_peak_bytes(torch: Any) -> int:
+    """Peak of the caching allocator over all devices that were used; 0 where none was."""
+    if not torch.cuda.is_initialized():
+        return 0
+    return max(int(torch.cuda.max_memory_allocated(index)) for index in range(torch.cuda.device_count()))
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        flush: Callable[[], None] | None = getattr(stream, "flush", None)
+        if flush is not None:
+            try:
+                flush()
+            except (OSError, ValueError):
+                continue  # a closed or full output cannot be helped now

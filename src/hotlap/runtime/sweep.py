@@ -1,0 +1,100 @@
+"""The loader alone: the training loader is rebuilt with each setting and drained without any model.
+
+It takes over at the first training forward, when it is known which loader feeds the training, and ends the process when
+it is done.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from hotlap.records import LoaderRate, Setting
+from hotlap.runtime.batches import leading_size
+from hotlap.runtime.hooks import Fetch, Hooks
+
+SECONDS_PER_SETTING = 1.5
+MINIMUM_BATCHES = 8
+MAXIMUM_BATCHES = 2000
+
+Finish = Callable[[tuple[LoaderRate, ...]], None]
+
+
+def sweep_the_training_loader(hooks: Hooks, settings: tuple[Setting, ...], finish: Finish) -> None:
+    """Hang on the sweep; ``finish`` gets the rates and does not return."""
+    arguments_of: dict[int, dict[str, Any]] = {}
+    seen: list[Any] = []
+    constructing: list[dict[str, Any]] = []
+
+    def remember_arguments(arguments: dict[str, Any]) -> None:
+        constructing.append(dict(arguments))
+
+    def remember_loader(loader: Any) -> None:
+        arguments_of[id(loader)] = constructing.pop()
+
+    def start(loader: Any, begin: Fetch) -> Any:
+        seen.append(loader)
+        return begin()
+
+    def take_over(
+        root: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        loaders = [it for it in seen if id(it) in arguments_of]
+        if loaders:
+            hooks.before_forward.remove(take_over)
+            finish(tuple(_rate(arguments_of[id(loaders[-1])], setting) for setting in settings))
+        return args, kwargs
+
+    hooks.before_loader.append(remember_arguments)
+    hooks.after_loader.append(remember_loader)
+    hooks.around_loader_start.append(start)
+    hooks.before_forward.append(take_over)
+
+
+def _rate(arguments: dict[str, Any], setting: Setting) -> LoaderRate:
+    """Seconds per sample of one setting once the batches flow; the first batches, which the workers had time to
+    prepare side by side, do not count."""
+    from torch.utils.data import DataLoader
+
+    from hotlap.levers.loader import edited
+
+    try:
+        loader = DataLoader(**edited(arguments, setting))
+        began = time.perf_counter()
+        iterator = iter(loader)
+        next(iterator)
+        first_batch_seconds = time.perf_counter() - began
+        ahead = loader.num_workers * (loader.prefetch_factor or 0)
+        seconds, samples, batches = _drain(loader, iterator, skip=ahead)
+    except (RuntimeError, ValueError, OSError, StopIteration, AssertionError) as error:
+        return LoaderRate(setting=setting, seconds_per_sample=0.0, error=f"{type(error).__name__}: {error}"[:300])
+    return LoaderRate(
+        setting=setting,
+        seconds_per_sample=seconds / max(samples, 1),
+        first_batch_seconds=first_batch_seconds,
+        batches=batches,
+    )
+
+
+def _drain(loader: Any, iterator: Any, skip: int) -> tuple[float, int, int]:
+    """Seconds, samples and batches counted, over as many epochs as it takes."""
+    samples = batches = 0
+    began = time.perf_counter()
+    limit = began + 4 * SECONDS_PER_SETTING
+    for _ in range(MAXIMUM_BATCHES):
+        try:
+            batch = next(iterator)
+        except StopIteration:
+            iterator = iter(loader)
+            batch = next(iterator)
+        now = time.perf_counter()
+        if skip > 0 and now < limit:
+            skip -= 1
+            began = now
+            continue
+        samples += leading_size(batch)
+        batches += 1
+        if now - began >= SECONDS_PER_SETTING and (batches >= MINIMUM_BATCHES or now > limit):
+            break
+    return time.perf_counter() - began, samples, batches
