@@ -1,0 +1,123 @@
+"""The time account of a step, before and after, as bars on one scale and as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from hotlap.records import PhaseAccount
+from hotlap.render import text
+from hotlap.render.bars import Part, StackedBar, Swatch
+from hotlap.render.layout import paragraphs
+
+# Okabe and Ito's colours ("Color Universal Design", 2008), which people with every common kind of colour vision
+# can tell apart; a pattern for each where there are no colours, a letter where there is no Unicode.
+_PHASES = (
+    ("data_wait", "data wait", "#e69f00", "█", "D"),
+    ("host_to_device", "host-to-device", "#f0e442", "▞", "H"),
+    ("forward", "forward", "#56b4e9", "▓", "F"),
+    ("backward", "backward", "#0072b2", "▒", "B"),
+    ("optimizer", "optimizer", "#009e73", "░", "O"),
+    ("other", "other", "#999999", "·", "."),
+)
+
+
+def parts(account: PhaseAccount, factor: float = 1.0) -> tuple[Part, ...]:
+    """The phases of an account as parts of a bar, in the order in which a step goes through them."""
+    return tuple(
+        Part(amount=getattr(account, field) * factor, colour=colour, pattern=pattern, plain=plain)
+        for field, _, colour, pattern, plain in _PHASES
+    )
+
+
+def time_account(before: PhaseAccount, after: PhaseAccount | None) -> RenderableType:
+    """Bars and table of one or two accounts.
+
+    Both are given for the samples of one step of the original script, so that their lengths compare even
+    where a step has come to hold more samples.
+    """
+    factor = _samples_factor(before, after)
+    accounts = [("before" if after else "now", before, 1.0)]
+    if after:
+        accounts.append(("after", after, factor))
+    pieces: list[RenderableType] = [_bars(accounts), Text(), _table(accounts)]
+    remarks = _remarks(before, after, factor)
+    if remarks:
+        pieces += paragraphs(remarks)
+    return Group(*pieces)
+
+
+def bottleneck(account: PhaseAccount) -> tuple[str, float]:
+    """The phase that takes most of a step, and its share of it."""
+    if account.wall <= 0:
+        return "", 0.0
+    seconds, name = max((getattr(account, field), name) for field, name, *_ in _PHASES)
+    return name, seconds / account.wall
+
+
+def _bars(accounts: list[tuple[str, PhaseAccount, float]]) -> Table:
+    full = max(_whole(account) * factor for _, account, factor in accounts)
+    grid = Table.grid(padding=(0, 2, 0, 0), expand=True)
+    grid.add_column(no_wrap=True)
+    grid.add_column(ratio=1)
+    grid.add_column(no_wrap=True, justify="right")
+    for name, account, factor in accounts:
+        bar = StackedBar(parts=parts(account, factor), full=full)
+        grid.add_row(Text(f"  {name}"), bar, Text(text.duration(account.wall * factor), style="bold"))
+    return grid
+
+
+def _table(accounts: list[tuple[str, PhaseAccount, float]]) -> Table:
+    unit, scale, decimals = text.duration_unit(max(account.wall * factor for _, account, factor in accounts))
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, min_width=14)
+    for _ in accounts:
+        table.add_column(justify="right", no_wrap=True, min_width=8)
+        table.add_column(justify="right", no_wrap=True, min_width=5)
+    headings = [Text(cell, style="dim") for name, _, _ in accounts for cell in (name, "share")]
+    table.add_row("", Text(f"mean {unit} a step", style="dim"), *headings)
+
+    def cells(seconds: Sequence[float], style: str = "") -> list[Text]:
+        shown: list[Text] = []
+        for amount, (_, account, factor) in zip(seconds, accounts, strict=True):
+            part = amount / (account.wall * factor) if account.wall > 0 else 0.0
+            shown.append(Text(f"{amount * scale:.{decimals}f}", style=style))
+            shown.append(Text(f"{part * 100:.0f} %", style=style or "dim"))
+        return shown
+
+    for part, (field, name, *_) in zip(parts(accounts[0][1]), _PHASES, strict=True):
+        amounts = [getattr(account, field) * factor for _, account, factor in accounts]
+        table.add_row(Padding(Swatch(part), (0, 0, 0, 2)), Text(name), *cells(amounts))
+    wholes = [account.wall * factor for _, account, factor in accounts]
+    table.add_row("", Text("whole step", style="bold"), *cells(wholes, "bold"))
+    return table
+
+
+def _remarks(before: PhaseAccount, after: PhaseAccount | None, factor: float) -> list[str]:
+    remarks: list[str] = []
+    if factor != 1.0 and after:
+        remarks.append(
+            f"A step now holds {after.samples_per_step:g} samples instead of {before.samples_per_step:g}; "
+            "both are shown for the samples of one step before."
+        )
+    if before.outside > 0.005 * before.wall:
+        remarks.append(
+            f"Outside of steps (evaluation, checkpoints and the like): {text.duration(before.outside)} per step on top."
+        )
+    return remarks
+
+
+def _samples_factor(before: PhaseAccount, after: PhaseAccount | None) -> float:
+    if after is None or after.samples_per_step <= 0:
+        return 1.0
+    factor = before.samples_per_step / after.samples_per_step
+    return 1.0 if abs(factor - 1.0) < 0.02 else factor
+
+
+def _whole(account: PhaseAccount) -> float:
+    return max(account.wall, sum(part.amount for part in parts(account)))

@@ -1,0 +1,101 @@
+"""What this machine is, what it reaches, and what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from rich.console import Group, RenderableType
+from rich.constrain import Constrain
+from rich.table import Table
+from rich.text import Text
+
+from hotlap.records import Accelerator, Machine
+from hotlap.render import text
+from hotlap.render.layout import Trimmed, indented, paragraphs
+from hotlap.render.terminal import ceiling_rates
+
+_WIDEST = 100
+_LEVELS = {"problem": "bold red", "warning": "yellow", "note": "cyan"}
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """One thing about the machine: how bad it is, what it is, and what to do about it."""
+
+    level: Literal["problem", "warning", "note"]
+    text: str
+    remedy: str = ""
+
+
+def doctor(machine: Machine, remarks: Sequence[Remark] = ()) -> RenderableType:
+    """The machine in three parts: facts, measured rates, and what to mend."""
+    pieces: list[RenderableType] = [Text("Machine", style="bold"), _pairs(_facts(machine))]
+    for it in machine.accelerators:
+        pieces += [Text(), Text(text.one_line(it.name), style="bold"), _pairs(_accelerator(it))]
+    rates = list(ceiling_rates(machine))
+    if rates:
+        pieces += [Text(), Text("Rates measured here", style="bold"), _pairs(rates)]
+    known = {text.sentence(it.text) for it in remarks}
+    warnings = [Remark("warning", it) for it in machine.warnings if text.sentence(it) not in known]
+    pieces += [Text(), *_advice([*remarks, *warnings])]
+    return Trimmed(Constrain(Group(*pieces), _WIDEST))
+
+
+def _advice(remarks: Sequence[Remark]) -> Iterator[RenderableType]:
+    if not remarks:
+        yield Text("Nothing to mend was found.", style="green")
+        return
+    yield Text("What to know", style="bold")
+    for it in remarks:
+        yield indented(Text(it.level, style=_LEVELS[it.level]).append(f"  {text.sentence(it.text)}", style="default"))
+        yield from paragraphs([text.sentence(it.remedy)] if it.remedy else [], columns=4)
+
+
+def _facts(machine: Machine) -> Iterator[tuple[str, str]]:
+    yield "processor", text.one_line(machine.processor) or "unknown"
+    visible = f", {machine.visible_cores} visible" if machine.visible_cores > machine.cores else ""
+    yield "cores", f"{machine.cores} available{visible}, {machine.physical_cores} physical"
+    if machine.memory_bytes:
+        yield "memory", text.size(machine.memory_bytes)
+    if machine.shared_memory_bytes:
+        yield "shared memory", text.size(machine.shared_memory_bytes)
+    yield "native dtypes", ", ".join(map(text.one_line, machine.native_dtypes)) or "none found"
+    if machine.transparent_huge_pages:
+        yield "huge pages", text.one_line(machine.transparent_huge_pages)
+    if machine.system:
+        yield "system", text.one_line(machine.system)
+    if machine.python_version:
+        yield "Python", text.one_line(machine.python_version)
+    for name, version in machine.library_versions:
+        yield text.one_line(name), text.one_line(version)
+    for name, setting in machine.environment:
+        yield text.one_line(name), text.one_line(setting)
+    if not machine.accelerators:
+        yield "accelerator", "none found"
+
+
+def _accelerator(it: Accelerator) -> Iterator[tuple[str, str]]:
+    yield "kind", " ".join(filter(None, (text.one_line(it.kind), text.one_line(it.capability))))
+    yield "memory", text.size(it.memory_bytes)
+    yield "native dtypes", ", ".join(map(text.one_line, it.native_dtypes)) or "none found"
+    if it.driver:
+        yield "driver", text.one_line(it.driver)
+    if it.pcie:
+        yield "PCIe", text.one_line(it.pcie)
+    if it.power_limit_watts is not None:
+        yield "power limit", f"{it.power_limit_watts:.0f} W"
+    if it.throttled:
+        yield "held down by", ", ".join(map(text.one_line, it.throttled))
+    if it.other_processes:
+        yield "also used by", text.count(it.other_processes, "other process", "other processes")
+
+
+def _pairs(pairs: Sequence[tuple[str, str]] | Iterator[tuple[str, str]]) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True, style="dim")
+    table.add_column(overflow="fold")
+    for name, fact in pairs:
+        table.add_row(Text(f"  {name}"), Text(fact))
+    return table

@@ -1,0 +1,206 @@
+"""The one sentence that a study comes down to, and what must stand beside it to be honest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from hotlap.records import (
+    Comparison,
+    Completed,
+    Crashed,
+    Failed,
+    Kept,
+    NoGain,
+    NotVerified,
+    OutOfMemory,
+    ParityComparison,
+    ParityLost,
+    Skipped,
+    SpeedComparison,
+    Stopped,
+    Study,
+    TimedOut,
+)
+from hotlap.render import text
+from hotlap.render.account import bottleneck
+
+Tone = Literal["good", "neutral", "bad"]
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """``sentence`` in full; ``beside`` are further sentences, ``output`` a script's last words, verbatim."""
+
+    tone: Tone
+    sentence: str
+    beside: tuple[str, ...] = ()
+    output: str = ""
+
+
+def headline(study: Study) -> Headline:
+    """What the study says, in one sentence."""
+    if study.status == "script-failed":
+        return _script_failed(study)
+    if study.verification is not None:
+        return _verified(study, study.verification)
+    if study.status == "finished":
+        return _nothing_faster(study)
+    return _unfinished(study)
+
+
+def parity_phrase(parity: ParityComparison | None) -> str:
+    """``no difference found within 0.1 % over 300 steps``, and its like for the other verdicts."""
+    if parity is None:
+        return "not verified that training still computes the same"
+    over = f" over {text.count(parity.steps, 'step')}" if parity.steps else ""
+    if parity.verdict == "exact":
+        return f"losses agree to the last bit{over}"
+    if parity.verdict == "within":
+        limit = parity_limit(parity)
+        return f"no difference found{f' within {text.share(limit)}' if limit is not None else ''}{over}"
+    if parity.verdict == "lost":
+        return "but training no longer computes the same"
+    return "not verified that training still computes the same"
+
+
+def parity_limit(parity: ParityComparison) -> float | None:
+    """The limit that the trajectory (or else the last gate with a limit) had to keep, as a share."""
+    limits = {gate.gate: gate.limit for gate in parity.gates if gate.limit is not None and gate.passed}
+    return limits.get("G3", limits.get("G4", limits.get("G1")))
+
+
+def how_measured(speed: SpeedComparison) -> str:
+    """The evidence behind a ratio: sets, rounds, noise."""
+    return (
+        f"Measured in {text.count(speed.sets, 'set')} of fresh launches with {text.count(speed.rounds, 'round')} each, "
+        f"taking turns; the script against itself varied by {text.share(speed.noise_floor)}, and an effect from "
+        f"{text.share(speed.smallest_detectable)} on could have been shown."
+    )
+
+
+def _verified(study: Study, comparison: Comparison) -> Headline:
+    speed = comparison.speed
+    measured = text.speedup(speed.speedup, speed.confidence)
+    beside = [how_measured(speed), *map(text.sentence, speed.remarks)]
+    if study.status == "out-of-budget":
+        beside.append("The budget ended the search before every lever was tried.")
+    elif study.status in ("interrupted", "running"):
+        beside.append("The search was ended before every lever was tried.")
+    if not speed.baseline_agrees:
+        sentence = "No claim: the unchanged script differed from itself, so something disturbed this machine."
+        if speed.baseline_speedup is not None:
+            itself = text.speedup(speed.baseline_speedup, speed.confidence)
+            beside.insert(0, f"The script against itself: {itself}.")
+        beside.insert(0, f"The plan measured {measured}, which these sets cannot vouch for.")
+        return Headline("bad", sentence, tuple(beside))
+    if comparison.parity is not None and comparison.parity.text:
+        beside.insert(0, text.sentence(comparison.parity.text))
+    if speed.verdict == "faster":
+        faster = f"{ratio_words(speed)}, {parity_phrase(comparison.parity)}."
+        return Headline(_tone(comparison.parity), faster, tuple(beside))
+    return Headline("neutral", _not_faster(speed, measured), tuple(beside))
+
+
+def ratio_words(speed: SpeedComparison) -> str:
+    """``1.83x faster (95 % interval 1.79 to 1.88)``."""
+    return (
+        f"{text.ratio(speed.speedup.value)} faster ({text.confidence(speed.confidence)} {text.interval(speed.speedup)})"
+    )
+
+
+def _tone(parity: ParityComparison | None) -> Tone:
+    if parity is None or parity.verdict == "not-verified":
+        return "neutral"
+    return "bad" if parity.verdict == "lost" else "good"
+
+
+def _not_faster(speed: SpeedComparison, measured: str) -> str:
+    if speed.verdict == "slower":
+        return f"Nothing gained: what looked faster lever by lever is slower together, {measured}."
+    if speed.verdict == "no-effect":
+        return f"Nothing gained: what looked faster lever by lever makes no difference together, {measured}."
+    return f"Inconclusive: fresh launches could not confirm a gain, {measured}."
+
+
+def _nothing_faster(study: Study) -> Headline:
+    if study.plan.settings:
+        return Headline("neutral", f"Not verified: {_so_far(study)}")
+    sentence = "Nothing made it faster, and here is why."
+    return Headline("neutral", sentence, tuple(_reasons(study)))
+
+
+def _reasons(study: Study) -> list[str]:
+    found: list[str] = []
+    if study.status_text:
+        found.append(text.sentence(study.status_text))
+    if study.account_before is not None:
+        phase, share = bottleneck(study.account_before)
+        if phase:
+            found.append(f"Most of a step is {phase} ({text.share(share)}).")
+    groups = [f"{len(levers)} {words}" for words, levers in _by_result(study) if levers]
+    if groups:
+        found.append(f"Of {text.count(len(study.outcomes), 'lever')}: {text.listed(groups)}.")
+    return found
+
+
+def _by_result(study: Study) -> list[tuple[str, list[str]]]:
+    """Lever names by what became of them, in words that follow a number."""
+    skipped = {it.lever: it.verdict for it in study.outcomes if isinstance(it.verdict, Skipped)}
+    named = [
+        ("kept", Kept),
+        ("gave no gain", NoGain),
+        ("changed what is computed", ParityLost),
+        ("could not be verified", NotVerified),
+        ("failed", Failed),
+    ]
+    groups = [(words, [it.lever for it in study.outcomes if isinstance(it.verdict, kind)]) for words, kind in named]
+    groups.append(("already in the script", [lever for lever, verdict in skipped.items() if verdict.already]))
+    groups.append(("not worth a trial here", [lever for lever, verdict in skipped.items() if not verdict.already]))
+    return groups
+
+
+def _unfinished(study: Study) -> Headline:
+    spent = text.clock(study.spent_seconds)
+    start = {
+        "interrupted": f"Interrupted after {spent}",
+        "out-of-budget": f"The budget was spent after {spent}",
+    }.get(study.status, f"Not finished ({spent} so far)")
+    beside = [text.sentence(study.status_text)] if study.status_text else []
+    return Headline("neutral", f"{start}: {_so_far(study)}", tuple(beside))
+
+
+def _so_far(study: Study) -> str:
+    kept = [(it.lever, it.verdict.comparison.speed) for it in study.outcomes if isinstance(it.verdict, Kept)]
+    if not kept:
+        return "no lever is known to be faster yet."
+    gains = [f"{text.one_line(lever)} {text.speedup(speed.speedup, speed.confidence)}" for lever, speed in kept]
+    each = "measured" if len(kept) == 1 else "each measured"
+    return f"{text.listed(gains)}, {each} in trials; the whole plan is not verified against the original."
+
+
+def _script_failed(study: Study) -> Headline:
+    ending = study.baseline.ending if study.baseline is not None else None
+    why = ending_words(ending) if ending is not None else ""
+    sentence = text.sentence(study.status_text) or f"The script failed: {why or 'no reason is known'}."
+    beside = [text.sentence(why)] if why and why.rstrip(".") not in sentence else []
+    if study.baseline is not None and study.baseline.output_path:
+        beside.append(f"Its whole output is in {text.one_line(study.baseline.output_path)}")
+    output = text.last_lines(getattr(ending, "output_tail", ""), 12)
+    return Headline("bad", sentence, tuple(beside), output)
+
+
+def ending_words(ending: Completed | Stopped | Crashed | OutOfMemory | TimedOut) -> str:
+    """How a run ended, in a few words."""
+    match ending:
+        case Crashed():
+            return text.one_line(ending.error) or f"exit code {ending.exit_code}"
+        case OutOfMemory():
+            return text.one_line(ending.error) or "out of memory"
+        case TimedOut():
+            during = f" during {text.one_line(ending.during)}" if ending.during else ""
+            return f"nothing came for {text.clock(ending.limit_seconds)}{during}"
+        case Completed():
+            return "the script ran to its end" if ending.exit_code == 0 else f"exit code {ending.exit_code}"
+        case Stopped():
+            return "ended after its last wanted step"

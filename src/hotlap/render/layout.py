@@ -1,0 +1,45 @@
+"""Pieces that several renderings share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.padding import Padding
+from rich.segment import Segment
+from rich.text import Text
+
+
+@dataclass(frozen=True, slots=True)
+class Trimmed:
+    """A renderable without the blanks that layouts leave at the ends of lines."""
+
+    inner: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for line in console.render_lines(self.inner, options, pad=False):
+            yield from _without_trailing_blanks(line)
+            yield Segment.line()
+
+
+def indented(line: str | Text, columns: int = 2, style: str = "") -> RenderableType:
+    """A paragraph, every line of which begins so many columns to the right."""
+    paragraph = Text(line, style=style, overflow="fold") if isinstance(line, str) else line
+    return Padding(paragraph, (0, 0, 0, columns), expand=False)
+
+
+def paragraphs(lines: Iterable[str], columns: int = 2, style: str = "dim") -> list[RenderableType]:
+    """Several such paragraphs in one style."""
+    return [indented(line, columns, style) for line in lines]
+
+
+def _without_trailing_blanks(line: list[Segment]) -> list[Segment]:
+    kept = [segment for segment in line if not segment.control]
+    while kept:
+        last = kept[-1]
+        stripped = last.text.rstrip(" ")
+        if stripped:
+            return [*kept[:-1], Segment(stripped, last.style)]
+        kept.pop()
+    return []

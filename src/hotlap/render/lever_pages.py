@@ -1,0 +1,84 @@
+"""The list of levers, and the page of one."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.console import Group, RenderableType
+from rich.constrain import Constrain
+from rich.table import Table
+from rich.text import Text
+
+from hotlap.records import Proof
+from hotlap.render import text
+from hotlap.render.layout import Trimmed, indented
+
+_WIDEST = 100
+_PROOFS: dict[Proof, tuple[str, str]] = {
+    "exact": ("exact", "losses must agree to the last bit, or to the script's own difference between two runs"),
+    "rounding": ("rounding", "the same computation in another rounding: gates G0 to G3 must find no difference"),
+    "behaviour": ("behaviour", "changes what is learned: tried only when allowed by name, with --allow"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LeverPage:
+    """What ``hotlap levers`` shows of a lever; ``page`` is the docstring of its file, ``parameters`` name and range."""
+
+    name: str
+    title: str
+    proof: Proof
+    addresses: tuple[str, ...]
+    parameters: tuple[tuple[str, str], ...]
+    page: str
+
+
+def lever_list(levers: Sequence[LeverPage]) -> RenderableType:
+    """Every lever in one line, and what the kinds of proof mean."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(no_wrap=True, style="dim")
+    table.add_column()
+    table.add_row(*(Text(name, style="dim") for name in ("lever", "proof", "what it does")))
+    for it in levers:
+        table.add_row(Text(it.name), Text(it.proof), Text(text.one_line(it.title)))
+    used = [kind for kind in _PROOFS if any(it.proof == kind for it in levers)]
+    proofs = [indented(Text(f"{_PROOFS[kind][0]}: ").append(_PROOFS[kind][1], style="dim"), 0) for kind in used]
+    following = Text("hotlap levers NAME", style="bold cyan").append("  shows the page of one", style="default")
+    return Trimmed(Constrain(Group(table, Text(), *proofs, Text(), following), _WIDEST))
+
+
+def lever_page(lever: LeverPage) -> RenderableType:
+    """One lever: its proof, its values, and its page."""
+    pieces: list[RenderableType] = [Text(lever.name, style="bold").append(f"  {text.one_line(lever.title)}", "dim")]
+    kind, meaning = _PROOFS[lever.proof]
+    facts = [("proof", f"{kind}: {meaning}")]
+    if lever.addresses:
+        facts.append(("answers", ", ".join(map(text.one_line, lever.addresses))))
+    facts += [(name, f"value in a plan: {kind_of_value}") for name, kind_of_value in lever.parameters]
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(style="dim")
+    for name, fact in facts:
+        table.add_row(Text(f"  {name}"), Text(fact))
+    pieces += [table, *_page(lever)]
+    return Trimmed(Constrain(Group(*pieces), _WIDEST))
+
+
+def _page(lever: LeverPage) -> Iterator[RenderableType]:
+    """The docstring: ``##`` headings stand out, indented blocks stay as they are, prose fills the width."""
+    blocks = re.split(r"\n\s*\n", text.clean(inspect.cleandoc(lever.page), limit=20_000))
+    if blocks and blocks[0].strip().rstrip(".") == lever.title.rstrip("."):
+        del blocks[0]
+    for block in blocks:
+        lines = [line.rstrip() for line in block.split("\n")]
+        yield Text()
+        if lines[0].startswith("#"):
+            yield Text(lines.pop(0).lstrip("# "), style="bold")
+        if any(line.startswith((" ", "- ", "* ", "|")) for line in lines):
+            yield from (Text(line, style="cyan" if line.startswith("    ") else "", overflow="fold") for line in lines)
+        elif lines:
+            yield Text(" ".join(lines))

@@ -1,0 +1,256 @@
+"""The levers of a study: what each gave, what it did to the numbers and to memory, and why it was or was not kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from hotlap.records import (
+    Comparison,
+    CompileReport,
+    Crashed,
+    Failed,
+    GraphBreak,
+    Kept,
+    NoGain,
+    NotVerified,
+    Outcome,
+    OutOfMemory,
+    ParityComparison,
+    ParityLost,
+    PhaseAccount,
+    Skipped,
+    TimedOut,
+)
+from hotlap.render import text
+from hotlap.render.headline import ending_words, parity_limit
+from hotlap.render.layout import indented
+
+Tone = Literal["good", "neutral", "bad"]
+COLOURS: dict[Tone, str] = {"good": "green", "neutral": "default", "bad": "red"}
+MARKS: dict[Tone, tuple[str, str]] = {"good": ("✓", "+"), "neutral": ("·", "-"), "bad": ("✗", "x")}
+_INDENT = 5
+_GAP = 2
+_BREAKS_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One lever as it is shown; ``below`` are the lines under it."""
+
+    tone: Tone
+    lever: str
+    values: str
+    speedup: str
+    parity: str
+    memory: str
+    verdict: str
+    reason: str
+    below: tuple[str, ...] = field(default=())
+
+
+def lever_table(outcomes: Sequence[Outcome], account: PhaseAccount | None = None) -> RenderableType:
+    """All levers of a study: those that were tried in the order of their trials, then those that were not."""
+    tried = [it for it in outcomes if not isinstance(it.verdict, Skipped)]
+    pieces: list[RenderableType] = []
+    if tried:
+        rows = tuple(row(it, _step_seconds(it, outcomes, account)) for it in tried)
+        pieces.append(_Tried(rows))
+        pieces += _beneath(_footnote(tried), "dim italic")
+    skipped = [(it.lever, it.verdict) for it in outcomes if isinstance(it.verdict, Skipped)]
+    if skipped:
+        pieces += [Text()] if tried else []
+        pieces.append(_skipped_table(skipped))
+    return Group(*pieces)
+
+
+def row(outcome: Outcome, step_seconds: float | None = None) -> Row:
+    """One lever that was tried, as it is shown. ``step_seconds`` is a step's length without it, where that is known."""
+    verdict = outcome.verdict
+    comparison = getattr(verdict, "comparison", None)
+    tone, word = verdict_word(outcome)
+    return Row(
+        tone=tone,
+        lever=text.one_line(outcome.lever),
+        values=text.setting_values(outcome.setting) if outcome.setting else "",
+        speedup=_speedup_cell(comparison),
+        parity=parity_word(comparison.parity) if comparison else "",
+        memory=_memory_cell(comparison),
+        verdict=word,
+        reason=_reason(outcome),
+        below=tuple(_compile_lines(outcome.compile, comparison, step_seconds)) if outcome.compile else (),
+    )
+
+
+def verdict_word(outcome: Outcome) -> tuple[Tone, str]:
+    """What became of a lever, in a word or two."""
+    match outcome.verdict:
+        case Kept():
+            return "good", "kept"
+        case NoGain(comparison=None):
+            return "neutral", "no gain"
+        case NoGain(comparison=Comparison(speed=speed)):
+            words = {"no-effect": "no effect", "slower": "slower", "inconclusive": "inconclusive"}
+            return "neutral", words.get(speed.verdict, "no gain")
+        case ParityLost():
+            return "bad", "parity lost"
+        case NotVerified():
+            return "neutral", "not verified"
+        case Failed(ending=OutOfMemory()):
+            return "bad", "out of memory"
+        case Failed(ending=TimedOut()):
+            return "bad", "timed out"
+        case Failed(ending=Crashed()):
+            return "bad", "crashed"
+        case Failed():
+            return "bad", "failed"
+        case Skipped(already=True):
+            return "neutral", "in the script"
+    return "neutral", "skipped"
+
+
+def parity_word(parity: ParityComparison | None) -> str:
+    """What is known about sameness, in a word or two."""
+    if parity is None:
+        return "not compared"
+    if parity.verdict == "exact":
+        return "exact"
+    if parity.verdict == "within":
+        limit = parity_limit(parity)
+        return f"within {text.share(limit)}" if limit is not None else "no difference found"
+    return "differs" if parity.verdict == "lost" else "not verified"
+
+
+def _speedup_cell(comparison: Comparison | None) -> str:
+    if comparison is None:
+        return ""
+    estimate = comparison.speed.speedup
+    return f"{text.ratio(estimate.value)}  {text.interval(estimate)}"
+
+
+def _memory_cell(comparison: Comparison | None) -> str:
+    if comparison is None:
+        return ""
+    return text.change_of_size(comparison.baseline_peak_bytes, comparison.candidate_peak_bytes)
+
+
+def _reason(outcome: Outcome) -> str:
+    reason = text.one_line(getattr(outcome.verdict, "reason", ""))
+    if isinstance(outcome.verdict, Failed):
+        ending = ending_words(outcome.verdict.ending)
+        return reason if ending in reason else f"{reason}: {ending}".lstrip(": ")
+    return reason
+
+
+def _step_seconds(outcome: Outcome, outcomes: Sequence[Outcome], account: PhaseAccount | None) -> float | None:
+    """How long a step took with the levers that were on before this one was tried."""
+    comparison = getattr(outcome.verdict, "comparison", None)
+    if comparison is None or account is None or account.wall <= 0:
+        return None
+    seconds = account.wall
+    for it in outcomes:
+        if isinstance(it.verdict, Kept) and it.setting in comparison.baseline.settings:
+            seconds /= it.verdict.comparison.speed.speedup.value
+    return seconds
+
+
+def _compile_lines(report: CompileReport, comparison: Comparison | None, step: float | None) -> Iterator[str]:
+    graphs = text.count(report.graphs, "graph")
+    yield f"Compiled for {text.duration(report.seconds)} into {graphs}{_pay_back(report, comparison, step)}."
+    yield from _breaks("graph break", report.graph_breaks)
+    yield from _breaks("recompiled", report.recompiles)
+    yield from _breaks("stays eager", report.fallbacks)
+
+
+def _pay_back(report: CompileReport, comparison: Comparison | None, step: float | None) -> str:
+    if comparison is None or step is None or report.seconds <= 0 or comparison.speed.verdict != "faster":
+        return ""
+    saved = step * (1 - 1 / comparison.speed.speedup.value)
+    return f"; pays back after about {report.seconds / saved:,.0f} steps".replace(",", " ") if saved > 0 else ""
+
+
+def _breaks(what: str, breaks: Sequence[GraphBreak]) -> Iterator[str]:
+    for it in breaks[:_BREAKS_SHOWN]:
+        where = f" at {text.one_line(it.file)}:{it.line}" if it.file else ""
+        times = f" ({it.count} times)" if it.count > 1 else ""
+        yield f"{what}{where}{times}: {text.one_line(it.reason, limit=160)}"
+    if len(breaks) > _BREAKS_SHOWN:
+        yield f"and {len(breaks) - _BREAKS_SHOWN} more"
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """The levers that were tried: a row of short cells each, and beneath it the words."""
+
+    rows: tuple[Row, ...]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        names = ("", "lever", "speedup  interval", "numbers", "memory", "verdict")
+        widths = [max(cell_len(cell) for cell in column) for column in zip(names, *map(_cells, self.rows), strict=True)]
+        narrow = _INDENT - _GAP + sum(widths) + _GAP * (len(widths) - 1) > options.max_width
+        if not narrow:
+            yield Text(" " * (_INDENT - _GAP)).append_text(_line(names, widths, ["dim"] * len(names)))
+        for it in self.rows:
+            marked = Text("  ").append(MARKS[it.tone][options.ascii_only], style=COLOURS[it.tone])
+            if narrow:
+                yield marked.append(f"  {it.lever}", style="bold").append(f"  {it.verdict}", style=COLOURS[it.tone])
+                yield from _beneath(_joined(it))
+            else:
+                styles = ["", "bold", "", "", "", COLOURS[it.tone]]
+                yield marked.append_text(_line(_cells(it), widths, styles))
+            for line in (it.values, it.reason, *it.below):
+                yield from _beneath(line, "dim")
+
+
+def _cells(it: Row) -> tuple[str, ...]:
+    return ("", it.lever, it.speedup, it.parity, it.memory, it.verdict)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], styles: Sequence[str]) -> Text:
+    line = Text(no_wrap=True, overflow="ellipsis")
+    for cell, width, style in zip(cells, widths, styles, strict=True):
+        line.append(set_cell_size(cell, width), style=style).append(" " * _GAP)
+    line.rstrip()
+    return line
+
+
+def _beneath(line: str, style: str = "") -> Iterator[RenderableType]:
+    if line:
+        yield indented(line, _INDENT, style)
+
+
+def _joined(it: Row) -> str:
+    parts = (it.speedup, it.parity and f"numbers {it.parity}", it.memory and f"memory {it.memory}")
+    return ", ".join(part for part in parts if part)
+
+
+def _footnote(tried: Sequence[Outcome]) -> str:
+    """What the intervals and the word "exact" stand for."""
+    comparisons = [it for it in (getattr(outcome.verdict, "comparison", None) for outcome in tried) if it is not None]
+    levels = sorted({it.speed.confidence for it in comparisons})
+    notes = [f"Intervals hold at {text.listed([f'{level * 100:.3g}' for level in levels])} %."] if levels else []
+    if any(it.parity is not None and it.parity.verdict == "exact" for it in comparisons):
+        notes.append("Exact: the losses agree to the last bit.")
+    return " ".join(notes)
+
+
+def _skipped_table(skipped: Sequence[tuple[str, Skipped]]) -> Table:
+    """The levers that were not tried, in the shortest form: those that the script has already come first."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(width=3)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_row("", Text("not tried", style="dim"), "")
+    for lever, verdict in sorted(skipped, key=lambda it: not it[1].already):
+        bound = f" (bound {text.ratio(verdict.bound)})" if verdict.bound is not None else ""
+        why = text.one_line(verdict.reason) + bound
+        if verdict.already:
+            why = f"in the script: {why}" if why else "in the script"
+        table.add_row("", Text(text.one_line(lever), style="dim"), Text(why, style="dim"))
+    return table

@@ -1,0 +1,197 @@
+"""A search while it works: one small screen on a terminal, plain lines elsewhere.
+
+:func:`fold` gathers what was told into a state, :func:`draw` shows a state; both are pure. :class:`LiveView` ties them
+to a console. It redraws once a second and no more: every redraw takes time from the machine that is being measured.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.constrain import Constrain
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from hotlap.records import Estimate, Outcome, Progress, Skipped, Workload
+from hotlap.render import text
+from hotlap.render.layout import Trimmed
+from hotlap.render.lever_table import COLOURS, MARKS, row, verdict_word
+
+_WIDEST = 100
+_OUTCOMES_SHOWN = 12
+_STAGES = {
+    "machine": "looking at the machine",
+    "baseline": "running the script as it is",
+    "ceilings": "measuring ceilings",
+    "screening": "screening",
+    "trial": "trying",
+    "parity": "comparing numbers",
+    "ablation": "leaving levers out once more",
+    "verification": "verifying the whole plan",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """All that was told so far: the last progress, the outcomes in the order in which they became known."""
+
+    latest: Progress | None = None
+    best: Estimate | None = None
+    outcomes: tuple[Outcome, ...] = ()
+
+
+def fold(state: State, progress: Progress) -> State:
+    """The state after one more progress; a newer outcome of a lever takes the older one's place."""
+    outcomes = state.outcomes
+    if progress.outcome is not None:
+        lever = progress.outcome.lever
+        outcomes = (*(it for it in outcomes if it.lever != lever), progress.outcome)
+    return replace(state, latest=progress, best=progress.best or state.best, outcomes=outcomes)
+
+
+def draw(workload: Workload | None, state: State, waited_seconds: float = 0.0) -> RenderableType:
+    """The screen of a state, ``waited_seconds`` after its last progress came in."""
+    latest = state.latest
+    top = Text("hotlap", style="bold").append(f"  {text.command(workload)}" if workload else "", style="dim")
+    if latest is None:
+        return Group(top, Text("  starting"))
+    time_left = time_words(latest.spent_seconds + waited_seconds, latest.budget_seconds)
+    pieces: list[RenderableType] = [top, Text()]
+    pieces.append(_pair(Text(_STAGES[latest.stage], style="bold cyan").append(_after_stage(latest)), time_left))
+    pieces.append(Text(f"  {text.one_line(latest.text, limit=200)}"))
+    pieces.append(Text(f"  {_numbers(latest, state.best)}", style="dim"))
+    tried = [it for it in state.outcomes if not isinstance(it.verdict, Skipped)]
+    skipped = len(state.outcomes) - len(tried)
+    if tried or skipped:
+        pieces.append(Text())
+    pieces += [_OutcomeLine(it) for it in tried[-_OUTCOMES_SHOWN:]]
+    if skipped:
+        pieces.append(Text(f"  {text.count(skipped, 'lever')} not worth a trial here", style="dim"))
+    return Trimmed(Constrain(Group(*pieces), _WIDEST))
+
+
+def line(state: State) -> str:
+    """The last progress as one line, for logs and pipes."""
+    latest = state.latest
+    if latest is None:
+        return ""
+    said = outcome_words(latest.outcome) if latest.outcome else text.one_line(latest.text, limit=200)
+    numbers = _numbers(latest, state.best)
+    stage = f"{_STAGES[latest.stage]}{'' if latest.outcome else _after_stage(latest)}:"
+    parts = [f"[{text.clock(latest.spent_seconds)}]", stage, said]
+    return " ".join(part for part in (*parts, f"({numbers})" if numbers else "") if part)
+
+
+def outcome_words(outcome: Outcome) -> str:
+    """An outcome in one line: ``loader 1.42x 1.38 to 1.46 kept: reason``."""
+    _, word = verdict_word(outcome)
+    found = row(outcome)
+    reason = f": {found.reason}" if found.reason else ""
+    return f"{' '.join(filter(None, (found.lever, found.speedup)))} {word}{reason}"
+
+
+def time_words(spent_seconds: float, budget_seconds: float | None) -> str:
+    """``2 min 10 s of 10 min`` or, without a budget, the time spent."""
+    spent = text.clock(spent_seconds)
+    return f"{spent} of {text.clock(budget_seconds)}" if budget_seconds else spent
+
+
+class LiveView:
+    """Shows progress as it comes; use it as a context manager and give :meth:`update` to the search."""
+
+    def __init__(
+        self,
+        console: Console,
+        workload: Workload | None = None,
+        *,
+        interactive: bool,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._console = console
+        self._workload = workload
+        self._clock = monotonic
+        self._state = State()
+        self._told_at = monotonic()
+        self._last_line = ""
+        self._live: Live | None = None
+        if interactive:
+            self._live = Live(
+                console=console,
+                get_renderable=self._screen,
+                refresh_per_second=1,
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start(refresh=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def update(self, progress: Progress) -> None:
+        """Take in one progress; on a terminal it is shown with the next redraw, elsewhere as a line at once."""
+        self._state = fold(self._state, progress)
+        self._told_at = self._clock()
+        if self._live is None:
+            self._print_line()
+
+    def _screen(self) -> RenderableType:
+        return draw(self._workload, self._state, self._clock() - self._told_at)
+
+    def _print_line(self) -> None:
+        said = line(self._state)
+        without_time = said.partition("]")[2]
+        if without_time != self._last_line:
+            self._console.print(Text(said), soft_wrap=True)
+            self._last_line = without_time
+
+
+@dataclass(frozen=True, slots=True)
+class _OutcomeLine:
+    """A mark and the words; on one line, whatever the width."""
+
+    outcome: Outcome
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        tone, word = verdict_word(self.outcome)
+        found = row(self.outcome)
+        shown = Text("  ", no_wrap=True, overflow="ellipsis")
+        shown.append(MARKS[tone][options.ascii_only], style=COLOURS[tone]).append(f"  {found.lever:<20}")
+        shown.append(f"{found.speedup:<21}").append(word, style=COLOURS[tone])
+        yield shown.append(f"  {found.reason}", style="dim")
+
+
+def _pair(left: Text, right: str) -> Table:
+    grid = Table.grid(expand=True)
+    grid.add_column(ratio=1)
+    grid.add_column(justify="right", no_wrap=True)
+    grid.add_row(left, Text(right, style="dim"))
+    return grid
+
+
+def _after_stage(latest: Progress) -> str:
+    lever = f" {text.one_line(latest.lever)}" if latest.lever else ""
+    planned = latest.sets_planned
+    return f"{lever}, set {min(latest.sets_done + 1, planned)} of {planned}" if planned else lever
+
+
+def _numbers(latest: Progress, best: Estimate | None) -> str:
+    parts: list[str] = []
+    if latest.running is not None:
+        parts.append(f"so far {text.ratio(latest.running.value)}, {text.interval(latest.running)}")
+    if best is not None:
+        parts.append(f"best plan {text.ratio(best.value)}, {text.interval(best)}")
+    return "; ".join(parts)

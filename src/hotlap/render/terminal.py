@@ -1,0 +1,162 @@
+"""A study as a report for the terminal: the gain, where the time goes, each lever and why, what to type next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Group, RenderableType
+from rich.constrain import Constrain
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from hotlap.records import FileWrite, Finding, Machine, Study
+from hotlap.render import text
+from hotlap.render.account import time_account
+from hotlap.render.headline import Headline, headline
+from hotlap.render.layout import Trimmed, indented, paragraphs
+from hotlap.render.lever_table import lever_table
+
+WIDEST = 120
+_FILES_SHOWN = 8
+_CEILING_MEANINGS = {
+    "loader-alone": "no model can train faster than this loader delivers",
+    "model-alone": "no loader can feed this model faster than it trains",
+    "matmul": "every operation at the measured matmul rate",
+}
+_TONES = {"good": "bold green", "neutral": "bold yellow", "bad": "bold red"}
+
+
+def report(study: Study, *, plan_path: str = "hotlap.toml") -> RenderableType:
+    """The whole report. ``plan_path`` is where the plan was written, empty when it was not."""
+    pieces: list[RenderableType] = [_top(study), Text(), _headline(headline(study))]
+    for title, body in _sections(study, plan_path):
+        pieces += [Text(), Text(title, style="bold"), body]
+    return Trimmed(Constrain(Group(*pieces), WIDEST))
+
+
+def machine_line(machine: Machine) -> str:
+    """The machine in one line: processor, cores, memory, accelerators, versions."""
+    parts = [text.one_line(machine.processor) or "unknown processor", text.count(machine.cores, "core")]
+    if machine.memory_bytes:
+        parts.append(text.size(machine.memory_bytes))
+    parts += [f"{text.one_line(it.name)} ({text.size(it.memory_bytes)})" for it in machine.accelerators]
+    parts += [f"{text.one_line(name)} {text.one_line(version)}" for name, version in machine.library_versions]
+    if machine.python_version:
+        parts.append(f"Python {text.one_line(machine.python_version)}")
+    return ", ".join(parts)
+
+
+def ceiling_rates(machine: Machine) -> Iterator[tuple[str, str]]:
+    """Each rate that this machine reached, with its name."""
+    ceilings = machine.ceilings
+    for key, flops in ceilings.matmul_flops_per_second:
+        device, _, dtype = text.one_line(key).partition(":")
+        yield f"matmul on {device} in {dtype}", text.rate(flops, "FLOP")
+    for name, bytes_per_second in (
+        ("memory", ceilings.memory_bytes_per_second),
+        ("host to device, pageable", ceilings.host_to_device_pageable_bytes_per_second),
+        ("host to device, pinned", ceilings.host_to_device_pinned_bytes_per_second),
+    ):
+        if bytes_per_second is not None:
+            yield name, text.rate(bytes_per_second, "B")
+
+
+def _sections(study: Study, plan_path: str) -> Iterator[tuple[str, RenderableType]]:
+    if study.account_before is not None:
+        yield "Where a step's time goes", time_account(study.account_before, study.account_after)
+    if study.outcomes:
+        yield "Levers", lever_table(study.outcomes, study.account_before)
+    ceilings = list(_ceilings(study))
+    if ceilings:
+        yield "Ceilings", Group(*ceilings)
+    if study.findings:
+        yield "Findings", Group(*map(_finding, study.findings))
+    if study.files:
+        yield "Files the script opened for writing", Group(*paragraphs(_file_lines(study.files), style=""))
+    warnings = list(dict.fromkeys(text.sentence(it) for it in (*study.warnings, *study.machine.warnings)))
+    if warnings:
+        yield "Warnings", Group(*paragraphs(warnings, style="yellow"))
+    if study.machine.processor or study.machine.accelerators:
+        yield "Machine", Group(*paragraphs([machine_line(study.machine)]))
+    following = next_commands(study, plan_path)
+    if following:
+        yield "Next", _commands(following)
+
+
+def next_commands(study: Study, plan_path: str) -> list[tuple[str, str]]:
+    """What to type now, with what it is for."""
+    found: list[tuple[str, str]] = []
+    if study.plan.settings and plan_path and study.status != "script-failed":
+        option = ("--plan", plan_path)
+        found.append((f"hotlap run {text.command(study.workload, *option)}", "runs it with the levers that were kept"))
+    if study.status in ("interrupted", "running"):
+        place = text.shell_word(study.directory)
+        found.append((f"hotlap tune --resume {place}".rstrip(), "goes on where this ended"))
+    elif study.status == "out-of-budget":
+        budget = _larger_budget(study.budget_seconds)
+        found.append((f"hotlap tune --budget {budget} {text.command(study.workload)}", "looks further"))
+    return found
+
+
+def _top(study: Study) -> Text:
+    spent = f"  {text.clock(study.spent_seconds)}" if study.spent_seconds else ""
+    return Text("hotlap", style="bold").append(f"  {text.command(study.workload)}{spent}", style="dim")
+
+
+def _headline(it: Headline) -> RenderableType:
+    pieces: list[RenderableType] = [Text(it.sentence, style=_TONES[it.tone])]
+    pieces += [indented(Text(line, style="dim"), 2) for line in it.beside]
+    if it.output:
+        pieces.append(Padding(Text(it.output), (1, 0, 0, 2), expand=False))
+    return Group(*pieces)
+
+
+def _ceilings(study: Study) -> Iterator[RenderableType]:
+    """Each ceiling with its bound, and what the bound means."""
+    if study.ceilings:
+        table = Table.grid(padding=(0, 2, 0, 0))
+        table.add_column(no_wrap=True)
+        table.add_column(justify="right", no_wrap=True)
+        table.add_column(justify="right", no_wrap=True)
+        table.add_column(overflow="fold")
+        table.add_row("", *(Text(name, style="dim") for name in ("per sample", "bound", "")))
+        for it in study.ceilings:
+            seconds = text.duration(it.seconds_per_sample) if it.seconds_per_sample is not None else ""
+            bound = text.ratio(it.bound_speedup) if it.bound_speedup is not None else ""
+            meaning = text.one_line(it.text) or _CEILING_MEANINGS[it.name]
+            table.add_row(f"  {it.name.replace('-', ' ')}", seconds, bound, Text(meaning, style="dim"))
+        yield table
+    if study.model_flop_utilisation is not None:
+        share = text.share(study.model_flop_utilisation)
+        yield from paragraphs([f"Model FLOP utilisation: {share} of the matmul rate measured on this machine."])
+
+
+def _finding(it: Finding) -> RenderableType:
+    share = f"{text.share(it.share.value)} of a step ({text.share(it.share.low)} to {text.share(it.share.high)})"
+    where = f"  {text.one_line(it.site.file)}:{it.site.line}" if it.site else ""
+    first = Text(text.one_line(it.title), style="bold").append(f"  {share}{where}", style="dim")
+    below = [indented(Text(text.one_line(line), style="dim"), 2) for line in it.evidence]
+    return Padding(Group(first, *below), (0, 0, 0, 2), expand=False)
+
+
+def _file_lines(files: Sequence[FileWrite]) -> list[str]:
+    lines: list[str] = []
+    for redirected, what in ((False, "written by the trials as well"), (True, "kept safe, the trials wrote elsewhere")):
+        paths = sorted({text.one_line(it.path) for it in files if it.redirected is redirected})
+        more = f" and {len(paths) - _FILES_SHOWN} more" if len(paths) > _FILES_SHOWN else ""
+        if paths:
+            lines.append(f"{what}: {', '.join(paths[:_FILES_SHOWN])}{more}")
+    return lines
+
+
+def _commands(commands: Sequence[tuple[str, str]]) -> RenderableType:
+    pieces: list[RenderableType] = []
+    for command, purpose in commands:
+        pieces.append(indented(Text(command, style="bold cyan", overflow="fold"), 2))
+        pieces.append(indented(Text(purpose, style="dim"), 4))
+    return Group(*pieces)
+
+
+def _larger_budget(seconds: float | None) -> str:
+    return f"{max(1, round((seconds or 600) * 2 / 60))}m"

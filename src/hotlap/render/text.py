@@ -1,0 +1,194 @@
+"""Numbers and foreign text as a person reads them.
+
+Everything that came out of a script (its name, its arguments, its errors) passes through :func:`clean`
+before it is shown, so that it can neither move the cursor nor reorder the line.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import unicodedata
+
+from hotlap.records import Estimate, Setting, Workload
+
+_ESCAPE_SEQUENCE = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # control sequences: colours, cursor moves
+    r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # operating system commands: titles, links
+    r"|\x1b[@-Z\\-_a-z0-9=>]"  # two-character escapes
+    r"|\x9b[0-?]*[ -/]*[@-~]"
+)
+_BINARY_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_DECIMAL_PREFIXES = ("", "k", "M", "G", "T", "P", "E")
+_UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+def clean(text: str, *, limit: int = 4000) -> str:
+    """Text without escape sequences, control characters and direction marks; newlines stay.
+
+    Text longer than ``limit`` characters loses its beginning, where the least is said.
+    """
+    shown = "".join(map(_visible, _ESCAPE_SEQUENCE.sub("", text[-4 * limit :])))
+    return shown if len(shown) <= limit else "..." + shown[-limit:]
+
+
+def one_line(text: str, *, limit: int = 400) -> str:
+    """Cleaned text on one line, its end cut off where it is longer than ``limit`` characters."""
+    shown = " ".join(clean(text).split())
+    return shown if len(shown) <= limit else shown[: limit - 3] + "..."
+
+
+def last_lines(text: str, count: int) -> str:
+    """The last non-empty lines of a script's output, cleaned.
+
+    A progress bar's carriage returns are taken as the terminal takes them: what was last written stays.
+    """
+    lines = [clean(_last_written(line)).rstrip() for line in text.replace("\r\n", "\n").split("\n")]
+    return "\n".join([line for line in lines if line][-count:])
+
+
+def sentence(text: str) -> str:
+    """One line that begins with a capital and ends with a full stop."""
+    shown = one_line(text, limit=2000)
+    if not shown:
+        return ""
+    shown = shown[0].upper() + shown[1:]
+    return shown if shown[-1] in ".!?:" else shown + "."
+
+
+def duration(seconds: float) -> str:
+    """A short time in the unit that suits it: ``812 us``, ``34.1 ms``, ``2.31 s``, ``4 min 12 s``."""
+    if seconds >= 60:
+        return clock(seconds)
+    if seconds >= 1:
+        return f"{_significant(seconds)} s"
+    if seconds >= 1e-3:
+        return f"{_significant(seconds * 1e3)} ms"
+    return f"{_significant(seconds * 1e6)} us" if seconds > 0 else "0 ms"
+
+
+def duration_unit(seconds: float) -> tuple[str, float, int]:
+    """A unit for a whole column of durations of which the longest takes ``seconds``: name, factor, decimals."""
+    for name, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        if seconds * factor >= 1 or name == "us":
+            return name, factor, 1 if seconds * factor >= 10 else 2
+    raise AssertionError("the last unit always fits")
+
+
+def clock(seconds: float) -> str:
+    """A long time to the second: ``12 s``, ``4 min 12 s``, ``1 h 03 min``."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s" if whole % 60 else f"{whole // 60} min"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def size(count: float) -> str:
+    """Bytes in binary units: ``1.4 GiB``."""
+    unit = 0
+    while abs(count) >= 1000 and unit < len(_BINARY_UNITS) - 1:
+        count /= 1024
+        unit += 1
+    digits = 1 if unit and abs(count) < 9.95 else 0
+    return f"{count:.{digits}f} {_BINARY_UNITS[unit]}"
+
+
+def change_of_size(before: int, after: int) -> str:
+    """How a peak of memory changed: ``+120 MiB``, ``-1.2 GiB``, ``same`` within one percent, empty if unknown."""
+    if before <= 0 or after <= 0:
+        return ""
+    if abs(after - before) < 0.01 * before:
+        return "same"
+    return f"{'+' if after > before else '-'}{size(abs(after - before))}"
+
+
+def rate(per_second: float, unit: str) -> str:
+    """A rate with a decimal prefix: ``1.3 TFLOP/s``, ``25 GB/s``."""
+    prefix = 0
+    while per_second >= 1000 and prefix < len(_DECIMAL_PREFIXES) - 1:
+        per_second /= 1000
+        prefix += 1
+    return f"{_significant(per_second)} {_DECIMAL_PREFIXES[prefix]}{unit}/s"
+
+
+def share(part: float) -> str:
+    """A share of a whole in percent; small ones keep a digit or two: ``36 %``, ``0.1 %``, ``0.02 %``."""
+    percent = part * 100
+    if abs(percent) >= 10 or percent == 0:
+        return f"{percent:.0f} %"
+    if abs(percent) >= 0.1:
+        return f"{percent:.1f}".removesuffix(".0") + " %"
+    return f"{percent:.1g} %"
+
+
+def ratio(value: float) -> str:
+    """A speedup: ``1.83x``; from ten on with one digit."""
+    return f"{value:.2f}x" if value < 10 else f"{value:.1f}x" if value < 100 else f"{value:.0f}x"
+
+
+def interval(of: Estimate) -> str:
+    """Both ends of an interval of a speedup: ``1.79 to 1.88``."""
+    return f"{ratio(of.low)[:-1]} to {ratio(of.high)[:-1]}"
+
+
+def confidence(level: float) -> str:
+    """The name of an interval: ``95 % interval``, ``98.5 % interval``."""
+    return f"{level * 100:.3g} % interval"
+
+
+def speedup(of: Estimate, level: float) -> str:
+    """A speedup, never without its interval: ``1.83x (95 % interval 1.79 to 1.88)``."""
+    return f"{ratio(of.value)} ({confidence(level)} {interval(of)})"
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """``1 lever``, ``3 levers``."""
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def listed(items: list[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""
+
+
+def setting(of: Setting) -> str:
+    """``loader (workers 4, pin-memory)``, cleaned."""
+    values = setting_values(of)
+    return f"{one_line(of.lever)} ({values})" if values else one_line(of.lever)
+
+
+def setting_values(of: Setting) -> str:
+    """``workers 4, pin-memory``: what is switched on, with its value where it is more than a switch."""
+    names = [one_line(name if it is True else f"{name} {it}") for name, it in of.values if it is not False]
+    return ", ".join(names)
+
+
+def command(workload: Workload, *options: str) -> str:
+    """The script with its arguments as one would type them after ``hotlap COMMAND``."""
+    target = ("-m", workload.target) if workload.kind == "module" else (workload.target,)
+    return one_line(shlex.join([*options, *target, *workload.arguments]), limit=1000)
+
+
+def shell_word(word: str) -> str:
+    """A word as one would type it; nothing for nothing."""
+    return one_line(shlex.quote(word), limit=1000) if word else ""
+
+
+def _last_written(line: str) -> str:
+    parts = [part for part in line.split("\r") if part]
+    return parts[-1] if parts else ""
+
+
+def _visible(character: str) -> str:
+    if character in "\t\n":
+        return "    " if character == "\t" else "\n"
+    return "" if unicodedata.category(character) in _UNSEEN_CATEGORIES else character
+
+
+def _significant(number: float) -> str:
+    """Three significant digits without an exponent."""
+    if number >= 99.95:
+        return f"{number:.0f}"
+    return f"{number:.1f}" if number >= 9.995 else f"{number:.2f}"

@@ -1,0 +1,435 @@
+"""Studies as the search leaves them, and an executor that answers from arithmetic instead of from processes."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass, field
+
+import msgspec
+
+from hotlap.records import (
+    Accelerator,
+    Assignment,
+    Block,
+    CallSite,
+    Ceiling,
+    Ceilings,
+    Comparison,
+    CompileReport,
+    Crashed,
+    Ending,
+    Estimate,
+    Failed,
+    FileWrite,
+    Finding,
+    GateResult,
+    GraphBreak,
+    Invariants,
+    Kept,
+    LaunchRequest,
+    LoaderFacts,
+    LoaderRate,
+    Machine,
+    ModelFacts,
+    NoGain,
+    NotVerified,
+    OptimizerFacts,
+    Outcome,
+    OutOfMemory,
+    ParityComparison,
+    ParityLost,
+    PhaseAccount,
+    Plan,
+    Run,
+    ScriptFacts,
+    Setting,
+    Skipped,
+    SpeedComparison,
+    SpeedVerdict,
+    Steps,
+    Stopped,
+    Study,
+    TurnRequest,
+    TurnSet,
+    Workload,
+)
+
+WORKLOAD = Workload(
+    kind="script", target="train.py", arguments=("--epochs", "1"), directory="/home/ada/work", python="/usr/bin/python3"
+)
+
+MACHINE = Machine(
+    processor="AMD EPYC 7742",
+    cores=16,
+    physical_cores=8,
+    memory_bytes=64 * 2**30,
+    shared_memory_bytes=8 * 2**30,
+    native_dtypes=("float32",),
+    accelerators=(
+        Accelerator(
+            kind="cuda",
+            name="NVIDIA A10",
+            memory_bytes=24 * 2**30,
+            capability="8.6",
+            driver="570.1",
+            native_dtypes=("float32", "bfloat16"),
+            power_limit_watts=150.0,
+            pcie="4.0 x16",
+        ),
+    ),
+    system="Linux 6.8",
+    python_version="3.12.4",
+    library_versions=(("torch", "2.13.0"),),
+    ceilings=Ceilings(
+        matmul_flops_per_second=(("cuda:float32", 21.3e12), ("cuda:bfloat16", 98.4e12)),
+        memory_bytes_per_second=480e9,
+        host_to_device_pageable_bytes_per_second=6.1e9,
+        host_to_device_pinned_bytes_per_second=25.2e9,
+    ),
+    warnings=("The processor's governor is powersave.",),
+)
+
+LOADER = Setting(lever="loader", values=(("persistent-workers", True), ("pin-memory", True), ("workers", 4)))
+MIXED = Setting(lever="mixed-precision", values=(("dtype", "bfloat16"),))
+COMPILE = Setting(lever="compile", values=(("dynamic", False), ("mode", "default")))
+FUSED = Setting(lever="fused-optimizer", values=(("implementation", "fused"),))
+LAST = Setting(lever="channels-last")
+
+
+def estimate(value: float, half: float) -> Estimate:
+    """A speedup with an interval that is even on the log scale, as measured ones are."""
+    return Estimate(value=value, low=value * math.exp(-half), high=value * math.exp(half), unit="x")
+
+
+def speed(value: float, half: float = 0.025, verdict: SpeedVerdict = "faster", **more: object) -> SpeedComparison:
+    comparison = SpeedComparison(
+        speedup=estimate(value, half),
+        verdict=verdict,
+        sets=5,
+        rounds=15,
+        confidence=0.95,
+        noise_floor=0.008,
+        smallest_detectable=0.011,
+        baseline_agrees=True,
+        baseline_speedup=estimate(1.002, 0.008),
+    )
+    return msgspec.structs.replace(comparison, **more)
+
+
+WITHIN = ParityComparison(
+    verdict="within",
+    proof="rounding",
+    steps=300,
+    gates=(
+        GateResult(gate="G0", passed=True),
+        GateResult(gate="G2", passed=True, found=2e-5, limit=1e-3),
+        GateResult(gate="G3", passed=True, found=3e-4, limit=1e-3),
+    ),
+)
+EXACT = ParityComparison(verdict="exact", proof="exact", steps=300, gates=(GateResult(gate="G1", passed=True),))
+LOST = ParityComparison(
+    verdict="lost", proof="rounding", steps=300, gates=(GateResult(gate="G3", passed=False, found=0.014, limit=1e-3),)
+)
+UNKNOWN = ParityComparison(verdict="not-verified", proof="rounding", text="The loss could not be read.")
+
+
+def comparison(
+    candidate: tuple[Setting, ...],
+    measured: SpeedComparison,
+    parity: ParityComparison | None = WITHIN,
+    *,
+    baseline: tuple[Setting, ...] = (),
+    peaks: tuple[int, int] = (8 * 2**30, 8 * 2**30),
+) -> Comparison:
+    return Comparison(
+        baseline=Plan(settings=baseline),
+        candidate=Plan(settings=candidate),
+        speed=measured,
+        parity=parity,
+        baseline_peak_bytes=peaks[0],
+        candidate_peak_bytes=peaks[1],
+    )
+
+
+BEFORE = PhaseAccount(
+    wall=0.2120,
+    data_wait=0.1010,
+    host_to_device=0.0062,
+    forward=0.0341,
+    backward=0.0603,
+    optimizer=0.0082,
+    other=0.0022,
+    outside=0.004,
+    samples_per_step=32,
+)
+AFTER = PhaseAccount(
+    wall=0.0581,
+    data_wait=0.0012,
+    host_to_device=0.0009,
+    forward=0.0180,
+    backward=0.0291,
+    optimizer=0.0071,
+    other=0.0018,
+    outside=0.004,
+    samples_per_step=32,
+)
+
+BREAK = GraphBreak(reason="data-dependent branch on a tensor", file="train.py", line=41, count=2)
+
+OUTCOMES = (
+    Outcome(
+        lever="loader",
+        setting=LOADER,
+        verdict=Kept(
+            comparison=comparison((LOADER,), speed(1.91), EXACT, peaks=(8 * 2**30, 8 * 2**30 + 2**20)),
+            reason="Fewest workers within 2 % of the best.",
+        ),
+        trial_seconds=61.0,
+    ),
+    Outcome(
+        lever="mixed-precision",
+        setting=MIXED,
+        verdict=Kept(
+            comparison=comparison((LOADER, MIXED), speed(1.62), baseline=(LOADER,), peaks=(8 * 2**30, 5 * 2**30))
+        ),
+    ),
+    Outcome(
+        lever="compile",
+        setting=COMPILE,
+        verdict=Kept(
+            comparison=comparison(
+                (LOADER, MIXED, COMPILE), speed(1.18, 0.04), baseline=(LOADER, MIXED), peaks=(5 * 2**30, 4 * 2**30)
+            )
+        ),
+        compile=CompileReport(seconds=41.0, graphs=2, graph_breaks=(BREAK,)),
+    ),
+    Outcome(
+        lever="fused-optimizer",
+        setting=FUSED,
+        verdict=NoGain(
+            comparison=comparison((LOADER, MIXED, FUSED), speed(1.003, 0.006, "no-effect"), None),
+            reason="The optimizer is 4 % of a step.",
+        ),
+    ),
+    Outcome(
+        lever="sdpa-attention",
+        setting=Setting(lever="sdpa-attention"),
+        verdict=NoGain(comparison=comparison((), speed(1.04, 0.09, "inconclusive"), None)),
+    ),
+    Outcome(
+        lever="matmul-precision",
+        setting=Setting(lever="matmul-precision", values=(("precision", "high"),)),
+        verdict=ParityLost(
+            comparison=comparison((), speed(1.21), LOST), reason="The loss is off by up to 1.4 %; 0.1 % is allowed."
+        ),
+    ),
+    Outcome(
+        lever="device-prefetch",
+        verdict=NotVerified(comparison=comparison((), speed(1.07), UNKNOWN), reason="The loss could not be read."),
+    ),
+    Outcome(
+        lever="cudnn-benchmark",
+        setting=Setting(lever="cudnn-benchmark"),
+        verdict=Failed(ending=OutOfMemory(error="CUDA out of memory. Tried to allocate 2.00 GiB")),
+    ),
+    Outcome(lever="channels-last", verdict=Skipped(reason="The model has no convolution.")),
+    Outcome(lever="cpu-threads", verdict=Skipped(reason="The model is on an accelerator.", bound=1.01)),
+    Outcome(lever="pinned-copies", verdict=Skipped(reason="train.py:12 pins its batches.", already=True)),
+)
+
+FINISHED = Study(
+    identifier="20260131-142501-337",
+    hotlap_version="0.1.0",
+    started="2026-01-31T14:25:01+00:00",
+    status="finished",
+    workload=WORKLOAD,
+    machine=MACHINE,
+    budget_seconds=900.0,
+    spent_seconds=612.0,
+    account_before=BEFORE,
+    account_after=AFTER,
+    ceilings=(
+        Ceiling(name="loader-alone", seconds_per_sample=0.0031, bound_speedup=2.12),
+        Ceiling(name="model-alone", seconds_per_sample=0.0034, bound_speedup=1.94),
+    ),
+    model_flop_utilisation=0.34,
+    findings=(
+        Finding(
+            rule="loader-bound",
+            share=Estimate(value=0.48, low=0.46, high=0.5, unit="share"),
+            title="The step waits for the loader",
+            evidence=("num_workers is 0: every batch is fetched while the device idles.",),
+            site=CallSite(role="loader", file="train.py", line=12),
+            levers=("loader",),
+        ),
+    ),
+    outcomes=OUTCOMES,
+    plan=Plan(settings=(LOADER, MIXED, COMPILE)),
+    verification=comparison((LOADER, MIXED, COMPILE), speed(3.65, 0.02), peaks=(8 * 2**30, 4 * 2**30)),
+    files=(FileWrite(path="checkpoints/last.pt", redirected=True), FileWrite(path="/tmp/log.txt", redirected=False)),
+    warnings=("Another process used 12 % of the processor.",),
+    directory="/home/ada/work/.hotlap/20260131-142501-337",
+)
+
+NOTHING = msgspec.structs.replace(
+    FINISHED, plan=Plan(), verification=None, account_after=None, findings=(), outcomes=OUTCOMES[3:]
+)
+INTERRUPTED = msgspec.structs.replace(
+    FINISHED,
+    status="interrupted",
+    verification=None,
+    account_after=None,
+    outcomes=OUTCOMES[:2],
+    plan=Plan(settings=(LOADER, MIXED)),
+    spent_seconds=133.0,
+)
+OUT_OF_BUDGET = msgspec.structs.replace(INTERRUPTED, status="out-of-budget", spent_seconds=900.0)
+SCRIPT_FAILED = Study(
+    status="script-failed",
+    workload=WORKLOAD,
+    machine=MACHINE,
+    baseline=Run(
+        ending=Crashed(
+            exit_code=3,
+            error="ValueError: data/train.bin is empty",
+            output_tail='Traceback:\n  File "train.py", line 7\nValueError: data/train.bin is empty\n',
+        ),
+        output_path=".hotlap/20260131-142501-337/runs/0/output.txt",
+    ),
+    spent_seconds=3.0,
+    directory=".hotlap/20260131-142501-337",
+)
+DISTURBED = msgspec.structs.replace(
+    FINISHED,
+    verification=comparison(
+        (LOADER,),
+        speed(1.2, 0.1, "inconclusive", baseline_agrees=False, baseline_speedup=estimate(1.06, 0.03)),
+    ),
+)
+NOT_CONFIRMED = msgspec.structs.replace(
+    FINISHED, verification=comparison((LOADER,), speed(1.02, 0.04, "inconclusive"), None)
+)
+HOSTILE_TEXT = "[red]bold[/red]\x1b[2J\x1b]0;title\x07\r\x00\u202eevil\u2066 [/] [link=x]"
+HOSTILE = msgspec.structs.replace(
+    FINISHED,
+    workload=msgspec.structs.replace(WORKLOAD, target=HOSTILE_TEXT, arguments=(HOSTILE_TEXT, "a b")),
+    warnings=(HOSTILE_TEXT,),
+    files=(FileWrite(path=HOSTILE_TEXT, redirected=False),),
+    findings=(),
+    outcomes=(
+        Outcome(
+            lever="loader",
+            setting=LOADER,
+            verdict=Failed(ending=Crashed(exit_code=1, error=HOSTILE_TEXT), reason=HOSTILE_TEXT),
+        ),
+    ),
+)
+
+STUDIES = {
+    "finished": FINISHED,
+    "nothing-faster": NOTHING,
+    "interrupted": INTERRUPTED,
+    "out-of-budget": OUT_OF_BUDGET,
+    "script-failed": SCRIPT_FAILED,
+    "disturbed": DISTURBED,
+    "not-confirmed": NOT_CONFIRMED,
+    "hostile": HOSTILE,
+}
+
+
+@dataclass
+class FakeExecutor:
+    """Trials by arithmetic: every lever divides the time of a step by a fixed factor, give or take ``noise``.
+
+    ``ending`` is how the baseline's first launch ends. ``interrupt_after`` raises KeyboardInterrupt at that request.
+    """
+
+    factors: dict[str, float] = field(default_factory=lambda: {"loader": 1.9, "mixed-precision": 1.4})
+    noise: float = 0.004
+    seconds_per_sample: float = 0.002
+    ending: Ending = field(default_factory=Stopped)
+    interrupt_after: int | None = None
+    requests: int = 0
+
+    def machine(self) -> Machine:
+        return MACHINE
+
+    def launch(self, request: LaunchRequest) -> Run:
+        self._count()
+        assignment = request.assignment
+        if assignment.loader_sweep:
+            rates = tuple(LoaderRate(setting=it, seconds_per_sample=1e-4, batches=50) for it in assignment.loader_sweep)
+            return Run(facts=_facts(), loader_rates=rates)
+        return self._run(assignment, max(1, request.steps), self.requests)
+
+    def take_turns(self, request: TurnRequest) -> TurnSet:
+        self._count()
+        draw = random.Random(request.order_seed)
+        runs = tuple(self._run(arm, 8 * request.rounds, request.order_seed) for arm in request.arms)
+        rounds = tuple(
+            tuple(
+                self._seconds(arm) * math.exp(draw.gauss(0, self.noise)) * math.exp(launch)
+                for _ in range(request.rounds)
+            )
+            for arm, launch in ((arm, draw.gauss(0, self.noise)) for arm in request.arms)
+        )
+        return TurnSet(runs=runs, rounds=rounds, wall_seconds=1.0)
+
+    def _count(self) -> None:
+        self.requests += 1
+        if self.interrupt_after is not None and self.requests >= self.interrupt_after:
+            raise KeyboardInterrupt
+
+    def _seconds(self, arm: Assignment) -> float:
+        seconds = self.seconds_per_sample
+        for it in arm.plan.settings:
+            seconds /= self.factors.get(it.lever, 1.0)
+        return seconds * (0.6 if arm.replay else 1.0)
+
+    def _run(self, arm: Assignment, steps: int, seed: int) -> Run:
+        if isinstance(self.ending, Crashed) and not arm.plan.settings:
+            return Run(ending=self.ending, facts=_facts(), output_path="output.txt")
+        wall = self._seconds(arm) * 32
+        return Run(
+            plan=arm.plan,
+            ending=self.ending,
+            facts=_facts(),
+            steps=Steps(
+                wall_seconds=(wall,) * steps,
+                data_wait_seconds=(wall * 0.5,) * steps,
+                host_to_device_seconds=(0.0,) * steps,
+                forward_seconds=(wall * 0.2,) * steps,
+                backward_seconds=(wall * 0.2,) * steps,
+                optimizer_seconds=(wall * 0.1,) * steps,
+                other_seconds=(0.0,) * steps,
+                outside_seconds=(0.0,) * steps,
+                samples=(32,) * steps,
+                loss=tuple(2.0 / (1 + step / 50) for step in range(steps)),
+            ),
+            invariants=Invariants(
+                learning_rates=((1e-3,),) * steps,
+                weight_decays=((0.0,),) * steps,
+                samples=(32,) * steps,
+                training=(True,) * steps,
+                trainable=(1000,) * steps,
+            ),
+            blocks=(Block(steps=8, samples=256, wall_seconds=wall * 8),) * max(1, steps // 8),
+            startup_seconds=1.0,
+            wall_seconds=1.0 + wall * steps,
+            host_peak_bytes=2**30,
+            seed=seed,
+        )
+
+
+def _facts() -> ScriptFacts:
+    return ScriptFacts(
+        torch_version="2.13.0",
+        loaders=(LoaderFacts(dataset="Images", batch_size=32, length=100, batch_bytes=2**20),),
+        optimizers=(
+            OptimizerFacts(
+                kind="AdamW", parameters=1000, learning_rate=1e-3, supports_fused=True, supports_foreach=True
+            ),
+        ),
+        models=(ModelFacts(kind="Net", parameters=1000, linears=2),),
+    )
