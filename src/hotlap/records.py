@@ -709,7 +709,9 @@ ToChild: TypeAlias = Proceed | End
 # What the search tells while it works
 # ---------------------------------------------------------------------------------------------
 
-Stage: TypeAlias = Literal["machine", "baseline", "ceilings", "screening", "trial", "parity", "ablation", "verification"]
+Stage: TypeAlias = Literal[
+    "machine", "baseline", "ceilings", "screening", "trial", "parity", "ablation", "verification"
+]
 
 
 class Progress(Record, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """The entrance: what happens in a process of the user's when hotlap is to be there.
 
-Three ways lead in: a trial (``HOTLAP_ASSIGNMENT``), ``hotlap run`` (``HOTLAP_PLAN``), and ``hotlap.apply``. The last two
-install the plan's levers and nothing else: no clock, no redirection, no seed.
+Three ways lead in: a trial (``HOTLAP_ASSIGNMENT``), ``hotlap run`` (``HOTLAP_PLAN``), and ``hotlap.apply``. The
+last two install the plan's levers and nothing else: no clock, no redirection, no seed.
 """
 
 from __future__ import annotations

@@ -8,8 +8,10 @@ from pathlib import Path
 
 from hotlap.records import CallSite, SiteRole
 
-_LIBRARIES = tuple(
-    sorted({sysconfig.get_paths()[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")} | {"<frozen", "<string"})
+_LIBRARIES = (
+    *sorted({sysconfig.get_paths()[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")}),
+    "<frozen",
+    "<string",
 )
 _OWN = tuple(str(Path(__file__).parent.parent / room) for room in ("runtime", "levers"))
 MAXIMUM_DEPTH = 60

@@ -1,16 +1,18 @@
 """The step clock: where the time of each training step goes.
 
-A step is one full optimizer cycle with all its micro-batches. It ends when the *anchor* optimizer has really updated its
-parameters (torch's own global hook tells), or, in scripts without an optimizer, at the end of a backward. Inside a step
-exactly one phase runs at any moment; a nested phase suspends the outer one, so the phases add up to the whole.
+A step is one full optimizer cycle with all its micro-batches. It ends when the *anchor* optimizer has really
+updated its parameters (torch's own global hook tells), or, in scripts without an optimizer, at the end of a
+backward. Inside a step exactly one phase runs at any moment; a nested phase suspends the outer one, so the
+phases add up to the whole.
 
-On the CPU a phase change reads the clock. On an accelerator it records an event on the current stream, and the durations
-are resolved at the end of a block, where the device is synchronised anyway: the clock itself never waits for the device.
-The time between two such events is what the stream spent between the two points, idle time included, so a data wait that
-is hidden behind queued kernels costs nothing and one that is not costs what it truly costs.
+On the CPU a phase change reads the clock. On an accelerator it records an event on the current stream, and the
+durations are resolved at the end of a block, where the device is synchronised anyway: the clock itself never
+waits for the device. The time between two such events is what the stream spent between the two points, idle
+time included, so a data wait that is hidden behind queued kernels costs nothing and one that is not costs what
+it truly costs.
 
-What happens before the first training forward of a cycle and up to the last evaluation forward is not the training step's:
-it is folded into ``outside``, and so are checkpoints.
+What happens before the first training forward of a cycle and up to the last evaluation forward is not the
+training step's: it is folded into ``outside``, and so are checkpoints.
 """
 
 from __future__ import annotations
@@ -110,6 +112,10 @@ class StreamStopwatch:
         self._steps = []
         return rows
 
+    def synchronise(self) -> None:
+        """Wait until the device has done all it was given."""
+        self._device.synchronize()
+
     def _event(self) -> Any:
         event = self._spare.pop() if self._spare else self._device.Event(enable_timing=True)
         event.record()
@@ -153,7 +159,7 @@ class StepClock:
         self._before_scaling = before_scaling
         self._on_step = on_step
         self._watch: Stopwatch = HostStopwatch()
-        self._on_device = False
+        self.follows_device = False
         self._rows: list[list[float]] = []
         self._phases: list[int] = [OTHER]
         self._samples: list[int] = []
@@ -216,7 +222,7 @@ class StepClock:
     def _forward_begins(
         self, root: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        if not self._on_device:
+        if not self.follows_device:
             self._choose_stopwatch(root)
         self._saw_forward = True
         self._forward_samples = max(self._forward_samples, leading_size((args, kwargs)))
@@ -285,17 +291,17 @@ class StepClock:
         parameter = next(root.parameters(), None)
         if parameter is None or parameter.device.type not in ("cuda", "xpu"):
             return
-        self._on_device = True
+        self.follows_device = True
         self._rows.extend(self._watch.drain())
         self._watch = StreamStopwatch(getattr(self._torch, parameter.device.type))
         self._watch.restart()
 
     def synchronise(self) -> None:
         """Wait until the device has done all it was given; nothing to do on a CPU."""
-        if self._on_device:
+        if self.follows_device:
             watch = self._watch
             assert isinstance(watch, StreamStopwatch)
-            watch._device.synchronize()
+            watch.synchronise()
 
     def resume(self) -> None:
         """The running step begins now: what passed since the last one ended was not the script's."""
@@ -353,4 +359,4 @@ class StepClock:
 def _mean(losses: list[Any]) -> float | None:
     if not losses or any(loss is None for loss in losses):
         return None
-    return sum(losses) / len(losses)
+    return float(sum(losses)) / len(losses)

@@ -1,8 +1,8 @@
 """What a run that compares numbers does differently from one that is timed.
 
 Two trainings can be compared number by number only when everything random agrees: dropout is switched off, and
-inductor draws eager's random numbers. The other switches are yardsticks: the same run with every initial weight moved by
-one unit in the last place, the same run in float64, the same run with other augmentations.
+inductor draws eager's random numbers. The other switches are yardsticks: the same run with every initial weight
+moved by one unit in the last place, the same run in float64, the same run with other augmentations.
 """
 
 from __future__ import annotations
@@ -55,9 +55,7 @@ def _compute_in_float64(hooks: Hooks) -> None:
     def widen(tensor: Any) -> Any:
         return tensor.double() if tensor.is_floating_point() else tensor
 
-    def forward(
-        root: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def forward(root: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         return transform(args, widen), transform(kwargs, widen)
 
     def fetch(iterator: Any, following: Fetch) -> Any:

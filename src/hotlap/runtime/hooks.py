@@ -1,8 +1,8 @@
 """The places in torch where hotlap may stand, and who stands there.
 
 Levers, the step clock and the observers never patch torch themselves: they append callables to the lists of one
-:class:`Hooks`, and :mod:`hotlap.runtime.interception` calls them. Every list is called in order of appending. With
-all lists empty the user's program behaves exactly as without us.
+:class:`Hooks`, and :mod:`hotlap.runtime.interception` calls them. Every list is called in order of appending.
+With all lists empty the user's program behaves exactly as without us.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Being told when the script has imported a module, without importing it ourselves.
 
-Scripts set environment variables (threads, visible devices) before ``import torch``; importing it for them would change
-what they do. So a finder at the head of ``sys.meta_path`` lets the ordinary finders work and adds one call after the
-module's own code has run.
+Scripts set environment variables (threads, visible devices) before ``import torch``; importing it for them
+would change what they do. So a finder at the head of ``sys.meta_path`` lets the ordinary finders work and adds
+one call after the module's own code has run.
 """
 
 from __future__ import annotations

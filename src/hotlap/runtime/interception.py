@@ -1,8 +1,8 @@
 """Standing in torch's doorways: the functions and classes that every training loop passes through.
 
 Each patch keeps the type, name, signature and result of what it wraps, does nothing while the lists of
-:class:`~hotlap.runtime.hooks.Hooks` are empty, and steps aside while torch traces (``torch.compiler.is_compiling``), so
-that it is never compiled into somebody's graph.
+:class:`~hotlap.runtime.hooks.Hooks` are empty, and steps aside while torch traces
+(``torch.compiler.is_compiling``), so that it is never compiled into somebody's graph.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ class Interception:
         def init(loader: Any, *args: Any, **kwargs: Any) -> None:
             arguments = _by_name(signature, loader, args, kwargs)
             if arguments is None:  # wrong arguments: let torch say so
-                return construct(loader, *args, **kwargs)
+                construct(loader, *args, **kwargs)
+                return
             for edit in hooks.before_loader:
                 edit(arguments)
             construct(loader, **arguments)
             for tell in hooks.after_loader:
                 tell(loader)
-            return None
 
         start = DataLoader.__iter__
 
@@ -94,7 +94,8 @@ class Interception:
                 nonlocal depth
                 arguments = _by_name(signature, optimizer, args, kwargs) if depth == 0 else None
                 if arguments is None:
-                    return construct(optimizer, *args, **kwargs)
+                    construct(optimizer, *args, **kwargs)
+                    return
                 for edit in hooks.before_optimizer:
                     edit(kind, arguments)
                 depth += 1
@@ -105,7 +106,6 @@ class Interception:
                 self._wrap_step(type(optimizer))
                 for tell in hooks.after_optimizer:
                     tell(optimizer)
-                return None
 
             _replace(kind, "__init__", init)
 
@@ -155,14 +155,14 @@ class Interception:
         @functools.wraps(run_backward)
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> None:
             if is_compiling():
-                return run_backward(tensors, *args, **kwargs)
+                run_backward(tensors, *args, **kwargs)
+                return
             for replace in hooks.before_backward:
                 tensors = replace(tensors)
             self.roots.backward_seen()
             run_backward(tensors, *args, **kwargs)
             for tell in hooks.after_backward:
                 tell()
-            return None
 
         torch.autograd.backward = backward
         scale = torch.amp.GradScaler.scale
@@ -198,8 +198,8 @@ class Interception:
                 setattr(place, name, wrapped)
 
     def _intercept_saving(self) -> None:
-        torch, hooks = self.hooks.torch, self.hooks
-        save = torch.save
+        hooks, torch = self.hooks, self.hooks.torch
+        save: Function = vars(torch)["save"]
 
         @functools.wraps(save)
         def saving(*args: Any, **kwargs: Any) -> Any:
@@ -208,8 +208,8 @@ class Interception:
                 call = functools.partial(wrap, call)
             return call()
 
-        torch.save = saving
-        torch.serialization.save = saving
+        for place in (torch, torch.serialization):
+            _replace(place, "save", saving)
 
 
 def _clipping(clip: Function, limit_name: str, hooks: Hooks, is_compiling: Callable[[], bool]) -> Function:

@@ -43,6 +43,8 @@ class Observer:
         self._flop_counter: Any = None
         self._flops: float | None = None
         self._requested: dict[str, Any] = {}
+        self._iterating: _Loader | None = None
+        self._states_before_forward: tuple[Any, ...] | None = None
         self._hang_on(interception)
 
     def _hang_on(self, interception: Interception) -> None:
@@ -88,7 +90,7 @@ class Observer:
 
     def _loader_of(self, iterator: Any) -> _Loader | None:
         dataset = getattr(iterator, "_dataset", None)
-        running: _Loader | None = getattr(self, "_iterating", None)
+        running = self._iterating
         if running is not None and running.loader.dataset is dataset:
             return running
         return next((it for it in self._loaders.values() if it.loader.dataset is dataset), None)
@@ -119,7 +121,7 @@ class Observer:
                 self._note(user_site("model", type(root).__name__))
                 self._note_autocast(root)
         if self._observing and self._early():
-            self._before_forward_states = randomness.states(self._torch)
+            self._states_before_forward = randomness.states(self._torch)
         return args, kwargs
 
     def _note_autocast(self, root: Any) -> None:
@@ -128,9 +130,9 @@ class Observer:
             self._autocast = str(self._torch.get_autocast_dtype(device)).removeprefix("torch.")
 
     def _forward_ends(self, root: Any, output: Any) -> None:
-        before = getattr(self, "_before_forward_states", None)
+        before = self._states_before_forward
         if before is not None:
-            self._before_forward_states = None
+            self._states_before_forward = None
             self._random_in_forward |= randomness.differ(self._torch, before, randomness.states(self._torch))
 
     def _backward(self, loss: Any) -> Any:
@@ -259,7 +261,7 @@ class _Model:
             linears=sum(it in ("Linear", "Conv1D") for it in kinds),
             recurrent=sum(it in ("LSTM", "GRU", "RNN") for it in kinds),
             batch_norms=sum(it.startswith("BatchNorm") for it in kinds),
-            dropout=tuple(p for p in (getattr(it, "p", 0.0) for it in root.modules() if "Dropout" in type(it).__name__)),
+            dropout=tuple(float(getattr(it, "p", 0.0)) for it in root.modules() if "Dropout" in type(it).__name__),
             trainable=sum(it.requires_grad for it in parameters),
             compiled=_is_compiled(root),
             channels_last=_is_channels_last(parameters),

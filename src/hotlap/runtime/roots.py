@@ -1,10 +1,10 @@
 """Finding the models: the outermost modules that own parameters an optimizer holds.
 
-Losses are modules too, frozen teachers and target networks are modules, and some scripts never call their model but its
-methods; what an optimizer holds is the better sign. While the search is on, ``nn.Module.__call__`` is watched; once a few
-steps have gone by without a new root it is restored, and only the roots' own classes keep a wrapper. So a step pays for
-its few root calls and not for every layer. The wrapper sits on the class, never on the instance: pickles and deep copies
-of the model stay what they were.
+Losses are modules too, frozen teachers and target networks are modules, and some scripts never call their model
+but its methods; what an optimizer holds is the better sign. While the search is on, ``nn.Module.__call__`` is
+watched; once a few steps have gone by without a new root it is restored, and only the roots' own classes keep a
+wrapper. So a step pays for its few root calls and not for every layer. The wrapper sits on the class, never on
+the instance: pickles and deep copies of the model stay what they were.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Roots:
                 return chosen(module, *args, **kwargs)
             return self._run(plain, module, args, kwargs)
 
-        kind.__call__ = call  # type: ignore[operator]
+        kind.__call__ = call  # type: ignore[method-assign]
         kind.hotlap_wrapped = True  # type: ignore[attr-defined]
 
     def _run(self, plain: Call, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

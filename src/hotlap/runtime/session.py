@@ -17,8 +17,8 @@ from hotlap.records import Assignment, Block, BlockDone, End, Hello, Plan, Proce
 from hotlap.runtime import compile_report
 from hotlap.runtime.channel import Channel
 from hotlap.runtime.clock import StepClock
+from hotlap.runtime.copies import time_copies
 from hotlap.runtime.files import Redirection
-from hotlap.runtime.hooks import Hooks
 from hotlap.runtime.interception import Interception
 from hotlap.runtime.invariants import InvariantsRecorder
 from hotlap.runtime.observer import Observer
@@ -52,6 +52,7 @@ class Session:
             before_scaling=interception.before_scaling,
             on_step=self._step_ended,
         )
+        time_copies(self._torch, self.clock)
         self._observer = Observer(interception, self.clock, self.assignment)
         self._invariants = InvariantsRecorder(interception, self.assignment)
         self._invariants.directory = self.run_directory
@@ -194,9 +195,7 @@ class _OpenBlock:
         if steps >= self._wanted.steps:
             return True
         limit = self._wanted.seconds
-        return (
-            limit is not None and steps >= self._wanted.minimum_steps and time.perf_counter() - self._began >= limit
-        )
+        return limit is not None and steps >= self._wanted.minimum_steps and time.perf_counter() - self._began >= limit
 
     def end(self) -> _Ended:
         wall_seconds = time.perf_counter() - self._began

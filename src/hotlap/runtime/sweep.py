@@ -1,7 +1,7 @@
 """The loader alone: the training loader is rebuilt with each setting and drained without any model.
 
-It takes over at the first training forward, when it is known which loader feeds the training, and ends the process when
-it is done.
+It takes over at the first training forward, when it is known which loader feeds the training, and ends the
+process when it is done.
 """
 
 from __future__ import annotations
@@ -37,9 +37,7 @@ def sweep_the_training_loader(hooks: Hooks, settings: tuple[Setting, ...], finis
         seen.append(loader)
         return begin()
 
-    def take_over(
-        root: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def take_over(root: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         loaders = [it for it in seen if id(it) in arguments_of]
         if loaders:
             hooks.before_forward.remove(take_over)

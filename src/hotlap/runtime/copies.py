@@ -1,0 +1,38 @@
+"""Timing the copies from host to device, which scripts make with ``tensor.to(device)`` and ``tensor.cuda()``.
+
+Wrapped only where torch was built for an accelerator: a CPU-only torch has no such copies and keeps its own
+methods.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from hotlap.runtime.clock import HOST_TO_DEVICE, OTHER, StepClock
+
+
+def time_copies(torch: Any, clock: StepClock) -> None:
+    """Book the time of copies to the device under their own phase."""
+    if torch.version.cuda is None and torch.version.hip is None:
+        return
+    for name in ("to", "cuda"):
+        setattr(torch.Tensor, name, _timed(getattr(torch.Tensor, name), torch.compiler.is_compiling, clock))
+
+
+def _timed(method: Callable[..., Any], is_compiling: Callable[[], bool], clock: StepClock) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def call(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_compiling() or tensor.device.type != "cpu" or not clock.follows_device:
+            return method(tensor, *args, **kwargs)
+        clock.enter(HOST_TO_DEVICE)
+        copied = False
+        try:
+            result = method(tensor, *args, **kwargs)
+            copied = result.device.type != "cpu"
+            return result
+        finally:
+            clock.leave(as_phase=HOST_TO_DEVICE if copied else OTHER)
+
+    return call
