@@ -1,0 +1,1 @@
+"""The workload that ships with the package: ``hotlap demo`` tunes it."""
