@@ -9,9 +9,9 @@ freed and allocated again in every step cost far fewer page faults.
 Training on the CPU with tensors above some hundred kilobytes. It also makes the times of separate launches more alike.
 
 ## What it costs
-Some more resident memory, since a page that is touched anywhere is there as a whole. Linux with glibc 2.35 or later,
-and a kernel whose transparent huge pages are on `madvise` (on `always` there is nothing left to gain, on `never` nothing
-happens).
+Some more resident memory, since a page that is touched anywhere is there as a whole. It needs Linux with glibc 2.35 or
+later, and a kernel whose transparent huge pages are on `madvise` (on `always` there is nothing left to gain, on `never`
+nothing happens).
 
 ## Before
     python train.py

@@ -77,7 +77,9 @@ def _switch_one(hooks: Hooks, model: Any) -> None:
     """Ask the model itself, which checks whether it can; parts that share its configuration follow."""
     change = getattr(model, "set_attn_implementation", None)
     if change is None:
-        return  # an inner layer that shares the model's configuration, or transformers before 4.54
+        if hasattr(model, "from_pretrained"):  # else a layer that shares the model's configuration
+            hooks.note(f"{type(model).__name__} keeps its eager attention: this transformers cannot switch it.")
+        return
     try:
         change("sdpa")
     except (ValueError, ImportError) as error:

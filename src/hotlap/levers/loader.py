@@ -1,0 +1,290 @@
+"""Batches made by worker processes, in pinned memory, ahead of time.
+
+## What it does
+Replaces the arguments of every `DataLoader` over a map-style data set: the number of workers, pinned memory, how many
+batches each worker prepares ahead, and whether workers live on after an epoch. What the script passed itself is
+replaced too. Batches in pinned memory are copied to the GPU without waiting (`non_blocking=True`). How many workers is
+not guessed: the loader is first timed alone with several numbers, and the fewest that come within 2 % of the best, or
+that outpace the model, are tried.
+
+## When it helps
+When the step waits for data: decoding and augmenting in Python, slow disks, collating large batches.
+
+## What it costs
+Each worker is a process with its own memory, started once with `persistent_workers` or once an epoch without. On a CPU
+the workers compete with the training for cores. Batches that are ready lie in shared memory (`/dev/shm`), which limits
+workers and prefetching.
+
+Left alone, and said so: loaders over an `IterableDataset`, whose data depends on the number of workers; data sets that
+hold tensors on a GPU, or that cannot be sent to a worker; loaders within a daemonic process. Workers do not persist
+where the data set has a `set_epoch` method, whose calls they would not see.
+
+## Before
+    loader = DataLoader(dataset, batch_size=64, shuffle=True)
+
+## After
+    loader = DataLoader(dataset, batch_size=64, shuffle=True,
+                        num_workers=4, pin_memory=True, persistent_workers=True)
+
+## What is proved
+`exact`: the same samples in the same batches, and losses that agree to the last bit. Where fetching draws random
+numbers (augmentation), each worker has a stream of its own and so every sample is augmented differently from before,
+although from the same distribution: the proof is then that of `rounding`, against runs that were seeded differently.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from hotlap.levers.api import Parameter
+from hotlap.levers.device_copies import Copy, answer_copies, tensors_in, weak_table
+from hotlap.levers.situations import bound_without, cores_per_process, device_kind, is_nvidia_like, make_setting
+from hotlap.records import LoaderFacts, LoaderRate, Proof, Setting, Situation, Skipped
+
+if TYPE_CHECKING:
+    from hotlap.runtime.hooks import Fetch, Hooks
+
+title = "Batches made by worker processes, ahead of time"
+proof: Proof = "exact"
+addresses = ("loader-bound", "copy-bound")
+parameters = {
+    "workers": Parameter(int, minimum=0, maximum=256),
+    "pin-memory": Parameter(bool, required=False),
+    "persistent-workers": Parameter(bool, required=False),
+    "prefetch-factor": Parameter(int, minimum=1, maximum=64, required=False),
+}
+
+NAME = "loader"
+USUAL_PREFETCH = 2  # torch's own default
+DEEP_PREFETCH = 4
+CLOSE_TO_BEST = 1.02
+MOST_WORKERS = 64
+SHARED_MEMORY_SHARE = 0.5  # of /dev/shm; the rest is for whatever else lives there
+
+
+def obstacle(situation: Situation) -> Skipped | None:
+    """A map-style loader that can be given other arguments than it has."""
+    loaders = situation.facts.loaders
+    if not loaders:
+        return Skipped(reason="The script feeds its steps without a DataLoader.")
+    if not _map_style(situation):
+        return Skipped(reason="The data set is iterable: other workers would hand out other data, so it is left alone.")
+    if not candidates(situation):
+        workers = _map_style(situation)[0].workers
+        return Skipped(reason=f"The loader's {workers} workers are as good as any other number.", already=True)
+    return None
+
+
+def bound(situation: Situation) -> float | None:
+    """The step cannot get faster than by losing all its waiting for data, and its copies where these are not pinned."""
+    if is_nvidia_like(situation) and not all(loader.pin_memory for loader in _map_style(situation)):
+        return bound_without(situation, "data_wait", "host_to_device")
+    return bound_without(situation, "data_wait")
+
+
+def candidates(situation: Situation) -> tuple[Setting, ...]:
+    """The fewest workers within 2 % of the best rate and the fewest that outpace the model; without a sweep, one for
+    each core up to four. On a CPU, where workers and training share the cores, fewer is the better guess."""
+    rates = [rate for rate in situation.loader_rates if not rate.error and rate.seconds_per_sample > 0]
+    if not rates:
+        guess = _setting(situation, workers=min(4, cores_per_process(situation)))
+        return _that_change_something(situation, (guess,))
+    best = min(rate.seconds_per_sample for rate in rates)
+    near_best = _fewest(rate for rate in rates if rate.seconds_per_sample <= best * CLOSE_TO_BEST)
+    enough = _fewest(rate for rate in rates if rate.seconds_per_sample <= _model_seconds_per_sample(situation))
+    found = [near_best, enough] if device_kind(situation) != "cpu" else [enough, near_best]
+    return _that_change_something(situation, tuple(dict.fromkeys(it for it in found if it is not None)))
+
+
+def sweep_candidates(situation: Situation) -> tuple[Setting, ...]:
+    """The settings to time the loader alone with: no worker, then powers of two up to the cores of this process, as far
+    as the batches that wait fit into shared memory."""
+    if not _map_style(situation):
+        return ()
+    cores = min(cores_per_process(situation), MOST_WORKERS)
+    counts = sorted({0, cores, *(2**power for power in range(7) if 2**power <= cores)})
+    settings = [
+        _setting(situation, workers=count) for count in counts if _fits_shared_memory(situation, count, USUAL_PREFETCH)
+    ]
+    if _fits_shared_memory(situation, cores, DEEP_PREFETCH):
+        settings.append(_setting(situation, workers=cores, prefetch=DEEP_PREFETCH))
+    return tuple(settings)
+
+
+def proof_for(situation: Situation, setting: Setting) -> Proof:
+    """Random numbers drawn while fetching come from other streams in workers: other draws, the same distribution."""
+    return "rounding" if any(loader.draws_random for loader in _map_style(situation)) else "exact"
+
+
+def edited(arguments: dict[str, Any], setting: Setting) -> dict[str, Any]:
+    """The constructor's arguments with the setting's values, in a combination that ``DataLoader`` accepts."""
+    values = dict(setting.values)
+    workers = int(values["workers"])
+    result = {**arguments, "num_workers": workers, "pin_memory": bool(values.get("pin-memory", False))}
+    if workers > 0:
+        result["prefetch_factor"] = values.get("prefetch-factor", USUAL_PREFETCH)
+        result["persistent_workers"] = bool(values.get("persistent-workers", False))
+        if hasattr(arguments.get("dataset"), "set_epoch"):
+            result["persistent_workers"] = False
+    else:
+        for only_with_workers in ("prefetch_factor", "persistent_workers", "timeout", "multiprocessing_context"):
+            result.pop(only_with_workers, None)
+    return result
+
+
+def install(hooks: Hooks, setting: Setting) -> None:
+    """Replace the arguments of each loader when it is made."""
+    constructing: list[bool] = []
+    newly_persistent: WeakSet[Any] = WeakSet()
+
+    def edit(arguments: dict[str, Any]) -> None:
+        reason = _reason_to_leave(hooks, arguments, setting)
+        was_persistent = bool(arguments.get("persistent_workers"))
+        if reason:
+            hooks.note(f"A DataLoader over {type(arguments.get('dataset')).__name__} was left alone: {reason}.")
+        else:
+            changed = edited(arguments, setting)
+            arguments.clear()
+            arguments.update(changed)
+        constructing.append(bool(arguments.get("persistent_workers")) and not was_persistent)
+
+    def made(loader: Any) -> None:
+        if constructing.pop():
+            newly_persistent.add(loader)
+
+    def start_epoch(loader: Any, start: Fetch) -> Any:
+        # A new iterator draws a base seed for its workers; workers that persist keep theirs. Without this draw every
+        # later number of the script (its next shuffle, its dropout) would differ from the baseline's.
+        if loader in newly_persistent and loader._iterator is not None:
+            hooks.torch.empty((), dtype=hooks.torch.int64).random_(generator=loader.generator)
+        return start()
+
+    hooks.before_loader.append(edit)
+    hooks.after_loader.append(made)
+    hooks.around_loader_start.append(start_epoch)
+    if dict(setting.values).get("pin-memory"):
+        copy_without_waiting(hooks)
+
+
+def copy_without_waiting(hooks: Hooks) -> None:
+    """Copies of pinned batch tensors to a GPU return at once. Later work on the same stream comes after the copy, and
+    torch's allocator of pinned memory does not reuse the source before the copy is done."""
+    torch = hooks.torch
+    pinned = weak_table()
+
+    def remember(iterator: Any, fetch: Fetch) -> Any:
+        batch = fetch()
+        if getattr(iterator, "_pin_memory", False):
+            for tensor in tensors_in(torch, batch):
+                if tensor.is_pinned():
+                    pinned[tensor] = True
+        return batch
+
+    def copy(tensor: Any, plain: Copy, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        said_by_position = any(isinstance(it, bool) for it in args)
+        return plain(tensor, *args, **(kwargs if said_by_position else {**kwargs, "non_blocking": True}))
+
+    hooks.around_fetch.append(remember)
+    answer_copies(torch, pinned, copy)
+
+
+def _map_style(situation: Situation) -> tuple[LoaderFacts, ...]:
+    return tuple(loader for loader in situation.facts.loaders if not loader.iterable)
+
+
+def _setting(situation: Situation, *, workers: int, prefetch: int = USUAL_PREFETCH) -> Setting:
+    pin = is_nvidia_like(situation)
+    if workers == 0:
+        return make_setting(NAME, workers=0, pin_memory=pin)
+    return make_setting(NAME, workers=workers, pin_memory=pin, persistent_workers=True, prefetch_factor=prefetch)
+
+
+def _fits_shared_memory(situation: Situation, workers: int, prefetch: int) -> bool:
+    available = situation.machine.shared_memory_bytes * SHARED_MEMORY_SHARE
+    batch = max(loader.batch_bytes for loader in _map_style(situation))
+    processes = max(1, situation.facts.processes)
+    return available <= 0 or workers * prefetch * batch * processes <= available
+
+
+def _fewest(rates: Iterable[LoaderRate]) -> Setting | None:
+    """The setting with the fewest workers, then the least prefetching."""
+
+    def effort(rate: LoaderRate) -> tuple[int, int, float]:
+        values = dict(rate.setting.values)
+        return int(values.get("workers", 0)), int(values.get("prefetch-factor", 0)), rate.seconds_per_sample
+
+    chosen = min(rates, key=effort, default=None)
+    return chosen.setting if chosen else None
+
+
+def _model_seconds_per_sample(situation: Situation) -> float:
+    account = situation.account
+    return (account.wall - account.data_wait) / max(account.samples_per_step, 1.0)
+
+
+def _that_change_something(situation: Situation, settings: tuple[Setting, ...]) -> tuple[Setting, ...]:
+    return tuple(it for it in settings if not all(_has(loader, it) for loader in _map_style(situation)))
+
+
+def _has(loader: LoaderFacts, setting: Setting) -> bool:
+    """Whether the script's loader works as the setting says. Persistence matters between epochs only."""
+    values = dict(setting.values)
+    if loader.workers != values["workers"] or loader.pin_memory != values.get("pin-memory", False):
+        return False
+    return loader.workers == 0 or (loader.prefetch_factor or USUAL_PREFETCH) >= int(values.get("prefetch-factor", 0))
+
+
+def _reason_to_leave(hooks: Hooks, arguments: dict[str, Any], setting: Setting) -> str:
+    """Why this loader keeps its arguments; empty when it can be changed."""
+    dataset = arguments.get("dataset")
+    if isinstance(dataset, hooks.torch.utils.data.IterableDataset):
+        return "its data set is iterable, and what it hands out depends on the number of workers"
+    if dict(setting.values)["workers"] == 0:
+        return ""
+    if multiprocessing.current_process().daemon:
+        return "this process is daemonic and may not start workers"
+    if _holds_device_tensors(hooks, dataset):
+        return "its data set holds tensors on a device, which workers cannot read"
+    if _start_method(arguments) == "fork":
+        return ""
+    return _reason_not_sendable(arguments)
+
+
+def _holds_device_tensors(hooks: Hooks, dataset: Any, depth: int = 0) -> bool:
+    """Looks at the data set's attributes, and into data sets that wrap others."""
+    attributes = vars(dataset) if hasattr(dataset, "__dict__") else {}
+    if any(it.device.type != "cpu" for it in tensors_in(hooks.torch, list(attributes.values()))):
+        return True
+    inner = (it for it in attributes.values() if isinstance(it, hooks.torch.utils.data.Dataset))
+    return depth < 4 and any(_holds_device_tensors(hooks, it, depth + 1) for it in inner)
+
+
+def _start_method(arguments: dict[str, Any]) -> str:
+    context = arguments.get("multiprocessing_context")
+    if isinstance(context, str):
+        return context
+    if context is not None:
+        return str(context.get_start_method())
+    # Asking without allow_none would settle the method, and the script could not choose another any more.
+    chosen = multiprocessing.get_start_method(allow_none=True)
+    return chosen or multiprocessing.get_all_start_methods()[0]
+
+
+class _Nowhere:
+    """A file that forgets."""
+
+    def write(self, data: bytes) -> int:
+        return len(data)
+
+
+def _reason_not_sendable(arguments: dict[str, Any]) -> str:
+    for part in ("dataset", "collate_fn", "worker_init_fn"):
+        try:
+            pickle.Pickler(_Nowhere()).dump(arguments.get(part))
+        except (pickle.PicklingError, TypeError, AttributeError, ValueError, RecursionError) as error:
+            return f"its {part} cannot be sent to a worker ({error})"
+    return ""
