@@ -1,0 +1,196 @@
+"""The accelerators of this machine, as their drivers describe them.
+
+Nothing here initialises CUDA or imports torch: the process that asks is the one that starts the trials, and a CUDA
+context of its own would take memory from them. What a driver does not tell is left empty.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psutil
+
+from hotlap.records import Accelerator
+
+_T = TypeVar("_T")
+
+
+def accelerators(root: Path = Path("/"), environment: Mapping[str, str] | None = None) -> tuple[Accelerator, ...]:
+    """Every accelerator that a training process would see, NVIDIA's first."""
+    variables = os.environ if environment is None else environment
+    return (*_nvidia(variables), *_amd(root), *_apple())
+
+
+# ---------------------------------------------------------------------------------------------
+# NVIDIA, through its management library
+# ---------------------------------------------------------------------------------------------
+
+
+def claimed_dtypes(capability: tuple[int, int]) -> tuple[str, ...]:
+    """The dtypes that tensor cores of that CUDA compute capability multiply; a claim, to be confirmed by measurement.
+
+    Source: CUDA C++ Programming Guide, "Compute Capabilities".
+    """
+    since = {"float16": (7, 0), "tf32": (8, 0), "bfloat16": (8, 0), "float8": (8, 9)}
+    return ("float32", *(dtype for dtype, first in since.items() if capability >= first))
+
+
+def _nvidia(environment: Mapping[str, str]) -> Iterator[Accelerator]:
+    import pynvml as nvml
+
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError:  # no driver, hence no device
+        return
+    try:
+        for handle in _visible_handles(nvml, environment.get("CUDA_VISIBLE_DEVICES")):
+            yield _describe_nvidia(nvml, handle)
+    finally:
+        nvml.nvmlShutdown()
+
+
+def _visible_handles(nvml: Any, visible: str | None) -> Iterator[Any]:
+    """The devices that ``CUDA_VISIBLE_DEVICES`` leaves; as in CUDA, the first wrong entry hides all that follow."""
+    count = _asked(nvml, nvml.nvmlDeviceGetCount, default=0)
+    if visible is None:
+        entries = [str(number) for number in range(count)]
+    else:
+        entries = [entry.strip() for entry in visible.split(",")]
+    for entry in entries:
+        handle = _handle(nvml, entry, count)
+        if handle is None:
+            return
+        yield handle
+
+
+def _handle(nvml: Any, entry: str, count: int) -> Any | None:
+    if entry.isascii() and entry.isdecimal() and len(entry) < 6:
+        number = int(entry)
+        return _asked(nvml, lambda: nvml.nvmlDeviceGetHandleByIndex(number), default=None) if number < count else None
+    if entry.startswith("MIG-"):
+        return _asked(nvml, lambda: nvml.nvmlDeviceGetHandleByUUID(entry), default=None)
+    if not entry.startswith("GPU-"):
+        return None
+    return next((it for it in _every_handle(nvml, count) if _identifier(nvml, it).startswith(entry)), None)
+
+
+def _every_handle(nvml: Any, count: int) -> Iterator[Any]:
+    handles = (_handle(nvml, str(number), count) for number in range(count))
+    return (it for it in handles if it is not None)
+
+
+def _identifier(nvml: Any, handle: Any) -> str:
+    """``GPU-`` and a UUID; CUDA takes any unique beginning of it."""
+    return _text(_asked(nvml, lambda: nvml.nvmlDeviceGetUUID(handle), default=""))
+
+
+def _describe_nvidia(nvml: Any, handle: Any) -> Accelerator:
+    capability = _asked(nvml, lambda: tuple(nvml.nvmlDeviceGetCudaComputeCapability(handle)), default=(0, 0))
+    memory = _asked(nvml, lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).total), default=0)
+    milliwatts = _asked(nvml, lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle), default=None)
+    return Accelerator(
+        kind="cuda",
+        name=_text(_asked(nvml, lambda: nvml.nvmlDeviceGetName(handle), default="NVIDIA device")),
+        memory_bytes=memory,
+        capability=f"{capability[0]}.{capability[1]}" if capability != (0, 0) else "",
+        driver=_text(_asked(nvml, nvml.nvmlSystemGetDriverVersion, default="")),
+        native_dtypes=claimed_dtypes(capability) if capability != (0, 0) else (),
+        power_limit_watts=None if milliwatts is None else milliwatts / 1000,
+        pcie=_pcie(nvml, handle),
+        other_processes=_other_processes(nvml, handle),
+        throttled=_throttle_reasons(nvml, handle),
+    )
+
+
+def _pcie(nvml: Any, handle: Any) -> str:
+    """``generation 4 x16``: the best that device and slot can do together (an idle link clocks down)."""
+    generation = _asked(nvml, lambda: nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle), default=None)
+    width = _asked(nvml, lambda: nvml.nvmlDeviceGetMaxPcieLinkWidth(handle), default=None)
+    return f"generation {generation} x{width}" if generation and width else ""
+
+
+def _other_processes(nvml: Any, handle: Any) -> int:
+    running: list[Any] = _asked(nvml, lambda: nvml.nvmlDeviceGetComputeRunningProcesses(handle), default=[])
+    return sum(process.pid != os.getpid() for process in running)
+
+
+def _throttle_reasons(nvml: Any, handle: Any) -> tuple[str, ...]:
+    """Why the clocks are held down now. Idling and clocks that someone set are no throttling."""
+    held: int = _asked(nvml, lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle), default=0)
+    names = {
+        "power cap": nvml.nvmlClocksThrottleReasonSwPowerCap,
+        "hardware slowdown": nvml.nvmlClocksThrottleReasonHwSlowdown,
+        "temperature (driver)": nvml.nvmlClocksThrottleReasonSwThermalSlowdown,
+        "temperature (hardware)": nvml.nvmlClocksThrottleReasonHwThermalSlowdown,
+        "power brake": nvml.nvmlClocksThrottleReasonHwPowerBrakeSlowdown,
+    }
+    return tuple(name for name, bit in names.items() if held & bit)
+
+
+def _asked(nvml: Any, question: Callable[[], _T], default: _T) -> _T:
+    """The library's answer, or the default where this device or driver has none."""
+    try:
+        return question()
+    except nvml.NVMLError:
+        return default
+
+
+def _text(answer: str | bytes) -> str:
+    """Older versions of the library answer in bytes."""
+    return answer.decode("utf-8", errors="replace") if isinstance(answer, bytes) else answer
+
+
+# ---------------------------------------------------------------------------------------------
+# AMD, from the kernel's compute driver
+# ---------------------------------------------------------------------------------------------
+
+
+def _amd(root: Path) -> Iterator[Accelerator]:
+    """Every node of the kernel's compute topology that has compute units (a processor's node has none)."""
+    driver = _read(root / "sys/module/amdgpu/version").strip()
+    for node in sorted((root / "sys/class/kfd/kfd/topology/nodes").glob("*"), key=lambda path: path.name.zfill(8)):
+        properties = _numbers(node / "properties")
+        if not properties.get("simd_count"):
+            continue
+        banks = (_numbers(bank / "properties") for bank in (node / "mem_banks").glob("*"))
+        yield Accelerator(
+            kind="rocm",
+            name=_read(node / "name").strip() or "AMD device",
+            memory_bytes=sum(bank.get("size_in_bytes", 0) for bank in banks),
+            capability=_graphics_target(properties.get("gfx_target_version", 0)),
+            driver=driver,
+        )
+
+
+def _graphics_target(version: int) -> str:
+    """``gfx90a`` for 90010: two decimal digits each for minor and stepping, the last two written in hexadecimal."""
+    major, minor, stepping = version // 10000, version // 100 % 100, version % 100
+    return f"gfx{major}{minor:x}{stepping:x}" if version else ""
+
+
+def _numbers(path: Path) -> dict[str, int]:
+    """A file of ``name number`` lines."""
+    return {key: int(number) for key, number in re.findall(r"^(\w+) (\d{1,20})$", _read(path), re.MULTILINE)}
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+# ---------------------------------------------------------------------------------------------
+# Apple
+# ---------------------------------------------------------------------------------------------
+
+
+def _apple() -> Iterator[Accelerator]:
+    """The device of Apple's own chips, which shares the machine's memory."""
+    if platform.system() == "Darwin" and platform.machine() == "arm64":
+        yield Accelerator(kind="mps", name="Apple silicon", memory_bytes=int(psutil.virtual_memory().total))
