@@ -57,8 +57,9 @@ class _Gradients:
         return self._read(self.names[name])
 
     def _read(self, key: str) -> Tensor:
-        array = self.archive[key]
-        if array.dtype.kind not in "fiu" or (array.size == 0 and key == "loss"):
+        array = self.archive[key]  # numpy hands out bytes where a member is no array
+        numbers = isinstance(array, np.ndarray) and array.dtype.kind in "fiu"
+        if not numbers or (key == "loss" and not array.size):
             raise _Unreadable(f"{key} in {self.path} holds no numbers.")
         return np.asarray(array, dtype=np.float64)
 

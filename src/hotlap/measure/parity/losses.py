@@ -94,7 +94,7 @@ def difference(first: Run, second: Run) -> float | None:
 
 def percent(share: float) -> str:
     """A share for a person: ``0.031 %``."""
-    return f"{100 * share:.2g} %"
+    return f"{100 * share:.2g} %" if share >= 1e-5 or share == 0 else f"{100 * share:.0e} %"
 
 
 def _readable(steps: Steps) -> list[float | None]:

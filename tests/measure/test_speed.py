@@ -1,0 +1,397 @@
+"""Paired sets: what the interval promises, the verdicts, the looks, the family, rounds and warm-up."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from hotlap.measure import speed
+from hotlap.measure.speed import LOOKS, VarianceParts
+from hotlap.records import SpeedComparison
+
+Arm = list[list[float]]
+
+seconds = st.floats(1e-5, 1e3)
+
+
+@st.composite
+def three_arms(draw: st.DrawFn) -> tuple[Arm, Arm, Arm]:
+    sets, rounds = draw(st.integers(2, 6)), draw(st.integers(1, 5))
+    arm = st.lists(st.lists(seconds, min_size=rounds, max_size=rounds), min_size=sets, max_size=sets)
+    return draw(arm), draw(arm), draw(arm)
+
+
+def arms(
+    source: random.Random,
+    *,
+    effect: float = 0.0,
+    sets: int = 5,
+    rounds: int = 10,
+    launch: float = 0.03,
+    block: float = 0.02,
+    own: float = 0.0,
+) -> tuple[Arm, Arm, Arm]:
+    """Sets with launch and block noise; the candidate takes exp(effect) times as long, the repeat exp(own) times."""
+
+    def arm(shift: float, drift: list[list[float]]) -> Arm:
+        made = []
+        for of_rounds in drift:
+            level = shift + source.gauss(0, launch)
+            made.append([math.exp(level + it + source.gauss(0, block)) for it in of_rounds])
+        return made
+
+    drift = [[source.gauss(0, 0.1) for _ in range(rounds)] for _ in range(sets)]
+    return arm(0.0, drift), arm(own, drift), arm(effect, drift)
+
+
+def scaled(arm: Arm, factor: float) -> Arm:
+    return [[it * factor for it in rounds] for rounds in arm]
+
+
+def close(one: SpeedComparison, other: SpeedComparison) -> bool:
+    ours, theirs = one.speedup, other.speedup
+    return all(
+        math.isclose(a, b, rel_tol=1e-6)
+        for a, b in ((ours.value, theirs.value), (ours.low, theirs.low), (ours.high, theirs.high))
+    )
+
+
+# -- what must hold for any numbers ---------------------------------------------------------------
+
+
+@given(three_arms(), st.floats(0.01, 100))
+def test_the_unit_of_time_does_not_matter(three: tuple[Arm, Arm, Arm], factor: float) -> None:
+    assert close(speed.compare(*three), speed.compare(*(scaled(arm, factor) for arm in three)))
+
+
+@given(three_arms())
+def test_exchanging_both_arms_inverts_the_speedup(three: tuple[Arm, Arm, Arm]) -> None:
+    one, _, other = three
+    forth, back = speed.compare(one, one, other).speedup, speed.compare(other, other, one).speedup
+    assert forth.value == pytest.approx(1 / back.value, rel=1e-9)
+    assert forth.low == pytest.approx(1 / back.high, rel=1e-6)
+    opposite = {"faster": "slower", "slower": "faster"}
+    verdict = speed.compare(one, one, other).verdict
+    assert speed.compare(other, other, one).verdict == opposite.get(verdict, verdict)
+
+
+@given(three_arms(), st.randoms(use_true_random=False))
+def test_the_order_of_sets_does_not_matter(three: tuple[Arm, Arm, Arm], shuffle: random.Random) -> None:
+    order = list(range(len(three[0])))
+    shuffle.shuffle(order)
+    assert close(speed.compare(*three), speed.compare(*([arm[i] for i in order] for arm in three)))
+
+
+@given(three_arms())
+def test_more_confidence_is_a_wider_interval_around_the_same_value(three: tuple[Arm, Arm, Arm]) -> None:
+    narrow, wide = speed.compare(*three, confidence=0.9), speed.compare(*three, confidence=0.99)
+    assert wide.speedup.value == narrow.speedup.value
+    assert wide.speedup.low <= narrow.speedup.low <= narrow.speedup.value <= narrow.speedup.high <= wide.speedup.high
+    assert wide.noise_floor >= narrow.noise_floor
+
+
+@given(three_arms())
+def test_drift_that_hits_all_arms_alike_cancels(three: tuple[Arm, Arm, Arm]) -> None:
+    drifted = [[[it * (1 + r) for r, it in enumerate(rounds)] for rounds in arm] for arm in three]
+    assert close(speed.compare(*three), speed.compare(*drifted))
+
+
+@given(st.integers(2, 8), st.integers(1, 30))
+def test_more_rounds_of_the_same_do_not_narrow_the_interval(sets: int, copies: int) -> None:
+    """Rounds are not replicates: repeating them pretends nothing."""
+    source = random.Random(sets)
+    one, again, other = arms(source, sets=sets, rounds=2)
+    repeated = [[rounds * copies for rounds in arm] for arm in (one, again, other)]
+    assert close(speed.compare(one, again, other), speed.compare(*repeated))
+
+
+def test_the_interval_agrees_with_scipys_paired_t_test() -> None:
+    one, again, other = arms(random.Random(3), effect=-0.1)
+    got = speed.compare(one, again, other)
+    d = [sum(math.log(b / a) for a, b in zip(x, y, strict=True)) / len(x) for x, y in zip(one, other, strict=True)]
+    expected = stats.ttest_1samp(d, 0.0)
+    low, high = expected.confidence_interval(0.95)
+    assert got.speedup.value == pytest.approx(math.exp(-sum(d) / len(d)))
+    assert (got.speedup.low, got.speedup.high) == pytest.approx((math.exp(-high), math.exp(-low)))
+    assert speed.p_value(got) == pytest.approx(expected.pvalue)
+    assert got.sets == 5
+    assert got.rounds == 10
+
+
+@pytest.mark.parametrize("sets", [3, 5, 8])
+def test_the_interval_covers_the_truth_as_often_as_it_says(sets: int) -> None:
+    source = random.Random(sets)
+    studies, truth = 600, 1.07
+    covered = 0
+    for _ in range(studies):
+        got = speed.compare(*arms(source, effect=-math.log(truth), sets=sets, rounds=4)).speedup
+        covered += got.low <= truth <= got.high
+    assert stats.binomtest(covered, studies, 0.95).pvalue > 0.001
+
+
+# -- verdicts -------------------------------------------------------------------------------------
+
+QUIET = {"launch": 0.001, "block": 0.001}
+
+
+@pytest.mark.parametrize(
+    ("effect", "noise", "verdict"),
+    [
+        (-0.10, QUIET, "faster"),
+        (0.10, QUIET, "slower"),
+        (0.0, QUIET, "no-effect"),
+        (-0.005, QUIET, "no-effect"),
+        (-0.05, {"launch": 0.2, "block": 0.1}, "inconclusive"),
+    ],
+)
+def test_verdicts(effect: float, noise: dict[str, float], verdict: str) -> None:
+    got = speed.compare(*arms(random.Random(1), effect=effect, **noise))
+    assert got.baseline_agrees
+    assert got.verdict == verdict
+
+
+def test_a_sure_gain_below_delta_is_not_called_faster() -> None:
+    three = arms(random.Random(1), effect=-0.02, **QUIET)
+    assert speed.compare(*three, delta=0.01).verdict == "faster"
+    assert speed.compare(*three, delta=0.05).verdict == "no-effect"
+
+
+def test_a_baseline_that_differs_from_itself_forbids_any_claim() -> None:
+    got = speed.compare(*arms(random.Random(1), effect=-0.5, own=0.05, **QUIET), remarks=("Others used 40 %.",))
+    assert not got.baseline_agrees
+    assert got.verdict == "inconclusive"
+    assert got.remarks[0] == "Others used 40 %."
+    assert "disturbed" in got.remarks[1]
+    assert got.baseline_speedup is not None
+    assert got.baseline_speedup.high < 1
+
+
+def test_sets_without_any_noise_decide() -> None:
+    flat = [[1.0, 1.0]] * 3
+    got = speed.compare(flat, flat, scaled(flat, 0.5))
+    assert got.verdict == "faster"
+    assert got.speedup.low == got.speedup.high == pytest.approx(2.0)
+    assert got.noise_floor == 0
+    assert speed.p_value(got) == 0
+    assert speed.compare(flat, flat, flat).verdict == "no-effect"
+    assert speed.p_value(speed.compare(flat, flat, flat)) == 1
+
+
+def test_the_noise_floor_is_the_half_width_of_the_baseline_against_itself() -> None:
+    got = speed.compare(*arms(random.Random(2)))
+    assert got.baseline_speedup is not None
+    half_width = math.log(got.baseline_speedup.high / got.baseline_speedup.low) / 2
+    assert got.noise_floor == pytest.approx(math.exp(half_width) - 1)
+
+
+def test_the_smallest_detectable_effect_is_mostly_detected() -> None:
+    source = random.Random(5)
+    typical = sorted(speed.compare(*arms(source)).smallest_detectable for _ in range(200))[100]
+    found = sum(speed.compare(*arms(source, effect=-math.log1p(typical))).speedup.low > 1 for _ in range(300))
+    assert 0.6 < found / 300 < 0.95
+
+
+@pytest.mark.parametrize(
+    ("one", "again", "other", "words"),
+    [
+        ([[1.0]], [[1.0]], [[1.0]], "at least 2 sets"),
+        ([], [], [], "at least 2 sets"),
+        ([[1.0]] * 2, [[1.0]] * 3, [[1.0]] * 2, "repeat has 3 sets"),
+        ([[1.0]] * 2, [[1.0]] * 2, [[1.0], [1.0, 2.0]], "set 2 the candidate has 2 rounds"),
+        ([[1.0], []], [[1.0], []], [[1.0], []], "no rounds"),
+        ([[1.0]] * 2, [[1.0]] * 2, [[1.0], [0.0]], "finite and positive"),
+        ([[1.0]] * 2, [[1.0]] * 2, [[1.0], [-1.0]], "finite and positive"),
+        ([[1.0]] * 2, [[1.0], [math.nan]], [[1.0]] * 2, "set 2 of the repeat holds nan"),
+        ([[1.0], [math.inf]], [[1.0]] * 2, [[1.0]] * 2, "set 2 of the baseline holds inf"),
+    ],
+)
+def test_bad_sets_are_refused(one: Arm, again: Arm, other: Arm, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        speed.compare(one, again, other)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, -1.0, math.nan])
+def test_bad_shares_are_refused(share: float) -> None:
+    flat = [[1.0]] * 2
+    with pytest.raises(ValueError, match="delta"):
+        speed.compare(flat, flat, flat, delta=share)
+    with pytest.raises(ValueError, match="confidence"):
+        speed.compare(flat, flat, flat, confidence=share)
+
+
+# -- looks ----------------------------------------------------------------------------------------
+
+
+def test_all_looks_together_spend_five_per_cent() -> None:
+    assert [look.sets for look in LOOKS] == [3, 5, 8]
+    assert sum(look.alpha for look in LOOKS) == pytest.approx(0.05)
+
+
+@given(st.integers(3, 50))
+def test_later_looks_may_spend_no_less(sets: int) -> None:
+    assert speed.alpha_at(sets) <= speed.alpha_at(sets + 1) <= LOOKS[-1].alpha
+
+
+def test_there_is_no_look_before_the_first() -> None:
+    with pytest.raises(ValueError, match="first look is at 3"):
+        speed.alpha_at(2)
+
+
+def test_a_look_uses_its_own_confidence() -> None:
+    assert speed.compare_at_look(*arms(random.Random(1), sets=3)).confidence == pytest.approx(0.99)
+    assert speed.compare_at_look(*arms(random.Random(1), sets=8)).confidence == pytest.approx(0.975)
+
+
+def test_a_big_effect_is_decided_at_the_first_look() -> None:
+    got = speed.compare_at_look(*arms(random.Random(1), effect=-0.5, sets=3, launch=0.01))
+    assert got.verdict == "faster"
+    assert speed.decided(got, 3)
+
+
+def test_a_hopeless_candidate_is_given_up_early() -> None:
+    got = speed.compare_at_look(*arms(random.Random(1), effect=0.012, sets=3, launch=0.0009, block=0.001), delta=0.05)
+    assert speed.decided(got, 3, delta=0.05)
+
+
+def test_an_open_question_is_decided_at_the_last_look_only() -> None:
+    source = random.Random(1)
+    for sets, expected in ((3, False), (5, False), (8, True), (9, True)):
+        got = speed.compare_at_look(*arms(source, effect=-0.03, sets=sets, launch=0.3))
+        assert got.verdict == "inconclusive"
+        assert speed.decided(got, sets) is expected
+
+
+def test_between_looks_nothing_is_decided() -> None:
+    got = speed.compare_at_look(*arms(random.Random(1), effect=-0.5, sets=4, launch=0.01))
+    assert got.verdict == "faster"
+    assert not speed.decided(got, 4)
+
+
+def test_a_disturbed_baseline_asks_for_more_sets() -> None:
+    got = speed.compare_at_look(*arms(random.Random(1), effect=0.5, own=0.5, sets=3, launch=0.01))
+    assert not got.baseline_agrees
+    assert not speed.decided(got, 3)
+
+
+def test_a_comparison_with_too_little_confidence_for_its_look_is_refused() -> None:
+    got = speed.compare(*arms(random.Random(1), sets=3), confidence=0.95)
+    with pytest.raises(ValueError, match="compare_at_look"):
+        speed.decided(got, 3)
+
+
+# -- families -------------------------------------------------------------------------------------
+
+
+def test_holm_by_hand() -> None:
+    assert speed.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx((0.03, 0.06, 0.06, 0.02))
+    assert speed.holm([]) == ()
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_holm_only_raises_and_keeps_the_order(values: Sequence[float]) -> None:
+    adjusted = speed.holm(values)
+    assert all(it <= got <= 1 for it, got in zip(values, adjusted, strict=True))
+    ranked = sorted(zip(values, adjusted, strict=True))
+    assert [got for _, got in ranked] == sorted(adjusted)
+
+
+def test_holm_refuses_what_is_no_probability() -> None:
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        speed.holm([0.5, 1.5])
+
+
+def test_what_does_not_survive_its_family_is_withdrawn() -> None:
+    source = random.Random(11)
+    weak = next(
+        it for it in (speed.compare(*arms(source, effect=-0.04)) for _ in range(100))
+        if it.verdict == "faster" and 0.01 < speed.p_value(it) < 0.05
+    )  # fmt: skip
+    strong = speed.compare(*arms(source, effect=-0.8))
+    held = speed.hold_to_family([weak, strong, strong, weak, weak, weak, weak], alpha=0.05)
+    assert held[0].verdict == "inconclusive"
+    assert "adjusted p-value" in held[0].remarks[-1]
+    assert held[1] == strong
+    assert speed.hold_to_family([weak], alpha=0.05) == (weak,)
+
+
+# -- rounds and warm-up ---------------------------------------------------------------------------
+
+
+def test_the_variance_is_taken_apart() -> None:
+    one, _, other = arms(random.Random(4), sets=400, rounds=10, launch=0.04, block=0.02)
+    parts = speed.variance_parts(one, other)
+    assert parts.rounds == pytest.approx(2 * 0.02**2, rel=0.1)
+    assert parts.launches == pytest.approx(2 * 0.04**2, rel=0.2)
+
+
+def test_launch_variance_is_never_negative() -> None:
+    one, _, other = arms(random.Random(4), sets=3, rounds=2, launch=0.0, block=0.5)
+    assert speed.variance_parts(one, other).launches >= 0
+
+
+def test_a_single_round_shows_no_variance() -> None:
+    with pytest.raises(ValueError, match="single round"):
+        speed.variance_parts([[1.0]] * 3, [[1.0]] * 3)
+
+
+@pytest.mark.parametrize(
+    ("launch_seconds", "rounds", "launches", "expected"),
+    [
+        (30.0, 4e-4, 4e-4, 10),
+        (30.0, 4e-4, 4e-6, 40),
+        (3.0, 1e-6, 4e-4, 8),
+        (30.0, 4e-4, 0.0, 40),
+        (30.0, 0.0, 0.0, 8),
+        (30.0, 4e-4, 5e-324, 40),
+    ],
+)
+def test_the_number_of_rounds(launch_seconds: float, rounds: float, launches: float, expected: int) -> None:
+    got = speed.round_count(launch_seconds=launch_seconds, round_seconds=0.3, parts=VarianceParts(rounds, launches))
+    assert got == expected
+
+
+@pytest.mark.parametrize("bad", [-1.0, math.nan, math.inf])
+def test_bad_costs_are_refused(bad: float) -> None:
+    with pytest.raises(ValueError, match="finite and not negative"):
+        speed.round_count(launch_seconds=bad, round_seconds=1.0, parts=VarianceParts(1.0, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("blocks", "expected"),
+    [
+        ([], False),
+        ([1.0, 1.0, 1.0], False),
+        ([1.0, 1.0, 1.0, 1.0], True),
+        ([9.0, 1.0, 1.0, 1.0], False),
+        ([9.0, 1.0, 1.0, 1.0, 1.0], True),
+        ([9.0, 3.0, 2.0, 1.5, 1.2, 1.1], False),
+        ([1.0, 9.0, 9.0, 0.5], False),
+        ([9.0, 1.0, 1.01, 0.99, 6.0], False),
+        ([1.0, 1.2, 1.3, 1.3, 1.4], True),
+    ],
+)
+def test_warm_up_ends_when_times_stop_falling(blocks: list[float], expected: bool) -> None:
+    assert speed.warmed_up(blocks) is expected
+
+
+@given(st.floats(0.5, 0.9), st.integers(4, 30))
+def test_a_steady_fall_is_never_warm(factor: float, blocks: int) -> None:
+    assert not speed.warmed_up([factor**number for number in range(blocks)])
+
+
+@given(st.lists(st.floats(0.9, 1.1), min_size=4, max_size=30), st.floats(0.01, 100))
+def test_warm_up_does_not_depend_on_the_unit(blocks: list[float], factor: float) -> None:
+    on_the_edge = math.isclose(min(blocks[-3:]), 0.98 * min(blocks[:-3]), rel_tol=1e-9)
+    if not on_the_edge:
+        assert speed.warmed_up(blocks) is speed.warmed_up([it * factor for it in blocks])
+
+
+def test_warm_up_refuses_impossible_times() -> None:
+    with pytest.raises(ValueError, match="warm-up blocks"):
+        speed.warmed_up([1.0, math.nan])
