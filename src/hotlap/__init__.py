@@ -1,0 +1,54 @@
+"""hotlap makes a PyTorch training script faster, and proves it.
+
+The public surface is what ``__all__`` names. Nothing of it is loaded before it is used, so that ``import hotlap`` costs
+a training process next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hotlap.api import apply as apply
+    from hotlap.api import load_study as load_study
+    from hotlap.api import tune as tune
+    from hotlap.errors import HotlapError as HotlapError
+    from hotlap.records import Plan as Plan
+    from hotlap.records import Study as Study
+
+__version__ = "0.1.0"
+
+__all__ = ["HotlapError", "Plan", "Study", "__version__", "apply", "load_study", "tune"]
+
+_HOMES = {
+    "HotlapError": "hotlap.errors",
+    "Plan": "hotlap.records",
+    "Study": "hotlap.records",
+    "apply": "hotlap.api",
+    "load_study": "hotlap.api",
+    "tune": "hotlap.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+class _Package(ModuleType):
+    """Keeps ``hotlap.tune`` the function: importing the room of that name would otherwise put itself in its place."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _HOMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

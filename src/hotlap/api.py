@@ -1,0 +1,197 @@
+"""What ``import hotlap`` offers, and what the command line is built from: studies and plans."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+
+from hotlap import __version__, plan, study
+from hotlap.errors import HotlapError, StudyError
+from hotlap.records import Plan, Progress, Study, Workload
+from hotlap.study import Journal
+from hotlap.trial.executor import Executor
+from hotlap.tune.options import Options
+
+STUDIES = Path(".hotlap")
+"""Where studies are kept unless another folder is named."""
+
+OnProgress: TypeAlias = Callable[[Progress], None]
+MakeExecutor: TypeAlias = Callable[[Path], Executor]
+Search: TypeAlias = Callable[[Workload, Options, Journal, Executor, OnProgress], Study]
+
+
+def local_executor(directory: Path) -> Executor:
+    """Real trials on this machine; what they leave behind goes into that folder, a study's."""
+    from hotlap.runtime.trackers import tracker_environment
+    from hotlap.trial.local import LocalExecutor
+
+    return LocalExecutor(directory=directory / study.RUNS, environment=tracker_environment(directory))
+
+
+def full_search(
+    workload: Workload, options: Options, journal: Journal, executor: Executor, on_progress: OnProgress
+) -> Study:
+    """The search over all levers."""
+    from hotlap.tune.search import tune as search
+
+    return search(workload, options, executor, on_progress, journal=journal)
+
+
+def lab_search(
+    workload: Workload, options: Options, journal: Journal, executor: Executor, on_progress: OnProgress
+) -> Study:
+    """The three-run lab: full precision, mixed precision, mixed precision and compile."""
+    from hotlap.tune.lab import run_lab
+
+    return run_lab(workload, options, executor, on_progress, journal=journal)
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """Who makes trials happen, and who decides which; tests put arithmetic in place of processes."""
+
+    executor: MakeExecutor = local_executor
+    search: Search = full_search
+    lab: Search = lab_search
+
+
+def begin(
+    workload: Workload,
+    options: Options,
+    *,
+    root: Path = STUDIES,
+    on_progress: OnProgress,
+    executor: MakeExecutor = local_executor,
+    search: Search = full_search,
+) -> Study:
+    """Make a new study under ``root`` and carry it out.
+
+    A study that Ctrl-C ended is returned as it stood, with the status ``interrupted``. Raises :class:`HotlapError`.
+    """
+    with study.create_study(root.absolute(), workload, options, hotlap_version=__version__) as journal:
+        return _carry_out(journal, options, on_progress, executor, search)
+
+
+def go_on(
+    path: Path,
+    *,
+    on_progress: OnProgress,
+    executor: MakeExecutor = local_executor,
+    search: Search = full_search,
+) -> Study:
+    """Go on with a study where it was cut: its folder, or the root for the latest one. Raises :class:`HotlapError`."""
+    with study.open_study(path.absolute()) as journal:
+        return _carry_out(journal, journal.options(Options), on_progress, executor, search)
+
+
+def write_plan(found: Study, path: Path) -> None:
+    """Write a study's plan, as a whole or not at all. Raises :class:`StudyError` when that fails."""
+    versions = dict(found.machine.library_versions)
+    text = plan.to_toml(found.plan, torch_version=versions.get("torch", ""), study=found.identifier)
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        raise StudyError(
+            f"The plan {path} cannot be written: {error.strerror or error}.",
+            remedy="The study is kept: `hotlap report --plan-out PATH` writes the plan elsewhere.",
+        ) from error
+
+
+def tune(
+    script: str | os.PathLike[str],
+    *,
+    arguments: Sequence[str] = (),
+    module: bool = False,
+    budget_seconds: float | None = None,
+    only: Iterable[str] = (),
+    skip: Iterable[str] = (),
+    allow: Iterable[str] = (),
+    accept_unverified: bool = False,
+    delta: float = 0.01,
+    seed: int = 0,
+    parity_steps: int = 300,
+    directory: str | os.PathLike[str] = STUDIES,
+    plan_path: str | os.PathLike[str] | None = None,
+    on_progress: OnProgress | None = None,
+) -> Study:
+    """Find what makes a training script faster on this machine, prove it, and return the study.
+
+    ``script`` is a path, or with ``module=True`` a dotted name; ``arguments`` are the script's own. The study is kept
+    under ``directory``; the plan is written to ``plan_path`` where one is named and a lever was kept. The other options
+    are those of ``hotlap tune``. ``on_progress`` is called whenever something begins or becomes known.
+
+    Raises :class:`HotlapError`: a script that cannot be run or has nothing to tune, options that make no sense, a study
+    folder that cannot be written.
+    """
+    workload = Workload(
+        kind="module" if module else "script",
+        target=os.fspath(script),
+        arguments=tuple(arguments),
+        directory=os.fspath(Path.cwd()),
+        python=sys.executable,
+    )
+    options = Options(
+        budget_seconds=budget_seconds,
+        only=tuple(only),
+        skip=tuple(skip),
+        allow=tuple(allow),
+        accept_unverified=accept_unverified,
+        delta=delta,
+        seed=seed,
+        parity_steps=parity_steps,
+    )
+    found = begin(workload, options, root=Path(directory), on_progress=on_progress or _say_nothing)
+    if plan_path is not None and found.plan.settings:
+        write_plan(found, Path(plan_path))
+    return found
+
+
+def load_study(path: str | os.PathLike[str] = STUDIES) -> Study:
+    """Read a study: its folder, or the folder of all studies for the latest one.
+
+    Raises :class:`HotlapError` when there is none or when it cannot be read.
+    """
+    return study.load_study(Path(path))
+
+
+def apply(path: str | os.PathLike[str] = "hotlap.toml") -> Plan:
+    """Switch on a plan's levers in this process; call it before anything of torch is used.
+
+    Raises :class:`HotlapError` when the plan cannot be read or names what does not exist.
+    """
+    from hotlap.runtime.boot import apply_plan
+
+    return apply_plan(path)
+
+
+def _carry_out(
+    journal: Journal,
+    options: Options,
+    on_progress: OnProgress,
+    executor: MakeExecutor,
+    search: Search,
+) -> Study:
+    try:
+        found = search(journal.workload, options, journal, executor(journal.directory), on_progress)
+    except KeyboardInterrupt:
+        found = msgspec.structs.replace(study.load_study(journal.directory), status="interrupted", status_text="")
+        journal.save(found)
+    return msgspec.structs.replace(found, directory=str(journal.directory))
+
+
+def _say_nothing(progress: Progress) -> None:
+    """The listener of a search that nobody watches."""
+
+
+__all__ = ["HotlapError", "Plan", "Study", "apply", "load_study", "tune"]

@@ -1,0 +1,109 @@
+"""Reading a command line whose tail belongs to the user's script.
+
+argparse cannot be left alone with it: it would take ``--epochs 1`` of ``train.py --epochs 1`` for ours. So the line is
+split first, at the first word that is neither an option of ours nor the value of one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+from typing import NoReturn
+
+from hotlap.errors import UsageError
+
+_TIME = re.compile(r"(?:(?P<h>\d+(?:\.\d+)?)h)?(?:(?P<m>\d+(?:\.\d+)?)m(?:in)?)?(?:(?P<s>\d+(?:\.\d+)?)s?)?")
+_UNITS = (("h", 3600.0), ("m", 60.0), ("s", 1.0))
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that raises :class:`UsageError` instead of printing its usage and leaving."""
+
+    def __init__(self, prog: str, description: str, examples: str = "", usage: str | None = None) -> None:
+        super().__init__(
+            prog=prog,
+            usage=usage,
+            description=description,
+            epilog=examples,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Raise what argparse would print."""
+        message = message.removeprefix("argument ")
+        raise UsageError(f"{message[:1].upper()}{message[1:]}.", remedy=f"`{self.prog} --help` shows what there is.")
+
+    def add_debug(self) -> None:
+        """The option that every command has."""
+        self.add_argument("--debug", action="store_true", help="show tracebacks of hotlap's own errors")
+
+    def split(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Our options, and everything from the script (or ``-m``) on."""
+        index = 0
+        while index < len(words):
+            word = words[index]
+            if word == "-m" or not word.startswith("-") or word == "-":
+                break
+            if word == "--":
+                return list(words[:index]), list(words[index + 1 :])
+            index += 2 if self._takes_next(word) else 1
+        return list(words[:index]), list(words[index:])
+
+    def _takes_next(self, word: str) -> bool:
+        action = self._option_string_actions.get(word)
+        if action is not None:
+            return action.nargs is None
+        name = word.partition("=")[0]
+        if name not in self._option_string_actions:
+            hint = nearest(name, self._option_string_actions)
+            raise UsageError(
+                f"There is no option {name!r} in front of the script.",
+                remedy=f"{hint}The script's own options go behind it; `{self.prog} --help` shows ours.",
+            )
+        return False
+
+
+def seconds(text: str) -> float:
+    """``90``, ``90s``, ``10m``, ``1h30m`` in seconds. Raises :class:`argparse.ArgumentTypeError`."""
+    match = _TIME.fullmatch(text.strip().lower())
+    total = sum(float(match[unit] or 0) * factor for unit, factor in _UNITS) if match else 0.0
+    if total <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time above zero; write it like 90s, 10m or 1h30m")
+    return total
+
+
+def share(text: str) -> float:
+    """``1%`` or ``0.01`` as a share between 0 and 1. Raises :class:`argparse.ArgumentTypeError`."""
+    number = text.strip()
+    try:
+        found = float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
+    except ValueError:
+        found = -1.0
+    if not 0 < found < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share between 0 and 1; write it like 1% or 0.01")
+    return found
+
+
+def names(text: str) -> tuple[str, ...]:
+    """``a,b`` as names; blanks and doubled commas are forgiven, doubles dropped."""
+    return tuple(dict.fromkeys(name for name in (part.strip() for part in text.split(",")) if name))
+
+
+def whole(least: int, text: str) -> int:
+    """A whole number that is at least ``least``. Raises :class:`argparse.ArgumentTypeError`."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = least - 1
+    if number < least:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} on")
+    return number
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A question that names the nearest known name, or nothing."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)
+    return f"Did you mean {near[0]!r}? " if near else ""

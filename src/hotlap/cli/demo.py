@@ -1,0 +1,47 @@
+"""``hotlap demo``: the main job on a small workload that ships with the package."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+from hotlap import api
+from hotlap.cli import options, screen
+from hotlap.cli.arguments import Parser
+from hotlap.cli.workload import workload_from
+from hotlap.errors import UsageError
+
+WORKLOAD = Path(__file__).parents[1] / "demo" / "digits.py"
+
+_DESCRIPTION = """\
+Tunes a small script that ships with hotlap: a classifier of handwritten digits, written the way people
+write such things. Shows in a few minutes what `hotlap tune` does."""
+
+
+def parser() -> Parser:
+    """The command's options."""
+    made = Parser("hotlap demo", _DESCRIPTION, usage="hotlap demo [options]")
+    options.add_search_options(made, budget=180.0)
+    options.add_lever_options(made)
+    options.add_output_options(made, plan_out=".hotlap/demo.toml")
+    return made
+
+
+def main(words: list[str], engine: api.Engine) -> int:
+    """Run the command. Raises :class:`hotlap.errors.HotlapError`."""
+    choices = parser().parse_args(words)
+    if importlib.util.find_spec("sklearn") is None:
+        raise UsageError(
+            "The demo needs scikit-learn for its data set.", remedy='Install it with `pip install "hotlap[demo]"`.'
+        )
+    workload = workload_from([str(WORKLOAD)], "demo")
+    chosen = options.options_from(choices)
+    if not choices.quiet:
+        screen.note(f"tuning {WORKLOAD}, as `hotlap tune` would tune a script of yours")
+    return options.carry_out(
+        choices,
+        workload,
+        lambda tell: api.begin(
+            workload, chosen, root=choices.study, on_progress=tell, executor=engine.executor, search=engine.search
+        ),
+    )

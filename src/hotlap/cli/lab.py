@@ -1,0 +1,42 @@
+"""``hotlap lab``: full precision, mixed precision, mixed precision and compile, side by side."""
+
+from __future__ import annotations
+
+from hotlap import api
+from hotlap.cli import options
+from hotlap.cli.arguments import Parser
+from hotlap.cli.workload import workload_from
+
+_DESCRIPTION = """\
+Runs the script three ways that take turns: as it is (in full precision), with mixed precision, and
+with mixed precision and torch.compile. Shows each one's speed with its interval, memory, and whether
+training still computes the same."""
+
+_EXAMPLES = """\
+examples:
+  hotlap lab train.py --epochs 1
+  hotlap lab --budget 5m --json train.py"""
+
+
+def parser() -> Parser:
+    """The command's options."""
+    made = Parser("hotlap lab", _DESCRIPTION, _EXAMPLES, usage="hotlap lab [options] SCRIPT [arguments of the script]")
+    options.add_search_options(made)
+    options.add_output_options(made)
+    return made
+
+
+def main(words: list[str], engine: api.Engine) -> int:
+    """Run the command. Raises :class:`hotlap.errors.HotlapError`."""
+    made = parser()
+    own, target = made.split(words)
+    choices = made.parse_args(own)
+    workload = workload_from(target, "lab")
+    chosen = options.options_from(choices)
+    return options.carry_out(
+        choices,
+        workload,
+        lambda tell: api.begin(
+            workload, chosen, root=choices.study, on_progress=tell, executor=engine.executor, search=engine.lab
+        ),
+    )

@@ -1,0 +1,110 @@
+"""The command ``hotlap``: which of its commands is meant, and what becomes of errors."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hotlap import __version__
+from hotlap.cli import screen
+from hotlap.cli.arguments import nearest
+from hotlap.errors import HotlapError, UsageError
+
+if TYPE_CHECKING:
+    from hotlap.api import Engine
+
+COMMANDS = {
+    "tune": "find what makes a script faster here, prove it, keep it as a plan",
+    "run": "run a script with the levers of a plan, its source unchanged",
+    "report": "show the last study again; nothing is measured",
+    "lab": "full precision, mixed precision, mixed precision + compile, side by side",
+    "doctor": "what this machine is, what it reaches, what is wrong with it",
+    "levers": "what each lever does, when it helps, what proof it owes",
+    "demo": "the main job on a small workload that ships with hotlap",
+}
+
+_INTERRUPTED = 130
+_BROKEN_PIPE = 141
+
+
+def main(argv: Sequence[str] | None = None, *, engine: Engine | None = None) -> int:
+    """Run the command line and return the exit code. ``engine`` is who makes trials happen."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _dispatch(words, engine)
+        sys.stdout.flush()
+    except HotlapError as error:
+        if _wants_traceback(words):
+            traceback.print_exc()
+        screen.complain(error)
+        return error.exit_code
+    except KeyboardInterrupt:
+        screen.note("interrupted", style="yellow")
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read us has left; what is still buffered must not fail again when Python flushes it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _BROKEN_PIPE
+    except SystemExit as leaving:  # argparse, having printed its help
+        return leaving.code if isinstance(leaving.code, int) else 0
+    return code
+
+
+def overview() -> str:
+    """The text of ``hotlap --help``."""
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {what}" for name, what in COMMANDS.items()]
+    return "\n".join(
+        [
+            f"hotlap {__version__}: makes a PyTorch training script faster, and proves it.",
+            "",
+            "usage: hotlap COMMAND [options] SCRIPT [arguments of the script]",
+            "",
+            *lines,
+            "",
+            "Begin with `hotlap tune train.py`; `hotlap COMMAND --help` says more.",
+        ]
+    )
+
+
+def _dispatch(words: list[str], engine: Engine | None) -> int:
+    if not words or words[0] in ("-h", "--help", "help"):
+        screen.say(overview())
+        return 0
+    if words[0] in ("-V", "--version"):
+        screen.say(f"hotlap {__version__}")
+        return 0
+    if words[0] not in COMMANDS:
+        raise _no_such_command(words[0])
+    from hotlap.api import Engine as RealEngine
+
+    command = importlib.import_module(f"hotlap.cli.{words[0]}")
+    code: int = command.main(words[1:], engine or RealEngine())
+    return code
+
+
+def _no_such_command(word: str) -> UsageError:
+    if word.endswith(".py") or Path(word).is_file():
+        return UsageError(f"{word!r} is no command of hotlap.", remedy=f"Did you mean `hotlap tune {word}`?")
+    return UsageError(
+        f"There is no command named {word!r}.", remedy=f"{nearest(word, COMMANDS)}`hotlap --help` lists them."
+    )
+
+
+def _wants_traceback(words: list[str]) -> bool:
+    """Whether ``--debug`` is among our options; one behind the script is the script's."""
+    try:
+        command = importlib.import_module(f"hotlap.cli.{words[0]}")
+        own, _ = command.parser().split(words[1:])
+    except (ModuleNotFoundError, HotlapError):
+        return "--debug" in words
+    return "--debug" in own
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,154 @@
+"""The options that the commands with a search share, and what happens around their search."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from hotlap import api
+from hotlap.cli import arguments, screen
+from hotlap.cli.arguments import Parser
+from hotlap.errors import UsageError
+from hotlap.levers.api import all_levers
+from hotlap.records import Completed, Crashed, Study, Workload
+from hotlap.render.json import study_json
+from hotlap.render.live import LiveView
+from hotlap.render.terminal import report
+from hotlap.tune.options import Options, check
+
+INTERRUPTED = 130
+
+
+def add_search_options(parser: Parser, *, budget: float | None = None) -> None:
+    """How long and how strictly to search."""
+    default = "no limit" if budget is None else f"{budget / 60:g}m"
+    group = parser.add_argument_group("the search")
+    group.add_argument(
+        "--budget",
+        type=arguments.seconds,
+        default=budget,
+        metavar="TIME",
+        help=f"stop in time for a verified answer: 90s, 10m, 1h (default: {default})",
+    )
+    group.add_argument(
+        "--delta",
+        type=arguments.share,
+        default=0.01,
+        metavar="SHARE",
+        help="the smallest gain worth having (default: 1%%)",
+    )
+    group.add_argument(
+        "--parity-steps",
+        "--steps",
+        type=partial(arguments.whole, 1),
+        default=300,
+        metavar="N",
+        help="over how many steps losses are compared (default: 300)",
+    )
+    group.add_argument(
+        "--accept-unverified",
+        action="store_true",
+        help="keep a faster lever even where nothing could show that training still computes the same",
+    )
+    group.add_argument(
+        "--seed", type=partial(arguments.whole, 0), default=0, metavar="N", help="seed of the trials (default: 0)"
+    )
+
+
+def add_lever_options(parser: Parser) -> None:
+    """Which levers to try."""
+    group = parser.add_argument_group("the levers (`hotlap levers` lists them)")
+    group.add_argument("--only", type=arguments.names, default=(), metavar="A,B", help="try these alone")
+    group.add_argument("--skip", type=arguments.names, default=(), metavar="A,B", help="leave these out")
+    group.add_argument(
+        "--allow",
+        type=arguments.names,
+        default=(),
+        metavar="A,B",
+        help="try these although they change what is learned",
+    )
+
+
+def add_output_options(parser: Parser, *, plan_out: str = "") -> None:
+    """What is shown and what is written."""
+    group = parser.add_argument_group("output")
+    default = f" (default: {plan_out})" if plan_out else ""
+    group.add_argument(
+        "--plan-out", type=Path, default=Path(plan_out) if plan_out else None, metavar="FILE",
+        help=f"where the plan of the kept levers goes{default}",
+    )  # fmt: skip
+    group.add_argument(
+        "--study", type=Path, default=api.STUDIES, metavar="DIR", help="the folder of studies (default: .hotlap)"
+    )
+    group.add_argument("--json", action="store_true", help="print one JSON document instead of the report")
+    group.add_argument("--quiet", action="store_true", help="show no progress")
+    group.add_argument("--show-output", action="store_true", help="show what the script prints in each trial")
+    parser.add_debug()
+
+
+def options_from(choices: argparse.Namespace) -> Options:
+    """The search's options, checked. Raises :class:`UsageError`."""
+    options = Options(
+        budget_seconds=choices.budget,
+        only=getattr(choices, "only", ()),
+        skip=getattr(choices, "skip", ()),
+        allow=getattr(choices, "allow", ()),
+        accept_unverified=choices.accept_unverified,
+        delta=choices.delta,
+        seed=choices.seed,
+        parity_steps=choices.parity_steps,
+        show_output=choices.show_output,
+    )
+    check(options, all_levers())
+    return options
+
+
+def carry_out(choices: argparse.Namespace, workload: Workload | None, search: Callable[[api.OnProgress], Study]) -> int:
+    """Search with progress shown as asked, write the plan, print the report. Returns the exit code."""
+    console = screen.err()
+    if choices.quiet:
+        found = search(lambda progress: None)
+    else:
+        with LiveView(console, workload, interactive=console.is_terminal and not choices.show_output) as view:
+            found = search(view.update)
+    written = _write_plan(found, choices.plan_out)
+    if choices.json:
+        screen.say(study_json(found))
+    else:
+        screen.show(report(found, plan_path=written))
+    return exit_code(found)
+
+
+def exit_code(found: Study) -> int:
+    """0 for an answer, gain or not; the script's own code where it failed; 130 after Ctrl-C."""
+    if found.status == "interrupted":
+        return INTERRUPTED
+    if found.status != "script-failed":
+        return 0
+    ending = found.baseline.ending if found.baseline is not None else None
+    code = ending.exit_code if isinstance(ending, (Crashed, Completed)) else 1
+    return 128 - code if code < 0 else code or 1
+
+
+def refuse_changed(parser: Parser, choices: argparse.Namespace, names: Sequence[str]) -> None:
+    """Raise :class:`UsageError` when one of these options is given together with ``--resume``."""
+    for name in names:
+        if getattr(choices, name) != parser.get_default(name):
+            flag = f"--{name.replace('_', '-')}"
+            raise UsageError(
+                f"{flag} cannot be given with --resume.",
+                remedy="A study goes on with the options it began with; leave it out, or begin a new study.",
+            )
+
+
+def _write_plan(found: Study, path: Path | None) -> str:
+    """Write the plan where there is one to write; where it went, or nothing."""
+    if path is None or not found.plan.settings:
+        return ""
+    api.write_plan(found, path)
+    return str(path)
+
+
+__all__ = ["INTERRUPTED", "add_lever_options", "add_output_options", "add_search_options", "carry_out", "exit_code"]

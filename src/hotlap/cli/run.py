@@ -1,0 +1,63 @@
+"""``hotlap run``: the script with the levers of a plan, with no change to its source."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tomllib
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from hotlap import api, plan
+from hotlap.cli import screen
+from hotlap.cli.arguments import Parser
+from hotlap.cli.workload import workload_from
+from hotlap.records import Workload
+from hotlap.trial import in_place
+
+_DESCRIPTION = """\
+Runs the script with the levers of a plan switched on and nothing else of hotlap: no clock, no
+redirection. The script takes this process over, so exit code, signals and terminal are its own."""
+
+_EXAMPLES = """\
+examples:
+  hotlap run train.py --epochs 90              with the levers in hotlap.toml
+  hotlap run --plan plans/a10.toml -m package.train"""
+
+
+def parser() -> Parser:
+    """The command's options."""
+    made = Parser("hotlap run", _DESCRIPTION, _EXAMPLES, usage="hotlap run [options] SCRIPT [arguments of the script]")
+    made.add_argument(
+        "--plan", type=Path, default=Path("hotlap.toml"), metavar="FILE", help="the plan (default: hotlap.toml)"
+    )
+    made.add_debug()
+    return made
+
+
+def main(words: list[str], engine: api.Engine) -> int:
+    """Run the command; returns only by raising :class:`hotlap.errors.HotlapError`."""
+    made = parser()
+    own, target = made.split(words)
+    choices = made.parse_args(own)
+    read = plan.read(choices.plan)
+    workload = workload_from(target, "run")
+    differs = _other_torch(choices.plan, workload)
+    if differs:
+        screen.note(differs, style="yellow")
+    in_place.become(workload, in_place.environment_with(read, choices.plan, os.environ))
+
+
+def _other_torch(path: Path, workload: Workload) -> str:
+    """What to say when the plan was made with another torch than ours; another interpreter's is not known."""
+    head = tomllib.loads(path.read_text(encoding="utf-8")).get("hotlap", {})
+    planned = str(head.get("torch", ""))
+    if not planned or workload.python != sys.executable:
+        return ""
+    try:
+        installed = version("torch")
+    except PackageNotFoundError:
+        return ""
+    if planned.partition("+")[0] == installed.partition("+")[0]:
+        return ""
+    return f"{path} was made with torch {planned}, this is torch {installed}; `hotlap tune` would measure it anew"

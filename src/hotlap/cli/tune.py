@@ -1,0 +1,88 @@
+"""``hotlap tune``: find what makes a script faster on this machine, prove it, and keep it as a plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hotlap import api
+from hotlap.cli import options
+from hotlap.cli.arguments import Parser
+from hotlap.cli.workload import workload_from
+from hotlap.errors import UsageError
+
+_DESCRIPTION = """\
+Runs the script unmodified, measures where each step's time goes, tries the known levers in paired
+trials, checks that training still computes the same, and writes a plan to run with."""
+
+_EXAMPLES = """\
+examples:
+  hotlap tune train.py --epochs 1              all that follows the script belongs to the script
+  hotlap tune -m package.train --lr 3e-4       a module, as `python -m` runs it
+  hotlap tune torchrun --nproc-per-node 2 train.py
+  hotlap tune --budget 10m --only loader,mixed-precision train.py
+  hotlap tune --resume                         go on with the last study where it was cut
+
+exit code: 0 for an answer (gain or not), the script's own code if it failed, 2 for bad usage,
+130 after Ctrl-C, which prints what is known so far."""
+
+_OF_THE_STUDY = (
+    "budget", "delta", "parity_steps", "accept_unverified", "seed", "only", "skip", "allow", "show_output",
+)  # fmt: skip
+
+
+def parser() -> Parser:
+    """The command's options."""
+    made = Parser(
+        "hotlap tune",
+        _DESCRIPTION,
+        _EXAMPLES,
+        usage="hotlap tune [options] SCRIPT [arguments of the script]\n"
+        "       hotlap tune [options] -m MODULE [arguments of the module]\n"
+        "       hotlap tune --resume [STUDY]",
+    )
+    options.add_search_options(made)
+    options.add_lever_options(made)
+    options.add_output_options(made, plan_out="hotlap.toml")
+    made.add_argument("--resume", action="store_true", help="go on with a study, by default the last one")
+    return made
+
+
+def main(words: list[str], engine: api.Engine) -> int:
+    """Run the command. Raises :class:`hotlap.errors.HotlapError`."""
+    made = parser()
+    own, target = made.split(words)
+    choices = made.parse_args(own)
+    if choices.resume:
+        options.refuse_changed(made, choices, _OF_THE_STUDY)
+        path = _study_named(target, choices.study)
+        return options.carry_out(
+            choices,
+            None,
+            lambda tell: api.go_on(path, on_progress=tell, executor=engine.executor, search=engine.search),
+        )
+    workload = workload_from(target, "tune")
+    chosen = options.options_from(choices)
+    return options.carry_out(
+        choices,
+        workload,
+        lambda tell: api.begin(
+            workload,
+            chosen,
+            root=choices.study,
+            on_progress=tell,
+            executor=engine.executor,
+            search=engine.search,
+        ),
+    )
+
+
+def _study_named(words: list[str], root: Path) -> Path:
+    if not words:
+        return root
+    path = Path(words[0])
+    if len(words) > 1 or not path.is_dir():
+        raise UsageError(
+            f"{words[0]!r} is no folder of a study.",
+            remedy="After --resume name a study's folder or nothing; the study knows its script and arguments.",
+        )
+    return path
