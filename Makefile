@@ -28,7 +28,7 @@ help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 demo: $(DEMO_READY)  ## install what it needs and tune a small workload: the quickest way to see hotlap work
-	$(RUN) -m hotlap.cli.main demo
+	$(RUN) -m hotlap demo
 
 test: lint  ## lint and the fast tests; what CI runs
 	$(RUN) -m pytest $(PYTEST_ARGS)

@@ -21,25 +21,29 @@ SEARCH = GROUND | {"plan", "study", "machine", "trial", "measure", "levers"}
 MAY_IMPORT: dict[str, set[str]] = {
     "records": set(),
     "errors": set(),
+    "levers": GROUND,
     "plan": GROUND | {"levers"},
-    "study": GROUND | {"plan"},
     "machine": GROUND,
     "measure": GROUND,
-    "levers": GROUND,
-    "runtime": GROUND | {"levers"},
-    "trial": GROUND | {"machine"},
+    # The plan, which it reads only where a script applies one to itself.
+    "runtime": GROUND | {"levers", "plan"},
+    # The levers, for the variables that a setting wants in the environment; the measure of "warmed up".
+    "trial": GROUND | {"levers", "machine", "measure", "plan"},
+    # The executor's port: a study answers in its place while a search is resumed.
+    "study": GROUND | {"plan", "trial"},
     "tune": SEARCH,
     "render": GROUND | {"plan"},
-    "cli": SEARCH | {"tune", "render"},
+    # Puts the rooms together, for `import hotlap` and for the command line.
+    "api": SEARCH | {"tune", "runtime"},
+    "cli": SEARCH | {"api", "tune", "render"},
     # Workloads that are run as a user's script is: they know nothing of hotlap.
     "demo": set(),
-    # The public surface, and what code that applies a plan to its own process needs.
-    "__init__": SEARCH | {"tune", "runtime"},
+    "__init__": GROUND | {"api"},
     "__main__": {"cli"},
 }
 
-# Runs inside somebody else's process: small, quick to import, nothing but what a training environment has.
-RUNTIME_LIBRARIES = {"torch", "numpy", "msgspec"}
+# Runs inside somebody else's process: small, quick to import. `sitecustomize` is the environment's own, passed on to.
+RUNTIME_LIBRARIES = {"torch", "numpy", "msgspec", "psutil", "sitecustomize"}
 STANDARD_LIBRARY = sys.stdlib_module_names
 
 STARTS_A_PROCESS = {
@@ -130,7 +134,7 @@ def test_imports_point_one_way(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", sorted((SOURCE / "runtime").rglob("*.py")), ids=name_of)
-def test_runtime_needs_nothing_that_a_training_environment_lacks(path: Path) -> None:
+def test_runtime_needs_few_libraries(path: Path) -> None:
     allowed = STANDARD_LIBRARY | RUNTIME_LIBRARIES | {"hotlap"}
     wrong = [f"{line}: {module}" for line, module in imported_modules(path) if module.split(".")[0] not in allowed]
     assert not wrong
