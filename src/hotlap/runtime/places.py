@@ -1,0 +1,72 @@
+"""Which places a trial may write to: what is the user's is protected, what belongs to nobody is not.
+
+The nearest root above a path decides. The working directory and the home are protected, also inside the temporary
+directory; the temporary directory, devices, the study and the caches that libraries keep are not, also inside the home.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+# Folders in which libraries keep what they can make or fetch again, by the variable that moves them.
+_CACHE_VARIABLES = (
+    "XDG_CACHE_HOME", "HF_HOME", "HF_HUB_CACHE", "HF_XET_CACHE", "HF_DATASETS_CACHE", "HF_ASSETS_CACHE",
+    "HF_MODULES_CACHE", "HUGGINGFACE_HUB_CACHE", "TRANSFORMERS_CACHE", "TORCH_HOME", "TORCHINDUCTOR_CACHE_DIR",
+    "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "CUDA_CACHE_PATH", "NUMBA_CACHE_DIR", "MPLCONFIGDIR",
+    "KAGGLEHUB_CACHE", "PYTHONPYCACHEPREFIX",
+)  # fmt: skip
+_CACHES_IN_HOME = (".cache", ".triton", ".nv", ".keras")
+_DEVICES = ("/dev", "/proc", "/sys")
+
+
+@dataclass(frozen=True)
+class Places:
+    """``roots`` says for some directories whether what lies in them is protected; ``unnamed`` are those whose files
+    nobody wants to read about."""
+
+    roots: Mapping[str, bool]
+    caches: frozenset[str]
+    unnamed: frozenset[str]
+
+    def name_for(self, path: str) -> str | None:
+        """How the report names a path that was written to without redirection: a cache by its folder, a file in the
+        temporary directory, the study or a device not at all."""
+        inside = path
+        for parent in _upwards(path):
+            if parent in self.caches:
+                is_home_cache = parent.endswith("/.cache")
+                return inside if is_home_cache else parent
+            if parent in self.roots:
+                return None if parent in self.unnamed else path
+            inside = parent
+        return path
+
+
+def find_places(passthrough: Sequence[Path], environment: Mapping[str, str]) -> Places:
+    """The places of this machine and user, all as canonical paths."""
+    home, working = _canonical(Path.home()), _canonical(Path.cwd())
+    own = {working, home}
+    caches = {_canonical(Path(environment[name])) for name in _CACHE_VARIABLES if environment.get(name)}
+    caches |= {_canonical(Path(home) / name) for name in _CACHES_IN_HOME}
+    # A variable that names the working directory, the home or one above them does not open these.
+    caches = {cache for cache in caches if not any(place == cache or cache in _upwards(place) for place in own)}
+    unnamed = {_canonical(Path(tempfile.gettempdir())), *_DEVICES} - own
+    study = {_canonical(path) for path in passthrough}
+    roots = {
+        **dict.fromkeys(caches | unnamed, False),
+        **dict.fromkeys(own, True),
+        **dict.fromkeys(study, False),
+    }
+    return Places(roots, frozenset(caches), frozenset(unnamed | study))
+
+
+def _canonical(path: Path) -> str:
+    return os.path.realpath(path.expanduser())
+
+
+def _upwards(path: str) -> list[str]:
+    return [path, *(str(parent) for parent in Path(path).parents)]

@@ -1,0 +1,326 @@
+"""What the script sees: two trees of files as one.
+
+The *lower* tree is the user's, and it is never changed; the *upper* tree lies in the study and holds what the script
+wrote. A name that exists above hides the same name below, and a *marker* above says that the name below is gone (as
+overlayfs and aufs do, see Documentation/filesystems/overlayfs.rst of the Linux kernel). Markers are never taken back: a
+name that is made again exists above, whatever the marker says about below.
+
+The functions of :mod:`posix` are called here, since those of :mod:`os` are what gets redirected. All state that several
+processes share is on the disk; a shared number tells each of them when what it remembers is out of date. Nothing is
+locked, so that a fork at any moment leaves no lock behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import posix
+import stat
+import sys
+from collections.abc import Mapping
+from errno import EDQUOT, ELOOP, ENOENT, ENOSPC, ENOTDIR
+
+from hotlap.runtime.file_copies import error, status_of
+
+MARKER = ".hotlap-gone."
+_KERNEL_DIRECTORIES = frozenset({"/dev", "/proc", "/sys"})
+_MOST_LINKS = 40
+_MOST_REMEMBERED = 50_000
+
+
+class Directory:
+    """A directory of the view, by its canonical path.
+
+    ``above``: the upper tree has it. ``below``: the user's own directory shows through. ``protected``: what is written
+    in it is redirected.
+    """
+
+    __slots__ = ("above", "below", "parent", "path", "protected")
+
+    def __init__(self, path: str, parent: Directory | None, *, above: bool, below: bool, protected: bool) -> None:
+        self.path = path
+        self.parent = parent if parent is not None else self
+        self.above = above
+        self.below = below
+        self.protected = protected
+
+    def join(self, name: str) -> str:
+        return f"/{name}" if self.path == "/" else f"{self.path}/{name}"
+
+
+class Link:
+    """A symbolic link of the view: where it points, and whether the script made it."""
+
+    __slots__ = ("above", "target")
+
+    def __init__(self, target: str, *, above: bool) -> None:
+        self.target = target
+        self.above = above
+
+
+class Place:
+    """A name in a directory of the view, whether or not anything is there."""
+
+    __slots__ = ("directory", "name", "path", "protected")
+
+    def __init__(self, directory: Directory, name: str, roots: Mapping[str, bool]) -> None:
+        self.directory = directory
+        self.name = name
+        self.path = directory.join(name)
+        self.protected = roots.get(self.path, directory.protected)
+
+
+class View:
+    """The two trees seen as one. Paths that come in are what the script wrote; errors are plain ``OSError``.
+
+    ``folder`` is where the upper tree lives. ``roots`` says for some directories whether what lies in them is
+    protected (the nearest one above a path decides; without any, it is).
+    """
+
+    def __init__(self, folder: str, roots: Mapping[str, bool]) -> None:
+        self.folder = folder
+        self._upper = f"{folder}/tree"
+        self._staging = f"{folder}/staging"
+        for path in (folder, self._upper, self._staging):
+            with contextlib.suppress(FileExistsError):
+                posix.mkdir(path, 0o755)
+        self._roots = roots
+        self._generation = _shared_number(f"{folder}/generation")
+        self._working_directory = self.seen_as(posix.getcwd())
+        self._forget()
+
+    # -----------------------------------------------------------------------------------------
+    # What is remembered
+    # -----------------------------------------------------------------------------------------
+
+    def _forget(self) -> None:
+        """Start anew. The dictionaries are replaced, not emptied: another thread may be filling the old ones."""
+        self._seen_generation = self._generation[0]
+        self._untouched: dict[str, bool] = {}
+        self._children: dict[str, Directory | Link] = {}
+        anything = self._seen_generation != 0
+        self._root = Directory("/", None, above=anything, below=True, protected=self._roots.get("/", True))
+
+    def _changed(self) -> None:
+        """Tell every process that directories or links of the view changed. A random number rather than a count: two
+        processes that count at once would arrive at the same number."""
+        self._generation[0] = int.from_bytes(posix.urandom(8), "little") | 1
+
+    def is_same_as_below(self, path: str) -> bool:
+        """Whether the kernel's own answer about ``path`` is the right one (the hot path: a dictionary look-up, and
+        once the script has written anything, one ``lstat``). ``False`` means "look closer"."""
+        if not self.is_untouched(path):
+            return False
+        if not self._seen_generation:
+            return True
+        try:
+            return not stat.S_ISLNK(posix.lstat(path).st_mode)
+        except OSError:
+            return True
+
+    def is_untouched(self, path: str) -> bool:
+        """Whether nothing was ever written or removed in the directory that ``path`` lies in. A link that lies there
+        may still lead elsewhere."""
+        if self._generation[0] != self._seen_generation:
+            self._forget()
+        directory = path[: path.rfind("/") + 1]
+        untouched = self._untouched.get(directory)
+        if untouched is None:
+            untouched = self._learn(directory)
+        return untouched and path[-1:] not in ("/", ".", "")
+
+    def _learn(self, directory: str) -> bool:
+        remembered = self._untouched
+        try:
+            place, straight = self._walk(directory or ".", follow=True)
+            found = self._directory_at(place)
+        except OSError:
+            return False
+        if len(remembered) < _MOST_REMEMBERED:
+            remembered[directory] = straight and found.below and not found.above
+        return straight and found.below and not found.above
+
+    # -----------------------------------------------------------------------------------------
+    # From a path to a place
+    # -----------------------------------------------------------------------------------------
+
+    def _resolve(self, path: str, *, follow: bool = True) -> Place:
+        if self._generation[0] != self._seen_generation:
+            self._forget()
+        return self._walk(path, follow=follow)[0]
+
+    def _walk(self, path: str, *, follow: bool) -> tuple[Place, bool]:
+        """The place that ``path`` names in the view, and whether the kernel would arrive there too."""
+        if not path:
+            raise error(ENOENT)
+        absolute = path if path.startswith("/") else f"{self._working_directory}/{path}"
+        pending = absolute.split("/")[::-1]
+        directory, straight, links = self._root, True, 0
+        while pending:
+            name = pending.pop()
+            if name in ("", "."):
+                continue
+            if name == "..":
+                directory = directory.parent
+                continue
+            if directory.path in _KERNEL_DIRECTORIES and ".." not in pending:
+                return Place(directory, "/".join([name, *pending[::-1]]), self._roots), straight
+            last = all(part in ("", ".") for part in pending)
+            if last and not pending and not follow:
+                return Place(directory, name, self._roots), straight
+            child = self._child(directory, name)
+            if isinstance(child, Link):
+                links += 1
+                if links > _MOST_LINKS:
+                    raise error(ELOOP)
+                straight = straight and not child.above
+                pending.extend(child.target.split("/")[::-1])
+                if child.target.startswith("/"):
+                    directory = self._root
+            elif child is not None:
+                directory, straight = child, straight and child.below
+            else:
+                place = Place(directory, name, self._roots)
+                exists = self._find(place) is not None
+                if last and not (exists and pending):
+                    return place, straight
+                raise error(ENOTDIR if exists else ENOENT)
+        name = directory.path.rpartition("/")[2]
+        return Place(directory.parent, name, self._roots), straight
+
+    def _child(self, directory: Directory, name: str) -> Directory | Link | None:
+        """The directory or link of that name; None if there is something else or nothing."""
+        path = directory.join(name)
+        remembered = self._children
+        known = remembered.get(path)
+        if known is not None:
+            return known
+        above = status_of(self._upper + path) if directory.above else None
+        below = None if self._hides(directory, name) else status_of(path)
+        status = above or below
+        child: Directory | Link
+        if status is None:
+            return None
+        if stat.S_ISLNK(status.st_mode):
+            child = Link(posix.readlink(self._upper + path if above else path), above=above is not None)
+        elif stat.S_ISDIR(status.st_mode):
+            shows = below is not None and stat.S_ISDIR(below.st_mode)
+            protected = self._roots.get(path, directory.protected and not _is_private_temporary(path))
+            child = Directory(path, directory, above=above is not None, below=shows, protected=protected)
+        else:
+            return None
+        if len(remembered) < _MOST_REMEMBERED:
+            remembered[path] = child
+        return child
+
+    def _directory_at(self, place: Place) -> Directory:
+        if not place.name:
+            return self._root
+        child = self._child(place.directory, place.name)
+        if isinstance(child, Directory):
+            return child
+        raise error(ENOENT if self._find(place) is None else ENOTDIR)
+
+    def _hides(self, directory: Directory, name: str) -> bool:
+        """Whether the user's own file of that name is gone from the view."""
+        if not directory.below:
+            return True
+        return directory.above and status_of(f"{self._upper}{directory.join(MARKER + name)}") is not None
+
+    def _find(self, place: Place) -> tuple[str, os.stat_result] | None:
+        """Where on the disk the thing at ``place`` is, links not followed. Of a directory that both trees have, the
+        user's is named: its number and device do not change when something is written into it."""
+        above = None
+        if place.directory.above and place.name:
+            above = status_of(self._upper + place.path)
+            if above is not None and not stat.S_ISDIR(above.st_mode):
+                return self._upper + place.path, above
+        if not self._hides(place.directory, place.name):
+            below = status_of(place.path)
+            if below is not None and (above is None or stat.S_ISDIR(below.st_mode)):
+                return place.path, below
+        return None if above is None else (self._upper + place.path, above)
+
+    def _existing(self, place: Place) -> tuple[str, os.stat_result]:
+        found = self._find(place)
+        if found is None:
+            raise error(ENOENT)
+        return found
+
+    # -----------------------------------------------------------------------------------------
+    # Reading
+    # -----------------------------------------------------------------------------------------
+
+    def locate(self, path: str, *, follow: bool = True) -> str:
+        """Where on the disk to read what the script calls ``path``."""
+        place = self._resolve(path, follow=follow)
+        return self._existing(place)[0] if place.protected else place.path
+
+    def protected_path(self, path: str) -> str | None:
+        """The canonical path, if what is written there is redirected."""
+        place = self._resolve(path)
+        return place.path if place.protected else None
+
+    def nowhere(self, path: str) -> str:
+        """A path at which nothing is nor can be made, with the same last name."""
+        return f"{self._upper}/{MARKER}/{path.rpartition('/')[2]}"
+
+    def names(self, path: str) -> list[str]:
+        """The names in a directory of the view, in no particular order."""
+        directory = self._directory_at(self._resolve(path))
+        below = posix.listdir(directory.path) if directory.below else []
+        if not directory.above:
+            return below
+        above = posix.listdir(self._upper + directory.path)
+        hidden = {name.removeprefix(MARKER) for name in above}
+        return [name for name in below if name not in hidden] + [n for n in above if not n.startswith(MARKER)]
+
+    def working_directory(self) -> str:
+        return self._working_directory
+
+    def change_directory(self, path: str) -> None:
+        """Enter a directory of the view. One that the user has is entered for real, so that native code too finds
+        the files in it by their names."""
+        place = self._resolve(path)
+        directory = self._directory_at(place)
+        posix.chdir(directory.path if directory.below else self._upper + directory.path)
+        self._working_directory = directory.path
+        self._untouched = {}
+
+    def path_of(self, descriptor: int) -> str:
+        """The path, in the view, of an open directory."""
+        if sys.platform == "darwin":
+            import fcntl
+
+            return self.seen_as(os.fsdecode(fcntl.fcntl(descriptor, fcntl.F_GETPATH, bytes(1024)).rstrip(b"\0")))
+        return self.seen_as(posix.readlink(f"/proc/self/fd/{descriptor}"))
+
+    def seen_as(self, path: str) -> str:
+        """The script's name for a path on the disk."""
+        if path == self._upper:
+            return "/"
+        return path.removeprefix(self._upper) if path.startswith(f"{self._upper}/") else path
+
+
+def _is_private_temporary(path: str) -> bool:
+    """A folder that multiprocessing made for its sockets, whose names native code must find."""
+    return path.rpartition("/")[2].startswith("pymp-")
+
+
+def _shared_number(path: str) -> memoryview:
+    """A 64-bit number that all processes with this overlay see. Its block is taken before it is mapped: on a full disk
+    that is an ``OSError`` here rather than a fault later."""
+    descriptor = posix.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        if posix.fstat(descriptor).st_size < 8:
+            posix.ftruncate(descriptor, 8)
+        if sys.platform != "darwin":
+            try:
+                posix.posix_fallocate(descriptor, 0, 8)
+            except OSError as failure:
+                if failure.errno in (ENOSPC, EDQUOT):
+                    raise
+        return memoryview(mmap.mmap(descriptor, 8)).cast("Q")
+    finally:
+        posix.close(descriptor)
