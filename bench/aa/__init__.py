@@ -1,0 +1,1 @@
+"""How often the measuring procedure raises a false alarm, and how often it finds what is there: measured."""

@@ -1,0 +1,90 @@
+"""A model of how a machine disturbs timings, from the launch down to the block.
+
+Every scenario is a hierarchy: each launch of the same code has a level of its own (memory placement), each round has a
+drift that its arms share, each block has noise of its own, and now and then a block is hit by a spike.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Arm: TypeAlias = list[list[float]]
+
+_SPIKE_MEAN = 0.3
+_HEAVY_DEGREES = 3
+_TWO_STATES = (0.7, 0.3)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """One kind of machine; all sizes are standard deviations of the logarithm of a time.
+
+    ``launch`` separates launches of the same code, with the distribution ``shape``: ``heavy`` is Student's t with three
+    degrees of freedom, ``two-state`` a level that is either fast or slow. ``block`` is each block's own, ``drift`` the
+    step of a random walk that all arms of a round share, of which each block feels ``unshared`` of its own;
+    ``spikes`` is the share of blocks that another process prolongs (30 % on average).
+    """
+
+    name: str
+    launch: float
+    block: float
+    shape: Literal["normal", "heavy", "two-state"] = "normal"
+    drift: float = 0.03
+    unshared: float = 0.0
+    spikes: float = 0.02
+
+
+SCENARIOS = (
+    Scenario(name="dedicated accelerator", launch=0.003, block=0.003, drift=0.002, spikes=0.0),
+    Scenario(name="quiet", launch=0.01, block=0.01, drift=0.01, spikes=0.005),
+    Scenario(name="launches 2 %", launch=0.02, block=0.02),
+    Scenario(name="launches 4 %", launch=0.04, block=0.03),
+    Scenario(name="launches 6 %", launch=0.06, block=0.05, spikes=0.05),
+    Scenario(name="launches in two states", launch=0.04, block=0.02, shape="two-state"),
+    Scenario(name="heavy-tailed launches", launch=0.03, block=0.03, shape="heavy"),
+    Scenario(name="drift that arms share badly", launch=0.03, block=0.03, drift=0.10, unshared=0.10),
+    Scenario(name="spikes in every fifth block", launch=0.02, block=0.02, spikes=0.20),
+)
+
+
+def draw_set(
+    source: random.Random, scenario: Scenario, *, rounds: int, speedups: tuple[float, ...]
+) -> list[list[float]]:
+    """Seconds per sample, one row an arm; each arm is ``speedups[i]`` times as fast as the code under no noise."""
+    levels = [_launch(source, scenario) - math.log(speedup) for speedup in speedups]
+    rows: list[list[float]] = [[] for _ in speedups]
+    drift = 0.0
+    for _ in range(rounds):
+        drift += source.gauss(0.0, scenario.drift)
+        for row, level in zip(rows, levels, strict=True):
+            row.append(math.exp(level + drift + _block(source, scenario)))
+    return rows
+
+
+def draw_arms(
+    source: random.Random, scenario: Scenario, *, sets: int, rounds: int, speedups: tuple[float, ...]
+) -> tuple[Arm, ...]:
+    """The same for several sets: one :data:`Arm` per speedup."""
+    drawn = [draw_set(source, scenario, rounds=rounds, speedups=speedups) for _ in range(sets)]
+    return tuple([rows[arm] for rows in drawn] for arm in range(len(speedups)))
+
+
+def _launch(source: random.Random, scenario: Scenario) -> float:
+    if scenario.shape == "normal":
+        return source.gauss(0.0, scenario.launch)
+    if scenario.shape == "heavy":
+        chi_square = source.gammavariate(_HEAVY_DEGREES / 2, 2.0)
+        scale = scenario.launch / math.sqrt(_HEAVY_DEGREES / (_HEAVY_DEGREES - 2))
+        return scale * source.gauss(0.0, 1.0) / math.sqrt(chi_square / _HEAVY_DEGREES)
+    fast, slow = _TWO_STATES
+    step = scenario.launch / math.sqrt(fast * slow)
+    return step if source.random() < slow else 0.0
+
+
+def _block(source: random.Random, scenario: Scenario) -> float:
+    own = source.gauss(0.0, math.hypot(scenario.block, scenario.unshared))
+    spike = source.expovariate(1 / _SPIKE_MEAN) if source.random() < scenario.spikes else 0.0
+    return own + math.log1p(spike)
