@@ -1,0 +1,92 @@
+"""The study while it is being made: every change is a new frozen Study, saved and told at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+import msgspec
+
+from hotlap.records import Estimate, Kept, Outcome, Progress, Stage, Study, StudyStatus
+from hotlap.study import Journal
+from hotlap.tune.trials import Trials
+
+OnProgress: TypeAlias = Callable[[Progress], None]
+
+
+def say_nothing(progress: Progress) -> None:
+    """The listener of a search that nobody watches."""
+
+
+class Book:
+    """Holds the Study as it stands; what it holds is a valid answer at any moment."""
+
+    def __init__(self, study: Study, trials: Trials, journal: Journal | None, on_progress: OnProgress) -> None:
+        self.study = study
+        self._trials = trials
+        self._journal = journal
+        self._on_progress = on_progress
+        self._rank: dict[str, int] = {}
+
+    def rank(self, levers: Iterable[str]) -> None:
+        """The order in which outcomes are listed: best bound first."""
+        for name in levers:
+            self._rank.setdefault(name, len(self._rank))
+
+    def update(self, **fields: Any) -> None:
+        """Change fields of the study and save it."""
+        self.study = msgspec.structs.replace(self.study, spent_seconds=self._trials.spent_seconds, **fields)
+        if self._journal is not None:
+            self._journal.save(self.study)
+
+    def warn(self, *texts: str) -> None:
+        """Add sentences to the study's warnings, each once."""
+        new = [it for it in dict.fromkeys(texts) if it not in self.study.warnings]
+        if new:
+            self.update(warnings=(*self.study.warnings, *new))
+
+    def decide(self, outcome: Outcome, stage: Stage = "trial") -> None:
+        """Note what became of a lever, in place of what was noted before."""
+        others = [it for it in self.study.outcomes if it.lever != outcome.lever]
+        outcomes = sorted([*others, outcome], key=lambda it: self._rank.get(it.lever, len(self._rank)))
+        self.update(outcomes=tuple(outcomes))
+        self.tell(stage, _sentence(outcome), lever=outcome.lever, outcome=outcome)
+
+    def outcome_of(self, lever: str) -> Outcome | None:
+        """What is noted of a lever so far."""
+        return next((it for it in self.study.outcomes if it.lever == lever), None)
+
+    def close(self, status: StudyStatus, text: str = "") -> None:
+        """The study is over."""
+        self.update(status=status, status_text=text)
+
+    def tell(self, stage: Stage, text: str, **more: Any) -> None:
+        """Let the listener know."""
+        self._on_progress(
+            Progress(
+                stage=stage,
+                text=text,
+                best=self.best(),
+                spent_seconds=self._trials.spent_seconds,
+                budget_seconds=self._trials.options.budget_seconds,
+                **more,
+            )
+        )
+
+    def best(self) -> Estimate | None:
+        """The speedup of the plan so far: that of its verification, else the product of what each kept lever gave on
+        top of those before it (lows and highs multiplied too, hence wider than it need be)."""
+        if self.study.verification is not None:
+            return self.study.verification.speed.speedup
+        value = low = high = 1.0
+        found = False
+        for outcome in self.study.outcomes:
+            if isinstance(outcome.verdict, Kept):
+                gain = outcome.verdict.comparison.speed.speedup
+                value, low, high, found = value * gain.value, low * gain.low, high * gain.high, True
+        return Estimate(value=value, low=low, high=high, unit="x") if found else None
+
+
+def _sentence(outcome: Outcome) -> str:
+    reason = getattr(outcome.verdict, "reason", "")
+    return f"{outcome.lever}: {reason}" if reason else outcome.lever

@@ -1,0 +1,69 @@
+"""What a person may ask of a search."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable, Mapping
+
+from hotlap.errors import UsageError
+from hotlap.levers.api import Lever
+from hotlap.records import Record
+
+
+class Options(Record, frozen=True, kw_only=True):
+    """The choices of one search; stored in the journal, so that a resumed study goes on with the same ones.
+
+    ``budget_seconds`` is kept, verification included; None means that the search may finish. ``only`` and ``skip`` name
+    levers; ``allow`` names those that may be tried although they change what is learned. ``accept_unverified`` keeps a
+    faster lever although nothing could show that training still computes the same. ``delta`` is the smallest gain
+    worth having, as a share. ``rounds`` fixes the rounds of a set (None: as many as pay, 8 to 40).
+    """
+
+    budget_seconds: float | None = None
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
+    accept_unverified: bool = False
+    delta: float = 0.01
+    seed: int = 0
+    parity_steps: int = 300
+    rounds: int | None = None
+    startup_limit_seconds: float = 600.0
+    block_limit_seconds: float = 300.0
+    show_output: bool = False
+
+
+def check(options: Options, levers: Mapping[str, Lever]) -> None:
+    """Raises :class:`UsageError` for a lever that does not exist and for numbers that make no sense."""
+    for flag, names in (("--only", options.only), ("--skip", options.skip), ("--allow", options.allow)):
+        _check_names(flag, names, levers)
+    positive = {
+        "--budget": options.budget_seconds,
+        "--startup-limit": options.startup_limit_seconds,
+        "--block-limit": options.block_limit_seconds,
+    }
+    for flag, seconds in positive.items():
+        if seconds is not None and not (math.isfinite(seconds) and seconds > 0):
+            raise UsageError(f"{flag} is {seconds:g} seconds.", remedy="Give a time above zero, such as 90s or 10m.")
+    if not 0 < options.delta < 1:
+        raise UsageError(f"--delta is {options.delta:g}.", remedy="Give a share between 0 and 1, such as 0.01 for 1 %.")
+    if options.parity_steps < 1:
+        raise UsageError(f"--parity-steps is {options.parity_steps}.", remedy="Give at least 1.")
+    if options.rounds is not None and not 2 <= options.rounds <= 1000:
+        raise UsageError(f"--rounds is {options.rounds}.", remedy="Give a number between 2 and 1000.")
+
+
+def chosen(options: Options, levers: Mapping[str, Lever]) -> tuple[Lever, ...]:
+    """The levers that the options leave to be tried, in the order of their names."""
+    wanted = [it for name, it in levers.items() if not options.only or name in options.only]
+    return tuple(it for it in wanted if it.name not in options.skip)
+
+
+def _check_names(flag: str, names: Iterable[str], levers: Mapping[str, Lever]) -> None:
+    for name in names:
+        if name in levers:
+            continue
+        near = difflib.get_close_matches(name, levers, n=1)
+        hint = f"Did you mean {near[0]!r}? " if near else ""
+        raise UsageError(f"{flag} names {name!r}, which is no lever.", remedy=f"{hint}`hotlap levers` lists them.")

@@ -1,0 +1,233 @@
+"""Asking the executor: assignments, sets, their cost, and what is left of the budget."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from hotlap import plan as plans_of
+from hotlap.records import (
+    Accelerator,
+    Assignment,
+    Completed,
+    Crashed,
+    Ending,
+    LaunchRequest,
+    Machine,
+    OutOfMemory,
+    Plan,
+    Run,
+    StepSource,
+    Stopped,
+    TimedOut,
+    TurnRequest,
+    TurnSet,
+    Workload,
+)
+from hotlap.study import JournaledExecutor
+from hotlap.tune.costs import FEWEST_ROUNDS, MOST_ROUNDS, USUAL_ROUNDS, Costs, Shape
+from hotlap.tune.options import Options
+
+FEWEST_ROUNDS_OF_A_SHORT_SCRIPT = 3
+FEWEST_BLOCK_STEPS = 2
+FEWEST_ARMS = 3
+"""Reference, its repeat and one candidate."""
+
+_MOST_ARMS = 6
+_MEMORY_SHARE = 0.8
+_SHORTEST_LIMIT_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A set that gave no numbers: which arm ended it, and how."""
+
+    arm: int
+    ending: Ending
+    reason: str
+
+
+class Trials:
+    """Everything that the stages ask of the executor goes through here, so that budget, seeds and limits are set in
+    one place. ``reserve_seconds`` is what verification will need; no trial may eat into it."""
+
+    def __init__(self, workload: Workload, options: Options, executor: JournaledExecutor) -> None:
+        self.workload = workload
+        self.options = options
+        self.executor = executor
+        self.step_source: StepSource = "auto"
+        self.costs = Costs(0.0, Shape(step_seconds=1.0))
+        self.rounds = options.rounds or USUAL_ROUNDS
+        self.arms_at_once = _MOST_ARMS
+        self.interleaved = True
+        self.reserve_seconds = 0.0
+        self._sets_taken: dict[str, int] = {}
+
+    # -- budget -------------------------------------------------------------------------------
+
+    @property
+    def spent_seconds(self) -> float:
+        return self.executor.spent_seconds
+
+    @property
+    def left_seconds(self) -> float:
+        """What remains of the budget for trials, the reserve taken off; infinite without a budget."""
+        if self.options.budget_seconds is None:
+            return math.inf
+        return self.options.budget_seconds - self.spent_seconds - self.reserve_seconds
+
+    def fits(self, seconds: float) -> bool:
+        """Whether something that takes so long can still be paid for."""
+        return seconds <= self.left_seconds
+
+    # -- requests -----------------------------------------------------------------------------
+
+    def assignment(self, plan: Plan = plans_of.EMPTY) -> Assignment:
+        """A child with this plan; its limits end a hang before it has eaten the budget."""
+        options = self.options
+        longest = max(_SHORTEST_LIMIT_SECONDS, self.left_seconds)
+        return Assignment(
+            workload=self.workload,
+            plan=plan,
+            seed=options.seed,
+            step_source=self.step_source,
+            startup_limit_seconds=min(options.startup_limit_seconds, longest),
+            block_limit_seconds=min(options.block_limit_seconds, longest),
+            show_output=options.show_output,
+        )
+
+    def launch(
+        self, assignment: Assignment, *, steps: int, seconds: float | None = None, minimum_steps: int = 1
+    ) -> Run:
+        """One child alone; its limit allows for steps that take three times as long as the baseline's."""
+        limit = max(assignment.block_limit_seconds, 3 * self.costs.of_steps(steps))
+        patient = msgspec.structs.replace(assignment, block_limit_seconds=limit)
+        request = LaunchRequest(assignment=patient, steps=steps, seconds=seconds, minimum_steps=minimum_steps)
+        return self.executor.launch(request)
+
+    def take_set(self, arms: Sequence[Plan | Assignment], *, rounds: int, purpose: str) -> TurnSet | Failure:
+        """One set with a fresh launch of each arm; ``purpose`` tells sets apart, so that each has its own order.
+
+        A set whose *first* arm failed is tried once more, and one whose script ended too soon with shorter blocks.
+        """
+        assignments = tuple(it if isinstance(it, Assignment) else self.assignment(it) for it in arms)
+        retried = False
+        while True:
+            turns = self._ask(assignments, min(rounds, self.costs.shape.most_rounds), purpose)
+            failure = failure_of(turns)
+            if failure is None:
+                return turns
+            if isinstance(failure.ending, Completed) and self.costs.shape.block_steps > FEWEST_BLOCK_STEPS:
+                self._shorten_blocks()
+            elif failure.arm == 0 and not retried:
+                retried = True
+            else:
+                return failure
+
+    def _ask(self, arms: tuple[Assignment, ...], rounds: int, purpose: str) -> TurnSet:
+        number = self._sets_taken.get(purpose, 0)
+        self._sets_taken[purpose] = number + 1
+        shape = self.costs.shape
+        request = TurnRequest(
+            arms=arms,
+            rounds=rounds,
+            block_seconds=shape.block_seconds,
+            block_steps=shape.block_steps,
+            order_seed=zlib.crc32(f"{self.options.seed} {purpose} {number}".encode()),
+            warm_up_limit_seconds=min(120.0, max(_SHORTEST_LIMIT_SECONDS, self.left_seconds)),
+            interleaved=self.interleaved,
+        )
+        before = self.spent_seconds
+        turns = self.executor.take_turns(request)
+        if failure_of(turns) is None:
+            self.costs.learn_set(turns, [it.plan for it in arms], self.spent_seconds - before)
+            self._learn_room(turns, len(arms))
+        return turns
+
+    def _learn_room(self, turns: TurnSet, arms: int) -> None:
+        """Remember when so many arms did not fit into memory together, so that it is not tried again."""
+        if turns.interleaved or not self.interleaved:
+            return
+        if arms > FEWEST_ARMS:
+            self.arms_at_once = FEWEST_ARMS
+        else:
+            self.interleaved = False
+
+    def _shorten_blocks(self) -> None:
+        shape = self.costs.shape
+        self.costs.shape = replace(
+            shape,
+            block_steps=max(FEWEST_BLOCK_STEPS, shape.block_steps // 2),
+            block_seconds=shape.block_seconds / 2,
+        )
+
+    # -- memory -------------------------------------------------------------------------------
+
+    def fit_arms(self, machine: Machine, baseline: Run) -> None:
+        """How many arms may be alive together, by the baseline's memory peaks."""
+        fitting = [_MOST_ARMS]
+        if baseline.host_peak_bytes and machine.memory_bytes:
+            fitting.append(int(_MEMORY_SHARE * machine.memory_bytes / baseline.host_peak_bytes))
+        accelerator = _smallest(machine.accelerators)
+        if baseline.device_peak_bytes and accelerator is not None and accelerator.memory_bytes:
+            fitting.append(int(_MEMORY_SHARE * accelerator.memory_bytes / baseline.device_peak_bytes))
+        self.arms_at_once = max(2, min(fitting))
+        self.interleaved = min(fitting) >= FEWEST_ARMS
+
+    def choose_rounds(self, levers: int) -> None:
+        """Fewer rounds where the budget could not otherwise give every lever its first look."""
+        if self.options.rounds is None:
+            wish = levers * 3 * self.costs.of_set([plans_of.EMPTY] * 3, USUAL_ROUNDS)
+            self.rounds = USUAL_ROUNDS if self.fits(wish) else FEWEST_ROUNDS
+        self.rounds = min(self.rounds, self.costs.shape.most_rounds)
+
+    def set_rounds(self, rounds: int) -> None:
+        """Adopt a better number of rounds, unless the options fix it or the budget is short."""
+        if self.options.rounds is None and (self.options.budget_seconds is None or rounds < self.rounds):
+            self.rounds = max(FEWEST_ROUNDS, min(rounds, MOST_ROUNDS))
+        self.rounds = min(self.rounds, self.costs.shape.most_rounds)
+
+
+def failure_of(turns: TurnSet) -> Failure | None:
+    """The arm because of which a set has no numbers, or None for a set that ran through."""
+    for arm, run in enumerate(turns.runs):
+        if ran_through(run):
+            continue
+        ending = run.ending
+        if isinstance(ending, Completed):
+            ending = Crashed(exit_code=ending.exit_code, steps_done=len(run.steps.wall_seconds))
+        return Failure(arm, ending, ending_text(ending))
+    if turns.rounds and all(len(it) >= FEWEST_ROUNDS_OF_A_SHORT_SCRIPT for it in turns.rounds):
+        return None
+    ended = next((i for i, run in enumerate(turns.runs) if isinstance(run.ending, Completed)), 0)
+    return Failure(ended, Completed(), "The script ended before the set was through.")
+
+
+def ran_through(run: Run) -> bool:
+    """Whether a run came to its last wanted step, or to the script's own good end."""
+    return isinstance(run.ending, Stopped) or (isinstance(run.ending, Completed) and run.ending.exit_code == 0)
+
+
+def ending_text(ending: Ending) -> str:
+    """How a run ended, as one sentence."""
+    match ending:
+        case Crashed(error=error, exit_code=code):
+            return f"It crashed: {error}" if error else f"It crashed with exit code {code}."
+        case OutOfMemory(error=error):
+            return f"It ran out of memory: {error}" if error else "It ran out of memory."
+        case TimedOut(limit_seconds=limit, during=during):
+            return f"Nothing came from it for {limit:.0f} s{f' during {during}' if during else ''}."
+        case Completed(exit_code=code) if code != 0:
+            return f"The script ended with exit code {code}."
+        case Completed():
+            return "The script ran to its own end."
+        case Stopped():
+            return "It ran to its last wanted step."
+
+
+def _smallest(accelerators: Sequence[Accelerator]) -> Accelerator | None:
+    return min(accelerators, key=lambda it: it.memory_bytes, default=None)
