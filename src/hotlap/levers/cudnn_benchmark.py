@@ -47,7 +47,7 @@ def obstacle(situation: Situation) -> Skipped | None:
     """Convolutions on a GPU, with inputs of few shapes, and no wish for determinism."""
     facts = situation.facts
     if not is_nvidia_like(situation):
-        return Skipped(reason="cuDNN exists on NVIDIA GPUs only, and this script does not train on one.")
+        return Skipped(reason="Only NVIDIA GPUs have cuDNN, and this script does not train on one.")
     if facts.cudnn_benchmark:
         return Skipped(reason="The script already switches cuDNN's benchmark on.", already=True)
     if facts.deterministic:

@@ -1,0 +1,188 @@
+"""What holds for every lever of the folder, this one and the next."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hotlap.errors import PlanError
+from hotlap.levers.api import Lever, Parameter, all_levers, find, validate
+from hotlap.plan import from_toml, to_toml
+from hotlap.records import (
+    Accelerator,
+    LoaderFacts,
+    Machine,
+    ModelFacts,
+    OptimizerFacts,
+    PhaseAccount,
+    Plan,
+    ScriptFacts,
+    Setting,
+    Situation,
+    Skipped,
+    Value,
+)
+from hotlap.runtime.hooks import Hooks
+
+EXPECTED = {
+    "channels-last",
+    "compile",
+    "cpu-threads",
+    "cudnn-benchmark",
+    "device-prefetch",
+    "fused-optimizer",
+    "huge-pages",
+    "loader",
+    "matmul-precision",
+    "mixed-precision",
+    "sdpa-attention",
+}
+SECTIONS = ("What it does", "When it helps", "What it costs", "Before", "After", "What is proved")
+SOURCE = Path(__file__).parents[2] / "src"
+
+ACCOUNT = PhaseAccount(
+    wall=0.1, data_wait=0.02, host_to_device=0.01, forward=0.02, backward=0.03, optimizer=0.01, other=0.01
+)
+CPU = Situation(
+    facts=ScriptFacts(
+        device="cpu",
+        threads=4,
+        loaders=(LoaderFacts(dataset="Images", batch_size=32, length=1000, batch_bytes=10_000),),
+        optimizers=(
+            OptimizerFacts(kind="AdamW", parameters=4, learning_rate=0.1, supports_fused=True, supports_foreach=True),
+        ),
+        models=(
+            ModelFacts(kind="Net", parameters=10, convolutions=2, input_shapes=((32, 3, 8, 8),), attention="eager"),
+        ),
+    ),
+    machine=Machine(cores=2, physical_cores=2, native_dtypes=("float32", "bfloat16"), shared_memory_bytes=1 << 30),
+    account=ACCOUNT,
+)
+GPU = Situation(
+    facts=ScriptFacts(
+        device="cuda:0", loaders=CPU.facts.loaders, optimizers=CPU.facts.optimizers, models=CPU.facts.models
+    ),
+    machine=Machine(
+        cores=8,
+        physical_cores=4,
+        accelerators=(
+            Accelerator(
+                kind="cuda",
+                name="A",
+                memory_bytes=1,
+                capability="9.0",
+                native_dtypes=("float32", "float16", "bfloat16"),
+            ),
+        ),
+    ),
+    account=ACCOUNT,
+)
+SITUATIONS = {"empty": Situation(), "cpu": CPU, "gpu": GPU}
+
+every_lever = pytest.mark.parametrize("lever", all_levers().values(), ids=lambda it: it.name)
+every_situation = pytest.mark.parametrize("situation", SITUATIONS.values(), ids=SITUATIONS)
+
+
+def test_the_first_set_is_there() -> None:
+    assert set(all_levers()) >= EXPECTED
+
+
+@every_lever
+def test_the_page_has_its_sections_in_order(lever: Lever) -> None:
+    headings = [line.removeprefix("## ") for line in lever.page.splitlines() if line.startswith("## ")]
+    assert tuple(headings) == SECTIONS
+    bodies = lever.page.split("\n## ")[1:]
+    assert all(len(body.splitlines()) >= 2 and body.splitlines()[1].strip() for body in bodies)
+
+
+@every_lever
+def test_the_page_says_the_proof_that_the_lever_owes(lever: Lever) -> None:
+    assert f"`{lever.proof}`" in lever.page.split("## What is proved")[1]
+
+
+@every_lever
+def test_names_are_as_people_type_them(lever: Lever) -> None:
+    assert find(lever.name).name == lever.name
+    assert lever.name == lever.name.lower().replace("_", "-")
+    assert lever.title and not lever.title.endswith(".")
+    assert lever.addresses and all(isinstance(it, str) and it for it in lever.addresses)
+
+
+def legal_value(parameter: Parameter) -> Value:
+    if parameter.choices:
+        return parameter.choices[-1]
+    return {bool: True, str: "text"}[parameter.kind] if parameter.kind in (bool, str) else parameter.minimum or 0
+
+
+@every_lever
+def test_settings_survive_toml(lever: Lever) -> None:
+    values = tuple(sorted((key, legal_value(it)) for key, it in lever.parameters.items()))
+    plan = Plan(settings=(Setting(lever=lever.name, values=values),))
+    assert from_toml(to_toml(plan)) == plan
+
+
+@every_lever
+def test_unknown_and_missing_keys_are_refused(lever: Lever) -> None:
+    with pytest.raises(PlanError):
+        validate(Setting(lever=lever.name, values=(("no-such-key", 1),)))
+    if any(it.required for it in lever.parameters.values()):
+        with pytest.raises(PlanError):
+            validate(Setting(lever=lever.name))
+
+
+@every_lever
+@every_situation
+def test_candidates_are_valid_sorted_and_distinct(lever: Lever, situation: Situation) -> None:
+    candidates = lever.candidates(situation)
+    assert len(set(candidates)) == len(candidates)
+    for setting in candidates:
+        validate(setting)
+        assert setting.lever == lever.name
+        assert list(setting.values) == sorted(setting.values)
+        assert lever.proof_for(situation, setting) in ("exact", "rounding", "behaviour")
+        assert all(isinstance(it, str) for pair in lever.environment(setting).items() for it in pair)
+
+
+@every_lever
+@every_situation
+def test_an_obstacle_is_a_sentence_or_there_is_something_to_try(lever: Lever, situation: Situation) -> None:
+    obstacle = lever.obstacle(situation)
+    if obstacle is None:
+        assert lever.candidates(situation)
+    else:
+        assert isinstance(obstacle, Skipped)
+        assert obstacle.reason[0].isupper() and obstacle.reason.endswith(".")
+
+
+@every_lever
+@every_situation
+def test_a_bound_is_a_finite_speedup_or_none(lever: Lever, situation: Situation) -> None:
+    bound = lever.bound(situation)
+    assert bound is None or (math.isfinite(bound) and bound >= 1.0)
+
+
+@every_lever
+def test_nothing_is_bounded_without_an_account(lever: Lever) -> None:
+    assert lever.bound(Situation()) is None
+
+
+@every_lever
+def test_installing_prints_nothing_and_needs_hooks_only(
+    lever: Lever, driver, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for setting in (*lever.candidates(CPU), *lever.candidates(GPU)):
+        lever.install(driver.hooks, setting)
+    assert capfd.readouterr() == ("", "")
+    assert isinstance(driver.hooks, Hooks)
+
+
+def test_importing_every_lever_does_not_import_torch() -> None:
+    code = (
+        "import sys; from hotlap.levers.api import all_levers; all_levers();"
+        "heavy = {'torch', 'numpy', 'transformers'} & set(sys.modules); assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": str(SOURCE)}, timeout=60)
