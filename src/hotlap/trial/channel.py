@@ -1,0 +1,129 @@
+"""The controller's end of the conversation with the processes of one child: one JSON object a line, over a local stream
+socket. What arrives is somebody else's word: it is parsed strictly and bounded."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from hotlap.records import BlockDone, FromChild, Hello, Report, ToChild
+
+LONGEST_MESSAGE_BYTES = 256 * 2**20
+
+_READ_BYTES = 2**20
+_BACKLOG = 128
+_DECODER: msgspec.json.Decoder[FromChild] = msgspec.json.Decoder(FromChild)
+
+
+class Connection:
+    """One process that connected: what it said so far. ``done`` is its answer to the last Proceed, ``trouble`` why it
+    was cut off."""
+
+    def __init__(self, stream: socket.socket) -> None:
+        self.hello: Hello | None = None
+        self.done: BlockDone | None = None
+        self.report: Report | None = None
+        self.closed = False
+        self.trouble = ""
+        self.stream = stream
+        self._pending = bytearray()
+
+    @property
+    def leaving(self) -> bool:
+        """Whether nothing more is to be expected but the end of the process."""
+        return self.closed or self.report is not None
+
+    def send(self, message: ToChild) -> None:
+        """Send a message; that a process is gone is noticed when reading, after its last words."""
+        with suppress(OSError):
+            self.stream.sendall(msgspec.json.encode(message) + b"\n")
+
+    def receive(self) -> None:
+        """Read what has arrived."""
+        try:
+            received = self.stream.recv(_READ_BYTES)
+        except OSError:
+            received = b""
+        if not received:
+            self.closed = True
+            return
+        if len(self._pending) + len(received) > LONGEST_MESSAGE_BYTES:
+            self._cut_off("it sent a message that is too long")
+            return
+        if b"\n" not in received:
+            self._pending += received
+            return
+        *lines, rest = (bytes(self._pending) + received).split(b"\n")
+        self._pending = bytearray(rest)
+        for line in lines:
+            self._take(line)
+
+    def _take(self, line: bytes) -> None:
+        try:
+            message = _DECODER.decode(line)
+        except msgspec.DecodeError as error:
+            self._cut_off(f"it sent a message that cannot be read: {error}")
+            return
+        match message:
+            case Hello():
+                self.hello = message
+            case BlockDone():
+                self.done = message
+            case Report():
+                self.report = message
+
+    def _cut_off(self, why: str) -> None:
+        self.trouble = self.trouble or why
+        self.closed = True
+
+
+class Channel:
+    """Listens at ``path`` and keeps every connection that was made, in order."""
+
+    def __init__(self, path: Path) -> None:
+        self.connections: list[Connection] = []
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(str(path))
+        self._listener.listen(_BACKLOG)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listener, selectors.EVENT_READ)
+
+    @property
+    def open(self) -> bool:
+        """Whether any process that connected may still say something."""
+        return any(not connection.closed for connection in self.connections)
+
+    def poll(self, timeout_seconds: float) -> bool:
+        """Take in what arrives within ``timeout_seconds``; return at the first event. False when there was none."""
+        events = self._selector.select(timeout_seconds)
+        for key, _ in events:
+            if isinstance(key.data, Connection):
+                self._read(key.data)
+            else:
+                self._accept()
+        return bool(events)
+
+    def close(self) -> None:
+        """End every connection and stop listening."""
+        for connection in self.connections:
+            connection.stream.close()
+        self._selector.close()
+        self._listener.close()
+
+    def _accept(self) -> None:
+        try:
+            stream, _ = self._listener.accept()
+        except OSError:
+            return
+        connection = Connection(stream)
+        self.connections.append(connection)
+        self._selector.register(stream, selectors.EVENT_READ, connection)
+
+    def _read(self, connection: Connection) -> None:
+        connection.receive()
+        if connection.closed:
+            self._selector.unregister(connection.stream)

@@ -1,0 +1,303 @@
+"""One launch of the user's script, from its start to its end, seen from outside.
+
+A child is in one of these states: not started, starting, ready (its trainers wait), working on a block, over. It may be
+frozen while it is ready. It is a context manager, and nothing of it is left when the block is left.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+import msgspec
+
+from hotlap.errors import StudyError
+from hotlap.records import Assignment, Block, Proceed, Run, TimedOut
+from hotlap.trial import tree
+from hotlap.trial.channel import Channel
+from hotlap.trial.command import command_of, start_failure
+from hotlap.trial.crew import Crew
+from hotlap.trial.endings import Departure, ending_of, kernel_memory_kills
+from hotlap.trial.load import BlockWatch, device_of
+from hotlap.trial.output import Follower, read_tail, trim
+from hotlap.trial.process import OwnedProcess
+
+_TICK_SECONDS = 0.1
+_LOOK_SECONDS = 1.0
+"""How often memory and the size of the output are looked at while waiting."""
+_REPORT_LIMIT_SECONDS = 60.0
+"""How long a trainer may take for its report once it was told to leave."""
+_OTHERS_LIMIT_SECONDS = 10.0
+"""How long the others may stay after one trainer has left by itself."""
+_OWN_EXIT_LIMIT_SECONDS = 30.0
+_TOLD_EXIT_LIMIT_SECONDS = 5.0
+"""How long the process may take to exit after the last trainer's last word, by itself and at our word."""
+_LAST_WORDS_SECONDS = 0.5
+"""How long we listen on after the process has exited."""
+
+
+class Child:
+    """A child for ``assignment``, whose files go to ``run_directory`` and whose variables are ``environment``.
+
+    ``blocks`` is what it was timed on so far, of which the first ``warm_up_blocks`` were warm-up; that number and the
+    ``notes`` are set by the one who decides on blocks.
+    """
+
+    def __init__(self, assignment: Assignment, run_directory: Path, environment: dict[str, str]) -> None:
+        self.assignment = assignment
+        self.run_directory = run_directory
+        self.output_path = run_directory / "output.txt"
+        self.blocks: list[Block] = []
+        self.warm_up_blocks = 0
+        self.notes: list[str] = []
+        self._environment = environment
+        self._process = OwnedProcess()
+        self._channel = Channel(self._process.folder / "socket")
+        self._crew = Crew(self._channel)
+        self._device = device_of(environment)
+        self._follower: Follower | None = None
+        self._kernel_kills = kernel_memory_kills()
+        self._began = self._ended = 0.0
+        self._frozen_at: float | None = None
+        self._frozen_seconds = 0.0
+        self._host_peak_bytes = 0
+        self._last_look = 0.0
+        self._steps_done = 0
+        self._told_to_end = False
+        self._over = False
+        self._timed_out: TimedOut | None = None
+
+    # -- its life ------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    def _start(self) -> None:
+        assignment_path = self.run_directory / "assignment.json"
+        try:
+            assignment_path.write_bytes(msgspec.json.encode(self.assignment))
+        except OSError as error:
+            raise StudyError(
+                f"{assignment_path} cannot be written: {error.strerror or error}.", remedy="Free some space there."
+            ) from error
+        if self.assignment.show_output:
+            self._follower = Follower(self.output_path)
+        own = {
+            "HOTLAP_ASSIGNMENT": str(assignment_path),
+            "HOTLAP_SOCKET": str(self._process.folder / "socket"),
+            "HOTLAP_RUN_DIRECTORY": str(self.run_directory),
+        }
+        workload = self.assignment.workload
+        self._began = time.perf_counter()
+        try:
+            self._process.start(
+                command_of(workload),
+                directory=workload.directory,
+                environment={**self._environment, **own},
+                output=self.output_path,
+            )
+        except OSError as error:
+            raise start_failure(workload, error) from error
+
+    def kill(self) -> int | None:
+        """End every process of the child at once; its exit status, or None. May be called again."""
+        self._over = True
+        status = self._process.kill()
+        self._channel.close()
+        if self._follower is not None:
+            self._follower.close()
+            self._follower = None
+        return status
+
+    def freeze(self) -> None:
+        """Stop the whole process tree where it stands."""
+        if self._frozen_at is None and not self._over:
+            tree.stop(self._process.root)
+            self._frozen_at = time.perf_counter()
+
+    def thaw(self) -> None:
+        """Let a frozen tree go on."""
+        if self._frozen_at is not None:
+            tree.resume(self._process.root)
+            self._frozen_seconds += time.perf_counter() - self._frozen_at
+            self._frozen_at = None
+
+    # -- waiting -------------------------------------------------------------------------------
+
+    @property
+    def processes(self) -> int:
+        """How many processes train together."""
+        return max(1, self._crew.size)
+
+    @property
+    def over(self) -> bool:
+        """Whether no further step can be had from it."""
+        return self._over
+
+    def starting(self, timeout_seconds: float = _TICK_SECONDS) -> bool:
+        """Attend to the start-up for a little while; True as long as the child is neither ready nor over."""
+        self._attend(timeout_seconds, sample_memory=True)
+        if self._over or self._crew.complete:
+            return False
+        limit = self.assignment.startup_limit_seconds
+        if time.perf_counter() - self._began > limit:
+            self._give_up("startup", limit)
+        return not self._over
+
+    def wait_ready(self) -> bool:
+        """Wait until every trainer has done its first step; False when the child is over instead."""
+        while self.starting():
+            pass
+        return not self._over
+
+    def wait_over(self, limit_seconds: float, during: str) -> None:
+        """Wait until the script has ended by itself, or give up on it."""
+        self._wait(lambda: False, limit_seconds, during, sample_memory=True)
+
+    def run_block(self, order: Proceed, *, sample_memory: bool = False) -> Block | None:
+        """Have one block done by a child that is ready, thawing it first. None when the child is over instead: it ended,
+        failed, or was given up as the block took longer than the assignment's limit (to which ``order.seconds`` are
+        added).
+
+        With ``sample_memory`` its memory is looked at meanwhile, which costs it a little; else only after the block.
+        """
+        self.thaw()
+        limit = self.assignment.block_limit_seconds + (order.seconds or 0.0)
+        watch = BlockWatch(self._process.root, self._device)
+        self._crew.order(order)
+        if not self._wait(lambda: self._crew.answered, limit, "block", sample_memory=sample_memory, watch=watch):
+            return None
+        block, self._steps_done = self._crew.block()
+        block = watch.complete(block)
+        self.blocks.append(block)
+        self._look()
+        return block
+
+    def _wait(
+        self,
+        reached: Callable[[], bool],
+        limit_seconds: float,
+        during: str,
+        *,
+        sample_memory: bool,
+        watch: BlockWatch | None = None,
+    ) -> bool:
+        """Attend to the child until ``reached``; False when it is over instead, or has been given up."""
+        deadline = time.perf_counter() + limit_seconds
+        while not reached():
+            if not self._over and time.perf_counter() > deadline:
+                self._give_up(during, limit_seconds)
+            if self._over:
+                return False
+            heard = self._attend(_TICK_SECONDS, sample_memory=sample_memory)
+            if watch is not None and not heard:
+                watch.look()
+        return True
+
+    def _attend(self, timeout_seconds: float, *, sample_memory: bool) -> bool:
+        """Take in what the child says within that time, and notice when it is over. False when nothing came."""
+        heard = self._channel.poll(timeout_seconds)
+        self._crew.attend()
+        if self._crew.trouble:
+            self._over = True
+        elif self._crew.breaking_up or self._process.exited():
+            self._hear_out()
+        elif not heard and time.perf_counter() - self._last_look > _LOOK_SECONDS:
+            self._look(memory=sample_memory)
+        return heard
+
+    def _hear_out(self) -> None:
+        """Listen to the last words of a child that is leaving, so that the reports of all trainers are in."""
+        told = self._told_to_end
+        until = time.perf_counter() + (_REPORT_LIMIT_SECONDS if told else _OTHERS_LIMIT_SECONDS)
+        exit_limit = _TOLD_EXIT_LIMIT_SECONDS if told else _OWN_EXIT_LIMIT_SECONDS
+        exited = gone = False
+        while time.perf_counter() < until:
+            if self._crew.gone and not gone:
+                gone, until = True, time.perf_counter() + exit_limit
+            if self._process.exited() and not exited:
+                exited, until = True, min(until, time.perf_counter() + _LAST_WORDS_SECONDS)
+            heard = self._channel.poll(_TICK_SECONDS / 4)
+            self._crew.attend()
+            if gone and exited and not heard and not self._channel.open:
+                break
+        self._over = True
+
+    def _look(self, *, memory: bool = True) -> None:
+        self._last_look = time.perf_counter()
+        trim(self.output_path)
+        if memory:
+            held = tree.memory_bytes(tree.members(self._process.root))
+            self._host_peak_bytes = max(self._host_peak_bytes, held)
+
+    def _give_up(self, during: str, limit_seconds: float) -> None:
+        self._timed_out = TimedOut(limit_seconds=limit_seconds, during=during)
+        self._over = True
+
+    # -- its end -------------------------------------------------------------------------------
+
+    def finish(self) -> Run:
+        """End the child, politely where it can still answer, and tell what it was. Nothing of it is left then."""
+        self.thaw()
+        if not self._over:
+            self._told_to_end = True
+            if self._crew.size > 0:
+                self._crew.end()
+                self._wait(lambda: False, _REPORT_LIMIT_SECONDS, "report", sample_memory=False)
+        self._ended = time.perf_counter()
+        exited = self._process.exited()
+        status = self.kill()
+        trim(self.output_path)
+        return self._run(
+            Departure(
+                exit_status=status if exited else None,
+                reports=self._crew.reports,
+                trainers=self._crew.size,
+                told_to_end=self._told_to_end,
+                timed_out=self._timed_out,
+                kernel_kills=max(0, kernel_memory_kills() - self._kernel_kills),
+                steps_done=max(self._steps_done, int(self._crew.size > 0)),
+                output=read_tail(self.output_path),
+                trouble=f"hotlap ended the process since {self._crew.trouble}." if self._crew.trouble else "",
+            )
+        )
+
+    def _run(self, departure: Departure) -> Run:
+        """The lowest rank's report, with what only we know, and what the other ranks add to it."""
+        seen = [report.run for report in departure.reports]
+        hello_at = self._crew.hello_at
+        return msgspec.structs.replace(
+            seen[0] if seen else Run(),
+            plan=self.assignment.plan,
+            seed=self.assignment.seed,
+            ending=ending_of(departure),
+            blocks=tuple(self.blocks),
+            warm_up_blocks=self.warm_up_blocks,
+            startup_seconds=hello_at - self._began if hello_at is not None else 0.0,
+            wall_seconds=self._ended - self._began - self._frozen_seconds,
+            host_peak_bytes=self._host_peak_bytes,
+            device_peak_bytes=max((run.device_peak_bytes for run in seen), default=0),
+            notes=_distinct([note for run in seen for note in run.notes] + self.notes),
+            files=_distinct([file for run in seen for file in run.files]),
+            output_path=str(self.output_path),
+        )
+
+
+_Item = TypeVar("_Item")
+
+
+def _distinct(items: Iterable[_Item]) -> tuple[_Item, ...]:
+    return tuple(dict.fromkeys(items))

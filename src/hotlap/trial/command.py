@@ -1,0 +1,107 @@
+"""The command, the environment and the folder with which the user's script is started."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from hotlap.errors import HotlapError, ScriptError, StudyError
+from hotlap.levers.api import find
+from hotlap.records import Assignment, Workload
+from hotlap.trial.guard import PACKAGE_PARENT
+
+HOOKS_DIRECTORY = PACKAGE_PARENT / "hotlap" / "runtime" / "site"
+"""The folder whose ``sitecustomize`` brings hotlap into a process."""
+
+# What an outer hotlap may have left for its own children.
+_OURS = ("HOTLAP_ASSIGNMENT", "HOTLAP_SOCKET", "HOTLAP_RUN_DIRECTORY", "HOTLAP_PLAN")
+_LARGEST_HASH_SEED = 4294967295
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+
+
+def command_of(workload: Workload) -> list[str]:
+    """What is executed, as ``python script.py ...`` or ``python -m module ...`` would be typed."""
+    target = [workload.target] if workload.kind == "script" else ["-m", workload.target]
+    return [workload.python, *target, *workload.arguments]
+
+
+def environment_of(
+    assignment: Assignment, added: Mapping[str, str], hooks_directory: Path = HOOKS_DIRECTORY
+) -> dict[str, str]:
+    """Our own environment with what is ``added``, what the plan's levers need set before the start, and the path on
+    which hotlap is found. Raises :class:`hotlap.errors.PlanError` for a lever that does not exist."""
+    environment = {name: value for name, value in os.environ.items() if name not in _OURS} | dict(added)
+    for setting in assignment.plan.settings:
+        environment |= find(setting.lever).environment(setting)
+    path = [str(hooks_directory), environment.get("PYTHONPATH", "")]
+    # An installed hotlap is found anyway; its folder on the path would put what lies beside it before the standard
+    # library. Last, so that it hides nothing that the user named.
+    if PACKAGE_PARENT.name not in _INSTALLED:
+        path.append(str(PACKAGE_PARENT))
+    return environment | {
+        "PYTHONPATH": os.pathsep.join(filter(None, path)),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONHASHSEED": str(assignment.seed % (_LARGEST_HASH_SEED + 1)),
+    }
+
+
+def check(workload: Workload) -> None:
+    """Raise :class:`ScriptError` for what can be known to be wrong before anything is started."""
+    directory = Path(workload.directory)
+    if not directory.is_dir() or not os.access(directory, os.R_OK | os.X_OK):
+        raise ScriptError(
+            f"The working directory {directory} does not exist or cannot be read.",
+            remedy="Start from a directory that you may read.",
+        )
+    if shutil.which(workload.python) is None:
+        raise ScriptError(
+            f"There is no Python at {workload.python!r} that can be run.", remedy="Name an interpreter that exists."
+        )
+    if workload.kind == "script":
+        _check_script(directory / workload.target)
+
+
+def _check_script(script: Path) -> None:
+    if not script.exists():
+        raise ScriptError(f"There is no script {script}.", remedy="Check the name and the directory you are in.")
+    if script.is_dir() and not (script / "__main__.py").exists():
+        raise ScriptError(
+            f"{script} is a folder without a __main__.py.", remedy="Name the script inside it, or use -m for a package."
+        )
+    if not os.access(script, os.R_OK):
+        raise ScriptError(f"The script {script} may not be read.", remedy="Check its permissions.")
+
+
+def start_failure(workload: Workload, error: OSError) -> HotlapError:
+    """What to say when the system refuses to start the command."""
+    return ScriptError(
+        f"The script cannot be started: {error.strerror or error}.",
+        where=" ".join(command_of(workload)),
+        remedy="Check that this command runs by itself.",
+    )
+
+
+def new_run_directory(parent: Path) -> Path:
+    """A folder of its own for one launch: ``0001``, ``0002`` and so on below ``parent``, which is made if need be.
+
+    Raises :class:`StudyError` when it cannot be made.
+    """
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        taken = [int(it.name) for it in parent.iterdir() if it.name.isdecimal()]
+        number = max(taken, default=0) + 1
+        while True:
+            directory = parent / f"{number:04d}"
+            try:
+                directory.mkdir()
+            except FileExistsError:
+                number += 1
+            else:
+                return directory
+    except OSError as error:
+        raise StudyError(
+            f"Nothing can be written below {parent}: {error.strerror or error}.",
+            remedy="Free some space there, or choose another study directory.",
+        ) from error

@@ -1,0 +1,104 @@
+"""The processes of one child that train together: usually one, several under a launcher such as torchrun."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+
+from hotlap.records import Block, End, Proceed, Report
+from hotlap.trial.channel import Channel, Connection
+
+_MORE_HELLOS_SECONDS = 0.2
+
+
+class Crew:
+    """All that was heard from the processes of one child.
+
+    Every process that said Hello is a trainer. One that comes late is told at once what the others were told last, as
+    they may be waiting for it. ``hello_at`` is when the last of them came (``time.perf_counter``).
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        self.hello_at: float | None = None
+        self._channel = channel
+        self._trainers: list[Connection] = []
+        self._order: Proceed | End | None = None
+
+    def attend(self) -> None:
+        """Take note of the trainers that have turned up."""
+        for connection in self._channel.connections:
+            if connection.hello is not None and connection not in self._trainers:
+                self._trainers.append(connection)
+                self.hello_at = time.perf_counter()
+                if self._order is not None:
+                    connection.send(self._order)
+        self._trainers.sort(key=_rank)
+
+    @property
+    def size(self) -> int:
+        """How many trainers there are."""
+        return len(self._trainers)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all that were announced are there; who says to be alone is given a moment for others to turn up."""
+        announced = max((it.hello.processes for it in self._trainers if it.hello is not None), default=0)
+        if announced > 1:
+            return self.size >= announced
+        return self.hello_at is not None and time.perf_counter() - self.hello_at >= _MORE_HELLOS_SECONDS
+
+    @property
+    def breaking_up(self) -> bool:
+        """Whether a trainer is leaving or gone; then no further block can be had."""
+        return any(it.leaving for it in self._trainers)
+
+    @property
+    def gone(self) -> bool:
+        """Whether all trainers have said their last word."""
+        return all(it.leaving for it in self._trainers)
+
+    @property
+    def trouble(self) -> str:
+        """Why a process was cut off, or nothing."""
+        return next((it.trouble for it in self._channel.connections if it.trouble), "")
+
+    @property
+    def reports(self) -> tuple[Report, ...]:
+        """The trainers' reports, lowest rank first; where nobody trained, the last report there is."""
+        reports = [it.report for it in self._trainers if it.report is not None]
+        others = [it.report for it in self._channel.connections if it.report is not None]
+        return tuple(reports or others[-1:])
+
+    def order(self, proceed: Proceed) -> None:
+        """Have every trainer do a block."""
+        for trainer in self._trainers:
+            trainer.done = None
+        self._tell(proceed)
+
+    def end(self) -> None:
+        """Have every trainer report and leave."""
+        self._tell(End())
+
+    def _tell(self, order: Proceed | End) -> None:
+        self._order = order
+        for trainer in self._trainers:
+            trainer.send(order)
+
+    @property
+    def answered(self) -> bool:
+        """Whether all trainers have done the block."""
+        return self.size > 0 and all(it.done is not None for it in self._trainers)
+
+    def block(self) -> tuple[Block, int]:
+        """The block that was done, as the slowest trainer saw it and with the samples of all; and how many steps have
+        been done so far."""
+        self._order = None
+        done = [it.done for it in self._trainers if it.done is not None]
+        slowest = max((it.block for it in done), key=lambda it: it.wall_seconds)
+        block = msgspec.structs.replace(slowest, samples=sum(it.block.samples for it in done))
+        return block, max(it.steps_done for it in done)
+
+
+def _rank(trainer: Connection) -> int:
+    return trainer.hello.rank if trainer.hello is not None else 0

@@ -1,0 +1,142 @@
+"""How a child ended, told from what it left behind. Pure functions of one frozen record."""
+
+from __future__ import annotations
+
+import re
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+from hotlap.records import Completed, Crashed, Ending, OutOfMemory, Report, Stopped, TimedOut
+from hotlap.trial.output import error_text, shown
+
+_OUT_OF_MEMORY = re.compile(
+    r"OutOfMemoryError|MemoryError\b|out of memory|(?i:not enough memory)|can't allocate memory|Cannot allocate memory"
+    r"|out of shared memory|C(?:UDNN|UBLAS)_STATUS_ALLOC_FAILED|Unable to allocate .*iB for an array"
+)
+_KILLED_BY_SIGKILL = re.compile(r"signal: Killed|SIGKILL|exitcode: -9")
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """What is known when a child is gone.
+
+    ``exit_status`` is the root process's (negative for a signal), None where we killed it. ``reports`` are those of
+    the trainers that sent one. ``told_to_end`` says that we asked for the end. ``kernel_kills`` counts the kernel's
+    out-of-memory kills meanwhile. ``trouble`` is what the controller saw go wrong.
+    """
+
+    exit_status: int | None
+    reports: tuple[Report, ...] = ()
+    trainers: int = 0
+    told_to_end: bool = False
+    timed_out: TimedOut | None = None
+    kernel_kills: int = 0
+    steps_done: int = 0
+    output: str = ""
+    trouble: str = ""
+
+
+def ending_of(departure: Departure) -> Ending:
+    """The one ending that fits.
+
+    A process that leaves with status 0 after having trained, but without a report (``os._exit``), counts as crashed:
+    what it did is not known.
+    """
+    if departure.timed_out is not None:
+        return TimedOut(
+            limit_seconds=departure.timed_out.limit_seconds,
+            during=departure.timed_out.during,
+            output_tail=shown(departure.output),
+        )
+    if _stopped_by_us(departure):
+        return Stopped()
+    code = _exit_code(departure)
+    reported = bool(departure.reports) or departure.trainers == 0
+    if code == 0 and reported and not departure.trouble:
+        return Completed()
+    return _failure(departure, code)
+
+
+def _stopped_by_us(departure: Departure) -> bool:
+    """Whether all trainers left at our word (a report without an exit code), or none had got as far as training."""
+    if departure.trainers == 0 and not departure.reports:
+        return departure.told_to_end and departure.exit_status is None
+    at_our_word = all(report.exit_code is None for report in departure.reports)
+    return at_our_word and len(departure.reports) >= max(1, departure.trainers)
+
+
+def _exit_code(departure: Departure) -> int:
+    """The root's own exit status where it tells of a failure, else what the trainers reported: they cannot know a
+    failure that comes after their report, and the root may have had to be killed after theirs."""
+    if departure.exit_status:
+        return departure.exit_status
+    reported = [report.exit_code for report in departure.reports if report.exit_code is not None]
+    if any(reported):
+        return next(code for code in reported if code)
+    complete = len(reported) >= max(1, departure.trainers)
+    return 0 if departure.exit_status == 0 or complete else -signal.SIGKILL
+
+
+def _failure(departure: Departure, code: int) -> Ending:
+    tail = shown(departure.output)
+    error = departure.trouble or _error(departure, code)
+    written = error_text(departure.output)
+    if code != 0 and _OUT_OF_MEMORY.search(_from_error_on(departure.output, written)):
+        return OutOfMemory(error=written, output_tail=tail)
+    if departure.kernel_kills > 0 and (code == -signal.SIGKILL or _KILLED_BY_SIGKILL.search(departure.output)):
+        return OutOfMemory(error="The kernel ended the process because memory ran out.", output_tail=tail)
+    return Crashed(exit_code=code, error=error, output_tail=tail, steps_done=departure.steps_done)
+
+
+def _error(departure: Departure, code: int) -> str:
+    if departure.exit_status is None:
+        return error_text(departure.output) or "One of the script's processes left while others waited for it."
+    if code == 0:
+        return "The process left without a word (os._exit, or another program took its place)."
+    if code < 0:
+        return f"The process was ended by signal {signal_name(-code)}."
+    return error_text(departure.output) or f"The process ended with exit code {code} and wrote nothing."
+
+
+def _from_error_on(output: str, error: str) -> str:
+    """The error's line and what follows: a message may go on, and what came before may have been survived."""
+    return output[output.rfind(error) :] if error else ""
+
+
+def signal_name(number: int) -> str:
+    """``SIGSEGV`` for 11; the number itself where it has no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)
+
+
+def kernel_memory_kills() -> int:
+    """How many processes the kernel has ended so far for want of memory: in our control group where it counts them,
+    else on the machine. 0 where the system does not tell."""
+    for path, key in _kill_counters():
+        try:
+            rows = path.read_text(encoding="ascii").split("\n")
+        except (OSError, UnicodeDecodeError):
+            continue
+        for name, _, count in (row.partition(" ") for row in rows):
+            if name == key and count.strip().isdigit():
+                return int(count)
+    return 0
+
+
+def _kill_counters() -> list[tuple[Path, str]]:
+    counters = []
+    try:
+        groups = Path("/proc/self/cgroup").read_text(encoding="utf-8").split()
+    except (OSError, UnicodeDecodeError):
+        groups = []
+    for group in groups:
+        hierarchy, _, rest = group.partition(":")
+        controllers, _, path = rest.partition(":")
+        if hierarchy == "0":
+            counters.append((Path("/sys/fs/cgroup") / path.lstrip("/") / "memory.events", "oom_kill"))
+        elif "memory" in controllers.split(","):
+            counters.append((Path("/sys/fs/cgroup/memory") / path.lstrip("/") / "memory.oom_control", "oom_kill"))
+    return [*counters, (Path("/proc/vmstat"), "oom_kill")]

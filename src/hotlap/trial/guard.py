@@ -1,0 +1,105 @@
+"""Sees to it that no child outlives this process, however it ends.
+
+At an ordinary exit the guard kills what is left. For ``kill -9`` of this process it keeps :mod:`hotlap.trial.watchdog`
+running beside it, one for all children.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from hotlap.trial import tree
+
+PACKAGE_PARENT = Path(__file__).resolve().parents[2]
+"""The folder that holds the package ``hotlap``."""
+
+
+class Guard:
+    """The children of this process that are alive, by their mark (the path of a temporary folder of theirs)."""
+
+    def __init__(self) -> None:
+        self._owner = os.getpid()
+        self._roots: dict[str, tree.Root] = {}
+        self._watchdog: subprocess.Popen[bytes] | None = None
+
+    def expect(self, mark: str) -> None:
+        """A child with that mark is about to be started."""
+        self._keep(tree.Root(mark=mark))
+
+    def started(self, root: tree.Root) -> None:
+        """The expected child is running."""
+        self._keep(root)
+
+    def release(self, mark: str) -> None:
+        """The child is gone."""
+        if self._roots.pop(mark, None) is not None:
+            self._tell({"mark": mark, "gone": True})
+
+    def close(self) -> None:
+        """Kill every child that is left, and end the watchdog. Does nothing in a process forked from this one."""
+        if os.getpid() != self._owner:
+            return
+        for root in list(self._roots.values()):
+            tree.kill(root)
+            self.release(root.mark)
+            shutil.rmtree(root.mark, ignore_errors=True)
+        if self._watchdog is not None and self._watchdog.stdin is not None:
+            self._watchdog.stdin.close()
+            self._watchdog.wait()
+            self._watchdog = None
+
+    def _keep(self, root: tree.Root) -> None:
+        self._roots[root.mark] = root
+        self._tell({"mark": root.mark, "pid": root.pid, "created": root.created})
+
+    def _tell(self, message: Mapping[str, object]) -> None:
+        """Write to the watchdog; where there is none, or it died, start one and tell it everything."""
+        if self._watchdog is not None and self._write(message):
+            return
+        self._watchdog = _start_watchdog()
+        for root in self._roots.values():
+            self._write({"mark": root.mark, "pid": root.pid, "created": root.created})
+
+    def _write(self, message: Mapping[str, object]) -> bool:
+        assert self._watchdog is not None and self._watchdog.stdin is not None
+        if self._watchdog.poll() is not None:
+            return False
+        try:
+            self._watchdog.stdin.write(json.dumps(message).encode() + b"\n")
+        except BrokenPipeError:
+            return False
+        return True
+
+
+@cache
+def guard() -> Guard:
+    """The one guard of this process."""
+    only = Guard()
+    atexit.register(only.close)
+    return only
+
+
+def own_python_path() -> str:
+    """A PYTHONPATH with which ``python -m hotlap...`` finds this package in a child of our own interpreter."""
+    return os.pathsep.join(filter(None, (str(PACKAGE_PARENT), os.environ.get("PYTHONPATH", ""))))
+
+
+def _start_watchdog() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", f"{__package__}.watchdog"],
+        bufsize=0,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": own_python_path()},
+    )

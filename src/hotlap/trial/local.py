@@ -1,0 +1,163 @@
+"""The executor that starts real children on this machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+
+import msgspec
+
+from hotlap.errors import HotlapError
+from hotlap.machine.ceilings import merged
+from hotlap.machine.facts import machine_facts, with_ceilings
+from hotlap.records import (
+    Assignment,
+    Ceilings,
+    LaunchRequest,
+    Machine,
+    OutOfMemory,
+    Proceed,
+    Run,
+    TurnRequest,
+    TurnSet,
+)
+from hotlap.trial import command, turns
+from hotlap.trial.child import Child
+from hotlap.trial.process import run_module
+
+_CEILINGS_LIMIT_SECONDS = 180.0
+# Kinds of accelerators that torch calls "cuda".
+_CUDA_KINDS = frozenset({"cuda", "rocm"})
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+class LocalExecutor:
+    """Starts children whose files go to numbered folders below ``directory``; ``environment`` is added to theirs.
+
+    Whatever ends a method, KeyboardInterrupt too, no process that it started is left. Children end also when this
+    process is killed. ``hooks_directory`` holds the ``sitecustomize`` that boots hotlap in the child.
+
+    All methods raise :class:`hotlap.errors.ScriptError` for a script that cannot be started at all, and
+    :class:`hotlap.errors.StudyError` when ``directory`` cannot be written.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        environment: Mapping[str, str] = _NOTHING,
+        hooks_directory: Path = command.HOOKS_DIRECTORY,
+    ) -> None:
+        self._directory = directory.resolve()
+        self._environment = dict(environment)
+        self._hooks_directory = hooks_directory.resolve()
+
+    def machine(self) -> Machine:
+        """Facts about this machine and the rates it reaches, measured once. A rate that could not be measured is
+        missing, and a warning says why."""
+        return self._machine
+
+    @cached_property
+    def _machine(self) -> Machine:
+        facts = machine_facts()
+        has_device = any(it.kind in _CUDA_KINDS for it in facts.accelerators)
+        ceilings = Ceilings()
+        warnings: list[str] = []
+        for device in ("cuda", "cpu") if has_device else ("cpu",):
+            try:
+                found = _measure_ceilings(device)
+            except HotlapError as error:
+                warnings.append(f"The rates of {device} could not be measured. {error}")
+            else:
+                ceilings = merged(ceilings, found)
+        measured = with_ceilings(facts, ceilings)
+        return msgspec.structs.replace(measured, warnings=(*measured.warnings, *warnings))
+
+    def launch(self, request: LaunchRequest) -> Run:
+        """One child alone, until the wanted steps are done, its time is over, or it ends by itself.
+
+        With one process all steps after the first are one block; with several, whose blocks must not be ended by
+        time, there are several blocks where ``seconds`` are given. ``block_limit_seconds`` holds for a block, so a
+        request for many slow steps needs a higher one.
+        """
+        with self._child(request.assignment) as child:
+            if request.assignment.loader_sweep:
+                child.wait_over(_sweep_limit_seconds(request.assignment), "loader sweep")
+            elif child.wait_ready():
+                _run_steps(child, request)
+            return child.finish()
+
+    def take_turns(self, request: TurnRequest) -> TurnSet:
+        """A fresh launch of every arm, taking turns block by block; see :mod:`hotlap.trial.turns`.
+
+        Where the arms did not fit into memory together, and also where ``request.interleaved`` is false, whole
+        launches are alternated.
+        """
+        began = time.perf_counter()
+        interleaved = request.interleaved
+        if interleaved:
+            runs, rounds = self._interleave(request)
+            interleaved = len(runs) < 2 or not any(isinstance(run.ending, OutOfMemory) for run in runs)
+        if not interleaved:
+            runs, rounds = turns.alternate(self._child, request)
+        return TurnSet(runs=runs, rounds=rounds, interleaved=interleaved, wall_seconds=time.perf_counter() - began)
+
+    def _interleave(self, request: TurnRequest) -> tuple[tuple[Run, ...], turns.Rounds]:
+        with ExitStack() as stack:
+            children = [stack.enter_context(self._child(assignment)) for assignment in request.arms]
+            return turns.take_turns(children, request)
+
+    def _child(self, assignment: Assignment) -> Child:
+        command.check(assignment.workload)
+        environment = command.environment_of(assignment, self._environment, self._hooks_directory)
+        return Child(assignment, command.new_run_directory(self._directory), environment)
+
+
+def _measure_ceilings(device: str) -> Ceilings:
+    printed = run_module("hotlap.machine.ceilings", ("--device", device), timeout_seconds=_CEILINGS_LIMIT_SECONDS)
+    try:
+        return msgspec.json.decode(printed, type=Ceilings)
+    except msgspec.DecodeError as error:
+        raise HotlapError(
+            f"What was measured cannot be read: {error}.", remedy="Run `python -m hotlap.machine.ceilings` by hand."
+        ) from error
+
+
+def _sweep_limit_seconds(assignment: Assignment) -> float:
+    """A sweep says nothing until it is done: it may take as long as a block for each setting."""
+    return assignment.startup_limit_seconds + assignment.block_limit_seconds * len(assignment.loader_sweep)
+
+
+def _run_steps(child: Child, request: LaunchRequest) -> None:
+    """Have the steps done that remain after the first."""
+    remaining, least = request.steps - 1, request.minimum_steps - 1
+    if remaining <= 0:
+        return
+    if request.seconds is None:
+        child.run_block(Proceed(steps=remaining), sample_memory=True)
+    elif child.processes == 1:
+        order = Proceed(steps=remaining, seconds=request.seconds, minimum_steps=max(1, least))
+        child.run_block(order, sample_memory=True)
+    else:
+        _run_steps_together(child, remaining, max(1, least), request.seconds)
+
+
+def _run_steps_together(child: Child, remaining: int, least: int, seconds: float) -> None:
+    """The same with several processes, which must agree on where to end: blocks of a number of steps, each twice as
+    long as what was done before it, as far as the time seems to allow."""
+    began = time.perf_counter()
+    done = 0
+    while done < remaining:
+        elapsed = time.perf_counter() - began
+        if done >= least and elapsed >= seconds:
+            return
+        affordable = int(done * (seconds - elapsed) / elapsed) if done else 0
+        steps = max(1, least - done, min(affordable, 2 * done))
+        steps = min(steps, remaining - done)
+        if child.run_block(Proceed(steps=steps), sample_memory=True) is None:
+            return
+        done += steps

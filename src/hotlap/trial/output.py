@@ -1,0 +1,120 @@
+"""What a child writes to its terminal: kept in a file, bounded, and read back as text that is safe to show."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import threading
+from pathlib import Path
+from typing import BinaryIO
+
+TAIL_BYTES = 65536
+"""How much of the end of an output is looked at."""
+SHOWN_LINES = 30
+SHOWN_CHARACTERS = 4000
+"""How much of it goes into a record."""
+
+_LONGEST_ERROR = 500
+_LONGEST_FILE_BYTES = 64 * 2**20
+_KEPT_BYTES = 2**20
+_FOLLOW_SECONDS = 0.1
+_FOLLOW_BYTES = 2**20
+
+_ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_RANK_PREFIX = re.compile(r"^(?:\[\w+\d+\]:)\s?")
+_TRACEBACK = "Traceback (most recent call last):"
+# What launchers raise because a trainer failed; the trainer's own error says more.
+_SECOND_HAND = ("ChildFailedError", "ProcessRaisedException", "ProcessExitedException", "CalledProcessError")
+
+
+def read_tail(path: Path) -> str:
+    """The last 64 KiB of a file as text: undecodable bytes replaced, terminal control sequences removed, of a line that
+    was overwritten in place (progress bars) only its last state. Empty when there is no such file."""
+    try:
+        with path.open("rb") as source:
+            size = source.seek(0, 2)
+            source.seek(max(0, size - TAIL_BYTES))
+            raw = source.read(TAIL_BYTES)
+    except OSError:
+        return ""
+    text = _ESCAPE_SEQUENCE.sub("", raw.decode("utf-8", "replace")).replace("\r\n", "\n")
+    lines = (line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
+    return _CONTROL_CHARACTER.sub("", "\n".join(lines))
+
+
+def shown(tail: str) -> str:
+    """The last lines of a tail, few enough to show."""
+    return "\n".join(tail.rstrip().split("\n")[-SHOWN_LINES:])[-SHOWN_CHARACTERS:]
+
+
+def error_text(tail: str) -> str:
+    """The line that names the error: the last line of the last traceback, a launcher's only where there is no
+    other, else the last line at all. At most 500 characters."""
+    lines = [_RANK_PREFIX.sub("", line) for line in tail.split("\n")]
+    raised = [_raised_after(lines, index) for index, line in enumerate(lines) if _TRACEBACK in line]
+    own = [line for line in raised if line and not any(kind in line for kind in _SECOND_HAND)]
+    written = [line.strip() for line in lines if line.strip()]
+    choice = own or [line for line in raised if line] or written or [""]
+    return choice[-1][:_LONGEST_ERROR]
+
+
+def _raised_after(lines: list[str], start: int) -> str:
+    """The first line after a traceback's frames, which are indented deeper than its header."""
+    header = lines[start]
+    indent = len(header) - len(header.lstrip(" |"))
+    for line in lines[start + 1 :]:
+        content = line[indent:]
+        if content.strip() and not content.startswith((" ", "\t")):
+            return content.strip()
+    return ""
+
+
+def trim(path: Path) -> None:
+    """Keep a file that grew beyond 64 MiB at its last MiB. Its writer appends, so it goes on at the new end; what it
+    writes in this very moment may be lost."""
+    try:
+        if path.stat().st_size <= _LONGEST_FILE_BYTES:
+            return
+        with path.open("r+b") as file:
+            file.seek(-_KEPT_BYTES, 2)
+            kept = file.read(_KEPT_BYTES)
+            file.truncate(0)
+            file.seek(0)
+            file.write(b"[hotlap left out the earlier output]\n" + kept)
+    except OSError:
+        return
+
+
+class Follower:
+    """Passes on what is appended to a file, as it is, in a thread of its own."""
+
+    def __init__(self, path: Path, sink: BinaryIO | None = None) -> None:
+        self._path = path
+        self._sink = sink if sink is not None else sys.stderr.buffer
+        self._position = 0
+        self._finished = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="hotlap-output", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Pass on what is left and end the thread."""
+        self._finished.set()
+        self._thread.join()
+
+    def _follow(self) -> None:
+        while not self._finished.wait(_FOLLOW_SECONDS):
+            self._pass_on()
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        if not self._path.exists():
+            return
+        with self._path.open("rb") as source:
+            if source.seek(0, 2) < self._position:  # it was trimmed
+                self._position = 0
+            source.seek(self._position)
+            shutil.copyfileobj(source, self._sink, _FOLLOW_BYTES)
+            self._position = source.tell()
+        self._sink.flush()

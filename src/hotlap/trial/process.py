@@ -1,0 +1,127 @@
+"""Starting a process that cannot outlive us, and running one of our own modules in one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+from hotlap.errors import HotlapError
+from hotlap.trial import tree
+from hotlap.trial.guard import guard, own_python_path
+from hotlap.trial.output import read_tail
+
+_POLL_SECONDS = 0.02
+_LONGEST_FOLDER_BYTES = 70
+_LONGEST_OUTPUT_BYTES = 16 * 2**20
+
+
+class OwnedProcess:
+    """A process in a session of its own, and a temporary ``folder`` beside it; both are gone after :meth:`kill`.
+
+    The process is not reaped before that, so that its number stays ours while we may still signal it.
+    """
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="hotlap-", dir=_short_folder()))
+        self.root = tree.Root(mark=str(self.folder))
+        self._popen: subprocess.Popen[bytes] | None = None
+        self._status: int | None = None
+
+    def start(
+        self,
+        command: Sequence[str],
+        *,
+        directory: str,
+        environment: Mapping[str, str],
+        output: Path,
+        errors: Path | None = None,
+    ) -> None:
+        """Start it, with nothing to read; what it writes is appended to ``output``, its errors too unless they have a
+        file of their own.
+
+        Raises :class:`OSError` when the command cannot be started.
+        """
+        guard().expect(self.root.mark)
+        with ExitStack() as files:
+            self._popen = subprocess.Popen(
+                list(command),
+                cwd=directory,
+                env={**environment, tree.MARK_VARIABLE: self.root.mark},
+                stdin=subprocess.DEVNULL,
+                stdout=files.enter_context(output.open("ab")),
+                stderr=subprocess.STDOUT if errors is None else files.enter_context(errors.open("ab")),
+                start_new_session=True,
+            )
+        self.root = tree.Root.of(self._popen.pid, self.root.mark)
+        guard().started(self.root)
+
+    def exited(self) -> bool:
+        """Whether the process itself has ended (or never began), by a look that does not reap it."""
+        if self._popen is None:
+            return True
+        return os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    def wait(self, limit_seconds: float) -> bool:
+        """Wait for the end of the process itself; False when it is still there after ``limit_seconds``."""
+        deadline = time.monotonic() + limit_seconds
+        while not self.exited():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_POLL_SECONDS)
+        return True
+
+    def kill(self) -> int | None:
+        """End all that is left of it, remove the folder, and return the exit status of the process itself: negative for
+        a signal's number, None when it was never started or cannot be ended. May be called again."""
+        tree.kill(self.root)
+        if self._popen is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self._status = self._popen.wait(timeout=1.0)
+                self._popen = None
+        shutil.rmtree(self.folder, ignore_errors=True)
+        guard().release(self.root.mark)
+        return self._status
+
+
+def _short_folder() -> str:
+    """Where temporary folders go: the path of a Unix socket may have a hundred bytes, no more."""
+    usual = tempfile.gettempdir()
+    return usual if len(os.fsencode(usual)) <= _LONGEST_FOLDER_BYTES else "/tmp"
+
+
+def run_module(module: str, arguments: Sequence[str] = (), *, timeout_seconds: float) -> str:
+    """What ``python -m module arguments`` prints to its standard output, in a child of this interpreter.
+
+    Raises :class:`HotlapError` when it fails, prints more than 16 MiB, or takes longer than ``timeout_seconds``; the
+    child and its workers are gone then too.
+    """
+    where = " ".join(("python -m", module, *arguments))
+    process = OwnedProcess()
+    output, errors = process.folder / "output", process.folder / "errors"
+    try:
+        process.start(
+            [sys.executable, "-m", module, *arguments],
+            directory=str(Path.cwd()),
+            environment={**os.environ, "PYTHONPATH": own_python_path()},
+            output=output,
+            errors=errors,
+        )
+        in_time = process.wait(timeout_seconds)
+        printed = output.read_bytes() if output.stat().st_size <= _LONGEST_OUTPUT_BYTES else None
+        complaint = read_tail(errors).strip().rpartition("\n")[2]
+    finally:
+        status = process.kill()
+    if not in_time:
+        what = f"{module} did not finish within {timeout_seconds:g} seconds."
+        raise HotlapError(what, where=where, remedy="Try again when the machine is less busy.")
+    if status != 0 or printed is None:
+        what = f"{module} failed: {complaint or 'exit status ' + str(status)}."
+        raise HotlapError(what, where=where, remedy="Run that command by hand to see all that it says.")
+    return printed.decode("utf-8", "replace")

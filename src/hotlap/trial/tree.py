@@ -1,0 +1,162 @@
+"""The processes of one child: finding, freezing and ending them all.
+
+A training script has loader workers, spawned trainers, compile workers. They are found in three ways, since each misses
+some: as descendants of the process that we started, as members of its session (orphans stay in it), and by a mark in
+their environment (what left the session and lost its parent still carries it).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+import psutil
+
+MARK_VARIABLE = "HOTLAP_MARK"
+"""Environment variable that all processes of a child carry, with a value that no other child has."""
+
+_GONE = (psutil.NoSuchProcess, psutil.ZombieProcess, psutil.AccessDenied)
+_POLL_SECONDS = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """The process that was started, leader of its own session; ``created`` (as psutil tells it) protects against a
+    process number that was given to somebody else meanwhile. ``pid`` is None before it is known."""
+
+    mark: str
+    pid: int | None = None
+    created: float = 0.0
+
+    @classmethod
+    def of(cls, pid: int, mark: str) -> Root:
+        """The root of a process that was just started and cannot have been reaped yet."""
+        return cls(mark=mark, pid=pid, created=psutil.Process(pid).create_time())
+
+
+def members(root: Root, *, thorough: bool = False) -> list[psutil.Process]:
+    """The living processes of a child, the root first. ``thorough`` reads every environment too, which finds the
+    processes that left the session and lost their parent, and costs some milliseconds."""
+    found: dict[int, psutil.Process] = {}
+    for process in (*_descendants(root), *_in_session(root), *(_marked(root.mark) if thorough else ())):
+        if process.pid != os.getpid() and _alive(process):
+            found.setdefault(process.pid, process)
+    return list(found.values())
+
+
+def stop(root: Root) -> None:
+    """Freeze every process of the child. Asks again until no new ones appear, as one may fork before it is stopped."""
+    stopped: set[int] = set()
+    while fresh := [process for process in members(root) if process.pid not in stopped]:
+        _signal_groups(fresh, signal.SIGSTOP)
+        stopped.update(process.pid for process in fresh)
+
+
+def resume(root: Root) -> None:
+    """Let every process of the child go on, the workers before the root that may wait for them."""
+    _signal_groups(reversed(members(root)), signal.SIGCONT)
+
+
+def kill(root: Root, *, patience_seconds: float = 5.0) -> None:
+    """End every process of the child, frozen ones too, and wait until they are gone (zombies count as gone).
+
+    Gives up after ``patience_seconds``: a process that hangs in the kernel cannot be ended by anyone.
+    """
+    deadline = time.monotonic() + patience_seconds
+    while alive := members(root, thorough=True):
+        for process in alive:
+            with suppress(*_GONE):
+                process.kill()
+        while any(_alive(process) for process in alive):
+            if time.monotonic() > deadline:
+                return
+            time.sleep(_POLL_SECONDS)
+
+
+def cpu_seconds(processes: Iterable[psutil.Process]) -> float:
+    """Processor time that these processes, and children of theirs that have ended, have used so far."""
+    total = 0.0
+    for process in processes:
+        with suppress(*_GONE):
+            times = process.cpu_times()
+            total += times.user + times.system + times.children_user + times.children_system
+    return total
+
+
+def involuntary_switches(processes: Iterable[psutil.Process]) -> int:
+    """How often the main threads of these processes were made to give up their core."""
+    total = 0
+    for process in processes:
+        with suppress(*_GONE):
+            total += process.num_ctx_switches().involuntary
+    return total
+
+
+def memory_bytes(processes: Iterable[psutil.Process]) -> int:
+    """Main memory held by these processes together. Where the system tells (Linux), a page that several of them share
+    counts once (proportional set size); elsewhere it counts in each (resident set size)."""
+    total = 0
+    for process in processes:
+        with suppress(*_GONE):
+            full = process.memory_full_info()
+            total += getattr(full, "pss", full.rss)
+    return total
+
+
+def _descendants(root: Root) -> Iterator[psutil.Process]:
+    if root.pid is None:
+        return
+    with suppress(*_GONE):
+        process = psutil.Process(root.pid)
+        if process.create_time() == root.created:
+            yield process
+            yield from process.children(recursive=True)
+
+
+def _in_session(root: Root) -> Iterator[psutil.Process]:
+    """The members of the root's session. Its number stays taken while it has members, so it can only be somebody
+    else's when the root's process number is."""
+    if root.pid is None or _taken_by_somebody_else(root):
+        return
+    for pid in psutil.pids():
+        with suppress(OSError, *_GONE):
+            if os.getsid(pid) == root.pid:
+                yield psutil.Process(pid)
+
+
+def _taken_by_somebody_else(root: Root) -> bool:
+    try:
+        return psutil.Process(root.pid).create_time() != root.created
+    except _GONE:
+        return False
+
+
+def _marked(mark: str) -> Iterator[psutil.Process]:
+    for process in psutil.process_iter():
+        with suppress(OSError, *_GONE):
+            if process.environ().get(MARK_VARIABLE) == mark:
+                yield process
+
+
+def _alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    except _GONE:
+        return False
+
+
+def _signal_groups(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
+    """Signal the process groups of these processes: a whole group at once leaves no time to fork in between."""
+    own = os.getpgrp()
+    groups: dict[int, None] = {}
+    for process in processes:
+        with suppress(OSError):
+            groups[os.getpgid(process.pid)] = None
+    for group in groups:
+        if group != own:
+            with suppress(OSError):
+                os.killpg(group, number)

@@ -1,0 +1,161 @@
+"""Arms that take turns, block by block, so that whatever disturbs the machine hits all of them alike.
+
+Two ways, both from the literature on paired experiments: the arms alive together, one block each in random order in
+every round (a randomised block design); or, where memory forbids that, whole launches in an order that is repeated
+backwards (ABBA, BAAB), which cancels a steady drift.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Sequence
+
+from hotlap.measure.speed import warmed_up
+from hotlap.records import Assignment, Block, Completed, Proceed, Run, Stopped, TurnRequest
+from hotlap.trial.child import Child
+
+Rounds = tuple[tuple[float, ...], ...]
+Start = Callable[[Assignment], Child]
+
+_MARGIN = 1.25
+"""A block is planned so much longer than it must be, since step times vary."""
+_LONGEST_BLOCK_STEPS = 1_000_000
+
+
+def take_turns(children: Sequence[Child], request: TurnRequest) -> tuple[tuple[Run, ...], Rounds]:
+    """Let children that were just started take turns, and end them. Only the one whose turn it is runs; the others'
+    process trees are frozen.
+
+    The rounds are those that all arms went through. There are none when an arm failed: its run says how.
+    """
+    rounds = _interleaved_blocks(children, request)
+    runs = tuple(child.finish() for child in children)
+    return runs, _seconds_per_sample(rounds, len(children)) if _all_sound(runs) else _no_rounds(len(children))
+
+
+def _interleaved_blocks(children: Sequence[Child], request: TurnRequest) -> list[list[Block]]:
+    """One row a round, with one block for each arm."""
+    _start_up(children)
+    steps: list[int] = []
+    for child in children:
+        enough = None if any(it.over for it in children) else _warm_up(child, request)
+        if enough is None:
+            return []
+        child.freeze()
+        steps.append(enough)
+    order = list(range(len(children)))
+    shuffle = random.Random(request.order_seed).shuffle
+    rounds: list[list[Block]] = []
+    for _ in range(request.rounds):
+        shuffle(order)
+        blocks: dict[int, Block] = {}
+        for index in order:
+            block = children[index].run_block(_order(steps[index]))
+            if block is None:
+                return rounds
+            children[index].freeze()
+            blocks[index] = block
+        rounds.append([blocks[index] for index in range(len(children))])
+    return rounds
+
+
+def _start_up(children: Sequence[Child]) -> None:
+    """Wait until all have done their first step; who has is frozen. Returns early when one cannot."""
+    starting = list(children)
+    while starting:
+        for child in tuple(starting):
+            if child.starting(0.05 / len(starting)):
+                continue
+            if child.over:
+                return
+            child.freeze()
+            starting.remove(child)
+
+
+def _warm_up(child: Child, request: TurnRequest) -> int | None:
+    """Blocks until their times stop falling. Returns how many steps make a block long enough, or None when the child
+    is over."""
+    began = time.perf_counter()
+    steps = request.block_steps
+    seconds_per_sample: list[float] = []
+    while True:
+        block = child.run_block(_order(steps))
+        if block is None:
+            return None
+        child.warm_up_blocks += 1
+        long_enough = block.wall_seconds >= request.block_seconds
+        if long_enough:
+            seconds_per_sample.append(block.wall_seconds / (block.samples or block.steps))
+            if warmed_up(seconds_per_sample):
+                return steps
+        else:
+            steps = max(steps, _steps_for(request.block_seconds, block))
+        if time.perf_counter() - began > request.warm_up_limit_seconds:
+            child.notes.append(f"The step time had not settled after {request.warm_up_limit_seconds:g} s of warm-up.")
+            return steps
+
+
+def _order(steps: int) -> Proceed:
+    """One block. The step before it does not count: it may live on what was prefetched during the pause."""
+    return Proceed(steps=steps, lead_in=1)
+
+
+def _steps_for(seconds: float, block: Block) -> int:
+    """How many steps like those of ``block`` take a little longer than ``seconds``."""
+    step_seconds = max(block.wall_seconds / block.steps, seconds / _LONGEST_BLOCK_STEPS)
+    return math.ceil(_MARGIN * seconds / step_seconds)
+
+
+def alternate(start: Start, request: TurnRequest) -> tuple[tuple[Run, ...], Rounds]:
+    """The same without ever having two arms alive: every arm is launched twice, in random order and then backwards,
+    and has half of its blocks in each launch. Ends at the first arm that fails; a run is that of an arm's last launch.
+    """
+    arms = range(len(request.arms))
+    order = random.Random(request.order_seed).sample(arms, len(arms))
+    runs: list[Run] = [_not_started(assignment) for assignment in request.arms]
+    halves = (order, request.rounds - request.rounds // 2), (order[::-1], request.rounds // 2)
+    rounds: list[list[Block]] = []
+    for sequence, wanted in halves:
+        columns: dict[int, list[Block]] = {}
+        for index in sequence if wanted else ():
+            runs[index], columns[index] = _blocks_alone(start, request, index, wanted)
+            if not isinstance(runs[index].ending, (Completed, Stopped)):
+                return tuple(runs), _no_rounds(len(arms))
+        rounds += [list(row) for row in zip(*(columns[index] for index in sorted(columns)), strict=False)]
+    return tuple(runs), _seconds_per_sample(rounds, len(arms))
+
+
+def _blocks_alone(start: Start, request: TurnRequest, index: int, wanted: int) -> tuple[Run, list[Block]]:
+    """One launch of one arm, and its timed blocks, as many as are wanted or as it has steps for."""
+    with start(request.arms[index]) as child:
+        blocks: list[Block] = []
+        steps = _warm_up(child, request) if child.wait_ready() else None
+        while steps is not None and len(blocks) < wanted and not child.over:
+            block = child.run_block(_order(steps))
+            if block is not None:
+                blocks.append(block)
+        return child.finish(), blocks
+
+
+def _not_started(assignment: Assignment) -> Run:
+    note = "Not started, since another arm of its set failed."
+    return Run(plan=assignment.plan, seed=assignment.seed, ending=Stopped(), notes=(note,))
+
+
+def _all_sound(runs: Sequence[Run]) -> bool:
+    return all(isinstance(run.ending, (Completed, Stopped)) for run in runs)
+
+
+def _no_rounds(arms: int) -> Rounds:
+    return ((),) * arms
+
+
+def _seconds_per_sample(rounds: Sequence[Sequence[Block]], arms: int) -> Rounds:
+    """One row an arm. Where samples could not be counted, steps are: in all blocks, so that rows stay comparable."""
+    counted = all(block.samples > 0 for row in rounds for block in row)
+    return tuple(
+        tuple(row[arm].wall_seconds / (row[arm].samples if counted else row[arm].steps) for row in rounds)
+        for arm in range(arms)
+    )

@@ -1,0 +1,65 @@
+"""A small process of its own that ends children whose owner died without a chance to do so (``kill -9``).
+
+It reads lines of JSON from its standard input, which closes when the owner ends, however it ends. A signal on the
+parent's death (``PR_SET_PDEATHSIG``) would not do: it reaches the direct child only, and a frozen one's workers would
+stay. Each line names a child by its mark: ``{"mark": M, "pid": null}`` comes before it is started, so that there is
+no moment in which it is unknown, ``{"mark": M, "pid": P, "created": T}`` after that, ``{"mark": M, "gone": true}`` at
+its end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import sys
+
+from hotlap.trial import tree
+
+_LOOK_AT_PARENT_SECONDS = 1.0
+_READ_BYTES = 65536
+
+
+def main() -> int:
+    """Wait for the owner's end, then kill what it left and remove the folders (a mark is a folder's path)."""
+    left = _follow(sys.stdin.fileno(), os.getppid())
+    for root in left.values():
+        tree.kill(root)
+        shutil.rmtree(root.mark, ignore_errors=True)
+    return 0
+
+
+def _follow(source: int, owner: int) -> dict[str, tree.Root]:
+    """Read until the source ends, or until the owner is no longer our parent: a process that the owner forked may hold
+    the other end open."""
+    roots: dict[str, tree.Root] = {}
+    pending = b""
+    while os.getppid() == owner:
+        readable, _, _ = select.select([source], [], [], _LOOK_AT_PARENT_SECONDS)
+        if not readable:
+            continue
+        received = os.read(source, _READ_BYTES)
+        if not received:
+            break
+        *lines, pending = (pending + received).split(b"\n")
+        for line in lines:
+            _note(roots, json.loads(line))
+    return roots
+
+
+def _note(roots: dict[str, tree.Root], message: dict[str, object]) -> None:
+    mark = str(message["mark"])
+    if message.get("gone"):
+        roots.pop(mark, None)
+        return
+    pid, created = message.get("pid"), message.get("created", 0.0)
+    roots[mark] = tree.Root(
+        mark=mark,
+        pid=pid if isinstance(pid, int) else None,
+        created=created if isinstance(created, float) else 0.0,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,130 @@
+"""No child outlives its owner: not an interrupted one, not one that ends, not one that is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+
+from hotlap.errors import HotlapError
+from hotlap.records import Assignment, LaunchRequest, TurnRequest
+from hotlap.trial.local import LocalExecutor
+from hotlap.trial.process import run_module
+
+Assign = Callable[..., Assignment]
+WaitUntil = Callable[[Callable[[], bool]], bool]
+LivingBelow = Callable[[Path], list[psutil.Process]]
+
+OWNER = """
+import os, sys
+from pathlib import Path
+import msgspec
+from hotlap.records import TurnRequest
+from hotlap.trial.local import LocalExecutor
+
+place = Path(sys.argv[1])
+request = msgspec.json.decode((place / "request.json").read_bytes(), type=TurnRequest)
+try:
+    LocalExecutor(place / "runs", hooks_directory=place / "no hooks").take_turns(request)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    os._exit(7)
+"""
+
+
+@pytest.fixture
+def two_arms(assign: Assign) -> tuple[Assignment, Assignment]:
+    """With workers and with processes that left the session."""
+    arms = assign("--beat", "--deserter"), assign("--beat", "--ranks", 2)
+    return arms
+
+
+@contextmanager
+def owner_at_work(
+    arms: tuple[Assignment, ...], place: Path, living_below: LivingBelow, wait_until: WaitUntil
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Another process that has its arms take turns; the block is entered when one of them is frozen."""
+    (place / "request.json").write_bytes(msgspec.json.encode(TurnRequest(arms=arms, rounds=10_000, block_steps=1)))
+    path = os.pathsep.join(sys.path)
+    command = [sys.executable, "-c", OWNER, str(place)]
+    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE) as owner:
+        try:
+            assert wait_until(lambda: any(it.status() == psutil.STATUS_STOPPED for it in living_below(place)))
+            yield owner
+        finally:
+            owner.kill()
+
+
+def test_killing_the_owner_kills_everything(
+    executor: LocalExecutor,
+    two_arms: tuple[Assignment, ...],
+    tmp_path: Path,
+    living_below: LivingBelow,
+    wait_until: WaitUntil,
+) -> None:
+    with owner_at_work(two_arms, tmp_path, living_below, wait_until) as owner:
+        folders = {Path(it.environ()["HOTLAP_SOCKET"]).parent for it in living_below(tmp_path)}
+        owner.send_signal(signal.SIGKILL)
+        assert wait_until(lambda: not living_below(tmp_path))
+        assert folders
+        assert wait_until(lambda: not any(folder.exists() for folder in folders))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_owner_leaves_nothing(
+    executor: LocalExecutor,
+    two_arms: tuple[Assignment, ...],
+    tmp_path: Path,
+    living_below: LivingBelow,
+    wait_until: WaitUntil,
+    number: signal.Signals,
+) -> None:
+    with owner_at_work(two_arms, tmp_path, living_below, wait_until) as owner:
+        owner.send_signal(number)
+        printed, _ = owner.communicate(timeout=30)
+        if number == signal.SIGINT:
+            # When the exception reached the caller, all was gone already.
+            assert (printed, owner.returncode) == (b"interrupted\n", 7)
+            assert not living_below(tmp_path)
+
+
+def test_interruption_during_the_start_up(executor: LocalExecutor, assign: Assign, tmp_path: Path) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            executor.launch(LaunchRequest(assignment=assign("--fail", "hang", "--fail-at", 0), steps=2))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, previous)
+
+
+# -- modules of our own ---------------------------------------------------------------------------
+
+
+def test_run_module_returns_what_was_printed() -> None:
+    assert run_module("platform", timeout_seconds=60).strip() != ""
+
+
+def test_run_module_says_why_it_failed() -> None:
+    with pytest.raises(HotlapError, match="No module named"):
+        run_module("hotlap.no_such_module", timeout_seconds=60)
+
+
+def test_run_module_gives_up() -> None:
+    began = time.monotonic()
+    with pytest.raises(HotlapError, match="did not finish"):
+        run_module("http.server", ("--bind", "127.0.0.1", "0"), timeout_seconds=0.5)
+    assert time.monotonic() - began < 10

@@ -1,0 +1,161 @@
+"""Arms that take turns: who ran when, what becomes of a set in which something goes wrong, and the other way round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hotlap.records import Assignment, Completed, Crashed, OutOfMemory, Run, Stopped, TimedOut, TurnRequest, TurnSet
+from hotlap.trial.local import LocalExecutor
+
+Assign = Callable[..., Assignment]
+Diary = Callable[[Run, str], list[dict[str, Any]]]
+
+
+def take_turns(executor: LocalExecutor, *arms: Assignment, **fields: Any) -> TurnSet:
+    fields = {"rounds": 4, "block_seconds": 0.03, "block_steps": 3, **fields}
+    return executor.take_turns(TurnRequest(arms=arms, **fields))
+
+
+def timed(run: Run, diary: Diary) -> list[dict[str, Any]]:
+    """The diary's entries of the blocks after warm-up."""
+    return diary(run, "block")[run.warm_up_blocks :]
+
+
+def test_every_round_has_a_block_of_every_arm(executor: LocalExecutor, assign: Assign, diary: Diary) -> None:
+    turns = take_turns(executor, assign("--step-seconds", 0.002), assign("--step-seconds", 0.004), assign())
+    assert turns.interleaved
+    assert [len(row) for row in turns.rounds] == [4, 4, 4]
+    assert all(isinstance(run.ending, Stopped) for run in turns.runs)
+    assert 1.5 < sum(turns.rounds[1]) / sum(turns.rounds[0]) < 3.0
+    for run, row in zip(turns.runs, turns.rounds, strict=True):
+        assert len(run.blocks) == run.warm_up_blocks + 4
+        assert run.warm_up_blocks >= 4
+        assert row == tuple(block.wall_seconds / block.samples for block in run.blocks[-4:])
+        assert all(block.steps >= 3 and block.wall_seconds >= 0.03 for block in run.blocks[-4:])
+        assert all(block.other_load >= 0 for block in run.blocks)
+        assert 0 < run.wall_seconds < turns.wall_seconds
+    began = [[entry["began"] for entry in timed(run, diary)] for run in turns.runs]
+    for earlier, later in pairwise(zip(*began, strict=True)):
+        assert max(earlier) < min(later)
+
+
+def test_the_order_is_random_and_repeatable(executor: LocalExecutor, assign: Assign, diary: Diary) -> None:
+    def order(seed: int) -> list[list[int]]:
+        turns = take_turns(executor, assign(), assign(), assign(), order_seed=seed, rounds=6)
+        began = zip(*[[entry["began"] for entry in timed(run, diary)] for run in turns.runs], strict=True)
+        return [sorted(range(3), key=lambda arm: row[arm]) for row in began]
+
+    first = order(1)
+    assert len({tuple(row) for row in first}) > 1
+    assert order(1) == first
+
+
+def test_only_the_one_whose_turn_it_is_runs(executor: LocalExecutor, assign: Assign, diary: Diary) -> None:
+    """A thread and a worker process of each arm write down when they ran: never while another arm's block lasted."""
+    turns = take_turns(executor, assign("--beat"), assign("--beat"), block_seconds=0.1)
+    blocks = [timed(run, diary) for run in turns.runs]
+    beats = [[it["at"] for kind in ("thread", "worker") for it in diary(run, kind)] for run in turns.runs]
+    for own in (0, 1):
+        for block in blocks[own]:
+            during = [[at for at in times if block["began"] < at < block["ended"]] for times in beats]
+            assert len(during[own]) > 10
+            assert not during[1 - own]
+    assert all(diary(run, "worker") for run in turns.runs)
+
+
+def test_a_script_too_short_keeps_its_complete_rounds(executor: LocalExecutor, assign: Assign) -> None:
+    turns = take_turns(executor, assign(), assign("--steps", 400, "--step-seconds", 0.002), rounds=1000)
+    assert isinstance(turns.runs[0].ending, Stopped)
+    assert turns.runs[1].ending == Completed()
+    assert 0 < len(turns.rounds[0]) == len(turns.rounds[1]) < 40
+
+
+def test_a_script_that_ends_before_the_warm_up_leaves_no_rounds(executor: LocalExecutor, assign: Assign) -> None:
+    turns = take_turns(executor, assign(), assign("--steps", 4))
+    assert turns.runs[1].ending == Completed()
+    assert turns.rounds == ((), ())
+
+
+@pytest.mark.parametrize("step", [0, 5, 300])
+def test_an_arm_that_crashes_ends_the_set(executor: LocalExecutor, assign: Assign, step: int) -> None:
+    """At the start, during warm-up, and during the rounds."""
+    turns = take_turns(executor, assign(), assign("--fail-at", step), assign(), rounds=1000)
+    assert [type(run.ending) for run in turns.runs] == [Stopped, Crashed, Stopped]
+    assert turns.rounds == ((), (), ())
+    assert turns.interleaved
+
+
+def test_an_arm_that_hangs_ends_the_set(executor: LocalExecutor, assign: Assign) -> None:
+    hanging = assign("--fail", "hang", "--fail-at", 5, block_limit_seconds=0.5)
+    turns = take_turns(executor, assign(), hanging)
+    assert [type(run.ending) for run in turns.runs] == [Stopped, TimedOut]
+    assert turns.rounds == ((), ())
+
+
+def test_arms_of_several_processes(executor: LocalExecutor, assign: Assign) -> None:
+    turns = take_turns(executor, assign("--ranks", 2), assign("--ranks", 2), rounds=2)
+    assert all(isinstance(run.ending, Stopped) for run in turns.runs)
+    assert [len(row) for row in turns.rounds] == [2, 2]
+    assert all(block.samples == 2 * 4 * block.steps for run in turns.runs for block in run.blocks)
+
+
+def test_where_samples_are_unknown_steps_are_counted(executor: LocalExecutor, assign: Assign) -> None:
+    turns = take_turns(executor, assign("--samples", 0), rounds=2)
+    assert turns.rounds == (tuple(block.wall_seconds / block.steps for block in turns.runs[0].blocks[-2:]),)
+
+
+def test_warm_up_has_a_limit(executor: LocalExecutor, assign: Assign) -> None:
+    turns = take_turns(executor, assign(), rounds=1, warm_up_limit_seconds=0.0)
+    assert turns.runs[0].warm_up_blocks == 1
+    assert any("had not settled" in note for note in turns.runs[0].notes)
+
+
+# -- one arm at a time ----------------------------------------------------------------------------
+
+
+def launches(turns: TurnSet, directory: Path) -> list[str]:
+    """The step seconds (which tell the arms apart) of the launches, in order."""
+    found = []
+    for assignment in sorted(directory.glob("*/assignment.json")):
+        text = assignment.read_text()
+        found.append("A" if '"0.002"' in text else "B")
+    return found
+
+
+def test_whole_launches_there_and_back(executor: LocalExecutor, assign: Assign, tmp_path: Path, diary: Diary) -> None:
+    arms = assign("--step-seconds", 0.002), assign("--step-seconds", 0.004)
+    turns = take_turns(executor, *arms, interleaved=False, rounds=5)
+    assert not turns.interleaved
+    assert launches(turns, tmp_path / "runs") in (list("ABBA"), list("BAAB"))
+    assert [len(row) for row in turns.rounds] == [5, 5]
+    assert all(isinstance(run.ending, Stopped) for run in turns.runs)
+    assert all(1.3 < slow / fast < 3.5 for fast, slow in zip(*turns.rounds, strict=True))
+
+
+def test_arms_that_do_not_fit_together_are_alternated(executor: LocalExecutor, assign: Assign, tmp_path: Path) -> None:
+    place = tmp_path / "memory"
+    place.mkdir()
+    turns = take_turns(executor, assign("--alone", place), assign("--alone", place))
+    assert not turns.interleaved
+    assert [type(run.ending) for run in turns.runs] == [Stopped, Stopped]
+    assert [len(row) for row in turns.rounds] == [4, 4]
+
+
+def test_an_arm_that_needs_too_much_by_itself_is_out_of_memory(executor: LocalExecutor, assign: Assign) -> None:
+    turns = take_turns(executor, assign(), assign("--fail", "device-memory", "--fail-at", 0))
+    assert not turns.interleaved
+    assert [type(run.ending) for run in turns.runs] == [Stopped, OutOfMemory]
+    assert turns.rounds == ((), ())
+
+
+def test_alternated_arms_that_end_early(executor: LocalExecutor, assign: Assign) -> None:
+    short = assign("--steps", 400, "--step-seconds", 0.002)
+    longer = assign("--steps", 1000)
+    turns = take_turns(executor, longer, short, rounds=1000, interleaved=False, warm_up_limit_seconds=0.2)
+    assert turns.runs[1].ending == Completed()
+    assert 0 < len(turns.rounds[0]) == len(turns.rounds[1]) < 80
