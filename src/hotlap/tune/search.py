@@ -56,6 +56,7 @@ FAMILY_ALPHA = 0.05
 
 _EACH_BY_ITSELF = "Each lever of the plan was measured and proved by itself."
 _SETTINGS_TRIED = 2
+_MARGIN = 1.15
 _LEAST_NOISE, _MOST_NOISE = 0.015, 0.06
 _ENOUGH_FOR_NOISE = 3
 
@@ -191,10 +192,11 @@ class _Search:
         sets = speed.LOOKS[0].sets + speed.HEADLINE_SETS
         needed = trials.spent_seconds + sets * trials.costs.of_set(arms, rounds)
         if needed > budget:
+            advised = 10 * math.ceil(_MARGIN * needed / 10)
             raise BudgetError(
                 f"The budget of {budget:.0f} s is too small for a single comparison and its verification: "
-                f"this script needs about {math.ceil(needed / 10) * 10} s.",
-                remedy=f"Give at least --budget {math.ceil(needed / 10) * 10}s, or none.",
+                f"this script needs about {advised} s.",
+                remedy=f"Give at least --budget {advised}s, or none.",
             )
         trials.reserve_seconds = needed - trials.spent_seconds  # what comes first may not use it up
 
@@ -209,6 +211,12 @@ class _Search:
             if trials.fits(cost):
                 return True
         return False
+
+    def _cost_of_one_trial(self) -> float:
+        """What a first trial and a verification will take: a first look at all levers may not use it up."""
+        trials = self._trials
+        first = first_look_cost(trials, self._plan, self._plan, trials.rounds)
+        return first + verification_cost(trials, self._prover, self._plan)
 
     # -- passes over the levers ---------------------------------------------------------------
 
@@ -237,7 +245,7 @@ class _Search:
         before = self._plan
         again = any(it.lever.name in self._seen_with for it in prospects)
         noise = 0.0 if again else self._launch_noise()
-        self._trials.reserve_seconds = verification_cost(self._trials, self._prover, before)
+        self._trials.reserve_seconds = self._cost_of_one_trial()
         hopeful = screen(self._trials, self._book, before, prospects, noise=noise, again=again)
         for prospect in prospects:
             self._seen_with[prospect.lever.name] = before

@@ -40,6 +40,8 @@ FEWEST_ARMS = 3
 _MOST_ARMS = 6
 _MEMORY_SHARE = 0.8
 _SHORTEST_LIMIT_SECONDS = 5.0
+_STARTUP_SHARE = 0.4
+_BLOCK_SHARE = 0.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +89,18 @@ class Trials:
     # -- requests -----------------------------------------------------------------------------
 
     def assignment(self, plan: Plan = plans_of.EMPTY) -> Assignment:
-        """A child with this plan; its limits end a hang before it has eaten the budget."""
-        options = self.options
-        longest = max(_SHORTEST_LIMIT_SECONDS, self.left_seconds)
+        """A child with this plan; of what is left of a budget, a hang may take no more than a share."""
+        options, left = self.options, self.left_seconds
+        usual_seconds = max(_SHORTEST_LIMIT_SECONDS, 3 * self.costs.shape.round_seconds)
+        longest_startup = max(usual_seconds + 3 * self.costs.startup_seconds, _STARTUP_SHARE * left)
+        longest_block = max(usual_seconds, _BLOCK_SHARE * left)
         return Assignment(
             workload=self.workload,
             plan=plan,
             seed=options.seed,
             step_source=self.step_source,
-            startup_limit_seconds=min(options.startup_limit_seconds, longest),
-            block_limit_seconds=min(options.block_limit_seconds, longest),
+            startup_limit_seconds=min(options.startup_limit_seconds, longest_startup),
+            block_limit_seconds=min(options.block_limit_seconds, longest_block),
             show_output=options.show_output,
         )
 
@@ -138,7 +142,7 @@ class Trials:
             block_seconds=shape.block_seconds,
             block_steps=shape.block_steps,
             order_seed=zlib.crc32(f"{self.options.seed} {purpose} {number}".encode()),
-            warm_up_limit_seconds=min(120.0, max(_SHORTEST_LIMIT_SECONDS, self.left_seconds)),
+            warm_up_limit_seconds=min(120.0, max(_SHORTEST_LIMIT_SECONDS, _BLOCK_SHARE * self.left_seconds)),
             interleaved=self.interleaved,
         )
         before = self.spent_seconds

@@ -1,0 +1,315 @@
+"""A script made of arithmetic: true speedups, noise, drift, and levers that crash, hang, run out of memory or lie.
+
+Every answer is a function of the request alone (and of the executor's seed), so that a study that was cut and resumed
+meets the same world as one that was not. Its clock counts the seconds that real children would have taken.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from hotlap import plan as plans_of
+from hotlap.levers.api import Lever, Parameter
+from hotlap.records import (
+    Accelerator,
+    Assignment,
+    Ceilings,
+    Completed,
+    CompileReport,
+    Crashed,
+    Ending,
+    Invariants,
+    LaunchRequest,
+    LoaderFacts,
+    LoaderRate,
+    Machine,
+    ModelFacts,
+    OptimizerFacts,
+    OutOfMemory,
+    Plan,
+    Proof,
+    Run,
+    ScriptFacts,
+    Setting,
+    Situation,
+    Skipped,
+    Steps,
+    Stopped,
+    TimedOut,
+    TurnRequest,
+    TurnSet,
+    Workload,
+)
+
+WORKLOAD = Workload(kind="script", target="train.py", directory="/work", python="python")
+PHASES = ("data", "compute", "optimizer")
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a setting truly does: factors on the phases (0.5 halves one), and how it misbehaves, if it does."""
+
+    data: float = 1.0
+    compute: float = 1.0
+    optimizer: float = 1.0
+    loss: float = 1.0
+    startup_seconds: float = 0.0
+    fails: str = ""
+
+
+@dataclass
+class FakeScript:
+    """What the script is like, and what each setting does to it."""
+
+    data: float = 0.004
+    compute: float = 0.014
+    optimizer: float = 0.002
+    startup_seconds: float = 2.0
+    launch_noise: float = 0.01
+    round_noise: float = 0.02
+    drift: float = 0.1
+    total_steps: int | None = None
+    peak_bytes: int = 100_000_000
+    memory_bytes: int = 16_000_000_000
+    effects: Mapping[Setting, Effect] = field(default_factory=dict)
+    baseline_ending: Ending = field(default_factory=Stopped)
+    baseline_steps: int | None = None
+    has_loader: bool = False
+    reads_loss: bool = True
+    repeatable: bool = True
+    backwards_only: bool = False
+
+    def step_seconds(self, plan: Plan, *, replay: bool = False) -> float:
+        return sum(self.phases(plan, replay=replay).values())
+
+    def phases(self, plan: Plan, *, replay: bool = False) -> dict[str, float]:
+        seconds = {name: getattr(self, name) for name in PHASES}
+        for setting in plan.settings:
+            effect = self.effects.get(setting, Effect())
+            for name in PHASES:
+                seconds[name] *= getattr(effect, name)
+        if replay:
+            seconds["data"] = 1e-5
+        return seconds
+
+    def speedup(self, plan: Plan) -> float:
+        return self.step_seconds(Plan()) / self.step_seconds(plan)
+
+
+class Interrupt:
+    """Raises an exception at the how-manieth call of the executor."""
+
+    def __init__(self, call: int, error: type[BaseException]) -> None:
+        self.call = call
+        self.error = error
+
+
+class FakeExecutor:
+    """Answers from arithmetic; ``seconds`` is what real trials would have taken so far, ``requests`` all it was asked."""
+
+    def __init__(self, script: FakeScript, *, seed: int = 0, interrupt: Interrupt | None = None) -> None:
+        self.script = script
+        self.seed = seed
+        self.seconds = 0.0
+        self.requests: list[bytes] = []
+        self._interrupt = interrupt
+
+    def clock(self) -> float:
+        return self.seconds
+
+    def _pass_time(self, seconds: float) -> None:
+        """In binary fractions, so that differences and sums of this clock are exact, whenever it was started."""
+        self.seconds += round(seconds * 1024) / 1024
+
+    def machine(self) -> Machine:
+        self._note(b"machine")
+        self._pass_time(3.0)
+        rates = Ceilings(matmul_flops_per_second=(("cpu:float32", 1e11),))
+        accelerators: tuple[Accelerator, ...] = ()
+        return Machine(cores=4, memory_bytes=self.script.memory_bytes, ceilings=rates, accelerators=accelerators)
+
+    def launch(self, request: LaunchRequest) -> Run:
+        noise = self._noise(request)
+        steps = request.steps
+        if request.seconds is not None:
+            affordable = int(request.seconds / self.script.step_seconds(request.assignment.plan))
+            steps = min(steps, max(request.minimum_steps, affordable))
+        run = self._run(request.assignment, steps, noise)
+        if request.assignment.loader_sweep:
+            self._pass_time(2.0 * len(request.assignment.loader_sweep))
+        self._pass_time(run.startup_seconds + sum(run.steps.wall_seconds))
+        self._wait_for(run.ending)
+        return run
+
+    def take_turns(self, request: TurnRequest) -> TurnSet:
+        began = self.seconds
+        noise = self._noise(request)
+        runs, levels = [], []
+        for arm in request.arms:
+            level = self.script.step_seconds(arm.plan, replay=arm.replay)
+            levels.append(level * math.exp(noise.gauss(0.0, self.script.launch_noise)))
+            runs.append(self._run(arm, 40, noise))
+        for run in runs:
+            self._pass_time(run.startup_seconds)
+            self._wait_for(run.ending)
+        if any(not isinstance(run.ending, Stopped) for run in runs):
+            return TurnSet(runs=tuple(runs), rounds=((),) * len(runs), wall_seconds=self.seconds - began)
+        block = max(request.block_steps, math.ceil(1.25 * request.block_seconds / self.script.step_seconds(Plan()))) + 1
+        rounds = self._rounds_until_the_end(request, block)
+        rows: list[list[float]] = [[] for _ in runs]
+        for number in range(rounds):
+            disturbed = 1.0 + self.script.drift * math.sin(number / 3.0 + noise.random())
+            for row, level in zip(rows, levels, strict=True):
+                row.append(level * disturbed * math.exp(noise.gauss(0.0, self.script.round_noise)))
+        self._pass_time(sum(sum(row) for row in rows) * block + 4 * block * sum(levels))
+        if not rounds:
+            ended = tuple(msgspec.structs.replace(run, ending=Completed()) for run in runs)
+            return TurnSet(runs=ended, rounds=((),) * len(runs), wall_seconds=self.seconds - began)
+        return TurnSet(runs=tuple(runs), rounds=tuple(map(tuple, rows)), wall_seconds=self.seconds - began)
+
+    def _rounds_until_the_end(self, request: TurnRequest, block: int) -> int:
+        if self.script.total_steps is None:
+            return request.rounds
+        return max(0, min(request.rounds, self.script.total_steps // block - 4))
+
+    def _run(self, arm: Assignment, steps: int, noise: random.Random) -> Run:
+        script = self.script
+        ending, done = self._ending(arm, steps)
+        phases = script.phases(arm.plan, replay=arm.replay)
+        startup = script.startup_seconds + sum(
+            script.effects.get(it, Effect()).startup_seconds for it in arm.plan.settings
+        )
+        sweep = tuple(
+            LoaderRate(setting=it, seconds_per_sample=0.002 / (1 + int(dict(it.values)["workers"])), batches=10)
+            for it in arm.loader_sweep
+        )
+        return Run(
+            plan=arm.plan,
+            seed=arm.seed,
+            ending=ending,
+            facts=self._facts(arm),
+            steps=_steps(phases, self._losses(arm, done, noise)),
+            invariants=_invariants(done),
+            startup_seconds=startup,
+            host_peak_bytes=script.peak_bytes,
+            loader_rates=sweep,
+            compile=CompileReport(seconds=startup - script.startup_seconds),
+        )
+
+    def _ending(self, arm: Assignment, steps: int) -> tuple[Ending, int]:
+        for setting in arm.plan.settings:
+            fails = self.script.effects.get(setting, Effect()).fails
+            if fails == "crash":
+                return Crashed(exit_code=1, error="RuntimeError: planted"), 0
+            if fails == "hang":
+                return TimedOut(limit_seconds=arm.block_limit_seconds, during="warm-up"), 3
+            if fails == "memory":
+                return OutOfMemory(error="planted"), 0
+        if not arm.plan.settings and not isinstance(self.script.baseline_ending, Stopped):
+            return self.script.baseline_ending, self.script.baseline_steps or 0
+        if self.script.backwards_only and arm.step_source != "backward":
+            return Completed(), 0
+        if self.script.total_steps is not None and steps >= self.script.total_steps:
+            return Completed(), self.script.total_steps
+        return Stopped(), steps
+
+    def _losses(self, arm: Assignment, steps: int, noise: random.Random) -> tuple[float | None, ...]:
+        if not self.script.reads_loss:
+            return (None,) * steps
+        factor = 1.0 + (1e-6 if arm.nudge else 0.0)
+        for setting in arm.plan.settings:
+            factor *= self.script.effects.get(setting, Effect()).loss
+        if not self.script.repeatable:
+            factor *= 1.0 + noise.uniform(-0.2, 0.2)
+        diverges = any(self.script.effects.get(it, Effect()).fails == "diverge" for it in arm.plan.settings)
+        losses = [factor * (1.0 + math.exp(-step / 30.0)) for step in range(steps)]
+        return tuple(None if diverges and step >= 12 else loss for step, loss in enumerate(losses))
+
+    def _facts(self, arm: Assignment) -> ScriptFacts:
+        by_hand = self.script.backwards_only
+        return ScriptFacts(
+            step_source="backward" if by_hand else "optimizer",
+            loaders=(LoaderFacts(dataset="Numbers", batch_size=1, batch_bytes=1000),) if self.script.has_loader else (),
+            models=(ModelFacts(kind="Net", parameters=10, flops_per_step=1e8),),
+            optimizers=(OptimizerFacts(kind="SGD", parameters=10, learning_rate=0.1),),
+            backwards_per_step=200.0 if by_hand and arm.step_source == "auto" else 1.0,
+        )
+
+    def _noise(self, request: msgspec.Struct) -> random.Random:
+        """Noise that depends on the request alone."""
+        text = msgspec.json.encode(request)
+        self._note(text)
+        return random.Random(zlib.crc32(text) * 1000003 + self.seed)
+
+    def _note(self, text: bytes) -> None:
+        self.requests.append(text)
+        if self._interrupt is not None and len(self.requests) == self._interrupt.call:
+            raise self._interrupt.error
+
+    def _wait_for(self, ending: Ending) -> None:
+        if isinstance(ending, TimedOut):
+            self._pass_time(ending.limit_seconds)
+
+
+def _steps(phases: dict[str, float], losses: tuple[float | None, ...]) -> Steps:
+    rows = len(losses)
+    wall = sum(phases.values())
+    diverged = any(it is None for it in losses) and any(it is not None for it in losses)
+    return Steps(
+        wall_seconds=(wall,) * rows,
+        data_wait_seconds=(phases["data"],) * rows,
+        host_to_device_seconds=(0.0,) * rows,
+        forward_seconds=(phases["compute"] / 2,) * rows,
+        backward_seconds=(phases["compute"] / 2,) * rows,
+        optimizer_seconds=(phases["optimizer"],) * rows,
+        other_seconds=(0.0,) * rows,
+        outside_seconds=(0.0,) * rows,
+        samples=(1,) * rows,
+        loss=losses,
+        not_finite=tuple(row for row, it in enumerate(losses) if it is None) if diverged else (),
+    )
+
+
+def _invariants(steps: int) -> Invariants:
+    return Invariants(
+        learning_rates=((0.1,),) * steps, samples=(1,) * steps, training=(True,) * steps, trainable=(4,) * steps
+    )
+
+
+def lever(
+    name: str,
+    *choices: str,
+    proof: Proof = "rounding",
+    addresses: tuple[str, ...] = ("anything",),
+    obstacle: Skipped | None = None,
+    bound: Callable[[Situation], float | None] | float | None = None,
+) -> Lever:
+    """A lever with one setting for each choice (or a single one without values)."""
+
+    def candidates(situation: Situation) -> tuple[Setting, ...]:
+        return tuple(plans_of.setting(name, choice=it) for it in choices) or (plans_of.setting(name),)
+
+    return Lever(
+        name=name,
+        title=name,
+        page=name,
+        proof=proof,
+        addresses=addresses,
+        parameters={"choice": Parameter(str, required=False)},
+        obstacle=lambda situation: obstacle,
+        bound=bound if callable(bound) else lambda situation: bound,
+        candidates=candidates,
+        install=lambda hooks, setting: None,
+        environment=lambda setting: {},
+        proof_for=lambda situation, setting: proof,
+    )
+
+
+def named(*levers: Lever) -> dict[str, Lever]:
+    return {it.name: it for it in levers}
