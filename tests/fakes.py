@@ -342,13 +342,15 @@ STUDIES = {
 class FakeExecutor:
     """Trials by arithmetic: every lever divides the time of a step by a fixed factor, give or take ``noise``.
 
-    ``ending`` is how the baseline's first launch ends. ``interrupt_after`` raises KeyboardInterrupt at that request.
+    ``ending`` is how the script as it is ends, after ``steps_before_end`` steps where it does not just go on.
+    ``interrupt_after`` raises KeyboardInterrupt at that request.
     """
 
-    factors: dict[str, float] = field(default_factory=lambda: {"loader": 1.9, "mixed-precision": 1.4})
+    factors: dict[str, float] = field(default_factory=lambda: {"compile": 1.6, "huge-pages": 1.3})
     noise: float = 0.004
     seconds_per_sample: float = 0.002
     ending: Ending = field(default_factory=Stopped)
+    steps_before_end: int = 0
     interrupt_after: int | None = None
     requests: int = 0
 
@@ -388,8 +390,8 @@ class FakeExecutor:
         return seconds * (0.6 if arm.replay else 1.0)
 
     def _run(self, arm: Assignment, steps: int, seed: int) -> Run:
-        if isinstance(self.ending, Crashed) and not arm.plan.settings:
-            return Run(ending=self.ending, facts=_facts(), output_path="output.txt")
+        if not isinstance(self.ending, Stopped):
+            steps = self.steps_before_end
         wall = self._seconds(arm) * 32
         return Run(
             plan=arm.plan,
@@ -414,7 +416,7 @@ class FakeExecutor:
                 training=(True,) * steps,
                 trainable=(1000,) * steps,
             ),
-            blocks=(Block(steps=8, samples=256, wall_seconds=wall * 8),) * max(1, steps // 8),
+            blocks=(Block(steps=8, samples=256, wall_seconds=wall * 8),) * (steps // 8),
             startup_seconds=1.0,
             wall_seconds=1.0 + wall * steps,
             host_peak_bytes=2**30,

@@ -22,8 +22,12 @@ from hotlap.tune.options import Options
 STUDIES = Path(".hotlap")
 """Where studies are kept unless another folder is named."""
 
+LABS = "lab"
+"""The folder in there for the studies of ``hotlap lab``, which a resumed search must not take for its own."""
+
 OnProgress: TypeAlias = Callable[[Progress], None]
 MakeExecutor: TypeAlias = Callable[[Path], Executor]
+OnOpened: TypeAlias = Callable[[Path], object]
 Search: TypeAlias = Callable[[Workload, Options, Journal, Executor, OnProgress], Study]
 
 
@@ -68,14 +72,16 @@ def begin(
     *,
     root: Path = STUDIES,
     on_progress: OnProgress,
+    on_opened: OnOpened = lambda directory: None,
     executor: MakeExecutor = local_executor,
     search: Search = full_search,
 ) -> Study:
-    """Make a new study under ``root`` and carry it out.
+    """Make a new study under ``root`` and carry it out; ``on_opened`` is told its folder first.
 
     A study that Ctrl-C ended is returned as it stood, with the status ``interrupted``. Raises :class:`HotlapError`.
     """
     with study.create_study(root.absolute(), workload, options, hotlap_version=__version__) as journal:
+        on_opened(journal.directory)
         return _carry_out(journal, options, on_progress, executor, search)
 
 
@@ -83,11 +89,13 @@ def go_on(
     path: Path,
     *,
     on_progress: OnProgress,
+    on_opened: OnOpened = lambda directory: None,
     executor: MakeExecutor = local_executor,
     search: Search = full_search,
 ) -> Study:
     """Go on with a study where it was cut: its folder, or the root for the latest one. Raises :class:`HotlapError`."""
     with study.open_study(path.absolute()) as journal:
+        on_opened(journal.directory)
         return _carry_out(journal, journal.options(Options), on_progress, executor, search)
 
 
@@ -162,7 +170,11 @@ def load_study(path: str | os.PathLike[str] = STUDIES) -> Study:
 
     Raises :class:`HotlapError` when there is none or when it cannot be read.
     """
-    return study.load_study(Path(path))
+    root = Path(path)
+    if (root / study.JOURNAL).exists() or not (root / LABS).is_dir():
+        return study.load_study(root)
+    folders = [it for it in (root, root / LABS) if any(it.glob(f"*/{study.JOURNAL}"))]
+    return study.load_study(max(map(study.latest_study, folders), key=lambda it: it.name, default=root))
 
 
 def apply(path: str | os.PathLike[str] = "hotlap.toml") -> Plan:

@@ -6,7 +6,7 @@ import importlib.util
 from pathlib import Path
 
 from hotlap import api
-from hotlap.cli import options, screen
+from hotlap.cli import options, screen, studies
 from hotlap.cli.arguments import Parser
 from hotlap.cli.workload import workload_from
 from hotlap.errors import UsageError
@@ -38,10 +38,4 @@ def main(words: list[str], engine: api.Engine) -> int:
     chosen = options.options_from(choices)
     if not choices.quiet:
         screen.note(f"tuning {WORKLOAD}, as `hotlap tune` would tune a script of yours")
-    return options.carry_out(
-        choices,
-        workload,
-        lambda tell: api.begin(
-            workload, chosen, root=choices.study, on_progress=tell, executor=engine.executor, search=engine.search
-        ),
-    )
+    return studies.new_study(choices, workload, chosen, choices.study, engine, engine.search)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hotlap import api
-from hotlap.cli import options
+from hotlap.cli import options, studies
 from hotlap.cli.arguments import Parser
 from hotlap.cli.workload import workload_from
 
@@ -33,10 +33,4 @@ def main(words: list[str], engine: api.Engine) -> int:
     choices = made.parse_args(own)
     workload = workload_from(target, "lab")
     chosen = options.options_from(choices)
-    return options.carry_out(
-        choices,
-        workload,
-        lambda tell: api.begin(
-            workload, chosen, root=choices.study, on_progress=tell, executor=engine.executor, search=engine.lab
-        ),
-    )
+    return studies.new_study(choices, workload, chosen, choices.study / api.LABS, engine, engine.lab)

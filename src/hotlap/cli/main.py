@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None, *, engine: Engine | None = None) -> 
         if _wants_traceback(words):
             traceback.print_exc()
         screen.complain(error)
-        return error.exit_code
+        return error.exit_code if error.exit_code >= 0 else 128 - error.exit_code
     except KeyboardInterrupt:
         screen.note("interrupted", style="yellow")
         return _INTERRUPTED

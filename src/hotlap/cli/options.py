@@ -1,24 +1,18 @@
-"""The options that the commands with a search share, and what happens around their search."""
+"""The options that the commands with a search share."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 from hotlap import api
-from hotlap.cli import arguments, screen
+from hotlap.cli import arguments
 from hotlap.cli.arguments import Parser
 from hotlap.errors import UsageError
 from hotlap.levers.api import all_levers
-from hotlap.records import Completed, Crashed, Study, Workload
-from hotlap.render.json import study_json
-from hotlap.render.live import LiveView
-from hotlap.render.terminal import report
 from hotlap.tune.options import Options, check
-
-INTERRUPTED = 130
 
 
 def add_search_options(parser: Parser, *, budget: float | None = None) -> None:
@@ -54,6 +48,26 @@ def add_search_options(parser: Parser, *, budget: float | None = None) -> None:
     )
     group.add_argument(
         "--seed", type=partial(arguments.whole, 0), default=0, metavar="N", help="seed of the trials (default: 0)"
+    )
+    add_limit_options(parser)
+
+
+def add_limit_options(parser: Parser) -> None:
+    """What is rarely needed."""
+    group = parser.add_argument_group("limits, rarely needed")
+    for flag, default, what in (
+        ("--startup-limit", 600.0, "how long the script may take to its first step"),
+        ("--block-limit", 300.0, "how long nothing may come from a script that trains"),
+    ):
+        group.add_argument(
+            flag,
+            type=arguments.seconds,
+            default=default,
+            metavar="TIME",
+            help=f"{what} (default: {default / 60:g}m)",
+        )
+    group.add_argument(
+        "--rounds", type=partial(arguments.whole, 2), metavar="N", help="rounds of a set (default: as many as pay)"
     )
 
 
@@ -99,37 +113,13 @@ def options_from(choices: argparse.Namespace) -> Options:
         delta=choices.delta,
         seed=choices.seed,
         parity_steps=choices.parity_steps,
+        rounds=choices.rounds,
+        startup_limit_seconds=choices.startup_limit,
+        block_limit_seconds=choices.block_limit,
         show_output=choices.show_output,
     )
     check(options, all_levers())
     return options
-
-
-def carry_out(choices: argparse.Namespace, workload: Workload | None, search: Callable[[api.OnProgress], Study]) -> int:
-    """Search with progress shown as asked, write the plan, print the report. Returns the exit code."""
-    console = screen.err()
-    if choices.quiet:
-        found = search(lambda progress: None)
-    else:
-        with LiveView(console, workload, interactive=console.is_terminal and not choices.show_output) as view:
-            found = search(view.update)
-    written = _write_plan(found, choices.plan_out)
-    if choices.json:
-        screen.say(study_json(found))
-    else:
-        screen.show(report(found, plan_path=written))
-    return exit_code(found)
-
-
-def exit_code(found: Study) -> int:
-    """0 for an answer, gain or not; the script's own code where it failed; 130 after Ctrl-C."""
-    if found.status == "interrupted":
-        return INTERRUPTED
-    if found.status != "script-failed":
-        return 0
-    ending = found.baseline.ending if found.baseline is not None else None
-    code = ending.exit_code if isinstance(ending, (Crashed, Completed)) else 1
-    return 128 - code if code < 0 else code or 1
 
 
 def refuse_changed(parser: Parser, choices: argparse.Namespace, names: Sequence[str]) -> None:
@@ -141,14 +131,3 @@ def refuse_changed(parser: Parser, choices: argparse.Namespace, names: Sequence[
                 f"{flag} cannot be given with --resume.",
                 remedy="A study goes on with the options it began with; leave it out, or begin a new study.",
             )
-
-
-def _write_plan(found: Study, path: Path | None) -> str:
-    """Write the plan where there is one to write; where it went, or nothing."""
-    if path is None or not found.plan.settings:
-        return ""
-    api.write_plan(found, path)
-    return str(path)
-
-
-__all__ = ["INTERRUPTED", "add_lever_options", "add_output_options", "add_search_options", "carry_out", "exit_code"]

@@ -42,5 +42,13 @@ def main(words: list[str], engine: api.Engine) -> int:
     if choices.json:
         screen.say(study_json(found))
     else:
-        screen.show(report(found, plan_path=str(plan_path or "hotlap.toml")))
+        screen.show(report(found, plan_path=_shown_plan(plan_path)))
     return 0
+
+
+def _shown_plan(path: Path | None) -> str:
+    """The plan to name in the next command: the one just written, or the usual one where it lies."""
+    if path is not None:
+        return str(path)
+    usual = Path("hotlap.toml")
+    return str(usual) if usual.exists() else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
-from typing import TextIO
+from typing import NoReturn, TextIO
 
 from rich.console import Console, RenderableType
 from rich.text import Text
@@ -38,6 +38,13 @@ def note(line: str, style: str = "dim") -> None:
     err().print(Text(f"hotlap: {text.one_line(line, limit=1000)}", style=style), soft_wrap=True)
 
 
+def quote(output: str) -> None:
+    """A script's own words, already cleaned, on standard error."""
+    console = err()
+    for line in output.split("\n"):
+        console.print(Text(f"  | {line}", style="dim"), soft_wrap=True)
+
+
 def complain(error: HotlapError) -> None:
     """Print an error: what happened and where in one sentence, what to do in another."""
     where = f" ({text.one_line(error.where, limit=300)})" if error.where else ""
@@ -49,7 +56,14 @@ def complain(error: HotlapError) -> None:
     console.print(Text(f"        {text.clean(error.remedy, limit=1000)}"), soft_wrap=True)
 
 
+class _Console(Console):
+    """A console that leaves it to the caller to do something about a reader who has left."""
+
+    def on_broken_pipe(self) -> NoReturn:
+        raise BrokenPipeError
+
+
 def _console(stream: TextIO) -> Console:
     if isinstance(stream, io.TextIOWrapper) and not (stream.encoding or "").lower().startswith("utf"):
         stream.reconfigure(errors="replace")
-    return Console(file=stream, markup=False, highlight=False, emoji=False)
+    return _Console(file=stream, markup=False, highlight=False, emoji=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hotlap import api
-from hotlap.cli import options
+from hotlap.cli import options, studies
 from hotlap.cli.arguments import Parser
 from hotlap.cli.workload import workload_from
 from hotlap.errors import UsageError
@@ -27,6 +27,7 @@ exit code: 0 for an answer (gain or not), the script's own code if it failed, 2 
 
 _OF_THE_STUDY = (
     "budget", "delta", "parity_steps", "accept_unverified", "seed", "only", "skip", "allow", "show_output",
+    "rounds", "startup_limit", "block_limit",
 )  # fmt: skip
 
 
@@ -54,26 +55,10 @@ def main(words: list[str], engine: api.Engine) -> int:
     choices = made.parse_args(own)
     if choices.resume:
         options.refuse_changed(made, choices, _OF_THE_STUDY)
-        path = _study_named(target, choices.study)
-        return options.carry_out(
-            choices,
-            None,
-            lambda tell: api.go_on(path, on_progress=tell, executor=engine.executor, search=engine.search),
-        )
+        return studies.resumed_study(choices, _study_named(target, choices.study), engine)
     workload = workload_from(target, "tune")
     chosen = options.options_from(choices)
-    return options.carry_out(
-        choices,
-        workload,
-        lambda tell: api.begin(
-            workload,
-            chosen,
-            root=choices.study,
-            on_progress=tell,
-            executor=engine.executor,
-            search=engine.search,
-        ),
-    )
+    return studies.new_study(choices, workload, chosen, choices.study, engine, engine.search)
 
 
 def _study_named(words: list[str], root: Path) -> Path:

@@ -34,16 +34,16 @@ def parts(account: PhaseAccount, factor: float = 1.0) -> tuple[Part, ...]:
     )
 
 
-def time_account(before: PhaseAccount, after: PhaseAccount | None) -> RenderableType:
-    """Bars and table of one or two accounts.
+def time_account(before: PhaseAccount, after: PhaseAccount | None, after_name: str = "after") -> RenderableType:
+    """Bars and table of one or two accounts; ``after_name`` says what the second one is.
 
     Both are given for the samples of one step of the original script, so that their lengths compare even
     where a step has come to hold more samples.
     """
     factor = _samples_factor(before, after)
-    accounts = [("before" if after else "now", before, 1.0)]
+    accounts = [("before" if after else "as it is", before, 1.0)]
     if after:
-        accounts.append(("after", after, factor))
+        accounts.append((after_name, after, factor))
     pieces: list[RenderableType] = [_bars(accounts), Text(), _table(accounts)]
     remarks = _remarks(before, after, factor)
     if remarks:

@@ -45,7 +45,8 @@ def headline(study: Study) -> Headline:
     if study.verification is not None:
         return _verified(study, study.verification)
     if study.status == "finished":
-        return _nothing_faster(study)
+        measured = _measured_whole(study)
+        return _verified(study, measured) if measured is not None else _nothing_faster(study)
     return _unfinished(study)
 
 
@@ -79,10 +80,18 @@ def how_measured(speed: SpeedComparison) -> str:
     )
 
 
+def _measured_whole(study: Study) -> Comparison | None:
+    """The trial that compared just the plan with the untouched original, where there was no verification of its own."""
+    comparisons = [it.verdict.comparison for it in study.outcomes if isinstance(it.verdict, Kept)]
+    whole = [it for it in comparisons if it.candidate == study.plan and not it.baseline.settings]
+    return whole[-1] if whole else None
+
+
 def _verified(study: Study, comparison: Comparison) -> Headline:
     speed = comparison.speed
     measured = text.speedup(speed.speedup, speed.confidence)
-    beside = [how_measured(speed), *map(text.sentence, speed.remarks)]
+    beside = [text.sentence(study.status_text)] if study.status_text else []
+    beside += [how_measured(speed), *map(text.sentence, speed.remarks)]
     if study.status == "out-of-budget":
         beside.append("The budget ended the search before every lever was tried.")
     elif study.status in ("interrupted", "running"):
@@ -94,8 +103,9 @@ def _verified(study: Study, comparison: Comparison) -> Headline:
             beside.insert(0, f"The script against itself: {itself}.")
         beside.insert(0, f"The plan measured {measured}, which these sets cannot vouch for.")
         return Headline("bad", sentence, tuple(beside))
-    if comparison.parity is not None and comparison.parity.text:
-        beside.insert(0, text.sentence(comparison.parity.text))
+    beside += _about_numbers(comparison.parity)
+    if study.verification is None:
+        beside.append("This is the best of several comparisons, not verified once more on fresh launches.")
     if speed.verdict == "faster":
         faster = f"{ratio_words(speed)}, {parity_phrase(comparison.parity)}."
         return Headline(_tone(comparison.parity), faster, tuple(beside))
@@ -107,6 +117,18 @@ def ratio_words(speed: SpeedComparison) -> str:
     return (
         f"{text.ratio(speed.speedup.value)} faster ({text.confidence(speed.confidence)} {text.interval(speed.speedup)})"
     )
+
+
+def _about_numbers(parity: ParityComparison | None) -> list[str]:
+    """What stands behind the words about sameness, less what the headline has said already."""
+    if parity is None:
+        return []
+    if parity.verdict not in ("exact", "within"):
+        return [text.sentence(parity.text)] if parity.text else []
+    found = next((gate.found for gate in parity.gates if gate.gate == "G3" and gate.found), None)
+    largest = f"The largest difference of the smoothed loss was {text.share(found)}." if found else ""
+    beyond = text.one_line(parity.text).partition(". ")[2]
+    return [line for line in (largest, text.sentence(beyond)) if line]
 
 
 def _tone(parity: ParityComparison | None) -> Tone:

@@ -118,13 +118,13 @@ def verdict_word(outcome: Outcome) -> tuple[Tone, str]:
 def parity_word(parity: ParityComparison | None) -> str:
     """What is known about sameness, in a word or two."""
     if parity is None:
-        return "not compared"
+        return "unchecked"
     if parity.verdict == "exact":
         return "exact"
     if parity.verdict == "within":
         limit = parity_limit(parity)
         return f"within {text.share(limit)}" if limit is not None else "no difference found"
-    return "differs" if parity.verdict == "lost" else "not verified"
+    return "differ" if parity.verdict == "lost" else "unverified"
 
 
 def _speedup_cell(comparison: Comparison | None) -> str:

@@ -64,8 +64,8 @@ def draw(workload: Workload | None, state: State, waited_seconds: float = 0.0) -
     time_left = time_words(latest.spent_seconds + waited_seconds, latest.budget_seconds)
     pieces: list[RenderableType] = [top, Text()]
     pieces.append(_pair(Text(_STAGES[latest.stage], style="bold cyan").append(_after_stage(latest)), time_left))
-    pieces.append(Text(f"  {text.one_line(latest.text, limit=200)}"))
-    pieces.append(Text(f"  {_numbers(latest, state.best)}", style="dim"))
+    pieces += [Text(f"  {it}") for it in (_said(latest),) if it]
+    pieces += [Text(f"  {it}", style="dim") for it in (_numbers(latest, state.best),) if it]
     tried = [it for it in state.outcomes if not isinstance(it.verdict, Skipped)]
     skipped = len(state.outcomes) - len(tried)
     if tried or skipped:
@@ -81,9 +81,9 @@ def line(state: State) -> str:
     latest = state.latest
     if latest is None:
         return ""
-    said = outcome_words(latest.outcome) if latest.outcome else text.one_line(latest.text, limit=200)
+    said = outcome_words(latest.outcome) if latest.outcome else _said(latest)
     numbers = _numbers(latest, state.best)
-    stage = f"{_STAGES[latest.stage]}{'' if latest.outcome else _after_stage(latest)}:"
+    stage = f"{_STAGES[latest.stage]}{'' if latest.outcome else _after_stage(latest)}{':' if said else ''}"
     parts = [f"[{text.clock(latest.spent_seconds)}]", stage, said]
     return " ".join(part for part in (*parts, f"({numbers})" if numbers else "") if part)
 
@@ -180,6 +180,12 @@ def _pair(left: Text, right: str) -> Table:
     grid.add_column(justify="right", no_wrap=True)
     grid.add_row(left, Text(right, style="dim"))
     return grid
+
+
+def _said(latest: Progress) -> str:
+    """What was told, less what stands beside the stage already."""
+    said = text.one_line(latest.text, limit=200).removeprefix(f"{latest.lever}: ")
+    return "" if f", {said}" == _after_stage(latest).removeprefix(f" {latest.lever}") else said
 
 
 def _after_stage(latest: Progress) -> str:

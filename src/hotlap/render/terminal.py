@@ -20,9 +20,9 @@ from hotlap.render.lever_table import lever_table
 WIDEST = 120
 _FILES_SHOWN = 8
 _CEILING_MEANINGS = {
-    "loader-alone": "no model can train faster than this loader delivers",
-    "model-alone": "no loader can feed this model faster than it trains",
-    "matmul": "every operation at the measured matmul rate",
+    "loader-alone": "No model can train faster than this loader delivers.",
+    "model-alone": "No loader can make this model train faster.",
+    "matmul": "Every operation at the measured matmul rate.",
 }
 _TONES = {"good": "bold green", "neutral": "bold yellow", "bad": "bold red"}
 
@@ -64,7 +64,10 @@ def ceiling_rates(machine: Machine) -> Iterator[tuple[str, str]]:
 
 def _sections(study: Study, plan_path: str) -> Iterator[tuple[str, RenderableType]]:
     if study.account_before is not None:
-        yield "Where a step's time goes", time_account(study.account_before, study.account_after)
+        yield (
+            "Where a step's time goes",
+            time_account(study.account_before, study.account_after, "after" if study.plan.settings else "given up"),
+        )
     if study.outcomes:
         yield "Levers", lever_table(study.outcomes, study.account_before)
     ceilings = list(_ceilings(study))
@@ -90,6 +93,9 @@ def next_commands(study: Study, plan_path: str) -> list[tuple[str, str]]:
     if study.plan.settings and plan_path and study.status != "script-failed":
         option = ("--plan", plan_path)
         found.append((f"hotlap run {text.command(study.workload, *option)}", "runs it with the levers that were kept"))
+    elif study.plan.settings and study.status != "script-failed":
+        place = text.shell_word(study.directory)
+        found.append((f"hotlap report --plan-out hotlap.toml {place}".rstrip(), "writes the plan of the kept levers"))
     if study.status in ("interrupted", "running"):
         place = text.shell_word(study.directory)
         found.append((f"hotlap tune --resume {place}".rstrip(), "goes on where this ended"))
@@ -124,7 +130,7 @@ def _ceilings(study: Study) -> Iterator[RenderableType]:
         for it in study.ceilings:
             seconds = text.duration(it.seconds_per_sample) if it.seconds_per_sample is not None else ""
             bound = text.ratio(it.bound_speedup) if it.bound_speedup is not None else ""
-            meaning = text.one_line(it.text) or _CEILING_MEANINGS[it.name]
+            meaning = f"{_CEILING_MEANINGS[it.name]} {text.sentence(it.text)}".rstrip()
             table.add_row(f"  {it.name.replace('-', ' ')}", seconds, bound, Text(meaning, style="dim"))
         yield table
     if study.model_flop_utilisation is not None:

@@ -1,0 +1,98 @@
+"""Carrying out a study for a person who watches: progress, plan file, report, exit code."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from hotlap import api
+from hotlap.cli import screen
+from hotlap.errors import ScriptError, StudyError
+from hotlap.records import Completed, Crashed, Study, Workload
+from hotlap.render import text
+from hotlap.render.json import study_json
+from hotlap.render.live import LiveView
+from hotlap.render.terminal import report
+from hotlap.tune.options import Options
+
+INTERRUPTED = 130
+_LAST_LINES = 15
+
+
+def new_study(
+    choices: argparse.Namespace,
+    workload: Workload,
+    options: Options,
+    root: Path,
+    engine: api.Engine,
+    search: api.Search,
+) -> int:
+    """A study of its own. Returns the exit code; raises :class:`hotlap.errors.HotlapError`."""
+    begin = partial(api.begin, workload, options, root=root, executor=engine.executor, search=search)
+    return _carry_out(choices, workload, begin)
+
+
+def resumed_study(choices: argparse.Namespace, path: Path, engine: api.Engine) -> int:
+    """A study that was cut, from where it was cut. Returns the exit code; raises :class:`hotlap.errors.HotlapError`."""
+    return _carry_out(choices, None, partial(api.go_on, path, executor=engine.executor, search=engine.search))
+
+
+def exit_code(found: Study) -> int:
+    """0 for an answer, gain or not; the script's own code where it failed; 130 after Ctrl-C."""
+    if found.status == "interrupted":
+        return INTERRUPTED
+    if found.status != "script-failed":
+        return 0
+    ending = found.baseline.ending if found.baseline is not None else None
+    code = ending.exit_code if isinstance(ending, (Crashed, Completed)) else 1
+    return 128 - code if code < 0 else code or 1
+
+
+def _carry_out(choices: argparse.Namespace, workload: Workload | None, study: Callable[..., Study]) -> int:
+    console = screen.err()
+    opened: list[Path] = []
+    try:
+        if choices.quiet:
+            found = study(on_progress=lambda progress: None, on_opened=opened.append)
+        else:
+            with LiveView(console, workload, interactive=console.is_terminal and not choices.show_output) as view:
+                found = study(on_progress=view.update, on_opened=opened.append)
+    except ScriptError:
+        if opened:
+            _show_failure(api.load_study(opened[0]), choices)
+        raise
+    try:
+        written = _write_plan(found, choices.plan_out)
+    except StudyError:
+        _show(found, choices, plan_path="")
+        raise
+    _show(found, choices, plan_path=written)
+    return exit_code(found)
+
+
+def _show(found: Study, choices: argparse.Namespace, *, plan_path: str) -> None:
+    if choices.json:
+        screen.say(study_json(found))
+    else:
+        screen.show(report(found, plan_path=plan_path))
+
+
+def _show_failure(found: Study, choices: argparse.Namespace) -> None:
+    """The study as JSON where that was asked for, else the script's last words."""
+    if choices.json:
+        screen.say(study_json(found))
+        return
+    ending = found.baseline.ending if found.baseline is not None else None
+    output = text.last_lines(getattr(ending, "output_tail", ""), _LAST_LINES)
+    if output and not choices.show_output:
+        screen.quote(output)
+
+
+def _write_plan(found: Study, path: Path | None) -> str:
+    """Write the plan where there is one to write; where it went, or nothing."""
+    if path is None or not found.plan.settings:
+        return ""
+    api.write_plan(found, path)
+    return str(path)

@@ -1,0 +1,256 @@
+"""The command line as a person uses it: what is printed where, which files appear, which code comes back."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import fakes
+import msgspec
+import pytest
+
+from hotlap import plan
+from hotlap.api import Engine, OnProgress
+from hotlap.cli.main import COMMANDS, main
+from hotlap.errors import BudgetError, ScriptError
+from hotlap.records import Crashed, Progress, Run, Study, Workload
+from hotlap.study import Journal
+from hotlap.trial.executor import Executor
+from hotlap.tune.options import Options
+
+Search = Callable[[Workload, Options, Journal, Executor, OnProgress], Study]
+
+
+class Recorder:
+    """A search that answers with a finished study and remembers what it was asked."""
+
+    def __init__(self, answer: Study) -> None:
+        self.answer = answer
+        self.workload: Workload | None = None
+        self.options: Options | None = None
+
+    def __call__(
+        self, workload: Workload, options: Options, journal: Journal, executor: Executor, tell: OnProgress
+    ) -> Study:
+        self.workload, self.options = workload, options
+        tell(Progress(stage="baseline", text="the script as it is", spent_seconds=1.0))
+        study = msgspec.structs.replace(self.answer, workload=workload, identifier=journal.identifier)
+        journal.save(study)
+        return study
+
+
+def engine(search: Search) -> Engine:
+    return Engine(executor=lambda directory: fakes.FakeExecutor(), search=search, lab=search)
+
+
+def test_tune_prints_the_report_writes_the_plan_and_keeps_the_study(
+    work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    search = Recorder(fakes.FINISHED)
+    assert main(["tune", "train.py", "--epochs", "1"], engine=engine(search)) == 0
+    out, err = capsys.readouterr()
+    assert "3.65x faster (95 % interval 3.58 to 3.72)" in out
+    assert "hotlap run --plan hotlap.toml train.py --epochs 1" in out
+    assert "running the script as it is" in err
+    assert plan.read(work / "hotlap.toml") == fakes.FINISHED.plan
+    assert main(["report"]) == 0
+    assert "3.65x faster" in capsys.readouterr().out
+
+
+def test_what_follows_the_script_belongs_to_the_script(work: Path) -> None:
+    search = Recorder(fakes.FINISHED)
+    own = ["--budget", "10m", "--only", "loader,compile", "--delta=2%", "--seed", "7", "--quiet"]
+    its = ["--budget", "3", "-m", "x", "--", "--json", "--help", "--debug"]
+    assert main(["tune", *own, "train.py", *its], engine=engine(search)) == 0
+    assert search.workload is not None and search.options is not None
+    assert search.workload == Workload(
+        kind="script", target="train.py", arguments=tuple(its), directory=str(work), python=sys.executable
+    )
+    assert search.options == Options(budget_seconds=600.0, only=("loader", "compile"), delta=0.02, seed=7)
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "target", "arguments"),
+    [
+        (["train.py", "-m"], "script", "train.py", ("-m",)),
+        (["-m", "train", "--lr", "3e-4"], "module", "train", ("--lr", "3e-4")),
+        (["torchrun", "--nproc-per-node", "2", "train.py"], "module", "torch.distributed.run",
+         ("--nproc-per-node", "2", "train.py")),
+        (["--", "train.py", "a"], "script", "train.py", ("a",)),
+        (["python", "train.py", "a"], "script", "train.py", ("a",)),
+        (["python3", "-m", "train"], "module", "train", ()),
+    ],
+)  # fmt: skip
+def test_forms_of_a_workload(work: Path, words: list[str], kind: str, target: str, arguments: tuple[str, ...]) -> None:
+    search = Recorder(fakes.FINISHED)
+    assert main(["tune", "--quiet", *words], engine=engine(search)) == 0
+    found = search.workload
+    assert found is not None
+    assert (found.kind, found.target, found.arguments) == (kind, target, arguments)
+
+
+def test_json_is_one_document_on_standard_output(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tune", "--json", "train.py"], engine=engine(Recorder(fakes.FINISHED))) == 0
+    found = msgspec.json.decode(capsys.readouterr().out, type=Study)
+    assert found.plan == fakes.FINISHED.plan
+    assert Path(found.directory).is_dir()
+    assert main(["report", "--json", found.directory]) == 0
+    assert json.loads(capsys.readouterr().out)["status"] == "finished"
+
+
+def test_quiet_says_nothing_beside_the_report(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tune", "--quiet", "train.py"], engine=engine(Recorder(fakes.FINISHED))) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_nothing_gained_is_success_said_clearly_and_leaves_no_plan(
+    work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["tune", "train.py"], engine=engine(Recorder(fakes.NOTHING))) == 0
+    assert "Nothing made it faster, and here is why." in capsys.readouterr().out
+    assert not (work / "hotlap.toml").exists()
+
+
+def test_an_interrupted_search_prints_what_it_knows(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tune", "train.py"], engine=engine(Recorder(fakes.INTERRUPTED))) == 130
+    out = capsys.readouterr().out
+    assert "Interrupted after 2 min 13 s: loader 1.91x" in out
+    assert "hotlap tune --resume" in out
+
+
+def test_ctrl_c_that_the_search_lets_through_still_gives_an_answer(
+    work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def search(workload: Workload, options: Options, journal: Journal, executor: Executor, tell: OnProgress) -> Study:
+        journal.save(msgspec.structs.replace(fakes.INTERRUPTED, status="running", workload=workload))
+        raise KeyboardInterrupt
+
+    assert main(["tune", "train.py"], engine=engine(search)) == 130
+    assert "Interrupted after 2 min 13 s: loader 1.91x" in capsys.readouterr().out
+    assert main(["report", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["status"] == "interrupted"
+
+
+def test_resume_goes_on_with_the_options_the_study_began_with(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    began = ["tune", "--quiet", "--seed", "7", "--only", "loader", "train.py", "--epochs", "1"]
+    assert main(began, engine=engine(Recorder(fakes.INTERRUPTED))) == 130
+    search = Recorder(fakes.FINISHED)
+    assert main(["tune", "--resume", "--quiet"], engine=engine(search)) == 0
+    assert search.workload is not None and search.workload.arguments == ("--epochs", "1")
+    assert search.options == Options(seed=7, only=("loader",))
+    capsys.readouterr()
+    folder = next((work / ".hotlap").iterdir())
+    assert main(["tune", "--resume", "--quiet", str(folder)], engine=engine(search)) == 0
+    assert "3.65x faster" in capsys.readouterr().out
+
+
+def test_a_script_that_fails_gives_its_own_code_and_its_last_words(
+    work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def search(workload: Workload, options: Options, journal: Journal, executor: Executor, tell: OnProgress) -> Study:
+        ending = Crashed(exit_code=3, error="ValueError: [red]no", output_tail="loading\x1b[2J\nValueError: [red]no\n")
+        study = Study(workload=workload, status="script-failed", baseline=Run(ending=ending))
+        journal.save(study)
+        raise ScriptError("The script failed: ValueError: [red]no", remedy="Make it run first.", exit_code=3)
+
+    assert main(["tune", "--quiet", "train.py"], engine=engine(search)) == 3
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == (
+        "  | loading\n  | ValueError: [red]no\n"
+        "hotlap: The script failed: ValueError: [red]no\n        Make it run first.\n"
+    )
+    assert main(["tune", "--quiet", "--json", "train.py"], engine=engine(search)) == 3
+    assert json.loads(capsys.readouterr().out)["status"] == "script-failed"
+
+
+def test_a_script_killed_by_a_signal_gives_the_shells_code(work: Path) -> None:
+    killed = msgspec.structs.replace(fakes.SCRIPT_FAILED, baseline=Run(ending=Crashed(exit_code=-9)))
+    assert main(["tune", "--quiet", "train.py"], engine=engine(Recorder(killed))) == 137
+
+
+def test_debug_shows_the_traceback(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def search(workload: Workload, options: Options, journal: Journal, executor: Executor, tell: OnProgress) -> Study:
+        raise BudgetError("The budget is too small.", remedy="Give more.")
+
+    assert main(["tune", "train.py", "--debug"], engine=engine(search)) == 2
+    assert "Traceback" not in capsys.readouterr().err
+    assert main(["tune", "--debug", "train.py"], engine=engine(search)) == 2
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_lab_is_reported_but_never_taken_for_a_search_to_resume(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lab", "--quiet", "train.py"], engine=engine(Recorder(fakes.FINISHED))) == 0
+    assert not (work / "hotlap.toml").exists()
+    capsys.readouterr()
+    assert main(["report"]) == 0
+    assert "3.65x faster" in capsys.readouterr().out
+    assert main(["tune", "--resume"], engine=engine(Recorder(fakes.FINISHED))) == 2
+
+
+def test_report_writes_a_plan_on_demand(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tune", "--quiet", "train.py"], engine=engine(Recorder(fakes.FINISHED))) == 0
+    assert main(["report", "--plan-out", "again.toml"]) == 0
+    assert plan.read(work / "again.toml") == fakes.FINISHED.plan
+    assert "hotlap run --plan again.toml" in capsys.readouterr().out
+
+
+def test_report_measures_nothing(work: Path) -> None:
+    assert main(["tune", "--quiet", "train.py"], engine=engine(Recorder(fakes.FINISHED))) == 0
+
+    def executor(directory: Path) -> Executor:
+        raise AssertionError("report asked for an executor")
+
+    assert main(["report"], engine=Engine(executor=executor)) == 0
+
+
+def test_doctor(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor"], engine=engine(Recorder(fakes.FINISHED))) == 0
+    assert "AMD EPYC 7742" in capsys.readouterr().out
+    assert main(["doctor", "--json"], engine=engine(Recorder(fakes.FINISHED))) == 0
+    assert json.loads(capsys.readouterr().out)["machine"]["cores"] == 16
+
+
+def test_levers_lists_every_lever_and_shows_its_page(capsys: pytest.CaptureFixture[str]) -> None:
+    from hotlap.levers.api import all_levers
+
+    assert main(["levers"]) == 0
+    listed = capsys.readouterr().out
+    for name in all_levers():
+        assert f"\n{name} " in listed
+        assert main(["levers", name]) == 0
+        assert capsys.readouterr().out.startswith(name)
+
+
+def test_demo_tunes_the_workload_that_ships_with_us(
+    work: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = work / "digits.py"
+    script.write_text("", encoding="utf-8")
+    monkeypatch.setattr("hotlap.cli.demo.WORKLOAD", script)
+    search = Recorder(fakes.FINISHED)
+    assert main(["demo"], engine=engine(search)) == 0
+    assert search.workload is not None and search.workload.target == str(script)
+    assert search.options is not None and search.options.budget_seconds == 180
+    assert not (work / "hotlap.toml").exists()
+    assert plan.read(work / ".hotlap" / "demo.toml") == fakes.FINISHED.plan
+
+
+def test_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    overview = capsys.readouterr().out
+    assert main(["--help"]) == 0
+    assert capsys.readouterr().out == overview
+    for name in COMMANDS:
+        assert f"\n  {name} " in overview
+        assert main([name, "--help"]) == 0
+        assert capsys.readouterr().out.startswith(f"usage: hotlap {name}")
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    import hotlap
+
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"hotlap {hotlap.__version__}\n"

@@ -1,0 +1,95 @@
+"""The command line with the search itself, on trials by arithmetic."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import fakes
+import pytest
+
+from hotlap import plan
+from hotlap.api import Engine
+from hotlap.cli.main import main
+from hotlap.records import Completed, Crashed, TimedOut
+from hotlap.trial.executor import Executor
+
+QUICK = ["tune", "--quiet", "--only", "compile,huge-pages,fused-optimizer"]
+
+
+def engine(executor: fakes.FakeExecutor) -> Engine:
+    def make(directory: Path) -> Executor:
+        return executor
+
+    return Engine(executor=make)
+
+
+def test_what_is_faster_is_kept(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*QUICK, "train.py"], engine=engine(fakes.FakeExecutor())) == 0
+    out = capsys.readouterr().out
+    headline = re.search(r"^([\d.]+)x faster \(95 % interval ([\d.]+) to ([\d.]+)\)", out, re.MULTILINE)
+    assert headline is not None
+    _, low, high = map(float, headline.groups())
+    assert low - 0.02 <= 1.6 * 1.3 <= high + 0.02
+    assert {it.lever for it in plan.read(work / "hotlap.toml").settings} == {"compile", "huge-pages"}
+    assert "hotlap run --plan hotlap.toml train.py" in out
+
+
+def test_an_interrupted_search_is_resumed_and_repeats_nothing(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = fakes.FakeExecutor()
+    assert main([*QUICK, "--study", "whole", "train.py"], engine=engine(whole)) == 0
+    first = fakes.FakeExecutor(interrupt_after=9)
+    assert main([*QUICK, "train.py"], engine=engine(first)) == 130
+    assert "Interrupted after" in capsys.readouterr().out
+    second = fakes.FakeExecutor()
+    assert main(["tune", "--quiet", "--resume"], engine=engine(second)) == 0
+    assert "x faster (95 % interval" in capsys.readouterr().out
+    assert (first.requests - 1) + second.requests == whole.requests
+
+
+def test_nothing_faster(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*QUICK, "train.py"], engine=engine(fakes.FakeExecutor(factors={}))) == 0
+    assert "Nothing made it faster, and here is why." in capsys.readouterr().out
+    assert not (work / "hotlap.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("ending", "steps", "code", "said"),
+    [
+        (Crashed(exit_code=3, error="ValueError: no data"), 0, 3, "ValueError: no data"),
+        (Completed(exit_code=5), 0, 5, "exit code 5"),
+        (Completed(), 0, 1, "no training step was seen"),
+        (Completed(), 2, 1, "after 2 training steps"),
+        (TimedOut(limit_seconds=600.0), 0, 1, "No training step was seen"),
+        (Crashed(exit_code=1, error="EOFError: EOF when reading a line"), 0, 1, "input from the terminal"),
+    ],
+)
+def test_scripts_that_cannot_be_tuned(
+    work: Path,
+    capsys: pytest.CaptureFixture[str],
+    ending: Completed | Crashed | TimedOut,
+    steps: int,
+    code: int,
+    said: str,
+) -> None:
+    executor = fakes.FakeExecutor(ending=ending, steps_before_end=steps)
+    assert main([*QUICK, "train.py"], engine=engine(executor)) == code
+    out, err = capsys.readouterr()
+    assert said in err
+    assert "Traceback" not in out + err
+    assert main(["report", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["status"] == "script-failed"
+
+
+def test_a_budget_too_small_for_one_comparison(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [*QUICK, "--budget", "1s", "train.py"]
+    assert main(words, engine=engine(fakes.FakeExecutor())) == 2
+    assert "too small" in capsys.readouterr().err
+
+
+def test_lab(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lab", "--json", "--quiet", "train.py"], engine=engine(fakes.FakeExecutor())) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["status"] == "finished"
+    assert {it["lever"] for it in found["outcomes"]} >= {"mixed-precision", "compile"}

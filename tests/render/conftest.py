@@ -1,0 +1,31 @@
+"""Snapshots of rendered text: `pytest tests/render --update` writes them anew."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+SNAPSHOTS = Path(__file__).parent / "snapshots"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update", action="store_true", help="write the snapshots of tests/render anew")
+
+
+@pytest.fixture
+def matches_snapshot(request: pytest.FixtureRequest) -> Callable[[str, str], bool]:
+    """Whether a text is what the snapshot of that name holds; with --update the snapshot becomes the text."""
+
+    def matches(name: str, shown: str) -> bool:
+        path = SNAPSHOTS / f"{name}.txt"
+        if request.config.getoption("--update", default=False):
+            path.write_text(shown, encoding="utf-8")
+        assert shown == path.read_text(encoding="utf-8")
+        return True
+
+    return matches

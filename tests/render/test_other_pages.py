@@ -1,0 +1,145 @@
+"""The doctor, the lever pages and the live view."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+
+import fakes
+import msgspec
+from rich.console import Console, RenderableType
+
+from hotlap.records import Progress
+from hotlap.render.doctor import Remark, doctor
+from hotlap.render.lever_pages import LeverPage, lever_list, lever_page
+from hotlap.render.live import LiveView, State, draw, fold, line
+
+PAGE = LeverPage(
+    name="loader",
+    title="Workers that fetch batches",
+    proof="exact",
+    addresses=("loader-bound",),
+    parameters=(("workers", "a whole number from 0 to 64"),),
+    page="""Workers that fetch batches.
+
+    ## What it does
+    Fetches batches in other processes, so that the [step] does not wait
+    for them.
+
+    ## Before
+        loader = DataLoader(images)
+
+    ## After
+        loader = DataLoader(images, num_workers=4)
+    """,
+)
+
+RUNNING = Progress(
+    stage="trial",
+    text="mode [bold]reduce-overhead[/bold]",
+    lever="compile",
+    running=fakes.estimate(1.3, 0.1),
+    best=fakes.estimate(2.0, 0.05),
+    sets_done=1,
+    sets_planned=3,
+    spent_seconds=100.0,
+    budget_seconds=600.0,
+)
+
+
+def shown(what: RenderableType, width: int = 80) -> str:
+    console = Console(width=width, markup=False, highlight=False, emoji=False, color_system=None, file=io.StringIO())
+    with console.capture() as capture:
+        console.print(what)
+    return capture.get()
+
+
+def after(*told: Progress) -> State:
+    state = State()
+    for progress in told:
+        state = fold(state, progress)
+    return state
+
+
+def outcomes() -> list[Progress]:
+    return [Progress(stage="trial", text="", lever=it.lever, outcome=it, spent_seconds=9) for it in fakes.OUTCOMES]
+
+
+def test_doctor(matches_snapshot: Callable[[str, str], bool]) -> None:
+    remarks = [
+        Remark("problem", "The driver is older than CUDA 13 needs", "Update it"),
+        Remark("note", "Only 16 cores."),
+    ]
+    assert matches_snapshot("doctor", shown(doctor(fakes.MACHINE, remarks)))
+
+
+def test_doctor_without_complaints() -> None:
+    machine = msgspec.structs.replace(fakes.MACHINE, warnings=(), accelerators=())
+    text = shown(doctor(machine))
+    assert "Nothing to mend was found." in text
+    assert "accelerator    none found" in text
+
+
+def test_lever_page(matches_snapshot: Callable[[str, str], bool]) -> None:
+    assert matches_snapshot("lever-page", shown(lever_page(PAGE)))
+
+
+def test_lever_list(matches_snapshot: Callable[[str, str], bool]) -> None:
+    other = LeverPage("compile", "The model compiled", "rounding", (), (), "The model compiled.")
+    assert matches_snapshot("lever-list", shown(lever_list([PAGE, other])))
+
+
+def test_live_screen(matches_snapshot: Callable[[str, str], bool]) -> None:
+    state = after(*outcomes(), RUNNING)
+    assert matches_snapshot("live", shown(draw(fakes.WORKLOAD, state, waited_seconds=3.0)))
+
+
+def test_live_screen_before_anything_is_known() -> None:
+    assert "starting" in shown(draw(fakes.WORKLOAD, State()))
+
+
+def test_lines_for_pipes() -> None:
+    state = after(RUNNING)
+    assert line(state) == (
+        "[1 min 40 s] trying compile, set 2 of 3: mode [bold]reduce-overhead[/bold] "
+        "(so far 1.30x, 1.18 to 1.44; best plan 2.00x, 1.90 to 2.10)"
+    )
+    kept = line(after(outcomes()[0]))
+    assert kept == "[9 s] trying: loader 1.91x  1.86 to 1.96 kept: Fewest workers within 2 % of the best."
+
+
+def test_a_later_outcome_of_a_lever_takes_the_place_of_an_earlier_one() -> None:
+    first, second = outcomes()[0], outcomes()[3]
+    assert second.outcome is not None
+    again = msgspec.structs.replace(second, outcome=msgspec.structs.replace(second.outcome, lever="loader"))
+    state = after(first, again)
+    assert [it.lever for it in state.outcomes] == ["loader"]
+    assert state.outcomes[0].verdict == second.outcome.verdict
+
+
+def test_the_best_plan_is_remembered() -> None:
+    state = after(RUNNING, Progress(stage="parity", text="comparing losses"))
+    assert "best plan 2.00x" in line(state)
+
+
+def test_plain_view_prints_each_thing_once() -> None:
+    stream = io.StringIO()
+    console = Console(file=stream, width=60, markup=False, highlight=False)
+    with LiveView(console, fakes.WORKLOAD, interactive=False) as view:
+        view.update(RUNNING)
+        view.update(msgspec.structs.replace(RUNNING, spent_seconds=101.0))
+        view.update(msgspec.structs.replace(RUNNING, sets_done=2))
+    lines = stream.getvalue().splitlines()
+    assert [it.count("set 2 of 3") for it in lines] == [1, 0]
+    assert "set 3 of 3" in lines[1]
+
+
+def test_live_view_on_a_terminal_counts_the_time_on_and_leaves_nothing_behind() -> None:
+    now = 50.0
+    stream = io.StringIO()
+    console = Console(file=stream, width=80, force_terminal=True, markup=False, highlight=False)
+    with LiveView(console, fakes.WORKLOAD, interactive=True, monotonic=lambda: now) as view:
+        view.update(RUNNING)
+        now = 57.0
+    assert "1 min 47 s of 10 min" in stream.getvalue()
+    assert stream.getvalue().endswith("\x1b[1A\x1b[2K")

@@ -1,0 +1,175 @@
+"""What a study looks like on a terminal, at every width, with and without colours, whatever a script said."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+
+import fakes
+import msgspec
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from hotlap.records import Kept, Outcome, ParityComparison, PhaseAccount, Plan, Study
+from hotlap.render.headline import headline
+from hotlap.render.json import study_json
+from hotlap.render.terminal import report
+
+RATIO = re.compile(r"\d+(?:\.\d+)?x\b")
+
+
+def shown(study: Study, width: int = 80, *, encoding: str = "utf-8", colour: bool = False) -> str:
+    """The report as a terminal of that width would get it."""
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors="strict")
+    console = Console(
+        file=stream,
+        width=width,
+        force_terminal=colour,
+        color_system="truecolor" if colour else None,
+        markup=False,
+        highlight=False,
+        emoji=False,
+    )
+    console.print(report(study))
+    stream.flush()
+    stream.seek(0)
+    return stream.read()
+
+
+@pytest.mark.parametrize("name", fakes.STUDIES)
+def test_report_at_80_columns(name: str, matches_snapshot: Callable[[str, str], bool]) -> None:
+    assert matches_snapshot(f"{name}-80", shown(fakes.STUDIES[name]))
+
+
+@pytest.mark.parametrize("width", [60, 120])
+def test_report_at_other_widths(width: int, matches_snapshot: Callable[[str, str], bool]) -> None:
+    assert matches_snapshot(f"finished-{width}", shown(fakes.FINISHED, width))
+
+
+def test_report_without_unicode(matches_snapshot: Callable[[str, str], bool]) -> None:
+    assert matches_snapshot("finished-ascii", shown(fakes.FINISHED, encoding="ascii"))
+
+
+@pytest.mark.parametrize("name", fakes.STUDIES)
+@pytest.mark.parametrize("width", [60, 73, 80, 97, 120, 160])
+def test_no_line_is_wider_than_the_terminal(name: str, width: int) -> None:
+    lines = shown(fakes.STUDIES[name], width).split("\n")
+    assert max(map(cell_len, lines)) <= width
+    assert not [line for line in lines if line != line.rstrip()]
+
+
+def test_colours_only_where_they_are_wanted() -> None:
+    assert "\x1b[" not in shown(fakes.FINISHED)
+    assert "\x1b[" in shown(fakes.FINISHED, colour=True)
+
+
+def test_no_color_is_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    coloured = re.findall(r"\x1b\[([0-9;]*)m", shown(fakes.FINISHED, colour=True))
+    assert not [codes for codes in coloured if re.search(r"\b(?:3[0-8]|9[0-7])\b", codes)]
+    assert "▒" in shown(fakes.FINISHED, colour=True)
+
+
+@pytest.mark.parametrize("name", fakes.STUDIES)
+def test_no_ratio_without_its_interval(name: str) -> None:
+    """Every ratio is followed by its interval, or is called a bound."""
+    text = " ".join(shown(fakes.STUDIES[name], 120).split())
+    bounds = {"2.12x", "1.94x", "1.01x"}
+    for found in RATIO.finditer(text):
+        after = text[found.end() : found.end() + 60]
+        followed = re.match(r"(?: faster)? (?:\([\d.]+ % interval )?[\d.]+ to [\d.]+", after)
+        assert followed or (found[0] in bounds and "bound" in text), text[found.start() - 40 : found.end() + 40]
+
+
+def test_text_of_scripts_is_shown_and_nothing_else() -> None:
+    text = shown(fakes.HOSTILE, 160)
+    assert "[red]bold[/red]" in text
+    assert "[link=x]" in text
+    assert not [it for it in text if it != "\n" and not it.isprintable()]
+    for poison in ("\x1b", "\u202e", "\u2066", "\r", "title"):
+        assert poison not in text
+
+
+def test_lone_surrogates_in_arguments_can_be_printed() -> None:
+    workload = msgspec.structs.replace(fakes.WORKLOAD, arguments=("--name", "caf\udce9"))
+    assert "--name" in shown(msgspec.structs.replace(fakes.FINISHED, workload=workload))
+
+
+@pytest.mark.parametrize(
+    ("study", "tone", "words"),
+    [
+        (fakes.FINISHED, "good", "3.65x faster (95 % interval 3.58 to 3.72), no difference found within 0.1 %"),
+        (fakes.NOTHING, "neutral", "Nothing made it faster, and here is why."),
+        (fakes.INTERRUPTED, "neutral", "Interrupted after 2 min 13 s: loader 1.91x (95 % interval 1.86 to 1.96)"),
+        (fakes.OUT_OF_BUDGET, "neutral", "The budget was spent after 15 min: loader 1.91x"),
+        (fakes.SCRIPT_FAILED, "bad", "The script failed: ValueError: data/train.bin is empty."),
+        (fakes.DISTURBED, "bad", "No claim: the unchanged script differed from itself"),
+        (fakes.NOT_CONFIRMED, "neutral", "Inconclusive: fresh launches could not confirm a gain, 1.02x (95 % interval"),
+    ],
+)
+def test_headline(study: Study, tone: str, words: str) -> None:
+    found = headline(study)
+    assert found.tone == tone
+    assert found.sentence.startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("parity", "tone", "words"),
+    [
+        (fakes.EXACT, "good", "losses agree to the last bit over 300 steps"),
+        (fakes.UNKNOWN, "neutral", "not verified that training still computes the same"),
+        (None, "neutral", "not verified that training still computes the same"),
+        (fakes.LOST, "bad", "but training no longer computes the same"),
+    ],
+)
+def test_headline_never_claims_sameness_that_was_not_found(
+    parity: ParityComparison | None, tone: str, words: str
+) -> None:
+    verification = fakes.comparison((fakes.LOADER,), fakes.speed(1.83), parity)
+    found = headline(msgspec.structs.replace(fakes.FINISHED, verification=verification))
+    assert (found.tone, words in found.sentence) == (tone, True)
+    assert "identical" not in found.sentence
+
+
+def test_next_command_carries_the_script_and_its_arguments() -> None:
+    workload = msgspec.structs.replace(fakes.WORKLOAD, kind="module", target="pkg.train", arguments=("--name", "a b"))
+    text = shown(msgspec.structs.replace(fakes.FINISHED, workload=workload), 120)
+    assert "hotlap run --plan hotlap.toml -m pkg.train --name 'a b'" in text
+
+
+def test_a_plan_that_was_given_up_is_not_offered() -> None:
+    given_up = msgspec.structs.replace(fakes.NOT_CONFIRMED, plan=Plan(), status_text="The plan was given up.")
+    text = shown(given_up)
+    assert "hotlap run" not in text
+    assert "The plan was given up." in text
+    assert "given up" in text.split("Where a step's time goes")[1].split("Levers")[0]
+
+
+def test_steps_of_other_sizes_are_shown_for_the_same_samples() -> None:
+    twice = msgspec.structs.replace(fakes.BEFORE, samples_per_step=64)
+    text = shown(msgspec.structs.replace(fakes.FINISHED, account_after=twice))
+    assert "106.0  100 %" in text
+    assert "64 samples instead of 32" in text
+
+
+def test_an_empty_account_does_not_break_the_report() -> None:
+    text = shown(msgspec.structs.replace(fakes.FINISHED, account_before=PhaseAccount(), account_after=None))
+    assert "whole step" in text
+
+
+def test_compile_tells_after_how_many_steps_it_pays_back() -> None:
+    """41 s; a step takes 212 ms / 1.91 / 1.62 before and 1.18 times less with it, so 10.45 ms are saved."""
+    assert "pays back after about 3 923 steps" in shown(fakes.FINISHED)
+
+
+def test_loader_without_values_is_shown_by_its_name() -> None:
+    verdict = Kept(comparison=fakes.comparison((), fakes.speed(1.5)))
+    study = msgspec.structs.replace(fakes.FINISHED, outcomes=(Outcome(lever="loader", verdict=verdict),))
+    assert re.search(r"loader +1\.50x  1\.46 to 1\.54", shown(study))
+
+
+@pytest.mark.parametrize("name", fakes.STUDIES)
+def test_json_reads_back_as_the_same_study(name: str) -> None:
+    assert msgspec.json.decode(study_json(fakes.STUDIES[name]), type=Study) == fakes.STUDIES[name]
