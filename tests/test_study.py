@@ -32,14 +32,13 @@ from hotlap.study import (
     JOURNAL,
     SUMMARY,
     Journal,
-    JournaledExecutor,
     LaunchAnswer,
     create_study,
     latest_study,
     load_study,
     open_study,
-    request_key,
 )
+from hotlap.tune.journaled import JournaledExecutor, request_key
 
 WORKLOAD = Workload(kind="script", target="train.py", arguments=("--epochs", "1"), directory="/work", python="python")
 

@@ -20,8 +20,8 @@ from hotlap.records import (
     Accelerator,
     Assignment,
     Ceilings,
-    Completed,
     CompileReport,
+    Completed,
     Crashed,
     Ending,
     Invariants,
@@ -111,7 +111,7 @@ class Interrupt:
 
 
 class FakeExecutor:
-    """Answers from arithmetic; ``seconds`` is what real trials would have taken so far, ``requests`` all it was asked."""
+    """Answers from arithmetic; ``seconds`` is what real trials would have taken, ``requests`` all it was asked."""
 
     def __init__(self, script: FakeScript, *, seed: int = 0, interrupt: Interrupt | None = None) -> None:
         self.script = script

@@ -31,10 +31,11 @@ from hotlap.records import (
     Verdict,
     Workload,
 )
-from hotlap.study import Journal, JournaledExecutor
+from hotlap.study import Journal
 from hotlap.trial.executor import Executor
 from hotlap.tune.book import Book, OnProgress, say_nothing
 from hotlap.tune.confirm import compare_sets, comparison_of
+from hotlap.tune.journaled import JournaledExecutor
 from hotlap.tune.options import Options, check
 from hotlap.tune.prove import Prover
 from hotlap.tune.search import begin, blank_study, guarded

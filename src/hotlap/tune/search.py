@@ -36,13 +36,14 @@ from hotlap.records import (
     Verdict,
     Workload,
 )
-from hotlap.study import Journal, JournaledExecutor
+from hotlap.study import Journal
 from hotlap.trial.executor import Executor
 from hotlap.tune.ablate import ablate
 from hotlap.tune.book import Book, OnProgress, say_nothing
 from hotlap.tune.ceilings import measure_ceilings, situation_with
 from hotlap.tune.confirm import Confirmation, confirm, first_look_cost, launch_noise
 from hotlap.tune.costs import FEWEST_ROUNDS, Costs
+from hotlap.tune.journaled import JournaledExecutor
 from hotlap.tune.observe import Observation, account_of, first_run, understand
 from hotlap.tune.options import Options, check, chosen
 from hotlap.tune.prove import Prover
@@ -421,7 +422,7 @@ class _Search:
         self._book.update(plan=self._plan)
 
     def _give_up(self, lever: str, reason: str, comparison: Comparison | None) -> None:
-        """Turn a kept lever's outcome into one without gain; its own trial stays on record unless a later one speaks."""
+        """Turn a kept lever's outcome into one without gain; its own trial stays on record unless a later one says."""
         outcome = self._book.outcome_of(lever)
         if outcome is None:
             return

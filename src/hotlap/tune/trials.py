@@ -28,8 +28,8 @@ from hotlap.records import (
     TurnSet,
     Workload,
 )
-from hotlap.study import JournaledExecutor
 from hotlap.tune.costs import FEWEST_ROUNDS, MOST_ROUNDS, USUAL_ROUNDS, Costs, Shape
+from hotlap.tune.journaled import JournaledExecutor
 from hotlap.tune.options import Options
 
 FEWEST_ROUNDS_OF_A_SHORT_SCRIPT = 3

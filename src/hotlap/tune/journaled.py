@@ -1,0 +1,97 @@
+"""Going on where a study was cut.
+
+The search is a deterministic function of the executor's answers. So resuming is replaying: the same search runs again
+from its start, every request that the journal answers is answered from there, with the seconds it took, and the first
+one that is missing is measured.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import Counter
+from collections.abc import Callable
+
+import msgspec
+
+from hotlap.records import LaunchRequest, Machine, Record, Run, TurnRequest, TurnSet
+from hotlap.study import Answer, Journal, LaunchAnswer, MachineAnswer, TurnAnswer
+from hotlap.trial.executor import Executor
+
+
+class JournaledExecutor:
+    """An executor that answers from a journal as far as that reaches, and measures and journals from there on.
+
+    ``spent_seconds`` is the sum of the seconds of all answers given so far, replayed ones included: what the search
+    derives from it comes out the same in a resumed study. An answer's seconds count from the answer before it, so that
+    the time that the search itself takes is in. Without a journal it only counts.
+    """
+
+    def __init__(
+        self, inner: Executor, journal: Journal | None = None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.spent_seconds = 0.0
+        self.replayed = 0
+        self.measured = 0
+        self._inner = inner
+        self._journal = journal
+        self._clock = clock
+        self._mark = clock()
+        self._asked: Counter[str] = Counter()
+
+    def machine(self) -> Machine:
+        """Facts about this machine, as they were when the study began."""
+        key, ordinal, known = self._look_up("machine", None)
+        if isinstance(known, MachineAnswer):
+            self._count(known)
+            return known.answer
+        machine = self._inner.machine()
+        self._keep(MachineAnswer(key=key, ordinal=ordinal, elapsed_seconds=self._elapsed(), answer=machine))
+        return machine
+
+    def launch(self, request: LaunchRequest) -> Run:
+        """One child alone, or what the journal says about it."""
+        key, ordinal, known = self._look_up("launch", request)
+        if isinstance(known, LaunchAnswer):
+            self._count(known)
+            return known.answer
+        run = self._inner.launch(request)
+        self._keep(LaunchAnswer(key=key, ordinal=ordinal, elapsed_seconds=self._elapsed(), answer=run))
+        return run
+
+    def take_turns(self, request: TurnRequest) -> TurnSet:
+        """One set, or what the journal says about it."""
+        key, ordinal, known = self._look_up("turns", request)
+        if isinstance(known, TurnAnswer):
+            self._count(known)
+            return known.answer
+        turns = self._inner.take_turns(request)
+        self._keep(TurnAnswer(key=key, ordinal=ordinal, elapsed_seconds=self._elapsed(), answer=turns))
+        return turns
+
+    def _look_up(self, kind: str, request: Record | None) -> tuple[str, int, Answer | None]:
+        key = request_key(kind, request)
+        ordinal = self._asked[key]
+        self._asked[key] += 1
+        known = self._journal.answers.get((key, ordinal)) if self._journal else None
+        return key, ordinal, known
+
+    def _elapsed(self) -> float:
+        return self._clock() - self._mark
+
+    def _keep(self, answer: Answer) -> None:
+        if self._journal:
+            self._journal.append(answer)
+        self.measured += 1
+        self.spent_seconds += answer.elapsed_seconds
+        self._mark = self._clock()
+
+    def _count(self, answer: Answer) -> None:
+        self.replayed += 1
+        self.spent_seconds += answer.elapsed_seconds
+        self._mark = self._clock()
+
+
+def request_key(kind: str, request: Record | None) -> str:
+    """Sixteen hexadecimal digits that are the same for equal requests, on every machine and in every run."""
+    return hashlib.sha256(kind.encode() + b"\0" + msgspec.json.encode(request)).hexdigest()[:16]
