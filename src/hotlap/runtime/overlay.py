@@ -34,7 +34,7 @@ class Overlay(View):
         if not place.protected:
             self._noted(place.path, False)
             return place.path
-        found = self._find(place)
+        found = place.found or self._find(place)
         if found is None:
             if not flags & os.O_CREAT:
                 raise error(ENOENT)
@@ -158,6 +158,8 @@ class Overlay(View):
         found = self._find(place)
         if is_directory and place.path.startswith(f"{origin.path}/"):
             raise error(EINVAL)
+        if origin.path.startswith(f"{place.path}/"):
+            raise error(ENOTEMPTY)
         if found is None:
             return
         if not stat.S_ISDIR(found[1].st_mode):
@@ -206,6 +208,8 @@ class Overlay(View):
         self._mirror(place.directory)
         marker = f"{self._upper}{place.directory.join(MARKER + place.name)}"
         posix.close(posix.open(marker, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        if place.directory.gone is not None:
+            place.directory.gone.add(place.name)
         self._changed()
 
     def _refuse_existing(self, place: Place) -> None:

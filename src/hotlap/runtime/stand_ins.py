@@ -43,7 +43,7 @@ class StandIn:
 
     def _path(self, path: Any, directory: int | None = None) -> str:
         """The path as text; seen from the directory that is open as ``directory``, if any."""
-        text = os.fsdecode(path)
+        text: str = path if path.__class__ is str else os.fsdecode(path)
         if directory is None or text.startswith("/"):
             return text
         return f"{self._overlay.path_of(directory)}/{text}"
@@ -85,7 +85,8 @@ class Open(StandIn):
     ) -> Any:
         if opener is not None or not isinstance(file, (str, bytes, os.PathLike)):
             return _io.open(file, mode, buffering, encoding, errors, newline, closefd, opener)
-        if mode in _READ_MODES and self._overlay.is_same_as_below(os.fsdecode(file)):
+        text = file if file.__class__ is str else os.fsdecode(file)
+        if mode in _READ_MODES and self._overlay.is_same_as_below(text):
             return _io.open(file, mode, buffering, encoding, errors, newline, closefd)
         thread = get_ident()
         outermost = thread not in self.threads_inside
@@ -124,9 +125,7 @@ class Status(StandIn):
         super().__init__(original, overlay)
         self._follow = follow
 
-    def __call__(
-        self, path: Any, *, dir_fd: int | None = None, follow_symlinks: bool | None = None
-    ) -> os.stat_result:
+    def __call__(self, path: Any, *, dir_fd: int | None = None, follow_symlinks: bool | None = None) -> os.stat_result:
         if isinstance(path, int):
             return posix.stat(path)
         text = self._path(path, dir_fd)

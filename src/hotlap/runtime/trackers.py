@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class TrackerVariable:
-    """One variable and its value; ``{folder}`` stands for a folder in the study, ``{uri}`` for its ``file:`` address."""
+    """One variable and its value; ``{folder}`` stands for a folder in the study, ``{uri}`` for its address."""
 
     name: str
     value: str

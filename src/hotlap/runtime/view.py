@@ -20,6 +20,7 @@ import stat
 import sys
 from collections.abc import Mapping
 from errno import EDQUOT, ELOOP, ENOENT, ENOSPC, ENOTDIR
+from typing import TypeAlias
 
 from hotlap.runtime.file_copies import error, status_of
 
@@ -29,14 +30,17 @@ _MOST_LINKS = 40
 _MOST_REMEMBERED = 50_000
 
 
+Found: TypeAlias = tuple[str, os.stat_result]
+
+
 class Directory:
     """A directory of the view, by its canonical path.
 
     ``above``: the upper tree has it. ``below``: the user's own directory shows through. ``protected``: what is written
-    in it is redirected.
+    in it is redirected. ``gone``: the names that are gone from it, once somebody asked.
     """
 
-    __slots__ = ("above", "below", "parent", "path", "protected")
+    __slots__ = ("above", "below", "gone", "parent", "path", "protected")
 
     def __init__(self, path: str, parent: Directory | None, *, above: bool, below: bool, protected: bool) -> None:
         self.path = path
@@ -44,6 +48,7 @@ class Directory:
         self.above = above
         self.below = below
         self.protected = protected
+        self.gone: set[str] | None = None
 
     def join(self, name: str) -> str:
         return f"/{name}" if self.path == "/" else f"{self.path}/{name}"
@@ -60,13 +65,15 @@ class Link:
 
 
 class Place:
-    """A name in a directory of the view, whether or not anything is there."""
+    """A name in a directory of the view, whether or not anything is there. ``found`` is where on the disk a file of
+    that name was when we came by, and its status."""
 
-    __slots__ = ("directory", "name", "path", "protected")
+    __slots__ = ("directory", "found", "name", "path", "protected")
 
-    def __init__(self, directory: Directory, name: str, roots: Mapping[str, bool]) -> None:
+    def __init__(self, directory: Directory, name: str, roots: Mapping[str, bool], found: Found | None = None) -> None:
         self.directory = directory
         self.name = name
+        self.found = found
         self.path = directory.join(name)
         self.protected = roots.get(self.path, directory.protected)
 
@@ -98,6 +105,7 @@ class View:
         """Start anew. The dictionaries are replaced, not emptied: another thread may be filling the old ones."""
         self._seen_generation = self._generation[0]
         self._untouched: dict[str, bool] = {}
+        self._parents: dict[str, Directory] = {}
         self._children: dict[str, Directory | Link] = {}
         anything = self._seen_generation != 0
         self._root = Directory("/", None, above=anything, below=True, protected=self._roots.get("/", True))
@@ -128,18 +136,21 @@ class View:
         untouched = self._untouched.get(directory)
         if untouched is None:
             untouched = self._learn(directory)
-        return untouched and path[-1:] not in ("/", ".", "")
+        return untouched and path[-1:] not in "/."  # the empty name is in there too
 
-    def _learn(self, directory: str) -> bool:
-        remembered = self._untouched
+    def _learn(self, text: str) -> bool:
+        """Remember which directory ``text`` names; says whether it is an untouched one."""
+        untouched, parents = self._untouched, self._parents
         try:
-            place, straight = self._walk(directory or ".", follow=True)
-            found = self._directory_at(place)
+            place, straight = self._walk(text or ".", follow=True)
+            directory = self._directory_at(place)
         except OSError:
             return False
-        if len(remembered) < _MOST_REMEMBERED:
-            remembered[directory] = straight and found.below and not found.above
-        return straight and found.below and not found.above
+        if len(untouched) < _MOST_REMEMBERED:
+            untouched[text] = straight and directory.below and not directory.above
+            if f"/{directory.path.split('/')[1]}" not in _KERNEL_DIRECTORIES:
+                parents[text] = directory
+        return straight and directory.below and not directory.above
 
     # -----------------------------------------------------------------------------------------
     # From a path to a place
@@ -148,6 +159,15 @@ class View:
     def _resolve(self, path: str, *, follow: bool = True) -> Place:
         if self._generation[0] != self._seen_generation:
             self._forget()
+        start = path.rfind("/") + 1
+        text, name = path[:start], path[start:]
+        if text not in self._parents:
+            self._learn(text)
+        directory = self._parents.get(text)
+        if directory is not None and name not in ("", ".", ".."):
+            child = self._child(directory, name) if follow else None
+            if not isinstance(child, (Link, Directory)):
+                return Place(directory, name, self._roots, child)
         return self._walk(path, follow=follow)[0]
 
     def _walk(self, path: str, *, follow: bool) -> tuple[Place, bool]:
@@ -178,19 +198,17 @@ class View:
                 pending.extend(child.target.split("/")[::-1])
                 if child.target.startswith("/"):
                     directory = self._root
-            elif child is not None:
+            elif isinstance(child, Directory):
                 directory, straight = child, straight and child.below
+            elif last and (child is None or not pending):
+                return Place(directory, name, self._roots, child), straight
             else:
-                place = Place(directory, name, self._roots)
-                exists = self._find(place) is not None
-                if last and not (exists and pending):
-                    return place, straight
-                raise error(ENOTDIR if exists else ENOENT)
+                raise error(ENOENT if child is None else ENOTDIR)
         name = directory.path.rpartition("/")[2]
         return Place(directory.parent, name, self._roots), straight
 
-    def _child(self, directory: Directory, name: str) -> Directory | Link | None:
-        """The directory or link of that name; None if there is something else or nothing."""
+    def _child(self, directory: Directory, name: str) -> Directory | Link | Found | None:
+        """What has that name: a directory or link (these are remembered), or where something else is."""
         path = directory.join(name)
         remembered = self._children
         known = remembered.get(path)
@@ -209,7 +227,7 @@ class View:
             protected = self._roots.get(path, directory.protected and not _is_private_temporary(path))
             child = Directory(path, directory, above=above is not None, below=shows, protected=protected)
         else:
-            return None
+            return (self._upper + path if above else path), status
         if len(remembered) < _MOST_REMEMBERED:
             remembered[path] = child
         return child
@@ -224,11 +242,14 @@ class View:
 
     def _hides(self, directory: Directory, name: str) -> bool:
         """Whether the user's own file of that name is gone from the view."""
-        if not directory.below:
-            return True
-        return directory.above and status_of(f"{self._upper}{directory.join(MARKER + name)}") is not None
+        if not directory.below or not directory.above:
+            return not directory.below
+        if directory.gone is None:
+            above = posix.listdir(self._upper + directory.path)
+            directory.gone = {it.removeprefix(MARKER) for it in above if it.startswith(MARKER)}
+        return name in directory.gone
 
-    def _find(self, place: Place) -> tuple[str, os.stat_result] | None:
+    def _find(self, place: Place) -> Found | None:
         """Where on the disk the thing at ``place`` is, links not followed. Of a directory that both trees have, the
         user's is named: its number and device do not change when something is written into it."""
         above = None
@@ -242,8 +263,8 @@ class View:
                 return place.path, below
         return None if above is None else (self._upper + place.path, above)
 
-    def _existing(self, place: Place) -> tuple[str, os.stat_result]:
-        found = self._find(place)
+    def _existing(self, place: Place) -> Found:
+        found = place.found or self._find(place)
         if found is None:
             raise error(ENOENT)
         return found
@@ -286,7 +307,7 @@ class View:
         directory = self._directory_at(place)
         posix.chdir(directory.path if directory.below else self._upper + directory.path)
         self._working_directory = directory.path
-        self._untouched = {}
+        self._untouched, self._parents = {}, {}
 
     def path_of(self, descriptor: int) -> str:
         """The path, in the view, of an open directory."""

@@ -1,0 +1,34 @@
+"""Runs a user's script as a trial does, with its writes redirected: ``redirected_child.py OVERLAY SCRIPT``.
+
+The overlay ``-`` means: without redirection. The files that were written are told in OVERLAY/../files.json.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import sys
+from pathlib import Path
+
+from hotlap.runtime.files import WATCHED, Redirection, redirect_writes
+from hotlap.runtime.imports import ImportWatch
+
+
+def redirect(overlay: str, *passthrough: str) -> Redirection:
+    redirection = redirect_writes(Path(overlay), passthrough=tuple(map(Path, passthrough)))
+    ImportWatch(WATCHED, redirection.on_import).start()
+    return redirection
+
+
+if __name__ == "__main__":
+    overlay, script = sys.argv[1:3]
+    sys.argv = sys.argv[2:]
+    redirection = None if overlay == "-" else redirect(overlay, *filter(None, [os.environ.get("PASSTHROUGH")]))
+    try:
+        runpy.run_path(script, run_name="__main__")
+    finally:
+        if redirection is not None:
+            told = [[it.path, it.redirected] for it in redirection.files()]
+            redirection.uninstall()
+            Path(overlay).with_name("files.json").write_text(json.dumps(told))
