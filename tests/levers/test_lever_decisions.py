@@ -88,6 +88,9 @@ def test_each_lever_is_bounded_by_the_phases_it_touches() -> None:
     assert mixed_precision.bound(situation) == pytest.approx(1 / 0.8)
     assert fused_optimizer.bound(situation) == pytest.approx(1 / 0.9)
     assert device_prefetch.bound(situation) == pytest.approx(1 / 0.9)
+    assert huge_pages.bound(situation) == pytest.approx(10.0)  # the process that trains also fetches
+    fed = msgspec.structs.replace(situation.facts, loaders=(LoaderFacts(dataset="D", workers=2),))
+    assert huge_pages.bound(msgspec.structs.replace(situation, facts=fed)) == pytest.approx(1 / 0.6)
     pageable = msgspec.structs.replace(situation, facts=msgspec.structs.replace(situation.facts, device="cuda"))
     assert loader.bound(pageable) == pytest.approx(1 / 0.4)
 

@@ -111,8 +111,19 @@ def test_several_roots_and_forwards_share_one_backward(driver, batch) -> None:
     assert all(it.grad is not None for module in (first, second) for it in module.parameters())
 
 
+def test_weights_changed_after_a_forward_without_backward_are_seen_by_the_next(driver, batch) -> None:
+    """Autocast remembers the weights it has cast for as long as a region lasts."""
+    driver.install(BFLOAT16)
+    layer = torch.nn.Linear(6, 3)
+    driver.forward(layer, batch[0])
+    for parameter in layer.parameters():
+        parameter.data.zero_()
+    output = driver.forward(layer, batch[0])
+    driver.backward(output.sum())
+    assert not output.any()
+
+
 def test_gradients_survive_a_forward_without_gradients_in_the_same_step(driver, batch) -> None:
-    """Weights that were cast without gradients must not be found again by the training forward."""
     driver.install(BFLOAT16)
     actor, critic = torch.nn.Linear(6, 6), torch.nn.Linear(6, 1)
     action = driver.forward(actor, batch[0])

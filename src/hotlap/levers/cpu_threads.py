@@ -27,7 +27,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hotlap.levers.api import Parameter
-from hotlap.levers.situations import bound_without, cores_per_process, device_kind, make_setting
+from hotlap.levers.situations import bound_of_computing, cores_per_process, device_kind, make_setting
 from hotlap.records import Proof, Setting, Situation, Skipped
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ def obstacle(situation: Situation) -> Skipped | None:
 
 
 def bound(situation: Situation) -> float | None:
-    """Everything that torch computes may get faster; waiting for data may not."""
-    return bound_without(situation, "forward", "backward", "optimizer", "other")
+    """Everything that torch computes may get faster; waiting for workers may not."""
+    return bound_of_computing(situation)
 
 
 def candidates(situation: Situation) -> tuple[Setting, ...]:

@@ -28,7 +28,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from hotlap.levers.situations import bound_without, device_kind, make_setting
+from hotlap.levers.situations import bound_of_computing, device_kind, make_setting
 from hotlap.records import Proof, Setting, Situation, Skipped
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ def obstacle(situation: Situation) -> Skipped | None:
 
 
 def bound(situation: Situation) -> float | None:
-    """Everything that touches memory in the training process may get faster; waiting for data may not."""
-    return bound_without(situation, "forward", "backward", "optimizer", "other")
+    """Everything that touches memory in the training process may get faster; waiting for workers may not."""
+    return bound_of_computing(situation)
 
 
 def candidates(situation: Situation) -> tuple[Setting, ...]:

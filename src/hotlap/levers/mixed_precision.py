@@ -136,8 +136,8 @@ def install(hooks: Hooks, setting: Setting) -> None:
 class _Region:
     """One autocast region of the main thread; entering twice and leaving twice do no harm.
 
-    Entering again begins afresh: autocast remembers the weights it has cast, and one that was cast without gradients in
-    between would be found by the next training forward, whose gradients would be lost.
+    Entering again begins afresh: autocast remembers the weights it has cast as long as a region lasts, and would not
+    notice that the script changed them since an earlier forward that no backward followed.
     """
 
     def __init__(self, hooks: Hooks, dtype: Any) -> None:

@@ -62,6 +62,13 @@ def bound_without(situation: Situation, *phases: Phase) -> float | None:
     return account.wall / rest
 
 
+def bound_of_computing(situation: Situation) -> float | None:
+    """The speedup if all that this process computes took no time. Fetching counts where the process does it itself."""
+    fetches_itself = any(loader.workers == 0 for loader in situation.facts.loaders)
+    fetching: tuple[Phase, ...] = ("data_wait",) if fetches_itself else ()
+    return bound_without(situation, "forward", "backward", "optimizer", "other", *fetching)
+
+
 def without_model(situation: Situation) -> Skipped | None:
     """The obstacle of every lever that must hold a model in its hands."""
     return None if situation.facts.models else Skipped(reason=NO_MODEL)
