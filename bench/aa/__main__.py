@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import os
-import platform
+import shlex
 import sys
 import tempfile
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from bench.aa import real, report
 from bench.aa.noise import SCENARIOS
 from bench.aa.procedure import LAST_LOOK, ROUNDS, Tally, simulate, simulate_family
+from bench.report import write
 from hotlap.measure.speed import DELTA
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.aa", description=__doc__)
-    parser.add_argument("--out", type=Path, required=True, help="directory for aa.md and aa.json")
+    parser.add_argument("--out", type=Path, required=True, help="where to write: OUT.md and OUT.json")
     parser.add_argument("--studies", type=int, default=2000, help="simulated studies per cell; 0 leaves them out")
     parser.add_argument("--speedups", type=float, nargs="*", default=[1.01, 1.02, 1.03, 1.05, 1.10, 1 / 1.05])
     parser.add_argument("--family", type=int, default=5, help="members of the simulated family")
@@ -74,16 +75,21 @@ def main(arguments: list[str] | None = None) -> int:
     except real.SetFailed as error:
         print(error, file=sys.stderr)
         return 1
-    facts = {
-        "command": "python -m bench.aa " + " ".join(arguments if arguments is not None else sys.argv[1:]),
-        "python": platform.python_version(),
-        "cores": len(os.sched_getaffinity(0)),
+    settings: dict[str, object] = {
         "seed": options.seed,
         "smallest gain worth having": f"{options.delta:.1%}",
         "seconds": round(time.monotonic() - began),
     }
-    report.write(options.out, simulated, measured, facts)
-    print(report.markdown(simulated, measured, facts))
+    text = report.markdown(simulated, measured, settings)
+    data = {
+        "settings": settings,
+        "simulated": [asdict(it) for it in simulated],
+        "real": [asdict(it) for it in measured],
+    }
+    title = "False alarms and power of the measuring procedure"
+    command = shlex.join(["python", "-m", "bench.aa", *(sys.argv[1:] if arguments is None else arguments)])
+    write(options.out, title=title, command=command, text=text, data=data)
+    print(text)
     return 0
 
 

@@ -52,13 +52,12 @@ def against_both(baseline: Arm, repeat: Arm, candidate: Arm, *, delta: float) ->
 
 
 def family(arms: Sequence[Arm], *, delta: float) -> Decision:
-    """Several candidates of one family at the last look, held to Holm: ``faster`` when any of them is claimed."""
+    """Several candidates of one family, each compared once and held to Holm: ``faster`` when any of them is claimed."""
     baseline, repeat, *candidates = arms
     compared: list[SpeedComparison] = [speed.compare(baseline, repeat, it, delta=delta) for it in candidates]
     held = speed.hold_to_family(compared, alpha=0.05)
-    verdicts = {it.verdict for it in held}
-    claimed = next((it for it in ("faster", "slower") if it in verdicts), "inconclusive")
-    return Decision(claimed, LAST_LOOK, held[0].baseline_agrees)
+    order = ("faster", "slower", "inconclusive", "no-effect")
+    return Decision(min((it.verdict for it in held), key=order.index), len(baseline), held[0].baseline_agrees)
 
 
 class Procedure(Protocol):
@@ -74,6 +73,7 @@ PROCEDURES: Mapping[str, Procedure] = {
     "headline, 5 sets": headline,
     "not used: mean of A and A' as the reference, 5 sets": against_both,
 }
+UNUSED = frozenset(name for name, it in PROCEDURES.items() if it is against_both)
 
 
 @dataclass(frozen=True, slots=True)

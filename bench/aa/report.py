@@ -1,21 +1,19 @@
-"""Tallies as Markdown and JSON, every rate with its Wilson interval."""
+"""Tallies as a Markdown text, every rate with its Wilson interval."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
-from bench.aa.procedure import Tally
+from bench.aa.procedure import UNUSED, Tally
+from bench.report import table
 
 PROMISED = 0.05
 _Z = 1.959963984540054
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Rate:
     """A share of studies with its 95 % interval (Wilson 1927, *Probable inference*)."""
 
@@ -57,61 +55,62 @@ def denied(tally: Tally) -> Rate:
     return rate(tally.count("no-effect"), tally.studies)
 
 
-def markdown(simulated: Sequence[Tally], real: Sequence[Tally], facts: dict[str, Any]) -> str:
-    """The whole report."""
-    lines = ["# False alarms and power of the measuring procedure", ""]
-    lines += [f"- {name}: {value}" for name, value in facts.items()]
+def markdown(simulated: Sequence[Tally], real: Sequence[Tally], settings: dict[str, object]) -> str:
+    """The report below its head."""
+    lines = ["; ".join(f"{name}: {value}" for name, value in settings.items()) + "."]
     nothing = [it for it in simulated if it.speedup == 1]
-    if nothing:
-        lines += ["", "## Simulated: nothing changed", "", *_nothing(nothing), "", _judgement(nothing)]
     effects = [it for it in simulated if it.speedup != 1]
+    if nothing:
+        lines += ["", "## Simulated: nothing changed", "", _nothing(nothing), "", _judgement(nothing)]
     if effects:
-        lines += ["", "## Simulated: a true effect", "", *_effects(effects)]
+        lines += ["", "## Simulated: a true effect, found", "", _power(effects), "", _mistakes(effects)]
     if real:
-        lines += ["", "## This machine: the baseline in all three roles", "", *_nothing(real), "", _judgement(real)]
-    return "\n".join(lines) + "\n"
+        lines += ["", "## This machine: the baseline in all three roles", "", _nothing(real), "", _judgement(real)]
+    return "\n".join(lines)
 
 
-def write(directory: Path, simulated: Sequence[Tally], real: Sequence[Tally], facts: dict[str, Any]) -> None:
-    """``aa.md`` and ``aa.json`` in that directory, which is made."""
-    directory.mkdir(parents=True, exist_ok=True)
-    (directory / "aa.md").write_text(markdown(simulated, real, facts), encoding="utf-8")
-    document = {
-        "facts": facts,
-        "simulated": [asdict(it) for it in simulated],
-        "real": [asdict(it) for it in real],
-    }
-    (directory / "aa.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-
-
-def _nothing(tallies: Sequence[Tally]) -> list[str]:
-    head = [
-        "| scenario | procedure | false alarms | no effect | A/A gate closed | sets | studies |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    return head + [
-        f"| {it.scenario} | {it.procedure} | {false_alarms(it)} | {denied(it)} | {rate(it.disturbed, it.studies)} "
-        f"| {it.mean_sets:.1f} | {it.studies} |"
+def _nothing(tallies: Sequence[Tally]) -> str:
+    header = ["scenario", "procedure", "false alarms", "no effect", "A/A gate closed", "mean sets", "studies"]
+    rows = [
+        [
+            it.scenario,
+            it.procedure,
+            str(false_alarms(it)),
+            str(denied(it)),
+            str(rate(it.disturbed, it.studies)),
+            f"{it.mean_sets:.1f}",
+            str(it.studies),
+        ]
         for it in tallies
     ]
+    return table(header, rows)
 
 
-def _effects(tallies: Sequence[Tally]) -> list[str]:
-    head = [
-        "| scenario | procedure | true speedup | found | wrong direction | no effect | sets |",
-        "|---|---|---|---|---|---|---|",
+def _power(tallies: Sequence[Tally]) -> str:
+    speedups = sorted({it.speedup for it in tallies})
+    cells = {(it.scenario, it.procedure, it.speedup): it for it in tallies}
+    rows = [
+        [scenario, procedure, *(str(found(cells[scenario, procedure, speedup])) for speedup in speedups)]
+        for scenario, procedure in dict.fromkeys((it.scenario, it.procedure) for it in tallies)
     ]
-    return head + [
-        f"| {it.scenario} | {it.procedure} | {it.speedup:.3g} | {found(it)} | {wrong_way(it)} | {denied(it)} "
-        f"| {it.mean_sets:.1f} |"
-        for it in tallies
-    ]
+    return table(["scenario", "procedure", *(f"{speedup:.3g} x" for speedup in speedups)], rows)
 
 
 def _judgement(tallies: Sequence[Tally]) -> str:
-    over = [it for it in tallies if false_alarms(it).low > PROMISED]
-    worst = max(tallies, key=lambda it: false_alarms(it).value)
-    highest = f"The highest rate is {false_alarms(worst)}, {worst.procedure}, {worst.scenario}."
+    used = [it for it in tallies if it.procedure not in UNUSED]
+    over = [it for it in used if false_alarms(it).low > PROMISED]
+    worst = max(used, key=false_alarms)
+    highest = f"The highest rate of false alarms is {false_alarms(worst)} ({worst.procedure}; {worst.scenario})."
     if not over:
-        return f"No rate of false alarms is shown to exceed {PROMISED:.0%}. {highest}"
-    return f"{len(over)} of {len(tallies)} rates of false alarms exceed {PROMISED:.0%}. {highest}"
+        return f"No procedure in use is shown to exceed {PROMISED:.0%}. {highest}"
+    return f"{len(over)} of {len(used)} rates of procedures in use exceed {PROMISED:.0%}. {highest}"
+
+
+def _mistakes(tallies: Sequence[Tally]) -> str:
+    used = [it for it in tallies if it.procedure not in UNUSED]
+    wrong, missed = max(used, key=wrong_way), max(used, key=denied)
+    return (
+        f"Wrong direction at most {wrong_way(wrong)} ({wrong.procedure}; {wrong.scenario}; {wrong.speedup:.3g} x). "
+        f'"No effect" although there is one at most {denied(missed)} ({missed.procedure}; {missed.scenario}; '
+        f"{missed.speedup:.3g} x)."
+    )
