@@ -225,14 +225,14 @@ def test_a_killed_run_leaves_no_lock_and_reads_as_interrupted(tmp_path: Path) ->
         "w = Workload(kind='script', target='t', directory='/', python='p')\n"
         "j = create_study(Path(sys.argv[1]), w, w); print(j.identifier, flush=True); time.sleep(60)"
     )
-    child = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE)
-    assert child.stdout is not None
-    identifier = child.stdout.readline().decode().strip()
-    with pytest.raises(StudyError, match=f"process {child.pid}"):
-        open_study(tmp_path / identifier)
-    child.kill()
-    child.wait()
-    child.stdout.close()
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as child:
+        assert child.stdout is not None
+        identifier = child.stdout.readline().decode().strip()
+        with pytest.raises(StudyError, match=f"process {child.pid}"):
+            open_study(tmp_path / identifier)
+        child.kill()
     assert load_study(tmp_path).status == "interrupted"
     with open_study(tmp_path) as again:
         assert again.identifier == identifier

@@ -132,7 +132,7 @@ class FakeExecutor:
         self._pass_time(3.0)
         rates = Ceilings(matmul_flops_per_second=(("cpu:float32", 1e11),))
         accelerators: tuple[Accelerator, ...] = ()
-        return Machine(cores=4, memory_bytes=self.script.memory_bytes, ceilings=rates, accelerators=accelerators)
+        return Machine(cores=1, memory_bytes=self.script.memory_bytes, ceilings=rates, accelerators=accelerators)
 
     def launch(self, request: LaunchRequest) -> Run:
         noise = self._noise(request)

@@ -22,6 +22,9 @@ BLOCK_STEPS = 8
 
 _FIRST_GUESS_WARM_UP_BLOCKS = 6
 _BLOCK_MARGIN = 1.25
+_USUAL_ARMS = 3
+_CROWDING = 1.5
+"""How much slower arms start that start together on as many cores."""
 _REMEMBERED_SETS = 4
 
 
@@ -49,9 +52,10 @@ class Costs:
     """Estimates in seconds. ``overhead_seconds`` is what a launch of the baseline adds to a set beside its rounds:
     start-up and warm-up, less what arms do side by side."""
 
-    def __init__(self, startup_seconds: float, shape: Shape) -> None:
+    def __init__(self, startup_seconds: float, shape: Shape, *, cores: int = 1) -> None:
         self.shape = shape
         self.startup_seconds = startup_seconds
+        self._side_by_side = max(1, min(cores, _USUAL_ARMS))
         self._overheads: deque[float] = deque(maxlen=_REMEMBERED_SETS)
         self._extra_startup: dict[str, float] = {}
 
@@ -60,7 +64,8 @@ class Costs:
         """The largest of the last sets' overheads; before the first one, start-up and some blocks of warm-up."""
         if self._overheads:
             return max(self._overheads)
-        return self.startup_seconds + _FIRST_GUESS_WARM_UP_BLOCKS * self.shape.round_seconds
+        startup_seconds = min(1.0, _CROWDING / self._side_by_side) * self.startup_seconds
+        return startup_seconds + _FIRST_GUESS_WARM_UP_BLOCKS * self.shape.round_seconds
 
     def of_set(self, plans: Sequence[Plan], rounds: int) -> float:
         """One set with these arms."""

@@ -132,7 +132,7 @@ def begin(trials: Trials, book: Book) -> tuple[Machine, Observation]:
     run = first_run(trials)
     book.update(baseline=run, files=run.files)
     observation = understand(run, trials)
-    trials.costs = Costs(run.startup_seconds, observation.shape)
+    trials.costs = Costs(run.startup_seconds, observation.shape, cores=machine.cores)
     trials.fit_arms(machine, run)
     book.update(account_before=observation.account)
     book.warn(*observation.warnings)
