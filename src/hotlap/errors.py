@@ -59,3 +59,7 @@ class BudgetError(UsageError):
 
 class LeverError(HotlapError):
     """A lever file is broken, or two levers share a name."""
+
+
+class TraceError(HotlapError):
+    """A file is no trace that can be read, or a trace holds nothing that can be analysed."""
