@@ -116,7 +116,7 @@ def test_nothing_gained_is_success_said_clearly_and_leaves_no_plan(
 def test_an_interrupted_search_prints_what_it_knows(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tune", "train.py"], engine=engine(Recorder(fakes.INTERRUPTED))) == 130
     out = capsys.readouterr().out
-    assert "Interrupted after 2 min 13 s: loader 1.91x" in out
+    assert "Interrupted with 2 min 13 s of trials done: loader 1.91x" in out
     assert "hotlap tune --resume" in out
 
 
@@ -128,7 +128,7 @@ def test_ctrl_c_that_the_search_lets_through_still_gives_an_answer(
         raise KeyboardInterrupt
 
     assert main(["tune", "train.py"], engine=engine(search)) == 130
-    assert "Interrupted after 2 min 13 s: loader 1.91x" in capsys.readouterr().out
+    assert "Interrupted with 2 min 13 s of trials done: loader 1.91x" in capsys.readouterr().out
     assert main(["report", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["status"] == "interrupted"
 

@@ -41,7 +41,7 @@ def test_an_interrupted_search_is_resumed_and_repeats_nothing(work: Path, capsys
     assert main([*QUICK, "--study", "whole", "train.py"], engine=engine(whole)) == 0
     first = fakes.FakeExecutor(interrupt_after=9)
     assert main([*QUICK, "train.py"], engine=engine(first)) == 130
-    assert "Interrupted after" in capsys.readouterr().out
+    assert "Interrupted with" in capsys.readouterr().out
     second = fakes.FakeExecutor()
     assert main(["tune", "--quiet", "--resume"], engine=engine(second)) == 0
     assert "x faster (95 % interval" in capsys.readouterr().out

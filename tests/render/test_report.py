@@ -102,8 +102,12 @@ def test_lone_surrogates_in_arguments_can_be_printed() -> None:
     [
         (fakes.FINISHED, "good", "3.65x faster (95 % interval 3.58 to 3.72), no difference found within 0.1 %"),
         (fakes.NOTHING, "neutral", "Nothing made it faster, and here is why."),
-        (fakes.INTERRUPTED, "neutral", "Interrupted after 2 min 13 s: loader 1.91x (95 % interval 1.86 to 1.96)"),
-        (fakes.OUT_OF_BUDGET, "neutral", "The budget was spent after 15 min: loader 1.91x"),
+        (
+            fakes.INTERRUPTED,
+            "neutral",
+            "Interrupted with 2 min 13 s of trials done: loader 1.91x (95 % interval 1.86 to 1.96)",
+        ),
+        (fakes.OUT_OF_BUDGET, "neutral", "The budget ended the search after 15 min: loader 1.91x"),
         (fakes.SCRIPT_FAILED, "bad", "The script failed: ValueError: data/train.bin is empty."),
         (fakes.DISTURBED, "bad", "No claim: the unchanged script differed from itself"),
         (fakes.NOT_CONFIRMED, "neutral", "Inconclusive: fresh launches could not confirm a gain, 1.02x (95 % interval"),

@@ -185,9 +185,9 @@ def _by_result(study: Study) -> list[tuple[str, list[str]]]:
 def _unfinished(study: Study) -> Headline:
     spent = text.clock(study.spent_seconds)
     start = {
-        "interrupted": f"Interrupted after {spent}",
-        "out-of-budget": f"The budget was spent after {spent}",
-    }.get(study.status, f"Not finished ({spent} so far)")
+        "interrupted": f"Interrupted with {spent} of trials done",
+        "out-of-budget": f"The budget ended the search after {spent}",
+    }.get(study.status, f"Not finished, {spent} of trials done")
     beside = [text.sentence(study.status_text)] if study.status_text else []
     return Headline("neutral", f"{start}: {_so_far(study)}", tuple(beside))
 

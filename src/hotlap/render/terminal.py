@@ -36,12 +36,13 @@ def report(study: Study, *, plan_path: str = "hotlap.toml") -> RenderableType:
 
 
 def machine_line(machine: Machine) -> str:
-    """The machine in one line: processor, cores, memory, accelerators, versions."""
+    """The machine in one line: processor, cores, memory, accelerators, and the versions that decide most."""
     parts = [text.one_line(machine.processor) or "unknown processor", text.count(machine.cores, "core")]
     if machine.memory_bytes:
         parts.append(text.size(machine.memory_bytes))
     parts += [f"{text.one_line(it.name)} ({text.size(it.memory_bytes)})" for it in machine.accelerators]
-    parts += [f"{text.one_line(name)} {text.one_line(version)}" for name, version in machine.library_versions]
+    versions = dict(machine.library_versions)
+    parts += [f"{name} {text.one_line(versions[name])}" for name in ("torch", "cuda", "hip") if name in versions]
     if machine.python_version:
         parts.append(f"Python {text.one_line(machine.python_version)}")
     return ", ".join(parts)
@@ -76,7 +77,7 @@ def _sections(study: Study, plan_path: str) -> Iterator[tuple[str, RenderableTyp
     if study.findings:
         yield "Findings", Group(*map(_finding, study.findings))
     if study.files:
-        yield "Files the script opened for writing", Group(*paragraphs(_file_lines(study.files), style=""))
+        yield "Files the script opened for writing", Group(*_file_lines(study.files))
     warnings = list(dict.fromkeys(text.sentence(it) for it in (*study.warnings, *study.machine.warnings)))
     if warnings:
         yield "Warnings", Group(*paragraphs(warnings, style="yellow"))
@@ -146,14 +147,16 @@ def _finding(it: Finding) -> RenderableType:
     return Padding(Group(first, *below), (0, 0, 0, 2), expand=False)
 
 
-def _file_lines(files: Sequence[FileWrite]) -> list[str]:
-    lines: list[str] = []
-    for redirected, what in ((False, "written by the trials as well"), (True, "kept safe, the trials wrote elsewhere")):
+def _file_lines(files: Sequence[FileWrite]) -> Iterator[RenderableType]:
+    """Files that trials changed as well stand out: of these the user must know."""
+    for redirected, what, style in (
+        (False, "written by the trials too", "yellow"),
+        (True, "untouched, the trials wrote copies in the study", "dim"),
+    ):
         paths = sorted({text.one_line(it.path) for it in files if it.redirected is redirected})
         more = f" and {len(paths) - _FILES_SHOWN} more" if len(paths) > _FILES_SHOWN else ""
         if paths:
-            lines.append(f"{what}: {', '.join(paths[:_FILES_SHOWN])}{more}")
-    return lines
+            yield indented(f"{what}: {', '.join(paths[:_FILES_SHOWN])}{more}", 2, style)
 
 
 def _commands(commands: Sequence[tuple[str, str]]) -> RenderableType:
