@@ -23,6 +23,10 @@ def tensors(batch: Any, depth: int = 0) -> Iterator[Any]:
 
 def leading_size(batch: Any) -> int:
     """How many samples a batch holds: the first dimension of its first tensor that has one; 0 without such."""
+    first = batch[0] if type(batch) in (tuple, list) and batch else batch
+    shape = getattr(first, "shape", None)  # the common case, without a walk: it runs in every step
+    if shape:
+        return int(shape[0])
     for tensor in tensors(batch):
         if tensor.dim() > 0:
             return int(tensor.shape[0])

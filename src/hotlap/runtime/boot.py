@@ -21,6 +21,14 @@ if TYPE_CHECKING:
     from hotlap.runtime.interception import Interception
 
 
+_active: list[Interception] = []
+
+
+def active() -> Interception | None:
+    """The interception that is at work in this process, if any: to suspend it, and so to measure what it costs."""
+    return _active[0] if _active else None
+
+
 def boot() -> None:
     """Called by ``sitecustomize`` before the user's script begins."""
     if "HOTLAP_ASSIGNMENT" in os.environ:
@@ -54,6 +62,7 @@ def _intercepted(torch: ModuleType) -> Interception:
 
     interception = Interception(Hooks(torch=torch))
     interception.install()
+    _active.append(interception)
     return interception
 
 

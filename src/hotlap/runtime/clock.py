@@ -29,6 +29,7 @@ DATA_WAIT, HOST_TO_DEVICE, FORWARD, BACKWARD, OPTIMIZER, OTHER, OUTSIDE = range(
 PHASES = 7
 FOLD_INTO_OUTSIDE, OTHER_WAS_FORWARD = -1, -2
 UPDATES_BEFORE_NEW_ANCHOR = 16
+_now = time.perf_counter
 
 
 class Stopwatch(Protocol):
@@ -55,15 +56,14 @@ class HostStopwatch:
 
     def __init__(self) -> None:
         self._rows: list[list[float]] = []
-        self._running = [0.0] * PHASES
-        self._last = time.perf_counter()
+        self.restart()
 
     def restart(self) -> None:
         self._running = [0.0] * PHASES
         self._last = time.perf_counter()
 
     def mark(self, phase: int) -> None:
-        now = time.perf_counter()
+        now = _now()
         self._running[phase] += now - self._last
         self._last = now
 
@@ -160,6 +160,7 @@ class StepClock:
         self._on_step = on_step
         self._watch: Stopwatch = HostStopwatch()
         self.follows_device = False
+        self._stopwatch_chosen = False
         self._rows: list[list[float]] = []
         self._phases: list[int] = [OTHER]
         self._samples: list[int] = []
@@ -212,7 +213,11 @@ class StepClock:
         return self._inside(DATA_WAIT, start)
 
     def _fetch(self, iterator: Any, fetch: Fetch) -> Any:
-        batch = self._inside(DATA_WAIT, fetch)
+        self.enter(DATA_WAIT)
+        try:
+            batch = fetch()
+        finally:
+            self.leave()
         self._fetched_samples += leading_size(batch)
         return batch
 
@@ -222,10 +227,10 @@ class StepClock:
     def _forward_begins(
         self, root: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        if not self.follows_device:
+        if not self._stopwatch_chosen:
             self._choose_stopwatch(root)
         self._saw_forward = True
-        self._forward_samples = max(self._forward_samples, leading_size((args, kwargs)))
+        self._forward_samples = max(self._forward_samples, leading_size(args) or leading_size(kwargs))
         self.enter(FORWARD)
         return args, kwargs
 
@@ -288,6 +293,7 @@ class StepClock:
     # -- steps ---------------------------------------------------------------------------------
 
     def _choose_stopwatch(self, root: Any) -> None:
+        self._stopwatch_chosen = True
         parameter = next(root.parameters(), None)
         if parameter is None or parameter.device.type not in ("cuda", "xpu"):
             return
@@ -331,10 +337,9 @@ class StepClock:
         graph may overwrite the tensor itself at its next replay)."""
         if not isinstance(loss, self._torch.Tensor) or loss.numel() != 1:
             return None
-        with self._torch.no_grad():
-            if loss.device.type == "cpu":
-                return float(loss)
-            return loss.detach().reshape(()).clone()
+        if loss.device.type == "cpu":
+            return loss.item()
+        return loss.detach().reshape(()).clone()
 
     def steps(self) -> Steps:
         """The account so far; call :meth:`drain` first."""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hotlap.runtime.hooks import Fetch, Hooks
+from hotlap.runtime.patches import Patches
 from hotlap.runtime.roots import Roots
 
 Function = Callable[..., Any]
@@ -23,7 +24,9 @@ class Interception:
 
     def __init__(self, hooks: Hooks) -> None:
         self.hooks = hooks
-        self.roots = Roots(hooks)
+        self.patches = Patches()
+        self.roots = Roots(hooks, self.patches)
+        self._suspended = False
         self.unscaled: tuple[Any, Any] | None = None
         self._is_compiling: Callable[[], bool] = hooks.torch.compiler.is_compiling
 
@@ -35,6 +38,16 @@ class Interception:
         self._intercept_clipping()
         self._intercept_saving()
         self.roots.install()
+
+    def suspend(self) -> None:
+        """Step out of every doorway, as if never installed."""
+        self._suspended = True
+        self.patches.suspend()
+
+    def resume(self) -> None:
+        """Step back in after :meth:`suspend`."""
+        self._suspended = False
+        self.patches.resume()
 
     # -- data ----------------------------------------------------------------------------------
 
@@ -69,9 +82,9 @@ class Interception:
         def fetch(iterator: Any) -> Any:
             return _through(hooks.around_fetch, iterator, lambda: following(iterator))
 
-        _replace(DataLoader, "__init__", init)
-        _replace(DataLoader, "__iter__", iterate)
-        _replace(dataloader._BaseDataLoaderIter, "__next__", fetch)
+        self.patches.replace(DataLoader, "__init__", init)
+        self.patches.replace(DataLoader, "__iter__", iterate)
+        self.patches.replace(dataloader._BaseDataLoaderIter, "__next__", fetch)
 
     # -- optimizers ----------------------------------------------------------------------------
 
@@ -107,15 +120,20 @@ class Interception:
                 for tell in hooks.after_optimizer:
                     tell(optimizer)
 
-            _replace(kind, "__init__", init)
+            self.patches.replace(kind, "__init__", init)
 
         kinds = {it for it in vars(optim).values() if isinstance(it, type) and issubclass(it, optim.Optimizer)}
         for kind in sorted(kinds, key=lambda it: it.__name__):
             if "__init__" in vars(kind):
                 wrap_constructor(kind)
         self._watch_parameter_groups(optim.Optimizer)
-        register_optimizer_step_pre_hook(lambda optimizer, args, kwargs: _tell(hooks.before_update, optimizer))
-        register_optimizer_step_post_hook(lambda optimizer, args, kwargs: _tell(hooks.after_update, optimizer))
+        register_optimizer_step_pre_hook(lambda optimizer, args, kwargs: self._tell(hooks.before_update, optimizer))
+        register_optimizer_step_post_hook(lambda optimizer, args, kwargs: self._tell(hooks.after_update, optimizer))
+
+    def _tell(self, listeners: list[Callable[[Any], None]], optimizer: Any) -> None:
+        if not self._suspended:
+            for tell in listeners:
+                tell(optimizer)
 
     def _watch_parameter_groups(self, base: type) -> None:
         add: Function = base.add_param_group  # type: ignore[attr-defined]
@@ -126,7 +144,7 @@ class Interception:
             add(optimizer, param_group)
             roots.hold(optimizer.param_groups[-1]["params"])
 
-        _replace(base, "add_param_group", add_param_group)
+        self.patches.replace(base, "add_param_group", add_param_group)
 
     def _wrap_step(self, kind: type) -> None:
         """Wrap the class's ``step`` outside torch's own hooks. torch marks a step function it has hooked by an
@@ -143,7 +161,7 @@ class Interception:
             return _through(hooks.around_step, optimizer, lambda: take(optimizer, *args, **kwargs))
 
         step.hotlap_wrapped = True  # type: ignore[attr-defined]
-        _replace(kind, "step", step)
+        self.patches.replace(kind, "step", step)
 
     # -- backward ------------------------------------------------------------------------------
 
@@ -164,7 +182,7 @@ class Interception:
             for tell in hooks.after_backward:
                 tell()
 
-        torch.autograd.backward = backward
+        self.patches.replace(torch.autograd, "backward", backward)
         scale = torch.amp.GradScaler.scale
 
         @functools.wraps(scale)
@@ -174,7 +192,7 @@ class Interception:
                 self.unscaled = (result, outputs)
             return result
 
-        _replace(torch.amp.GradScaler, "scale", scaled)
+        self.patches.replace(torch.amp.GradScaler, "scale", scaled)
 
     def before_scaling(self, loss: Any) -> Any:
         """The loss as the script computed it, where ``loss`` is what its GradScaler made of it."""
@@ -195,7 +213,7 @@ class Interception:
             clip: Function = getattr(clip_grad, name)
             wrapped = _clipping(clip, limit_name, hooks, self._is_compiling)
             for place in (clip_grad, utils):
-                setattr(place, name, wrapped)
+                self.patches.replace(place, name, wrapped)
 
     def _intercept_saving(self) -> None:
         hooks, torch = self.hooks, self.hooks.torch
@@ -209,7 +227,7 @@ class Interception:
             return call()
 
         for place in (torch, torch.serialization):
-            _replace(place, "save", saving)
+            self.patches.replace(place, "save", saving)
 
 
 def _clipping(clip: Function, limit_name: str, hooks: Hooks, is_compiling: Callable[[], bool]) -> Function:
@@ -247,15 +265,8 @@ def _by_name(
 
 def _through(wrappers: list[Callable[[Any, Fetch], Any]], subject: Any, call: Fetch) -> Any:
     """Call through all wrappers, the first appended being the outermost."""
+    if len(wrappers) == 1:  # the common case, in every step
+        return wrappers[0](subject, call)
     for wrap in reversed(wrappers):
         call = functools.partial(wrap, subject, call)
     return call()
-
-
-def _tell(listeners: list[Callable[[Any], None]], subject: Any) -> None:
-    for tell in listeners:
-        tell(subject)
-
-
-def _replace(owner: Any, name: str, value: Any) -> None:
-    setattr(owner, name, value)

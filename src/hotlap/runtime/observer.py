@@ -35,7 +35,6 @@ class Observer:
         self._constructed: dict[int, CallSite | None] = {}
         self._optimizers: list[tuple[Any, CallSite | None, dict[str, Any]]] = []
         self._models: dict[int, _Model] = {}
-        self._backwards = 0
         self._autocast = ""
         self._scaler = False
         self._clips = False
@@ -43,11 +42,13 @@ class Observer:
         self._flop_counter: Any = None
         self._flops: float | None = None
         self._requested: dict[str, Any] = {}
+        self._retired = False
         self._iterating: _Loader | None = None
         self._states_before_forward: tuple[Any, ...] | None = None
         self._hang_on(interception)
 
     def _hang_on(self, interception: Interception) -> None:
+        self._interception = interception
         hooks = interception.hooks
         hooks.after_loader.append(self._loader_made)
         hooks.around_loader_start.append(self._loader_start)
@@ -59,7 +60,20 @@ class Observer:
         hooks.before_backward.append(self._backward)
         hooks.before_clip.append(self._clip)
         hooks.before_update.append(self._update)
-        self._interception = interception
+
+    def _retire(self) -> None:
+        """Leave the hooks that every step passes: all that can be learnt there cheaply is known."""
+        self._retired = True
+        hooks = self._interception.hooks
+        for listeners, own in (
+            (hooks.around_fetch, self._fetch),
+            (hooks.before_forward, self._forward_begins),
+            (hooks.after_forward, self._forward_ends),
+            (hooks.before_backward, self._backward),
+            (hooks.before_update, self._update),
+        ):
+            if own in listeners:
+                listeners.remove(own)  # type: ignore[arg-type]
 
     # -- loaders -------------------------------------------------------------------------------
 
@@ -75,9 +89,11 @@ class Observer:
 
     def _fetch(self, iterator: Any, fetch: Fetch) -> Any:
         loader = self._loader_of(iterator)
-        if loader is None or not self._observing:
+        if loader is None:
             return fetch()
         loader.fetches += 1
+        if not self._observing:
+            return fetch()
         if loader.fetches not in FETCHES_WATCHED_FOR_RANDOMNESS or loader.loader.num_workers > 0:
             batch = fetch()
         else:
@@ -136,7 +152,6 @@ class Observer:
             self._random_in_forward |= randomness.differ(self._torch, before, randomness.states(self._torch))
 
     def _backward(self, loss: Any) -> Any:
-        self._backwards += 1
         self._scaler = self._scaler or self._interception.unscaled is not None
         if self._early():
             self._note(user_site("backward"))
@@ -152,6 +167,8 @@ class Observer:
     def step_ended(self) -> None:
         """Called by the session at the end of every step."""
         if not self._observing:
+            if not self._retired and not self._early():
+                self._retire()
             return
         if self._flop_counter is not None:
             self._flop_counter.__exit__(None, None, None)
@@ -191,7 +208,7 @@ class Observer:
             cudnn_benchmark=bool(torch.backends.cudnn.benchmark),
             deterministic=bool(torch.are_deterministic_algorithms_enabled() or torch.backends.cudnn.deterministic),
             clips_gradients=self._clips,
-            backwards_per_step=self._backwards / steps,
+            backwards_per_step=self._clock.backwards / steps,
             random_in_forward=self._random_in_forward,
             sites=tuple(self._sites.values()),
         )

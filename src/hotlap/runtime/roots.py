@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from hotlap.runtime.hooks import Hooks
+from hotlap.runtime.patches import Patches
 
 BACKWARDS_WITHOUT_NEWS = 8
 
@@ -23,8 +24,9 @@ Call = Callable[..., Any]
 class Roots:
     """The roots found so far, in the order of their first training forward."""
 
-    def __init__(self, hooks: Hooks) -> None:
+    def __init__(self, hooks: Hooks, patches: Patches) -> None:
         self._hooks = hooks
+        self._patches = patches
         self._torch = hooks.torch
         self._is_compiling: Callable[[], bool] = hooks.torch.compiler.is_compiling
         self._held: set[int] = set()
@@ -62,7 +64,7 @@ class Roots:
         self._quiet_backwards += 1
         if self._known and self._quiet_backwards > BACKWARDS_WITHOUT_NEWS:
             self._searching = False
-            self._torch.nn.Module.__call__ = self._plain_call
+            self._patches.replace(self._torch.nn.Module, "__call__", self._plain_call)
 
     def _search(self) -> None:
         self._quiet_backwards = 0
@@ -82,7 +84,7 @@ class Roots:
             self._adopt(module)
             return self._training_forward(plain, module, args, kwargs)
 
-        self._torch.nn.Module.__call__ = call
+        self._patches.replace(self._torch.nn.Module, "__call__", call)
 
     def _owns_trained(self, module: Any) -> bool:
         if not self._held:
@@ -116,8 +118,8 @@ class Roots:
                 return chosen(module, *args, **kwargs)
             return self._run(plain, module, args, kwargs)
 
-        kind.__call__ = call  # type: ignore[method-assign]
-        kind.hotlap_wrapped = True  # type: ignore[attr-defined]
+        self._patches.replace(kind, "__call__", call)
+        self._patches.replace(kind, "hotlap_wrapped", True)
 
     def _run(self, plain: Call, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._torch.is_grad_enabled():

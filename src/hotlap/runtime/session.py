@@ -56,7 +56,10 @@ class Session:
         self._observer = Observer(interception, self.clock, self.assignment)
         self._invariants = InvariantsRecorder(interception, self.assignment)
         self._invariants.directory = self.run_directory
+        # Watching begins once torch's compiler is loaded, which may be by now or only with the first model.
         compile_report.start(self._torch)
+        self._hooks.after_optimizer.append(lambda optimizer: compile_report.start(self._torch))
+        self._hooks.model_found.append(lambda root: compile_report.start(self._torch))
         atexit.register(self._script_ended)
         os.register_at_fork(after_in_child=self._forked)
 

@@ -1,0 +1,94 @@
+"""Measure the cost of hotlap's hooks per training step.
+
+Within each launch of a real trial, stretches of steps with the hooks and stretches without take turns; the launches
+are the replicates. The claim to keep: at most 1 % of the step or 25 microseconds, whichever is larger.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+from bench.report import command_line, table, write
+from hotlap.measure.student import quantile
+from hotlap.records import Assignment, Completed, LaunchRequest, Workload
+from hotlap.trial.local import LocalExecutor
+
+SCRIPT = Path(__file__).with_name("in_process.py")
+ALLOWED_SECONDS = 25e-6
+ALLOWED_SHARE = 0.01
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.overhead", description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="where to write: OUT.md and OUT.json")
+    parser.add_argument("--launches", type=int, default=8)
+    parser.add_argument("--device", default="cpu")
+    arguments = parser.parse_args()
+    results = [measure(kind, arguments.launches, arguments.device) for kind in ("tiny", "medium", "many-layers")]
+    rows = [
+        [
+            str(it["kind"]),
+            f"{it['plain_seconds'] * 1e6:.0f} µs",
+            f"{it['cost_seconds'] * 1e6:+.1f} µs ({it['low_seconds'] * 1e6:+.1f} to {it['high_seconds'] * 1e6:+.1f})",
+            f"{it['allowed_seconds'] * 1e6:.0f} µs",
+            "yes" if it["kept"] else "NO",
+        ]
+        for it in results
+    ]
+    text = (
+        "The median step with and without hotlap's hooks, in turns; mean difference over launches, 95 % interval.\n\n"
+    )
+    text += table(["workload", "step without", "cost of the hooks", "allowed", "kept"], rows)
+    write(
+        arguments.out, title="Cost of the step clock", command=command_line("bench.overhead"), text=text, data=results
+    )
+    print(text)
+    return 0 if all(it["kept"] for it in results) else 1
+
+
+def measure(kind: str, launches: int, device: str) -> dict[str, float | str | bool]:
+    """Several launches of one workload; a launch is the replicate."""
+    found = [launch(kind, device) for _ in range(launches)]
+    costs = [it["cost_seconds"] for it in found]
+    mean = statistics.mean(costs)
+    margin = quantile(0.975, launches - 1) * statistics.stdev(costs) / math.sqrt(launches)
+    step_seconds = statistics.median(it["plain_seconds"] for it in found)
+    allowed = max(ALLOWED_SECONDS, ALLOWED_SHARE * step_seconds)
+    return {
+        "kind": kind,
+        "plain_seconds": step_seconds,
+        "cost_seconds": mean,
+        "low_seconds": mean - margin,
+        "high_seconds": mean + margin,
+        "allowed_seconds": allowed,
+        "kept": mean + margin <= allowed,
+    }
+
+
+def launch(kind: str, device: str) -> dict[str, float]:
+    """One trial in which the script itself takes the hooks away and puts them back."""
+    with tempfile.TemporaryDirectory() as folder:
+        workload = Workload(
+            kind="script",
+            target=str(SCRIPT),
+            arguments=("--kind", kind, "--device", device),
+            directory=str(SCRIPT.parents[2]),
+            python=sys.executable,
+        )
+        request = LaunchRequest(assignment=Assignment(workload=workload), steps=10**9)
+        run = LocalExecutor(Path(folder)).launch(request)
+        output = Path(run.output_path).read_text(encoding="utf-8")
+        if not isinstance(run.ending, Completed):
+            raise SystemExit(f"The measurement failed: {run.ending}\n{output}")
+        result: dict[str, float] = json.loads(output.strip().splitlines()[-1])
+        return result
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""Writing a benchmark's result as Markdown and JSON, with the machine, the versions and the command."""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("hotlap", "torch", "numpy", "transformers")
+
+
+def versions() -> dict[str, str]:
+    """Installed versions of what matters, and Python's."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def machine_line() -> str:
+    """One line that names processor, cores, memory and accelerators."""
+    from hotlap.machine.facts import machine_facts
+
+    machine = machine_facts()
+    accelerators = ", ".join(it.name for it in machine.accelerators) or "no accelerator"
+    gibibytes = machine.memory_bytes / 2**30
+    return f"{machine.processor}, {machine.cores} cores, {gibibytes:.0f} GiB, {accelerators}"
+
+
+def write(out: Path, *, title: str, command: str, text: str, data: Any) -> None:
+    """Write ``out.md`` and ``out.json``."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    head = {
+        "date": datetime.now(UTC).date().isoformat(),
+        "machine": machine_line(),
+        "versions": versions(),
+        "command": command,
+    }
+    named = ", ".join(f"{name} {version}" for name, version in head["versions"].items())  # type: ignore[attr-defined]
+    lines = [
+        f"# {title}",
+        "",
+        f"- machine: {head['machine']}",
+        f"- versions: {named}",
+        f"- date: {head['date']}",
+        f"- command: `{command}`",
+        "",
+        text.rstrip(),
+        "",
+    ]
+    out.with_suffix(".md").write_text("\n".join(lines), encoding="utf-8")
+    out.with_suffix(".json").write_text(json.dumps({**head, "data": data}, indent=1) + "\n", encoding="utf-8")
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def command_line(module: str) -> str:
+    """The command that is running, for the record."""
+    return " ".join(["python -m", module, *sys.argv[1:]])
