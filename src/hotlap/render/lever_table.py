@@ -103,7 +103,7 @@ def verdict_word(outcome: Outcome) -> tuple[Tone, str]:
         case NotVerified():
             return "neutral", "not verified"
         case Failed(ending=OutOfMemory()):
-            return "bad", "out of memory"
+            return "bad", "no memory"
         case Failed(ending=TimedOut()):
             return "bad", "timed out"
         case Failed(ending=Crashed()):
