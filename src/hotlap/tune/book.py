@@ -45,12 +45,17 @@ class Book:
         if new:
             self.update(warnings=(*self.study.warnings, *new))
 
-    def decide(self, outcome: Outcome, stage: Stage = "trial") -> None:
-        """Note what became of a lever, in place of what was noted before."""
+    def decide(self, outcome: Outcome, stage: Stage = "trial", **fields: Any) -> None:
+        """Note what became of a lever, in place of what was noted before, and let the listener know. ``fields`` change
+        with it, so that no interrupt can come in between."""
+        self.note(outcome, **fields)
+        self.tell(stage, _sentence(outcome), lever=outcome.lever, outcome=outcome)
+
+    def note(self, outcome: Outcome, **fields: Any) -> None:
+        """The same in silence, for what a person knows already."""
         others = [it for it in self.study.outcomes if it.lever != outcome.lever]
         outcomes = sorted([*others, outcome], key=lambda it: self._rank.get(it.lever, len(self._rank)))
-        self.update(outcomes=tuple(outcomes))
-        self.tell(stage, _sentence(outcome), lever=outcome.lever, outcome=outcome)
+        self.update(outcomes=tuple(outcomes), **fields)
 
     def outcome_of(self, lever: str) -> Outcome | None:
         """What is noted of a lever so far."""

@@ -176,8 +176,11 @@ class _Search:
             if self._book.outcome_of(name) is None:
                 verdict = Skipped(reason="It was not tried: the search was interrupted before.")
                 self._book.decide(Outcome(lever=name, verdict=verdict))
+        kept = {it.lever for it in self._book.study.outcomes if isinstance(it.verdict, Kept)}
+        settings = tuple(it for it in self._book.study.plan.settings if it.lever in kept)
+        self._book.update(plan=Plan(settings=settings))
         text = ""
-        if self._plan.settings and self._book.study.verification is None:
+        if settings and self._book.study.verification is None:
             text = f"The whole plan was not verified. {_EACH_BY_ITSELF}"
         self._book.close("interrupted", text)
 
@@ -227,7 +230,7 @@ class _Search:
         self._book.rank(self._levers)
         for name in self._levers:
             if name not in self._open:
-                self._book.decide(Outcome(lever=name, verdict=Skipped(reason="The options leave it out.")))
+                self._book.note(Outcome(lever=name, verdict=Skipped(reason="The options leave it out.")))
 
     def _prospects(self, names: Sequence[str]) -> tuple[list[Prospect], list[Outcome]]:
         return prospects_of([self._levers[it] for it in names], self._situation, self._trials.options)
@@ -264,34 +267,38 @@ class _Search:
             if not self._fits(candidate):
                 self._no_budget(name, candidate)
                 break
-            outcome = self._try(name, choice, candidate)
-            if first is None or isinstance(outcome.verdict, Kept):
-                first = outcome
+            outcome, run = self._try(name, choice, candidate)
+            if isinstance(outcome.verdict, Kept) and run is not None:
+                self._book.decide(outcome, plan=candidate)
+                self._plan = candidate
+                self._situation = situation_with(self._baseline_situation, candidate, run)
+            elif first is None:
                 self._book.decide(outcome)
+            first = first or outcome
             if not isinstance(outcome.verdict, (ParityLost, Failed)):
                 break
         self._close_if_final(name)
 
-    def _try(self, name: str, choice: Screened, candidate: Plan) -> Outcome:
+    def _try(self, name: str, choice: Screened, candidate: Plan) -> tuple[Outcome, Run | None]:
+        """The outcome of one trial, and the candidate's last run where it ran through."""
         before = self._trials.spent_seconds
         result = confirm(self._trials, self._book, self._plan, candidate, lever=name)
         if isinstance(result, Failure):
             verdict: Verdict = Failed(ending=result.ending, reason=result.reason)
-            report = choice.compile
+            run, report = None, choice.compile
         else:
             self._family[name] = result.speed
             self._noise += launch_noise(result.sets)
             verdict = self._verdict(result, candidate)
-            report = result.candidate_run.compile
-            if isinstance(verdict, Kept):
-                self._keep(candidate, result.candidate_run)
-        return Outcome(
+            run, report = result.candidate_run, result.candidate_run.compile
+        outcome = Outcome(
             lever=name,
             setting=choice.setting,
             verdict=verdict,
             compile=report if report and (report.seconds or report.graphs) else None,
             trial_seconds=self._trials.spent_seconds - before,
         )
+        return outcome, run
 
     def _verdict(self, result: Confirmation, candidate: Plan) -> Verdict:
         """From a trial's speed to a verdict; only what is faster is worth a proof."""
@@ -308,11 +315,6 @@ class _Search:
             return Failed(ending=parity.ending, reason=parity.reason)
         comparison = msgspec.structs.replace(result.comparison, parity=parity)
         return of_parity(comparison, parity, self._trials.options.accept_unverified)
-
-    def _keep(self, candidate: Plan, run: Run) -> None:
-        self._plan = candidate
-        self._situation = situation_with(self._baseline_situation, candidate, run)
-        self._book.update(plan=candidate)
 
     def _close_if_final(self, name: str) -> None:
         """A lever that failed, broke the numbers or was kept is not tried again beside another plan."""
