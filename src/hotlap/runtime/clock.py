@@ -170,6 +170,7 @@ class StepClock:
         self._fetched_samples = 0
         self._forward_samples = 0
         self._saw_forward = False
+        self._evaluating = False
         self._has_optimizer = False
         self._anchor: int | None = None
         self._others: dict[int, int] = {}
@@ -216,8 +217,14 @@ class StepClock:
         self.enter(DATA_WAIT)
         try:
             batch = fetch()
-        finally:
+        except StopIteration:
+            # The end of an evaluation's loader comes after its last forward, and is no training step's either.
+            self.leave(as_phase=OUTSIDE if self._evaluating else None)
+            raise
+        except BaseException:
             self.leave()
+            raise
+        self.leave()
         self._fetched_samples += leading_size(batch)
         return batch
 
@@ -230,6 +237,7 @@ class StepClock:
         if not self._stopwatch_chosen:
             self._choose_stopwatch(root)
         self._saw_forward = True
+        self._evaluating = False
         self._forward_samples = max(self._forward_samples, leading_size(args) or leading_size(kwargs))
         self.enter(FORWARD)
         return args, kwargs
@@ -242,6 +250,7 @@ class StepClock:
             return self._inside(FORWARD, call)
         result = self._inside(OUTSIDE, call)
         self._watch.fold(FOLD_INTO_OUTSIDE)
+        self._evaluating = True
         self._fetched_samples = 0
         return result
 

@@ -1,0 +1,229 @@
+"""What the hooks see of a training loop, driven within this process and taken back afterwards."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from hotlap.runtime.clock import StepClock
+from hotlap.runtime.hooks import Hooks
+from hotlap.runtime.interception import Interception
+
+PHASES = ("data_wait", "host_to_device", "forward", "backward", "optimizer", "other")
+
+
+class Watched:
+    """An interception with a clock on it, and the order in which the hooks were told."""
+
+    def __init__(self, on_step: Callable[[], None] = lambda: None) -> None:
+        self.hooks = Hooks(torch=torch)
+        self.interception = Interception(self.hooks)
+        self.told: list[str] = []
+        self.clock = StepClock(
+            self.hooks, source="auto", before_scaling=self.interception.before_scaling, on_step=on_step
+        )
+        self.interception.install()
+
+    def listen(self) -> None:
+        tell = self.told.append
+        self.hooks.model_found.append(lambda root: tell(f"found {type(root).__name__}"))
+        self.hooks.before_backward.append(lambda loss: tell("backward") or loss)
+        self.hooks.before_clip.append(lambda parameters, limit: tell(f"clip {limit}"))
+        self.hooks.after_update.append(lambda optimizer: tell("update"))
+
+    def steps(self):  # type: ignore[no-untyped-def]
+        self.clock.drain()
+        return self.clock.steps()
+
+
+@pytest.fixture
+def watched() -> Iterator[Watched]:
+    it = Watched()
+    yield it
+    it.interception.suspend()
+
+
+def data(samples: int = 40) -> TensorDataset:
+    generator = torch.Generator().manual_seed(0)
+    return TensorDataset(torch.randn(samples, 8, generator=generator), torch.randn(samples, 1, generator=generator))
+
+
+def test_a_plain_loop_is_told_in_order_and_counted(watched: Watched) -> None:
+    watched.listen()
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for inputs, targets in DataLoader(data(), batch_size=16):
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(inputs), targets).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        optimizer.step()
+    assert watched.told == ["found Linear", *["backward", "clip 0.5", "update"] * 3]
+    assert watched.steps().samples == (16, 16, 8), "the last batch of an epoch is short"
+
+
+def test_phases_add_up_to_the_wall(watched: Watched) -> None:
+    model = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 1))
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(5):
+        for inputs, targets in DataLoader(data(), batch_size=8, shuffle=True):
+            optimizer.zero_grad()
+            nn.functional.mse_loss(model(inputs), targets).backward()
+            optimizer.step()
+    steps = watched.steps()
+    for row in range(len(steps.wall_seconds)):
+        whole = sum(getattr(steps, f"{phase}_seconds")[row] for phase in PHASES)
+        assert whole == pytest.approx(steps.wall_seconds[row], rel=1e-9)
+    for phase in ("data_wait", "forward", "backward", "optimizer"):
+        assert min(getattr(steps, f"{phase}_seconds")) > 0, phase
+
+
+def test_the_losses_are_those_of_the_script(watched: Watched) -> None:
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    seen = []
+    for inputs, targets in DataLoader(data(), batch_size=10):
+        loss = nn.functional.mse_loss(model(inputs), targets)
+        loss.backward()
+        optimizer.step()
+        seen.append(loss.item())
+    assert watched.steps().loss == tuple(seen)
+
+
+def test_a_scaled_loss_is_read_before_scaling(watched: Watched) -> None:
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    inputs, targets = data()[:]
+    loss = nn.functional.mse_loss(model(inputs), targets)
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert watched.steps().loss == (loss.item(),)
+
+
+def test_accumulation_is_one_step(watched: Watched) -> None:
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for index, (inputs, targets) in enumerate(DataLoader(data(), batch_size=5)):
+        nn.functional.mse_loss(model(inputs), targets).backward()
+        if index % 4 == 3:
+            optimizer.step()
+            optimizer.zero_grad()
+    assert watched.steps().samples == (20, 20)
+
+
+def test_evaluation_and_checkpoints_are_outside_steps(watched: Watched, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    inputs, targets = data()[:]
+    for _ in range(3):
+        nn.functional.mse_loss(model(inputs), targets).backward()
+        optimizer.step()
+        with torch.no_grad():
+            for batch, _ in DataLoader(data(), batch_size=4):
+                model(batch)
+        torch.save(model.state_dict(), tmp_path / "weights.pt")
+    nn.functional.mse_loss(model(inputs), targets).backward()
+    optimizer.step()
+    steps = watched.steps()
+    assert steps.outside_seconds[0] == 0
+    assert all(seconds > 0 for seconds in steps.outside_seconds[1:])
+    assert all(seconds == 0 for seconds in steps.data_wait_seconds), "the evaluation's batches are not the step's"
+    assert set(steps.samples) == {40}
+
+
+def test_without_an_optimizer_backwards_are_counted(watched: Watched) -> None:
+    model = nn.Linear(8, 1)
+    inputs, targets = data()[:]
+    for _ in range(4):
+        nn.functional.mse_loss(model(inputs), targets).backward()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter -= 0.1 * parameter.grad
+                parameter.grad = None
+    assert watched.clock.counts_backwards()
+    assert len(watched.steps().loss) == 4
+
+
+def test_two_optimizers_make_one_step(watched: Watched) -> None:
+    generator, critic = nn.Linear(4, 8), nn.Linear(8, 1)
+    first = torch.optim.Adam(critic.parameters())
+    second = torch.optim.Adam(generator.parameters())
+    for _ in range(6):
+        critic(generator(torch.randn(3, 4)).detach()).mean().backward()
+        first.step()
+        critic(generator(torch.randn(3, 4))).mean().backward()
+        second.step()
+    assert len(watched.steps().loss) == 6
+    assert len(watched.interception.roots.all()) == 2
+
+
+def test_lbfgs_with_its_many_closures_is_one_step(watched: Watched) -> None:
+    model = nn.Linear(8, 1).double()
+    inputs, targets = (it.double() for it in data()[:])
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=5)
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(inputs), targets)
+        loss.backward()
+        return loss
+
+    for _ in range(3):
+        optimizer.step(closure)
+    steps = watched.steps()
+    assert len(steps.loss) == 3
+    assert min(steps.backward_seconds) > 0
+
+
+def test_the_model_stays_what_it_was(watched: Watched) -> None:
+    model = nn.Sequential(nn.Linear(8, 4), nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model(torch.randn(2, 8)).sum().backward()
+    optimizer.step()
+    again = pickle.loads(pickle.dumps(copy.deepcopy(model)))
+    assert type(again) is nn.Sequential
+    assert not model._forward_hooks and not model._forward_pre_hooks
+
+
+def test_layers_are_not_watched_once_the_roots_are_known(watched: Watched) -> None:
+    plain = watched.interception.roots._plain_call
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(12):
+        model(torch.randn(2, 8)).sum().backward()
+        optimizer.step()
+    assert nn.Module.__call__ is plain
+    other = nn.Linear(8, 1)
+    torch.optim.SGD(other.parameters(), lr=0.1)
+    other(torch.randn(2, 8)).sum().backward()
+    assert other in watched.interception.roots.all(), "a new optimizer opens the search again"
+
+
+def test_a_loader_keeps_its_type_and_its_arguments(watched: Watched) -> None:
+    seen: list[dict[str, object]] = []
+    watched.hooks.before_loader.append(seen.append)
+    dataset = data()
+    loader = DataLoader(dataset, 4, True, num_workers=0)
+    assert type(loader) is DataLoader
+    assert seen[0] == {"dataset": dataset, "batch_size": 4, "shuffle": True, "num_workers": 0}
+    assert type(iter(loader)).__name__ == "_SingleProcessDataLoaderIter"
+
+
+def test_wrong_arguments_fail_as_they_would_without_us(watched: Watched) -> None:
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        DataLoader(data(), wrokers=2)  # type: ignore[call-arg]
+
+
+def test_suspending_puts_everything_back() -> None:
+    before = (DataLoader.__init__, nn.Module.__call__, torch.autograd.backward, torch.optim.SGD.__init__, torch.save)
+    watched = Watched()
+    watched.interception.suspend()
+    after = (DataLoader.__init__, nn.Module.__call__, torch.autograd.backward, torch.optim.SGD.__init__, torch.save)
+    assert after == before
