@@ -41,7 +41,7 @@ def _load_manifest() -> ModuleType:
 
 manifest = _load_manifest()
 BY_NAME = {it.name: it for it in manifest.ALL}
-SOUND = [it for it in (*manifest.SHAPES, *manifest.TRAPS)]
+SOUND = (*manifest.SHAPES, *manifest.TRAPS)
 STOPPED_MIDWAY = (
     "catches-interrupt",
     "bare-except",
@@ -54,6 +54,10 @@ STOPPED_MIDWAY = (
     "torchrun-ddp",
     "lightning",
 )
+
+
+def _named(workload: Any) -> str:
+    return str(workload.name)
 
 
 def _parameters(workloads: Sequence[Any]) -> list[Any]:
@@ -131,8 +135,8 @@ def plain_runs(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Future[Plain]]]:
     """The plain run of every workload that a selected test wants, each done once."""
-    wanted = {
-        it.callspec.params["workload"].name: None
+    wanted: dict[str, None] = {
+        _named(it.callspec.params["workload"]): None
         for it in request.session.items
         if isinstance(it, pytest.Function) and it.path == Path(__file__) and hasattr(it, "callspec")
     }

@@ -21,8 +21,8 @@ class Workload:
     script gives no way to know. The last line of output is JSON with the script's own ``steps`` and ``losses`` (the
     first ten and the last). A loss there is ``loss_divisor`` times the mean over all backwards since the anchor's last
     step of what backward was called on. ``losses_repeat`` says whether two plain runs agree to the last bit;
-    ``loss_tolerance`` is relative, where the script adds up in another order. ``fails_with`` is what the last line of the
-    traceback begins with.
+    ``loss_tolerance`` is relative, where the script adds up in another order. ``fails_with`` is what the last line of
+    the traceback begins with.
     """
 
     name: str

@@ -1,0 +1,1 @@
+"""How much speed the search leaves on the table: its plan against a grid over the same levers."""

@@ -1,0 +1,135 @@
+"""Measuring a grid against the found plan: heats for all, a semifinal for the best, a final on fresh launches.
+
+Whoever wins a heat among many was lucky too. So the winner is chosen in the semifinal, and what is reported comes from
+the final alone. In every set the found plan runs beside its rivals, taking turns with them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from statistics import fmean
+
+from hotlap.measure import speed
+from hotlap.plan import EMPTY
+from hotlap.records import Assignment, Plan, SpeedComparison, TurnRequest, TurnSet, Workload
+from hotlap.trial.executor import Executor
+
+RIVALS_PER_SET = 4
+
+
+class FinalFailed(Exception):
+    """The final could not be measured; the text says how its arms ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How much is measured."""
+
+    heat_rounds: int = 6
+    semifinalists: int = 4
+    semifinal_sets: int = 3
+    final_sets: int = speed.HEADLINE_SETS
+    rounds: int = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The final. ``ratio`` is the speed of the found plan over that of the best other plan: above 1 the found plan is
+    faster. ``heats`` are all rivals with their speed relative to the found plan's in a single set, best first, and
+    ``failed`` those that could not be run."""
+
+    best: Plan
+    ratio: SpeedComparison
+    found_speedup: SpeedComparison
+    best_speedup: SpeedComparison
+    heats: tuple[tuple[Plan, float], ...]
+    failed: tuple[Plan, ...]
+
+
+@dataclass(slots=True)
+class Contest:
+    """All sets of one workload; ``progress`` is told what comes next."""
+
+    executor: Executor
+    workload: Workload
+    found: Plan
+    terms: Terms
+    progress: Callable[[str], None]
+    _numbers: Iterator[int] = field(default_factory=count)
+
+    def hold(self, rivals: Sequence[Plan]) -> Result:
+        """Measure them all. Raises :class:`FinalFailed`, and :class:`ValueError` when there is no rival."""
+        heats, failed = self._heats(rivals)
+        if not heats:
+            raise ValueError("There is no other plan that could be run.")
+        finalists = [plan for plan, _ in heats[: self.terms.semifinalists]]
+        best = self._semifinal(finalists)
+        return self._final(best, heats, failed)
+
+    def _heats(self, rivals: Sequence[Plan]) -> tuple[list[tuple[Plan, float]], list[Plan]]:
+        seen: list[tuple[Plan, float]] = []
+        failed: list[Plan] = []
+        waiting = [list(rivals[i : i + RIVALS_PER_SET]) for i in range(0, len(rivals), RIVALS_PER_SET)]
+        while waiting:
+            group = waiting.pop(0)
+            self.progress(f"heats: {len(seen) + len(failed)} of {len(rivals)} plans seen")
+            speeds = self._relative_speeds(group, self.terms.heat_rounds)
+            if speeds:
+                seen += zip(group, speeds, strict=True)
+            elif len(group) > 1:
+                waiting[:0] = [[it] for it in group]  # one of them spoiled the set for all
+            else:
+                failed += group
+        return sorted(seen, key=lambda it: -it[1]), failed
+
+    def _semifinal(self, finalists: Sequence[Plan]) -> Plan:
+        logs: list[list[float]] = [[] for _ in finalists]
+        for number in range(self.terms.semifinal_sets):
+            self.progress(f"semifinal: set {number + 1} of {self.terms.semifinal_sets}")
+            for mine, it in zip(logs, self._relative_speeds(finalists, self.terms.rounds), strict=False):
+                mine.append(math.log(it))
+        means = [fmean(it) if it else -math.inf for it in logs]
+        return finalists[means.index(max(means))]
+
+    def _final(self, best: Plan, heats: Sequence[tuple[Plan, float]], failed: Sequence[Plan]) -> Result:
+        arms = (best, best, self.found, EMPTY, EMPTY)
+        rows: list[list[tuple[float, ...]]] = [[] for _ in arms]
+        for number in range(self.terms.final_sets):
+            self.progress(f"final: set {number + 1} of {self.terms.final_sets}")
+            taken = self._take(arms, self.terms.rounds)
+            if not all(taken.rounds):
+                raise FinalFailed(f"A set of the final has no rounds; its arms ended as {_endings(taken)}.")
+            for row, rounds in zip(rows, taken.rounds, strict=True):
+                row.append(rounds)
+        best_rows, best_again, found_rows, untouched, untouched_again = rows
+        return Result(
+            best=best,
+            ratio=speed.compare(best_rows, best_again, found_rows),
+            found_speedup=speed.compare(untouched, untouched_again, found_rows),
+            best_speedup=speed.compare(untouched, untouched_again, best_rows),
+            heats=tuple(heats),
+            failed=tuple(failed),
+        )
+
+    def _relative_speeds(self, rivals: Sequence[Plan], rounds: int) -> list[float]:
+        """The speed of each rival over the found plan's, from one set; empty where the set has no rounds."""
+        taken = self._take((self.found, *rivals), rounds)
+        if not all(taken.rounds):
+            return []
+        reference = [math.log(it) for it in taken.rounds[0]]
+        return [
+            math.exp(fmean(one - math.log(other) for one, other in zip(reference, row, strict=True)))
+            for row in taken.rounds[1:]
+        ]
+
+    def _take(self, arms: Sequence[Plan], rounds: int) -> TurnSet:
+        assignments = tuple(Assignment(workload=self.workload, plan=it) for it in arms)
+        request = TurnRequest(arms=assignments, rounds=rounds, order_seed=next(self._numbers))
+        return self.executor.take_turns(request)
+
+
+def _endings(taken: TurnSet) -> list[str]:
+    return [type(it.ending).__name__ for it in taken.runs]
