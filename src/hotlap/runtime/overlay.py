@@ -87,8 +87,9 @@ class Overlay(View):
     def link(self, source: str, target: str, *, follow: bool) -> None:
         """A second name for a file. Between a protected and another place it becomes a copy: what is later written
         through one name must not reach the other's tree."""
-        origin, place = self._resolve(source, follow=follow), self._resolve(target, follow=False)
+        origin = self._resolve(source, follow=follow)
         physical, status = self._existing(origin)
+        place = self._resolve(target, follow=False)
         self._refuse_existing(place)
         if stat.S_ISDIR(status.st_mode):
             raise error(EPERM)

@@ -13,6 +13,7 @@ import io
 import os
 import posix
 import stat
+import sys
 from collections.abc import Callable, Iterator
 from threading import get_ident
 from types import TracebackType
@@ -234,7 +235,9 @@ class Linking(StandIn):
     ) -> None:
         try:
             source, target = self._path(src, src_dir_fd), self._path(dst, dst_dir_fd)
-            self._overlay.link(source, target, follow=follow_symlinks)
+            # Without directory descriptors the original is link(2), which on Linux follows no link whatever it is told.
+            follows = sys.platform == "darwin" or src_dir_fd is not None or dst_dir_fd is not None
+            self._overlay.link(source, target, follow=follow_symlinks and follows)
         except OSError as failure:
             raise _naming(failure, src, dst) from None
 
