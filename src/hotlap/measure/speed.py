@@ -228,16 +228,17 @@ def round_count(
 
 def warmed_up(block_seconds_per_sample: Sequence[float]) -> bool:
     """Whether the block times have stopped falling: the fastest of the last three blocks is no more than 2 % faster
-    than the fastest before them, and these three lie within half of each other (a compilation makes one stand out).
+    than the fastest of up to three before them.
 
-    The fastest block is used since disturbances only ever add time. Raises :class:`ValueError` for times that are not
-    finite and positive.
+    The fastest is taken since disturbances only ever add time. Two signs of a compilation keep the warm-up going: the
+    last three all take half as long again as those before, or the very last takes three times as long as its fellows.
+    Raises :class:`ValueError` for times that are not finite and positive.
     """
     _check_times("warm-up blocks", block_seconds_per_sample)
-    earlier, recent = block_seconds_per_sample[:-3], block_seconds_per_sample[-3:]
-    if not earlier:
+    before, recent = block_seconds_per_sample[-6:-3], block_seconds_per_sample[-3:]
+    if not before:
         return False
-    return min(recent) >= 0.98 * min(earlier) and max(recent) <= 1.5 * min(recent)
+    return 0.98 * min(before) <= min(recent) <= 1.5 * min(before) and recent[-1] <= 3 * min(recent)
 
 
 # ---------------------------------------------------------------------------------------------
