@@ -32,10 +32,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     # The executor's port: a study answers in its place while a search is resumed.
     "study": GROUND | {"plan", "trial"},
     "tune": SEARCH,
-    "render": GROUND | {"plan"},
+    # Reads files that a profiler wrote; knows nothing of trials. Its result is records of its own.
+    "trace": GROUND,
+    "render": GROUND | {"plan", "trace"},
     # Puts the rooms together, for `import hotlap` and for the command line.
     "api": SEARCH | {"tune", "runtime"},
-    "cli": SEARCH | {"api", "tune", "render"},
+    "cli": SEARCH | {"api", "tune", "render", "trace"},
     # Workloads that are run as a user's script is: they know nothing of hotlap.
     "demo": set(),
     "__init__": GROUND | {"api"},

@@ -1,0 +1,131 @@
+"""What the categories and names of all profiler versions mean.
+
+Kineto's categories are its ``ActivityType`` names; before 2022 they were ``Kernel``, ``Memcpy``, ``Operator``...
+ROCm's tracer uses the same categories with HIP's function names. Accelerator work is known by its category alone:
+stream numbers, flow arrows and correlation identifiers also appear on host events, and are missing on device events.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+
+
+class Kind(IntEnum):
+    """What an event is. Kinds up to ``MEMSET`` are work of an accelerator, those from ``CALL`` on are the host's."""
+
+    KERNEL = 0
+    COPY = 1
+    MEMSET = 2
+    CALL = 10
+    OPERATOR = 11
+    ANNOTATION = 12
+    PYTHON = 13
+    OVERHEAD = 14
+
+
+LAST_DEVICE_KIND = Kind.MEMSET
+
+KIND_OF_CATEGORY: dict[str, int] = {
+    "kernel": Kind.KERNEL,
+    "concurrent_kernel": Kind.KERNEL,
+    "Kernel": Kind.KERNEL,
+    "gpu_memcpy": Kind.COPY,
+    "Memcpy": Kind.COPY,
+    "gpu_memset": Kind.MEMSET,
+    "Memset": Kind.MEMSET,
+    "cuda_runtime": Kind.CALL,
+    "cuda_driver": Kind.CALL,
+    "hip_runtime": Kind.CALL,
+    "xpu_runtime": Kind.CALL,
+    "xpu_driver": Kind.CALL,
+    "mtia_runtime": Kind.CALL,
+    "privateuse1_runtime": Kind.CALL,
+    "privateuse1_driver": Kind.CALL,
+    "Runtime": Kind.CALL,
+    "cpu_op": Kind.OPERATOR,
+    "Operator": Kind.OPERATOR,
+    "user_annotation": Kind.ANNOTATION,
+    "python_function": Kind.PYTHON,
+    "overhead": Kind.OVERHEAD,
+}
+
+STEP_NAME = re.compile(r"ProfilerStep#?\s*(\d+)")
+
+COMMUNICATION_KERNEL = re.compile(
+    r"nccl|rccl|msccl|nvshmem|cross_device_reduce|one_?shot_?all_?reduce|two_?shot_?all_?reduce", re.IGNORECASE
+)
+COMMUNICATION_ON_HOST = re.compile(r"^(?:c10d::|nccl:|rccl:|gloo:|mpi:|record_param_comms|DistributedDataParallel\.)")
+
+LOADER = re.compile(
+    r"^enumerate\(DataLoader\)#|torch/utils/data/dataloader\.py\(\d+\): (?:__next__|_next_data)"
+    r"|\btrain_dataloader_next$"
+)
+COMPILATION = re.compile(
+    r"^(?:hip|cuda|cu)(?:ModuleLoad\w*|LibraryLoad\w*|LinkComplete\w*|GraphInstantiate\w*|StreamBeginCapture\w*"
+    r"|StreamEndCapture\w*|GraphExecUpdate\w*|GraphUpload\w*)$"
+    r"|(?:^|[/ ])torch/_(?:dynamo|inductor|functorch)/(?!eval_frame\.py\(\d+\): (?:_fn|__call__))\S*\(\d+\): "
+    r"(?:compile\w*|_compile\w*|transform|codegen\w*)"
+    r"|^(?:TorchDynamo|compile_fx|_compile\.|Inductor|backward_compile|entire_frame_compile)",
+)
+
+SYNCHRONISATION = re.compile(r"^(?:cuda|hip|cu)(?:\w*Synchronize\w*)$")
+BLOCKING_COPY = re.compile(r"^(?:cudaMemcpy(?:2D|3D|ToSymbol|FromSymbol)?|cuMemcpy(?:HtoD|DtoH|DtoD)?(?:_v2)?"
+                           r"|hipMemcpy(?:2D|3D|HtoD|DtoH|DtoD)?|hipMemcpyWithStream)$")  # fmt: skip
+LAUNCH = re.compile(r"^(?:cuda|hip|cu)\w*Launch(?:Cooperative)?Kernel\w*$")
+GRAPH_LAUNCH = re.compile(r"^(?:cuda|hip|cu)GraphLaunch\w*$")
+
+_DIRECTIONS = (
+    ("HtoD", re.compile(r"HtoD|Host ?To ?Device|H2D", re.IGNORECASE)),
+    ("DtoH", re.compile(r"DtoH|Device ?To ?Host|D2H", re.IGNORECASE)),
+    ("DtoD", re.compile(r"DtoD|PtoP|Device ?To ?Device|Peer ?To ?Peer|D2D|P2P", re.IGNORECASE)),
+    ("HtoH", re.compile(r"HtoH|Host ?To ?Host", re.IGNORECASE)),
+)
+
+
+def copy_direction(name: str) -> str:
+    """``HtoD``, ``DtoH``, ``DtoD`` or ``HtoH`` of a copy's name; ``unknown`` where it does not say."""
+    return next((direction for direction, pattern in _DIRECTIONS if pattern.search(name)), "unknown")
+
+
+def copy_memory(name: str) -> str:
+    """The host memory of a copy: ``pageable``, ``pinned``, ``device`` (no host memory) or ``unknown``."""
+    if "pageable" in name.lower():
+        return "pageable"
+    if "pinned" in name.lower():
+        return "pinned"
+    return "device" if copy_direction(name) == "DtoD" else "unknown"
+
+
+_TENSOR_CORES = re.compile(
+    r"tensorop|(?:^|_)[hsi]?(?:884|1688|16816|16832)(?:gemm|cudnn|fprop|dgrad|wgrad|_|$)|hmma|imma|wgmma|gmma|warpgroup"
+    r"|xmma_\w*(?:tf32|f16|bf16|e4m3|e5m2|i8)|[sh]1688|[sh]16816|[sh]884|_MI\d+x\d+x|mfma",
+    re.IGNORECASE,
+)
+_PLAIN_CORES = re.compile(r"sgemm|dgemm|scudnn|simt|_ffma|implicit_convolve_sgemm|xmma_\w*f32f32_f32f32", re.IGNORECASE)
+
+
+def uses_tensor_cores(name: str) -> bool | None:
+    """Whether a kernel runs on matrix units, as far as its name tells; None where it does not.
+
+    cuBLAS, cuDNN and CUTLASS name their kernels after the instruction; hipBLASLt writes ``MI`` and its shape.
+    """
+    if _TENSOR_CORES.search(name):
+        return True
+    return False if _PLAIN_CORES.search(name) else None
+
+
+_LIBRARY_PATH = re.compile(
+    r"site-packages|dist-packages|lib/python3|^<|^torch/|^nn\.Module|^(?:numpy|transformers|accelerate|lightning|"
+    r"pytorch_lightning|torchvision|torchaudio|timm|datasets|deepspeed|PIL|pandas|scipy)/"
+)
+_PLACE = re.compile(r"^(?P<file>.+?)\(\d+\): \S+")
+
+
+def is_users_frame(name: str, standard_library: frozenset[str]) -> bool:
+    """Whether a Python frame's name (``train.py(30): main``) belongs to the user rather than to a library."""
+    found = _PLACE.match(name)
+    if not found or _LIBRARY_PATH.search(name):
+        return False
+    first = found["file"].replace("\\", "/").split("/")[0].removesuffix(".py")
+    return first not in standard_library

@@ -1,0 +1,253 @@
+"""A trace file as a stream: what stands around ``traceEvents``, and the events batch by batch.
+
+The array is cut into pieces behind an event, and each piece is decoded at once. A cut is never trusted: a piece that
+begins at an event and decodes as a JSON array can only end behind one, since JSON is read from left to right without
+ambiguity. A piece that does not decode is read event by event, so that one broken event costs itself and nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from hotlap.errors import TraceError
+from hotlap.trace.events import UNREADABLE, Event, decode_event, decode_events, repaired
+from hotlap.trace.source import ByteSource
+
+MOST_EVENT_BYTES = 64 * 2**20
+"""An event, or what stands in front of or behind the events, may not be longer than this."""
+
+_ATTEMPTS_PER_EVENT = 8
+_EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_BETWEEN_EVENTS = re.compile(rb"\s*,\s*(?=\{)")
+_BOUNDARY = re.compile(rb"\}(?:(\s*,\s*)(?=\{)|\s*\])")
+_TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
+_BEHIND_ARRAY = re.compile(rb"\s*(?:[,}]|\Z)")
+_BLANK = b" \t\r\n"
+
+
+@dataclass(slots=True)
+class Reading:
+    """How far the reading of a document has come."""
+
+    events: int = 0
+    repaired: int = 0
+    unreadable: int = 0
+    bytes_read: int = 0
+    ended_early: str = ""
+
+
+class TraceDocument:
+    """Reads one trace. :meth:`batches` yields its events; ``reading`` and :meth:`surroundings` are complete after it.
+
+    Raises :class:`TraceError` for what is not JSON or is not a trace.
+    """
+
+    def __init__(self, source: ByteSource) -> None:
+        self.reading = Reading()
+        self._source = source
+        self._head = b""
+        self._foot = b""
+        self._is_array = False
+
+    def batches(self) -> Iterator[list[Event]]:
+        """The events in the order of the file."""
+        buffer = self._find_events()
+        while piece := self._source.read():
+            buffer = _joined(buffer, piece)
+            cut = _last_boundary(buffer)
+            if cut is None:
+                self._refuse_endless(buffer, "An event")
+                continue
+            events, buffer, closed = self._decode(buffer, cut)
+            yield events
+            if closed:
+                self._foot = buffer
+                self._read_foot()
+                return
+        events, self._foot = self._decode_last(buffer)
+        yield events
+
+    def surroundings(self) -> dict[str, Any]:
+        """The values that stand beside ``traceEvents``; empty where they cannot be read."""
+        if self._is_array:
+            return {}
+        for text in (self._head + b"]" + self._foot, self._head + b"]}"):
+            for candidate in (text, repaired(text)):
+                try:
+                    found = msgspec.json.decode(candidate)
+                except UNREADABLE:
+                    continue
+                if isinstance(found, dict):
+                    return {name: value for name, value in found.items() if name != "traceEvents"}
+        return {}
+
+    def _find_events(self) -> bytes:
+        """Read up to the first event; what stands in front is kept."""
+        text = b""
+        while piece := self._source.read():
+            text = (text + piece).removeprefix(b"\xef\xbb\xbf").lstrip(_BLANK)
+            self._refuse_foreign(text)
+            if text[:1] == b"[":
+                self._is_array = True
+                return text[1:]
+            found = _EVENTS_KEY.search(text)
+            if found:
+                self._head = text[: found.end()]
+                return text[found.end() :]
+            self._refuse_endless(text, "What stands in front of the events")
+        raise self._without_events(text)
+
+    def _decode(self, buffer: bytes, cut: int) -> tuple[list[Event], bytes, bool]:
+        """The events up to ``cut``, the text behind them, and whether the array was closed."""
+        try:
+            events = decode_events(_joined(b"[", memoryview(buffer)[:cut], b"]"))
+        except UNREADABLE as error:
+            end = _array_end(buffer, error)
+            if end is None:
+                return self._salvage(buffer, last=False)
+            events = decode_events(_joined(b"[", memoryview(buffer)[: end + 1]))
+            self.reading.events += len(events)
+            return events, buffer[end + 1 :], True
+        self.reading.events += len(events)
+        between = _BETWEEN_EVENTS.match(buffer, cut)
+        return events, buffer[between.end() if between else cut :], False
+
+    def _decode_last(self, buffer: bytes) -> tuple[list[Event], bytes]:
+        """What the file ends with: events, the array's end, and what stands behind it."""
+        if buffer.lstrip(_BLANK)[:1] == b"]":
+            events, foot, closed = list[Event](), buffer.lstrip(_BLANK)[1:], True
+        else:
+            events, foot, closed = self._decode_open_end(buffer)
+        reading = self.reading
+        reading.bytes_read = self._source.bytes_read
+        whole = closed and (self._is_array or foot.rstrip(_BLANK).endswith(b"}"))
+        if self._source.damage:
+            reading.ended_early = self._source.damage
+        elif not whole:
+            reading.ended_early = "the file stops before its end"
+        if not closed:
+            reading.bytes_read -= len(foot)
+            foot = b""
+        return events, foot
+
+    def _decode_open_end(self, buffer: bytes) -> tuple[list[Event], bytes, bool]:
+        try:
+            decode_events(b"[" + buffer)
+        except UNREADABLE as error:
+            end = _array_end(buffer, error)
+            if end is None:
+                return self._salvage(buffer, last=True)
+        else:
+            end = buffer.rindex(b"]")
+        events = decode_events(_joined(b"[", memoryview(buffer)[: end + 1]))
+        self.reading.events += len(events)
+        return events, buffer[end + 1 :], True
+
+    def _salvage(self, text: bytes, *, last: bool) -> tuple[list[Event], bytes, bool]:
+        """Read event by event; returns them, what could not be judged yet, and whether the array was closed."""
+        events: list[Event] = []
+        position = 0
+        while True:
+            outcome = _next_event(text, position, last=last)
+            if outcome is None:
+                break
+            event, position, closed = outcome
+            self.reading.events += 1
+            if event is None:
+                self.reading.unreadable += 1
+            else:
+                self.reading.repaired += event[1]
+                events.append(event[0])
+            if closed:
+                return events, text[position:], True
+        rest = text[position:]
+        self._refuse_endless(rest, "An event")
+        return events, rest, False
+
+    def _read_foot(self) -> None:
+        """What follows the events, without keeping more than is sensible."""
+        while piece := self._source.read():
+            if len(self._foot) <= MOST_EVENT_BYTES:
+                self._foot += piece
+        reading = self.reading
+        reading.bytes_read = self._source.bytes_read
+        if self._source.damage:
+            reading.ended_early = self._source.damage
+        elif not self._is_array and not self._foot.rstrip(_BLANK).endswith(b"}"):
+            reading.ended_early = "the file stops before its end"
+
+    def _refuse_foreign(self, text: bytes) -> None:
+        if text and text[:1] not in b"{[":
+            raise self._error("The file is not JSON", "Give a trace that torch.profiler exported (.json or .json.gz).")
+
+    def _refuse_endless(self, text: bytes, what: str) -> None:
+        if len(text) > MOST_EVENT_BYTES:
+            raise self._error(
+                f"{what} is longer than {MOST_EVENT_BYTES // 2**20} MiB, which no trace has",
+                "Give a trace that torch.profiler exported.",
+            )
+
+    def _without_events(self, text: bytes) -> TraceError:
+        if self._source.damage:
+            return self._error(f"No event can be read: {self._source.damage}", "Export or copy the trace again.")
+        try:
+            msgspec.json.decode(text, type=msgspec.Raw)
+        except UNREADABLE:
+            what = "The file is not JSON, or stops before its first event" if text else "The file is blank"
+            return self._error(what, "Export or copy the trace again.")
+        return self._error("The file is JSON but no trace: it has no traceEvents", "Give a trace of torch.profiler.")
+
+    def _error(self, what: str, remedy: str) -> TraceError:
+        return TraceError(f"{what}.", where=str(self._source.path), remedy=remedy)
+
+
+def _joined(*parts: bytes | memoryview) -> bytes:
+    """One copy, where adding three pieces would make two."""
+    return b"".join(parts)
+
+
+def _last_boundary(buffer: bytes) -> int | None:
+    """Where the last event ends that another one seems to follow."""
+    end = len(buffer)
+    for _ in range(100_000):
+        end = buffer.rfind(b"}", 0, end)
+        if end < 0:
+            return None
+        if _BETWEEN_EVENTS.match(buffer, end + 1):
+            return end + 1
+    return None
+
+
+def _array_end(buffer: bytes, error: Exception) -> int | None:
+    """Where ``traceEvents`` is closed, when that is what stopped the decoder."""
+    found = _TRAILING.search(str(error))
+    if found is None:
+        return None
+    # The decoder saw one more byte in front: the bracket that we put there.
+    end = buffer.rfind(b"]", 0, int(found.group(1)) - 1)
+    return end if end >= 0 and _BEHIND_ARRAY.match(buffer, end + 1) else None
+
+
+def _next_event(
+    text: bytes, position: int, *, last: bool
+) -> tuple[tuple[Event, bool] | None, int, bool] | None:
+    """The event at ``position`` (None if it cannot be read) and where to go on; None when more text is needed."""
+    first: re.Match[bytes] | None = None
+    for attempt, found in enumerate(_BOUNDARY.finditer(text, position)):
+        if attempt == _ATTEMPTS_PER_EVENT:
+            break
+        first = first or found
+        event = decode_event(text[position : found.start() + 1])
+        if event is not None:
+            return event, found.end(), found.group(1) is None
+    else:
+        # Fewer ends in sight than attempts: a longer text may show the right one.
+        if not last or first is None:
+            return None
+    following = re.compile(rb"\}\s*,\s*(?=\{)").search(text, position)
+    return (None, following.end(), False) if following else None

@@ -1,0 +1,174 @@
+"""One trace event as it is written in the file, and how to read one that is not quite JSON.
+
+Only the fields that the analysis needs are declared: msgspec skips the others without making objects of them.
+The format is Chrome's "Trace Event Format"; the categories and arguments are those that Kineto writes.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import msgspec
+
+MISSING = -(2**62)
+"""Stands for an identifier that an event does not carry; no device, stream or correlation has this number."""
+
+LONGEST_NAME = 4096
+
+_ARGUMENT_NAMES = {"graph": "graph id", "stack": "Call stack"}
+NO_TEXT = msgspec.Raw(b"")
+"""What :attr:`Arguments.stack` is for an event without one."""
+
+
+class Arguments(msgspec.Struct, frozen=True, gc=False, rename=_ARGUMENT_NAMES):
+    """What is read of an event's ``args``."""
+
+    correlation: int = MISSING
+    stream: int = MISSING
+    device: int = MISSING
+    bytes: int = 0
+    graph: int = MISSING
+    stack: msgspec.Raw = NO_TEXT
+
+
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """One element of ``traceEvents``. ``ts`` and ``dur`` are microseconds, whole or fractional."""
+
+    ph: str = ""
+    cat: str = ""
+    name: str = ""
+    pid: int | str = 0
+    tid: int | str = 0
+    ts: int | float | Decimal = 0
+    dur: int | float | Decimal = -1
+    args: Arguments = Arguments()
+
+
+class _QuickEvent(Event, frozen=True, gc=False):
+    """The same with times as the machine's numbers, which is several times faster than decimals."""
+
+    ts: int | float = 0
+    dur: int | float = -1
+
+
+class _ExactEvent(Event, frozen=True, gc=False):
+    ts: Decimal = Decimal(0)
+    dur: Decimal = Decimal(-1)
+
+
+_quick_list = msgspec.json.Decoder(list[_QuickEvent])
+_exact_list = msgspec.json.Decoder(list[_ExactEvent])
+_exact_one = msgspec.json.Decoder(_ExactEvent)
+_anything = msgspec.json.Decoder(float_hook=Decimal)
+
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
+"""What decoding raises for text that is not JSON or does not fit the declared types."""
+
+FLOAT_IS_EXACT_BELOW = 2.0**43
+"""Below this many microseconds the nearest double lies within half a nanosecond of the written number."""
+
+
+def decode_events(text: bytes) -> list[Event]:
+    """Decode a JSON array of events, times exact to the nanosecond. Raises one of :data:`UNREADABLE`."""
+    events = _quick_list.decode(text)
+    if any_rounded([it.ts for it in events]):
+        return list(_exact_list.decode(text))
+    return list(events)
+
+
+def any_rounded(times: list[int | float]) -> bool:
+    """Whether any time is a double so large that digits of the file may have been lost in it."""
+    if float not in set(map(type, times)):
+        return False
+    return max(map(abs, times)) >= FLOAT_IS_EXACT_BELOW
+
+
+def decode_event(text: bytes) -> tuple[Event, bool] | None:
+    """Read one event in spite of what is wrong with its text; also whether the text had to be mended.
+
+    None when it cannot be read at all.
+    """
+    for mended, candidate in ((False, text), (True, repaired(text))):
+        try:
+            return _exact_one.decode(candidate), mended
+        except msgspec.ValidationError:
+            event = _lenient_event(candidate)
+            if event is not None:
+                return event, True
+        except UNREADABLE:
+            continue
+    return None
+
+
+_CONTROL_CHARACTERS = bytes(range(32))
+_TO_BLANKS = bytes.maketrans(_CONTROL_CHARACTERS, b" " * len(_CONTROL_CHARACTERS))
+_BAD_ESCAPE = re.compile(rb'\\(?:u(?![0-9a-fA-F]{4})|(?![u"\\/bfnrt]))')
+_ESCAPE = re.compile(rb"\\.", re.DOTALL)
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+_NOT_A_NUMBER = re.compile(rb"(:\s*)[+-]?(?:nan|inf|infinity)(?:\([a-z0-9]*\))?(?=\s*[,}\]])", re.IGNORECASE)
+
+
+def repaired(text: bytes) -> bytes:
+    """Make JSON of what profilers have been seen to write instead.
+
+    Control characters and invalid UTF-8 in names, ``inf`` and ``nan`` as numbers, backslashes of Windows paths, and
+    halves of surrogate pairs.
+    """
+    text = text.translate(_TO_BLANKS)
+    text = text.decode("utf-8", "replace").encode("utf-8")
+    text = _NOT_A_NUMBER.sub(rb"\1null", text)
+    text = _SURROGATE.sub(rb"\\ufffd", text)
+    # Pairs of backslashes are escapes too, so every escape is looked at in turn.
+    return _ESCAPE.sub(lambda found: _mended_escape(found.group(), text[found.end() : found.end() + 4]), text)
+
+
+def _mended_escape(escape: bytes, behind: bytes) -> bytes:
+    return b"\\" + escape if _BAD_ESCAPE.match(escape + behind) else escape
+
+
+def _lenient_event(text: bytes) -> Event | None:
+    """An event whose fields have unusual types, each converted where that is possible without guessing."""
+    try:
+        loose = _anything.decode(text)
+    except UNREADABLE:
+        return None
+    if not isinstance(loose, dict):
+        return None
+    args = loose.get("args")
+    args = args if isinstance(args, dict) else {}
+    return Event(
+        ph=_as_text(loose.get("ph")),
+        cat=_as_text(loose.get("cat")),
+        name=_as_text(loose.get("name")),
+        pid=_as_text(loose.get("pid")),
+        tid=_as_text(loose.get("tid")),
+        ts=_as_decimal(loose.get("ts"), Decimal("NaN")),
+        dur=_as_decimal(loose.get("dur"), Decimal(-1)),
+        args=Arguments(
+            correlation=_as_integer(args.get("correlation"), MISSING),
+            stream=_as_integer(args.get("stream"), MISSING),
+            device=_as_integer(args.get("device"), MISSING),
+            bytes=_as_integer(args.get("bytes"), 0),
+            graph=_as_integer(args.get("graph id"), MISSING),
+        ),
+    )
+
+
+def _as_text(value: Any) -> str:
+    return "" if value is None or isinstance(value, (dict, list)) else str(value)
+
+
+def _as_decimal(value: Any, otherwise: Decimal) -> Decimal:
+    if isinstance(value, bool) or not isinstance(value, (int, Decimal, str)):
+        return otherwise
+    try:
+        return Decimal(value)
+    except InvalidOperation:
+        return otherwise
+
+
+def _as_integer(value: Any, otherwise: int) -> int:
+    number = _as_decimal(value, Decimal(otherwise))
+    return int(number) if number.is_finite() and abs(number) < 2**64 and number == int(number) else otherwise

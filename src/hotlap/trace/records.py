@@ -1,0 +1,239 @@
+"""What the analysis of a trace says: frozen records, times in integer nanoseconds.
+
+Names of kernels, calls and places come out of the file and are untrusted text.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from hotlap.records import Record
+
+
+class TraceFacts(Record, frozen=True, kw_only=True):
+    """What a trace says of itself. ``base_nanoseconds`` added to any time gives the time since 1970."""
+
+    path: str
+    name: str = ""
+    base_nanoseconds: int = 0
+    rank: int | None = None
+    world_size: int | None = None
+    device_names: tuple[str, ...] = ()
+
+
+class Coverage(Record, frozen=True, kw_only=True):
+    """What became of every event of the file.
+
+    ``events = device_events + host_events + other_events + invalid_events + unreadable_events``. ``invalid_events``
+    have no time, a negative duration or an absurd one; ``repaired_events`` were read although their text is no JSON
+    or their fields have unusual types; ``other`` lists by kind what is read but not analysed (arrows, counters, names).
+    ``ended_early`` says why the file stops before its end; it is empty for a whole file.
+    """
+
+    bytes_read: int
+    events: int
+    device_events: int = 0
+    host_events: int = 0
+    other_events: int = 0
+    invalid_events: int = 0
+    unreadable_events: int = 0
+    repaired_events: int = 0
+    linked_events: int = 0
+    unlinked_events: int = 0
+    graph_launches: int = 0
+    graph_launches_without_kernels: int = 0
+    other: tuple[tuple[str, int], ...] = ()
+    ended_early: str = ""
+
+
+class DeviceTime(Record, frozen=True, kw_only=True):
+    """How a device spent a window. A span that several streams share counts once.
+
+    ``busy + idle = window``. ``exposed_communication_nanoseconds`` is communication during which the device computed
+    nothing; ``overlapped_communication_nanoseconds`` is the rest of it.
+    """
+
+    window_nanoseconds: int
+    busy_nanoseconds: int
+    compute_nanoseconds: int
+    communication_nanoseconds: int
+    exposed_communication_nanoseconds: int
+    copy_nanoseconds: int
+    memset_nanoseconds: int
+    memory_nanoseconds: int
+    events: int
+
+    @property
+    def idle_nanoseconds(self) -> int:
+        return self.window_nanoseconds - self.busy_nanoseconds
+
+    @property
+    def overlapped_communication_nanoseconds(self) -> int:
+        return self.communication_nanoseconds - self.exposed_communication_nanoseconds
+
+
+class StreamIdle(Record, frozen=True, kw_only=True):
+    """The waits between consecutive events of one stream, by what the second event waited for.
+
+    Host wait: it was launched after the first had ended. Kernel wait: it had been launched, and began within 30
+    microseconds. Other: it had been launched and began later, for example because it waited for another stream.
+    """
+
+    stream: int
+    events: int
+    host_wait_nanoseconds: int
+    kernel_wait_nanoseconds: int
+    other_nanoseconds: int
+    host_waits: int
+    kernel_waits: int
+    others: int
+
+
+CopyDirection: TypeAlias = Literal["HtoD", "DtoH", "DtoD", "HtoH", "unknown"]
+CopyMemory: TypeAlias = Literal["pageable", "pinned", "device", "unknown"]
+
+
+class CopyRow(Record, frozen=True, kw_only=True):
+    """All copies of one direction and one kind of host memory."""
+
+    direction: str
+    memory: str
+    copies: int
+    nanoseconds: int
+    bytes: int
+
+
+class KernelRow(Record, frozen=True, kw_only=True):
+    """One kernel, copy or memset by name. ``tensor_cores`` is None where the name does not tell."""
+
+    name: str
+    kind: Literal["kernel", "copy", "memset"]
+    launches: int
+    nanoseconds: int
+    shortest_nanoseconds: int
+    longest_nanoseconds: int
+    communication: bool = False
+    tensor_cores: bool | None = None
+
+
+class KernelSummary(Record, frozen=True, kw_only=True):
+    """The kernels together. ``launch_cost_nanoseconds`` is the median time of a launch call on the host;
+    ``short_kernels`` ran shorter than that. ``per_step`` is None for a trace without steps."""
+
+    kernels: int
+    distinct: int
+    nanoseconds: int
+    short_kernels: int
+    short_nanoseconds: int
+    launch_cost_nanoseconds: int | None
+    per_step: float | None
+
+    @property
+    def short_share(self) -> float:
+        return self.short_kernels / self.kernels if self.kernels else 0.0
+
+
+Cause: TypeAlias = Literal[
+    "data_loader",
+    "host_sync",
+    "blocking_copy",
+    "launch_bound",
+    "communication",
+    "capture_or_compile",
+    "between_steps",
+    "profiler",
+    "queued",
+    "unknown",
+]
+
+
+class Evidence(Record, frozen=True, kw_only=True):
+    """One thing that was seen in the gaps of a cause: a host call, an operator, a Python place, and how much idle
+    time it goes with. Only the longest gaps are looked into for it."""
+
+    role: Literal["loader", "call", "operator", "place", "next_kernel"]
+    name: str
+    gaps: int
+    nanoseconds: int
+
+
+class IdleCause(Record, frozen=True, kw_only=True):
+    """The device's idle time that goes to one cause."""
+
+    cause: Cause
+    nanoseconds: int
+    gaps: int
+    longest_nanoseconds: int
+    host_operator_nanoseconds: int = 0
+    evidence: tuple[Evidence, ...] = ()
+
+
+class Gap(Record, frozen=True, kw_only=True):
+    """One idle gap of a device, from the end of all earlier work to the start of the next.
+
+    ``cause`` is the largest of ``parts``. ``start_nanoseconds`` counts from the start of the window.
+    ``call``, ``operator`` and ``place`` are what the host did; empty where the trace does not say.
+    """
+
+    start_nanoseconds: int
+    nanoseconds: int
+    cause: Cause
+    parts: tuple[tuple[Cause, int], ...]
+    before: str
+    after: str
+    call: str = ""
+    operator: str = ""
+    place: str = ""
+
+
+class Idle(Record, frozen=True, kw_only=True):
+    """All idle time between a device's first and last event, by cause, and the longest gaps."""
+
+    nanoseconds: int
+    gaps: int
+    causes: tuple[IdleCause, ...] = ()
+    longest: tuple[Gap, ...] = ()
+
+
+class StepTime(Record, frozen=True, kw_only=True):
+    """One step on the host's clock, and what the device did in that time.
+
+    ``kernels`` are those launched in the step. ``loader_nanoseconds`` is how long the host waited for the data loader.
+    """
+
+    number: int
+    start_nanoseconds: int
+    nanoseconds: int
+    loader_nanoseconds: int
+    device: DeviceTime | None = None
+    kernels: int = 0
+
+
+class DeviceBreakdown(Record, frozen=True, kw_only=True):
+    """One accelerator. ``time`` is the window from its first event's start to its last event's end; ``in_steps`` is
+    the window from the first step's start to the last step's end, None for a trace without steps."""
+
+    device: int
+    name: str
+    start_nanoseconds: int
+    time: DeviceTime
+    in_steps: DeviceTime | None
+    steps: tuple[StepTime, ...]
+    streams: tuple[StreamIdle, ...]
+    copies: tuple[CopyRow, ...]
+    kernels: tuple[KernelRow, ...]
+    kernel_summary: KernelSummary
+    idle: Idle
+
+
+class Breakdown(Record, frozen=True, kw_only=True):
+    """Everything that is said of one trace. ``unreliable`` gives the reason why its figures must not be trusted,
+    and is empty otherwise; ``notes`` say what a reader should know beside them."""
+
+    facts: TraceFacts
+    coverage: Coverage
+    host_nanoseconds: int
+    steps: tuple[StepTime, ...] = ()
+    devices: tuple[DeviceBreakdown, ...] = ()
+    unreliable: str = ""
+    notes: tuple[str, ...] = ()
