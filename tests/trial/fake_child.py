@@ -139,6 +139,7 @@ def train(chosen: argparse.Namespace) -> None:
             block = {"steps": block_steps, "samples": block_steps * chosen.samples, "wall_seconds": ended - began}
             line.send(type="block-done", block=block, steps_done=done)
         order = line.receive()
+        note("order", order=order)
         if order["type"] == "end":
             if chosen.deaf:
                 time.sleep(1000)

@@ -48,6 +48,13 @@ def two_arms(assign: Assign) -> tuple[Assignment, Assignment]:
     return arms
 
 
+def is_frozen(process: psutil.Process) -> bool:
+    try:
+        return process.status() == psutil.STATUS_STOPPED
+    except psutil.NoSuchProcess:
+        return False
+
+
 @contextmanager
 def owner_at_work(
     arms: tuple[Assignment, ...], place: Path, living_below: LivingBelow, wait_until: WaitUntil
@@ -58,7 +65,7 @@ def owner_at_work(
     command = [sys.executable, "-c", OWNER, str(place)]
     with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE) as owner:
         try:
-            assert wait_until(lambda: any(it.status() == psutil.STATUS_STOPPED for it in living_below(place)))
+            assert wait_until(lambda: any(is_frozen(it) for it in living_below(place)))
             yield owner
         finally:
             owner.kill()

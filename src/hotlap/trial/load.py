@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -56,16 +56,16 @@ class Device:
 
 
 class BlockWatch:
-    """Watches one block of one child, from its making until :meth:`complete`."""
+    """Watches one block of one child, from its making until :meth:`stop`; ``processes`` are the child's."""
 
-    def __init__(self, root: tree.Root, device: Device) -> None:
-        self._root = root
+    def __init__(self, processes: Sequence[psutil.Process], device: Device) -> None:
         self._device = device
         self._clocks_mhz: list[float] = []
         self._throttle_bits = 0
-        self._switches, self._own_seconds = _used_by(tree.members(root))
+        self._switches, self._own_seconds = _used_by(processes)
         self._busy_seconds = _busy_seconds()
         self._began = time.perf_counter()
+        self._wall_seconds = 0.0
 
     def look(self) -> None:
         """Sample the device's clock. Meant to be called now and then while the block runs."""
@@ -74,12 +74,16 @@ class BlockWatch:
             self._clocks_mhz.append(clock)
             self._throttle_bits |= self._device.throttle_bits()
 
-    def complete(self, block: Block) -> Block:
-        """The block with what was seen. The counters cover the steps that were led in with too, and are scaled to the
-        block's own wall time; they tick in hundredths of a second."""
-        wall = time.perf_counter() - self._began
-        busy = _busy_seconds() - self._busy_seconds
-        switches, own = _used_by(tree.members(self._root))
+    def stop(self) -> None:
+        """The block has ended; what is still to be looked up may take its time."""
+        self._wall_seconds = time.perf_counter() - self._began
+        self._busy_seconds = _busy_seconds() - self._busy_seconds
+
+    def complete(self, block: Block, processes: Sequence[psutil.Process]) -> Block:
+        """The block with what was seen; ``processes`` are the child's at its end. The counters cover the steps that
+        were led in with too, and are scaled to the block's own wall time; they tick in hundredths of a second."""
+        wall, busy = self._wall_seconds, self._busy_seconds
+        switches, own = _used_by(processes)
         own = max(0.0, own - self._own_seconds)
         share = min(1.0, block.wall_seconds / wall) if wall > 0 else 1.0
         return msgspec.structs.replace(
@@ -92,9 +96,8 @@ class BlockWatch:
         )
 
 
-def _used_by(processes: Iterable[psutil.Process]) -> tuple[int, float]:
-    listed = list(processes)
-    return tree.involuntary_switches(listed), tree.cpu_seconds(listed)
+def _used_by(processes: Sequence[psutil.Process]) -> tuple[int, float]:
+    return tree.involuntary_switches(processes), tree.cpu_seconds(processes)
 
 
 def _busy_seconds() -> float:

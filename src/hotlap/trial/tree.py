@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -48,17 +48,19 @@ def members(root: Root, *, thorough: bool = False) -> list[psutil.Process]:
     return list(found.values())
 
 
-def stop(root: Root) -> None:
-    """Freeze every process of the child. Asks again until no new ones appear, as one may fork before it is stopped."""
-    stopped: set[int] = set()
+def stop(root: Root) -> list[psutil.Process]:
+    """Freeze every process of the child, and return them. Asks again until no new ones appear, as one may fork before
+    it is stopped."""
+    stopped: dict[int, psutil.Process] = {}
     while fresh := [process for process in members(root) if process.pid not in stopped]:
         _signal_groups(fresh, signal.SIGSTOP)
-        stopped.update(process.pid for process in fresh)
+        stopped |= {process.pid: process for process in fresh}
+    return list(stopped.values())
 
 
-def resume(root: Root) -> None:
-    """Let every process of the child go on, the workers before the root that may wait for them."""
-    _signal_groups(reversed(members(root)), signal.SIGCONT)
+def resume(stopped: Sequence[psutil.Process]) -> None:
+    """Let frozen processes go on, the workers before the root that may wait for them."""
+    _signal_groups(reversed(stopped), signal.SIGCONT)
 
 
 def kill(root: Root, *, patience_seconds: float = 5.0) -> None:

@@ -57,6 +57,7 @@ def _interleaved_blocks(children: Sequence[Child], request: TurnRequest) -> list
                 return rounds
             children[index].freeze()
             blocks[index] = block
+            steps[index] = _enough(steps[index], block, request)
         rounds.append([blocks[index] for index in range(len(children))])
     return rounds
 
@@ -85,13 +86,11 @@ def _warm_up(child: Child, request: TurnRequest) -> int | None:
         if block is None:
             return None
         child.warm_up_blocks += 1
-        long_enough = block.wall_seconds >= request.block_seconds
-        if long_enough:
+        if block.wall_seconds >= request.block_seconds:
             seconds_per_sample.append(block.wall_seconds / (block.samples or block.steps))
             if warmed_up(seconds_per_sample):
                 return steps
-        else:
-            steps = max(steps, _steps_for(request.block_seconds, block))
+        steps = _enough(steps, block, request)
         if time.perf_counter() - began > request.warm_up_limit_seconds:
             child.notes.append(f"The step time had not settled after {request.warm_up_limit_seconds:g} s of warm-up.")
             return steps
@@ -102,10 +101,13 @@ def _order(steps: int) -> Proceed:
     return Proceed(steps=steps, lead_in=1)
 
 
-def _steps_for(seconds: float, block: Block) -> int:
-    """How many steps like those of ``block`` take a little longer than ``seconds``."""
-    step_seconds = max(block.wall_seconds / block.steps, seconds / _LONGEST_BLOCK_STEPS)
-    return math.ceil(_MARGIN * seconds / step_seconds)
+def _enough(steps: int, block: Block, request: TurnRequest) -> int:
+    """How many steps the next block must have, after this one: more where it was too short, as a machine that was busy
+    is not any more. Blocks may differ in length, since what is compared are seconds per sample."""
+    if block.wall_seconds >= request.block_seconds:
+        return steps
+    step_seconds = max(block.wall_seconds / block.steps, request.block_seconds / _LONGEST_BLOCK_STEPS)
+    return max(steps, math.ceil(_MARGIN * request.block_seconds / step_seconds))
 
 
 def alternate(start: Start, request: TurnRequest) -> tuple[tuple[Run, ...], Rounds]:
@@ -136,6 +138,7 @@ def _blocks_alone(start: Start, request: TurnRequest, index: int, wanted: int) -
             block = child.run_block(_order(steps))
             if block is not None:
                 blocks.append(block)
+                steps = _enough(steps, block, request)
         return child.finish(), blocks
 
 

@@ -1,0 +1,60 @@
+"""Controller and runtime together, on a script that knows of neither."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from hotlap.records import Assignment, LaunchRequest, Stopped, TurnRequest, Workload
+from hotlap.trial.local import LocalExecutor
+
+SCRIPT = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+data = TensorDataset(torch.randn(640, 16), torch.randn(640, 1))
+model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+while True:
+    try:
+        for inputs, targets in DataLoader(data, batch_size=32, num_workers=1):
+            optimizer.zero_grad()
+            torch.nn.functional.mse_loss(model(inputs), targets).backward()
+            optimizer.step()
+    except:  # as scripts do
+        pass
+"""
+
+
+@pytest.fixture
+def assignment(tmp_path: Path) -> Assignment:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    workload = Workload(kind="script", target="train.py", directory=str(tmp_path), python=sys.executable)
+    return Assignment(workload=workload)
+
+
+@pytest.mark.slow
+def test_a_launch(assignment: Assignment, tmp_path: Path) -> None:
+    run = LocalExecutor(tmp_path / "runs").launch(LaunchRequest(assignment=assignment, steps=30))
+    assert isinstance(run.ending, Stopped)
+    assert len(run.steps.wall_seconds) == 30
+    assert run.blocks[0].samples == 29 * 32
+    assert None not in run.steps.loss
+    assert run.host_peak_bytes > 50 * 2**20
+
+
+@pytest.mark.slow
+def test_a_set(assignment: Assignment, tmp_path: Path) -> None:
+    request = TurnRequest(arms=(assignment, assignment), rounds=3, block_seconds=0.1, warm_up_limit_seconds=20)
+    turns = LocalExecutor(tmp_path / "runs").take_turns(request)
+    assert [type(run.ending) for run in turns.runs] == [Stopped, Stopped]
+    assert [len(row) for row in turns.rounds] == [3, 3]
+    assert all(0 < seconds < 0.1 for row in turns.rounds for seconds in row)
+
+
+@pytest.mark.slow
+def test_the_machine(tmp_path: Path) -> None:
+    machine = LocalExecutor(tmp_path / "runs").machine()
+    assert dict(machine.ceilings.matmul_flops_per_second)["cpu:float32"] > 1e8
