@@ -166,7 +166,8 @@ class StepClock:
         self._samples: list[int] = []
         self._losses: list[list[Any]] = []
         self._step_losses: list[Any] = []
-        self._step_samples = 0
+        self._step_fetched = 0
+        self._step_forwarded = 0
         self._fetched_samples = 0
         self._forward_samples = 0
         self._saw_forward = False
@@ -225,7 +226,8 @@ class StepClock:
             self.leave()
             raise
         self.leave()
-        self._fetched_samples += leading_size(batch)
+        if self._torch.is_grad_enabled():  # what is fetched under no_grad is not trained on
+            self._fetched_samples += leading_size(batch)
         return batch
 
     def _optimizer_made(self, optimizer: Any) -> None:
@@ -263,7 +265,8 @@ class StepClock:
             self._watch.fold(OTHER_WAS_FORWARD)
         self._phases.append(BACKWARD)
         self._step_losses.append(self._keep(self._before_scaling(loss)))
-        self._step_samples += self._fetched_samples or self._forward_samples
+        self._step_fetched += self._fetched_samples
+        self._step_forwarded += self._forward_samples
         self._fetched_samples = self._forward_samples = 0
         return loss
 
@@ -334,9 +337,10 @@ class StepClock:
         self._watch.mark(self._phases[-1])
         self._watch.close_step()
         self._losses.append(self._step_losses)
-        self._samples.append(self._step_samples or 1)
+        # What the loaders delivered; what the model was called with only where there is no loader.
+        self._samples.append(self._step_fetched or self._step_forwarded or 1)
         self._step_losses = []
-        self._step_samples = 0
+        self._step_fetched = self._step_forwarded = 0
         self._saw_forward = False
         self.steps_done += 1
         self._on_step()

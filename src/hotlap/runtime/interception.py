@@ -179,6 +179,7 @@ class Interception:
                 tensors = replace(tensors)
             self.roots.backward_seen()
             run_backward(tensors, *args, **kwargs)
+            self.unscaled = None
             for tell in hooks.after_backward:
                 tell()
 
@@ -199,7 +200,6 @@ class Interception:
         if self.unscaled is None:
             return loss
         result, original = self.unscaled
-        self.unscaled = None
         return original if result is loss else loss
 
     # -- clipping and saving -------------------------------------------------------------------

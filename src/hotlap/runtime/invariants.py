@@ -26,6 +26,7 @@ class InvariantsRecorder:
     def __init__(self, interception: Interception, assignment: Assignment) -> None:
         self._torch = interception.hooks.torch
         self._roots = interception.roots
+        self._before_scaling = interception.before_scaling
         self._on = assignment.aligned_randomness or assignment.capture_gradients
         self._capture = assignment.capture_gradients
         self._optimizers: list[Any] = []
@@ -107,10 +108,11 @@ class InvariantsRecorder:
 
     # -- gradients -----------------------------------------------------------------------------
 
-    def _remember_loss(self, loss: Any) -> Any:
+    def _remember_loss(self, given: Any) -> Any:
+        loss = self._before_scaling(given)
         if self._loss is None and isinstance(loss, self._torch.Tensor) and loss.numel() == 1:
             self._loss = loss.detach().double().cpu().numpy()
-        return loss
+        return given
 
     def _save_gradients(self, optimizer: Any) -> None:
         if self.gradients_path:

@@ -42,6 +42,7 @@ class Observer:
         self._flop_counter: Any = None
         self._flops: float | None = None
         self._requested: dict[str, Any] = {}
+        self._processes = 1
         self._retired = False
         self._iterating: _Loader | None = None
         self._states_before_forward: tuple[Any, ...] | None = None
@@ -134,6 +135,7 @@ class Observer:
                 model = self._models[id(root)] = _Model(root)
             model.saw(args, kwargs)
             if self._early():
+                self._processes = _process_count(self._torch)  # a script may leave its group before it ends
                 self._note(user_site("model", type(root).__name__))
                 self._note_autocast(root)
         if self._observing and self._early():
@@ -197,7 +199,7 @@ class Observer:
             device=models[0].device if models else "cpu",
             step_source="backward" if self._clock.counts_backwards() else "optimizer",
             torch_version=str(torch.__version__),
-            processes=_process_count(torch),
+            processes=self._processes,
             threads=torch.get_num_threads(),
             loaders=tuple(it.facts(torch, self._observing) for it in self._loaders.values() if it.used),
             optimizers=tuple(_optimizer_facts(*it) for it in self._optimizers),

@@ -74,10 +74,10 @@ class Roots:
         plain, is_compiling = self._plain_call, self._is_compiling
 
         def call(module: Any, *args: Any, **kwargs: Any) -> Any:
-            if is_compiling() or self._inside or not self._torch.is_grad_enabled():
+            if is_compiling() or self._inside or not self._owns_trained(module):
                 return plain(module, *args, **kwargs)
-            if not self._owns_trained(module):
-                return plain(module, *args, **kwargs)
+            if not self._torch.is_grad_enabled():
+                return self._evaluation(plain, module, args, kwargs)
             if not self._held:
                 self._pending[id(module)] = weakref.ref(module)
                 return self._shielded(plain, module, args, kwargs)
@@ -124,6 +124,9 @@ class Roots:
     def _run(self, plain: Call, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._torch.is_grad_enabled():
             return self._training_forward(plain, module, args, kwargs)
+        return self._evaluation(plain, module, args, kwargs)
+
+    def _evaluation(self, plain: Call, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         call: Callable[[], Any] = lambda: self._shielded(plain, module, args, kwargs)  # noqa: E731
         for wrap in reversed(self._hooks.around_evaluation):
             call = _bind(wrap, module, call)
