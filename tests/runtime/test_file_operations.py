@@ -19,7 +19,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 CHILD = Path(__file__).with_name("file_operations_child.py")
 
 NAMES = st.sampled_from([
-    "a", "b", "d", "d/a", "d/b", "d/e", "d/e/a", "n", "n/a", "link", "link/a", "loop", "to_a", "dangling", "../c", "empty",
+    "a", "b", "d", "d/a", "d/b", "d/e", "d/e/a", "n", "n/a", "link", "link/a",
+    "loop", "to_a", "dangling", "../c", "empty",
 ])  # fmt: skip
 WITH_ONE_PATH = st.sampled_from([
     "read", "describe", "remove", "rmdir", "rmtree", "mkdir", "makedirs", "readlink", "touch", "listdir", "realpath",

@@ -6,11 +6,14 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+
+from hotlap.runtime.files import redirect_writes
 
 CHILD = Path(__file__).with_name("redirected_child.py")
 
@@ -375,6 +378,26 @@ def test_caches_temporary_files_and_devices_pass(desk: Desk) -> None:
     }
 
 
+def test_a_script_may_run_in_the_temporary_directory(desk: Desk) -> None:
+    desk.give(a_txt="mine")
+    seen = desk.run(
+        """
+        import multiprocessing, tempfile
+        from multiprocessing.connection import Client, Listener
+        open("a.txt", "w").write("theirs")
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+            file.write("x")
+        listener = Listener(family="AF_UNIX")
+        Client(listener.address).close()
+        listener.close()
+        print(open("a.txt").read())
+        """,
+        TMPDIR=str(desk.work),
+    )
+    assert seen == "theirs"
+    assert desk.kept() == {"a.txt": "mine"}
+
+
 def test_a_cache_variable_does_not_open_the_working_directory(desk: Desk) -> None:
     desk.give(a_txt="mine")
     desk.run("open('a.txt', 'w').write('theirs')", TORCH_HOME=str(desk.work), XDG_CACHE_HOME=str(desk.work.parent))
@@ -473,3 +496,16 @@ def test_the_study_folder_passes(desk: Desk) -> None:
     desk.run("open('.hotlap/report.json', 'w').write('{}')", PASSTHROUGH=str(study))
     assert desk.kept() == {".hotlap/report.json": "{}"}
     assert desk.written == {}
+
+
+def test_everything_is_put_back(tmp_path: Path) -> None:
+    names = ("open", "stat", "listdir", "scandir", "rename", "unlink", "mkdir", "getcwd")
+    originals = [open, *(getattr(os, name) for name in names)]
+    closing = tempfile._TemporaryFileCloser.__dict__  # type: ignore[attr-defined]
+    defaults = [function.__defaults__ for function in closing.values() if hasattr(function, "__defaults__")]
+    redirection = redirect_writes(tmp_path / "overlay", passthrough=())
+    changed = [open, *(getattr(os, name) for name in names)]
+    redirection.uninstall()
+    assert not set(map(id, changed)) & set(map(id, originals))
+    assert [open, *(getattr(os, name) for name in names)] == originals
+    assert [function.__defaults__ for function in closing.values() if hasattr(function, "__defaults__")] == defaults

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import _io
 import contextlib
-import glob
 import os
 import posix
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from threading import get_ident
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import msgspec
@@ -65,13 +64,11 @@ class Redirection:
         self._added: list[tuple[set[Any], StandIn]] = []
 
     def install(self) -> None:
-        """Put the stand-ins wherever a module holds an original: in ``os``, ``io`` and ``builtins``, and in all that
-        took one from there by name."""
+        """Put the stand-ins wherever an original is held: in ``os``, ``io`` and ``builtins``, and in all modules that
+        took one from there, as a name, in a class (pathlib's globbing) or as a default value (tempfile)."""
         for name, module in list(sys.modules.items()):
             if isinstance(module, ModuleType) and name not in _LOWEST_MODULES:
                 self._replace_in(module)
-        # Python 3.13's pathlib globs with functions that this class took from `os`.
-        self._replace_in(getattr(glob, "_StringGlobber", None))
         for functions in (os.supports_dir_fd, os.supports_effective_ids, os.supports_fd, os.supports_follow_symlinks):
             for original, stand_in in self._stand_ins.items():
                 if original in functions:
@@ -79,12 +76,25 @@ class Redirection:
                     self._added.append((functions, stand_in))
 
     def _replace_in(self, owner: Any) -> None:
-        for name, value in list(vars(owner).items()) if owner is not None else ():
-            original = value.__func__ if isinstance(value, staticmethod) else value
-            stand_in = self._by_identity.get(id(original))
+        for name, value in list(vars(owner).items()):
+            held = value.__func__ if isinstance(value, staticmethod) else value
+            stand_in = self._by_identity.get(id(held))
             if stand_in is not None:
-                setattr(owner, name, stand_in)
-                self._replaced.append((owner, name, value))
+                self._replace(owner, name, stand_in)
+            elif isinstance(held, FunctionType):
+                self._replace_defaults(held)
+            elif isinstance(value, type) and isinstance(owner, ModuleType) and value.__module__ == owner.__name__:
+                self._replace_in(value)
+
+    def _replace_defaults(self, function: FunctionType) -> None:
+        defaults = function.__defaults__ or ()
+        replaced = tuple(self._by_identity.get(id(value), value) for value in defaults)
+        if any(new is not old for new, old in zip(replaced, defaults, strict=True)):
+            self._replace(function, "__defaults__", replaced)
+
+    def _replace(self, owner: Any, name: str, value: Any) -> None:
+        self._replaced.append((owner, name, vars(owner)[name] if name in vars(owner) else getattr(owner, name)))
+        setattr(owner, name, value)
 
     def on_import(self, name: str, module: ModuleType) -> None:
         """To be called once one of :data:`WATCHED` was imported."""

@@ -54,7 +54,7 @@ def find_places(passthrough: Sequence[Path], environment: Mapping[str, str]) -> 
     caches |= {_canonical(Path(home) / name) for name in _CACHES_IN_HOME}
     # A variable that names the working directory, the home or one above them does not open these.
     caches = {cache for cache in caches if not any(place == cache or cache in _upwards(place) for place in own)}
-    unnamed = {_canonical(Path(tempfile.gettempdir())), *_DEVICES} - own
+    unnamed = {_canonical(Path(_temporary_directory())), *_DEVICES} - own
     study = {_canonical(path) for path in passthrough}
     roots = {
         **dict.fromkeys(caches | unnamed, False),
@@ -62,6 +62,14 @@ def find_places(passthrough: Sequence[Path], environment: Mapping[str, str]) -> 
         **dict.fromkeys(study, False),
     }
     return Places(roots, frozenset(caches), frozenset(unnamed | study))
+
+
+def _temporary_directory() -> str:
+    """As the script will find it, unless it sets TMPDIR first: what ``tempfile`` remembers is put back."""
+    remembered = tempfile.tempdir
+    found = tempfile.gettempdir()
+    tempfile.tempdir = remembered
+    return found
 
 
 def _canonical(path: Path) -> str:

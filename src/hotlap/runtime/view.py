@@ -75,7 +75,7 @@ class Place:
         self.name = name
         self.found = found
         self.path = directory.join(name)
-        self.protected = roots.get(self.path, directory.protected)
+        self.protected = roots.get(self.path, directory.protected and not _is_private_temporary(name))
 
 
 class View:
@@ -224,7 +224,7 @@ class View:
             child = Link(posix.readlink(self._upper + path if above else path), above=above is not None)
         elif stat.S_ISDIR(status.st_mode):
             shows = below is not None and stat.S_ISDIR(below.st_mode)
-            protected = self._roots.get(path, directory.protected and not _is_private_temporary(path))
+            protected = self._roots.get(path, directory.protected and not _is_private_temporary(name))
             child = Directory(path, directory, above=above is not None, below=shows, protected=protected)
         else:
             return (self._upper + path if above else path), status
@@ -324,9 +324,10 @@ class View:
         return path.removeprefix(self._upper) if path.startswith(f"{self._upper}/") else path
 
 
-def _is_private_temporary(path: str) -> bool:
-    """A folder that multiprocessing made for its sockets, whose names native code must find."""
-    return path.rpartition("/")[2].startswith("pymp-")
+def _is_private_temporary(name: str) -> bool:
+    """The folder that multiprocessing makes in the temporary directory for its sockets: native code must find them,
+    also where the script runs in the temporary directory itself."""
+    return len(name) == 13 and name.startswith("pymp-")
 
 
 def _shared_number(path: str) -> memoryview:
