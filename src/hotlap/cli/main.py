@@ -23,6 +23,7 @@ COMMANDS = {
     "run": "run a script with the levers of a plan, its source unchanged",
     "report": "show the last study again; nothing is measured",
     "lab": "full precision, mixed precision, mixed precision + compile, side by side",
+    "trace": "where a profiler's trace says the time went, and why the device waited",
     "doctor": "what this machine is, what it reaches, what is wrong with it",
     "levers": "what each lever does, when it helps, what proof it owes",
     "demo": "the main job on a small workload that ships with hotlap",

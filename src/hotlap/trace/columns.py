@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from hotlap.trace.dialects import KIND_OF_CATEGORY, LAST_DEVICE_KIND
-from hotlap.trace.events import LONGEST_NAME, MISSING, NO_TEXT, Event
+from hotlap.trace.events import LONGEST_NAME, MISSING, NO_TEXT, Event, Mark
 from hotlap.trace.intervals import Times
 from hotlap.trace.timeline import NONE, Column, Mask
 
@@ -69,11 +69,11 @@ class ColumnBuilder:
         self._device: dict[str, list[Column]] = {}
         self._host: dict[str, list[Column]] = {}
 
-    def add(self, events: Sequence[Event]) -> None:
+    def add(self, events: Sequence[Event | Mark]) -> None:
         """Take in one batch."""
-        complete = [it for it in events if it.ph == "X"]
+        complete = [it for it in events if isinstance(it, Event)]
         if len(complete) < len(events):
-            self.other.update([(it.ph, it.cat) for it in events if it.ph != "X"])
+            self._count_marks([it for it in events if isinstance(it, Mark)])
         kinds = list(map(KIND_OF_CATEGORY.get, [it.cat for it in complete]))
         if None in kinds:
             self.other.update([("X", it.cat) for it, kind in zip(complete, kinds, strict=True) if kind is None])
@@ -92,6 +92,10 @@ class ColumnBuilder:
     def host_columns(self) -> dict[str, Column]:
         """All host events in order of their start."""
         return _joined(self._host, ("start", "end", "name", "kind", "thread", "stack", "correlation"))
+
+    def _count_marks(self, marks: list[Mark]) -> None:
+        for (kind, category), count in Counter([(type(it), it.cat) for it in marks]).items():
+            self.other[kind(cat=category).phase, category] += count
 
     def _add_device(self, events: list[Event]) -> None:
         common, valid = self._common(events)
@@ -175,9 +179,7 @@ def _fill(column: Column, otherwise: Sequence[int | str]) -> None:
         column[index] = int(digits) if digits.isdecimal() and len(digits) < 18 else MISSING
 
 
-def _append(
-    into: dict[str, list[Column]], columns: dict[str, Column], valid: Mask
-) -> None:
+def _append(into: dict[str, list[Column]], columns: dict[str, Column], valid: Mask) -> None:
     whole = bool(valid.all())
     for name, column in columns.items():
         into.setdefault(name, []).append(column if whole else column[valid])
@@ -191,4 +193,3 @@ def _joined(parts: dict[str, list[Column]], names: Sequence[str]) -> dict[str, C
     joined: dict[str, Column] = {name: np.concatenate(parts.pop(name)) for name in names}
     order = np.argsort(joined["start"], kind="stable")
     return {name: column[order] for name, column in joined.items()}
-

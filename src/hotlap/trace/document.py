@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from hotlap.errors import TraceError
-from hotlap.trace.events import UNREADABLE, Event, decode_event, decode_events, repaired
+from hotlap.trace.events import UNREADABLE, Event, Mark, decode_event, decode_events, repaired
 from hotlap.trace.source import ByteSource
 
 MOST_EVENT_BYTES = 64 * 2**20
@@ -54,7 +54,7 @@ class TraceDocument:
         self._foot = b""
         self._is_array = False
 
-    def batches(self) -> Iterator[list[Event]]:
+    def batches(self) -> Iterator[list[Event | Mark]]:
         """The events in the order of the file."""
         buffer = self._find_events()
         while piece := self._source.read():
@@ -102,7 +102,7 @@ class TraceDocument:
             self._refuse_endless(text, "What stands in front of the events")
         raise self._without_events(text)
 
-    def _decode(self, buffer: bytes, cut: int) -> tuple[list[Event], bytes, bool]:
+    def _decode(self, buffer: bytes, cut: int) -> tuple[list[Event | Mark], bytes, bool]:
         """The events up to ``cut``, the text behind them, and whether the array was closed."""
         try:
             events = decode_events(_joined(b"[", memoryview(buffer)[:cut], b"]"))
@@ -117,10 +117,10 @@ class TraceDocument:
         between = _BETWEEN_EVENTS.match(buffer, cut)
         return events, buffer[between.end() if between else cut :], False
 
-    def _decode_last(self, buffer: bytes) -> tuple[list[Event], bytes]:
+    def _decode_last(self, buffer: bytes) -> tuple[list[Event | Mark], bytes]:
         """What the file ends with: events, the array's end, and what stands behind it."""
         if buffer.lstrip(_BLANK)[:1] == b"]":
-            events, foot, closed = list[Event](), buffer.lstrip(_BLANK)[1:], True
+            events, foot, closed = list[Event | Mark](), buffer.lstrip(_BLANK)[1:], True
         else:
             events, foot, closed = self._decode_open_end(buffer)
         reading = self.reading
@@ -135,7 +135,7 @@ class TraceDocument:
             foot = b""
         return events, foot
 
-    def _decode_open_end(self, buffer: bytes) -> tuple[list[Event], bytes, bool]:
+    def _decode_open_end(self, buffer: bytes) -> tuple[list[Event | Mark], bytes, bool]:
         try:
             decode_events(b"[" + buffer)
         except UNREADABLE as error:
@@ -148,9 +148,9 @@ class TraceDocument:
         self.reading.events += len(events)
         return events, buffer[end + 1 :], True
 
-    def _salvage(self, text: bytes, *, last: bool) -> tuple[list[Event], bytes, bool]:
+    def _salvage(self, text: bytes, *, last: bool) -> tuple[list[Event | Mark], bytes, bool]:
         """Read event by event; returns them, what could not be judged yet, and whether the array was closed."""
-        events: list[Event] = []
+        events: list[Event | Mark] = []
         position = 0
         while True:
             outcome = _next_event(text, position, last=last)
@@ -233,9 +233,7 @@ def _array_end(buffer: bytes, error: Exception) -> int | None:
     return end if end >= 0 and _BEHIND_ARRAY.match(buffer, end + 1) else None
 
 
-def _next_event(
-    text: bytes, position: int, *, last: bool
-) -> tuple[tuple[Event, bool] | None, int, bool] | None:
+def _next_event(text: bytes, position: int, *, last: bool) -> tuple[tuple[Event | Mark, bool] | None, int, bool] | None:
     """The event at ``position`` (None if it cannot be read) and where to go on; None when more text is needed."""
     first: re.Match[bytes] | None = None
     for attempt, found in enumerate(_BOUNDARY.finditer(text, position)):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, Union
 
 import msgspec
 
@@ -34,9 +34,8 @@ class Arguments(msgspec.Struct, frozen=True, gc=False, rename=_ARGUMENT_NAMES):
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """One element of ``traceEvents``. ``ts`` and ``dur`` are microseconds, whole or fractional."""
+    """An element of ``traceEvents`` that has a duration. ``ts`` and ``dur`` are microseconds, whole or fractional."""
 
-    ph: str = ""
     cat: str = ""
     name: str = ""
     pid: int | str = 0
@@ -46,21 +45,39 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     args: Arguments = Arguments()
 
 
-class _QuickEvent(Event, frozen=True, gc=False):
-    """The same with times as the machine's numbers, which is several times faster than decimals."""
+class Mark(msgspec.Struct, frozen=True, gc=False):
+    """Any other element: an arrow, an instant, a counter, a name. It is counted and not looked into."""
+
+    cat: str = ""
+
+    @property
+    def phase(self) -> str:
+        """The letter that says what it is; empty when it is none that the format has."""
+        return str(self.__struct_config__.tag or "")
+
+
+class _QuickEvent(Event, frozen=True, gc=False, tag_field="ph", tag="X"):
+    """The event with times as the machine's numbers, which is several times faster than decimals."""
 
     ts: int | float = 0
     dur: int | float = -1
 
 
-class _ExactEvent(Event, frozen=True, gc=False):
+class _ExactEvent(Event, frozen=True, gc=False, tag_field="ph", tag="X"):
     ts: Decimal = Decimal(0)
     dur: Decimal = Decimal(-1)
 
 
-_quick_list = msgspec.json.Decoder(list[_QuickEvent])
-_exact_list = msgspec.json.Decoder(list[_ExactEvent])
-_exact_one = msgspec.json.Decoder(_ExactEvent)
+_OTHER_PHASES = "BEIibnesftSTpFPCMNODRVvac(),"
+_MARKS = tuple(
+    msgspec.defstruct(f"Mark{ord(phase)}", [], bases=(Mark,), frozen=True, gc=False, tag_field="ph", tag=phase)
+    for phase in _OTHER_PHASES
+)
+_Quick: Any = Union[(_QuickEvent, *_MARKS)]
+_Exact: Any = Union[(_ExactEvent, *_MARKS)]
+_quick_list = msgspec.json.Decoder(list[_Quick])
+_exact_list = msgspec.json.Decoder(list[_Exact])
+_exact_one = msgspec.json.Decoder(_Exact)
 _anything = msgspec.json.Decoder(float_hook=Decimal)
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
@@ -70,12 +87,12 @@ FLOAT_IS_EXACT_BELOW = 2.0**43
 """Below this many microseconds the nearest double lies within half a nanosecond of the written number."""
 
 
-def decode_events(text: bytes) -> list[Event]:
+def decode_events(text: bytes) -> list[Event | Mark]:
     """Decode a JSON array of events, times exact to the nanosecond. Raises one of :data:`UNREADABLE`."""
-    events = _quick_list.decode(text)
-    if any_rounded([it.ts for it in events]):
-        return list(_exact_list.decode(text))
-    return list(events)
+    events: list[Event | Mark] = _quick_list.decode(text)
+    if any_rounded([it.ts for it in events if type(it) is _QuickEvent]):
+        events = _exact_list.decode(text)
+    return events
 
 
 def any_rounded(times: list[int | float]) -> bool:
@@ -85,7 +102,7 @@ def any_rounded(times: list[int | float]) -> bool:
     return max(map(abs, times)) >= FLOAT_IS_EXACT_BELOW
 
 
-def decode_event(text: bytes) -> tuple[Event, bool] | None:
+def decode_event(text: bytes) -> tuple[Event | Mark, bool] | None:
     """Read one event in spite of what is wrong with its text; also whether the text had to be mended.
 
     None when it cannot be read at all.
@@ -128,7 +145,7 @@ def _mended_escape(escape: bytes, behind: bytes) -> bytes:
     return b"\\" + escape if _BAD_ESCAPE.match(escape + behind) else escape
 
 
-def _lenient_event(text: bytes) -> Event | None:
+def _lenient_event(text: bytes) -> Event | Mark | None:
     """An event whose fields have unusual types, each converted where that is possible without guessing."""
     try:
         loose = _anything.decode(text)
@@ -136,10 +153,11 @@ def _lenient_event(text: bytes) -> Event | None:
         return None
     if not isinstance(loose, dict):
         return None
+    if loose.get("ph") != "X":
+        return Mark(cat=_as_text(loose.get("cat")))
     args = loose.get("args")
     args = args if isinstance(args, dict) else {}
     return Event(
-        ph=_as_text(loose.get("ph")),
         cat=_as_text(loose.get("cat")),
         name=_as_text(loose.get("name")),
         pid=_as_text(loose.get("pid")),

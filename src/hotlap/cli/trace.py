@@ -1,0 +1,66 @@
+"""``hotlap trace``: what a profiler's trace says of where the time went, and why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from hotlap import api
+from hotlap.cli import screen
+from hotlap.cli.arguments import Parser
+from hotlap.errors import TraceError
+from hotlap.render.trace import traces_report
+from hotlap.trace import Breakdown, analyse, read_trace, trace_files
+
+_DESCRIPTION = """\
+Reads traces of torch.profiler (.json or .json.gz), of any version and made anywhere: how long each
+device computed, communicated, copied and waited, and what it waited for."""
+
+_EXAMPLES = """\
+examples:
+  hotlap trace trace.json.gz
+  hotlap trace runs/profile              every trace of a folder, for example one a rank
+  hotlap trace --json trace.json         one JSON document; times are nanoseconds"""
+
+
+def parser() -> Parser:
+    """The command's options."""
+    made = Parser("hotlap trace", _DESCRIPTION, _EXAMPLES, usage="hotlap trace [options] FILE_OR_FOLDER")
+    made.add_argument("path", type=Path, metavar="FILE_OR_FOLDER", help="a trace, or a folder of traces")
+    made.add_argument("--json", action="store_true", help="print one JSON document")
+    made.add_debug()
+    return made
+
+
+def main(words: list[str], engine: api.Engine) -> int:
+    """Run the command. Raises :class:`hotlap.errors.HotlapError`."""
+    choices = parser().parse_args(words)
+    breakdowns, skipped = _read(choices.path)
+    if choices.json:
+        document = {"traces": breakdowns, "skipped": [{"path": path, "reason": why} for path, why in skipped]}
+        screen.say(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+    else:
+        screen.show(traces_report(breakdowns, skipped))
+    return 0
+
+
+def _read(path: Path) -> tuple[list[Breakdown], list[tuple[str, str]]]:
+    """Every trace at the path, one after the other in memory; and the files of a folder that are none."""
+    breakdowns: list[Breakdown] = []
+    skipped: list[tuple[str, str]] = []
+    files = trace_files(path)
+    for file in files:
+        try:
+            breakdowns.append(analyse(read_trace(file)))
+        except TraceError as error:
+            if len(files) == 1:
+                raise
+            skipped.append((str(file), error.what))
+    if not breakdowns:
+        raise TraceError(
+            f"None of the folder's {len(files)} JSON files is a trace that can be read; the first one: {skipped[0][1]}",
+            where=str(path),
+            remedy="Give the folder that torch.profiler wrote to.",
+        )
+    return breakdowns, skipped

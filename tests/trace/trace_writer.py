@@ -1,0 +1,96 @@
+"""Small traces in every dialect, written as the profilers write them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+HOST_PROCESS = 4242
+MAIN_THREAD = 4242
+
+MODERN = {
+    "kernel": "kernel", "copy": "gpu_memcpy", "memset": "gpu_memset", "call": "cuda_runtime", "operator": "cpu_op",
+    "annotation": "user_annotation", "python": "python_function",
+}  # fmt: skip
+LEGACY = {
+    "kernel": "Kernel", "copy": "Memcpy", "memset": "Memset", "call": "Runtime", "operator": "Operator",
+    "annotation": "Operator", "python": "python_function",
+}  # fmt: skip
+
+
+@dataclass
+class TraceWriter:
+    """Collects events; times are microseconds and are written as they are given (whole, fractional or as text)."""
+
+    categories: dict[str, str] = field(default_factory=lambda: dict(MODERN))
+    origin: int | float = 0
+    calls: str = "cuda"
+    events: list[dict[str, Any]] = field(default_factory=list)
+    correlation: int = 100
+
+    def host(self, kind: str, name: str, start: float, length: float, *, thread: int | str = MAIN_THREAD, **args: Any) -> None:
+        self.events.append(
+            {"ph": "X", "cat": self.categories[kind], "name": name, "pid": HOST_PROCESS, "tid": thread,
+             "ts": self.origin + start, "dur": length, "args": args}
+        )  # fmt: skip
+
+    def device(
+        self, kind: str, name: str, start: float, length: float, *, stream: int = 7, device: int = 0, **args: Any
+    ) -> None:
+        tid = f"stream {stream}" if self.categories["kernel"] == "Kernel" else stream
+        self.events.append(
+            {"ph": "X", "cat": self.categories[kind], "name": name, "pid": device, "tid": tid,
+             "ts": self.origin + start, "dur": length, "args": {"device": device, "stream": stream, **args}}
+        )  # fmt: skip
+
+    def launch(
+        self, name: str, launched: float, start: float, length: float, *, kind: str = "kernel", call: str = "LaunchKernel",
+        call_length: float = 5, thread: int | str = MAIN_THREAD, **where: Any,
+    ) -> None:  # fmt: skip
+        """One event of a device with the host call that issued it."""
+        self.correlation += 1
+        self.host("call", self.calls + call, launched, call_length, thread=thread, correlation=self.correlation)
+        self.device(kind, name, start, length, correlation=self.correlation, **where)
+
+    def step(self, number: int, start: float, length: float) -> None:
+        self.host("annotation", f"ProfilerStep#{number}", start, length)
+
+    def document(self, **beside: Any) -> dict[str, Any]:
+        return {"schemaVersion": 1, **beside, "traceEvents": self.events}
+
+    def write(self, path: Path, **beside: Any) -> Path:
+        """Written like Kineto does, one field group a line; compressed where the name says so."""
+        return write_text(path, kineto_text(self.events, **beside))
+
+
+def kineto_text(events: Iterable[dict[str, Any]], **beside: Any) -> bytes:
+    """A document laid out as Kineto lays it out."""
+    head = "".join(f'  "{name}": {json.dumps(value)},\n' for name, value in {"schemaVersion": 1, **beside}.items())
+    body = ",\n  ".join("{\n    " + json.dumps(it)[1:-1] + "\n  }" for it in events)
+    return f'\n{{\n{head}  "traceEvents": [\n  {body}\n  ],\n  "traceName": "small.json"\n}}\n'.encode()
+
+
+def write_text(path: Path, text: bytes) -> Path:
+    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+    return path
+
+
+def training_trace(writer: TraceWriter | None = None, steps: int = 3, kernels: int = 5) -> TraceWriter:
+    """Steps of 1000 microseconds: the loader takes 300, an upload, then kernels of 60 that are launched ahead."""
+    it = writer or TraceWriter()
+    for number in range(steps):
+        begin = number * 1000
+        it.step(number, begin, 990)
+        it.host("operator", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", begin + 10, 300)
+        it.launch(
+            "Memcpy HtoD (Pageable -> Device)", begin + 320, begin + 330, 40, kind="copy", call="MemcpyAsync", bytes=4096
+        )
+        for index in range(kernels):
+            start = begin + 400 + index * 70
+            it.host("operator", "aten::mm", begin + 380 + index * 10, 9)
+            it.launch(f"ampere_sgemm_{index % 2}", begin + 382 + index * 10, start, 60)
+    return it
