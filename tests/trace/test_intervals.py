@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from hotlap.trace.intervals import Intervals, intersection, nothing, subtraction, union
 
 Spans = list[tuple[int, int]]
-spans = st.lists(st.tuples(st.integers(-30, 30), st.integers(0, 12)).map(lambda it: (it[0], it[0] + it[1])), max_size=12)
+spans = st.lists(
+    st.tuples(st.integers(-30, 30), st.integers(0, 12)).map(lambda it: (it[0], it[0] + it[1])), max_size=12
+)
 
 
 def build(these: Spans) -> Intervals:

@@ -103,7 +103,9 @@ def test_nothing_is_lost_and_everything_adds_up(reference: dict[str, Any]) -> No
     assert (seen.repaired_events, seen.unreadable_events, seen.ended_early) == (0, 0, "")
     assert len(breakdown.steps) == reference["n_steps"]
     for device in breakdown.devices:
-        assert sum(it.nanoseconds for it in device.idle.causes) == device.idle.nanoseconds == device.time.idle_nanoseconds
+        assert (
+            sum(it.nanoseconds for it in device.idle.causes) == device.idle.nanoseconds == device.time.idle_nanoseconds
+        )
         if "step_window_gpu_busy_pct" in reference:
             assert device.in_steps is not None
             busy = 100 * device.in_steps.busy_nanoseconds / device.in_steps.window_nanoseconds

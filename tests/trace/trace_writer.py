@@ -32,7 +32,9 @@ class TraceWriter:
     events: list[dict[str, Any]] = field(default_factory=list)
     correlation: int = 100
 
-    def host(self, kind: str, name: str, start: float, length: float, *, thread: int | str = MAIN_THREAD, **args: Any) -> None:
+    def host(
+        self, kind: str, name: str, start: float, length: float, *, thread: int | str = MAIN_THREAD, **args: Any
+    ) -> None:
         self.events.append(
             {"ph": "X", "cat": self.categories[kind], "name": name, "pid": HOST_PROCESS, "tid": thread,
              "ts": self.origin + start, "dur": length, "args": args}
@@ -48,8 +50,8 @@ class TraceWriter:
         )  # fmt: skip
 
     def launch(
-        self, name: str, launched: float, start: float, length: float, *, kind: str = "kernel", call: str = "LaunchKernel",
-        call_length: float = 5, thread: int | str = MAIN_THREAD, **where: Any,
+        self, name: str, launched: float, start: float, length: float, *, kind: str = "kernel",
+        call: str = "LaunchKernel", call_length: float = 5, thread: int | str = MAIN_THREAD, **where: Any,
     ) -> None:  # fmt: skip
         """One event of a device with the host call that issued it."""
         self.correlation += 1
@@ -87,7 +89,13 @@ def training_trace(writer: TraceWriter | None = None, steps: int = 3, kernels: i
         it.step(number, begin, 990)
         it.host("operator", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", begin + 10, 300)
         it.launch(
-            "Memcpy HtoD (Pageable -> Device)", begin + 320, begin + 330, 40, kind="copy", call="MemcpyAsync", bytes=4096
+            "Memcpy HtoD (Pageable -> Device)",
+            begin + 320,
+            begin + 330,
+            40,
+            kind="copy",
+            call="MemcpyAsync",
+            bytes=4096,
         )
         for index in range(kernels):
             start = begin + 400 + index * 70

@@ -121,8 +121,7 @@ def _account(time: DeviceTime) -> Iterator[RenderableType]:
         time.idle_nanoseconds,
     )
     parts = tuple(
-        Part(amount, part.colour, part.pattern, part.plain)
-        for amount, (_, part) in zip(amounts, _PARTS, strict=True)
+        Part(amount, part.colour, part.pattern, part.plain) for amount, (_, part) in zip(amounts, _PARTS, strict=True)
     )
     yield _shifted(StackedBar(parts, float(max(1, time.window_nanoseconds))))
     table = Table.grid(padding=(0, 2, 0, 0))

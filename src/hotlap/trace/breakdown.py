@@ -108,6 +108,8 @@ def _notes(timeline: Timeline) -> list[str]:
         notes.append("the trace marks no steps (the script did not call profiler.step()), so nothing is given per step")
     if coverage.ended_early:
         notes.append(f"{coverage.ended_early}; read {coverage.events} events in {coverage.bytes_read} bytes")
+    if coverage.remark:
+        notes.append(coverage.remark)
     if coverage.unlinked_events > _UNLINKED_SHARE_WORTH_A_NOTE * max(1, coverage.device_events):
         notes.append(f"{coverage.unlinked_events} device events have no launch in the trace; they count all the same")
     for count, what in (

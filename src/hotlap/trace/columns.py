@@ -164,9 +164,10 @@ def integers(numbers: Sequence[int]) -> Column:
 def _from_decimals(values: Sequence[int | float | Decimal]) -> tuple[Times, Mask]:
     found = np.zeros(len(values), dtype=np.int64)
     usable = np.zeros(len(values), dtype=bool)
+    limit = LATEST_TIME // 1000
     for index, value in enumerate(map(Decimal, values)):
         # Compared before it is scaled: an exponent of a million digits must not be written out.
-        if value.is_finite() and abs(value) <= LATEST_TIME // 1000:
+        if value.is_finite() and -limit <= value <= limit:
             found[index] = int((value * 1000).quantize(_WHOLE_NANOSECOND))
             usable[index] = True
     return found, usable

@@ -7,6 +7,7 @@ ambiguity. A piece that does not decode is read event by event, so that one brok
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,13 +19,15 @@ from hotlap.errors import TraceError
 from hotlap.trace.events import UNREADABLE, Event, Mark, decode_event, decode_events, repaired
 from hotlap.trace.source import ByteSource
 
-MOST_EVENT_BYTES = 64 * 2**20
+MOST_EVENT_BYTES = 16 * 2**20
 """An event, or what stands in front of or behind the events, may not be longer than this."""
 
 _ATTEMPTS_PER_EVENT = 8
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BETWEEN_EVENTS = re.compile(rb"\s*,\s*(?=\{)")
 _BOUNDARY = re.compile(rb"\}(?:(\s*,\s*)(?=\{)|\s*\])")
+_NEXT_EVENT = re.compile(rb"\}\s*,\s*(?=\{)")
+_CLOSING = re.compile(rb"(\}\s*\])\s*(?:,[^{}]*)?\}?\s*\Z")
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
 _BEHIND_ARRAY = re.compile(rb"\s*(?:[,}]|\Z)")
 _BLANK = b" \t\r\n"
@@ -166,7 +169,6 @@ class TraceDocument:
             if closed:
                 return events, text[position:], True
         rest = text[position:]
-        self._refuse_endless(rest, "An event")
         return events, rest, False
 
     def _read_foot(self) -> None:
@@ -234,18 +236,20 @@ def _array_end(buffer: bytes, error: Exception) -> int | None:
 
 
 def _next_event(text: bytes, position: int, *, last: bool) -> tuple[tuple[Event | Mark, bool] | None, int, bool] | None:
-    """The event at ``position`` (None if it cannot be read) and where to go on; None when more text is needed."""
-    first: re.Match[bytes] | None = None
-    for attempt, found in enumerate(_BOUNDARY.finditer(text, position)):
-        if attempt == _ATTEMPTS_PER_EVENT:
-            break
-        first = first or found
+    """The event at ``position`` (None if it cannot be read), where to go on, and whether the array was closed there.
+
+    None when only a longer text can tell.
+    """
+    ends_seen = 0
+    for found in itertools.islice(_BOUNDARY.finditer(text, position), _ATTEMPTS_PER_EVENT):
+        ends_seen += 1
         event = decode_event(text[position : found.start() + 1])
         if event is not None:
             return event, found.end(), found.group(1) is None
-    else:
-        # Fewer ends in sight than attempts: a longer text may show the right one.
-        if not last or first is None:
-            return None
-    following = re.compile(rb"\}\s*,\s*(?=\{)").search(text, position)
-    return (None, following.end(), False) if following else None
+    if ends_seen < _ATTEMPTS_PER_EVENT and not last:
+        return None
+    following = _NEXT_EVENT.search(text, position)
+    if following:
+        return None, following.end(), False
+    closing = _CLOSING.search(text, position) if last else None
+    return (None, closing.end(1), True) if closing else None

@@ -50,7 +50,7 @@ def read_trace(path: Path | str) -> Timeline:
     )
     return Timeline(
         facts=facts,
-        coverage=_coverage(document.reading, builder, device, host, names),
+        coverage=_coverage(document.reading, source.remark, builder, device, host, names),
         device=device,
         host=host,
         steps=steps,
@@ -108,7 +108,12 @@ def _steps_of(steps: Steps, moments: Times) -> Column:
 
 
 def _coverage(
-    reading: Reading, builder: ColumnBuilder, device: DeviceEvents, host: HostEvents, names: tuple[str, ...]
+    reading: Reading,
+    remark: str,
+    builder: ColumnBuilder,
+    device: DeviceEvents,
+    host: HostEvents,
+    names: tuple[str, ...],
 ) -> Coverage:
     linked = int((device.launch != NONE).sum())
     graph_names = [index for index, it in enumerate(names) if GRAPH_LAUNCH.match(it)]
@@ -130,6 +135,7 @@ def _coverage(
         graph_launches_without_kernels=int((~with_work).sum()),
         other=tuple(other[:_MOST_OTHER_KINDS]),
         ended_early=reading.ended_early,
+        remark=remark,
     )
 
 

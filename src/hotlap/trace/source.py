@@ -20,6 +20,7 @@ EXPANSION_CHECKED_FROM = 64 * 2**20
 _GZIP_MAGIC = b"\x1f\x8b"
 _COMPRESSED_PIECE_BYTES = 2**18
 _GZIP_WINDOW = 31
+_SMALL_STEP_BYTES = 64
 
 
 class ByteSource:
@@ -62,6 +63,8 @@ class ByteSource:
 
     def read(self) -> bytes:
         """The next piece; empty at the end. Raises :class:`TraceError` when a gzip blows up."""
+        if self.damage:
+            return b""
         try:
             piece = self._file.read(PIECE_BYTES) if self._inflater is None else self._inflate()
         except OSError as error:
@@ -94,10 +97,12 @@ class ByteSource:
             if not self._pending:
                 self.damage = "the gzip data stops before its end"
                 break
+            before = self._inflater.copy()
             try:
                 part = self._inflater.decompress(self._pending, missing)
             except zlib.error:
                 self.damage = "the gzip data is damaged"
+                parts.append(_sound_part(before, self._pending, missing))
                 break
             self._pending = self._inflater.unconsumed_tail
             parts.append(part)
@@ -128,3 +133,16 @@ class ByteSource:
                 where=str(self.path),
                 remedy="Do not open it unless you know where it comes from; unpack it yourself to read it anyway.",
             )
+
+
+def _sound_part(inflater: zlib._Decompress, data: bytes, most: int) -> bytes:
+    """What comes out of damaged data in front of the damage."""
+    parts: list[bytes] = []
+    for start in range(0, len(data), _SMALL_STEP_BYTES):
+        try:
+            parts.append(inflater.decompress(data[start : start + _SMALL_STEP_BYTES]))
+        except zlib.error:
+            break
+        if sum(map(len, parts)) > most:
+            break
+    return b"".join(parts)

@@ -1,0 +1,295 @@
+"""Every dialect that profilers have written since 2020 gives the same account."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from trace_writer import LEGACY, MODERN, TraceWriter, kineto_text, training_trace, write_text
+
+from hotlap.trace import Breakdown, analyse, read_trace
+from hotlap.trace.columns import nanoseconds
+from hotlap.trace.dialects import copy_direction, copy_memory, is_users_frame, uses_tensor_cores
+from hotlap.trace.events import decode_events
+from hotlap.trace.reader import Timeline
+
+EPOCH = 1_695_835_542_514_261
+HIP = {**MODERN, "call": "hip_runtime"}
+
+
+def account(breakdown: Breakdown) -> dict[str, Any]:
+    (device,) = breakdown.devices
+    return {
+        "time": device.time,
+        "in_steps": device.in_steps,
+        "kernels": [(it.name, it.launches, it.nanoseconds) for it in device.kernels if it.kind == "kernel"],
+        "copies": [(it.direction, it.memory, it.copies, it.nanoseconds, it.bytes) for it in device.copies],
+        "idle": [(it.cause, it.nanoseconds, it.gaps) for it in device.idle.causes],
+        "streams": device.streams,
+        "linked": breakdown.coverage.linked_events,
+    }
+
+
+DIALECTS = {
+    "modern": TraceWriter(),
+    "legacy": TraceWriter(categories=LEGACY, origin=EPOCH),
+    "hip": TraceWriter(categories=HIP, calls="hip", origin=EPOCH),
+    "fractional": TraceWriter(origin=1_419_116_104_994.671),
+}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("ending", [".json", ".json.gz"])
+def test_all_dialects_give_the_same_account(dialect: str, ending: str, tmp_path: Path) -> None:
+    plain = analyse(read_trace(training_trace().write(tmp_path / "plain.json")))
+    it = DIALECTS[dialect]
+    writer = training_trace(TraceWriter(categories=it.categories, origin=it.origin, calls=it.calls))
+    found = analyse(read_trace(writer.write(tmp_path / f"trace{ending}")))
+    assert account(found) == account(plain)
+    assert [it.number for it in found.steps] == [0, 1, 2]
+
+
+def test_the_account_is_the_one_that_was_written(tmp_path: Path) -> None:
+    breakdown = analyse(read_trace(training_trace().write(tmp_path / "trace.json")))
+    (device,) = breakdown.devices
+    time = device.time
+    assert time.window_nanoseconds == (2000 + 740 - 330) * 1000
+    assert time.compute_nanoseconds == 3 * 5 * 60 * 1000
+    assert time.copy_nanoseconds == 3 * 40 * 1000
+    assert time.busy_nanoseconds == time.compute_nanoseconds + time.copy_nanoseconds
+    causes = {it.cause: it.nanoseconds for it in device.idle.causes}
+    assert causes["data_loader"] == 2 * 300_000
+    assert causes["queued"] == 3 * 4 * 10_000
+    assert [it.loader_nanoseconds for it in breakdown.steps] == [300_000] * 3
+    assert [it.kernels for it in breakdown.steps] == [5] * 3
+    assert device.kernel_summary.per_step == 5
+
+
+@pytest.mark.parametrize("beside", [{}, {"deviceProperties": [{"id": 0, "name": "Some GPU"}, {"id": 1, "name": "B"}]}])
+def test_compact_json_and_a_bare_list_are_read_too(beside: dict[str, Any], tmp_path: Path) -> None:
+    writer = training_trace()
+    expected = account(analyse(read_trace(writer.write(tmp_path / "spread.json"))))
+    behind = {"traceEvents": writer.events, **beside, "baseTimeNanoseconds": 7}
+    for name, document in {"compact": behind, "list": writer.events}.items():
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps(document, separators=(",", ":")), encoding="utf-8")
+        line = read_trace(path)
+        assert account(analyse(line)) == expected
+        assert line.coverage.ended_early == ""
+    assert read_trace(tmp_path / "compact.json").facts.base_nanoseconds == 7
+
+
+def test_arguments_with_lists_of_objects_do_not_confuse_where_events_end(tmp_path: Path) -> None:
+    writer = training_trace(steps=40)
+    for index, event in enumerate(writer.events):
+        event["args"]["nested"] = [{"a": 1}, {"b": [{"c": "},{"}, {"d": index}]}]
+    path = tmp_path / "nested.json"
+    path.write_text(json.dumps(writer.document(), separators=(",", ":")) * 1, encoding="utf-8")
+    plain = account(analyse(read_trace(training_trace(steps=40).write(tmp_path / "plain.json"))))
+    assert account(analyse(read_trace(path))) == plain
+
+
+def test_pieces_may_be_cut_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = training_trace()
+    path = writer.write(tmp_path / "trace.json", deviceProperties=[{"id": 0, "name": "}, {"}])
+    expected = account(analyse(read_trace(path)))
+    for size in (1, 2, 3, 7, 64, 1000):
+        monkeypatch.setattr("hotlap.trace.source.PIECE_BYTES", size)
+        line = read_trace(path)
+        assert account(analyse(line)) == expected
+        assert (line.coverage.events, line.coverage.repaired_events) == (len(writer.events), 0)
+        assert line.facts.device_names == ("}, {",)
+
+
+def test_devices_and_streams_are_kept_apart(tmp_path: Path) -> None:
+    writer = TraceWriter()
+    writer.launch("matmul", 0, 10, 100, stream=7, device=0)
+    writer.launch("ncclDevKernel_AllReduce_Sum_f32", 5, 60, 100, stream=20, device=0)
+    writer.launch("matmul", 8, 30, 50, stream=7, device=1)
+    breakdown = analyse(read_trace(writer.write(tmp_path / "trace.json")))
+    zero, one = breakdown.devices
+    assert (zero.device, one.device) == (0, 1)
+    assert [it.stream for it in zero.streams] == [7, 20]
+    assert zero.time.busy_nanoseconds == 150_000
+    assert zero.time.communication_nanoseconds == 100_000
+    assert zero.time.exposed_communication_nanoseconds == 50_000
+    assert zero.time.overlapped_communication_nanoseconds == 50_000
+    assert one.time.busy_nanoseconds == 50_000
+
+
+def test_graph_launches_link_all_their_kernels(tmp_path: Path) -> None:
+    for calls, call in (("cuda", "GraphLaunch"), ("hip", "GraphLaunch")):
+        writer = TraceWriter(calls=calls)
+        for replay in range(3):
+            begin = replay * 500
+            writer.launch("first", begin, begin + 20, 50, call=call, **{"graph id": 1})
+            writer.device("kernel", "second", begin + 75, 50, correlation=writer.correlation, **{"graph id": 1})
+        breakdown = analyse(read_trace(writer.write(tmp_path / f"{calls}.json")))
+        seen = breakdown.coverage
+        assert (seen.linked_events, seen.unlinked_events) == (6, 0)
+        assert (seen.graph_launches, seen.graph_launches_without_kernels) == (3, 0)
+        assert breakdown.unreliable == ""
+
+
+def test_graph_launches_without_kernels_make_a_trace_unreliable(tmp_path: Path) -> None:
+    writer = training_trace()
+    writer.host("call", "cudaGraphLaunch", 900, 10, correlation=9_000)
+    writer.host("call", "cudaGraphLaunch", 1900, 10, correlation=9_001)
+    breakdown = analyse(read_trace(writer.write(tmp_path / "trace.json")))
+    assert breakdown.coverage.graph_launches_without_kernels == 2
+    assert "2 of 2 graph launches" in breakdown.unreliable
+
+
+def test_device_work_is_known_by_its_category_alone(tmp_path: Path) -> None:
+    writer = training_trace()
+    expected = account(analyse(read_trace(writer.write(tmp_path / "plain.json"))))
+    # A host operator named after a stream, a wait that carries a stream, a mark that covers the whole device.
+    writer.host("operator", "stream_join", 5, 900, stream=7, correlation=101, device=0)
+    for category, name in (("cuda_sync", "Stream Sync"), ("gpu_user_annotation", "ProfilerStep#0")):
+        writer.events.append(
+            {"ph": "X", "cat": category, "name": name, "pid": 0, "tid": 7, "ts": 0, "dur": 3000,
+             "args": {"stream": 7, "device": 0, "correlation": 102}}
+        )  # fmt: skip
+    found = analyse(read_trace(writer.write(tmp_path / "more.json")))
+    assert account(found) == expected
+    assert dict(found.coverage.other) == {"X cuda_sync": 1, "X gpu_user_annotation": 1}
+
+
+def test_device_events_without_launch_count_all_the_same(tmp_path: Path) -> None:
+    writer = training_trace()
+    writer.device("kernel", "orphan", 800, 100)
+    writer.device("kernel", "orphan", 950, 20, correlation=777)
+    breakdown = analyse(read_trace(writer.write(tmp_path / "trace.json")))
+    assert breakdown.coverage.unlinked_events == 2
+    assert any("2 device events have no launch" in it for it in breakdown.notes)
+    (device,) = breakdown.devices
+    assert next(it for it in device.kernels if it.name == "orphan").nanoseconds == 120_000
+    assert {it.cause for it in device.idle.causes} >= {"unknown"}
+
+
+def test_a_trace_without_accelerator_tells_of_its_steps(tmp_path: Path) -> None:
+    writer = TraceWriter()
+    for number in range(2):
+        writer.step(number, number * 100, 90)
+        writer.host("operator", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", number * 100 + 5, 30)
+    breakdown = analyse(read_trace(writer.write(tmp_path / "trace.json")))
+    assert breakdown.devices == ()
+    assert [it.loader_nanoseconds for it in breakdown.steps] == [30_000, 30_000]
+    assert any("no accelerator work" in it for it in breakdown.notes)
+
+
+def written_times(line: Timeline) -> list[int]:
+    return [int(it) for it in line.host.start]
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("1419116104994.671", 1_419_116_104_994_671),
+        ("1695835542514261", 1_695_835_542_514_261_000),
+        ("1695835542514261.123", 1_695_835_542_514_261_123),
+        ("1695835542514261.9995", 1_695_835_542_514_262_000),
+        ("7948800000000.001", 7_948_800_000_000_001),
+        ("0.001", 1),
+        ("-5.5", -5_500),
+        ("1.5e3", 1_500_000),
+        ('"12.345"', 12_345),
+    ],
+)
+def test_times_are_exact(written: str, expected: int, tmp_path: Path) -> None:
+    event = '{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "dur": 0.002, "ts": ' + written + "}"
+    path = tmp_path / "trace.json"
+    path.write_text(f'{{"traceEvents": [{event}]}}', encoding="utf-8")
+    line = read_trace(path)
+    assert written_times(line) == [expected]
+    assert int(line.host.end[0]) == expected + 2
+
+
+@given(st.integers(0, 92 * 86_400 * 10**9), st.sampled_from(["trimmed", "three digits"]))
+def test_every_nanosecond_of_a_base_time_trace_survives(time: int, style: str) -> None:
+    """Kineto writes microseconds with three digits since a base that is at most three months back."""
+    text = f"{time // 1000}.{time % 1000:03d}"
+    text = text.rstrip("0").rstrip(".") if style == "trimmed" else text
+    (event,) = decode_events(b'[{"ph":"X","ts":%s,"dur":1.5}]' % text.encode())
+    found, usable = nanoseconds([event.ts])
+    assert found.tolist() == [time]
+    assert usable.all()
+
+
+@given(st.decimals(-(10**15), 10**16, places=3))
+def test_every_nanosecond_since_1970_survives(microseconds: Decimal) -> None:
+    (event,) = decode_events(b'[{"ph":"X","ts":%s,"dur":1.5}]' % format(microseconds, "f").encode())
+    found, usable = nanoseconds([event.ts])
+    assert usable.all() == (abs(microseconds) <= 2**62 // 1000)
+    if usable.all():
+        assert found.tolist() == [int(microseconds * 1000)]
+
+
+@pytest.mark.parametrize(
+    ("name", "direction", "memory"),
+    [
+        ("Memcpy HtoD (Pageable -> Device)", "HtoD", "pageable"),
+        ("Memcpy DtoH (Device -> Pinned)", "DtoH", "pinned"),
+        ("Memcpy DtoD (Device -> Device)", "DtoD", "device"),
+        ("Memcpy PtoP (Device -> Device)", "DtoD", "device"),
+        ("CopyHostToDevice", "HtoD", "unknown"),
+        ("CopyDeviceToHost", "DtoH", "unknown"),
+        ("Memcpy", "unknown", "unknown"),
+    ],
+)
+def test_copies_by_direction_and_memory(name: str, direction: str, memory: str) -> None:
+    assert (copy_direction(name), copy_memory(name)) == (direction, memory)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_256x128_tn_align1>", True),
+        ("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute", True),
+        ("volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_nn", True),
+        ("ampere_bf16_s16816gemm_bf16_128x64_sliced1x2_ldg8_relu_f2f_stages_64x4_tn", True),
+        ("Cijk_Alik_Bljk_BBS_BH_MT128x128x32_MI16x16x16x1_SE", True),
+        ("volta_sgemm_128x32_nt", False),
+        ("ampere_scudnn_128x64_relu_xregs_large_nn_v1", False),
+        ("void cutlass::Kernel2<cutlass_80_simt_sgemm_128x64_8x5_nn_align1>", False),
+        ("void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float>>", None),
+        ("triton_poi_fused_add_relu_0", None),
+    ],
+)
+def test_tensor_cores_where_the_name_tells(name: str, expected: bool | None) -> None:
+    assert uses_tensor_cores(name) is expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("train.py(30): main", True),
+        ("/home/someone/project/model.py(12): forward", True),
+        ("project/data.py(7): __getitem__", True),
+        ("torch/nn/modules/module.py(1500): _call_impl", False),
+        ("/usr/lib/python3.11/site-packages/numpy/core.py(5): f", False),
+        ("threading.py(1032): _bootstrap", False),
+        ("<built-in function len>", False),
+        ("nn.Module: Linear_0", False),
+    ],
+)
+def test_whose_frame_it_is(name: str, expected: bool) -> None:
+    assert is_users_frame(name, frozenset({"threading"})) is expected
+
+
+def test_facts_beside_the_events(tmp_path: Path) -> None:
+    text = kineto_text(
+        training_trace().events,
+        deviceProperties=[{"id": 0, "name": "NVIDIA H100"}],
+        distributedInfo={"backend": "nccl", "rank": 3, "world_size": 8},
+        baseTimeNanoseconds=1_751_410_836_000_000_000,
+    )
+    facts = read_trace(write_text(tmp_path / "trace.json.gz", text)).facts
+    assert (facts.rank, facts.world_size, facts.device_names) == (3, 8, ("NVIDIA H100",))
+    assert facts.base_nanoseconds == 1_751_410_836_000_000_000
+    assert facts.name == "small.json"
