@@ -54,7 +54,11 @@ class StudyError(HotlapError):
 
 
 class BudgetError(UsageError):
-    """The time budget is too small for a single comparison."""
+    """The time budget is too small for a single comparison; ``needed_seconds`` would do."""
+
+    def __init__(self, what: str, *, remedy: str, where: str = "", needed_seconds: float) -> None:
+        super().__init__(what, remedy=remedy, where=where)
+        self.needed_seconds = needed_seconds
 
 
 class LeverError(HotlapError):

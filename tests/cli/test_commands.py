@@ -173,7 +173,7 @@ def test_a_script_killed_by_a_signal_gives_the_shells_code(work: Path) -> None:
 
 def test_debug_shows_the_traceback(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def search(workload: Workload, options: Options, journal: Journal, executor: Executor, tell: OnProgress) -> Study:
-        raise BudgetError("The budget is too small.", remedy="Give more.")
+        raise BudgetError("The budget is too small.", remedy="Give more.", needed_seconds=9.0)
 
     assert main(["tune", "train.py", "--debug"], engine=engine(search)) == 2
     assert "Traceback" not in capsys.readouterr().err

@@ -108,18 +108,20 @@ def main() -> None:
     """Read the flags, train, and print the accuracy after each epoch."""
     parser = argparse.ArgumentParser(description="Train a small network on scikit-learn's digits.")
     parser.add_argument("--epochs", type=int, default=16)
-    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--size", type=int, default=32, help="width and height of the prepared digits")
     parser.add_argument("--width", type=int, default=16, help="channels of the first convolution")
     parser.add_argument("--learning-rate", type=float, default=1e-3)
+    parser.add_argument("--threads", type=int, default=1, help="torch's own threads; the network is small")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
 
     torch.manual_seed(args.seed)
+    torch.set_num_threads(args.threads)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
     digits = load_digits()
-    train_x, test_x, train_y, test_y = train_test_split(digits.images, digits.target, test_size=297, random_state=0)
+    train_x, test_x, train_y, test_y = train_test_split(digits.images, digits.target, test_size=97, random_state=0)
     train_loader = DataLoader(Digits(train_x, train_y, args.size), batch_size=args.batch_size, shuffle=True)
     test_loader = DataLoader(Digits(test_x, test_y, args.size), batch_size=args.batch_size)
 

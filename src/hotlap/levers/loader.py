@@ -87,16 +87,22 @@ def bound(situation: Situation) -> float | None:
 
 
 def candidates(situation: Situation) -> tuple[Setting, ...]:
-    """The fewest workers within 2 % of the best rate and the fewest that outpace the model; without a sweep, one for
-    each core up to four. On a CPU, where workers and training share the cores, fewer is the better guess."""
+    """By the rates of the loader alone: the fewest workers whose step is within 2 % of the best one's, and the fewest
+    within 2 % of the best rate; without a sweep, one for each core up to four.
+
+    Without workers a step is fetching *plus* computing; with any, the slower of the two, since they go on side by side.
+    So a single worker that is no faster than the main process may still be worth having. On a CPU, where workers and
+    training share the cores, fewer is the better guess.
+    """
     rates = [rate for rate in situation.loader_rates if not rate.error and rate.seconds_per_sample > 0]
     if not rates:
         guess = _setting(situation, workers=min(4, cores_per_process(situation)))
         return _that_change_something(situation, (guess,))
-    best = min(rate.seconds_per_sample for rate in rates)
-    near_best = _fewest(rate for rate in rates if rate.seconds_per_sample <= best * CLOSE_TO_BEST)
-    enough = _fewest(rate for rate in rates if rate.seconds_per_sample <= _model_seconds_per_sample(situation))
-    found = [near_best, enough] if device_kind(situation) != "cpu" else [enough, near_best]
+    steps = {rate: _step_seconds_per_sample(situation, rate) for rate in rates}
+    best_step, best_rate = min(steps.values()), min(rate.seconds_per_sample for rate in rates)
+    shortest_step = _fewest(rate for rate, seconds in steps.items() if seconds <= best_step * CLOSE_TO_BEST)
+    near_best = _fewest(rate for rate in rates if rate.seconds_per_sample <= best_rate * CLOSE_TO_BEST)
+    found = [near_best, shortest_step] if device_kind(situation) != "cpu" else [shortest_step, near_best]
     return _that_change_something(situation, tuple(dict.fromkeys(it for it in found if it is not None)))
 
 
@@ -221,9 +227,13 @@ def _fewest(rates: Iterable[LoaderRate]) -> Setting | None:
     return chosen.setting if chosen else None
 
 
-def _model_seconds_per_sample(situation: Situation) -> float:
+def _step_seconds_per_sample(situation: Situation, rate: LoaderRate) -> float:
+    """What a step would take for each sample with a loader of that rate."""
     account = situation.account
-    return (account.wall - account.data_wait) / max(account.samples_per_step, 1.0)
+    computing = (account.wall - account.data_wait) / max(account.samples_per_step, 1.0)
+    if dict(rate.setting.values).get("workers", 0) == 0:
+        return rate.seconds_per_sample + computing
+    return max(rate.seconds_per_sample, computing)
 
 
 def _that_change_something(situation: Situation, settings: tuple[Setting, ...]) -> tuple[Setting, ...]:

@@ -57,7 +57,7 @@ def _interleaved_blocks(children: Sequence[Child], request: TurnRequest) -> list
                 return rounds
             children[index].freeze()
             blocks[index] = block
-            steps[index] = _enough(steps[index], block, request)
+            steps[index] = _enough(steps[index], block, request.block_seconds)
         rounds.append([blocks[index] for index in range(len(children))])
     return rounds
 
@@ -76,24 +76,26 @@ def _start_up(children: Sequence[Child]) -> None:
 
 
 def _warm_up(child: Child, request: TurnRequest) -> int | None:
-    """Blocks until their times stop falling. Returns how many steps make a block long enough, or None when the child
-    is over."""
+    """Blocks, half as long as those that count, until their times stop falling. Returns how many steps make a block
+    that is long enough, or None when the child is over."""
     began = time.perf_counter()
-    steps = request.block_steps
+    long_enough_seconds = request.block_seconds / 2
+    steps = max(1, request.block_steps // 2)
     seconds_per_sample: list[float] = []
     while True:
         block = child.run_block(_order(steps))
         if block is None:
             return None
         child.warm_up_blocks += 1
-        if block.wall_seconds >= request.block_seconds:
+        if block.wall_seconds >= long_enough_seconds:
             seconds_per_sample.append(block.wall_seconds / (block.samples or block.steps))
             if warmed_up(seconds_per_sample):
-                return steps
-        steps = _enough(steps, block, request)
+                break
+        steps = _enough(steps, block, long_enough_seconds)
         if time.perf_counter() - began > request.warm_up_limit_seconds:
             child.notes.append(f"The step time had not settled after {request.warm_up_limit_seconds:g} s of warm-up.")
-            return steps
+            break
+    return max(request.block_steps, _steps_for(request.block_seconds, block))
 
 
 def _order(steps: int) -> Proceed:
@@ -101,13 +103,16 @@ def _order(steps: int) -> Proceed:
     return Proceed(steps=steps, lead_in=1)
 
 
-def _enough(steps: int, block: Block, request: TurnRequest) -> int:
+def _enough(steps: int, block: Block, wanted_seconds: float) -> int:
     """How many steps the next block must have, after this one: more where it was too short, as a machine that was busy
     is not any more. Blocks may differ in length, since what is compared are seconds per sample."""
-    if block.wall_seconds >= request.block_seconds:
-        return steps
-    step_seconds = max(block.wall_seconds / block.steps, request.block_seconds / _LONGEST_BLOCK_STEPS)
-    return max(steps, math.ceil(_MARGIN * request.block_seconds / step_seconds))
+    return steps if block.wall_seconds >= wanted_seconds else max(steps, _steps_for(wanted_seconds, block))
+
+
+def _steps_for(wanted_seconds: float, block: Block) -> int:
+    """Steps for a block that takes so long with some margin, if steps go on as in this one."""
+    step_seconds = max(block.wall_seconds / block.steps, wanted_seconds / _LONGEST_BLOCK_STEPS)
+    return math.ceil(_MARGIN * wanted_seconds / step_seconds)
 
 
 def alternate(start: Start, request: TurnRequest) -> tuple[tuple[Run, ...], Rounds]:
@@ -138,7 +143,7 @@ def _blocks_alone(start: Start, request: TurnRequest, index: int, wanted: int) -
             block = child.run_block(_order(steps))
             if block is not None:
                 blocks.append(block)
-                steps = _enough(steps, block, request)
+                steps = _enough(steps, block, request.block_seconds)
         return child.finish(), blocks
 
 

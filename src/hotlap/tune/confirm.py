@@ -16,6 +16,8 @@ from hotlap.tune.trials import Failure, Trials
 
 BASELINE, REPEAT, CANDIDATE = range(3)
 
+_OUT_OF_SIGHT_CONFIDENCE = 0.6
+
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
@@ -44,8 +46,8 @@ def confirm(
 ) -> Confirmation | Failure:
     """Take sets until a look decides.
 
-    Beside the looks' own rule a trial ends when its estimate is below the gain worth having: that gives up power for
-    small gains, and adds no false alarm.
+    Beside the looks' own rule a trial ends when the gain worth having is out of sight: when even the upper end of a
+    60 % interval lies below it. That gives up some power for small gains, and adds no false alarm.
     """
     sets: list[TurnSet] = []
     for position, look in enumerate(speed.LOOKS):
@@ -56,7 +58,7 @@ def confirm(
         if failure is not None:
             return failure
         comparison = _comparison(trials, reference, candidate, sets)
-        if _is_over(comparison.speed, look.sets, trials.options.delta):
+        if speed.decided(comparison.speed, look.sets, delta=trials.options.delta) or _out_of_sight(trials, sets):
             break
         adapt_rounds(trials, sets)
     return Confirmation(comparison, tuple(sets))
@@ -159,10 +161,10 @@ def _comparison(trials: Trials, reference: Plan, candidate: Plan, sets: Sequence
     return comparison_of(reference, candidate, sets, found)
 
 
-def _is_over(found: SpeedComparison, sets: int, delta: float) -> bool:
-    if speed.decided(found, sets, delta=delta):
-        return True
-    return found.baseline_agrees and found.speedup.value < 1 + delta
+def _out_of_sight(trials: Trials, sets: Sequence[TurnSet]) -> bool:
+    delta = trials.options.delta
+    found = compare_sets(sets, delta=delta, confidence=_OUT_OF_SIGHT_CONFIDENCE)
+    return found.baseline_agrees and found.speedup.high < 1 + delta
 
 
 def _running(sets: Sequence[TurnSet], delta: float) -> Estimate | None:

@@ -184,6 +184,7 @@ def _affordable_sets(trials: Trials, plans: Sequence[Plan]) -> int:
     raise BudgetError(
         f"The budget is too small for the lab: this script needs about {needed:.0f} s.",
         remedy=f"Give at least --budget {needed:.0f}s, or none.",
+        needed_seconds=needed,
     )
 
 

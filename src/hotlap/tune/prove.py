@@ -41,8 +41,9 @@ class Prover:
         return self._levers[setting.lever].proof_for(self._situation, setting)
 
     def cost(self, plan: Plan) -> float:
-        """Seconds that the missing launches for this plan would take."""
-        if plan in self._verdicts:
+        """Seconds that the missing launches for this plan would take: none for exact levers, whose losses the timing
+        runs record."""
+        if plan in self._verdicts or self._proof_of(plan) == "exact":
             return 0.0
         costs = self._trials.costs
         missing = [it for it in self._kinds(plan) if (_owner(plan, it), it) not in self._runs]

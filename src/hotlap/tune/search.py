@@ -201,6 +201,7 @@ class _Search:
                 f"The budget of {budget:.0f} s is too small for a single comparison and its verification: "
                 f"this script needs about {advised} s.",
                 remedy=f"Give at least --budget {advised}s, or none.",
+                needed_seconds=float(advised),
             )
         trials.reserve_seconds = needed - trials.spent_seconds  # what comes first may not use it up
 
