@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotlap.trace.intervals import Intervals, intersection, nothing, subtraction, union
+from hotlap.trace.intervals import Intervals, intersection, subtraction, union
 
 Spans = list[tuple[int, int]]
 spans = st.lists(
@@ -55,14 +55,6 @@ def test_time_within_windows(these: Spans, windows: list[tuple[int, int]]) -> No
     ends = starts + np.array([it[1] for it in windows], dtype=np.int64)
     expected = [len(moments(these) & set(range(start, end))) for start, end in zip(starts, ends, strict=True)]
     assert build(these).within(starts, ends).tolist() == expected
-
-
-@given(spans)
-def test_gaps_lie_between(these: Spans) -> None:
-    found = build(these)
-    gaps = found.gaps() if len(found) else nothing()
-    whole = set(range(int(found.starts[0]), int(found.ends[-1]))) if len(found) else set()
-    assert covered(gaps) == whole - moments(these)
 
 
 def test_times_keep_every_digit_of_64_bits() -> None:

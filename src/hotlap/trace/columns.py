@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
 import msgspec
 import numpy as np
 
 from hotlap.trace.dialects import KIND_OF_CATEGORY, LAST_DEVICE_KIND
-from hotlap.trace.events import LONGEST_NAME, MISSING, NO_TEXT, Event, Mark
+from hotlap.trace.events import LONGEST_NAME, MISSING, NO_TEXT, Batch, Event
 from hotlap.trace.intervals import Times
 from hotlap.trace.timeline import NONE, Column, Mask
 
@@ -31,7 +31,7 @@ class Numbering:
         self.threads: dict[tuple[str, str], int] = {}
         self.stacks: dict[bytes, int] = {}
         self._known_names: dict[str, int] = {}
-        self._known_threads: dict[tuple[int | str, int | str], int] = {}
+        self._known_threads: dict[int | str, dict[int | str, int]] = {}
 
     def of_names(self, names: Sequence[str]) -> Column:
         """The numbers of a batch's names. Names beyond any sensible length are cut off."""
@@ -41,14 +41,21 @@ class Numbering:
                 known[name] = self.names.setdefault(name[:LONGEST_NAME], len(self.names))
         return np.fromiter(map(known.__getitem__, names), dtype=np.int32, count=len(names))
 
-    def of_threads(self, threads: Sequence[tuple[int | str, int | str]]) -> Column:
+    def of_threads(self, processes: Sequence[int | str], threads: Sequence[int | str]) -> Column:
         """The numbers of a batch's threads. Some versions write a thread's number as text."""
-        known = self._known_threads
-        for thread in dict.fromkeys(threads):
-            if thread not in known:
-                shown = (str(thread[0])[:LONGEST_NAME], str(thread[1])[:LONGEST_NAME])
-                known[thread] = self.threads.setdefault(shown, len(self.threads))
+        if len(set(processes)) > 1:
+            pairs = zip(processes, threads, strict=True)
+            return np.array([self._of_process(process, (thread,))[thread] for process, thread in pairs], dtype=np.int32)
+        known = self._of_process(processes[0], dict.fromkeys(threads))
         return np.fromiter(map(known.__getitem__, threads), dtype=np.int32, count=len(threads))
+
+    def _of_process(self, process: int | str, threads: Iterable[int | str]) -> dict[int | str, int]:
+        known = self._known_threads.setdefault(process, {})
+        for thread in threads:
+            if thread not in known:
+                shown = (str(process)[:LONGEST_NAME], str(thread)[:LONGEST_NAME])
+                known[thread] = self.threads.setdefault(shown, len(self.threads))
+        return known
 
     def of_stacks(self, stacks: Sequence[msgspec.Raw]) -> Column:
         """The numbers of a batch's call stacks, as they are written in the file."""
@@ -64,21 +71,20 @@ class ColumnBuilder:
 
     def __init__(self) -> None:
         self.numbering = Numbering()
-        self.other: Counter[tuple[str, str]] = Counter()
+        self.other: Counter[str] = Counter()
         self.invalid = 0
         self._device: dict[str, list[Column]] = {}
         self._host: dict[str, list[Column]] = {}
 
-    def add(self, events: Sequence[Event | Mark]) -> None:
+    def add(self, batch: Batch) -> None:
         """Take in one batch."""
-        complete = [it for it in events if isinstance(it, Event)]
-        if len(complete) < len(events):
-            self._count_marks([it for it in events if isinstance(it, Mark)])
-        kinds = list(map(KIND_OF_CATEGORY.get, [it.cat for it in complete]))
+        self.other.update(batch.marks)
+        events = batch.events
+        kinds = list(map(KIND_OF_CATEGORY.get, [it.cat for it in events]))
         if None in kinds:
-            self.other.update([("X", it.cat) for it, kind in zip(complete, kinds, strict=True) if kind is None])
-        device = [it for it, kind in zip(complete, kinds, strict=True) if kind is not None and kind <= LAST_DEVICE_KIND]
-        host = [it for it, kind in zip(complete, kinds, strict=True) if kind is not None and kind > LAST_DEVICE_KIND]
+            self.other.update([it.cat for it, kind in zip(events, kinds, strict=True) if kind is None])
+        device = [it for it, kind in zip(events, kinds, strict=True) if kind is not None and kind <= LAST_DEVICE_KIND]
+        host = [it for it, kind in zip(events, kinds, strict=True) if kind is not None and kind > LAST_DEVICE_KIND]
         if device:
             self._add_device(device)
         if host:
@@ -93,10 +99,6 @@ class ColumnBuilder:
         """All host events in order of their start."""
         return _joined(self._host, ("start", "end", "name", "kind", "thread", "stack", "correlation"))
 
-    def _count_marks(self, marks: list[Mark]) -> None:
-        for (kind, category), count in Counter([(type(it), it.cat) for it in marks]).items():
-            self.other[kind(cat=category).phase, category] += count
-
     def _add_device(self, events: list[Event]) -> None:
         common, valid = self._common(events)
         arguments = [it.args for it in events]
@@ -110,7 +112,7 @@ class ColumnBuilder:
 
     def _add_host(self, events: list[Event]) -> None:
         common, valid = self._common(events)
-        common["thread"] = self.numbering.of_threads([(it.pid, it.tid) for it in events])
+        common["thread"] = self.numbering.of_threads([it.pid for it in events], [it.tid for it in events])
         common["stack"] = self.numbering.of_stacks([it.args.stack for it in events])
         _append(self._host, common, valid)
 

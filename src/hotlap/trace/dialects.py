@@ -26,7 +26,7 @@ class Kind(IntEnum):
 
 LAST_DEVICE_KIND = Kind.MEMSET
 
-KIND_OF_CATEGORY: dict[str, int] = {
+_KINDS: dict[str, Kind] = {
     "kernel": Kind.KERNEL,
     "concurrent_kernel": Kind.KERNEL,
     "Kernel": Kind.KERNEL,
@@ -49,6 +49,9 @@ KIND_OF_CATEGORY: dict[str, int] = {
     "python_function": Kind.PYTHON,
     "overhead": Kind.OVERHEAD,
 }
+
+# Plain integers: members of an enumeration are several times slower to put into an array.
+KIND_OF_CATEGORY = {category: int(kind) for category, kind in _KINDS.items()}
 
 STEP_NAME = re.compile(r"ProfilerStep#?\s*(\d+)")
 

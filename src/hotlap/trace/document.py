@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from hotlap.errors import TraceError
-from hotlap.trace.events import UNREADABLE, Event, Mark, decode_event, decode_events, repaired
+from hotlap.trace.events import UNREADABLE, Batch, Event, Mark, decode_event, decode_events, repaired
 from hotlap.trace.source import ByteSource
 
 MOST_EVENT_BYTES = 16 * 2**20
@@ -57,7 +57,7 @@ class TraceDocument:
         self._foot = b""
         self._is_array = False
 
-    def batches(self) -> Iterator[list[Event | Mark]]:
+    def batches(self) -> Iterator[Batch]:
         """The events in the order of the file."""
         buffer = self._find_events()
         while piece := self._source.read():
@@ -105,7 +105,7 @@ class TraceDocument:
             self._refuse_endless(text, "What stands in front of the events")
         raise self._without_events(text)
 
-    def _decode(self, buffer: bytes, cut: int) -> tuple[list[Event | Mark], bytes, bool]:
+    def _decode(self, buffer: bytes, cut: int) -> tuple[Batch, bytes, bool]:
         """The events up to ``cut``, the text behind them, and whether the array was closed."""
         try:
             events = decode_events(_joined(b"[", memoryview(buffer)[:cut], b"]"))
@@ -114,16 +114,16 @@ class TraceDocument:
             if end is None:
                 return self._salvage(buffer, last=False)
             events = decode_events(_joined(b"[", memoryview(buffer)[: end + 1]))
-            self.reading.events += len(events)
+            self.reading.events += len(events.events) + len(events.marks)
             return events, buffer[end + 1 :], True
-        self.reading.events += len(events)
+        self.reading.events += len(events.events) + len(events.marks)
         between = _BETWEEN_EVENTS.match(buffer, cut)
         return events, buffer[between.end() if between else cut :], False
 
-    def _decode_last(self, buffer: bytes) -> tuple[list[Event | Mark], bytes]:
+    def _decode_last(self, buffer: bytes) -> tuple[Batch, bytes]:
         """What the file ends with: events, the array's end, and what stands behind it."""
         if buffer.lstrip(_BLANK)[:1] == b"]":
-            events, foot, closed = list[Event | Mark](), buffer.lstrip(_BLANK)[1:], True
+            events, foot, closed = Batch([], []), buffer.lstrip(_BLANK)[1:], True
         else:
             events, foot, closed = self._decode_open_end(buffer)
         reading = self.reading
@@ -138,7 +138,7 @@ class TraceDocument:
             foot = b""
         return events, foot
 
-    def _decode_open_end(self, buffer: bytes) -> tuple[list[Event | Mark], bytes, bool]:
+    def _decode_open_end(self, buffer: bytes) -> tuple[Batch, bytes, bool]:
         try:
             decode_events(b"[" + buffer)
         except UNREADABLE as error:
@@ -148,12 +148,12 @@ class TraceDocument:
         else:
             end = buffer.rindex(b"]")
         events = decode_events(_joined(b"[", memoryview(buffer)[: end + 1]))
-        self.reading.events += len(events)
+        self.reading.events += len(events.events) + len(events.marks)
         return events, buffer[end + 1 :], True
 
-    def _salvage(self, text: bytes, *, last: bool) -> tuple[list[Event | Mark], bytes, bool]:
+    def _salvage(self, text: bytes, *, last: bool) -> tuple[Batch, bytes, bool]:
         """Read event by event; returns them, what could not be judged yet, and whether the array was closed."""
-        events: list[Event | Mark] = []
+        batch = Batch([], [])
         position = 0
         while True:
             outcome = _next_event(text, position, last=last)
@@ -165,11 +165,10 @@ class TraceDocument:
                 self.reading.unreadable += 1
             else:
                 self.reading.repaired += event[1]
-                events.append(event[0])
+                _sort_in(event[0], batch)
             if closed:
-                return events, text[position:], True
-        rest = text[position:]
-        return events, rest, False
+                return batch, text[position:], True
+        return batch, text[position:], False
 
     def _read_foot(self) -> None:
         """What follows the events, without keeping more than is sensible."""
@@ -206,6 +205,13 @@ class TraceDocument:
 
     def _error(self, what: str, remedy: str) -> TraceError:
         return TraceError(f"{what}.", where=str(self._source.path), remedy=remedy)
+
+
+def _sort_in(element: Event | Mark, batch: Batch) -> None:
+    if isinstance(element, Event):
+        batch.events.append(element)
+    else:
+        batch.marks.append(element.cat)
 
 
 def _joined(*parts: bytes | memoryview) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal, InvalidOperation
-from typing import Any, Union
+from typing import Any, NamedTuple, Union
 
 import msgspec
 
@@ -50,10 +50,12 @@ class Mark(msgspec.Struct, frozen=True, gc=False):
 
     cat: str = ""
 
-    @property
-    def phase(self) -> str:
-        """The letter that says what it is; empty when it is none that the format has."""
-        return str(self.__struct_config__.tag or "")
+
+class Batch(NamedTuple):
+    """Some consecutive elements: the events, and the categories of the marks among them."""
+
+    events: list[Event]
+    marks: list[str]
 
 
 class _QuickEvent(Event, frozen=True, gc=False, tag_field="ph", tag="X"):
@@ -87,19 +89,22 @@ FLOAT_IS_EXACT_BELOW = 2.0**43
 """Below this many microseconds the nearest double lies within half a nanosecond of the written number."""
 
 
-def decode_events(text: bytes) -> list[Event | Mark]:
+def decode_events(text: bytes) -> Batch:
     """Decode a JSON array of events, times exact to the nanosecond. Raises one of :data:`UNREADABLE`."""
-    events: list[Event | Mark] = _quick_list.decode(text)
-    if any_rounded([it.ts for it in events if type(it) is _QuickEvent]):
-        events = _exact_list.decode(text)
-    return events
+    found = _quick_list.decode(text)
+    # Compared by identity: isinstance() is slow for the many elements that are none.
+    events: list[Event] = [it for it in found if type(it) is _QuickEvent]
+    marks = [it.cat for it in found if type(it) is not _QuickEvent]
+    if any_rounded([it.ts for it in events]):
+        events = [it for it in _exact_list.decode(text) if type(it) is _ExactEvent]
+    return Batch(events, marks)
 
 
-def any_rounded(times: list[int | float]) -> bool:
+def any_rounded(times: list[Any]) -> bool:
     """Whether any time is a double so large that digits of the file may have been lost in it."""
     if float not in set(map(type, times)):
         return False
-    return max(map(abs, times)) >= FLOAT_IS_EXACT_BELOW
+    return bool(max(map(abs, times)) >= FLOAT_IS_EXACT_BELOW)
 
 
 def decode_event(text: bytes) -> tuple[Event | Mark, bool] | None:

@@ -71,14 +71,14 @@ def explain_idle(timeline: Timeline, selected: Mask) -> Idle:
     """Every gap between the selected events of one device, by cause."""
     events = timeline.device
     chosen = np.flatnonzero(selected)
-    busy = union(events.start[chosen], events.end[chosen])
-    if len(busy) < 2:
+    between = _not_busy(events.start[chosen], events.end[chosen])
+    if not len(between):
         return Idle(nanoseconds=0, gaps=0)
     activity = HostActivity(timeline, selected)
-    gaps = _attribute(timeline, activity, chosen, busy.gaps())
+    gaps = _attribute(timeline, activity, chosen, between)
     sizes = gaps.end - gaps.start
     main = gaps.parts.argmax(axis=1)
-    origin = int(busy.starts[0])
+    origin = int(events.start[chosen[0]])
     by_size = np.argsort(-sizes, kind="stable")[:GAPS_KEPT]
     return Idle(
         nanoseconds=int(sizes.sum()),
@@ -86,6 +86,17 @@ def explain_idle(timeline: Timeline, selected: Mask) -> Idle:
         causes=_causes(timeline, activity, gaps, main),
         longest=tuple(_described(timeline, activity, gaps, int(it), origin) for it in by_size),
     )
+
+
+def _not_busy(starts: Times, ends: Times) -> Intervals:
+    """What the events leave free from the first one's start to the last one's end, both of which may take no time."""
+    if not len(starts):
+        return nothing()
+    busy = union(starts, ends)
+    free_from = np.concatenate((starts[:1], busy.ends))
+    free_to = np.concatenate((busy.starts, ends.max(keepdims=True)))
+    real = free_to > free_from
+    return Intervals(free_from[real], free_to[real])
 
 
 def _attribute(timeline: Timeline, activity: HostActivity, chosen: Column, idle: Intervals) -> _Gaps:

@@ -26,10 +26,6 @@ class Intervals:
     def __len__(self) -> int:
         return len(self.starts)
 
-    def gaps(self) -> Intervals:
-        """What lies between them."""
-        return Intervals(self.ends[:-1], self.starts[1:])
-
     def before(self, times: Times) -> Times:
         """How much of the set lies before each of the times."""
         if not len(self):

@@ -119,7 +119,7 @@ def _coverage(
     graph_names = [index for index, it in enumerate(names) if GRAPH_LAUNCH.match(it)]
     graph_launches = np.flatnonzero(np.isin(host.name, graph_names) & is_kind(host.kind, Kind.CALL))
     with_work = np.isin(graph_launches, device.launch)
-    other = [(" ".join(filter(None, kind))[:_LONGEST_FACT], count) for kind, count in builder.other.most_common()]
+    other = [(category[:_LONGEST_FACT], count) for category, count in builder.other.most_common()]
     return Coverage(
         bytes_read=reading.bytes_read,
         events=reading.events,
