@@ -23,6 +23,7 @@ class Examples(Dataset):
 
     def __getitem__(self, index):
         if args.trouble == "worker" and index == 16 * args.at:
+            time.sleep(1.0)  # the batches before this one have arrived by then
             os.kill(os.getpid(), signal.SIGKILL)
         x = torch.randn(8, generator=torch.Generator().manual_seed(index))
         return x, x[:1]
