@@ -111,14 +111,12 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--size", type=int, default=32, help="width and height of the prepared digits")
     parser.add_argument("--width", type=int, default=16, help="channels of the first convolution")
-    parser.add_argument("--threads", type=int, default=1, help="threads that torch computes with")
     parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--threads", type=int, default=1, help="torch's own threads; the network is small")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
 
     torch.manual_seed(args.seed)
-    torch.set_num_threads(args.threads)
     torch.set_num_threads(args.threads)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
