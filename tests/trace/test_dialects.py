@@ -293,3 +293,16 @@ def test_facts_beside_the_events(tmp_path: Path) -> None:
     assert (facts.rank, facts.world_size, facts.device_names) == (3, 8, ("NVIDIA H100",))
     assert facts.base_nanoseconds == 1_751_410_836_000_000_000
     assert facts.name == "small.json"
+
+
+def test_many_devices_and_streams_cost_no_more_than_their_events(tmp_path: Path) -> None:
+    writer = TraceWriter()
+    for index in range(3000):
+        writer.device("kernel", f"k{index}", index, 1, stream=index, device=index % 200)
+        writer.device("copy", f"Memcpy HtoD {index}", index, 1, stream=index)
+    breakdown = analyse(read_trace(writer.write(tmp_path / "trace.json")))
+    assert len(breakdown.devices) == 64
+    assert any("200 devices" in it for it in breakdown.notes)
+    first = breakdown.devices[0]
+    assert len(first.streams) == 3000
+    assert [(it.direction, it.copies) for it in first.copies] == [("HtoD", 3000)]

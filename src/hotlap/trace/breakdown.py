@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from hotlap.trace.dialects import LOADER
+from hotlap.trace.dialects import LOADER, Kind
 from hotlap.trace.hosts import HostActivity
 from hotlap.trace.idle import explain_idle
 from hotlap.trace.intervals import Intervals, union
@@ -12,24 +14,29 @@ from hotlap.trace.records import Breakdown, Coverage, DeviceBreakdown, DeviceTim
 from hotlap.trace.timeline import NONE, Mask, Timeline
 from hotlap.trace.usage import DeviceSpans, copy_table, kernel_summary, kernel_table, stream_idle
 
+MOST_DEVICES = 64
+"""No process drives more; a broken file may name thousands, and each costs a pass over all events."""
+
 _UNLINKED_SHARE_WORTH_A_NOTE = 0.01
 
 
 def analyse(timeline: Timeline, *, kernels: int = 100) -> Breakdown:
     """Everything that is said of a trace. ``kernels`` bounds the rows of each kernel table; the sums cover all."""
     host = timeline.host
+    every = np.ones(len(timeline.device), dtype=bool)
+    loader = _loader_waits(timeline, every)
     return Breakdown(
         facts=timeline.facts,
         coverage=timeline.coverage,
         host_nanoseconds=int(host.end.max() - host.start.min()) if len(host) else 0,
-        steps=_host_steps(timeline),
-        devices=tuple(_device(timeline, it, kernels) for it in timeline.devices()),
+        steps=_steps(timeline, every, [None] * len(timeline.steps), loader),
+        devices=tuple(_device(timeline, it, kernels, loader) for it in timeline.devices()[:MOST_DEVICES]),
         unreliable=_unreliable(timeline.coverage),
         notes=tuple(_notes(timeline)),
     )
 
 
-def _device(timeline: Timeline, device: int, kernels: int) -> DeviceBreakdown:
+def _device(timeline: Timeline, device: int, kernels: int, loader: Intervals) -> DeviceBreakdown:
     selected = timeline.on_device(device)
     spans = DeviceSpans(timeline, selected)
     known = timeline.facts.device_names
@@ -41,7 +48,7 @@ def _device(timeline: Timeline, device: int, kernels: int) -> DeviceBreakdown:
         start_nanoseconds=spans.window[0],
         time=spans.whole(),
         in_steps=in_steps,
-        steps=_device_steps(timeline, selected, spans),
+        steps=_steps(timeline, selected, spans.times(steps.start, steps.end), loader),
         streams=tuple(stream_idle(timeline, selected)),
         copies=tuple(copy_table(timeline, selected)),
         kernels=tuple(kernel_table(timeline, selected)[:kernels]),
@@ -50,21 +57,14 @@ def _device(timeline: Timeline, device: int, kernels: int) -> DeviceBreakdown:
     )
 
 
-def _host_steps(timeline: Timeline) -> tuple[StepTime, ...]:
-    every = np.ones(len(timeline.device), dtype=bool)
-    return _step_rows(timeline, every, [None] * len(timeline.steps))
-
-
-def _device_steps(timeline: Timeline, selected: Mask, spans: DeviceSpans) -> tuple[StepTime, ...]:
-    return _step_rows(timeline, selected, list(spans.times(timeline.steps.start, timeline.steps.end)))
-
-
-def _step_rows(timeline: Timeline, selected: Mask, times: list[DeviceTime] | list[None]) -> tuple[StepTime, ...]:
+def _steps(
+    timeline: Timeline, selected: Mask, times: Sequence[DeviceTime | None], loader: Intervals
+) -> tuple[StepTime, ...]:
     steps = timeline.steps
     if not len(steps):
         return ()
-    loader = _loader_waits(timeline).within(steps.start, steps.end).tolist()
-    kernel = selected & (timeline.device.kind == 0) & (timeline.device.step != NONE)
+    waits = loader.within(steps.start, steps.end).tolist()
+    kernel = selected & (timeline.device.kind == Kind.KERNEL) & (timeline.device.step != NONE)
     launched = np.bincount(timeline.device.step[kernel], minlength=len(steps)).tolist()
     return tuple(
         StepTime(
@@ -72,15 +72,15 @@ def _step_rows(timeline: Timeline, selected: Mask, times: list[DeviceTime] | lis
             kernels=count,
         )
         for number, start, end, wait, time, count in zip(
-            steps.number.tolist(), steps.start.tolist(), steps.end.tolist(), loader, times, launched, strict=True
+            steps.number.tolist(), steps.start.tolist(), steps.end.tolist(), waits, times, launched, strict=True
         )
     )  # fmt: skip
 
 
-def _loader_waits(timeline: Timeline) -> Intervals:
+def _loader_waits(timeline: Timeline, every: Mask) -> Intervals:
     """When a thread that works on the model waited for the data loader; every thread where no device works."""
     if len(timeline.device):
-        return HostActivity(timeline, np.ones(len(timeline.device), dtype=bool)).loader
+        return HostActivity(timeline, every).loader
     host = timeline.host
     chosen = timeline.named(LOADER)[host.name]
     return union(host.start[chosen], host.end[chosen])
@@ -106,6 +106,8 @@ def _notes(timeline: Timeline) -> list[str]:
         notes.append("the trace holds no accelerator work, so only the host's steps are shown")
     if not len(timeline.steps):
         notes.append("the trace marks no steps (the script did not call profiler.step()), so nothing is given per step")
+    if len(timeline.devices()) > MOST_DEVICES:
+        notes.append(f"the trace names {len(timeline.devices())} devices; the first {MOST_DEVICES} are shown")
     if coverage.ended_early:
         notes.append(f"{coverage.ended_early}; read {coverage.events} events in {coverage.bytes_read} bytes")
     if coverage.remark:

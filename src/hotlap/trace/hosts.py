@@ -41,9 +41,14 @@ class HostActivity:
         self.issuing = np.isin(timeline.host.thread, self.threads)
 
     @cached_property
+    def loader_events(self) -> Mask:
+        """Which host events are an issuing thread's waits for the data loader."""
+        return self._named(LOADER)
+
+    @cached_property
     def loader(self) -> Intervals:
         """When an issuing thread waited for the data loader."""
-        return self._spans(self._named(LOADER))
+        return self._spans(self.loader_events)
 
     @cached_property
     def compilation(self) -> Intervals:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hotlap.trace.dialects import COMMUNICATION_KERNEL, LOADER
+from hotlap.trace.dialects import COMMUNICATION_KERNEL
 from hotlap.trace.hosts import HostActivity, moments_in
 from hotlap.trace.intervals import Intervals, Times, nothing, subtraction, union
 from hotlap.trace.records import Cause, Evidence, Gap, Idle, IdleCause
@@ -255,8 +255,7 @@ def _call_that_held(activity: HostActivity, gaps: _Gaps, index: int, launch: int
 
 def _loader_in(timeline: Timeline, activity: HostActivity, gaps: _Gaps, index: int) -> str:
     """The name of the loader's longest span that reaches into a gap."""
-    named = timeline.named(LOADER)[timeline.host.name]
-    longest = activity.longest_between(int(gaps.start[index]), int(gaps.end[index]), named)
+    longest = activity.longest_between(int(gaps.start[index]), int(gaps.end[index]), activity.loader_events)
     return "" if longest == NONE else timeline.name_of(longest)
 
 

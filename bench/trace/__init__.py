@@ -1,0 +1,1 @@
+"""How fast traces are read and explained, in how much memory, and how that compares."""
