@@ -18,9 +18,10 @@ class Workload:
     anchors in turn: then up to ``uncounted_steps`` of those may go unnoticed at each change.
 
     ``samples_per_step`` are the samples of a full step, ``total_samples`` those of the whole run; None where the
-    script gives no way to know. The last line of output is JSON with the script's own ``steps`` and ``losses`` (the
-    first ten and the last). A loss there is ``loss_divisor`` times the mean over all backwards since the anchor's last
-    step of what backward was called on. ``losses_repeat`` says whether two plain runs agree to the last bit;
+    script gives no way to know. A loader may fetch ``samples_ahead`` before they are wanted, which the first step is
+    then seen to have too many and the last too few. The last line of output is JSON with the script's own ``steps`` and
+    ``losses`` (the first ten and the last). A loss there is ``loss_divisor`` times the mean over all backwards since
+    the anchor's last step of what backward was called on. ``losses_repeat`` says whether two plain runs agree to the last bit;
     ``loss_tolerance`` is relative, where the script adds up in another order. ``fails_with`` is what the last line of
     the traceback begins with.
     """
@@ -35,6 +36,7 @@ class Workload:
     uncounted_steps: int = 0
     step_source: Literal["optimizer", "backward"] = "optimizer"
     samples_per_step: int | None = None
+    samples_ahead: int = 0
     total_samples: int | None = None
     loss_readable: bool = True
     loss_divisor: int = 1
@@ -96,6 +98,7 @@ SHAPES: tuple[Workload, ...] = (
         file="accelerate_accumulate.py",
         expected_steps=40,
         samples_per_step=32,
+        samples_ahead=8,
         total_samples=1280,
         loss_divisor=4,
         loss_tolerance=1e-6,
@@ -107,6 +110,7 @@ SHAPES: tuple[Workload, ...] = (
         file="hugging_face_trainer.py",
         expected_steps=40,
         samples_per_step=16,
+        samples_ahead=8,
         total_samples=640,
         loss_divisor=2,
         loss_tolerance=1e-6,
