@@ -36,6 +36,8 @@ _SMALLEST_SIDE = 128
 _SIDE_OF_REAL_WORK = 512
 _LARGEST_SIDE = 8192
 _LARGEST_COPY_BYTES = 1 << 28
+# On a device a copy within memory is so fast that starting and awaiting it would count with a smaller one.
+_LARGEST_COPY_ON_DEVICE_BYTES = 1 << 31
 _PRODUCTS_PER_TRY_ON_DEVICE = 8
 _LONGEST_TRY_SECONDS = 0.03
 _SIZES_AT_ONCE = 3
@@ -243,7 +245,8 @@ def _memory_rate(device: str, clock: _DeviceClock, limit_seconds: float) -> floa
     """Bytes per second of a copy within the device's memory, far larger than any cache."""
     import torch
 
-    size = min(_LARGEST_COPY_BYTES, _free_bytes(device) // 8)
+    largest = _LARGEST_COPY_ON_DEVICE_BYTES if device == "cuda" else _LARGEST_COPY_BYTES
+    size = min(largest, _free_bytes(device) // 8)
     source = torch.ones(size, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
     return 2 * size / clock.best(lambda: target.copy_(source), limit_seconds)

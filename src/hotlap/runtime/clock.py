@@ -5,7 +5,7 @@ updated its parameters (torch's own global hook tells), or, in scripts without a
 backward. Inside a step exactly one phase runs at any moment; a nested phase suspends the outer one, so the
 phases add up to the whole.
 
-On the CPU a phase change reads the clock. On an accelerator it records an event on the current stream, and the
+On the CPU a phase change reads the clock. On an accelerator it records an event on the stream that is current, and the
 durations are resolved at the end of a block, where the device is synchronised anyway: the clock itself never
 waits for the device. The time between two such events is what the stream spent between the two points, idle
 time included, so a data wait that is hidden behind queued kernels costs nothing and one that is not costs what
@@ -80,16 +80,24 @@ class HostStopwatch:
 
 
 class StreamStopwatch:
-    """Records an event on the device's current stream at each mark; resolved in :meth:`drain`, after the caller has
-    synchronised the device. Events are used again, so a long run makes no more of them than one block needs."""
+    """Records an event at each mark; resolved in :meth:`drain`, after the caller has synchronised. Events are used
+    again, so a long run makes no more of them than one block needs.
 
-    def __init__(self, device_module: Any) -> None:
+    All marks of a step go to one stream, the one that was current on the device when the step began: what a script
+    does on other streams in between (copying ahead, say) counts as far as this one waits for it, and no mark comes out
+    before an earlier one. ``devices`` are the numbers of those that work, the first being the one that is timed; each
+    is waited for in :meth:`synchronise`, since the current device need not be any of them.
+    """
+
+    def __init__(self, device_module: Any, devices: tuple[int, ...]) -> None:
         self._device = device_module
+        self._devices = devices
         self._spare: list[Any] = []
         self._steps: list[list[tuple[int, Any]]] = []
-        self._running: list[tuple[int, Any]] = []
+        self.restart()
 
     def restart(self) -> None:
+        self._stream = self._device.current_stream(self._devices[0])
         self._running = [(OTHER, self._event())]
 
     def mark(self, phase: int) -> None:
@@ -101,7 +109,11 @@ class StreamStopwatch:
     def close_step(self) -> None:
         last = next(event for _, event in reversed(self._running) if event is not None)
         self._steps.append(self._running)
-        self._running = [(OTHER, last)]
+        stream = self._device.current_stream(self._devices[0])
+        if stream == self._stream:
+            self._running = [(OTHER, last)]
+        else:
+            self.restart()
 
     def drain(self) -> list[list[float]]:
         rows = [_resolve(step) for step in self._steps]
@@ -113,12 +125,13 @@ class StreamStopwatch:
         return rows
 
     def synchronise(self) -> None:
-        """Wait until the device has done all it was given."""
-        self._device.synchronize()
+        """Wait until the devices have done all they were given."""
+        for index in self._devices:
+            self._device.synchronize(index)
 
     def _event(self) -> Any:
         event = self._spare.pop() if self._spare else self._device.Event(enable_timing=True)
-        event.record()
+        event.record(self._stream)
         return event
 
 
@@ -311,8 +324,9 @@ class StepClock:
             return
         self.follows_device = True
         self._rows.extend(self._watch.drain())
-        self._watch = StreamStopwatch(getattr(self._torch, parameter.device.type))
-        self._watch.restart()
+        kind = parameter.device.type
+        devices = dict.fromkeys(it.device.index for it in root.parameters() if it.device.type == kind)
+        self._watch = StreamStopwatch(getattr(self._torch, kind), tuple(devices))
 
     def synchronise(self) -> None:
         """Wait until the device has done all it was given; nothing to do on a CPU."""
@@ -333,8 +347,10 @@ class StepClock:
                 self._losses[index] = [float(it) if it is not None else None for it in losses]
 
     def _end_step(self) -> None:
-        # Inside a nested call (an optimizer's closure) outer phases go on: book what they had so far.
-        self._watch.mark(self._phases[-1])
+        # Inside a nested call (an optimizer's closure) outer phases go on: book what they had so far. Else the phase
+        # that has just ended was marked a moment ago.
+        if len(self._phases) > 1:
+            self._watch.mark(self._phases[-1])
         self._watch.close_step()
         self._losses.append(self._step_losses)
         # What the loaders delivered; what the model was called with only where there is no loader.

@@ -7,24 +7,31 @@ methods.
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from hotlap.runtime.clock import HOST_TO_DEVICE, OTHER, StepClock
 
+Replace: TypeAlias = Callable[[Any, str, Any], None]
 
-def time_copies(torch: Any, clock: StepClock) -> None:
-    """Book the time of copies to the device under their own phase."""
+
+def time_copies(torch: Any, clock: StepClock, replace: Replace = setattr) -> None:
+    """Book the time of copies to the device under their own phase; ``replace`` puts our methods in place of torch's."""
     if torch.version.cuda is None and torch.version.hip is None:
         return
     for name in ("to", "cuda"):
-        setattr(torch.Tensor, name, _timed(getattr(torch.Tensor, name), torch.compiler.is_compiling, clock))
+        replace(torch.Tensor, name, _timed(getattr(torch.Tensor, name), torch.compiler.is_compiling, clock))
 
 
 def _timed(method: Callable[..., Any], is_compiling: Callable[[], bool], clock: StepClock) -> Callable[..., Any]:
+    trainer = threading.get_ident()
+
     @functools.wraps(method)
     def call(tensor: Any, *args: Any, **kwargs: Any) -> Any:
         if is_compiling() or tensor.device.type != "cpu" or not clock.follows_device:
+            return method(tensor, *args, **kwargs)
+        if threading.get_ident() != trainer:  # phases are one thread's; what is copied beside it takes none of its time
             return method(tensor, *args, **kwargs)
         clock.enter(HOST_TO_DEVICE)
         copied = False

@@ -52,7 +52,7 @@ class Session:
             before_scaling=interception.before_scaling,
             on_step=self._step_ended,
         )
-        time_copies(self._torch, self.clock)
+        time_copies(self._torch, self.clock, interception.patches.replace)
         self._observer = Observer(interception, self.clock, self.assignment)
         self._invariants = InvariantsRecorder(interception, self.assignment)
         self._invariants.directory = self.run_directory
