@@ -305,3 +305,23 @@ def test_memory_does_not_grow_with_the_file_but_with_its_events(tmp_path: Path) 
         tracemalloc.stop()
     assert line.coverage.bytes_read > 25 * 2**20
     assert peak < 10 * 2**20
+
+
+def test_absurd_nesting_costs_one_event(tmp_path: Path) -> None:
+    nested = b'{"a":' + b"[" * 50_000 + b"]" * 50_000 + b"}"
+    text = kineto_text(training_trace().events)
+    line = read_bytes(tmp_path, text.replace(b'"traceEvents": [', b'"traceEvents": [' + nested + b","))
+    assert line.coverage.unreadable_events == 1
+    assert len(line.device) == 18
+    head = text.replace(b'"schemaVersion": 1', b'"schemaVersion": ' + b"[" * 50_000 + b"]" * 50_000)
+    assert len(read_bytes(tmp_path, head).device) == 18
+    with pytest.raises(TraceError, match="no events that can be read"):
+        read_bytes(tmp_path, b'{"traceEvents": [' + b"[" * 50_000)
+
+
+def test_elements_that_are_no_events_are_counted(tmp_path: Path) -> None:
+    text = kineto_text(training_trace().events)
+    odd = b'"traceEvents": [{}, {"ph": "?"}, {"cat": "kernel"}, {"ph": 5, "name": []},'
+    line = read_bytes(tmp_path, text.replace(b'"traceEvents": [', odd))
+    assert line.coverage.other_events == 4
+    assert line.coverage.events == len(training_trace().events) + 4

@@ -5,6 +5,7 @@ Names come out of a file and are shown as plain text on one line, whatever is in
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
@@ -26,6 +27,7 @@ _GAPS_SHOWN = 5
 _EVIDENCE_SHOWN = 4
 _STREAMS_SHOWN = 8
 _BILLION = 1e9
+_PLACE = re.compile(r".*?((?:[^/]+/)?[^/]+\.py\(\d+\): \S.*)$")
 
 _PARTS = (
     ("compute", Part(0, "green", "#", "#")),
@@ -168,15 +170,14 @@ def _evidence(cause: IdleCause) -> Iterator[str]:
 def _longest_gaps(device: DeviceBreakdown) -> Iterator[RenderableType]:
     if not device.idle.longest:
         return
-    table = _table(">at", ">idle", "cause", "before", "then")
+    table = _table(">at", ">idle", "cause", "until")
     for gap in device.idle.longest[:_GAPS_SHOWN]:
         doing = gap.place or gap.operator or gap.call
         table.add_row(
             Text(_length(gap.start_nanoseconds)),
             Text(_length(gap.nanoseconds)),
             Text(gap.cause.replace("_", " ") + (f": {_name(doing)}" if doing else "")),
-            Text(_name(gap.before, 24)),
-            Text(_name(gap.after, 24)),
+            Text(_name(gap.after, 28)),
         )
     yield Text()
     yield Text("The longest gaps", style="bold")
@@ -210,7 +211,7 @@ def _kernels(device: DeviceBreakdown) -> Iterator[RenderableType]:
         line += f"; {text.share(summary.short_share)} are shorter than a launch costs the host "
         line += f"({_length(summary.launch_cost_nanoseconds)})"
     yield indented(line, style="dim")
-    table = _table("name", ">time", ">of busy", ">launches", ">mean", "tensor cores")
+    table = _table("~name", ">time", ">of busy", ">launches", ">mean", "tensor cores")
     for row in device.kernels[:_KERNELS_SHOWN]:
         table.add_row(
             Text(_name(row.name)),
@@ -261,12 +262,15 @@ def _comparison(breakdowns: Sequence[Breakdown]) -> RenderableType:
 
 
 def _table(*columns: str) -> Table:
-    """A table without lines; a column whose name begins with ``>`` is aligned to the right."""
+    """A table without lines. ``>`` before a column's name aligns it to the right, ``~`` cuts its cells to one line."""
     table = Table(box=None, padding=(0, 2, 0, 0), show_edge=False, header_style="dim")
     for name in columns:
-        right = name.startswith(">")
+        right, cut = name.startswith(">"), name.startswith("~")
         table.add_column(
-            Text(name.removeprefix(">")), justify="right" if right else "left", no_wrap=right, overflow="fold"
+            Text(name.lstrip("~>")),
+            justify="right" if right else "left",
+            no_wrap=right or cut,
+            overflow="ellipsis" if cut else "fold",
         )
     return table
 
@@ -285,4 +289,7 @@ def _share(part: int, whole: int) -> str:
 
 
 def _name(name: str, limit: int = _LONGEST_NAME) -> str:
-    return text.one_line(name, limit=limit)
+    """A kernel without its result type, a Python place without the folders it lies in, anything else as it is."""
+    shown = text.one_line(name, limit=4 * _LONGEST_NAME).removeprefix("void ")
+    place = _PLACE.match(shown)
+    return text.one_line(place[1] if place else shown, limit=limit)

@@ -23,6 +23,9 @@ MOST_EVENT_BYTES = 16 * 2**20
 """An event, or what stands in front of or behind the events, may not be longer than this."""
 
 _ATTEMPTS_PER_EVENT = 8
+_ATTEMPTS_AMONG_BROKEN = 2
+"""Behind an event that cannot be read another one is likely, and each attempt takes time."""
+
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BETWEEN_EVENTS = re.compile(rb"\s*,\s*(?=\{)")
 _BOUNDARY = re.compile(rb"\}(?:(\s*,\s*)(?=\{)|\s*\])")
@@ -155,15 +158,18 @@ class TraceDocument:
         """Read event by event; returns them, what could not be judged yet, and whether the array was closed."""
         batch = Batch([], [])
         position = 0
+        attempts = _ATTEMPTS_PER_EVENT
         while True:
-            outcome = _next_event(text, position, last=last)
+            outcome = _next_event(text, position, attempts, last=last)
             if outcome is None:
                 break
             event, position, closed = outcome
             self.reading.events += 1
             if event is None:
                 self.reading.unreadable += 1
+                attempts = _ATTEMPTS_AMONG_BROKEN
             else:
+                attempts = _ATTEMPTS_PER_EVENT
                 self.reading.repaired += event[1]
                 _sort_in(event[0], batch)
             if closed:
@@ -241,18 +247,20 @@ def _array_end(buffer: bytes, error: Exception) -> int | None:
     return end if end >= 0 and _BEHIND_ARRAY.match(buffer, end + 1) else None
 
 
-def _next_event(text: bytes, position: int, *, last: bool) -> tuple[tuple[Event | Mark, bool] | None, int, bool] | None:
+def _next_event(
+    text: bytes, position: int, attempts: int, *, last: bool
+) -> tuple[tuple[Event | Mark, bool] | None, int, bool] | None:
     """The event at ``position`` (None if it cannot be read), where to go on, and whether the array was closed there.
 
     None when only a longer text can tell.
     """
     ends_seen = 0
-    for found in itertools.islice(_BOUNDARY.finditer(text, position), _ATTEMPTS_PER_EVENT):
+    for found in itertools.islice(_BOUNDARY.finditer(text, position), attempts):
         ends_seen += 1
         event = decode_event(text[position : found.start() + 1])
         if event is not None:
             return event, found.end(), found.group(1) is None
-    if ends_seen < _ATTEMPTS_PER_EVENT and not last:
+    if ends_seen < attempts and not last:
         return None
     following = _NEXT_EVENT.search(text, position)
     if following:

@@ -82,8 +82,8 @@ _exact_list = msgspec.json.Decoder(list[_Exact])
 _exact_one = msgspec.json.Decoder(_Exact)
 _anything = msgspec.json.Decoder(float_hook=Decimal)
 
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
-"""What decoding raises for text that is not JSON or does not fit the declared types."""
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for text that is not JSON, is nested absurdly, or does not fit the declared types."""
 
 FLOAT_IS_EXACT_BELOW = 2.0**43
 """Below this many microseconds the nearest double lies within half a nanosecond of the written number."""

@@ -19,6 +19,7 @@ from hotlap.trace.dialects import (
     copy_direction,
     is_users_frame,
 )
+from hotlap.trace.events import UNREADABLE
 from hotlap.trace.intervals import Intervals, Times, union
 from hotlap.trace.timeline import NONE, Column, Mask, Timeline, is_kind
 
@@ -195,7 +196,7 @@ def _frames(raw: bytes) -> list[str]:
     """The frames of a recorded stack, the innermost first."""
     try:
         text = msgspec.json.decode(raw, type=str)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         return []
     return [it for it in text.split(";") if _LEGACY_FRAME.match(it)]
 
