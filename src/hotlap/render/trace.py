@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
 from rich.console import Group, RenderableType
 from rich.constrain import Constrain
@@ -211,7 +212,7 @@ def _kernels(device: DeviceBreakdown) -> Iterator[RenderableType]:
         line += f"; {text.share(summary.short_share)} are shorter than a launch costs the host "
         line += f"({_length(summary.launch_cost_nanoseconds)})"
     yield indented(line, style="dim")
-    table = _table("~name", ">time", ">of busy", ">launches", ">mean", "tensor cores")
+    table = _table("name", ">time", ">of busy", ">launches", ">mean", "tensor cores")
     for row in device.kernels[:_KERNELS_SHOWN]:
         table.add_row(
             Text(_name(row.name)),
@@ -262,16 +263,12 @@ def _comparison(breakdowns: Sequence[Breakdown]) -> RenderableType:
 
 
 def _table(*columns: str) -> Table:
-    """A table without lines. ``>`` before a column's name aligns it to the right, ``~`` cuts its cells to one line."""
+    """A table without lines; ``>`` before a column's name aligns it to the right."""
     table = Table(box=None, padding=(0, 2, 0, 0), show_edge=False, header_style="dim")
     for name in columns:
-        right, cut = name.startswith(">"), name.startswith("~")
-        table.add_column(
-            Text(name.lstrip("~>")),
-            justify="right" if right else "left",
-            no_wrap=right or cut,
-            overflow="ellipsis" if cut else "fold",
-        )
+        right = name.startswith(">")
+        justify: Literal["left", "right"] = "right" if right else "left"
+        table.add_column(Text(name.removeprefix(">")), justify=justify, no_wrap=right, overflow="fold")
     return table
 
 
