@@ -1,7 +1,7 @@
 """Every shape of training loop that we know, run plainly and under hotlap: the account must be the script's own.
 
 The scripts and what is true of them are in the folder ``workloads``; each prints its own count of steps and its own
-losses as its last line. Plain runs are started ahead, two at a time, while launches under hotlap go one by one.
+losses as its last line. Plain runs go on in the background while launches under hotlap go one by one.
 """
 
 from __future__ import annotations
@@ -42,26 +42,22 @@ def _load_manifest() -> ModuleType:
 manifest = _load_manifest()
 BY_NAME = {it.name: it for it in manifest.ALL}
 SOUND = (*manifest.SHAPES, *manifest.TRAPS)
-STOPPED_MIDWAY = (
-    "catches-interrupt",
-    "bare-except",
-    "checkpoints",
-    "evaluation-loop",
-    "infinite-loader",
-    "already-tuned",
-    "spawned-trainer",
-    "spawned-ddp",
-    "torchrun-ddp",
-    "lightning",
-)
+STOPPED_MIDWAY = ("catches-interrupt", "checkpoints", "already-tuned", "spawned-trainer", "torchrun-ddp")
+STOPPED_MIDWAY_SLOW = ("bare-except", "evaluation-loop", "infinite-loader", "spawned-ddp", "lightning")
 
 
 def _named(workload: Any) -> str:
     return str(workload.name)
 
 
-def _parameters(workloads: Sequence[Any]) -> list[Any]:
-    return [pytest.param(it, id=it.name, marks=[pytest.mark.slow] if it.slow else []) for it in workloads]
+def _parameters(workloads: Sequence[Any], slow: Sequence[str] = ()) -> list[Any]:
+    return [
+        pytest.param(it, id=it.name, marks=[pytest.mark.slow] if it.slow or it.name in slow else []) for it in workloads
+    ]
+
+
+def _midway() -> list[Any]:
+    return _parameters([BY_NAME[it] for it in (*STOPPED_MIDWAY, *STOPPED_MIDWAY_SLOW)], STOPPED_MIDWAY_SLOW)
 
 
 # -- running ---------------------------------------------------------------------------------------
@@ -161,31 +157,6 @@ def _launch(it: Any, tmp_path: Path, steps: int, *, block_limit_seconds: float =
     return executor.launch(LaunchRequest(assignment=assignment, steps=steps)), directory
 
 
-# -- plainly ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("workload", _parameters(SOUND))
-def test_runs_plainly(workload: Any, plain_runs: dict[str, Future[Plain]]) -> None:
-    plain = plain_runs[workload.name].result()
-    assert plain.exit_code == 0, plain.errors
-    assert plain.line["steps"] == workload.expected_steps
-    assert len(plain.line["losses"]) == 11
-    if not workload.folder and workload.launcher != "module":
-        assert plain.files == frozenset(workload.writes)
-
-
-@pytest.mark.parametrize("workload", _parameters(manifest.FAILURES))
-def test_fails_plainly(workload: Any, plain_runs: dict[str, Future[Plain]]) -> None:
-    plain = plain_runs[workload.name].result()
-    if workload.ending == "hangs":
-        assert plain.exit_code is None
-        return
-    assert plain.exit_code == workload.exit_code
-    assert plain.errors.strip().rpartition("\n")[2].startswith(workload.fails_with)
-    if workload.ending == "completed":
-        assert plain.line["steps"] == workload.expected_steps
-
-
 # -- under hotlap ----------------------------------------------------------------------------------
 
 
@@ -212,7 +183,7 @@ def test_hotlap_sees_what_the_script_did(workload: Any, plain_runs: dict[str, Fu
     assert all(it.redirected for it in run.files if Path(it.path).is_relative_to(directory))
 
 
-@pytest.mark.parametrize("workload", _parameters([BY_NAME[name] for name in STOPPED_MIDWAY]))
+@pytest.mark.parametrize("workload", _midway())
 def test_hotlap_ends_it_midway_and_leaves_no_file(
     workload: Any, plain_runs: dict[str, Future[Plain]], tmp_path: Path
 ) -> None:
@@ -253,6 +224,31 @@ def test_a_script_may_end_before_anything_is_known(
     assert len(run.steps.wall_seconds) == workload.expected_steps
     own = _own_line(Path(run.output_path).read_text(encoding="utf-8"))
     assert own == plain_runs[workload.name].result().line
+
+
+# -- plainly ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workload", _parameters(SOUND))
+def test_runs_plainly(workload: Any, plain_runs: dict[str, Future[Plain]]) -> None:
+    plain = plain_runs[workload.name].result()
+    assert plain.exit_code == 0, plain.errors
+    assert plain.line["steps"] == workload.expected_steps
+    assert len(plain.line["losses"]) == 11
+    if not workload.folder and workload.launcher != "module":
+        assert plain.files == frozenset(workload.writes)
+
+
+@pytest.mark.parametrize("workload", _parameters(manifest.FAILURES))
+def test_fails_plainly(workload: Any, plain_runs: dict[str, Future[Plain]]) -> None:
+    plain = plain_runs[workload.name].result()
+    if workload.ending == "hangs":
+        assert plain.exit_code is None
+        return
+    assert plain.exit_code == workload.exit_code
+    assert plain.errors.strip().rpartition("\n")[2].startswith(workload.fails_with)
+    if workload.ending == "completed":
+        assert plain.line["steps"] == workload.expected_steps
 
 
 # -- comparing -------------------------------------------------------------------------------------

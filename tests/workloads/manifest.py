@@ -19,11 +19,12 @@ class Workload:
 
     ``samples_per_step`` are the samples of a full step, ``total_samples`` those of the whole run; None where the
     script gives no way to know. A loader may fetch ``samples_ahead`` before they are wanted, which the first step is
-    then seen to have too many and the last too few. The last line of output is JSON with the script's own ``steps`` and
-    ``losses`` (the first ten and the last). A loss there is ``loss_divisor`` times the mean over all backwards since
-    the anchor's last step of what backward was called on. ``losses_repeat`` says whether two plain runs agree to the last bit;
-    ``loss_tolerance`` is relative, where the script adds up in another order. ``fails_with`` is what the last line of
-    the traceback begins with.
+    then seen to have too many and the last too few.
+
+    The last line of output is JSON with the script's own ``steps`` and ``losses`` (the first ten and the last). A loss
+    there is ``loss_divisor`` times the mean over all backwards since the anchor's last step of what backward was called
+    on. ``losses_repeat`` says whether two plain runs agree to the last bit; ``loss_tolerance`` is relative, where the
+    script adds up in another order. ``fails_with`` is what the last line of the traceback begins with.
     """
 
     name: str
@@ -330,7 +331,9 @@ FAILURES: tuple[Workload, ...] = (
         fails_with="FileNotFoundError",
     ),
     Workload(name="ends-early", file="ends_early.py", expected_steps=3, samples_per_step=8, total_samples=24),
-    Workload(name="hang", file="troubled.py", arguments=("--trouble", "hang"), expected_steps=30, ending="hangs"),
+    Workload(
+        name="hang", file="troubled.py", arguments=("--trouble", "hang"), expected_steps=30, ending="hangs", slow=True
+    ),
     Workload(
         name="worker-crash",
         file="troubled.py",
