@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 import time
 
@@ -71,7 +72,7 @@ class Training:
         return (time.perf_counter() - began) / steps
 
 
-def differences(kind: str, device: str, turns: int, steps: int) -> dict[str, float]:
+def differences(kind: str, device: str, turns: int, stretch_seconds: float) -> dict[str, float]:
     """Medians over the turns: of the stretches without hooks, and of the paired differences.
 
     Raises :class:`RuntimeError` outside a trial, where there are no hooks to take away.
@@ -82,7 +83,8 @@ def differences(kind: str, device: str, turns: int, steps: int) -> dict[str, flo
     torch.manual_seed(0)
     torch.set_num_threads(1)
     training = Training(kind, torch.device(device))
-    training.stretch(steps)
+    training.stretch(50)
+    steps = max(10, math.ceil(stretch_seconds / training.stretch(50)))
     without, paired = [], []
     for turn in range(turns):
         found = {}
@@ -99,9 +101,9 @@ def main() -> None:
     parser.add_argument("--kind", choices=("tiny", "medium", "many-layers"), default="tiny")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--turns", type=int, default=20)
-    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--stretch-seconds", type=float, default=0.15)
     arguments = parser.parse_args()
-    print(json.dumps(differences(arguments.kind, arguments.device, arguments.turns, arguments.steps)))
+    print(json.dumps(differences(arguments.kind, arguments.device, arguments.turns, arguments.stretch_seconds)))
 
 
 if __name__ == "__main__":

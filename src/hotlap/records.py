@@ -661,7 +661,8 @@ class Study(Record, frozen=True, kw_only=True):
 
 
 class Hello(Record, frozen=True, kw_only=True, tag="hello"):
-    """Child: my first training step is done and I wait. Sent once by every process that trains."""
+    """Child: my first training step is done and I wait. Sent once by every process that trains; ``startup_seconds`` are
+    those since torch was imported."""
 
     process: int
     rank: int = 0

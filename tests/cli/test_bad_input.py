@@ -129,7 +129,8 @@ def test_a_damaged_study(work: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 def test_a_budget_that_is_too_small(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def search(*anything: object) -> Study:
-        raise BudgetError("The budget of 1 s is too small for a single comparison.", remedy="Give at least 60s.", needed_seconds=60.0)
+        what = "The budget of 1 s is too small for a single comparison."
+        raise BudgetError(what, remedy="Give at least 60s.", needed_seconds=60.0)
 
     engine = Engine(executor=lambda directory: fakes.FakeExecutor(), search=search)
     code, err = complaint(["tune", "--quiet", "--budget", "1s", "train.py"], capsys, engine)

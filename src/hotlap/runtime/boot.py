@@ -6,7 +6,10 @@ last two install the plan's levers and nothing else: no clock, no redirection, n
 
 from __future__ import annotations
 
+import gc
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -66,6 +69,19 @@ def _intercepted(torch: ModuleType) -> Interception:
     return interception
 
 
+@contextmanager
+def _without_collecting() -> Iterator[None]:
+    """Torch has just made very many objects; a collection that our few imports would set off walks through all of them
+    and takes longer than the imports themselves."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
 def _boot_trial() -> None:
     from hotlap.runtime.files import WATCHED, redirect_writes
 
@@ -79,8 +95,9 @@ def _boot_trial() -> None:
             _begin_trial(module, assignment, run_directory)
 
     def _begin_trial(torch: ModuleType, assignment: Assignment, run_directory: Path) -> None:
-        from hotlap.runtime import comparing, randomness, replay, sweep
-        from hotlap.runtime.session import Session
+        with _without_collecting():
+            from hotlap.runtime import comparing, randomness, replay, sweep
+            from hotlap.runtime.session import Session
 
         interception = _intercepted(torch)
         hooks = interception.hooks

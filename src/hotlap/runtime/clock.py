@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, Protocol
 
 from hotlap.records import Steps, StepSource
@@ -27,7 +28,7 @@ from hotlap.runtime.hooks import Fetch, Hooks
 
 DATA_WAIT, HOST_TO_DEVICE, FORWARD, BACKWARD, OPTIMIZER, OTHER, OUTSIDE = range(7)
 PHASES = 7
-FOLD_INTO_OUTSIDE, OTHER_WAS_FORWARD = -1, -2
+FOLD_INTO_OUTSIDE, OTHER_WAS_FORWARD, STEP_BEGINS, STEP_ENDS = -1, -2, -3, -4
 UPDATES_BEFORE_NEW_ANCHOR = 16
 _now = time.perf_counter
 
@@ -52,30 +53,50 @@ class Stopwatch(Protocol):
 
 
 class HostStopwatch:
-    """Reads the processor's clock at each mark."""
+    """Reads the processor's clock at each mark, and leaves the adding up to :meth:`drain`, between blocks: so a mark
+    costs the step as little as can be."""
 
     def __init__(self) -> None:
-        self._rows: list[list[float]] = []
+        # Two plain lists of numbers: tuples would keep the garbage collector busy, and with it the user's process.
+        self._marks: list[int] = []
+        self._seconds: list[float] = []
         self.restart()
 
     def restart(self) -> None:
-        self._running = [0.0] * PHASES
-        self._last = time.perf_counter()
+        self.mark(STEP_BEGINS)
 
     def mark(self, phase: int) -> None:
-        now = _now()
-        self._running[phase] += now - self._last
-        self._last = now
+        self._marks.append(phase)
+        self._seconds.append(_now())
 
     def fold(self, marker: int) -> None:
-        _fold(self._running, marker)
+        self._marks.append(marker)
+        self._seconds.append(0.0)
 
     def close_step(self) -> None:
-        self._rows.append(self._running)
-        self._running = [0.0] * PHASES
+        self._marks.append(STEP_ENDS)
+        self._seconds.append(0.0)
 
     def drain(self) -> list[list[float]]:
-        rows, self._rows = self._rows, []
+        rows: list[list[float]] = []
+        totals = [0.0] * PHASES
+        last = 0.0
+        begun = 0
+        for index, (phase, seconds) in enumerate(zip(self._marks, self._seconds, strict=True)):
+            if phase >= 0:
+                totals[phase] += seconds - last
+                last = seconds
+            elif phase == STEP_BEGINS:
+                totals = [0.0] * PHASES
+                last = seconds
+            elif phase == STEP_ENDS:
+                rows.append(totals)
+                totals = [0.0] * PHASES
+                begun = index + 1
+            else:
+                _fold(totals, phase)
+        self._marks = [STEP_BEGINS, *self._marks[begun:]]
+        self._seconds = [last, *self._seconds[begun:]]
         return rows
 
 
@@ -172,13 +193,15 @@ class StepClock:
         self._before_scaling = before_scaling
         self._on_step = on_step
         self._watch: Stopwatch = HostStopwatch()
+        self._mark = self._watch.mark
         self.follows_device = False
         self._stopwatch_chosen = False
         self._rows: list[list[float]] = []
         self._phases: list[int] = [OTHER]
         self._samples: list[int] = []
-        self._losses: list[list[Any]] = []
-        self._step_losses: list[Any] = []
+        self._losses: list[Any] = []
+        self._losses_until: list[int] = []
+        self._read_losses = 0
         self._step_fetched = 0
         self._step_forwarded = 0
         self._fetched_samples = 0
@@ -207,13 +230,14 @@ class StepClock:
 
     def enter(self, phase: int) -> None:
         """Suspend the running phase and begin another."""
-        self._watch.mark(self._phases[-1])
-        self._phases.append(phase)
+        phases = self._phases
+        self._mark(phases[-1])
+        phases.append(phase)
 
     def leave(self, as_phase: int | None = None) -> None:
         """End the running phase (booking it under ``as_phase`` where that is given) and resume the outer one."""
         phase = self._phases.pop()
-        self._watch.mark(phase if as_phase is None else as_phase)
+        self._mark(phase if as_phase is None else as_phase)
 
     def _inside(self, phase: int, call: Fetch) -> Any:
         self.enter(phase)
@@ -253,7 +277,8 @@ class StepClock:
             self._choose_stopwatch(root)
         self._saw_forward = True
         self._evaluating = False
-        self._forward_samples = max(self._forward_samples, leading_size(args) or leading_size(kwargs))
+        if not self._fetched_samples:
+            self._forward_samples = max(self._forward_samples, leading_size(args) or leading_size(kwargs))
         self.enter(FORWARD)
         return args, kwargs
 
@@ -273,11 +298,11 @@ class StepClock:
         return self._inside(OUTSIDE, save)
 
     def _backward_begins(self, loss: Any) -> Any:
-        self._watch.mark(self._phases[-1])
+        self._mark(self._phases[-1])
         if not self._saw_forward:
             self._watch.fold(OTHER_WAS_FORWARD)
         self._phases.append(BACKWARD)
-        self._step_losses.append(self._keep(self._before_scaling(loss)))
+        self._losses.append(self._keep(self._before_scaling(loss)))
         self._step_fetched += self._fetched_samples
         self._step_forwarded += self._forward_samples
         self._fetched_samples = self._forward_samples = 0
@@ -308,7 +333,8 @@ class StepClock:
             if self._others[optimizer] < UPDATES_BEFORE_NEW_ANCHOR:
                 return False
             self._anchor = optimizer
-        self._others.clear()
+        if self._others:
+            self._others.clear()
         return True
 
     def counts_backwards(self) -> bool:
@@ -342,20 +368,20 @@ class StepClock:
     def drain(self) -> None:
         """Resolve what was recorded; the device must be synchronised."""
         self._rows.extend(self._watch.drain())
-        for index, losses in enumerate(self._losses):
-            if losses and not isinstance(losses[0], float):
-                self._losses[index] = [float(it) if it is not None else None for it in losses]
+        for index in range(self._read_losses, len(self._losses)):
+            loss = self._losses[index]
+            self._losses[index] = None if loss is None else float(loss)
+        self._read_losses = len(self._losses)
 
     def _end_step(self) -> None:
         # Inside a nested call (an optimizer's closure) outer phases go on: book what they had so far. Else the phase
         # that has just ended was marked a moment ago.
         if len(self._phases) > 1:
-            self._watch.mark(self._phases[-1])
+            self._mark(self._phases[-1])
         self._watch.close_step()
-        self._losses.append(self._step_losses)
+        self._losses_until.append(len(self._losses))
         # What the loaders delivered; what the model was called with only where there is no loader.
         self._samples.append(self._step_fetched or self._step_forwarded or 1)
-        self._step_losses = []
         self._step_fetched = self._step_forwarded = 0
         self._saw_forward = False
         self.steps_done += 1
@@ -366,15 +392,16 @@ class StepClock:
         graph may overwrite the tensor itself at its next replay)."""
         if not isinstance(loss, self._torch.Tensor) or loss.numel() != 1:
             return None
-        if loss.device.type == "cpu":
+        if loss.is_cpu:
             return loss.item()
         return loss.detach().reshape(()).clone()
 
     def steps(self) -> Steps:
         """The account so far; call :meth:`drain` first."""
-        rows = self._rows[: len(self._losses)]
+        rows = self._rows[: len(self._losses_until)]
         columns = list(zip(*rows, strict=True)) if rows else [()] * PHASES
-        means = [_mean(losses) for losses in self._losses]
+        starts = [0, *self._losses_until]
+        means = [_mean(self._losses[begin:end]) for begin, end in pairwise(starts)]
         return Steps(
             wall_seconds=tuple(sum(row[:OUTSIDE]) for row in rows),
             data_wait_seconds=columns[DATA_WAIT],

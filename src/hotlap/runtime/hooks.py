@@ -57,6 +57,9 @@ class Hooks:
     before_update: list[Callable[[Any], None]] = field(default_factory=list)
     after_update: list[Callable[[Any], None]] = field(default_factory=list)
 
+    # A whole training step is over (told by the step clock, where there is one).
+    step_ended: list[Callable[[], None]] = field(default_factory=list)
+
     # torch.save and its like, and evaluation forwards of a root: wraps them (time outside steps).
     around_save: list[Callable[[Fetch], Any]] = field(default_factory=list)
     around_evaluation: list[Callable[[Any, Fetch], Any]] = field(default_factory=list)

@@ -80,7 +80,11 @@ class Interception:
 
         @functools.wraps(following)
         def fetch(iterator: Any) -> Any:
-            return _through(hooks.around_fetch, iterator, lambda: following(iterator))
+            call = functools.partial(following, iterator)
+            wrappers = hooks.around_fetch
+            if len(wrappers) == 1:  # the usual case, in every step
+                return wrappers[0](iterator, call)
+            return _through(wrappers, iterator, call)
 
         self.patches.replace(DataLoader, "__init__", init)
         self.patches.replace(DataLoader, "__iter__", iterate)
@@ -177,7 +181,8 @@ class Interception:
                 return
             for replace in hooks.before_backward:
                 tensors = replace(tensors)
-            self.roots.backward_seen()
+            if self.roots.searching:
+                self.roots.backward_seen()
             run_backward(tensors, *args, **kwargs)
             self.unscaled = None
             for tell in hooks.after_backward:
@@ -265,8 +270,6 @@ def _by_name(
 
 def _through(wrappers: list[Callable[[Any, Fetch], Any]], subject: Any, call: Fetch) -> Any:
     """Call through all wrappers, the first appended being the outermost."""
-    if len(wrappers) == 1:  # the common case, in every step
-        return wrappers[0](subject, call)
     for wrap in reversed(wrappers):
         call = functools.partial(wrap, subject, call)
     return call()

@@ -45,6 +45,7 @@ class InvariantsRecorder:
             hooks.before_clip.append(lambda parameters, limit: self._clips.append(limit))
             hooks.around_fetch.append(self._fetch)
             hooks.before_forward.append(self._forward)
+            hooks.step_ended.append(self._step_ended)
         if self._capture:
             hooks.before_backward.append(self._remember_loss)
             hooks.before_update.append(self._save_gradients)
@@ -69,10 +70,8 @@ class InvariantsRecorder:
             if not tensor.is_floating_point() and tensor.device.type == "cpu" and not tensor.is_sparse:
                 self._hash = zlib.crc32(tensor.detach().contiguous().numpy().tobytes(), self._hash)
 
-    def step_ended(self) -> None:
+    def _step_ended(self) -> None:
         """Close the row of this step."""
-        if not self._on:
-            return
         groups = [group for optimizer in self._optimizers for group in optimizer.param_groups]
         self._rates.append(tuple(float(group.get("lr", 0.0)) for group in groups))
         self._decays.append(tuple(float(group.get("weight_decay", 0.0)) for group in groups))

@@ -43,7 +43,6 @@ class Observer:
         self._flops: float | None = None
         self._requested: dict[str, Any] = {}
         self._processes = 1
-        self._retired = False
         self._iterating: _Loader | None = None
         self._states_before_forward: tuple[Any, ...] | None = None
         self._hang_on(interception)
@@ -61,11 +60,12 @@ class Observer:
         hooks.before_backward.append(self._backward)
         hooks.before_clip.append(self._clip)
         hooks.before_update.append(self._update)
+        hooks.step_ended.append(self._step_ended)
 
     def _retire(self) -> None:
         """Leave the hooks that every step passes: all that can be learnt there cheaply is known."""
-        self._retired = True
         hooks = self._interception.hooks
+        hooks.step_ended = [it for it in hooks.step_ended if it != self._step_ended]
         for listeners, own in (
             (hooks.around_fetch, self._fetch),
             (hooks.before_forward, self._forward_begins),
@@ -166,10 +166,9 @@ class Observer:
         if self._early():
             self._note(user_site("step", type(optimizer).__name__))
 
-    def step_ended(self) -> None:
-        """Called by the session at the end of every step."""
+    def _step_ended(self) -> None:
         if not self._observing:
-            if not self._retired and not self._early():
+            if not self._early():
                 self._retire()
             return
         if self._flop_counter is not None:

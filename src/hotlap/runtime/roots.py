@@ -34,7 +34,7 @@ class Roots:
         self._pending: dict[int, weakref.ref[Any]] = {}
         self._inside = False
         self._quiet_backwards = 0
-        self._searching = False
+        self.searching = False
         self._plain_call: Call = hooks.torch.nn.Module.__call__
 
     def install(self) -> None:
@@ -53,8 +53,6 @@ class Roots:
 
     def backward_seen(self) -> None:
         """One backward went by; without any optimizer the modules called before it are the roots."""
-        if not self._searching:
-            return
         if not self._held:
             for reference in self._pending.values():
                 module = reference()
@@ -63,14 +61,14 @@ class Roots:
         self._pending.clear()
         self._quiet_backwards += 1
         if self._known and self._quiet_backwards > BACKWARDS_WITHOUT_NEWS:
-            self._searching = False
+            self.searching = False
             self._patches.replace(self._torch.nn.Module, "__call__", self._plain_call)
 
     def _search(self) -> None:
         self._quiet_backwards = 0
-        if self._searching:
+        if self.searching:
             return
-        self._searching = True
+        self.searching = True
         plain, is_compiling = self._plain_call, self._is_compiling
 
         def call(module: Any, *args: Any, **kwargs: Any) -> Any:
@@ -114,17 +112,14 @@ class Roots:
             reference = known.get(id(module))
             if reference is None or reference() is not module:
                 # Another instance of a root's class: a root itself, perhaps, while the search is on.
-                chosen = self._torch.nn.Module.__call__ if own_call is None and self._searching else plain
+                chosen = self._torch.nn.Module.__call__ if own_call is None and self.searching else plain
                 return chosen(module, *args, **kwargs)
-            return self._run(plain, module, args, kwargs)
+            if not self._torch.is_grad_enabled():
+                return self._evaluation(plain, module, args, kwargs)
+            return self._training_forward(plain, module, args, kwargs)
 
         self._patches.replace(kind, "__call__", call)
         self._patches.replace(kind, "hotlap_wrapped", True)
-
-    def _run(self, plain: Call, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if self._torch.is_grad_enabled():
-            return self._training_forward(plain, module, args, kwargs)
-        return self._evaluation(plain, module, args, kwargs)
 
     def _evaluation(self, plain: Call, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         call: Callable[[], Any] = lambda: self._shielded(plain, module, args, kwargs)  # noqa: E731
@@ -135,7 +130,11 @@ class Roots:
     def _training_forward(self, plain: Call, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         for prepare in self._hooks.before_forward:
             args, kwargs = prepare(module, args, kwargs)
-        output = self._shielded(plain, module, args, kwargs)
+        self._inside = True
+        try:
+            output = plain(module, *args, **kwargs)
+        finally:
+            self._inside = False
         for tell in self._hooks.after_forward:
             tell(module, output)
         return output

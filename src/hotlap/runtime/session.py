@@ -11,8 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from hotlap.records import Assignment, Block, BlockDone, End, Hello, Plan, Proceed, Report, Run
 from hotlap.runtime import compile_report
 from hotlap.runtime.channel import Channel
@@ -39,7 +37,7 @@ class Session:
         self._waiting_steps = 0
         self._plan: Plan = assignment.plan
         self._hello_sent = False
-        self._outside_at_hello = 0.0
+        self._began = time.perf_counter()
         self._reported = False
 
     def begin(self, interception: Interception) -> None:
@@ -66,18 +64,19 @@ class Session:
     # -- steps ---------------------------------------------------------------------------------
 
     def _step_ended(self) -> None:
-        self._invariants.step_ended()
-        self._observer.step_ended()
-        if not self._hello_sent:
+        for tell in self._hooks.step_ended:
+            tell()
+        if self._block is not None:  # first, since it is the case in nearly every step
+            if self._block.complete(self.clock.steps_done):
+                self._close_block()
+                self._await_word()
+        elif not self._hello_sent:
             self._say_hello()
             self._await_word()
         elif self._lead_in > 0:
             self._lead_in -= 1
             if self._lead_in == 0:
                 self._open_block()
-        elif self._block is not None and self._block.complete(self.clock.steps_done):
-            self._close_block()
-            self._await_word()
 
     def _say_hello(self) -> None:
         self._hello_sent = True
@@ -87,7 +86,7 @@ class Session:
                 process=os.getpid(),
                 rank=int(os.environ.get("RANK", "0")),
                 processes=int(os.environ.get("WORLD_SIZE", "1")),
-                startup_seconds=time.time() - psutil.Process().create_time(),
+                startup_seconds=time.perf_counter() - self._began,
             )
         )
 
@@ -189,16 +188,18 @@ class _OpenBlock:
 
     def __init__(self, wanted: Proceed, first_step: int) -> None:
         self.first_step = first_step
-        self._wanted = wanted
+        self._last_step = first_step + wanted.steps
+        self._least_step = first_step + wanted.minimum_steps
+        self._limit_seconds = wanted.seconds
         self._usage = resource.getrusage(resource.RUSAGE_SELF)
         self._began = time.perf_counter()
 
     def complete(self, steps_done: int) -> bool:
-        steps = steps_done - self.first_step
-        if steps >= self._wanted.steps:
+        if steps_done >= self._last_step:
             return True
-        limit = self._wanted.seconds
-        return limit is not None and steps >= self._wanted.minimum_steps and time.perf_counter() - self._began >= limit
+        if self._limit_seconds is None or steps_done < self._least_step:
+            return False
+        return time.perf_counter() - self._began >= self._limit_seconds
 
     def end(self) -> _Ended:
         wall_seconds = time.perf_counter() - self._began

@@ -6,6 +6,7 @@ frozen while it is ready. It is a context manager, and nothing of it is left whe
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -265,6 +266,9 @@ class Child:
         exited = self._process.exited()
         status = self.kill()
         trim(self.output_path)
+        # What the script wrote was kept from the user's files and is of no more use; checkpoints of hundreds of
+        # launches would fill the disk. Their names are in the report.
+        shutil.rmtree(self.output_path.with_name("files"), ignore_errors=True)
         return self._run(
             Departure(
                 exit_status=status if exited else None,
