@@ -1,0 +1,267 @@
+"""A naive script against the same script with hotlap's levers, in sets whose arms take turns; and the proof of sameness.
+
+Two ways to come by the plan. The short one takes every lever that applies, each with the setting that hotlap would try
+first, and does not search: that fits into minutes. The long one is ``hotlap tune`` itself.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from hotlap import plan as plans_of
+from hotlap.api import begin as search
+from hotlap.levers import loader
+from hotlap.levers.api import all_levers
+from hotlap.measure import speed
+from hotlap.measure.account import account
+from hotlap.records import (
+    CompileReport,
+    LaunchRequest,
+    LoaderRate,
+    Machine,
+    ParityComparison,
+    PhaseAccount,
+    Plan,
+    Run,
+    Situation,
+    SpeedComparison,
+    TurnRequest,
+    TurnSet,
+    Workload,
+)
+from hotlap.trial.executor import Executor
+from hotlap.trial.local import LocalExecutor
+from hotlap.tune.confirm import compare_sets
+from hotlap.tune.costs import Costs
+from hotlap.tune.journaled import JournaledExecutor
+from hotlap.tune.observe import first_run, understand, warm_up_steps
+from hotlap.tune.options import Options
+from hotlap.tune.prove import Prover
+from hotlap.tune.screen import prospects_of
+from hotlap.tune.trials import Failure, Trials
+
+ROUNDS = 6
+MOST_SETS = speed.HEADLINE_SETS
+FEWEST_SETS = 2
+WORTH_A_SWEEP = 0.2
+WORKERS_SWEPT = 3
+Say = Callable[[str], None]
+
+
+class NotMeasured(Exception):
+    """A part has no result; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Naive:
+    """A script to make faster; ``only`` leaves all other levers out."""
+
+    name: str
+    script: Path
+    arguments: tuple[str, ...]
+    only: tuple[str, ...] = ()
+
+    @property
+    def workload(self) -> Workload:
+        return Workload(
+            kind="script",
+            target=str(self.script),
+            arguments=self.arguments,
+            directory=str(self.script.parent),
+            python=sys.executable,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """``speed`` is None where the search found no plan. ``how`` says how the plan was come by, ``remarks`` what did not
+    go as meant."""
+
+    plan: Plan
+    how: str
+    speed: SpeedComparison | None = None
+    parity: ParityComparison | None = None
+    before: PhaseAccount | None = None
+    after: PhaseAccount | None = None
+    peak_bytes: tuple[int, int] = (0, 0)
+    compile: CompileReport | None = None
+    remarks: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+
+class KnownMachine:
+    """The executor, with the machine measured once for all parts."""
+
+    def __init__(self, inner: Executor, machine: Machine) -> None:
+        self._inner = inner
+        self._machine = machine
+
+    def machine(self) -> Machine:
+        return self._machine
+
+    def launch(self, request: LaunchRequest) -> Run:
+        return self._inner.launch(request)
+
+    def take_turns(self, request: TurnRequest) -> TurnSet:
+        return self._inner.take_turns(request)
+
+
+@dataclass(slots=True)
+class _Short:
+    """The short way, within so many seconds."""
+
+    naive: Naive
+    machine: Machine
+    trials: Trials
+    say: Say
+    remarks: list[str] = field(default_factory=list)
+
+    def run(self) -> Result:
+        began = time.monotonic()
+        trials = self.trials
+        self.say("the script as it is")
+        observation = understand(first_run(trials), trials)
+        trials.costs = Costs(observation.run.startup_seconds, observation.shape, cores=self.machine.cores)
+        situation = Situation(
+            facts=observation.run.facts,
+            machine=self.machine,
+            account=observation.account,
+            device_peak_bytes=observation.run.device_peak_bytes,
+            host_peak_bytes=observation.run.host_peak_bytes,
+        )
+        situation = msgspec.structs.replace(situation, loader_rates=self._sweep(situation))
+        plan = self._first_guesses(situation)
+        plan, sets = self._sets(plan)
+        found = compare_sets(sets, delta=trials.options.delta, confidence=speed.HEADLINE_CONFIDENCE)
+        candidate = sets[-1].runs[2]
+        return Result(
+            plan=plan,
+            how="every lever that applies, each with the setting that hotlap would try first; no search",
+            speed=found,
+            parity=self._parity(situation, plan),
+            before=observation.account,
+            after=account(candidate.steps, skip=warm_up_steps(candidate.steps)),
+            peak_bytes=(sets[-1].runs[0].device_peak_bytes, candidate.device_peak_bytes),
+            compile=candidate.compile,
+            remarks=tuple(self.remarks),
+            seconds=time.monotonic() - began,
+        )
+
+    def _sweep(self, situation: Situation) -> tuple[LoaderRate, ...]:
+        """The loader alone with a few numbers of workers, where the script waits for data often enough."""
+        phases = situation.account
+        wanted = not self.naive.only or "loader" in self.naive.only
+        if not wanted or phases.wall <= 0 or phases.data_wait < WORTH_A_SWEEP * phases.wall:
+            return ()
+        settings = [it for it in loader.sweep_candidates(situation) if dict(it.values)["workers"]]
+        self.say("the loader alone")
+        assignment = msgspec.structs.replace(self.trials.assignment(), loader_sweep=tuple(settings[-WORKERS_SWEPT:]))
+        return self.trials.launch(assignment, steps=1).loader_rates
+
+    def _first_guesses(self, situation: Situation) -> Plan:
+        names = all_levers()
+        wanted = [it for name, it in names.items() if not self.naive.only or name in self.naive.only]
+        prospects, _ = prospects_of(wanted, situation, self.trials.options)
+        if not prospects:
+            raise NotMeasured("No lever applies to this script here.")
+        return Plan(settings=tuple(it.settings[0] for it in prospects))
+
+    def _sets(self, plan: Plan) -> tuple[Plan, list[TurnSet]]:
+        """Sets of the script, the script again and the plan, as many as the time allows. A plan that fails loses its
+        compilation, or else its last lever, and is tried again."""
+        sets: list[TurnSet] = []
+        longest = 0.0
+        while len(sets) < MOST_SETS:
+            began = time.monotonic()
+            if len(sets) >= FEWEST_SETS and longest > self.trials.left_seconds - self._reserve():
+                break
+            if sets and longest > self.trials.left_seconds:
+                break
+            self.say(f"set {len(sets) + 1} of at most {MOST_SETS}: {_words(plan)}")
+            taken = self.trials.take_set([plans_of.EMPTY, plans_of.EMPTY, plan], rounds=ROUNDS, purpose=self.naive.name)
+            if not isinstance(taken, Failure):
+                sets.append(taken)
+                longest = max(longest, time.monotonic() - began) if len(sets) > 1 else 0.0
+                continue
+            self.remarks.append(f"With {_words(plan)}: {taken.reason}")
+            if taken.arm < 2 or not plan.settings or sets:
+                break
+            plan = _smaller(plan)
+            if not plan.settings:
+                break
+        if len(sets) < FEWEST_SETS:
+            why = " ".join(self.remarks) or "the time was over."
+            raise NotMeasured(f"Only {len(sets)} sets could be taken, and an interval needs two: {why}")
+        if len(sets) < MOST_SETS:
+            self.remarks.append(f"The time ended the measurement after {len(sets)} of {MOST_SETS} sets.")
+        return plan, sets
+
+    def _reserve(self) -> float:
+        """Seconds to keep for the proof: some launches of few steps."""
+        return 5 * (self.trials.costs.startup_seconds + self.trials.costs.of_steps(20))
+
+    def _parity(self, situation: Situation, plan: Plan) -> ParityComparison | None:
+        prover = Prover(self.trials, all_levers(), situation)
+        cost = prover.cost(plan)
+        if cost > self.trials.left_seconds:
+            self.remarks.append(
+                f"Sameness was not checked: it needs {cost:.0f} s, and {self.trials.left_seconds:.0f} s were left."
+            )
+            return None
+        self.say(f"does it still compute the same? {prover.steps} steps")
+        found = prover.prove(plan)
+        if isinstance(found, Failure):
+            self.remarks.append(f"Sameness could not be checked. {found.reason}")
+            return None
+        return found
+
+
+def short(naive: Naive, machine: Machine, directory: Path, seconds: float, say: Say) -> Result:
+    """Every lever that applies, at its first guess. Raises :class:`HotlapError` for a script that cannot be tuned and
+    :class:`NotMeasured` when too little came through."""
+    options = Options(budget_seconds=seconds, only=naive.only)
+    executor = JournaledExecutor(LocalExecutor(directory / naive.name))
+    return _Short(naive, machine, Trials(naive.workload, options, executor), say).run()
+
+
+def long(naive: Naive, machine: Machine, directory: Path, seconds: float, say: Say) -> Result:
+    """``hotlap tune`` with that budget. Raises :class:`HotlapError` as it does."""
+    began = time.monotonic()
+    study = search(
+        naive.workload,
+        Options(budget_seconds=seconds, only=naive.only),
+        root=directory / naive.name,
+        on_progress=lambda it: say(f"{it.stage}: {it.text}"),
+        executor=lambda folder: KnownMachine(LocalExecutor(folder / "runs"), machine),
+    )
+    compared = study.verification
+    remarks = [it for it in (study.status_text,) if it]
+    if study.status == "out-of-budget":
+        remarks.append(f"The budget of {seconds:.0f} s ended the search.")
+    return Result(
+        plan=study.plan,
+        how=f"hotlap tune, {study.status}",
+        speed=compared.speed if compared else None,
+        parity=compared.parity if compared else None,
+        before=study.account_before,
+        after=study.account_after,
+        peak_bytes=(compared.baseline_peak_bytes, compared.candidate_peak_bytes) if compared else (0, 0),
+        compile=next((it.compile for it in study.outcomes if it.lever == "compile"), None),
+        remarks=(*remarks, *study.warnings),
+        seconds=time.monotonic() - began,
+    )
+
+
+def _smaller(plan: Plan) -> Plan:
+    names = [it.lever for it in plan.settings]
+    return plans_of.without(plan, "compile" if "compile" in names else names[-1])
+
+
+def _words(plan: Plan) -> str:
+    return ", ".join(plans_of.describe(it) for it in plan.settings) or "nothing"
