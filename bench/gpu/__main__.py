@@ -33,8 +33,10 @@ SCRIPTS = (
     Naive(
         "resnet-50",
         EXAMPLES / "resnet.py",
-        ("--depth", "50", "--width", "64", "--image-size", "224", "--batch-size", "32", "--epochs", "1000")
-        + ("--per-class", "400", "--file-size", "256"),
+        (
+            *("--depth", "50", "--width", "64", "--image-size", "224", "--batch-size", "32", "--epochs", "1000"),
+            *("--per-class", "400", "--file-size", "256"),
+        ),
     ),
     Naive(
         "lstm",
@@ -47,6 +49,8 @@ SMALL = Naive("small", EXAMPLES / "lstm.py", ("--epochs", "1000"))
 # Seconds of each part relative to the others'.
 WEIGHTS = {"machine": 3, "hooks": 12, "false-alarms": 9, "bert-base": 32, "resnet-50": 20, "lstm": 13}
 WEIGHTS["control-flow"] = 11
+
+LEAST_SECONDS = 20.0
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -83,9 +87,11 @@ class Benchmark:
 
     def _part(self, name: str, seconds: float) -> None:
         say: naive.Say = partial(_say, name)
-        say(f"begins, for about {self._options.search or seconds:.0f} s")
         began = time.monotonic()
         try:
+            if seconds < LEAST_SECONDS and name != "machine" and self._options.search is None:
+                raise NotMeasured(f"Of {self._options.seconds:.0f} s for all parts too few were left.")
+            say(f"begins, for about {self._options.search or seconds:.0f} s")
             self._steps()[name](seconds, say)
         except (HotlapError, NotMeasured, ValueError, OSError) as error:
             self._findings.failures[name] = f"{type(error).__name__}: {error}"
@@ -108,12 +114,14 @@ class Benchmark:
         self._findings.hooks = measuring.hook_cost("cuda", seconds, say)
 
     def _false_alarms(self, seconds: float, say: naive.Say) -> None:
-        self._findings.false_alarms = measuring.false_alarms(SMALL, self._directory, seconds, say)
+        executor = LocalExecutor(self._directory / "false-alarms")
+        self._findings.false_alarms = measuring.false_alarms(SMALL, executor, seconds, say)
 
     def _naive(self, script: Naive, seconds: float, say: naive.Say) -> None:
         machine = self._findings.machine or Machine()
         if self._options.search is None:
-            result = naive.short(script, machine, self._directory, seconds, say)
+            executor = LocalExecutor(self._directory / script.name)
+            result = naive.short(script, machine, executor, seconds, say)
         else:
             result = naive.long(script, machine, self._directory, self._options.search, say)
         self._findings.naive[script.name] = script, result

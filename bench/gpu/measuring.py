@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from itertools import permutations
-from pathlib import Path
 
 from bench.gpu.naive import Naive, NotMeasured, Say
 from bench.overhead import __main__ as overhead
 from hotlap.measure import speed
 from hotlap.records import Assignment, SpeedComparison, TurnRequest
-from hotlap.trial.local import LocalExecutor
+from hotlap.trial.executor import Executor
 
 KINDS = ("tiny", "many-layers")
 LAUNCHES = 3
@@ -51,10 +50,9 @@ class FalseAlarms:
     ratios: tuple[tuple[float, ...], ...]
 
 
-def false_alarms(naive: Naive, directory: Path, seconds: float, say: Say) -> FalseAlarms:
+def false_alarms(naive: Naive, executor: Executor, seconds: float, say: Say) -> FalseAlarms:
     """As many sets of three equal arms as the time allows. Raises :class:`NotMeasured` when these are fewer than three,
     and :class:`HotlapError` as the executor does."""
-    executor = LocalExecutor(directory / "false-alarms")
     one = Assignment(
         workload=naive.workload, startup_limit_seconds=PATIENCE_SECONDS, block_limit_seconds=PATIENCE_SECONDS
     )

@@ -1,4 +1,4 @@
-"""A naive script against the same script with hotlap's levers, in sets whose arms take turns; and the proof of sameness.
+"""A naive script against the same script with hotlap's levers, in sets whose arms take turns; and the proof of it.
 
 Two ways to come by the plan. The short one takes every lever that applies, each with the setting that hotlap would try
 first, and does not search: that fits into minutes. The long one is ``hotlap tune`` itself.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,7 +19,6 @@ from hotlap.api import begin as search
 from hotlap.levers import loader
 from hotlap.levers.api import all_levers
 from hotlap.measure import speed
-from hotlap.measure.account import account
 from hotlap.records import (
     CompileReport,
     LaunchRequest,
@@ -40,7 +39,7 @@ from hotlap.trial.local import LocalExecutor
 from hotlap.tune.confirm import compare_sets
 from hotlap.tune.costs import Costs
 from hotlap.tune.journaled import JournaledExecutor
-from hotlap.tune.observe import first_run, understand, warm_up_steps
+from hotlap.tune.observe import account_of, first_run, understand
 from hotlap.tune.options import Options
 from hotlap.tune.prove import Prover
 from hotlap.tune.screen import prospects_of
@@ -51,6 +50,8 @@ MOST_SETS = speed.HEADLINE_SETS
 FEWEST_SETS = 2
 WORTH_A_SWEEP = 0.2
 WORKERS_SWEPT = 3
+PARITY_STEPS = 60
+LONGEST_STARTUP_SECONDS, LONGEST_BLOCK_SECONDS = 120.0, 60.0
 Say = Callable[[str], None]
 
 
@@ -119,6 +120,7 @@ class _Short:
     naive: Naive
     machine: Machine
     trials: Trials
+    end: float
     say: Say
     remarks: list[str] = field(default_factory=list)
 
@@ -144,14 +146,18 @@ class _Short:
             plan=plan,
             how="every lever that applies, each with the setting that hotlap would try first; no search",
             speed=found,
-            parity=self._parity(situation, plan),
+            parity=self._parity(situation, plan, sets),
             before=observation.account,
-            after=account(candidate.steps, skip=warm_up_steps(candidate.steps)),
+            after=account_of(candidate)[0],
             peak_bytes=(sets[-1].runs[0].device_peak_bytes, candidate.device_peak_bytes),
-            compile=candidate.compile,
+            compile=sets[0].runs[2].compile,  # later launches find in the cache what this one compiled
             remarks=tuple(self.remarks),
             seconds=time.monotonic() - began,
         )
+
+    @property
+    def _left_seconds(self) -> float:
+        return self.end - time.monotonic()
 
     def _sweep(self, situation: Situation) -> tuple[LoaderRate, ...]:
         """The loader alone with a few numbers of workers, where the script waits for data often enough."""
@@ -179,15 +185,13 @@ class _Short:
         longest = 0.0
         while len(sets) < MOST_SETS:
             began = time.monotonic()
-            if len(sets) >= FEWEST_SETS and longest > self.trials.left_seconds - self._reserve():
-                break
-            if sets and longest > self.trials.left_seconds:
+            if len(sets) >= FEWEST_SETS and longest > self._left_seconds - self._reserve():
                 break
             self.say(f"set {len(sets) + 1} of at most {MOST_SETS}: {_words(plan)}")
             taken = self.trials.take_set([plans_of.EMPTY, plans_of.EMPTY, plan], rounds=ROUNDS, purpose=self.naive.name)
             if not isinstance(taken, Failure):
                 sets.append(taken)
-                longest = max(longest, time.monotonic() - began) if len(sets) > 1 else 0.0
+                longest = time.monotonic() - began  # the first one compiles, later ones find that done
                 continue
             self.remarks.append(f"With {_words(plan)}: {taken.reason}")
             if taken.arm < 2 or not plan.settings or sets:
@@ -204,14 +208,16 @@ class _Short:
 
     def _reserve(self) -> float:
         """Seconds to keep for the proof: some launches of few steps."""
-        return 5 * (self.trials.costs.startup_seconds + self.trials.costs.of_steps(20))
+        return 5 * (self.trials.costs.startup_seconds + self.trials.costs.of_steps(PARITY_STEPS))
 
-    def _parity(self, situation: Situation, plan: Plan) -> ParityComparison | None:
+    def _parity(self, situation: Situation, plan: Plan, sets: Sequence[TurnSet]) -> ParityComparison | None:
         prover = Prover(self.trials, all_levers(), situation)
+        if all(prover.proof_for(it) == "exact" for it in plan.settings):
+            return prover.prove_exact(sets)
         cost = prover.cost(plan)
-        if cost > self.trials.left_seconds:
+        if cost > self._left_seconds:
             self.remarks.append(
-                f"Sameness was not checked: it needs {cost:.0f} s, and {self.trials.left_seconds:.0f} s were left."
+                f"Sameness was not checked: it needs {cost:.0f} s, and {self._left_seconds:.0f} s were left."
             )
             return None
         self.say(f"does it still compute the same? {prover.steps} steps")
@@ -222,12 +228,17 @@ class _Short:
         return found
 
 
-def short(naive: Naive, machine: Machine, directory: Path, seconds: float, say: Say) -> Result:
-    """Every lever that applies, at its first guess. Raises :class:`HotlapError` for a script that cannot be tuned and
-    :class:`NotMeasured` when too little came through."""
-    options = Options(budget_seconds=seconds, only=naive.only)
-    executor = JournaledExecutor(LocalExecutor(directory / naive.name))
-    return _Short(naive, machine, Trials(naive.workload, options, executor), say).run()
+def short(naive: Naive, machine: Machine, executor: Executor, seconds: float, say: Say) -> Result:
+    """Every lever that applies, at its first guess, in about so many seconds. Raises :class:`HotlapError` for a script
+    that cannot be tuned and :class:`NotMeasured` when too little came through."""
+    options = Options(
+        only=naive.only,
+        parity_steps=PARITY_STEPS,
+        startup_limit_seconds=LONGEST_STARTUP_SECONDS,
+        block_limit_seconds=LONGEST_BLOCK_SECONDS,
+    )
+    trials = Trials(naive.workload, options, JournaledExecutor(executor))
+    return _Short(naive, machine, trials, time.monotonic() + seconds, say).run()
 
 
 def long(naive: Naive, machine: Machine, directory: Path, seconds: float, say: Say) -> Result:

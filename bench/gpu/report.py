@@ -79,8 +79,8 @@ def _naive(results: Mapping[str, tuple[Naive, Result]]) -> str:
     lines = [
         "## Naive against tuned",
         "",
-        "Fresh launches of the script, the script again and the plan, taking turns block by block; the speedup with its",
-        "95 % interval over sets.",
+        "Fresh launches of the script, the script again and the plan, taking turns block by block; the speedup with",
+        "its 95 % interval over sets.",
         "",
         table(["script", "plan", "speedup", "verdict", "does it compute the same?", "memory"], rows),
     ]
