@@ -77,7 +77,7 @@ class Redirection:
 
     def _replace_in(self, owner: Any) -> None:
         for name, value in list(vars(owner).items()):
-            held = value.__func__ if isinstance(value, staticmethod) else value
+            held = value.__func__ if issubclass(type(value), staticmethod) else value
             stand_in = self._by_identity.get(id(held))
             if stand_in is not None:
                 self._replace(owner, name, stand_in)

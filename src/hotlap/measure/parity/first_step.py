@@ -133,10 +133,14 @@ def _keeps_precision(baseline: _Gradients, candidate: _Gradients, reference: _Gr
     """For levers that keep the precision: errors against float64 at most m times the baseline's own, m = 2, or 3 in
     half precision and for tiny tensors.
 
-    An error is never held against less than one rounding of the tensor's share of the whole gradient, nor, in a tiny
-    tensor, against less than the relative error of the whole: there a small error of the baseline is luck.
+    An error is never held against less than one rounding of the tensor's share of the whole gradient, nor against less
+    than what thousands of terms summed in another order make of a rounding, nor, in a tiny tensor, against less than the
+    relative error of the whole: there a small error of the baseline is luck. (Healthy channels_last and compiled runs
+    of a small convolutional network were seen at 3.8 and 2.3 times the baseline's error in a layer of 320 weights, all
+    of these errors being below 1e-5 of the gradient; torch's own accuracy check of compiled models allows as much.)
     """
     rounding = float(np.finfo(np.float16 if half else np.float32).eps)
+    sums = _HALF_SUM_ROUNDINGS if half else _SUM_ROUNDINGS
     whole, own, elements = _whole_error(baseline, reference)
     worst = _loss_error(baseline.loss(), candidate.loss(), reference.loss(), rounding)
     for name in reference.names:
@@ -144,7 +148,7 @@ def _keeps_precision(baseline: _Gradients, candidate: _Gradients, reference: _Gr
         theirs = math.sqrt(_square(candidate[name] - true))
         expected = max(
             math.sqrt(_square(baseline[name] - true)),
-            rounding * max(math.sqrt(_square(true)), whole * math.sqrt(true.size / elements)),
+            rounding * max(sums * math.sqrt(_square(true)), whole * math.sqrt(true.size / elements)),
         )
         tiny = true.size <= TINY_TENSOR
         if tiny:
@@ -160,6 +164,8 @@ def _keeps_precision(baseline: _Gradients, candidate: _Gradients, reference: _Gr
 
 _SMALLEST = float(np.finfo(np.float64).tiny)
 _LOSS_ROUNDINGS = 16
+_SUM_ROUNDINGS = 64
+_HALF_SUM_ROUNDINGS = 4
 
 
 @dataclass(frozen=True, slots=True)
