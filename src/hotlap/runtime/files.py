@@ -76,14 +76,15 @@ class Redirection:
                     self._added.append((functions, stand_in))
 
     def _replace_in(self, owner: Any) -> None:
+        # By type() and not isinstance(), which asks an object for its __class__: deprecated ones warn when asked.
         for name, value in list(vars(owner).items()):
             held = value.__func__ if issubclass(type(value), staticmethod) else value
             stand_in = self._by_identity.get(id(held))
             if stand_in is not None:
                 self._replace(owner, name, stand_in)
-            elif isinstance(held, FunctionType):
+            elif issubclass(type(held), FunctionType):
                 self._replace_defaults(held)
-            elif isinstance(value, type) and isinstance(owner, ModuleType) and value.__module__ == owner.__name__:
+            elif issubclass(type(value), type) and isinstance(owner, ModuleType) and value.__module__ == owner.__name__:
                 self._replace_in(value)
 
     def _replace_defaults(self, function: FunctionType) -> None:
