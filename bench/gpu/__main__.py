@@ -57,7 +57,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.gpu", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="where to write: OUT.md and OUT.json")
-    parser.add_argument("--seconds", type=float, default=540.0, help="for all parts together")
+    parser.add_argument("--seconds", type=float, default=500.0, help="for all parts together, about")
     parser.add_argument("--parts", nargs="+", choices=list(WEIGHTS), default=list(WEIGHTS))
     parser.add_argument("--search", type=float, metavar="SECONDS", help="search, with this budget for each script")
     options = parser.parse_args(arguments)
