@@ -67,9 +67,9 @@ class Assignment(Record, frozen=True, kw_only=True):
     ``replay`` feeds the first training batch again and again, so that only the model is timed;
     ``loader_sweep`` times the training loader alone with each of these settings, and no model.
     The fields from ``without_dropout`` on serve the comparison of numbers, never a timing:
-    ``reference_precision`` computes in float64, ``nudge`` moves every initial weight by one unit in
-    the last place, ``capture_gradients`` saves the gradients of the first step, ``augmentation_seed``
-    reseeds what the data pipeline draws while weights and sample order stay.
+    ``reference_precision`` computes in float64, ``nudge`` moves every initial weight by one unit in the last place,
+    ``rounded_weights`` rounds them to that number format, ``capture_gradients`` saves the gradients of the first step,
+    ``augmentation_seed`` reseeds what the data pipeline draws while weights and sample order stay.
     """
 
     workload: Workload
@@ -84,6 +84,7 @@ class Assignment(Record, frozen=True, kw_only=True):
     reference_precision: bool = False
     nudge: bool = False
     capture_gradients: bool = False
+    rounded_weights: str = ""
     augmentation_seed: int | None = None
     startup_limit_seconds: float = 600.0
     block_limit_seconds: float = 300.0

@@ -543,3 +543,36 @@ def test_runs_of_several_seeds() -> None:
     assert learning([*seeded(1.0001), (run(curve()), run([*curve(299), math.nan]))]).passed is False
     assert learning([*seeded(1.0001), (run(curve()), run([None] * 300))]).passed is None
     assert learning([]).passed is None
+
+
+# -- G2 where the network itself turns gradients --------------------------------------------------
+
+
+def turned(gradients: Tensors, angle: float, seed: int = 5) -> Tensors:
+    """The whole gradient turned by an angle (radians), its length kept."""
+    source = np.random.default_rng(seed)
+    result = {}
+    for name, it in gradients.items():
+        across = source.normal(size=it.shape)
+        across -= it * (across * it).sum() / max((it * it).sum(), 1e-300)
+        across *= np.linalg.norm(it) / np.linalg.norm(across)
+        result[name] = it * np.cos(angle) + across * np.sin(angle)
+    return result
+
+
+def test_a_turn_is_held_against_that_of_rounded_weights(triple: Triple) -> None:
+    candidate = triple.candidate(turned(triple.true, 0.37))  # a cosine of 0.93
+    alone = first_step(triple.baseline, candidate, changes_precision=True)
+    assert alone.passed is False
+    rounded = captured(triple.folder / "rounded.npz", single(turned(triple.true, 0.26, seed=6)))
+    assert first_step(triple.baseline, candidate, changes_precision=True, rounded=rounded).passed is True
+    steady = captured(triple.folder / "steady.npz", single(turned(triple.true, 0.05, seed=6)))
+    assert first_step(triple.baseline, candidate, changes_precision=True, rounded=steady).passed is False
+
+
+def test_a_gradient_without_direction_proves_nothing(triple: Triple) -> None:
+    candidate = triple.candidate(turned(triple.true, 1.4))
+    rounded = captured(triple.folder / "rounded.npz", single(turned(triple.true, 1.2, seed=6)))
+    got = first_step(triple.baseline, candidate, changes_precision=True, rounded=rounded)
+    assert got.passed is None
+    assert "proves nothing" in got.text

@@ -2,7 +2,7 @@
 
 Two trainings can be compared number by number only when everything random agrees: dropout is switched off, and
 inductor draws eager's random numbers. The other switches are yardsticks: the same run with every initial weight
-moved by one unit in the last place, the same run in float64, the same run with other augmentations.
+moved by one unit in the last place or rounded to a shorter format, in float64, or with other augmentations.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ def prepare(hooks: Hooks, assignment: Assignment) -> None:
         hooks.model_found.append(switch_off_dropout)
     if assignment.nudge:
         hooks.model_found.append(lambda root: nudge_weights(hooks.torch, root))
+    if assignment.rounded_weights:
+        hooks.model_found.append(lambda root: round_weights(hooks.torch, root, assignment.rounded_weights))
     if assignment.reference_precision:
         _compute_in_float64(hooks)
     if assignment.aligned_randomness:
@@ -47,6 +49,14 @@ def nudge_weights(torch: Any, root: Any) -> None:
             if parameter.requires_grad and parameter.is_floating_point():
                 upwards = torch.full_like(parameter, float("inf"))
                 parameter.copy_(torch.nextafter(parameter, upwards))
+
+
+def round_weights(torch: Any, root: Any, number_format: str) -> None:
+    """Round every trained weight to another number format and back; it is computed with in its own as before."""
+    with torch.no_grad():
+        for parameter in root.parameters():
+            if parameter.requires_grad and parameter.is_floating_point():
+                parameter.copy_(parameter.to(getattr(torch, number_format)))
 
 
 def _compute_in_float64(hooks: Hooks) -> None:

@@ -47,7 +47,7 @@ class Prover:
             return 0.0
         costs = self._trials.costs
         missing = [it for it in self._kinds(plan) if (_owner(plan, it), it) not in self._runs]
-        return sum(costs.of_launch(_owner(plan, it), 1 if it == "reference" else self.steps) for it in missing)
+        return sum(costs.of_launch(_owner(plan, it), 1 if _is_first_step(it) else self.steps) for it in missing)
 
     def prove_exact(self, sets: Sequence[TurnSet]) -> ParityComparison:
         """Whether the losses of arms 0 (reference), 1 (the same again) and 2 (with an exact lever) agree in every set;
@@ -82,6 +82,7 @@ class Prover:
                 nudged=optional.get("nudged"),
                 reference=optional.get("reference"),
                 reseeded=optional.get("reseeded"),
+                rounded=next((run for name, run in optional.items() if name.startswith("rounded to ")), None),
                 seeds=self._seed_pairs(plan, runs),
                 changes_precision=_changes_precision(plan),
                 allowed=frozenset({"batch_hashes"}) if self._changes_randomness(plan) else frozenset(),
@@ -94,8 +95,7 @@ class Prover:
         kinds = ["baseline", "again", "candidate"]
         if proof == "rounding":
             kinds.append("nudged")
-            if not _changes_precision(plan):
-                kinds.append("reference")
+            kinds.append(f"rounded to {_format_of(plan)}" if _changes_precision(plan) else "reference")
             if self._changes_randomness(plan):
                 kinds.append("reseeded")
         if proof == "behaviour":
@@ -105,7 +105,7 @@ class Prover:
     def _run(self, plan: Plan, kind: str) -> Run:
         owner = _owner(plan, kind)
         if (owner, kind) not in self._runs:
-            steps = 1 if kind == "reference" else self.steps
+            steps = 1 if _is_first_step(kind) else self.steps
             self._runs[(owner, kind)] = self._trials.launch(self._assignment(owner, kind), steps=steps)
         return self._runs[(owner, kind)]
 
@@ -121,6 +121,7 @@ class Prover:
             capture_gradients=True,
             nudge=whose == "nudged",
             reference_precision=whose == "reference",
+            rounded_weights=kind.removeprefix("rounded to ") if kind.startswith("rounded to ") else "",
             augmentation_seed=plain.seed + 1 if whose == "reseeded" else None,
         )
 
@@ -142,6 +143,18 @@ class Prover:
 
 def _owner(plan: Plan, kind: str) -> Plan:
     return plan if kind.startswith("candidate") else plans_of.EMPTY
+
+
+def _is_first_step(kind: str) -> bool:
+    """Whether nothing but the first step of this run is looked at."""
+    return kind == "reference" or kind.startswith("rounded to ")
+
+
+def _format_of(plan: Plan) -> str:
+    """The number format whose rounding a plan's precision lever brings in: a ``dtype`` by name, and for TF32, whose ten
+    bits of mantissa are float16's, that one."""
+    names = [str(value) for it in plan.settings for key, value in it.values if key == "dtype"]
+    return names[0] if names else "float16"
 
 
 def _changes_precision(plan: Plan) -> bool:

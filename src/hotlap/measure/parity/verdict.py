@@ -24,7 +24,8 @@ class ParityEvidence:
 
     ``baseline_again`` is the baseline once more. ``nudged`` is the baseline with its initial weights moved by one unit
     in the last place, ``reference`` the baseline in float64 (its first step is enough), ``reseeded`` the baseline with
-    other random numbers for what cannot be aligned (dropout, augmentation). ``seeds`` are (baseline, candidate) pairs
+    other random numbers for what cannot be aligned (dropout, augmentation), ``rounded`` the baseline with its initial
+    weights rounded to a lever's lower precision (its first step is enough). ``seeds`` are (baseline, candidate) pairs
     of runs, each pair with a seed of its own, for levers that change what is learned. ``changes_precision`` chooses the
     rule of G2; ``allowed`` are the fields of ``Invariants`` that the lever says it changes.
     """
@@ -36,6 +37,7 @@ class ParityEvidence:
     nudged: Run | None = None
     reference: Run | None = None
     reseeded: Run | None = None
+    rounded: Run | None = None
     seeds: tuple[tuple[Run, Run], ...] = ()
     changes_precision: bool = False
     allowed: frozenset[str] = frozenset()
@@ -66,7 +68,13 @@ def _gates(evidence: ParityEvidence) -> Iterable[GateResult]:
     if evidence.proof == "exact":
         yield exact_trajectory(baseline, candidate, again=again)
         return
-    yield first_step(baseline, candidate, changes_precision=evidence.changes_precision, reference=evidence.reference)
+    yield first_step(
+        baseline,
+        candidate,
+        changes_precision=evidence.changes_precision,
+        reference=evidence.reference,
+        rounded=evidence.rounded,
+    )
     yield trajectory(baseline, candidate, again=again, nudged=evidence.nudged, reseeded=evidence.reseeded)
 
 
