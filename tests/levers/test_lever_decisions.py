@@ -313,3 +313,16 @@ def test_the_loader_leaves_iterable_data_sets_alone_and_owes_less_where_data_is_
     setting = make_setting("loader", workers=1)
     assert loader.proof_for(on_cpu(loaders=(LoaderFacts(dataset="D"),)), setting) == "exact"
     assert loader.proof_for(on_cpu(loaders=(LoaderFacts(dataset="D", draws_random=True),)), setting) == "rounding"
+
+
+def test_on_a_cpu_workers_are_also_tried_with_a_core_of_their_own() -> None:
+    account = PhaseAccount(wall=0.2, data_wait=0.1, samples_per_step=10)
+    rates = {0: 0.012, 1: 0.009, 2: 0.009}
+    full = on_cpu(Machine(cores=2), loaders=(LoaderFacts(dataset="D"),), threads=2)
+    tried = [dict(it.values) for it in loader.candidates(swept(full, rates, account))]
+    assert [(it["workers"], it.get("threads")) for it in tried] == [(1, 1), (1, None)]
+    with_room = make_setting("loader", workers=1, threads=1)
+    assert loader.proof_for(full, with_room) == "rounding"
+    assert not loader.changes_randomness(full, with_room)
+    idle = on_cpu(Machine(cores=2), loaders=(LoaderFacts(dataset="D"),), threads=1)
+    assert [dict(it.values).get("threads") for it in loader.candidates(swept(idle, rates, account))] == [None]

@@ -41,7 +41,8 @@ class Lever:
     it itself), or None. ``bound`` is the largest speedup it could give here, or None when there is no
     bound. ``candidates`` are the settings worth a trial, best guess first. ``install`` runs in the
     child, right after torch's import, and hangs the lever onto the hooks. ``environment`` are the
-    variables that must be set before the process starts. ``proof_for`` says what a setting owes.
+    variables that must be set before the process starts. ``proof_for`` says what a setting owes, and
+    ``changes_randomness`` whether the data pipeline draws other random numbers with it (from the same distribution).
     """
 
     name: str
@@ -56,6 +57,7 @@ class Lever:
     install: Callable[[Hooks, Setting], None]
     environment: Callable[[Setting], dict[str, str]]
     proof_for: Callable[[Situation, Setting], Proof]
+    changes_randomness: Callable[[Situation, Setting], bool] = lambda situation, setting: False
 
 
 _REQUIRED = ("title", "proof", "addresses", "parameters", "obstacle", "bound", "candidates", "install")
@@ -142,5 +144,6 @@ def _build(name: str, module: ModuleType) -> Lever:
         page=module.__doc__,
         environment=getattr(module, "environment", lambda setting: {}),
         proof_for=getattr(module, "proof_for", lambda situation, setting: module.proof),
+        changes_randomness=getattr(module, "changes_randomness", lambda situation, setting: False),
         **member,
     )

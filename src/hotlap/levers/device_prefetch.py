@@ -70,7 +70,12 @@ def candidates(situation: Situation) -> tuple[Setting, ...]:
 
 def proof_for(situation: Situation, setting: Setting) -> Proof:
     """Fetching ahead reorders random draws where the data set draws in the training process."""
-    return "rounding" if any(loader.draws_random for loader in situation.facts.loaders) else "exact"
+    return "rounding" if changes_randomness(situation, setting) else "exact"
+
+
+def changes_randomness(situation: Situation, setting: Setting) -> bool:
+    """Whether a data set draws while it fetches."""
+    return any(loader.draws_random for loader in situation.facts.loaders)
 
 
 def install(hooks: Hooks, setting: Setting) -> None:

@@ -81,11 +81,12 @@ class Session:
     def _say_hello(self) -> None:
         self._hello_sent = True
         self.clock.synchronise()
+        rank, processes = _place_in_group(self._torch)
         self._channel.send(
             Hello(
                 process=os.getpid(),
-                rank=int(os.environ.get("RANK", "0")),
-                processes=int(os.environ.get("WORLD_SIZE", "1")),
+                rank=rank,
+                processes=processes,
                 startup_seconds=time.perf_counter() - self._began,
             )
         )
@@ -218,6 +219,14 @@ class _Ended:
         self.wall_seconds = wall_seconds
         self.cpu_seconds = cpu_seconds
         self.involuntary_switches = involuntary_switches
+
+
+def _place_in_group(torch: Any) -> tuple[int, int]:
+    """This process's rank and the size of its group: as torch knows them, else as the launcher set them."""
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_rank()), int(distributed.get_world_size())
+    return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def _device_peak_bytes(torch: Any) -> int:

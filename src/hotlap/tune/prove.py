@@ -137,8 +137,8 @@ class Prover:
         return max((self.proof_for(it) for it in plan.settings), key=_STRENGTH.__getitem__, default="exact")
 
     def _changes_randomness(self, plan: Plan) -> bool:
-        """Whether the data pipeline draws other numbers: a lever that is exact elsewhere, and here owes more."""
-        return any(self._levers[it.lever].proof == "exact" and self.proof_for(it) != "exact" for it in plan.settings)
+        """Whether the data pipeline draws other numbers."""
+        return any(self._levers[it.lever].changes_randomness(self._situation, it) for it in plan.settings)
 
 
 def _owner(plan: Plan, kind: str) -> Plan:

@@ -180,9 +180,9 @@ def _keeps_precision(baseline: _Gradients, candidate: _Gradients, reference: _Gr
 
     An error is never held against less than one rounding of the tensor's share of the whole gradient, nor against less
     than what thousands of terms summed in another order make of a rounding, nor, in a tiny tensor, against less than
-    the relative error of the whole: there a small error of the baseline is luck. (Healthy channels_last and compiled runs
-    of a small convolutional network were seen at 3.8 and 2.3 times the baseline's error in a layer of 320 weights, all
-    of these errors being below 1e-5 of the gradient; torch's own accuracy check of compiled models allows as much.)
+    the relative error of the whole: there a small error of the baseline is luck. (Healthy channels_last and compiled
+    runs of a small convolutional network were seen at 3.8 and 2.3 times the baseline's error in a layer of 320 weights,
+    all of these errors being below 1e-5 of the gradient; torch's own accuracy check of compiled models allows as much.)
     """
     rounding = float(np.finfo(np.float16 if half else np.float32).eps)
     sums = _HALF_SUM_ROUNDINGS if half else _SUM_ROUNDINGS
