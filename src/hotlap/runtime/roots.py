@@ -36,6 +36,7 @@ class Roots:
         self._quiet_backwards = 0
         self.searching = False
         self._plain_call: Call = hooks.torch.nn.Module.__call__
+        self._watching_call: Call = self._plain_call
 
     def install(self) -> None:
         """Start looking."""
@@ -62,7 +63,7 @@ class Roots:
         self._quiet_backwards += 1
         if self._known and self._quiet_backwards > BACKWARDS_WITHOUT_NEWS:
             self.searching = False
-            self._patches.replace(self._torch.nn.Module, "__call__", self._plain_call)
+            self._watch(self._plain_call)
 
     def _search(self) -> None:
         self._quiet_backwards = 0
@@ -82,7 +83,8 @@ class Roots:
             self._adopt(module)
             return self._training_forward(plain, module, args, kwargs)
 
-        self._patches.replace(self._torch.nn.Module, "__call__", call)
+        self._watching_call = call
+        self._watch(call)
 
     def _owns_trained(self, module: Any) -> bool:
         if not self._held:
@@ -130,22 +132,33 @@ class Roots:
     def _training_forward(self, plain: Call, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         for prepare in self._hooks.before_forward:
             args, kwargs = prepare(module, args, kwargs)
-        self._inside = True
-        try:
-            output = plain(module, *args, **kwargs)
-        finally:
-            self._inside = False
+        if self.searching:
+            output = self._shielded(plain, module, args, kwargs)
+        else:
+            self._inside = True
+            try:
+                output = plain(module, *args, **kwargs)
+            finally:
+                self._inside = False
         for tell in self._hooks.after_forward:
             tell(module, output)
         return output
 
     def _shielded(self, plain: Call, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run the module; calls of modules inside it are nobody's roots."""
+        """Run the module; calls of modules inside it are nobody's roots. The watch is taken away meanwhile, so that no
+        compiler at work in there comes upon it."""
         self._inside = True
+        if self.searching:
+            self._watch(self._plain_call)
         try:
             return plain(module, *args, **kwargs)
         finally:
             self._inside = False
+            if self.searching:
+                self._watch(self._watching_call)
+
+    def _watch(self, call: Call) -> None:
+        self._patches.replace(self._torch.nn.Module, "__call__", call)
 
 
 def _inherited_call(kind: type, module_class: type, plain: Call) -> Call:
