@@ -18,6 +18,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from hotlap.runtime.boot import active
 
+SETTLING_STEPS = 50
+"""Steps after each change that do not count: replaced attributes make the interpreter forget what it specialised."""
+
 
 def model_of(kind: str) -> tuple[nn.Module, int]:
     """A model by name, and the width of its input."""
@@ -53,7 +56,8 @@ class Training:
         self._optimizer.step()
 
     def stretch(self, steps: int) -> float:
-        """Seconds per step: the median on a CPU, whose steps end when they return; the mean on a device."""
+        """Seconds per step: on a CPU, whose steps end when they return, the 20th percentile, which other people's work
+        hardly moves; on a device the mean."""
         if self._device.type != "cpu":
             return self._mean(steps)
         seconds = []
@@ -61,7 +65,7 @@ class Training:
             began = time.perf_counter()
             self.step()
             seconds.append(time.perf_counter() - began)
-        return statistics.median(seconds)
+        return statistics.quantiles(seconds, n=5)[0]
 
     def _mean(self, steps: int) -> float:
         torch.cuda.synchronize()
@@ -90,6 +94,7 @@ def differences(kind: str, device: str, turns: int, stretch_seconds: float) -> d
         found = {}
         for hooked in (True, False) if turn % 2 else (False, True):
             (interception.resume if hooked else interception.suspend)()
+            training.stretch(SETTLING_STEPS)
             found[hooked] = training.stretch(steps)
         without.append(found[False])
         paired.append(found[True] - found[False])

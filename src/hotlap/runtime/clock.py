@@ -252,17 +252,17 @@ class StepClock:
         return self._inside(DATA_WAIT, start)
 
     def _fetch(self, iterator: Any, fetch: Fetch) -> Any:
-        self.enter(DATA_WAIT)
+        self._mark(self._phases[-1])  # no other phase begins within a fetch
         try:
             batch = fetch()
         except StopIteration:
             # The end of an evaluation's loader comes after its last forward, and is no training step's either.
-            self.leave(as_phase=OUTSIDE if self._evaluating else None)
+            self._mark(OUTSIDE if self._evaluating else DATA_WAIT)
             raise
         except BaseException:
-            self.leave()
+            self._mark(DATA_WAIT)
             raise
-        self.leave()
+        self._mark(DATA_WAIT)
         if self._torch.is_grad_enabled():  # what is fetched under no_grad is not trained on
             self._fetched_samples += leading_size(batch)
         return batch
@@ -311,7 +311,7 @@ class StepClock:
     def _backward_ends(self) -> None:
         self.leave()
         self.backwards += 1
-        if self.counts_backwards():
+        if (not self._has_optimizer or self.source == "backward") and self.counts_backwards():
             self._end_step()
 
     def _update_begins(self, optimizer: Any) -> None:
