@@ -68,7 +68,7 @@ def _few_cores(machine: Machine) -> Iterator[Advice]:
         yield Advice(
             "note",
             f"Only {_count(machine.cores, 'core')}: loader workers compete with the training itself.",
-            "Expect little from more loader workers; work on what the processor computes.",
+            "A worker pays only where a core is left for it: `hotlap tune` tries workers with fewer threads too.",
         )
 
 
