@@ -5,8 +5,10 @@ What is left of a step is what no loader setting can make faster.
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
+from hotlap.runtime.batches import transform
 from hotlap.runtime.hooks import Fetch, Hooks
 
 
@@ -29,15 +31,20 @@ def replay_first_batches(hooks: Hooks) -> None:
         if key not in first:
             first[key] = following()
             delivered[turn] = 1
-            return first[key]
+            return _fresh(first[key])
         delivered[turn] = delivered.get(turn, 0) + 1
         if delivered[turn] > _batches_in_epoch(iterator):
             del delivered[turn]
             raise StopIteration
-        return first[key]
+        return _fresh(first[key])
 
     hooks.before_loader.append(without_workers)
     hooks.around_fetch.append(fetch)
+
+
+def _fresh(batch: Any) -> Any:
+    """The batch in containers of its own, since scripts take entries out of the ones they are given."""
+    return transform(copy.copy(batch), lambda tensor: tensor)
 
 
 def _batches_in_epoch(iterator: Any) -> float:

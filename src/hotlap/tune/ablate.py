@@ -18,6 +18,8 @@ from hotlap.tune.confirm import compare_sets, comparison_of
 from hotlap.tune.trials import FEWEST_ARMS, Failure, Trials
 
 _SETS = speed.LOOKS[0].sets
+_MARGIN = 1.5
+"""Costs are estimates, and a plan that could not be verified is worth less than one that was not ablated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +70,13 @@ def _round(trials: Trials, book: Book, plan: Plan) -> dict[str, Comparison] | No
 
 
 def _sets(trials: Trials, book: Book, arms: Sequence[Plan], group: Sequence[str]) -> list[TurnSet] | None:
-    if not trials.fits(_SETS * trials.costs.of_set(arms, trials.rounds)):
+    if not trials.fits(_MARGIN * _SETS * trials.costs.of_set(arms, trials.rounds)):
         return None
     sets: list[TurnSet] = []
     names = ", ".join(group)
     while len(sets) < _SETS:
+        if not trials.fits((_SETS - len(sets)) * trials.costs.of_set(arms, trials.rounds)):
+            return None  # these sets take longer than was thought; the verification's share is not touched
         text = f"Without {names}: set {len(sets) + 1} of {_SETS}"
         book.tell("ablation", text, sets_done=len(sets), sets_planned=_SETS)
         purpose = f"ablation {plans_of.key(arms[0])} {names}"
