@@ -227,3 +227,15 @@ def test_suspending_puts_everything_back() -> None:
     watched.interception.suspend()
     after = (DataLoader.__init__, nn.Module.__call__, torch.autograd.backward, torch.optim.SGD.__init__, torch.save)
     assert after == before
+
+
+def test_a_replayed_batch_may_be_taken_apart(watched: Watched) -> None:
+    from hotlap.runtime.replay import replay_first_batches
+
+    replay_first_batches(watched.hooks)
+    rows = [{"inputs": torch.full((2,), float(row)), "labels": torch.tensor(row)} for row in range(12)]
+    seen = []
+    for batch in DataLoader(rows, batch_size=4):  # type: ignore[arg-type]
+        seen.append(batch.pop("labels").tolist())
+        assert set(batch) == {"inputs"}
+    assert seen == [[0, 1, 2, 3]] * 3, "the first batch, as often as the epoch has batches"

@@ -373,7 +373,11 @@ class _Search:
             self._withdraw(f"The verification of the whole plan failed. {result.reason}")
             self._book.close(status, f"The verification of the whole plan failed. {result.reason}")
             return
-        self._book.update(verification=result.comparison, account_after=account_of(result.run)[0])
+        self._book.update(
+            verification=result.comparison,
+            account_before=account_of(result.baseline_run)[0],
+            account_after=account_of(result.run)[0],
+        )
         text = self._why_not(result.comparison)
         if text:
             self._withdraw(text)

@@ -11,7 +11,7 @@ from hotlap import plan as plans_of
 from hotlap.measure import speed
 from hotlap.records import Comparison, ParityComparison, Plan, Run, TurnSet
 from hotlap.tune.book import Book
-from hotlap.tune.confirm import CANDIDATE, compare_sets, comparison_of, take_sets
+from hotlap.tune.confirm import BASELINE, CANDIDATE, compare_sets, comparison_of, take_sets
 from hotlap.tune.prove import Prover
 from hotlap.tune.trials import Failure, Trials
 
@@ -21,9 +21,10 @@ MORE_SETS = speed.LOOKS[-1]
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The comparison with the original, and the plan's last run."""
+    """The comparison with the original, and the last run of each, taken side by side."""
 
     comparison: Comparison
+    baseline_run: Run
     run: Run
 
 
@@ -55,4 +56,4 @@ def verify(
         found = compare_sets(sets, delta=trials.options.delta, confidence=1 - MORE_SETS.alpha)
     comparison = comparison_of(plans_of.EMPTY, plan, sets, found)
     comparison = msgspec.structs.replace(comparison, parity=parity or prover.prove_exact(sets))
-    return Verification(comparison, sets[-1].runs[CANDIDATE])
+    return Verification(comparison, sets[-1].runs[BASELINE], sets[-1].runs[CANDIDATE])
