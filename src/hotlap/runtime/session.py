@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hotlap.records import Assignment, Block, BlockDone, End, Hello, Plan, Proceed, Report, Run
+from hotlap.records import Assignment, Block, BlockDone, End, Hello, Proceed, Report, Run
 from hotlap.runtime import compile_report
 from hotlap.runtime.channel import Channel
 from hotlap.runtime.clock import StepClock
@@ -34,8 +34,6 @@ class Session:
         self._process = os.getpid()
         self._block: _OpenBlock | None = None
         self._lead_in = 0
-        self._waiting_steps = 0
-        self._plan: Plan = assignment.plan
         self._hello_sent = False
         self._began = time.perf_counter()
         self._reported = False
@@ -167,7 +165,7 @@ class Session:
             tell()
         steps = self.clock.steps()
         run = Run(
-            plan=self._plan,
+            plan=self.assignment.plan,
             seed=self.assignment.seed,
             facts=self._observer.facts(),
             steps=steps,
