@@ -16,11 +16,12 @@ SOURCE = Path(__file__).parents[1] / "src" / "hotlap"
 LONGEST_FILE_LINES = 500
 
 # What each room may import of ours. A room is a folder, or a file directly below src/hotlap.
-GROUND = {"records", "errors"}
+GROUND = {"records", "errors", "evidence"}
 SEARCH = GROUND | {"plan", "study", "machine", "trial", "measure", "levers"}
 MAY_IMPORT: dict[str, set[str]] = {
     "records": set(),
     "errors": set(),
+    "evidence": {"records"},
     "levers": GROUND,
     "plan": GROUND | {"levers"},
     "machine": GROUND,
@@ -31,13 +32,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "trial": GROUND | {"levers", "machine", "measure", "plan"},
     # The executor's port: a study answers in its place while a search is resumed.
     "study": GROUND | {"plan", "trial"},
-    "tune": SEARCH,
+    # Causes of slowness, read off what was measured; knows nothing of trials.
+    "diagnose": GROUND | {"measure", "levers", "trace"},
+    "tune": SEARCH | {"diagnose", "trace"},
     # Reads files that a profiler wrote; knows nothing of trials. Its result is records of its own.
     "trace": GROUND,
-    "render": GROUND | {"plan", "trace"},
+    "render": GROUND | {"plan", "trace", "diagnose"},
     # Puts the rooms together, for `import hotlap` and for the command line.
     "api": SEARCH | {"tune", "runtime"},
-    "cli": SEARCH | {"api", "tune", "render", "trace"},
+    "cli": SEARCH | {"api", "tune", "render", "trace", "diagnose"},
     # Workloads that are run as a user's script is: they know nothing of hotlap.
     "demo": set(),
     "__init__": GROUND | {"api"},

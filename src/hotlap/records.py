@@ -70,6 +70,8 @@ class Assignment(Record, frozen=True, kw_only=True):
     ``reference_precision`` computes in float64, ``nudge`` moves every initial weight by one unit in the last place,
     ``rounded_weights`` rounds them to that number format, ``capture_gradients`` saves the gradients of the first step,
     ``augmentation_seed`` reseeds what the data pipeline draws while weights and sample order stay.
+    ``collect_evidence`` watches for the causes of slowness (:mod:`hotlap.evidence`), and ``profiled_steps`` of the last
+    steps run under ``torch.profiler``; both make steps longer, and such a run's times are compared with nothing.
     """
 
     workload: Workload
@@ -86,6 +88,8 @@ class Assignment(Record, frozen=True, kw_only=True):
     capture_gradients: bool = False
     rounded_weights: str = ""
     augmentation_seed: int | None = None
+    collect_evidence: bool = False
+    profiled_steps: int = 0
     startup_limit_seconds: float = 600.0
     block_limit_seconds: float = 300.0
     show_output: bool = False
@@ -356,7 +360,8 @@ class Run(Record, frozen=True, kw_only=True):
 
     ``blocks`` are the timed blocks in order (warm-up blocks first, ``warm_up_blocks`` of them);
     ``steps`` is the account of all steps, warm-up included. ``gradients_path`` names the file with
-    the first step's gradients where they were asked for.
+    the first step's gradients where they were asked for, and ``evidence_path`` the :class:`hotlap.evidence.RunEvidence`
+    in JSON.
     """
 
     plan: Plan = Plan()
@@ -377,6 +382,7 @@ class Run(Record, frozen=True, kw_only=True):
     files: tuple[FileWrite, ...] = ()
     output_path: str = ""
     gradients_path: str = ""
+    evidence_path: str = ""
     loader_rates: tuple[LoaderRate, ...] = ()
     seed: int = 0
 
@@ -615,13 +621,24 @@ class Outcome(Record, frozen=True, kw_only=True):
     trial_seconds: float = 0.0
 
 
+FindingKind: TypeAlias = Literal["cost", "wrong-numbers", "risk", "hint"]
+
+
 class Finding(Record, frozen=True, kw_only=True):
-    """A cause of slowness with its evidence."""
+    """A cause of slowness with its evidence.
+
+    ``share`` is what it costs, as a share of the step (0 where it costs no time). ``kind`` tells a ``cost`` from
+    ``wrong-numbers``, from a ``risk`` that has not struck yet, and from a ``hint`` whose gain is not known.
+    ``title`` is one sentence with its number, ``evidence`` the figures it rests on, ``remedy`` what to do, ``site`` the
+    line, and ``levers`` those that answer it.
+    """
 
     rule: str
     share: Estimate
     title: str
+    kind: FindingKind = "cost"
     evidence: tuple[str, ...] = ()
+    remedy: str = ""
     site: CallSite | None = None
     levers: tuple[str, ...] = ()
 

@@ -22,11 +22,21 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, Protocol
 
+from hotlap.evidence import Phase
 from hotlap.records import Steps, StepSource
 from hotlap.runtime.batches import leading_size
 from hotlap.runtime.hooks import Fetch, Hooks
 
 DATA_WAIT, HOST_TO_DEVICE, FORWARD, BACKWARD, OPTIMIZER, OTHER, OUTSIDE = range(7)
+PHASE_NAMES: tuple[Phase, ...] = (
+    "data_wait",
+    "host_to_device",
+    "forward",
+    "backward",
+    "optimizer",
+    "other",
+    "outside",
+)
 PHASES = 7
 FOLD_INTO_OUTSIDE, OTHER_WAS_FORWARD, STEP_BEGINS, STEP_ENDS = -1, -2, -3, -4
 UPDATES_BEFORE_NEW_ANCHOR = 16
@@ -336,6 +346,11 @@ class StepClock:
         if self._others:
             self._others.clear()
         return True
+
+    @property
+    def phase(self) -> int:
+        """The phase that is running: what the script is doing right now."""
+        return self._phases[-1]
 
     def counts_backwards(self) -> bool:
         """Whether steps are counted by backwards, for want of an optimizer."""

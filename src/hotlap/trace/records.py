@@ -197,6 +197,23 @@ class Idle(Record, frozen=True, kw_only=True):
     longest: tuple[Gap, ...] = ()
 
 
+class OperatorRow(Record, frozen=True, kw_only=True):
+    """One operator with the shapes and types of its inputs, as the host called it.
+
+    ``host_nanoseconds`` is its own host time, without the operators it called; ``device_nanoseconds`` that of the
+    kernels which it launched itself. ``place`` is the innermost line of the user's code, empty where the trace has
+    none. ``shapes`` and ``types`` go together, one entry an input; both are empty where they were not recorded.
+    """
+
+    name: str
+    shapes: tuple[tuple[int, ...], ...] = ()
+    types: tuple[str, ...] = ()
+    calls: int = 1
+    host_nanoseconds: int = 0
+    device_nanoseconds: int = 0
+    place: str = ""
+
+
 class StepTime(Record, frozen=True, kw_only=True):
     """One step on the host's clock, and what the device did in that time.
 

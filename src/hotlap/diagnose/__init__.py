@@ -1,0 +1,6 @@
+"""Saying why a script is slow: rules, one file each, from a profile to findings with evidence."""
+
+from hotlap.diagnose.profile import Profile
+from hotlap.diagnose.rank import diagnose
+
+__all__ = ["Profile", "diagnose"]

@@ -1,0 +1,78 @@
+"""What a rule file must offer, and the look into the folder that finds them all.
+
+One file is one rule: ``diagnose/loader_bound.py`` is the rule ``loader-bound``. Its docstring is its page (what it is,
+why it is slow, how to see it, what to do, when it is fine). Its members are the fields of :class:`Rule`; nothing is
+registered anywhere else. Which levers answer a rule the levers say themselves (``addresses``).
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
+from typing import Literal, TypeAlias
+
+from hotlap.diagnose.profile import Profile
+from hotlap.errors import LeverError
+from hotlap.levers.api import all_levers
+from hotlap.records import Finding
+
+Group: TypeAlias = Literal["data", "host", "compute", "compile", "memory", "numbers", "distributed", "machine"]
+SECTIONS = ("What it is", "Why it is slow", "How to see it", "What to do", "When it is fine")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One known cause of slowness, or hazard.
+
+    ``check`` looks at a profile and yields findings, which carry the rule's name; it yields nothing where the profile
+    lacks what it needs. ``fires`` and ``silent`` are profiles, by what they show, on which it must and must not fire.
+    ``levers`` are those that answer it.
+    """
+
+    name: str
+    title: str
+    page: str
+    group: Group
+    levers: tuple[str, ...]
+    check: Callable[[Profile], Iterable[Finding]]
+    fires: Mapping[str, Profile]
+    silent: Mapping[str, Profile]
+
+
+_REQUIRED = ("title", "group", "check", "fires", "silent")
+_NOT_RULES = frozenset({"api", "profile", "rank", "shares", "sites"})
+
+
+@cache
+def all_rules() -> Mapping[str, Rule]:
+    """Every rule of the folder by name, in alphabetical order. Raises :class:`LeverError` for a broken file."""
+    import hotlap.diagnose as folder
+
+    names = sorted(entry.name for entry in pkgutil.iter_modules(folder.__path__))
+    return {_name(it): _build(_name(it)) for it in names if it not in _NOT_RULES}
+
+
+def _name(module: str) -> str:
+    return module.replace("_", "-")
+
+
+def _build(name: str) -> Rule:
+    module: ModuleType = importlib.import_module(f"hotlap.diagnose.{name.replace('-', '_')}")
+    missing = [member for member in _REQUIRED if not hasattr(module, member)]
+    if missing or not module.__doc__:
+        lacking = missing[0] if missing else "a docstring"
+        raise LeverError(f"The rule file for {name!r} lacks {lacking}.", remedy="See diagnose/api.py.")
+    return Rule(
+        name=name,
+        title=module.title,
+        page=module.__doc__,
+        group=module.group,
+        levers=tuple(it.name for it in all_levers().values() if name in it.addresses),
+        check=module.check,
+        fires=module.fires,
+        silent=module.silent,
+    )

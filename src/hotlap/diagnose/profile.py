@@ -1,0 +1,60 @@
+"""All that is known of one script when its causes of slowness are looked for."""
+
+from __future__ import annotations
+
+from hotlap.evidence import RunEvidence
+from hotlap.records import (
+    Ceiling,
+    CompileReport,
+    LoaderRate,
+    Machine,
+    PhaseAccount,
+    Record,
+    ScriptFacts,
+    Situation,
+    Steps,
+)
+from hotlap.trace.records import Breakdown, OperatorRow
+
+
+class Profile(Record, frozen=True, kw_only=True):
+    """What a rule is shown. A field at its default was not measured, and gives no ground for a finding.
+
+    ``account`` and ``steps`` are the untouched script's own (warm-up left out of ``account``); ``evidence``,
+    ``breakdowns`` (one a rank) and ``operators`` come from the profiled run, whose times are longer.
+    ``rank_step_seconds`` are the wall seconds of each step, one row a rank, where there are several.
+    """
+
+    facts: ScriptFacts = ScriptFacts()
+    machine: Machine = Machine()
+    account: PhaseAccount = PhaseAccount()
+    steps: Steps = Steps()
+    ceilings: tuple[Ceiling, ...] = ()
+    loader_rates: tuple[LoaderRate, ...] = ()
+    model_flop_utilisation: float | None = None
+    compile: CompileReport = CompileReport()
+    scaler_skipped_steps: int = 0
+    host_peak_bytes: int = 0
+    device_peak_bytes: int = 0
+    evidence: RunEvidence = RunEvidence()
+    breakdowns: tuple[Breakdown, ...] = ()
+    operators: tuple[OperatorRow, ...] = ()
+    rank_step_seconds: tuple[tuple[float, ...], ...] = ()
+
+    @property
+    def situation(self) -> Situation:
+        """The part of it that levers are shown."""
+        return Situation(
+            facts=self.facts,
+            machine=self.machine,
+            account=self.account,
+            ceilings=self.ceilings,
+            loader_rates=self.loader_rates,
+            device_peak_bytes=self.device_peak_bytes,
+            host_peak_bytes=self.host_peak_bytes,
+        )
+
+    @property
+    def on_accelerator(self) -> bool:
+        """Whether the script trains on a device other than the CPU."""
+        return self.facts.device.partition(":")[0] not in ("", "cpu")

@@ -1,0 +1,183 @@
+"""What a profiled run saw beyond its time account: the ground of every finding.
+
+Declarations only, as in :mod:`hotlap.records`: written by ``runtime`` inside the user's process, read by ``diagnose``.
+Everything in here was observed; a field at its default means "not looked at" or "not seen", and no rule may make a
+finding of it. Seconds are the host's clock unless the name says otherwise. Names and lines are the user's text.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from hotlap.records import CallSite, Record
+
+Phase: TypeAlias = Literal["data_wait", "host_to_device", "forward", "backward", "optimizer", "other", "outside"]
+
+SyncKind: TypeAlias = Literal[
+    "item", "cpu", "numpy", "tolist", "bool", "nonzero", "print", "synchronize", "copy-to-device"
+]
+
+LoopCallKind: TypeAlias = Literal["empty-cache", "garbage-collection", "print", "logging", "tensor-on-host"]
+
+
+class HostSync(Record, frozen=True, kw_only=True):
+    """Calls from one line by which the host reads what a device computes, and so waits for it.
+
+    ``seconds`` is what all ``calls`` took, ``steps`` in how many of the observed steps one was made (far fewer than
+    were observed: the line is guarded), ``phase`` what the step was doing (``optimizer``: torch's own doing).
+    ``on_device`` says that the tensor lay on an accelerator; on a CPU such a call waits for nothing.
+    """
+
+    kind: SyncKind
+    phase: Phase = "other"
+    calls: int
+    steps: int
+    seconds: float
+    on_device: bool = False
+    site: CallSite | None = None
+
+
+class LoopCall(Record, frozen=True, kw_only=True):
+    """Calls from one line of the training loop that cost time and teach nothing.
+
+    ``tensor-on-host`` is a tensor made on the CPU and then copied to the device in the same step, of ``bytes`` in all.
+    """
+
+    kind: LoopCallKind
+    phase: Phase = "other"
+    calls: int
+    steps: int
+    seconds: float
+    bytes: int = 0
+    site: CallSite | None = None
+
+
+class FunctionTime(Record, frozen=True, kw_only=True):
+    """One function below ``Dataset.__getitem__`` or the collate function; ``own_seconds`` leaves out what it called."""
+
+    name: str
+    file: str = ""
+    line: int = 0
+    calls: int = 1
+    own_seconds: float
+    total_seconds: float
+
+
+class DatasetProfile(Record, frozen=True, kw_only=True):
+    """Where the time of making samples goes, from fetching ``samples`` of them in the main process under a profiler.
+
+    ``functions`` are those with most own time, longest first. ``accelerator_calls`` names calls inside
+    ``__getitem__`` that used the accelerator; ``sample_devices`` are the devices the samples' tensors lay on.
+    """
+
+    dataset: str
+    samples: int
+    seconds: float
+    functions: tuple[FunctionTime, ...] = ()
+    collate_seconds: float = 0.0
+    accelerator_calls: tuple[CallSite, ...] = ()
+    sample_devices: tuple[str, ...] = ()
+    site: CallSite | None = None
+
+
+class LoaderUse(Record, frozen=True, kw_only=True):
+    """How the training loader was used.
+
+    ``start_seconds`` is what each ``iter(loader)`` took and ``first_fetch_seconds`` the first batch after it, in order;
+    ``fetch_seconds`` the other fetches. ``queue_lengths`` is how many finished batches waited at each fetch (workers
+    only). ``pageable_copies`` counts batches that were copied to a device from pageable memory, and
+    ``blocking_copies`` those for which the host waited although the memory was pinned.
+    """
+
+    dataset: str
+    start_seconds: tuple[float, ...] = ()
+    first_fetch_seconds: tuple[float, ...] = ()
+    fetch_seconds: tuple[float, ...] = ()
+    queue_lengths: tuple[int, ...] = ()
+    pageable_copies: int = 0
+    blocking_copies: int = 0
+    copy_site: CallSite | None = None
+
+
+class MemoryHolder(Record, frozen=True, kw_only=True):
+    """A variable of the user's code that holds more tensors with every step.
+
+    ``tensors`` and ``bytes`` are what it held at the end, ``tensors_per_step`` how fast it grew, and ``holds_graph``
+    says that its tensors keep the graph of their computation alive.
+    """
+
+    name: str
+    tensors: int
+    bytes: int
+    tensors_per_step: float
+    holds_graph: bool = False
+    site: CallSite | None = None
+
+
+class MemoryTimeline(Record, frozen=True, kw_only=True):
+    """Memory at the end of each observed step, as columns; the device's are empty on a CPU.
+
+    ``limit_bytes`` is the device's memory. ``retries`` counts how often the allocator had to free its cache.
+    """
+
+    allocated_bytes: tuple[int, ...] = ()
+    reserved_bytes: tuple[int, ...] = ()
+    host_bytes: tuple[int, ...] = ()
+    peak_allocated_bytes: int = 0
+    limit_bytes: int = 0
+    retries: int = 0
+    holders: tuple[MemoryHolder, ...] = ()
+
+
+class Numbers(Record, frozen=True, kw_only=True):
+    """What the numbers did, one row a step: the norm of all gradients before the update (None: not finite, and then
+    the row is in ``gradient_not_finite``) and the gradient scaler's scale (empty without one)."""
+
+    gradient_norms: tuple[float | None, ...] = ()
+    gradient_not_finite: tuple[int, ...] = ()
+    scaler_scales: tuple[float, ...] = ()
+
+
+class LayerUse(Record, frozen=True, kw_only=True):
+    """A layer with weights, seen in one training forward. ``weight_shape`` is torch's own order (out, in, ...).
+
+    ``normalised_after`` says that a batch-norm took its output as it was. ``count`` layers are alike but for the name.
+    """
+
+    kind: str
+    name: str
+    weight_shape: tuple[int, ...]
+    bias: bool = False
+    normalised_after: bool = False
+    count: int = 1
+
+
+class Window(Record, frozen=True, kw_only=True):
+    """The steps that ran under ``torch.profiler``; their times are not comparable with unprofiled ones."""
+
+    first_step: int
+    steps: int
+    wall_seconds: float
+    trace_path: str
+    with_stack: bool = False
+
+
+class RunEvidence(Record, frozen=True, kw_only=True):
+    """Everything that one process's profiled run saw. ``observed_steps`` is over how many steps calls were counted, and
+    ``observed_seconds`` how long these took."""
+
+    rank: int = 0
+    observed_steps: int = 0
+    observed_seconds: float = 0.0
+    syncs: tuple[HostSync, ...] = ()
+    calls: tuple[LoopCall, ...] = ()
+    datasets: tuple[DatasetProfile, ...] = ()
+    loaders: tuple[LoaderUse, ...] = ()
+    layers: tuple[LayerUse, ...] = ()
+    memory: MemoryTimeline = MemoryTimeline()
+    numbers: Numbers = Numbers()
+    window: Window | None = None
+    anomaly_detection: bool = False
+    anomaly_site: CallSite | None = None
+    data_parallel: bool = False
+    data_parallel_site: CallSite | None = None
