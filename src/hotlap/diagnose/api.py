@@ -44,7 +44,7 @@ class Rule:
 
 
 _REQUIRED = ("title", "group", "check", "fires", "silent")
-_NOT_RULES = frozenset({"api", "profile", "rank", "shares", "sites"})
+_NOT_RULES = frozenset({"api", "profile", "rank", "shares", "wording"})
 
 
 @cache

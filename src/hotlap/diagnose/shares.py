@@ -6,13 +6,46 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 from statistics import fmean, stdev
+from typing import Literal, TypeAlias
 
+from hotlap.diagnose.profile import Profile
+from hotlap.measure.account import warm_up_steps
 from hotlap.measure.student import quantile
 from hotlap.records import Estimate
 
+StepPhase: TypeAlias = Literal["data_wait", "host_to_device", "forward", "backward", "optimizer", "other"]
+
 UNIT = "of the step"
+MATERIAL = 0.02
+"""A cause that costs less than this share of the step is not spoken of."""
+
+SURELY = 0.01
+"""And its interval must lie above this."""
+
 _BATCHES = 8
 _LEAST_STEPS = 2 * _BATCHES
+
+
+def is_material(share: Estimate) -> bool:
+    """Whether a cost is large enough to be spoken of, and surely more than noise. A bound (:func:`at_most`), whose low
+    end is zero, never is; a rule that can only bound its cost compares the bound itself with :data:`MATERIAL`."""
+    return share.value >= MATERIAL and share.low >= SURELY
+
+
+def phase_share(profile: Profile, phase: StepPhase) -> Estimate:
+    """A phase's share of the untouched script's step, warm-up left out; zero where there is no account of it.
+
+    The interval comes from the rows of ``profile.steps`` where there are any, else the account's mean stands alone.
+    """
+    seconds: float = getattr(profile.account, phase)
+    if profile.account.wall <= 0 or seconds <= 0:
+        return exactly(0.0)
+    skip = warm_up_steps(profile.steps)
+    whole = profile.steps.wall_seconds[skip:]
+    part: tuple[float, ...] = getattr(profile.steps, f"{phase}_seconds")[skip:]
+    if not whole or len(part) != len(whole):
+        return exactly(seconds / profile.account.wall)
+    return share_of_steps(part, whole)
 
 
 def share_of_steps(part_seconds: Sequence[float], whole_seconds: Sequence[float]) -> Estimate:

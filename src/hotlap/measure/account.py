@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from hotlap.records import PhaseAccount, Steps
 
 _TOLERANCE = 1e-3
+_WARM_UP_STEPS = 6
 
 
 def account(steps: Steps, *, skip: int) -> PhaseAccount:
@@ -42,6 +43,11 @@ def account(steps: Steps, *, skip: int) -> PhaseAccount:
         outside=_mean("outside_seconds", steps.outside_seconds, steps, skip),
         samples_per_step=_mean("samples", steps.samples, steps, skip) if steps.samples else 1.0,
     )
+
+
+def warm_up_steps(steps: Steps) -> int:
+    """How many of the first steps to leave out of an account; those that observe cost extra are among them."""
+    return min(_WARM_UP_STEPS, len(steps.wall_seconds) // 3)
 
 
 def _mean(name: str, column: Sequence[float], steps: Steps, skip: int) -> float:

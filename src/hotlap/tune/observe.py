@@ -10,7 +10,7 @@ from statistics import fmean, median
 import msgspec
 
 from hotlap.errors import ScriptError
-from hotlap.measure.account import account
+from hotlap.measure.account import account, warm_up_steps
 from hotlap.records import (
     Completed,
     Crashed,
@@ -18,7 +18,6 @@ from hotlap.records import (
     PhaseAccount,
     Run,
     ScriptFacts,
-    Steps,
     TimedOut,
     Workload,
 )
@@ -32,7 +31,6 @@ _OBSERVED_STEPS = 300
 _OBSERVED_SECONDS = 10.0
 _BUDGET_SHARE = 0.05
 _PATIENCE = 4
-_WARM_UP_STEPS = 6
 _WARM_UP_BLOCKS = 4
 
 
@@ -82,11 +80,6 @@ def account_of(run: Run) -> tuple[PhaseAccount, tuple[str, ...]]:
         samples = fmean(run.steps.samples[skip:]) if run.steps.samples else 1.0
         whole = PhaseAccount(wall=wall, other=wall, samples_per_step=samples)
         return whole, (f"The time of a step could not be split into phases: {error}",)
-
-
-def warm_up_steps(steps: Steps) -> int:
-    """How many of the first steps to leave out of an account; those that observe cost extra are among them."""
-    return min(_WARM_UP_STEPS, len(steps.wall_seconds) // 3)
 
 
 def command_line(workload: Workload) -> str:

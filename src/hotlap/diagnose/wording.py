@@ -1,0 +1,78 @@
+"""How findings are put: figures with their units, places, and the levers that answer. Not a rule itself.
+
+Names that come out of a script or a trace are cut to a bounded length here; whoever shows a finding escapes them.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from hotlap.levers.api import all_levers
+from hotlap.records import CallSite, Estimate
+
+_LONGEST_NAME = 80
+_BINARY_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def levers_for(rule: str) -> tuple[str, ...]:
+    """The names of the levers that answer this rule, as they say themselves."""
+    return tuple(lever.name for lever in all_levers().values() if rule in lever.addresses)
+
+
+def percent(share: float) -> str:
+    """``36 %``, ``4.2 %``, ``0.3 %``: one decimal below ten percent."""
+    value = 100 * share
+    return f"{value:.0f} %" if abs(value) >= 9.95 else f"{value:.1f} %"
+
+
+def share_of_step(share: Estimate) -> str:
+    """``36 % of the step``, with its interval where it has one."""
+    text = f"{percent(share.value)} of the step"
+    if share.low == share.high:
+        return text
+    return f"{text} (95 % interval {percent(share.low)} to {percent(share.high)})"
+
+
+def duration(seconds: float) -> str:
+    """Three significant digits in the unit that suits: ``812 us``, ``34.1 ms``, ``2.31 s``."""
+    for unit, factor in (("s", 1.0), ("ms", 1e3)):
+        if seconds * factor >= 0.9995:
+            return f"{_three_digits(seconds * factor)} {unit}"
+    return f"{_three_digits(seconds * 1e6)} us" if seconds > 0 else "0 ms"
+
+
+def size(count: float) -> str:
+    """Bytes in binary units: ``1.4 GiB``."""
+    unit = 0
+    while abs(count) >= 1000 and unit < len(_BINARY_UNITS) - 1:
+        count /= 1024
+        unit += 1
+    return f"{count:.{1 if unit and abs(count) < 9.95 else 0}f} {_BINARY_UNITS[unit]}"
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """``1 worker``, ``3 workers``."""
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def name(text: str) -> str:
+    """A name on one line, its middle cut out where it is longer than 80 characters."""
+    shown = " ".join(text[: 4 * _LONGEST_NAME].split())
+    half = _LONGEST_NAME // 2 - 2
+    return shown if len(shown) <= _LONGEST_NAME else f"{shown[:half]}...{shown[-half:]}"
+
+
+def place(site: CallSite | None) -> str:
+    """``train.py:31``, or ``an unknown line``; the finding's ``site`` carries the whole path."""
+    return line_of(site.file, site.line) if site and site.file else "an unknown line"
+
+
+def line_of(file: str, line: int) -> str:
+    """``train.py:31``: the file without its folders."""
+    return f"{name(PurePath(file).name)}:{line}"
+
+
+def _three_digits(number: float) -> str:
+    if number >= 99.95:
+        return f"{number:.0f}"
+    return f"{number:.1f}" if number >= 9.995 else f"{number:.2f}"
