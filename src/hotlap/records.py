@@ -383,6 +383,8 @@ class Run(Record, frozen=True, kw_only=True):
     output_path: str = ""
     gradients_path: str = ""
     evidence_path: str = ""
+    rank_step_seconds: tuple[tuple[float, ...], ...] = ()
+    rank_evidence_paths: tuple[str, ...] = ()
     loader_rates: tuple[LoaderRate, ...] = ()
     seed: int = 0
 
@@ -644,12 +646,19 @@ class Finding(Record, frozen=True, kw_only=True):
 
 
 StudyStatus: TypeAlias = Literal["running", "finished", "interrupted", "out-of-budget", "script-failed"]
+StudyKind: TypeAlias = Literal["search", "profile"]
 
 
 class Study(Record, frozen=True, kw_only=True):
-    """Everything that one ``hotlap tune`` found out. Rendering needs nothing else."""
+    """Everything that one ``hotlap tune`` found out, or one ``hotlap profile``, which looks for causes and tries no
+    lever. Rendering needs nothing else.
+
+    ``profiled_steps`` is over how many steps evidence was collected (0: there is none, and ``findings`` rest on the
+    time account and the ceilings alone), and ``trace_path`` the trace of some of them.
+    """
 
     format_version: int = 1
+    kind: StudyKind = "search"
     identifier: str = ""
     hotlap_version: str = ""
     started: str = ""
@@ -664,6 +673,8 @@ class Study(Record, frozen=True, kw_only=True):
     account_after: PhaseAccount | None = None
     ceilings: tuple[Ceiling, ...] = ()
     model_flop_utilisation: float | None = None
+    profiled_steps: int = 0
+    trace_path: str = ""
     findings: tuple[Finding, ...] = ()
     outcomes: tuple[Outcome, ...] = ()
     plan: Plan = Plan()
@@ -729,7 +740,7 @@ ToChild: TypeAlias = Proceed | End
 # ---------------------------------------------------------------------------------------------
 
 Stage: TypeAlias = Literal[
-    "machine", "baseline", "ceilings", "screening", "trial", "parity", "ablation", "verification"
+    "machine", "baseline", "ceilings", "profile", "screening", "trial", "parity", "ablation", "verification"
 ]
 
 

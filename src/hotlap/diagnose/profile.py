@@ -8,6 +8,7 @@ from hotlap.records import (
     CompileReport,
     LoaderRate,
     Machine,
+    Outcome,
     PhaseAccount,
     Record,
     ScriptFacts,
@@ -22,7 +23,8 @@ class Profile(Record, frozen=True, kw_only=True):
 
     ``account`` and ``steps`` are the untouched script's own (warm-up left out of ``account``); ``evidence``,
     ``breakdowns`` (one a rank) and ``operators`` come from the profiled run, whose times are longer.
-    ``rank_step_seconds`` are the wall seconds of each step, one row a rank, where there are several.
+    ``rank_step_seconds`` are the wall seconds of each step, one row a rank, where there are several. ``outcomes`` is
+    what trials have shown of the levers so far; there are none before the first trial.
     """
 
     facts: ScriptFacts = ScriptFacts()
@@ -40,6 +42,7 @@ class Profile(Record, frozen=True, kw_only=True):
     breakdowns: tuple[Breakdown, ...] = ()
     operators: tuple[OperatorRow, ...] = ()
     rank_step_seconds: tuple[tuple[float, ...], ...] = ()
+    outcomes: tuple[Outcome, ...] = ()
 
     @property
     def situation(self) -> Situation:

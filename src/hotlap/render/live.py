@@ -29,6 +29,7 @@ _STAGES = {
     "machine": "looking at the machine",
     "baseline": "running the script as it is",
     "ceilings": "measuring ceilings",
+    "profile": "looking for causes",
     "screening": "screening",
     "trial": "trying",
     "parity": "comparing numbers",

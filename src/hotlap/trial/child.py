@@ -286,6 +286,7 @@ class Child:
     def _run(self, departure: Departure) -> Run:
         """The lowest rank's report, with what only we know, and what the other ranks add to it."""
         seen = [report.run for report in departure.reports]
+        together = seen if len(seen) > 1 else []
         hello_at = self._crew.hello_at
         return msgspec.structs.replace(
             seen[0] if seen else Run(),
@@ -301,6 +302,8 @@ class Child:
             notes=_distinct([note for run in seen for note in run.notes] + self.notes),
             files=_distinct([file for run in seen for file in run.files]),
             output_path=str(self.output_path),
+            rank_step_seconds=tuple(run.steps.wall_seconds for run in together),
+            rank_evidence_paths=tuple(run.evidence_path for run in together if run.evidence_path),
         )
 
 
