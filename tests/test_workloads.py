@@ -28,6 +28,10 @@ FOLDER = Path(__file__).parent / "workloads"
 PLAIN_LIMIT_SECONDS = 120.0
 HANG_SECONDS = 4.0
 BEYOND_THE_END = 100_000
+GLOO_ABORTS = "terminate called without an active exception"
+"""What torch's gloo processes now and then say when they end: a worker thread that is still at it while the interpreter
+goes away takes the process with it. It happens after the script's last line, with hotlap and without."""
+ATTEMPTS = 6
 
 
 def _load_manifest() -> ModuleType:
@@ -108,6 +112,14 @@ def _own_line(output: str) -> dict[str, Any]:
 
 
 def _run_plainly(it: Any, directory: Path) -> Plain:
+    for _ in range(ATTEMPTS):
+        plain = _run_plainly_once(it, directory)
+        if plain.exit_code == 0 or GLOO_ABORTS not in plain.errors or not plain.line:
+            break
+    return plain
+
+
+def _run_plainly_once(it: Any, directory: Path) -> Plain:
     workload = _workload(it, directory)
     target = [workload.target] if workload.kind == "script" else ["-m", workload.target]
     limit = HANG_SECONDS + 15 if it.ending == "hangs" else PLAIN_LIMIT_SECONDS
@@ -145,8 +157,16 @@ def plain_runs(
 
 def _launch(it: Any, tmp_path: Path, steps: int, *, block_limit_seconds: float = 120.0) -> tuple[Run, Path]:
     """Run under hotlap, with its files apart from the script's working directory."""
+    for number in range(ATTEMPTS):
+        run, directory = _launch_once(it, tmp_path / str(number), steps, block_limit_seconds)
+        if not isinstance(run.ending, Crashed) or GLOO_ABORTS not in run.ending.output_tail:
+            break
+    return run, directory
+
+
+def _launch_once(it: Any, tmp_path: Path, steps: int, block_limit_seconds: float) -> tuple[Run, Path]:
     directory = tmp_path / "work"
-    directory.mkdir()
+    directory.mkdir(parents=True)
     executor = LocalExecutor(tmp_path / "study", environment=_environment())
     assignment = Assignment(
         workload=_workload(it, directory),
