@@ -48,6 +48,18 @@ def phase_share(profile: Profile, phase: StepPhase) -> Estimate:
     return share_of_steps(part, whole)
 
 
+def observed_share(profile: Profile, seconds: float) -> float:
+    """What ``seconds`` in all of the profiled run's observed steps are of these steps; zero where none were observed."""
+    observed = profile.evidence.observed_seconds
+    return min(1.0, max(0.0, seconds / observed)) if observed > 0 else 0.0
+
+
+def is_unguarded(profile: Profile, steps: int) -> bool:
+    """Whether what happened in ``steps`` of the observed steps happened in at least half of them; less often, the line
+    stands behind an ``if`` that lets every n-th step pass."""
+    return 0 < profile.evidence.observed_steps <= 2 * steps
+
+
 def share_of_steps(part_seconds: Sequence[float], whole_seconds: Sequence[float]) -> Estimate:
     """The mean of one column over the mean of another, both one row a step, with a 95 % interval.
 
@@ -83,6 +95,11 @@ def between(value: float, low: float, high: float) -> Estimate:
     """A share with its interval, held within 0 and 1."""
     low, value, high = (min(1.0, max(0.0, it)) for it in (low, value, high))
     return Estimate(value=value, low=low, high=high, unit=UNIT)
+
+
+def scaled(share: Estimate, factor: float) -> Estimate:
+    """A part of a share; ``factor`` is not negative."""
+    return between(share.value * factor, share.low * factor, share.high * factor)
 
 
 def at_most(high: float) -> Estimate:
