@@ -15,15 +15,16 @@ from hotlap.tune.options import Options
 
 
 def test_the_surface_is_what_it_is() -> None:
-    assert set(hotlap.__all__) == {"HotlapError", "Plan", "Study", "__version__", "apply", "load_study", "tune"}
+    named = {"HotlapError", "Plan", "Study", "__version__", "apply", "load_study", "profile", "tune"}
+    assert set(hotlap.__all__) == named
     assert dir(hotlap) == sorted(hotlap.__all__)
     for name in hotlap.__all__:
         assert getattr(hotlap, name) is not None
 
 
 def test_other_names_do_not_exist() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'profile'"):
-        hotlap.profile  # noqa: B018
+    with pytest.raises(AttributeError, match="no attribute 'diagnosis'"):
+        hotlap.diagnosis  # noqa: B018
 
 
 @pytest.mark.parametrize(
@@ -31,6 +32,7 @@ def test_other_names_do_not_exist() -> None:
     [
         ("apply", ["path"]),
         ("load_study", ["path"]),
+        ("profile", ["script", "arguments", "module", "budget_seconds", "seed", "directory", "on_progress"]),
         (
             "tune",
             ["script", "arguments", "module", "budget_seconds", "only", "skip", "allow", "accept_unverified", "delta",

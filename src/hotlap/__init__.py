@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hotlap.api import apply as apply
     from hotlap.api import load_study as load_study
+    from hotlap.api import profile as profile
     from hotlap.api import tune as tune
     from hotlap.errors import HotlapError as HotlapError
     from hotlap.records import Plan as Plan
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["HotlapError", "Plan", "Study", "__version__", "apply", "load_study", "tune"]
+__all__ = ["HotlapError", "Plan", "Study", "__version__", "apply", "load_study", "profile", "tune"]
 
 _HOMES = {
     "HotlapError": "hotlap.errors",
@@ -29,6 +30,7 @@ _HOMES = {
     "Study": "hotlap.records",
     "apply": "hotlap.api",
     "load_study": "hotlap.api",
+    "profile": "hotlap.api",
     "tune": "hotlap.api",
 }
 

@@ -25,6 +25,9 @@ STUDIES = Path(".hotlap")
 LABS = "lab"
 """The folder in there for the studies of ``hotlap lab``, which a resumed search must not take for its own."""
 
+PROFILES = "profile"
+"""The folder for the studies of ``hotlap profile``, for the same reason."""
+
 OnProgress: TypeAlias = Callable[[Progress], None]
 MakeExecutor: TypeAlias = Callable[[Path], Executor]
 OnOpened: TypeAlias = Callable[[Path], object]
@@ -57,6 +60,15 @@ def lab_search(
     return run_lab(workload, options, executor, on_progress, journal=journal)
 
 
+def profile_search(
+    workload: Workload, options: Options, journal: Journal, executor: Executor, on_progress: OnProgress
+) -> Study:
+    """The script as it is, its ceilings and the causes of its slowness; no lever."""
+    from hotlap.tune.profile import profile as look
+
+    return look(workload, options, executor, on_progress, journal=journal)
+
+
 @dataclass(frozen=True, slots=True)
 class Engine:
     """Who makes trials happen, and who decides which; tests put arithmetic in place of processes."""
@@ -64,6 +76,7 @@ class Engine:
     executor: MakeExecutor = local_executor
     search: Search = full_search
     lab: Search = lab_search
+    profile: Search = profile_search
 
 
 def begin(
@@ -142,13 +155,6 @@ def tune(
     Raises :class:`HotlapError`: a script that cannot be run or has nothing to tune, options that make no sense, a study
     folder that cannot be written.
     """
-    workload = Workload(
-        kind="module" if module else "script",
-        target=os.fspath(script),
-        arguments=tuple(arguments),
-        directory=os.fspath(Path.cwd()),
-        python=sys.executable,
-    )
     options = Options(
         budget_seconds=budget_seconds,
         only=tuple(only),
@@ -159,10 +165,36 @@ def tune(
         seed=seed,
         parity_steps=parity_steps,
     )
+    workload = _workload(script, arguments, module)
     found = begin(workload, options, root=Path(directory), on_progress=on_progress or _say_nothing)
     if plan_path is not None and found.plan.settings:
         write_plan(found, Path(plan_path))
     return found
+
+
+def profile(
+    script: str | os.PathLike[str],
+    *,
+    arguments: Sequence[str] = (),
+    module: bool = False,
+    budget_seconds: float | None = None,
+    seed: int = 0,
+    directory: str | os.PathLike[str] = STUDIES,
+    on_progress: OnProgress | None = None,
+) -> Study:
+    """Say why a training script takes as long as it does on this machine: its ``findings``, dearest first.
+
+    No lever is tried. The arguments are those of :func:`tune`; the study is kept in a folder of its own under
+    ``directory``. Raises as :func:`tune` does.
+    """
+    options = Options(budget_seconds=budget_seconds, seed=seed)
+    return begin(
+        _workload(script, arguments, module),
+        options,
+        root=Path(directory) / PROFILES,
+        on_progress=on_progress or _say_nothing,
+        search=profile_search,
+    )
 
 
 def load_study(path: str | os.PathLike[str] = STUDIES) -> Study:
@@ -171,9 +203,9 @@ def load_study(path: str | os.PathLike[str] = STUDIES) -> Study:
     Raises :class:`HotlapError` when there is none or when it cannot be read.
     """
     root = Path(path)
-    if (root / study.JOURNAL).exists() or not (root / LABS).is_dir():
+    if root.is_file() or (root / study.JOURNAL).exists():
         return study.load_study(root)
-    folders = [it for it in (root, root / LABS) if any(it.glob(f"*/{study.JOURNAL}"))]
+    folders = [it for it in (root, root / LABS, root / PROFILES) if any(it.glob(f"*/{study.JOURNAL}"))]
     return study.load_study(max(map(study.latest_study, folders), key=lambda it: it.name, default=root))
 
 
@@ -185,6 +217,16 @@ def apply(path: str | os.PathLike[str] = "hotlap.toml") -> Plan:
     from hotlap.runtime.boot import apply_plan
 
     return apply_plan(path)
+
+
+def _workload(script: str | os.PathLike[str], arguments: Sequence[str], module: bool) -> Workload:
+    return Workload(
+        kind="module" if module else "script",
+        target=os.fspath(script),
+        arguments=tuple(arguments),
+        directory=os.fspath(Path.cwd()),
+        python=sys.executable,
+    )
 
 
 def _carry_out(
@@ -206,4 +248,4 @@ def _say_nothing(progress: Progress) -> None:
     """The listener of a search that nobody watches."""
 
 
-__all__ = ["HotlapError", "Plan", "Study", "apply", "load_study", "tune"]
+__all__ = ["HotlapError", "Plan", "Study", "apply", "load_study", "profile", "tune"]

@@ -5,6 +5,7 @@ A study is a folder::
     .hotlap/20260131-142501-337/
         journal.jsonl   what was asked of the executor and what it answered, one JSON object a line
         study.json      the Study as it stands, replaced as a whole after every outcome
+        profile.json    what findings were made of; the files it was read from may be gone by then
         lock            held while a run is at work; holds its process number
         runs/           what the trials left behind: output, redirected files, gradients
 
@@ -36,6 +37,7 @@ RUNS = "runs"
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 OptionsType = TypeVar("OptionsType", bound=Record)
+RecordType = TypeVar("RecordType", bound=Record)
 
 
 class Header(Record, frozen=True, kw_only=True, tag="header"):
@@ -136,6 +138,21 @@ class Journal:
         with _explained(self.directory):
             _replace(self.directory / SUMMARY, msgspec.json.format(msgspec.json.encode(study)))
 
+    def attach(self, name: str, record: Record) -> None:
+        """Keep a record in a file of that name beside the study, in place of what was there.
+
+        Raises :class:`StudyError` when the disk is full or may not be written.
+        """
+        with _explained(self.directory):
+            _replace(self.directory / name, msgspec.json.encode(record))
+
+    def attachment(self, name: str, kind: type[RecordType]) -> RecordType | None:
+        """What was attached under that name; None where nothing was, or where it cannot be read as ``kind``."""
+        try:
+            return msgspec.json.decode((self.directory / name).read_bytes(), type=kind)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            return None
+
     def close(self) -> None:
         """Close the journal and give the lock back; closing twice does no harm."""
         for descriptor in (self._file, self._lock):
@@ -232,7 +249,8 @@ def load_study(path: Path) -> Study:
         header, _, _ = _read_journal(directory / JOURNAL)
         study = _study_of(directory, header)
     if study.status == "running" and not _is_locked(directory):
-        text = "The run was killed; `hotlap tune --resume` goes on with it."
+        goes_on = "`hotlap tune --resume` goes on with it"
+        text = f"The run was killed; {goes_on if study.kind == 'search' else 'only what it had found is known'}."
         study = msgspec.structs.replace(study, status="interrupted", status_text=text)
     return msgspec.structs.replace(study, directory=str(directory))
 

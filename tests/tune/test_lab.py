@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript, lever, named
 
+from hotlap.diagnose.small_mixed_precision_gain import bottleneck
 from hotlap.errors import BudgetError
 from hotlap.plan import setting
 from hotlap.records import Failed, Kept, ParityLost, PhaseAccount, Skipped, Study
-from hotlap.tune.lab import BOTH, bottleneck, run_lab
+from hotlap.tune.lab import BOTH, run_lab
 from hotlap.tune.options import Options
 
 LEVERS = named(lever("mixed-precision"), lever("compile"))
@@ -38,7 +39,7 @@ def test_three_runs_and_their_reading() -> None:
 def test_a_small_gain_points_elsewhere() -> None:
     study = lab(script(data=0.1, mixed=Effect(compute=0.4), compiled=Effect()))
     assert "This is more" not in study.status_text
-    assert "waiting for data takes the largest share of a step, 86%" in study.status_text
+    assert "waiting for data takes the largest share of a step, 86 %" in study.status_text
 
 
 def test_numbers_that_differ_are_not_kept() -> None:

@@ -173,7 +173,7 @@ def test_skips_come_with_a_reason_and_cost_no_trial() -> None:
     found = verdicts(study)
     assert isinstance(found["done"], Skipped) and found["done"].already
     assert isinstance(found["hopeless"], Skipped) and found["hopeless"].bound == 1.004
-    assert len(executor.requests) == 2  # the machine and the script as it is
+    assert len(executor.requests) == 3  # the machine, the script as it is, and once more under the profiler
     assert study.status == "finished" and not study.plan.settings
 
 
@@ -205,7 +205,7 @@ def test_progress_is_told_at_every_stage() -> None:
     told: list[Progress] = []
     search(listen=told.append)
     stages = {it.stage for it in told}
-    assert stages == {"machine", "baseline", "screening", "trial", "parity", "ablation", "verification"}
+    assert stages == {"machine", "baseline", "profile", "screening", "trial", "parity", "ablation", "verification"}
     assert all(it.text for it in told)
     assert any(it.running is not None for it in told)
     assert {it.lever for it in told if it.outcome is not None} == set(LEVERS)

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from hotlap.records import Estimate, Kept, Outcome, Progress, Stage, Study, StudyStatus
-from hotlap.study import Journal
+from hotlap.records import Estimate, Kept, Outcome, Progress, Record, Stage, Study, StudyStatus
+from hotlap.study import Journal, RecordType
 from hotlap.tune.trials import Trials
 
 OnProgress: TypeAlias = Callable[[Progress], None]
@@ -44,6 +44,15 @@ class Book:
         new = [it for it in dict.fromkeys(texts) if it not in self.study.warnings]
         if new:
             self.update(warnings=(*self.study.warnings, *new))
+
+    def attach(self, name: str, record: Record) -> None:
+        """Keep a record beside the study, where there is a folder for it."""
+        if self._journal is not None:
+            self._journal.attach(name, record)
+
+    def attachment(self, name: str, kind: type[RecordType]) -> RecordType | None:
+        """What was kept under that name, also by the run that this one goes on with."""
+        return self._journal.attachment(name, kind) if self._journal is not None else None
 
     def decide(self, outcome: Outcome, stage: Stage = "trial", **fields: Any) -> None:
         """Note what became of a lever, in place of what was noted before, and let the listener know. ``fields`` change

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from hotlap import plan as plans_of
+from hotlap.diagnose.small_mixed_precision_gain import RULE_OF_THUMB, bottleneck
 from hotlap.errors import BudgetError
 from hotlap.levers.api import Lever, all_levers
 from hotlap.measure import speed
@@ -42,23 +43,11 @@ from hotlap.tune.search import begin, blank_study, guarded
 from hotlap.tune.trials import Failure, Trials
 from hotlap.tune.verdicts import no_gain, of_parity
 
-RULE_OF_THUMB = 1.2
-"""A mixed-precision gain below this is taken to mean that the bottleneck is elsewhere."""
-
 MIXED, COMPILE = "mixed-precision", "compile"
 BOTH = "mixed-precision + compile"
 
 _SETS = 5
 _FEWEST_SETS = 3
-
-_PHASES = {
-    "data_wait": "waiting for data",
-    "host_to_device": "copying batches to the device",
-    "forward": "the forward pass",
-    "backward": "the backward pass",
-    "optimizer": "the optimizer",
-    "other": "the script's own work between the phases",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +92,6 @@ def reading(phases: PhaseAccount, mixed: SpeedComparison | None) -> str:
     if found.low > RULE_OF_THUMB:
         return f"{gain} {rule} This is more: the multiplications were the bottleneck. {where}"
     return f"{gain} {rule} The interval holds both. {where}"
-
-
-def bottleneck(phases: PhaseAccount) -> str:
-    """The phase that takes the largest share of a step, in words."""
-    if phases.wall <= 0:
-        return "the time of a step could not be split"
-    name = max(_PHASES, key=lambda it: float(getattr(phases, it)))
-    return f"{_PHASES[name]} takes the largest share of a step, {getattr(phases, name) / phases.wall:.0%}"
 
 
 def _compare(trials: Trials, book: Book, levers: Mapping[str, Lever]) -> None:

@@ -14,9 +14,10 @@ from statistics import fmean
 
 from hotlap import plan as plans_of
 from hotlap.levers.api import Lever
-from hotlap.records import CompileReport, Failed, NoGain, Outcome, Plan, Setting, Situation, Skipped
+from hotlap.records import CompileReport, Failed, Finding, NoGain, Outcome, Plan, Setting, Situation, Skipped
 from hotlap.tune.book import Book
 from hotlap.tune.costs import FEWEST_ROUNDS
+from hotlap.tune.findings import answered_share
 from hotlap.tune.options import Options
 from hotlap.tune.trials import Failure, Trials
 
@@ -48,9 +49,12 @@ class Screened:
 
 
 def prospects_of(
-    levers: Iterable[Lever], situation: Situation, options: Options
+    levers: Iterable[Lever], situation: Situation, options: Options, findings: Sequence[Finding] = ()
 ) -> tuple[list[Prospect], list[Outcome]]:
-    """The levers worth looking at, best bound first, and what is said of the others."""
+    """The levers worth looking at, and what is said of the others.
+
+    Those that answer a finding come first, the dearest finding's before all; the rest by their bounds, best first.
+    """
     found: list[Prospect] = []
     passed_over: list[Outcome] = []
     for lever in levers:
@@ -59,7 +63,7 @@ def prospects_of(
             passed_over.append(Outcome(lever=lever.name, verdict=reason))
             continue
         found.append(Prospect(lever, _settings(lever, situation, options), bound_of(lever, situation)))
-    found.sort(key=lambda it: -(it.bound if it.bound is not None else math.inf))
+    found.sort(key=lambda it: (-answered_share(findings, it.lever.name), -(it.bound or math.inf)))
     return found, passed_over
 
 

@@ -1,4 +1,4 @@
-"""The search: observe, measure ceilings, try levers best bound first, leave out the idle, verify.
+"""The search: observe, measure ceilings, look for causes, try levers, leave out the idle, verify.
 
 It is greedy. A lever that proved itself becomes part of the plan that the next one is tried on top of, since levers
 interact: what a faster model gains, a slow loader may eat. What is known whenever the search is ended is an answer.
@@ -14,12 +14,14 @@ from statistics import fmean
 import msgspec
 
 from hotlap import plan as plans_of
+from hotlap.diagnose.profile import Profile
 from hotlap.errors import BudgetError, ScriptError
 from hotlap.levers.api import Lever, all_levers
 from hotlap.measure import speed
 from hotlap.records import (
     Comparison,
     Failed,
+    Finding,
     Kept,
     Machine,
     NoGain,
@@ -43,9 +45,11 @@ from hotlap.tune.book import Book, OnProgress, say_nothing
 from hotlap.tune.ceilings import measure_ceilings, situation_with
 from hotlap.tune.confirm import Confirmation, confirm, first_look_cost, launch_noise
 from hotlap.tune.costs import FEWEST_ROUNDS, Costs
+from hotlap.tune.findings import note_findings
 from hotlap.tune.journaled import JournaledExecutor
 from hotlap.tune.observe import Observation, account_of, first_run, understand
 from hotlap.tune.options import Options, check, chosen
+from hotlap.tune.profiled_launch import SEARCH_SHARE, take_profile
 from hotlap.tune.prove import Prover
 from hotlap.tune.screen import USUAL_LAUNCH_NOISE, Prospect, Screened, prospects_of, screen
 from hotlap.tune.trials import Failure, Trials
@@ -148,6 +152,8 @@ class _Search:
         self._levers = levers
         self._open = [it.name for it in chosen(trials.options, levers)]
         self._plan = plans_of.EMPTY
+        self._profile: Profile | None = None
+        self._findings: tuple[Finding, ...] = ()
         self._seen_with: dict[str, Plan] = {}
         self._family: dict[str, SpeedComparison] = {}
         self._noise: list[float] = []
@@ -161,6 +167,8 @@ class _Search:
         self._baseline_situation = self._situation = bounds.situation
         ceilings = bounds.situation.ceilings
         self._book.update(ceilings=ceilings, model_flop_utilisation=bounds.flop_utilisation)
+        self._profile = take_profile(self._trials, self._book, observation, bounds, budget_share=SEARCH_SHARE)
+        self._findings = note_findings(self._book, self._profile)
         self._prover = Prover(self._trials, self._levers, bounds.situation)
         self._skip_unwanted()
         self._trials.choose_rounds(len(self._open))
@@ -168,6 +176,7 @@ class _Search:
         while growing:
             growing = self._pass()
         self._ablate()
+        self._find_with_outcomes()
         self._verify()
 
     def interrupted(self) -> None:
@@ -176,6 +185,7 @@ class _Search:
             if self._book.outcome_of(name) is None:
                 verdict = Skipped(reason="It was not tried: the search was interrupted before.")
                 self._book.decide(Outcome(lever=name, verdict=verdict))
+        self._find_with_outcomes()
         kept = {it.lever for it in self._book.study.outcomes if isinstance(it.verdict, Kept)}
         settings = tuple(it for it in self._book.study.plan.settings if it.lever in kept)
         self._book.update(plan=Plan(settings=settings))
@@ -234,7 +244,13 @@ class _Search:
                 self._book.note(Outcome(lever=name, verdict=Skipped(reason="The options leave it out.")))
 
     def _prospects(self, names: Sequence[str]) -> tuple[list[Prospect], list[Outcome]]:
-        return prospects_of([self._levers[it] for it in names], self._situation, self._trials.options)
+        levers = [self._levers[it] for it in names]
+        return prospects_of(levers, self._situation, self._trials.options, self._findings)
+
+    def _find_with_outcomes(self) -> None:
+        """Look once more when trials have shown what the levers give: that too points at causes."""
+        if self._profile is not None:
+            note_findings(self._book, msgspec.structs.replace(self._profile, outcomes=self._book.study.outcomes))
 
     def _pass(self) -> bool:
         """Try every open lever that was not yet seen beside the present plan. True when the plan grew: then what gave

@@ -1,0 +1,174 @@
+"""Mixed precision was tried and gave little, so multiplying numbers is not what the step waits for.
+
+## What it is
+The lever mixed-precision ran in paired trials, and even the upper end of its interval lies below a gain of 20 %.
+
+## Why it is slow
+Numbers of 16 bits make matrix products and convolutions on suitable hardware two or more times faster, and little else.
+A step that hardly notices spends its time elsewhere: waiting for data, launching many small operators, in element-wise
+work that is limited by memory, in the optimizer, or in Python.
+
+## How to see it
+`hotlap lab train.py` runs the script with and without mixed precision, side by side. `hotlap profile train.py` splits
+the step into phases; the largest one is where to look. That 20 % is a rule of thumb, and not a law.
+
+## What to do
+Mend the largest phase first, and try mixed precision again afterwards: what it gives grows as the rest shrinks. Where
+forward and backward are the largest, fuse small operators (torch.compile), make the batch larger, or give matrices
+sizes that the hardware likes.
+
+## When it is fine
+On hardware without fast 16-bit arithmetic, and for models so small that the time of a step is all overhead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hotlap.diagnose.profile import Profile
+from hotlap.diagnose.shares import exactly
+from hotlap.diagnose.wording import levers_for, name, percent
+from hotlap.records import (
+    Comparison,
+    Estimate,
+    Finding,
+    NoGain,
+    Outcome,
+    PhaseAccount,
+    Plan,
+    Setting,
+    Skipped,
+    SpeedComparison,
+    SpeedVerdict,
+)
+from hotlap.trace.records import OperatorRow
+
+title = "Mixed precision gives little, so the bottleneck is elsewhere"
+group = "compute"
+
+RULE_OF_THUMB = 1.2
+"""A mixed-precision gain below this is taken to mean that the bottleneck is elsewhere."""
+
+_LEVER = "mixed-precision"
+_OPERATORS_SHOWN = 3
+_PHASES = {
+    "data_wait": "waiting for data",
+    "host_to_device": "copying batches to the device",
+    "forward": "the forward pass",
+    "backward": "the backward pass",
+    "optimizer": "the optimizer",
+    "other": "the script's own work between the phases",
+}
+_COMPUTE = ("forward", "backward")
+
+
+def check(profile: Profile) -> Iterator[Finding]:
+    """Only where a trial has measured the gain, and its whole interval lies below the rule of thumb."""
+    measured = _measured(profile.outcomes)
+    if measured is None or measured.speedup.high >= RULE_OF_THUMB:
+        return
+    gain = measured.speedup
+    interval = f"{gain.value:.2f}x ({100 * measured.confidence:.3g} % interval {gain.low:.2f} to {gain.high:.2f})"
+    yield Finding(
+        rule="small-mixed-precision-gain",
+        kind="hint",
+        share=exactly(0.0),
+        title=f"Mixed precision was tried and gives {interval}, so the bottleneck is elsewhere.",
+        evidence=tuple(_evidence(profile)),
+        remedy=_remedy(profile.account),
+        levers=levers_for("small-mixed-precision-gain"),
+    )
+
+
+def bottleneck(account: PhaseAccount) -> str:
+    """The phase that takes the largest share of a step, in words."""
+    if account.wall <= 0:
+        return "the time of a step could not be split"
+    largest = _largest_phase(account)
+    return f"{_PHASES[largest]} takes the largest share of a step, {percent(getattr(account, largest) / account.wall)}"
+
+
+def _measured(outcomes: tuple[Outcome, ...]) -> SpeedComparison | None:
+    """What a trial measured, whatever it was decided to do about it; None where the script differed from itself."""
+    verdict = next((it.verdict for it in outcomes if it.lever == _LEVER), None)
+    comparison = getattr(verdict, "comparison", None)
+    if not isinstance(comparison, Comparison) or not comparison.speed.baseline_agrees:
+        return None
+    return comparison.speed
+
+
+def _evidence(profile: Profile) -> Iterator[str]:
+    yield f"As a rule of thumb, a gain under {percent(RULE_OF_THUMB - 1)} means that the bottleneck is elsewhere."
+    if profile.account.wall > 0:
+        yield f"In the script as it is, {bottleneck(profile.account)}."
+    if profile.account.wall > 0 and _largest_phase(profile.account) in _COMPUTE:
+        yield from _dearest_operators(profile.operators, on_device=profile.on_accelerator)
+
+
+def _dearest_operators(operators: tuple[OperatorRow, ...], *, on_device: bool) -> Iterator[str]:
+    """The operators with most time of their own, as a share of all operators' time."""
+    seconds: dict[str, int] = {}
+    for it in operators:
+        own = it.device_nanoseconds if on_device else it.host_nanoseconds
+        seconds[it.name] = seconds.get(it.name, 0) + own
+    whole = sum(seconds.values())
+    if whole <= 0:
+        return
+    dearest = sorted(seconds, key=lambda it: -seconds[it])[:_OPERATORS_SHOWN]
+    shown = ", ".join(f"{name(it)} {percent(seconds[it] / whole)}" for it in dearest)
+    yield f"Of the operators' own time in the profiled steps, most goes to {shown}."
+
+
+def _remedy(account: PhaseAccount) -> str:
+    if account.wall <= 0:
+        return "See `hotlap profile` for where the time goes."
+    largest = _largest_phase(account)
+    if largest in _COMPUTE:
+        return (
+            "Look at the operators that are no matrix products: fuse them (torch.compile), or give each more to do "
+            "with a larger batch."
+        )
+    return f"Mend {_PHASES[largest]} first; what mixed precision gives grows as the rest of the step shrinks."
+
+
+def _largest_phase(account: PhaseAccount) -> str:
+    return max(_PHASES, key=lambda it: float(getattr(account, it)))
+
+
+def _tried(value: float, half: float, *, agrees: bool = True) -> tuple[Outcome, ...]:
+    verdict: SpeedVerdict = "faster" if value - half > 1 else "inconclusive"
+    speed = SpeedComparison(
+        speedup=Estimate(value=value, low=value - half, high=value + half, unit="x"),
+        verdict=verdict,
+        sets=3,
+        rounds=15,
+        confidence=0.95,
+        noise_floor=0.01,
+        smallest_detectable=0.02,
+        baseline_agrees=agrees,
+    )
+    setting = Setting(lever=_LEVER, values=(("dtype", "bfloat16"),))
+    comparison = Comparison(baseline=Plan(), candidate=Plan(settings=(setting,)), speed=speed)
+    return (Outcome(lever=_LEVER, setting=setting, verdict=NoGain(comparison=comparison)),)
+
+
+_WAITS = PhaseAccount(wall=0.1, data_wait=0.06, forward=0.02, backward=0.02)
+_COMPUTES = PhaseAccount(wall=0.1, forward=0.03, backward=0.07)
+
+fires = {
+    "a step that waits for data": Profile(account=_WAITS, outcomes=_tried(1.03, 0.02)),
+    "many small operators": Profile(
+        account=_COMPUTES,
+        outcomes=_tried(1.08, 0.05),
+        operators=(OperatorRow(name="aten::mul", host_nanoseconds=700), OperatorRow(name="aten::mm")),
+    ),
+}
+silent = {
+    "nothing was tried": Profile(account=_WAITS),
+    "it could not be tried": Profile(
+        account=_WAITS, outcomes=(Outcome(lever=_LEVER, verdict=Skipped(reason="no hardware")),)
+    ),
+    "the interval reaches beyond 20 %": Profile(account=_COMPUTES, outcomes=_tried(1.15, 0.06)),
+    "the script differed from itself": Profile(account=_WAITS, outcomes=_tried(1.03, 0.02, agrees=False)),
+    "a large gain": Profile(account=_COMPUTES, outcomes=_tried(1.6, 0.1)),
+}

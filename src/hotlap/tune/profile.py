@@ -1,0 +1,52 @@
+"""A study without trials: where a step's time goes, what cannot be beaten, and which causes are known for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from hotlap.levers.api import all_levers
+from hotlap.records import Study, Workload
+from hotlap.study import Journal
+from hotlap.trial.executor import Executor
+from hotlap.tune.book import Book, OnProgress, say_nothing
+from hotlap.tune.ceilings import measure_ceilings
+from hotlap.tune.findings import note_findings
+from hotlap.tune.journaled import JournaledExecutor
+from hotlap.tune.options import Options, check
+from hotlap.tune.profiled_launch import take_profile, usual_length
+from hotlap.tune.search import begin, blank_study, guarded
+from hotlap.tune.trials import Trials
+
+
+def profile(
+    workload: Workload,
+    options: Options,
+    executor: Executor,
+    on_progress: OnProgress = say_nothing,
+    *,
+    journal: Journal | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Study:
+    """Look at the script as it is and say why its steps take as long as they do; no lever is tried.
+
+    What a budget does not allow is left out, and a warning says so; the profiled launch goes before the ceilings.
+    Raises as :func:`hotlap.tune.search.tune` does, except that no budget is too small.
+    """
+    check(options, all_levers())
+    trials = Trials(workload, options, JournaledExecutor(executor, journal, clock=clock))
+    blank = msgspec.structs.replace(blank_study(workload, options, journal), kind="profile")
+    book = Book(blank, trials, journal, on_progress)
+    return guarded(book, lambda: _look(trials, book), lambda: book.close("interrupted"))
+
+
+def _look(trials: Trials, book: Book) -> None:
+    machine, observation = begin(trials, book)
+    trials.reserve_seconds = usual_length(trials).seconds(trials)
+    bounds = measure_ceilings(trials, book, observation, machine)
+    trials.reserve_seconds = 0.0
+    book.update(ceilings=bounds.situation.ceilings, model_flop_utilisation=bounds.flop_utilisation)
+    note_findings(book, take_profile(trials, book, observation, bounds))
+    book.close("finished")

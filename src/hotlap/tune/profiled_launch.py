@@ -1,0 +1,199 @@
+"""The profiled launch: the script as it is once more, watched for the causes of its slowness.
+
+It is a launch of its own, since watching and profiling make steps longer. Its times are compared with nothing: the time
+account of a profile is that of the first, undisturbed run, and no trial carries any of this.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from hotlap import plan as plans_of
+from hotlap.diagnose.profile import Profile
+from hotlap.errors import TraceError
+from hotlap.evidence import RunEvidence
+from hotlap.records import Run
+from hotlap.trace import analyse, read_trace
+from hotlap.trace.records import Breakdown, OperatorRow
+from hotlap.tune.book import Book
+from hotlap.tune.ceilings import Bounds
+from hotlap.tune.observe import Observation
+from hotlap.tune.trials import Trials, ending_text, ran_through
+
+ATTACHMENT = "profile.json"
+SEARCH_SHARE = 0.04
+"""How much of a search's budget may go into looking for causes before levers are tried."""
+
+_WATCHED_SECONDS = 6.0
+_FEWEST_STEPS, _MOST_STEPS = 16, 200
+_PROFILED_SECONDS = 0.5
+_FEWEST_PROFILED, _MOST_PROFILED = 3, 8
+_STEPS_BEFORE_THE_END = 2
+_WATCHING_FACTOR = 1.5
+_PROFILING_FACTOR = 4.0
+_READING_SECONDS = 2.0
+_MOST_RANKS = 8
+_MOST_EVIDENCE_BYTES = 64 * 2**20
+_WITHOUT = "The findings rest on the time account and the ceilings alone."
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """How many steps the launch takes, the last ``profiled`` of them under the profiler."""
+
+    steps: int
+    profiled: int
+
+    def seconds(self, trials: Trials) -> float:
+        """What the launch and the reading of its trace will take, estimated from above."""
+        watched = _WATCHING_FACTOR * trials.costs.of_steps(self.steps)
+        profiled = _PROFILING_FACTOR * trials.costs.of_steps(self.profiled)
+        return trials.costs.of_launch(plans_of.EMPTY, 0) + watched + profiled + _READING_SECONDS
+
+
+def take_profile(
+    trials: Trials, book: Book, observation: Observation, bounds: Bounds, *, budget_share: float = 1.0
+) -> Profile:
+    """All that is known of the script as it is, with the evidence of one more launch where that fits into the budget.
+
+    Whatever goes wrong with that launch is a warning in the book and leaves a profile with less in it. Of the budget it
+    may cost ``budget_share``. What a launch saw is attached to the study, so that a resumed search knows it even where
+    the trace is gone.
+    """
+    known = undisturbed(observation, bounds)
+    length = _affordable(trials, book, budget_share)
+    if length is None:
+        return known
+    book.tell("profile", f"{length.steps} steps of the script as it is, {length.profiled} of them under the profiler")
+    run = _launch(trials, length)
+    if not ran_through(run):
+        book.warn(f"The profiled launch failed. {ending_text(run.ending)} {_WITHOUT}")
+        return known
+    profile = book.attachment(ATTACHMENT, Profile) or _with_evidence(known, run)
+    if not profile.evidence.observed_steps:
+        book.warn(f"The profiled launch brought no evidence. {_WITHOUT}")
+        return known
+    book.attach(ATTACHMENT, profile)
+    _note(book, profile)
+    return profile
+
+
+def undisturbed(observation: Observation, bounds: Bounds) -> Profile:
+    """What the first run and the ceilings say, without any evidence."""
+    run, situation = observation.run, bounds.situation
+    return Profile(
+        facts=run.facts,
+        machine=situation.machine,
+        account=observation.account,
+        steps=run.steps,
+        ceilings=situation.ceilings,
+        loader_rates=situation.loader_rates,
+        model_flop_utilisation=bounds.flop_utilisation,
+        compile=run.compile,
+        scaler_skipped_steps=run.scaler_skipped_steps,
+        host_peak_bytes=run.host_peak_bytes,
+        device_peak_bytes=run.device_peak_bytes,
+        rank_step_seconds=run.rank_step_seconds,
+    )
+
+
+def usual_length(trials: Trials) -> Length:
+    """As many steps as take some seconds, within what the script has; of these as many as make a readable trace."""
+    step_seconds = trials.costs.of_steps(1)
+    available = trials.costs.shape.most_steps
+    most = _MOST_STEPS if available is None else min(_MOST_STEPS, available - _STEPS_BEFORE_THE_END)
+    wished = max(_FEWEST_STEPS, math.ceil(_WATCHED_SECONDS / step_seconds))
+    profiled = max(_FEWEST_PROFILED, min(_MOST_PROFILED, math.ceil(_PROFILED_SECONDS / step_seconds)))
+    return Length(steps=min(most, wished), profiled=profiled)
+
+
+def _affordable(trials: Trials, book: Book, budget_share: float) -> Length | None:
+    """The usual length, a shorter one, or None with a warning where neither fits into the budget."""
+    usual = usual_length(trials)
+    shortest = Length(steps=min(usual.steps, _FEWEST_STEPS), profiled=_FEWEST_PROFILED)
+    budget = trials.options.budget_seconds
+    allowed = math.inf if budget is None else min(trials.left_seconds, budget_share * budget)
+    for length in (usual, shortest):
+        if length.seconds(trials) <= allowed:
+            return length
+    book.warn(
+        f"The script was not profiled: that takes about {shortest.seconds(trials):.0f} s, and the budget leaves "
+        f"{max(0.0, allowed):.0f} s for it. {_WITHOUT}"
+    )
+    return None
+
+
+def _launch(trials: Trials, length: Length) -> Run:
+    assignment = trials.assignment()
+    # The block's limit allows for three times the baseline's steps; those under the profiler may take longer.
+    patience = max(assignment.block_limit_seconds, 3 * length.seconds(trials))
+    watched = msgspec.structs.replace(
+        assignment, collect_evidence=True, profiled_steps=length.profiled, block_limit_seconds=patience
+    )
+    return trials.launch(watched, steps=length.steps)
+
+
+# ---------------------------------------------------------------------------------------------
+# What the launch left behind
+# ---------------------------------------------------------------------------------------------
+
+
+def _with_evidence(known: Profile, run: Run) -> Profile:
+    """The profile with what every rank saw; the traces are read here, once. Ranks whose files are gone are left out."""
+    paths = (run.rank_evidence_paths or (run.evidence_path,))[:_MOST_RANKS]
+    seen = [it for it in map(_evidence_at, paths) if it is not None]
+    if not seen:
+        return known
+    traces = [_trace_of(it) for it in seen]
+    return msgspec.structs.replace(
+        known,
+        evidence=seen[0],
+        breakdowns=tuple(it[0] for it in traces if it is not None),
+        operators=traces[0][1] if traces[0] is not None else (),
+    )
+
+
+def _evidence_at(path: str) -> RunEvidence | None:
+    """What a process wrote; None where it wrote nothing that can be read, or unreasonably much."""
+    if not path:
+        return None
+    try:
+        with Path(path).open("rb") as file:
+            text = file.read(_MOST_EVIDENCE_BYTES)
+        return msgspec.json.decode(text, type=RunEvidence)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def _trace_of(evidence: RunEvidence) -> tuple[Breakdown, tuple[OperatorRow, ...]] | None:
+    if evidence.window is None or not evidence.window.trace_path:
+        return None
+    try:
+        timeline = read_trace(evidence.window.trace_path)
+    except (TraceError, OSError):
+        return None
+    return analyse(timeline), ()
+
+
+def _note(book: Book, profile: Profile) -> None:
+    """Tell the study what the findings rest on. A function of the profile alone, so that it comes out the same when the
+    profile was read back."""
+    window = profile.evidence.window
+    trace_path = window.trace_path if window is not None and profile.breakdowns else ""
+    book.update(profiled_steps=profile.evidence.observed_steps, trace_path=trace_path)
+    book.warn(*_doubts(profile))
+
+
+def _doubts(profile: Profile) -> Iterable[str]:
+    window = profile.evidence.window
+    if window is None or not profile.breakdowns:
+        at = f" `hotlap trace {window.trace_path}` says why." if window is not None and window.trace_path else ""
+        yield f"The profiled steps gave no trace that can be read.{at}"
+    for breakdown in profile.breakdowns:
+        if breakdown.unreliable:
+            yield f"The trace of the profiled steps is not to be trusted: {breakdown.unreliable}."
