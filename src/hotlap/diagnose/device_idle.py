@@ -26,7 +26,7 @@ def idle_share(profile: Profile, cause: Cause) -> Estimate | None:
     """The share of the step in which the device idled for this cause; None where no trace tells.
 
     A profiler makes the host slower and leaves the device's work as it is, so a traced step idles longer than an
-    untouched one. Of an untouched step of ``w`` seconds with ``b`` of them busy, ``w - b`` are idle; the value gives the
+    untouched one. An untouched step of ``w`` seconds, ``b`` of them busy, idles for ``w - b``; the value gives the
     cause its traced part of these. At least, the cause took all that the profiler added; at most, it keeps its traced
     time, and never more than ``w - b``. Without a time account the shares are those of the traced window.
     """
