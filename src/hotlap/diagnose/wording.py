@@ -8,15 +8,17 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from hotlap.levers.api import all_levers
-from hotlap.records import CallSite, Estimate
+from hotlap.records import CallSite, Estimate, Situation
 
 _LONGEST_NAME = 80
 _BINARY_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
-def levers_for(rule: str) -> tuple[str, ...]:
-    """The names of the levers that answer this rule, as they say themselves."""
-    return tuple(lever.name for lever in all_levers().values() if rule in lever.addresses)
+def levers_for(rule: str, situation: Situation | None = None) -> tuple[str, ...]:
+    """The names of the levers that answer this rule, as they say themselves; with a situation only those that can be
+    tried there."""
+    answering = [lever for lever in all_levers().values() if rule in lever.addresses]
+    return tuple(it.name for it in answering if situation is None or it.obstacle(situation) is None)
 
 
 def percent(share: float) -> str:
