@@ -49,7 +49,7 @@ def phase_share(profile: Profile, phase: StepPhase) -> Estimate:
 
 
 def observed_share(profile: Profile, seconds: float) -> float:
-    """``seconds``, spent in all of the profiled run's observed steps, as a share of these; zero where none were seen."""
+    """``seconds``, spent in all of the profiled run's observed steps, as a share of these; zero where none were."""
     observed = profile.evidence.observed_seconds
     return min(1.0, max(0.0, seconds / observed)) if observed > 0 else 0.0
 

@@ -1,0 +1,144 @@
+"""What holds for every rule of the folder, this one and the next."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from hotlap.diagnose import Profile, diagnose
+from hotlap.diagnose.api import SECTIONS, Rule, all_rules
+from hotlap.diagnose.shares import UNIT
+from hotlap.diagnose.wording import levers_for
+from hotlap.levers.api import all_levers
+from hotlap.records import Finding
+
+GROUPS = {"data", "host", "compute", "compile", "memory", "numbers", "distributed", "machine"}
+LONGEST_LINE = 200
+"""Characters of a title or a line of evidence: what a terminal shows in two lines."""
+
+every_rule = pytest.mark.parametrize("rule", all_rules().values(), ids=lambda it: it.name)
+
+
+def examples(which: str) -> Iterator[object]:
+    for rule in all_rules().values():
+        profiles = rule.fires if which == "fires" else rule.silent
+        for what, profile in profiles.items():
+            yield pytest.param(rule, profile, id=f"{rule.name}: {what}")
+
+
+def test_there_are_rules() -> None:
+    assert len(all_rules()) >= 17
+
+
+@every_rule
+def test_the_page_has_its_sections_in_order(rule: Rule) -> None:
+    headings = [line.removeprefix("## ") for line in rule.page.splitlines() if line.startswith("## ")]
+    assert tuple(headings) == SECTIONS
+    bodies = rule.page.split("\n## ")[1:]
+    assert all(len(body.splitlines()) >= 2 and body.splitlines()[1].strip() for body in bodies)
+
+
+@every_rule
+def test_the_page_begins_with_a_sentence(rule: Rule) -> None:
+    first, blank = rule.page.splitlines()[:2]
+    assert first.endswith(".") and not blank.strip()
+
+
+@every_rule
+def test_the_rule_says_what_it_is(rule: Rule) -> None:
+    assert rule.name == rule.name.lower().replace("_", "-")
+    assert rule.title.strip() == rule.title and rule.title and "\n" not in rule.title
+    assert not rule.title.endswith(".")
+    assert rule.group in GROUPS
+    assert rule.levers == levers_for(rule.name)
+
+
+def test_no_two_rules_have_the_same_title() -> None:
+    titles = Counter(rule.title for rule in all_rules().values())
+    assert not [title for title, count in titles.items() if count > 1]
+
+
+@every_rule
+def test_there_are_enough_examples(rule: Rule) -> None:
+    assert len(rule.fires) >= 2
+    assert len(rule.silent) >= 2
+    assert Profile() in rule.silent.values(), "nothing measured must be among the silent examples"
+    assert len([it for it in rule.silent.values() if it != Profile()]) >= 1, "a near miss must be among them too"
+
+
+@pytest.mark.parametrize(("rule", "profile"), examples("fires"))
+def test_it_fires_where_it_must(rule: Rule, profile: Profile) -> None:
+    findings = list(rule.check(profile))
+    assert findings
+    for finding in findings:
+        assert_sound(rule, finding)
+
+
+@pytest.mark.parametrize(("rule", "profile"), examples("silent"))
+def test_it_is_silent_where_it_must(rule: Rule, profile: Profile) -> None:
+    assert list(rule.check(profile)) == []
+
+
+@pytest.mark.parametrize(("rule", "profile"), [*examples("fires"), *examples("silent")])
+def test_examples_are_profiles_as_they_are_stored(rule: Rule, profile: Profile) -> None:
+    """Records check their types when they are read, so this also finds a field of a wrong type."""
+    assert msgspec.json.decode(msgspec.json.encode(profile), type=Profile) == profile
+
+
+@every_rule
+def test_it_copes_with_what_other_rules_are_about(rule: Rule) -> None:
+    for other in all_rules().values():
+        for profile in (*other.fires.values(), *other.silent.values()):
+            for finding in rule.check(profile):
+                assert_sound(rule, finding)
+
+
+@every_rule
+def test_the_same_profile_gives_the_same_findings(rule: Rule) -> None:
+    for profile in rule.fires.values():
+        assert list(rule.check(profile)) == list(rule.check(profile))
+
+
+def test_nothing_measured_nothing_found() -> None:
+    assert diagnose(Profile()) == ()
+
+
+@pytest.mark.parametrize("lever", all_levers().values(), ids=lambda it: it.name)
+def test_levers_answer_rules_that_exist(lever: object) -> None:
+    addresses = lever.addresses  # type: ignore[attr-defined]
+    assert addresses
+    assert set(addresses) <= set(all_rules())
+    assert len(set(addresses)) == len(addresses)
+
+
+def assert_sound(rule: Rule, finding: Finding) -> None:
+    """What holds for every finding, whatever it was made of."""
+    assert finding.rule == rule.name
+    share = finding.share
+    assert 0 <= share.low <= share.value <= share.high <= 1
+    assert share.unit == UNIT
+    if finding.kind == "cost":
+        assert share.value > 0
+    if finding.kind in ("risk", "hint"):
+        assert share.value == 0, "a risk costs nothing yet, and what a hint could save is not known"
+    assert_shown_well(finding.title)
+    assert finding.title.endswith("."), "the title is one sentence"
+    assert any(it.isdigit() for it in finding.title), "the title carries its number"
+    assert finding.evidence
+    assert any(it.isdigit() for line in finding.evidence for it in line), "evidence is figures"
+    for line in finding.evidence:
+        assert_shown_well(line)
+    assert finding.remedy and "!" not in finding.remedy
+    assert set(finding.levers) <= set(rule.levers)
+    assert msgspec.json.decode(msgspec.json.encode(finding), type=Finding) == finding
+
+
+def assert_shown_well(text: str) -> None:
+    assert text == text.strip() and text
+    assert text.isprintable(), "one line without control characters"
+    assert len(text) <= LONGEST_LINE
+    assert "!" not in text
+    assert "nan" not in text.lower().split() and "inf" not in text.lower().split()
