@@ -72,6 +72,8 @@ class Assignment(Record, frozen=True, kw_only=True):
     ``augmentation_seed`` reseeds what the data pipeline draws while weights and sample order stay.
     ``collect_evidence`` watches for the causes of slowness (:mod:`hotlap.evidence`), and ``profiled_steps`` of the last
     steps run under ``torch.profiler``; both make steps longer, and such a run's times are compared with nothing.
+    ``check_numbers_from`` ends the run at the first loss, gradient or weight that is NaN or infinite, and from that step
+    on (0: from torch's import on) checks every operation, with ``torch.compile`` switched off.
     """
 
     workload: Workload
@@ -90,6 +92,7 @@ class Assignment(Record, frozen=True, kw_only=True):
     augmentation_seed: int | None = None
     collect_evidence: bool = False
     profiled_steps: int = 0
+    check_numbers_from: int | None = None
     startup_limit_seconds: float = 600.0
     block_limit_seconds: float = 300.0
     show_output: bool = False
@@ -122,7 +125,7 @@ class TurnRequest(Record, frozen=True, kw_only=True):
 # What was seen in the script
 # ---------------------------------------------------------------------------------------------
 
-SiteRole: TypeAlias = Literal["loader", "optimizer", "model", "backward", "step", "copy", "scheduler"]
+SiteRole: TypeAlias = Literal["loader", "optimizer", "model", "backward", "step", "copy", "scheduler", "operation"]
 
 
 class CallSite(Record, frozen=True, kw_only=True):
@@ -355,6 +358,68 @@ class LoaderRate(Record, frozen=True, kw_only=True):
     error: str = ""
 
 
+class NumberRange(Record, frozen=True, kw_only=True):
+    """What one tensor held: the smallest and the largest of its finite numbers (None: it had none), and how many of all
+    its ``numbers`` were NaN or infinite. ``rows`` are the first few places along its first dimension with such."""
+
+    name: str = ""
+    dtype: str
+    shape: tuple[int, ...]
+    numbers: int
+    nan: int = 0
+    infinite: int = 0
+    low: float | None = None
+    high: float | None = None
+    rows: tuple[int, ...] = ()
+
+
+NumberSource: TypeAlias = Literal["operation", "written", "uninitialised", "batch", "state", "entered"]
+NumberPhase: TypeAlias = Literal["setup", "data", "forward", "backward", "optimizer", "other"]
+
+
+class NumberOrigin(Record, frozen=True, kw_only=True):
+    """Where a number that is NaN or infinite came from.
+
+    ``operation``: one that made it out of finite numbers (or NaN out of infinite ones). ``written``: the script wrote it
+    there, as a mask does. ``uninitialised``: memory of ``torch.empty`` that nothing was written to. ``batch``: it was
+    in the batch that the loader delivered. ``state``: in a parameter or buffer when the check began. ``entered``: in a
+    tensor that came from where torch's operations are not seen, and ``operation`` was the first to read it.
+
+    ``name`` is the parameter's, buffer's or dataset's; ``module`` the layer that called; ``autograd_node`` the node of
+    the backward pass, and ``site`` then the line of the forward pass that it belongs to. ``arguments`` are numbers among
+    the arguments that were not finite.
+    """
+
+    source: NumberSource
+    phase: NumberPhase
+    step: int
+    operation: str = ""
+    arguments: tuple[str, ...] = ()
+    inputs: tuple[NumberRange, ...] = ()
+    outputs: tuple[NumberRange, ...] = ()
+    name: str = ""
+    module: str = ""
+    autograd_node: str = ""
+    site: CallSite | None = None
+
+
+class BadNumber(Record, frozen=True, kw_only=True):
+    """The first loss, gradient or weight of a run that was NaN or infinite; ``step`` counts from 0.
+
+    ``noticed_in`` is ``script`` where the script itself looked at the number and ended. ``name`` is the parameter's.
+    ``origin`` is known only where every operation was checked: ``first_nan`` is then what made NaN of the origin's
+    infinity, and ``written`` an infinity that the script wrote on purpose and that the origin was given.
+    """
+
+    step: int
+    noticed_in: Literal["loss", "gradients", "weights", "script"]
+    nan: bool
+    name: str = ""
+    origin: NumberOrigin | None = None
+    first_nan: NumberOrigin | None = None
+    written: NumberOrigin | None = None
+
+
 class Run(Record, frozen=True, kw_only=True):
     """One launch of the script, from its start to its end.
 
@@ -386,6 +451,7 @@ class Run(Record, frozen=True, kw_only=True):
     rank_step_seconds: tuple[tuple[float, ...], ...] = ()
     rank_evidence_paths: tuple[str, ...] = ()
     loader_rates: tuple[LoaderRate, ...] = ()
+    bad_number: BadNumber | None = None
     seed: int = 0
 
 
@@ -643,6 +709,27 @@ class Finding(Record, frozen=True, kw_only=True):
     remedy: str = ""
     site: CallSite | None = None
     levers: tuple[str, ...] = ()
+
+
+class NumbersHunt(Record, frozen=True, kw_only=True):
+    """What ``hotlap nan`` found out: one run that only looks, and where it noticed something, one that checks.
+
+    ``finite_steps`` is for how many steps of the first run all was finite, and ``losses_read`` in how many of them the
+    loss could be read. ``repeated`` is what the last run, which checked every operation from ``checked_from`` on, found
+    within ``repeated_steps`` steps. ``compiled`` says that the script compiles; the repeated run did not.
+    """
+
+    workload: Workload
+    seed: int = 0
+    finite_steps: int = 0
+    losses_read: int = 0
+    ending: Ending = Stopped()
+    noticed: BadNumber | None = None
+    repeated: BadNumber | None = None
+    repeated_steps: int = 0
+    checked_from: int = 0
+    compiled: bool = False
+    wall_seconds: float = 0.0
 
 
 StudyStatus: TypeAlias = Literal["running", "finished", "interrupted", "out-of-budget", "script-failed"]

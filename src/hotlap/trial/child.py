@@ -302,6 +302,7 @@ class Child:
             notes=_distinct([note for run in seen for note in run.notes] + self.notes),
             files=_distinct([file for run in seen for file in run.files]),
             output_path=str(self.output_path),
+            bad_number=next((run.bad_number for run in seen if run.bad_number is not None), None),
             rank_step_seconds=tuple(run.steps.wall_seconds for run in together),
             rank_evidence_paths=tuple(run.evidence_path for run in together if run.evidence_path),
         )
