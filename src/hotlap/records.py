@@ -72,8 +72,8 @@ class Assignment(Record, frozen=True, kw_only=True):
     ``augmentation_seed`` reseeds what the data pipeline draws while weights and sample order stay.
     ``collect_evidence`` watches for the causes of slowness (:mod:`hotlap.evidence`), and ``profiled_steps`` of the last
     steps run under ``torch.profiler``; both make steps longer, and such a run's times are compared with nothing.
-    ``check_numbers_from`` ends the run at the first loss, gradient or weight that is NaN or infinite, and from that step
-    on (0: from torch's import on) checks every operation, with ``torch.compile`` switched off.
+    ``check_numbers_from`` ends the run at the first loss, gradient or weight that is NaN or infinite, and from that
+    step on (0: from torch's import on) checks every operation, with ``torch.compile`` switched off.
     """
 
     workload: Workload
@@ -380,14 +380,14 @@ NumberPhase: TypeAlias = Literal["setup", "data", "forward", "backward", "optimi
 class NumberOrigin(Record, frozen=True, kw_only=True):
     """Where a number that is NaN or infinite came from.
 
-    ``operation``: one that made it out of finite numbers (or NaN out of infinite ones). ``written``: the script wrote it
-    there, as a mask does. ``uninitialised``: memory of ``torch.empty`` that nothing was written to. ``batch``: it was
-    in the batch that the loader delivered. ``state``: in a parameter or buffer when the check began. ``entered``: in a
-    tensor that came from where torch's operations are not seen, and ``operation`` was the first to read it.
+    ``operation``: one that made it out of finite numbers (or NaN out of infinite ones). ``written``: the script wrote
+    it there, as a mask does. ``uninitialised``: memory of ``torch.empty`` that nothing was written to. ``batch``: it
+    was in the batch that the loader delivered. ``state``: in a parameter or buffer when the check began. ``entered``:
+    in a tensor that came from where torch's operations are not seen, and ``operation`` was the first to read it.
 
     ``name`` is the parameter's, buffer's or dataset's; ``module`` the layer that called; ``autograd_node`` the node of
-    the backward pass, and ``site`` then the line of the forward pass that it belongs to. ``arguments`` are numbers among
-    the arguments that were not finite.
+    the backward pass, and ``site`` then the line of the forward pass that it belongs to. ``arguments`` are numbers
+    among the arguments that were not finite.
     """
 
     source: NumberSource
