@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 import sysconfig
+from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 
 from hotlap.records import CallSite, SiteRole
 
@@ -28,3 +30,14 @@ def user_site(role: SiteRole, what: str = "") -> CallSite | None:
             return None
         frame = frame.f_back
     return None
+
+
+def user_frames() -> Iterator[FrameType]:
+    """The user's frames on the stack of this thread, the innermost first."""
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(MAXIMUM_DEPTH):
+        if frame is None:
+            return
+        if not frame.f_code.co_filename.startswith((*_OWN, *_LIBRARIES)):
+            yield frame
+        frame = frame.f_back
