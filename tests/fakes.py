@@ -177,6 +177,33 @@ AFTER = PhaseAccount(
 
 BREAK = GraphBreak(reason="data-dependent branch on a tensor", file="train.py", line=41, count=2)
 
+FINDINGS = (
+    Finding(
+        rule="loader-bound",
+        share=Estimate(value=0.48, low=0.46, high=0.5, unit="of the step"),
+        title="A step of 212 ms waits 101 ms for its batch.",
+        evidence=("num_workers is 0: every batch is fetched while the device idles.",),
+        remedy="Fetch batches in worker processes: DataLoader(..., num_workers=4).",
+        site=CallSite(role="loader", file="train.py", line=12),
+        levers=("loader",),
+    ),
+    Finding(
+        rule="eager-attention",
+        share=Estimate(value=0.09, low=0.0, high=0.09, unit="of the step"),
+        title="Attention materialises its weights in 12 layers.",
+        remedy="Use scaled_dot_product_attention.",
+        levers=("sdpa-attention", "channels-last"),
+    ),
+    Finding(
+        rule="close-to-limit",
+        kind="risk",
+        share=Estimate(value=0.0, low=0.0, high=0.0, unit="of the step"),
+        title="Training holds 22 GiB of 24 GiB of the device's memory.",
+        evidence=("The peak is reached in step 14.",),
+        remedy="Make the batch smaller, or checkpoint activations.",
+    ),
+)
+
 OUTCOMES = (
     Outcome(
         lever="loader",
@@ -254,16 +281,8 @@ FINISHED = Study(
         Ceiling(name="model-alone", seconds_per_sample=0.0034, bound_speedup=1.94),
     ),
     model_flop_utilisation=0.34,
-    findings=(
-        Finding(
-            rule="loader-bound",
-            share=Estimate(value=0.48, low=0.46, high=0.5, unit="share"),
-            title="The step waits for the loader",
-            evidence=("num_workers is 0: every batch is fetched while the device idles.",),
-            site=CallSite(role="loader", file="train.py", line=12),
-            levers=("loader",),
-        ),
-    ),
+    profiled_steps=40,
+    findings=FINDINGS,
     outcomes=OUTCOMES,
     plan=Plan(settings=(LOADER, MIXED, COMPILE)),
     verification=comparison((LOADER, MIXED, COMPILE), speed(3.65, 0.02), peaks=(8 * 2**30, 4 * 2**30)),
@@ -310,13 +329,46 @@ DISTURBED = msgspec.structs.replace(
 NOT_CONFIRMED = msgspec.structs.replace(
     FINISHED, verification=comparison((LOADER,), speed(1.02, 0.04, "inconclusive"), None)
 )
+PROFILED = msgspec.structs.replace(
+    FINISHED,
+    kind="profile",
+    budget_seconds=None,
+    spent_seconds=48.0,
+    account_after=None,
+    trace_path="/home/ada/work/.hotlap/profile/20260131-142501-337/runs/0004/trace.json.gz",
+    outcomes=(),
+    plan=Plan(),
+    verification=None,
+    directory="/home/ada/work/.hotlap/profile/20260131-142501-337",
+)
+CLEAN = msgspec.structs.replace(
+    PROFILED,
+    account_before=AFTER,
+    ceilings=(
+        Ceiling(name="loader-alone", seconds_per_sample=0.0004, bound_speedup=4.5),
+        Ceiling(name="model-alone", seconds_per_sample=0.0018, bound_speedup=1.01),
+    ),
+    findings=(),
+    files=(),
+    warnings=(),
+)
 HOSTILE_TEXT = "[red]bold[/red]\x1b[2J\x1b]0;title\x07\r\x00\u202eevil\u2066 [/] [link=x]"
 HOSTILE = msgspec.structs.replace(
     FINISHED,
     workload=msgspec.structs.replace(WORKLOAD, target=HOSTILE_TEXT, arguments=(HOSTILE_TEXT, "a b")),
     warnings=(HOSTILE_TEXT,),
     files=(FileWrite(path=HOSTILE_TEXT, redirected=False),),
-    findings=(),
+    findings=(
+        Finding(
+            rule="host-sync",
+            share=estimate(0.1, 0.1),
+            title=HOSTILE_TEXT,
+            evidence=(HOSTILE_TEXT,),
+            remedy=HOSTILE_TEXT,
+            site=CallSite(role="model", file=HOSTILE_TEXT, line=3),
+            levers=("loader", HOSTILE_TEXT),
+        ),
+    ),
     outcomes=(
         Outcome(
             lever="loader",
@@ -334,6 +386,8 @@ STUDIES = {
     "script-failed": SCRIPT_FAILED,
     "disturbed": DISTURBED,
     "not-confirmed": NOT_CONFIRMED,
+    "profiled": PROFILED,
+    "profiled-clean": CLEAN,
     "hostile": HOSTILE,
 }
 

@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 COMMANDS = {
     "tune": "find what makes a script faster here, prove it, keep it as a plan",
     "run": "run a script with the levers of a plan, its source unchanged",
+    "profile": "say why a script is slow: causes, evidence, lines; nothing is tried",
     "report": "show the last study again; nothing is measured",
     "lab": "full precision, mixed precision, mixed precision + compile, side by side",
     "trace": "where a profiler's trace says the time went, and why the device waited",
     "doctor": "what this machine is, what it reaches, what is wrong with it",
+    "findings": "the known causes of slowness, and what to do about each",
     "levers": "what each lever does, when it helps, what proof it owes",
     "demo": "the main job on a small workload that ships with hotlap",
 }

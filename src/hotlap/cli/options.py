@@ -85,14 +85,16 @@ def add_lever_options(parser: Parser) -> None:
     )
 
 
-def add_output_options(parser: Parser, *, plan_out: str = "") -> None:
-    """What is shown and what is written."""
+def add_output_options(parser: Parser, *, plan_out: str = "", plan: bool = True) -> None:
+    """What is shown and what is written; without ``plan`` there is none to write."""
     group = parser.add_argument_group("output")
-    default = f" (default: {plan_out})" if plan_out else ""
-    group.add_argument(
-        "--plan-out", type=Path, default=Path(plan_out) if plan_out else None, metavar="FILE",
-        help=f"where the plan of the kept levers goes{default}",
-    )  # fmt: skip
+    if plan:
+        default = f" (default: {plan_out})" if plan_out else ""
+        group.add_argument(
+            "--plan-out", type=Path, default=Path(plan_out) if plan_out else None, metavar="FILE",
+            help=f"where the plan of the kept levers goes{default}",
+        )  # fmt: skip
+    parser.set_defaults(plan_out=Path(plan_out) if plan_out else None)
     group.add_argument(
         "--study", type=Path, default=api.STUDIES, metavar="DIR", help="the folder of studies (default: .hotlap)"
     )

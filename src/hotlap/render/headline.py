@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,6 +28,9 @@ from hotlap.render.account import bottleneck
 
 Tone = Literal["good", "neutral", "bad"]
 
+_CLOSE = 0.1
+"""A step that would be shorter by less than this share without its loader (or its model) is bound by the other one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Headline:
@@ -42,6 +46,8 @@ def headline(study: Study) -> Headline:
     """What the study says, in one sentence."""
     if study.status == "script-failed":
         return _script_failed(study)
+    if study.kind == "profile":
+        return _profiled(study)
     if study.verification is not None:
         return _verified(study, study.verification)
     if study.status == "finished":
@@ -199,6 +205,54 @@ def _so_far(study: Study) -> str:
     gains = [f"{text.one_line(lever)} {text.speedup(speed.speedup, speed.confidence)}" for lever, speed in kept]
     each = "measured" if len(kept) == 1 else "each measured"
     return f"{text.listed(gains)}, {each} in trials; the whole plan is not verified against the original."
+
+
+def _profiled(study: Study) -> Headline:
+    """How many causes were found, and what the step is made of."""
+    if study.status != "finished":
+        return Headline(
+            "neutral", "Not finished: the causes were not looked for to the end.", tuple(_step_words(study))
+        )
+    costs = [it for it in study.findings if it.kind == "cost"]
+    wrong = [it for it in study.findings if it.kind == "wrong-numbers"]
+    others = len(study.findings) - len(costs) - len(wrong)
+    beside = [*_step_words(study)]
+    if others:
+        beside.append(f"Beside that, {text.count(others, 'risk or hint', 'risks and hints')} below.")
+    if wrong:
+        return Headline("bad", f"The numbers come first: {text.sentence(wrong[0].title)}", tuple(beside))
+    if costs:
+        largest = text.share(max(it.share.value for it in costs))
+        sentence = f"1 cause of lost time was found; it costs {largest} of a step."
+        if len(costs) > 1:
+            sentence = f"{len(costs)} causes of lost time were found; the largest costs {largest} of a step."
+        return Headline("neutral", sentence, tuple(beside))
+    if not study.profiled_steps:
+        sentence = "No cause of lost time was found in the time account; the script was not profiled, see the warnings."
+        return Headline("neutral", sentence, tuple(beside))
+    return Headline("good", "No known cause of lost time was found.", tuple(beside))
+
+
+def _step_words(study: Study) -> Iterator[str]:
+    """How long a step is, what most of it is, and what binds it by the ceilings."""
+    account = study.account_before
+    if account is None or account.wall <= 0:
+        return
+    phase, share = bottleneck(account)
+    yield f"A step takes {text.duration(account.wall)}; most of it is {phase} ({text.share(share)})."
+    bounds = {it.name: it.bound_speedup for it in study.ceilings if it.bound_speedup}
+    if "model-alone" not in bounds or "loader-alone" not in bounds:
+        return
+    without_loader, without_model = (1 - 1 / bounds[name] for name in ("model-alone", "loader-alone"))
+    if without_loader <= _CLOSE:
+        yield f"It is bound by the model: without its loader it would be {text.share(without_loader)} shorter."
+    elif without_model <= _CLOSE:
+        yield f"It is bound by the loader: without its model it would be {text.share(without_model)} shorter."
+    else:
+        yield (
+            f"Loader and model take turns: without its loader a step would be {text.share(without_loader)} shorter, "
+            f"without its model {text.share(without_model)}."
+        )
 
 
 def _script_failed(study: Study) -> Headline:

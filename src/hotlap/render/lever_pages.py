@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
@@ -15,6 +13,7 @@ from rich.text import Text
 from hotlap.records import Proof
 from hotlap.render import text
 from hotlap.render.layout import Trimmed, indented
+from hotlap.render.pages import docstring_page
 
 _WIDEST = 100
 _PROOFS: dict[Proof, tuple[str, str]] = {
@@ -64,21 +63,5 @@ def lever_page(lever: LeverPage) -> RenderableType:
     table.add_column(style="dim")
     for name, fact in facts:
         table.add_row(Text(f"  {name}"), Text(fact))
-    pieces += [table, *_page(lever)]
+    pieces += [table, *docstring_page(lever.page, lever.title)]
     return Trimmed(Constrain(Group(*pieces), _WIDEST))
-
-
-def _page(lever: LeverPage) -> Iterator[RenderableType]:
-    """The docstring: ``##`` headings stand out, indented blocks stay as they are, prose fills the width."""
-    blocks = re.split(r"\n\s*\n", text.clean(inspect.cleandoc(lever.page), limit=20_000))
-    if blocks and blocks[0].strip().rstrip(".") == lever.title.rstrip("."):
-        del blocks[0]
-    for block in blocks:
-        lines = [line.rstrip() for line in block.split("\n")]
-        yield Text()
-        if lines[0].startswith("#"):
-            yield Text(lines.pop(0).lstrip("# "), style="bold")
-        if any(line.startswith((" ", "- ", "* ", "|")) for line in lines):
-            yield from (Text(line, style="cyan" if line.startswith("    ") else "", overflow="fold") for line in lines)
-        elif lines:
-            yield Text(" ".join(lines))

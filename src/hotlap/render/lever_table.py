@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Literal
 
 from rich.cells import cell_len, set_cell_size
@@ -35,6 +36,7 @@ from hotlap.render.layout import indented
 Tone = Literal["good", "neutral", "bad"]
 COLOURS: dict[Tone, str] = {"good": "green", "neutral": "default", "bad": "red"}
 MARKS: dict[Tone, tuple[str, str]] = {"good": ("✓", "+"), "neutral": ("·", "-"), "bad": ("✗", "x")}
+NOTHING_BESIDE: Mapping[str, str] = MappingProxyType({})
 _INDENT = 5
 _GAP = 2
 _BREAKS_SHOWN = 5
@@ -55,12 +57,17 @@ class Row:
     below: tuple[str, ...] = field(default=())
 
 
-def lever_table(outcomes: Sequence[Outcome], account: PhaseAccount | None = None) -> RenderableType:
-    """All levers of a study: those that were tried in the order of their trials, then those that were not."""
+def lever_table(
+    outcomes: Sequence[Outcome], account: PhaseAccount | None = None, beside: Mapping[str, str] = NOTHING_BESIDE
+) -> RenderableType:
+    """All levers of a study: those that were tried in the order of their trials, then those that were not.
+
+    ``beside`` has a further line for some levers: why they were tried.
+    """
     tried = [it for it in outcomes if not isinstance(it.verdict, Skipped)]
     pieces: list[RenderableType] = []
     if tried:
-        rows = tuple(row(it, _step_seconds(it, outcomes, account)) for it in tried)
+        rows = tuple(row(it, _step_seconds(it, outcomes, account), beside.get(it.lever, "")) for it in tried)
         pieces.append(_Tried(rows))
         pieces += _beneath(_footnote(tried), "dim italic")
     skipped = [(it.lever, it.verdict) for it in outcomes if isinstance(it.verdict, Skipped)]
@@ -70,11 +77,12 @@ def lever_table(outcomes: Sequence[Outcome], account: PhaseAccount | None = None
     return Group(*pieces)
 
 
-def row(outcome: Outcome, step_seconds: float | None = None) -> Row:
+def row(outcome: Outcome, step_seconds: float | None = None, beside: str = "") -> Row:
     """One lever that was tried, as it is shown. ``step_seconds`` is a step's length without it, where that is known."""
     verdict = outcome.verdict
     comparison = getattr(verdict, "comparison", None)
     tone, word = verdict_word(outcome)
+    compiled = _compile_lines(outcome.compile, comparison, step_seconds) if outcome.compile else ()
     return Row(
         tone=tone,
         lever=text.one_line(outcome.lever),
@@ -84,7 +92,7 @@ def row(outcome: Outcome, step_seconds: float | None = None) -> Row:
         memory=_memory_cell(comparison),
         verdict=word,
         reason=_reason(outcome),
-        below=tuple(_compile_lines(outcome.compile, comparison, step_seconds)) if outcome.compile else (),
+        below=(*((beside,) if beside else ()), *compiled),
     )
 
 

@@ -10,9 +10,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from hotlap.records import FileWrite, Finding, Machine, Study
+from hotlap.records import FileWrite, Machine, Study
 from hotlap.render import text
 from hotlap.render.account import time_account
+from hotlap.render.findings import answers, findings_list
 from hotlap.render.headline import Headline, headline
 from hotlap.render.layout import Trimmed, indented, paragraphs
 from hotlap.render.lever_table import lever_table
@@ -70,12 +71,13 @@ def _sections(study: Study, plan_path: str) -> Iterator[tuple[str, RenderableTyp
             time_account(study.account_before, study.account_after, "after" if study.plan.settings else "given up"),
         )
     if study.outcomes:
-        yield "Levers", lever_table(study.outcomes, study.account_before)
+        beside = {it.lever: answers(it.lever, study.findings) for it in study.outcomes}
+        yield "Levers", lever_table(study.outcomes, study.account_before, beside)
     ceilings = list(_ceilings(study))
     if ceilings:
         yield "Ceilings", Group(*ceilings)
     if study.findings:
-        yield "Findings", Group(*map(_finding, study.findings))
+        yield "Findings", findings_list(study)
     if study.files:
         yield "Files the script opened for writing", Group(*_file_lines(study.files))
     warnings = list(dict.fromkeys(text.sentence(it) for it in (*study.warnings, *study.machine.warnings)))
@@ -90,6 +92,8 @@ def _sections(study: Study, plan_path: str) -> Iterator[tuple[str, RenderableTyp
 
 def next_commands(study: Study, plan_path: str) -> list[tuple[str, str]]:
     """What to type now, with what it is for."""
+    if study.kind == "profile":
+        return list(_after_a_profile(study))
     found: list[tuple[str, str]] = []
     if study.plan.settings and plan_path and study.status != "script-failed":
         option = ("--plan", plan_path)
@@ -104,6 +108,24 @@ def next_commands(study: Study, plan_path: str) -> list[tuple[str, str]]:
         budget = _larger_budget(study.budget_seconds)
         found.append((f"hotlap tune --budget {budget} {text.command(study.workload)}", "looks further"))
     return found
+
+
+def _after_a_profile(study: Study) -> Iterator[tuple[str, str]]:
+    if study.status == "script-failed":
+        return
+    levers = sorted({lever for it in study.findings for lever in it.levers})
+    if study.status != "finished":
+        yield f"hotlap profile {text.command(study.workload)}", "begins anew"
+    elif levers:
+        only = ("--only", ",".join(levers))
+        yield f"hotlap tune {text.command(study.workload, *only)}", "tries the levers that answer these findings"
+    else:
+        yield f"hotlap tune {text.command(study.workload)}", "tries every lever that could gain here"
+    if study.findings:
+        yield f"hotlap findings {text.shell_word(study.findings[0].rule)}", "explains the first finding"
+    if study.trace_path:
+        purpose = "shows where the profiled steps spent their time; https://ui.perfetto.dev draws the same file"
+        yield f"hotlap trace {text.shell_word(study.trace_path)}", purpose
 
 
 def _top(study: Study) -> Text:
@@ -137,14 +159,6 @@ def _ceilings(study: Study) -> Iterator[RenderableType]:
     if study.model_flop_utilisation is not None:
         share = text.share(study.model_flop_utilisation)
         yield from paragraphs([f"Model FLOP utilisation: {share} of the matmul rate measured on this machine."])
-
-
-def _finding(it: Finding) -> RenderableType:
-    share = f"{text.share(it.share.value)} of a step ({text.share(it.share.low)} to {text.share(it.share.high)})"
-    where = f"  {text.one_line(it.site.file)}:{it.site.line}" if it.site else ""
-    first = Text(text.one_line(it.title), style="bold").append(f"  {share}{where}", style="dim")
-    below = [indented(Text(text.one_line(line), style="dim"), 2) for line in it.evidence]
-    return Padding(Group(first, *below), (0, 0, 0, 2), expand=False)
 
 
 def _file_lines(files: Sequence[FileWrite]) -> Iterator[RenderableType]:

@@ -1,0 +1,65 @@
+"""``hotlap profile``: say why a script is slow; nothing is tried."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from hotlap import api
+from hotlap.cli import arguments, options, studies
+from hotlap.cli.arguments import Parser
+from hotlap.cli.workload import workload_from
+from hotlap.levers.api import all_levers
+from hotlap.tune.options import Options, check
+
+_DESCRIPTION = """\
+Runs the script unmodified, measures where each step's time goes and what its loader and its model
+reach alone, looks at some steps under torch.profiler, and names the causes of lost time: what each
+costs, the evidence, the line, and what to do. No lever is tried."""
+
+_EXAMPLES = """\
+examples:
+  hotlap profile train.py --epochs 1           all that follows the script belongs to the script
+  hotlap profile --budget 1m -m package.train  leaves out what does not fit, and says so
+  hotlap profile --json train.py
+  hotlap report                                shows it again
+
+The trace of the profiled steps stays in the study's folder. exit code: as of `hotlap tune`."""
+
+
+def parser() -> Parser:
+    """The command's options."""
+    made = Parser(
+        "hotlap profile",
+        _DESCRIPTION,
+        _EXAMPLES,
+        usage="hotlap profile [options] SCRIPT [arguments of the script]\n"
+        "       hotlap profile [options] -m MODULE [arguments of the module]",
+    )
+    group = made.add_argument_group("the profile")
+    group.add_argument(
+        "--budget", type=arguments.seconds, metavar="TIME", help="take no longer: 90s, 10m (default: no limit)"
+    )
+    group.add_argument(
+        "--seed", type=partial(arguments.whole, 0), default=0, metavar="N", help="seed of the launches (default: 0)"
+    )
+    options.add_limit_options(made)
+    options.add_output_options(made, plan=False)
+    return made
+
+
+def main(words: list[str], engine: api.Engine) -> int:
+    """Run the command. Raises :class:`hotlap.errors.HotlapError`."""
+    made = parser()
+    own, target = made.split(words)
+    choices = made.parse_args(own)
+    workload = workload_from(target, "profile")
+    chosen = Options(
+        budget_seconds=choices.budget,
+        seed=choices.seed,
+        rounds=choices.rounds,
+        startup_limit_seconds=choices.startup_limit,
+        block_limit_seconds=choices.block_limit,
+        show_output=choices.show_output,
+    )
+    check(chosen, all_levers())
+    return studies.new_study(choices, workload, chosen, choices.study / api.PROFILES, engine, engine.profile)

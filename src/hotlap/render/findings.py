@@ -1,0 +1,130 @@
+"""Findings: what each costs, what it rests on, where it is, what to do, and what became of it in trials."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from hotlap.records import Comparison, Estimate, Finding, FindingKind, Kept, Outcome, Skipped, Study
+from hotlap.render import text
+from hotlap.render.lever_table import COLOURS, MARKS, Tone, verdict_word
+
+_LABELS: dict[FindingKind, tuple[str, str]] = {
+    "cost": ("", "bold yellow"),
+    "wrong-numbers": ("numbers", "bold red"),
+    "risk": ("risk", "yellow"),
+    "hint": ("hint", "cyan"),
+}
+_TO_DO = ("→", ">")
+_UNANSWERED = "No lever answers it: what to do stands above."
+
+
+def findings_list(study: Study) -> RenderableType:
+    """All findings of a study in their order; where levers were tried, each with what became of it."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(justify="right", no_wrap=True, min_width=6)
+    table.add_column(overflow="fold")
+    for number, it in enumerate(study.findings):
+        if number:
+            table.add_row("", "")
+        table.add_row(Text(label(it), style=_LABELS[it.kind][1]), Group(*_body(it, study)))
+    return Padding(table, (0, 0, 0, 2), expand=False)
+
+
+def label(finding: Finding) -> str:
+    """``48 %``, ``up to 12 %`` where only a bound is known, or the kind of what costs no time."""
+    return share_words(finding.share) if finding.kind == "cost" else _LABELS[finding.kind][0]
+
+
+def share_words(share: Estimate) -> str:
+    """``48 %``, or ``up to 12 %`` where nothing but that is known."""
+    return f"up to {text.share(share.high)}" if _is_bound(share) else text.share(share.value)
+
+
+def answers(lever: str, findings: Sequence[Finding]) -> str:
+    """``answers loader-bound (48 % of a step) and no-workers``, or nothing for a lever that answers no finding."""
+    found: dict[str, str] = {}
+    for it in findings:
+        if lever in it.levers and it.rule not in found:
+            cost = f" ({share_words(it.share)} of a step)" if it.kind == "cost" else ""
+            found[it.rule] = f"{text.one_line(it.rule)}{cost}"
+    return f"answers {text.listed(list(found.values()))}" if found else ""
+
+
+def fates(finding: Finding, outcomes: Sequence[Outcome]) -> list[tuple[Tone, str]]:
+    """What became of a finding once levers were tried: a sentence for each lever that answers it."""
+    if not finding.levers:
+        return [("neutral", _UNANSWERED)]
+    known = {it.lever: it for it in outcomes}
+    return [_fate(lever, known.get(lever)) for lever in finding.levers]
+
+
+def _fate(name: str, outcome: Outcome | None) -> tuple[Tone, str]:
+    lever = text.one_line(name)
+    if outcome is None:
+        return "neutral", f"{lever} was not tried."
+    tone, word = verdict_word(outcome)
+    verdict = outcome.verdict
+    if isinstance(verdict, Skipped):
+        why = text.sentence(verdict.reason)
+        return tone, f"{lever} is {word}. {why}" if verdict.already else f"{lever} was not tried. {why}"
+    begin = f"Answered by {lever}" if isinstance(verdict, Kept) else f"{lever} tried"
+    comparison = getattr(verdict, "comparison", None)
+    if not isinstance(comparison, Comparison):
+        return tone, f"{begin}: {word}."
+    return tone, f"{begin}: {text.speedup(comparison.speed.speedup, comparison.speed.confidence)}, {word}."
+
+
+def _body(it: Finding, study: Study) -> Iterator[RenderableType]:
+    yield Text(text.sentence(it.title), style="bold")
+    yield Text("  ".join(filter(None, (text.one_line(it.rule), _place(it), _interval(it)))), style="dim")
+    for line in it.evidence:
+        yield Text(text.one_line(line), style="dim")
+    if it.remedy:
+        yield _Marked(_TO_DO, "default", text.sentence(it.remedy))
+    if study.kind == "profile":
+        if it.levers:
+            yield Text(_answering(it.levers))
+    elif study.outcomes:
+        for tone, words in fates(it, study.outcomes):
+            yield _Marked(MARKS[tone], COLOURS[tone], words)
+
+
+def _answering(levers: Sequence[str]) -> str:
+    names = text.listed([text.one_line(it) for it in levers])
+    return f"The lever {names} answers it." if len(levers) == 1 else f"The levers {names} answer it."
+
+
+def _place(it: Finding) -> str:
+    return f"{text.one_line(it.site.file)}:{it.site.line}" if it.site is not None and it.site.file else ""
+
+
+def _interval(it: Finding) -> str:
+    if it.kind != "cost" or _is_bound(it.share) or it.share.low == it.share.high:
+        return ""
+    return f"{text.share(it.share.low)} to {text.share(it.share.high)} of a step"
+
+
+def _is_bound(share: Estimate) -> bool:
+    return share.low == 0.0 and share.value == share.high > 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Marked:
+    """A sentence behind a mark, of which there is one with and one without Unicode."""
+
+    marks: tuple[str, str]
+    colour: str
+    words: str
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        grid = Table.grid(padding=(0, 1, 0, 0))
+        grid.add_column(no_wrap=True)
+        grid.add_column(overflow="fold")
+        grid.add_row(Text(self.marks[options.ascii_only], style=self.colour), Text(self.words))
+        yield grid
