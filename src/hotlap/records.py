@@ -72,8 +72,8 @@ class Assignment(Record, frozen=True, kw_only=True):
     ``augmentation_seed`` reseeds what the data pipeline draws while weights and sample order stay.
     ``collect_evidence`` watches for the causes of slowness (:mod:`hotlap.evidence`), and ``profiled_steps`` of the last
     steps run under ``torch.profiler``; both make steps longer, and such a run's times are compared with nothing.
-    ``check_numbers_from`` ends the run at the first loss, gradient or weight that is NaN or infinite, and from that
-    step on (0: from torch's import on) checks every operation, with ``torch.compile`` switched off.
+    ``watch_numbers`` ends the run at the first loss, gradient or weight that is NaN or infinite; from step
+    ``check_numbers_from`` on (0: from torch's import on) every operation is checked too, without ``torch.compile``.
     """
 
     workload: Workload
@@ -92,6 +92,7 @@ class Assignment(Record, frozen=True, kw_only=True):
     augmentation_seed: int | None = None
     collect_evidence: bool = False
     profiled_steps: int = 0
+    watch_numbers: bool = False
     check_numbers_from: int | None = None
     startup_limit_seconds: float = 600.0
     block_limit_seconds: float = 300.0
