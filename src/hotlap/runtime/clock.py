@@ -17,180 +17,37 @@ training step's: it is folded into ``outside``, and so are checkpoints.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
-from hotlap.evidence import Phase
 from hotlap.records import Steps, StepSource
 from hotlap.runtime.batches import leading_size
 from hotlap.runtime.hooks import Fetch, Hooks
-
-DATA_WAIT, HOST_TO_DEVICE, FORWARD, BACKWARD, OPTIMIZER, OTHER, OUTSIDE = range(7)
-PHASE_NAMES: tuple[Phase, ...] = (
-    "data_wait",
-    "host_to_device",
-    "forward",
-    "backward",
-    "optimizer",
-    "other",
-    "outside",
+from hotlap.runtime.stopwatch import (
+    BACKWARD,
+    DATA_WAIT,
+    FOLD_INTO_OUTSIDE,
+    FORWARD,
+    HOST_TO_DEVICE,
+    OPTIMIZER,
+    OTHER,
+    OTHER_WAS_FORWARD,
+    OUTSIDE,
+    PHASES,
+    HostStopwatch,
+    Stopwatch,
+    StreamStopwatch,
 )
-PHASES = 7
-FOLD_INTO_OUTSIDE, OTHER_WAS_FORWARD, STEP_BEGINS, STEP_ENDS = -1, -2, -3, -4
+
 UPDATES_BEFORE_NEW_ANCHOR = 16
-_now = time.perf_counter
-
-
-class Stopwatch(Protocol):
-    """Where phase changes are written down."""
-
-    def restart(self) -> None:
-        """A step begins now."""
-
-    def mark(self, phase: int) -> None:
-        """What passed since the last mark belonged to ``phase``."""
-
-    def fold(self, marker: int) -> None:
-        """Reassign what the running step holds so far."""
-
-    def close_step(self) -> None:
-        """The running step is complete."""
-
-    def drain(self) -> list[list[float]]:
-        """Seconds by phase of every step that was closed since the last drain."""
-
-
-class HostStopwatch:
-    """Reads the processor's clock at each mark, and leaves the adding up to :meth:`drain`, between blocks: so a mark
-    costs the step as little as can be."""
-
-    def __init__(self) -> None:
-        # Two plain lists of numbers: tuples would keep the garbage collector busy, and with it the user's process.
-        self._marks: list[int] = []
-        self._seconds: list[float] = []
-        self.restart()
-
-    def restart(self) -> None:
-        self.mark(STEP_BEGINS)
-
-    def mark(self, phase: int) -> None:
-        self._marks.append(phase)
-        self._seconds.append(_now())
-
-    def fold(self, marker: int) -> None:
-        self._marks.append(marker)
-        self._seconds.append(0.0)
-
-    def close_step(self) -> None:
-        self._marks.append(STEP_ENDS)
-        self._seconds.append(0.0)
-
-    def drain(self) -> list[list[float]]:
-        rows: list[list[float]] = []
-        totals = [0.0] * PHASES
-        last = 0.0
-        begun = 0
-        for index, (phase, seconds) in enumerate(zip(self._marks, self._seconds, strict=True)):
-            if phase >= 0:
-                totals[phase] += seconds - last
-                last = seconds
-            elif phase == STEP_BEGINS:
-                totals = [0.0] * PHASES
-                last = seconds
-            elif phase == STEP_ENDS:
-                rows.append(totals)
-                totals = [0.0] * PHASES
-                begun = index + 1
-            else:
-                _fold(totals, phase)
-        self._marks = [STEP_BEGINS, *self._marks[begun:]]
-        self._seconds = [last, *self._seconds[begun:]]
-        return rows
-
-
-class StreamStopwatch:
-    """Records an event at each mark; resolved in :meth:`drain`, after the caller has synchronised. Events are used
-    again, so a long run makes no more of them than one block needs.
-
-    All marks of a step go to one stream, the one that was current on the device when the step began: what a script
-    does on other streams in between (copying ahead, say) counts as far as this one waits for it, and no mark comes out
-    before an earlier one. ``devices`` are the numbers of those that work, the first being the one that is timed; each
-    is waited for in :meth:`synchronise`, since the current device need not be any of them.
-    """
-
-    def __init__(self, device_module: Any, devices: tuple[int, ...]) -> None:
-        self._device = device_module
-        self._devices = devices
-        self._spare: list[Any] = []
-        self._steps: list[list[tuple[int, Any]]] = []
-        self.restart()
-
-    def restart(self) -> None:
-        self._stream = self._device.current_stream(self._devices[0])
-        self._running = [(OTHER, self._event())]
-
-    def mark(self, phase: int) -> None:
-        self._running.append((phase, self._event()))
-
-    def fold(self, marker: int) -> None:
-        self._running.append((marker, None))
-
-    def close_step(self) -> None:
-        last = next(event for _, event in reversed(self._running) if event is not None)
-        self._steps.append(self._running)
-        stream = self._device.current_stream(self._devices[0])
-        if stream == self._stream:
-            self._running = [(OTHER, last)]
-        else:
-            self.restart()
-
-    def drain(self) -> list[list[float]]:
-        rows = [_resolve(step) for step in self._steps]
-        for step in self._steps:
-            self._spare.extend(event for _, event in step[1:] if event is not None)
-        kept = {id(event) for _, event in self._running}
-        self._spare = [event for event in self._spare if id(event) not in kept]
-        self._steps = []
-        return rows
-
-    def synchronise(self) -> None:
-        """Wait until the devices have done all they were given."""
-        for index in self._devices:
-            self._device.synchronize(index)
-
-    def _event(self) -> Any:
-        event = self._spare.pop() if self._spare else self._device.Event(enable_timing=True)
-        event.record(self._stream)
-        return event
-
-
-def _resolve(marks: list[tuple[int, Any]]) -> list[float]:
-    totals = [0.0] * PHASES
-    previous = marks[0][1]
-    for phase, event in marks[1:]:
-        if event is None:
-            _fold(totals, phase)
-        else:
-            totals[phase] += previous.elapsed_time(event) / 1e3
-            previous = event
-    return totals
-
-
-def _fold(totals: list[float], marker: int) -> None:
-    if marker == FOLD_INTO_OUTSIDE:
-        totals[OUTSIDE] = sum(totals)
-        totals[:OUTSIDE] = [0.0] * OUTSIDE
-    elif marker == OTHER_WAS_FORWARD:
-        totals[FORWARD] += totals[OTHER]
-        totals[OTHER] = 0.0
 
 
 class StepClock:
     """Follows the training loop through the hooks and writes one row for each step.
 
-    ``on_step`` is called at the end of every step, outside all accounts: what it spends is nobody's time.
+    ``on_step`` is called at the end of every step, outside all accounts: what it spends is nobody's time. What every
+    step passes is written out rather than shared, since each further frame costs the step.
     """
 
     def __init__(
@@ -202,8 +59,7 @@ class StepClock:
         self._torch = hooks.torch
         self._before_scaling = before_scaling
         self._on_step = on_step
-        self._watch: Stopwatch = HostStopwatch()
-        self._mark = self._watch.mark
+        self._use(HostStopwatch())
         self.follows_device = False
         self._stopwatch_chosen = False
         self._rows: list[list[float]] = []
@@ -220,6 +76,7 @@ class StepClock:
         self._evaluating = False
         self._has_optimizer = False
         self._anchor: int | None = None
+        self._only_anchor: int | None = None  # the anchor while no other optimizer has stepped since it did
         self._others: dict[int, int] = {}
         self._hang_on(hooks)
 
@@ -236,18 +93,23 @@ class StepClock:
         hooks.before_update.append(self._update_begins)
         hooks.after_update.append(self._update_ends)
 
+    def _use(self, watch: Stopwatch) -> None:
+        self._watch = watch
+        self._write = watch.write
+        self._read = watch.read
+
     # -- phases --------------------------------------------------------------------------------
 
     def enter(self, phase: int) -> None:
         """Suspend the running phase and begin another."""
         phases = self._phases
-        self._mark(phases[-1])
+        self._write((phases[-1], self._read()))
         phases.append(phase)
 
     def leave(self, as_phase: int | None = None) -> None:
         """End the running phase (booking it under ``as_phase`` where that is given) and resume the outer one."""
         phase = self._phases.pop()
-        self._mark(phase if as_phase is None else as_phase)
+        self._write((phase if as_phase is None else as_phase, self._read()))
 
     def _inside(self, phase: int, call: Fetch) -> Any:
         self.enter(phase)
@@ -262,17 +124,17 @@ class StepClock:
         return self._inside(DATA_WAIT, start)
 
     def _fetch(self, iterator: Any, fetch: Fetch) -> Any:
-        self._mark(self._phases[-1])  # no other phase begins within a fetch
+        self._write((self._phases[-1], self._read()))  # no other phase begins within a fetch
         try:
             batch = fetch()
         except StopIteration:
             # The end of an evaluation's loader comes after its last forward, and is no training step's either.
-            self._mark(OUTSIDE if self._evaluating else DATA_WAIT)
+            self._write((OUTSIDE if self._evaluating else DATA_WAIT, self._read()))
             raise
         except BaseException:
-            self._mark(DATA_WAIT)
+            self._write((DATA_WAIT, self._read()))
             raise
-        self._mark(DATA_WAIT)
+        self._write((DATA_WAIT, self._read()))
         if self._torch.is_grad_enabled():  # what is fetched under no_grad is not trained on
             self._fetched_samples += leading_size(batch)
         return batch
@@ -289,11 +151,13 @@ class StepClock:
         self._evaluating = False
         if not self._fetched_samples:
             self._forward_samples = max(self._forward_samples, leading_size(args) or leading_size(kwargs))
-        self.enter(FORWARD)
+        phases = self._phases
+        self._write((phases[-1], self._read()))
+        phases.append(FORWARD)
         return args, kwargs
 
     def _forward_ends(self, root: Any, output: Any) -> None:
-        self.leave()
+        self._write((self._phases.pop(), self._read()))
 
     def _evaluation(self, root: Any, call: Fetch) -> Any:
         if self._saw_forward:
@@ -308,7 +172,7 @@ class StepClock:
         return self._inside(OUTSIDE, save)
 
     def _backward_begins(self, loss: Any) -> Any:
-        self._mark(self._phases[-1])
+        self._write((self._phases[-1], self._read()))
         if not self._saw_forward:
             self._watch.fold(OTHER_WAS_FORWARD)
         self._phases.append(BACKWARD)
@@ -319,19 +183,19 @@ class StepClock:
         return loss
 
     def _backward_ends(self) -> None:
-        self.leave()
+        self._write((self._phases.pop(), self._read()))
         self.backwards += 1
         if (not self._has_optimizer or self.source == "backward") and self.counts_backwards():
             self._end_step()
 
     def _update_begins(self, optimizer: Any) -> None:
-        self.enter(OPTIMIZER)
+        phases = self._phases
+        self._write((phases[-1], self._read()))
+        phases.append(OPTIMIZER)
 
     def _update_ends(self, optimizer: Any) -> None:
-        self.leave()
-        if self.source == "backward":
-            return
-        if self._is_anchor(id(optimizer)):
+        self._write((self._phases.pop(), self._read()))
+        if self.source != "backward" and (self._only_anchor == id(optimizer) or self._is_anchor(id(optimizer))):
             self._end_step()
 
     def _is_anchor(self, optimizer: int) -> bool:
@@ -339,12 +203,13 @@ class StepClock:
         if self._anchor is None:
             self._anchor = optimizer
         if optimizer != self._anchor:
+            self._only_anchor = None
             self._others[optimizer] = self._others.get(optimizer, 0) + 1
             if self._others[optimizer] < UPDATES_BEFORE_NEW_ANCHOR:
                 return False
             self._anchor = optimizer
-        if self._others:
-            self._others.clear()
+        self._others.clear()
+        self._only_anchor = optimizer
         return True
 
     @property
@@ -367,7 +232,7 @@ class StepClock:
         self._rows.extend(self._watch.drain())
         kind = parameter.device.type
         devices = dict.fromkeys(it.device.index for it in root.parameters() if it.device.type == kind)
-        self._watch = StreamStopwatch(getattr(self._torch, kind), tuple(devices))
+        self._use(StreamStopwatch(getattr(self._torch, kind), tuple(devices)))
 
     def synchronise(self) -> None:
         """Wait until the device has done all it was given; nothing to do on a CPU."""
@@ -392,7 +257,7 @@ class StepClock:
         # Inside a nested call (an optimizer's closure) outer phases go on: book what they had so far. Else the phase
         # that has just ended was marked a moment ago.
         if len(self._phases) > 1:
-            self._mark(self._phases[-1])
+            self._write((self._phases[-1], self._read()))
         self._watch.close_step()
         self._losses_until.append(len(self._losses))
         # What the loaders delivered; what the model was called with only where there is no loader.

@@ -11,7 +11,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from hotlap.runtime.clock import HOST_TO_DEVICE, OTHER, StepClock
+from hotlap.runtime.clock import StepClock
+from hotlap.runtime.stopwatch import HOST_TO_DEVICE, OTHER
 
 Replace: TypeAlias = Callable[[Any, str, Any], None]
 

@@ -131,13 +131,19 @@ class Interception:
             if "__init__" in vars(kind):
                 wrap_constructor(kind)
         self._watch_parameter_groups(optim.Optimizer)
-        register_optimizer_step_pre_hook(lambda optimizer, args, kwargs: self._tell(hooks.before_update, optimizer))
-        register_optimizer_step_post_hook(lambda optimizer, args, kwargs: self._tell(hooks.after_update, optimizer))
 
-    def _tell(self, listeners: list[Callable[[Any], None]], optimizer: Any) -> None:
-        if not self._suspended:
-            for tell in listeners:
-                tell(optimizer)
+        def begins(optimizer: Any, args: Any, kwargs: Any) -> None:
+            if not self._suspended:
+                for tell in hooks.before_update:
+                    tell(optimizer)
+
+        def ends(optimizer: Any, args: Any, kwargs: Any) -> None:
+            if not self._suspended:
+                for tell in hooks.after_update:
+                    tell(optimizer)
+
+        register_optimizer_step_pre_hook(begins)
+        register_optimizer_step_post_hook(ends)
 
     def _watch_parameter_groups(self, base: type) -> None:
         add: Function = base.add_param_group  # type: ignore[attr-defined]

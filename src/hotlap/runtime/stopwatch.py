@@ -1,0 +1,146 @@
+"""The log of phase changes, kept by the processor's clock or by events on a device's stream.
+
+A mark says which phase the time since the last mark belonged to. Writing one costs the step as little as can be: one
+call of C that adds two entries to one flat list, with no frame of ours (the step's own data has just pushed our code
+out of the caches) and no object that the garbage collector would count. All adding up is left to :meth:`drain`, between
+blocks.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from hotlap.evidence import Phase
+
+DATA_WAIT, HOST_TO_DEVICE, FORWARD, BACKWARD, OPTIMIZER, OTHER, OUTSIDE = range(7)
+PHASE_NAMES: tuple[Phase, ...] = (
+    "data_wait",
+    "host_to_device",
+    "forward",
+    "backward",
+    "optimizer",
+    "other",
+    "outside",
+)
+PHASES = len(PHASE_NAMES)
+FOLD_INTO_OUTSIDE, OTHER_WAS_FORWARD, STEP_BEGINS, STEP_ENDS = -1, -2, -3, -4
+
+
+class Stopwatch:
+    """The log: phase, reading, phase, reading ... Whoever marks calls ``write((phase, read()))``.
+
+    The list stays the same object for good, so that both may be held on to.
+    """
+
+    def __init__(self) -> None:
+        self._log: list[Any] = []
+        self.write = self._log.extend
+        self.restart()
+
+    def read(self) -> Any:
+        """A reading of the clock, to be resolved later."""
+        raise NotImplementedError
+
+    def restart(self) -> None:
+        """A step begins now."""
+        self.write((STEP_BEGINS, self.read()))
+
+    def fold(self, marker: int) -> None:
+        """Reassign what the running step holds so far."""
+        self.write((marker, None))
+
+    def close_step(self) -> None:
+        """The running step is complete, as of the last mark; the next one begins there."""
+        self.write((STEP_ENDS, None))
+
+    def drain(self) -> list[list[float]]:
+        """Seconds by phase of every step that was closed since the last drain."""
+        rows: list[list[float]] = []
+        totals = [0.0] * PHASES
+        last: Any = None
+        closed, begin = 0, last
+        for index, (phase, reading) in enumerate(zip(self._log[::2], self._log[1::2], strict=True)):
+            if phase >= 0:
+                totals[phase] += self._seconds_between(last, reading)
+                last = reading
+            elif phase == STEP_BEGINS:
+                totals = [0.0] * PHASES
+                last = reading
+            elif phase == STEP_ENDS:
+                rows.append(totals)
+                totals = [0.0] * PHASES
+                closed, begin = index + 1, last
+            else:
+                _fold(totals, phase)
+        if rows:
+            self._release([it for it in self._log[1 : 2 * closed : 2] if it is not begin])
+            self._log[: 2 * closed] = [STEP_BEGINS, begin]
+        return rows
+
+    def _seconds_between(self, first: Any, second: Any) -> float:
+        raise NotImplementedError
+
+    def _release(self, readings: list[Any]) -> None:
+        """These readings are resolved and will not be looked at again."""
+
+
+class HostStopwatch(Stopwatch):
+    """Reads the processor's clock."""
+
+    read = staticmethod(time.perf_counter)
+
+    def _seconds_between(self, first: float, second: float) -> float:
+        return second - first
+
+
+class StreamStopwatch(Stopwatch):
+    """Records an event at each mark; resolved in :meth:`drain`, after the caller has synchronised. Events are used
+    again, so a long run makes no more of them than one block needs.
+
+    All marks of a step go to one stream, the one that was current on the device when the step began: what a script
+    does on other streams in between (copying ahead, say) counts as far as this one waits for it, and no mark comes out
+    before an earlier one. ``devices`` are the numbers of those that work, the first being the one that is timed; each
+    is waited for in :meth:`synchronise`, since the current device need not be any of them.
+    """
+
+    def __init__(self, device_module: Any, devices: tuple[int, ...]) -> None:
+        self._device = device_module
+        self._devices = devices
+        self._spare: list[Any] = []
+        super().__init__()
+
+    def read(self) -> Any:
+        event = self._spare.pop() if self._spare else self._device.Event(enable_timing=True)
+        event.record(self._stream)
+        return event
+
+    def restart(self) -> None:
+        self._stream = self._device.current_stream(self._devices[0])
+        super().restart()
+
+    def close_step(self) -> None:
+        super().close_step()
+        if self._device.current_stream(self._devices[0]) != self._stream:
+            self.restart()
+
+    def synchronise(self) -> None:
+        """Wait until the devices have done all they were given."""
+        for index in self._devices:
+            self._device.synchronize(index)
+
+    def _seconds_between(self, first: Any, second: Any) -> float:
+        milliseconds: float = first.elapsed_time(second)
+        return milliseconds / 1e3
+
+    def _release(self, readings: list[Any]) -> None:
+        self._spare.extend(it for it in readings if it is not None)
+
+
+def _fold(totals: list[float], marker: int) -> None:
+    if marker == FOLD_INTO_OUTSIDE:
+        totals[OUTSIDE] = sum(totals)
+        totals[:OUTSIDE] = [0.0] * OUTSIDE
+    elif marker == OTHER_WAS_FORWARD:
+        totals[FORWARD] += totals[OTHER]
+        totals[OTHER] = 0.0
