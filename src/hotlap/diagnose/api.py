@@ -44,7 +44,9 @@ class Rule:
 
 
 _REQUIRED = ("title", "group", "check", "fires", "silent")
-_NOT_RULES = frozenset({"api", "data_wait", "device_idle", "profile", "rank", "shares", "wording"})
+_NOT_RULES = frozenset(
+    {"api", "data_wait", "device_idle", "examples", "operators", "profile", "rank", "shares", "wording"}
+)
 
 
 @cache

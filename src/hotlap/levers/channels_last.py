@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 title = "Images with their channels last in memory"
 proof: Proof = "rounding"
-addresses = ("compute-bound", "memory-bound")
+addresses = ("layout-conversions",)
 parameters: dict[str, Parameter] = {}
 
 IMAGE_DIMENSIONS = 4  # batch, channels, height, width

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 title = "Let cuDNN time its algorithms and take the fastest"
 proof: Proof = "rounding"
-addresses = ("compute-bound",)
+addresses = ("cudnn-benchmark-off",)
 parameters: dict[str, Parameter] = {}
 
 MOST_SHAPES = 4

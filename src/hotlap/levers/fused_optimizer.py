@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 title = "One kernel for all parameters in the optimizer's step"
 proof: Proof = "rounding"
-addresses = ("optimizer-bound", "launch-bound")
+addresses = ("unfused-optimizer", "launch-bound")
 parameters = {"implementation": Parameter(str, choices=("fused", "foreach"))}
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 title = "Float32 matrix products on faster hardware units"
 proof: Proof = "rounding"
-addresses = ("compute-bound",)
+addresses = ("slow-matmul-precision",)
 parameters = {"precision": Parameter(str, choices=("high", "medium"))}
 
 FIRST_CAPABILITY_WITH_TF32 = 8

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 title = "Forward pass and loss in a 16-bit format"
 proof: Proof = "rounding"
-addresses = ("compute-bound", "memory-bound")
+addresses = ("slow-matmul-precision",)
 parameters = {"dtype": Parameter(str, choices=("bfloat16", "float16"))}
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 title = "Fused attention for Hugging Face models"
 proof: Proof = "rounding"
-addresses = ("compute-bound", "memory-bound")
+addresses = ("eager-attention",)
 parameters: dict[str, Parameter] = {}
 
 

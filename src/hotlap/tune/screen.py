@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from hotlap import plan as plans_of
+from hotlap.diagnose.api import Group, all_rules
 from hotlap.levers.api import Lever
 from hotlap.records import CompileReport, Failed, Finding, NoGain, Outcome, Plan, Setting, Situation, Skipped
 from hotlap.tune.book import Book
@@ -25,8 +26,8 @@ USUAL_LAUNCH_NOISE = 0.03
 """How far a single set may mislead, until this study's own sets have shown it: launches of the same code differ by 2 to
 6 %, of which taking turns removes the machine's share."""
 
-_COMPUTE = frozenset({"compute-bound", "memory-bound", "launch-bound"})
-_DATA = frozenset({"loader-bound", "copy-bound"})
+_COMPUTE: frozenset[Group] = frozenset({"compute", "compile", "host"})
+_DATA: frozenset[Group] = frozenset({"data"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +99,18 @@ def bound_of(lever: Lever, situation: Situation) -> float | None:
     is copied, cannot outrun the model. A ceiling rests on single launches and is given their noise.
     """
     bounds = [lever.bound(situation)]
-    addresses = set(lever.addresses)
     for ceiling in situation.ceilings:
-        is_compute = ceiling.name == "loader-alone" and addresses <= _COMPUTE
-        is_loader = ceiling.name == "model-alone" and addresses <= _DATA and situation.facts.device == "cpu"
+        is_compute = ceiling.name == "loader-alone" and _answers_only(lever, _COMPUTE)
+        is_loader = ceiling.name == "model-alone" and _answers_only(lever, _DATA) and situation.facts.device == "cpu"
         if ceiling.bound_speedup is not None and (is_compute or is_loader):
             bounds.append(ceiling.bound_speedup * (1 + USUAL_LAUNCH_NOISE))
     return min((it for it in bounds if it is not None), default=None)
+
+
+def _answers_only(lever: Lever, groups: frozenset[Group]) -> bool:
+    """Whether all rules that the lever answers are of these groups; a lever with unknown rules is none of any group."""
+    rules = all_rules()
+    return all(it in rules and rules[it].group in groups for it in lever.addresses)
 
 
 def _reason_to_skip(lever: Lever, situation: Situation, options: Options) -> Skipped | None:

@@ -1,0 +1,98 @@
+"""Small profiled runs, of which the rules about operators make their examples. Not a rule itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from hotlap.diagnose.profile import Profile
+from hotlap.evidence import RunEvidence, Window
+from hotlap.records import Accelerator, Ceilings, Machine, ModelFacts, PhaseAccount, ScriptFacts, Steps
+from hotlap.trace.records import OperatorRow
+
+STEPS = 10
+STEP_SECONDS = 0.1
+"""A step of these examples takes a tenth of a second, so a millisecond is one percent of it."""
+
+GPU = Machine(
+    cores=8,
+    accelerators=(
+        Accelerator(
+            kind="cuda",
+            name="A GPU",
+            memory_bytes=80 << 30,
+            capability="9.0",
+            native_dtypes=("float32", "float16", "tf32", "bfloat16"),
+        ),
+    ),
+    ceilings=Ceilings(
+        matmul_flops_per_second=(
+            ("cuda:bfloat16", 6.0e14),
+            ("cuda:float16", 6.0e14),
+            ("cuda:float32", 5.0e13),
+            ("cuda:tf32", 3.0e14),
+        ),
+        memory_bytes_per_second=3.0e12,
+    ),
+)
+CPU = Machine(
+    cores=8,
+    native_dtypes=("float32", "bfloat16"),
+    ceilings=Ceilings(
+        matmul_flops_per_second=(("cpu:bfloat16", 2.0e12), ("cpu:float32", 5.0e11)),
+        memory_bytes_per_second=5.0e10,
+    ),
+)
+
+
+def operator(
+    name: str,
+    milliseconds: float,
+    shapes: Iterable[tuple[int, ...]] = (),
+    dtype: str = "float",
+    *,
+    calls: int = 1,
+    place: str = "",
+) -> OperatorRow:
+    """An operator that takes so long of each step, on the host and on the device alike, ``calls`` times a step."""
+    inputs = tuple(shapes)
+    nanoseconds = round(milliseconds * 1e6 * STEPS)
+    return OperatorRow(
+        name=name,
+        shapes=inputs,
+        types=tuple(dtype if it else "Scalar" for it in inputs),
+        calls=calls * STEPS,
+        host_nanoseconds=nanoseconds,
+        device_nanoseconds=nanoseconds,
+        place=place,
+    )
+
+
+def run_on(machine: Machine, *operators: OperatorRow, model: ModelFacts | None = None, **facts: Any) -> Profile:
+    """A profiled run on a machine's accelerator, or on its processor where it has none."""
+    device = "cuda" if machine.accelerators else "cpu"
+    seen = model or ModelFacts(kind="Net", parameters=1_000_000, trainable=50, device=device)
+    return Profile(
+        facts=ScriptFacts(device=device, models=(seen,), **facts),
+        machine=machine,
+        account=PhaseAccount(wall=STEP_SECONDS, forward=0.03, backward=0.06, optimizer=0.01),
+        operators=operators,
+        evidence=RunEvidence(
+            observed_steps=100,
+            observed_seconds=100 * STEP_SECONDS,
+            window=Window(first_step=90, steps=STEPS, wall_seconds=STEPS * STEP_SECONDS, trace_path="trace.json"),
+        ),
+    )
+
+
+def with_optimizer(profile: Profile, seconds: float) -> Profile:
+    """The same run with an optimizer that takes so long of each of its steps, and the rest computing."""
+    account = PhaseAccount(wall=STEP_SECONDS, backward=STEP_SECONDS - seconds, optimizer=seconds)
+    steps = Steps(
+        wall_seconds=(STEP_SECONDS,) * 40,
+        backward_seconds=(STEP_SECONDS - seconds,) * 40,
+        optimizer_seconds=(seconds,) * 40,
+    )
+    return msgspec.structs.replace(profile, account=account, steps=steps)

@@ -1,0 +1,132 @@
+"""What the profiled steps spent on operators, as shares of the step. Not a rule itself.
+
+On an accelerator an operator's time is that of the kernels which it launched: a profiler leaves it as it is, so it is
+held against the untouched step. On a CPU it is the operator's own time on the host, which a profiler makes longer, so
+it is held against the profiled step, which grew with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from hotlap.diagnose.device_idle import traced_device
+from hotlap.diagnose.profile import Profile
+from hotlap.diagnose.wording import name
+from hotlap.records import CallSite, SiteRole
+from hotlap.trace.records import OperatorRow
+
+WORTH_A_LOOK = 0.05
+"""What could be saved at most must be this share of the step. A bound says less than a cost: as a rule only a part of
+it can be had."""
+
+_BUSY_ENOUGH = 0.5
+_NANOSECONDS = 1e-9
+_MOST_SHAPES_SHOWN = 3
+
+_PRODUCT = re.compile(r"^aten::(?:linear|_addmm_activation|(?:add)?mm|(?:b?add)?bmm)$")
+_CONVOLUTION = re.compile(r"^aten::\w*(?:convolution|conv(?:_transpose|_depthwise)?[123]d)\w*$")
+_ATTENTION = re.compile(r"^aten::_?(?:scaled_dot_product|flash_attention|efficient_attention|cudnn_attention)\w*$")
+_RECURRENT = re.compile(r"^aten::(?:_cudnn_rnn|mkldnn_rnn_layer|miopen_rnn|_thnn_fused_(?:lstm|gru)_cell|lstm|gru)\w*$")
+_LINE = re.compile(r"^(?P<file>.+)\((?P<line>\d{1,9})\)(?:: (?P<function>.*))?$", re.DOTALL)
+
+
+def share_of(profile: Profile, operators: Iterable[OperatorRow]) -> float:
+    """What these operators take of a step, between 0 and 1; 0 where it was not measured."""
+    step = _step_seconds(profile)
+    return min(1.0, seconds_per_step(profile, operators) / step) if step > 0 else 0.0
+
+
+def seconds_per_step(profile: Profile, operators: Iterable[OperatorRow]) -> float:
+    """What these operators take of a profiled step, in seconds; 0 where no steps were profiled."""
+    steps = profiled_steps(profile)
+    own = sum(own_nanoseconds(profile, it) for it in operators)
+    return own * _NANOSECONDS / steps if steps else 0.0
+
+
+def own_nanoseconds(profile: Profile, operator: OperatorRow) -> int:
+    """An operator's own time where the script computes: on the accelerator, or on the host."""
+    return operator.device_nanoseconds if profile.on_accelerator else operator.host_nanoseconds
+
+
+def profiled_steps(profile: Profile) -> int:
+    """Over how many steps the operators were counted; 0 where none were profiled."""
+    return profile.evidence.window.steps if profile.evidence.window is not None else 0
+
+
+def device_busy_share(profile: Profile) -> float:
+    """For which part of the untouched step the accelerator is busy; 0 where it was not measured."""
+    wall, device = profile.account.wall, traced_device(profile)
+    if wall <= 0:
+        return 0.0
+    if device is None or device.in_steps is None or not device.steps:
+        return share_of(profile, profile.operators)
+    return min(1.0, device.in_steps.busy_nanoseconds * _NANOSECONDS / len(device.steps) / wall)
+
+
+def kernels_matter(profile: Profile) -> bool:
+    """Whether quicker operators make the step quicker: on a CPU always, on an accelerator not while it waits for the
+    host for more than half of the step."""
+    return not profile.on_accelerator or device_busy_share(profile) >= _BUSY_ENOUGH
+
+
+def is_product(operator: OperatorRow) -> bool:
+    """A matrix product."""
+    return _PRODUCT.match(operator.name) is not None
+
+
+def is_convolution(operator: OperatorRow) -> bool:
+    """A convolution, forward or backward, by any library."""
+    return _CONVOLUTION.match(operator.name) is not None
+
+
+def is_attention(operator: OperatorRow) -> bool:
+    """A fused attention, forward or backward."""
+    return _ATTENTION.match(operator.name) is not None
+
+
+def is_recurrent(operator: OperatorRow) -> bool:
+    """A whole recurrent layer, forward or backward."""
+    return _RECURRENT.match(operator.name) is not None
+
+
+def is_matrix_work(operator: OperatorRow) -> bool:
+    """What models are made of, and matrix units are made for: products, convolutions, attention, recurrent layers."""
+    return any(kind(operator) for kind in (is_product, is_convolution, is_attention, is_recurrent))
+
+
+def dtype_of(operator: OperatorRow) -> str:
+    """``float32``, ``bfloat16``, ``float16`` or ``float64`` where all floating-point inputs are of that type, else
+    empty: also where types were not recorded."""
+    found = {_DTYPES[it] for it in operator.types if it in _DTYPES}
+    return found.pop() if len(found) == 1 else ""
+
+
+_DTYPES = {"float": "float32", "double": "float64", "c10::BFloat16": "bfloat16", "c10::Half": "float16"}
+
+
+def in_words(operator: OperatorRow) -> str:
+    """``aten::mm [8192x768, 768x3072]``: the name with the shapes of its first inputs."""
+    shapes = [it for it in operator.shapes if it][:_MOST_SHAPES_SHOWN]
+    text = ", ".join("x".join(map(str, shape)) for shape in shapes)
+    return name(f"{operator.name} [{text}]" if text else operator.name)
+
+
+def site_of(operator: OperatorRow, role: SiteRole = "model") -> CallSite | None:
+    """The user's line that called the operator, where the trace knows it."""
+    found = _LINE.match(operator.place)
+    if found is None:
+        return None
+    return CallSite(role=role, file=found["file"], line=int(found["line"]), function=found["function"] or "")
+
+
+def site_with(profile: Profile, *roles: SiteRole) -> CallSite | None:
+    """The first line of the script that was seen in one of these roles, in the order of the roles."""
+    return next((it for role in roles for it in profile.facts.sites if it.role == role), None)
+
+
+def _step_seconds(profile: Profile) -> float:
+    window = profile.evidence.window
+    if profile.on_accelerator:
+        return profile.account.wall
+    return window.wall_seconds / window.steps if window is not None and window.steps else 0.0
