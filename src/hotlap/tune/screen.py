@@ -96,10 +96,12 @@ def bound_of(lever: Lever, situation: Situation) -> float | None:
     """The largest speedup that the lever could give here: its own bound, or a measured ceiling that is lower.
 
     What only speeds up the computation cannot outrun the loader; what only speeds up the loader, on a CPU where nothing
-    is copied, cannot outrun the model. A ceiling rests on single launches and is given their noise.
+    is copied, cannot outrun the model. What a lever speeds up is told by the rules that it answers, unless it also sets
+    variables, which reach every process. A ceiling rests on single launches and is given their noise.
     """
     bounds = [lever.bound(situation)]
-    for ceiling in situation.ceilings:
+    everywhere = any(lever.environment(it) for it in lever.candidates(situation))
+    for ceiling in () if everywhere else situation.ceilings:
         is_compute = ceiling.name == "loader-alone" and _answers_only(lever, _COMPUTE)
         is_loader = ceiling.name == "model-alone" and _answers_only(lever, _DATA) and situation.facts.device == "cpu"
         if ceiling.bound_speedup is not None and (is_compute or is_loader):
@@ -108,9 +110,10 @@ def bound_of(lever: Lever, situation: Situation) -> float | None:
 
 
 def _answers_only(lever: Lever, groups: frozenset[Group]) -> bool:
-    """Whether all rules that the lever answers are of these groups; a lever with unknown rules is none of any group."""
+    """Whether all rules that the lever answers are of these groups; one that names none, or an unknown one, is none of
+    any group."""
     rules = all_rules()
-    return all(it in rules and rules[it].group in groups for it in lever.addresses)
+    return bool(lever.addresses) and all(it in rules and rules[it].group in groups for it in lever.addresses)
 
 
 def _reason_to_skip(lever: Lever, situation: Situation, options: Options) -> Skipped | None:
