@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from hotlap.records import Assignment, LaunchRequest, Stopped, TurnRequest, Workload
+from hotlap.records import Assignment, FileWrite, LaunchRequest, Stopped, TurnRequest, Workload
 from hotlap.trial.local import LocalExecutor
 
 SCRIPT = """
@@ -58,3 +59,12 @@ def test_a_set(assignment: Assignment, tmp_path: Path) -> None:
 def test_the_machine(tmp_path: Path) -> None:
     machine = LocalExecutor(tmp_path / "runs").machine()
     assert dict(machine.ceilings.matmul_flops_per_second)["cpu:float32"] > 1e8
+
+
+def test_what_a_program_of_the_script_writes_is_named(assignment: Assignment, tmp_path: Path) -> None:
+    text = (tmp_path / "train.py").read_text()
+    (tmp_path / "train.py").write_text(f"import os\nos.system('echo copied > copied.txt')\n{text}")
+    watching = msgspec.structs.replace(assignment, observe=True)
+    run = LocalExecutor(tmp_path / "runs").launch(LaunchRequest(assignment=watching, steps=3))
+    assert FileWrite(path=str(tmp_path / "copied.txt"), redirected=False) in run.files
+    assert not [it for it in run.files if "runs" in Path(it.path).relative_to(tmp_path).parts]

@@ -164,7 +164,7 @@ def _ceilings(study: Study) -> Iterator[RenderableType]:
 def _file_lines(files: Sequence[FileWrite]) -> Iterator[RenderableType]:
     """Files that trials changed as well stand out: of these the user must know."""
     for redirected, what, style in (
-        (False, "written by the trials too", "yellow"),
+        (False, "changed while trials ran", "yellow"),
         (True, "untouched, the trials wrote copies in the study", "dim"),
     ):
         paths = sorted({text.one_line(it.path) for it in files if it.redirected is redirected})

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +18,7 @@ from hotlap.machine.facts import machine_facts, with_ceilings
 from hotlap.records import (
     Assignment,
     Ceilings,
+    FileWrite,
     LaunchRequest,
     Machine,
     OutOfMemory,
@@ -28,6 +30,7 @@ from hotlap.records import (
 from hotlap.trial import command, turns
 from hotlap.trial.child import Child
 from hotlap.trial.process import run_module
+from hotlap.trial.snapshot import changed, snapshot
 
 _CEILINGS_LIMIT_SECONDS = 180.0
 # Kinds of accelerators that torch calls "cuda".
@@ -83,7 +86,25 @@ class LocalExecutor:
         With one process all steps after the first are one block; with several, whose blocks must not be ended by
         time, there are several blocks where ``seconds`` are given. ``block_limit_seconds`` holds for a block, so a
         request for many slow steps needs a higher one.
+
+        A run that observes also names the files of the working directory that changed behind the redirection's back,
+        written by a program that the script started, say.
         """
+        if not request.assignment.observe:
+            return self._launch(request)
+        directory = Path(request.assignment.workload.directory)
+        before = snapshot(directory)
+        run = self._launch(request)
+        return self._with_changes(run, changed(before, snapshot(directory)))
+
+    def _with_changes(self, run: Run, paths: Sequence[str]) -> Run:
+        known = {it.path for it in run.files if not it.redirected}
+        own = str(self._directory) + os.sep
+        unseen = [it for it in paths if it not in known and not it.startswith(own)]
+        files = (*run.files, *(FileWrite(path=it, redirected=False) for it in unseen))
+        return msgspec.structs.replace(run, files=files)
+
+    def _launch(self, request: LaunchRequest) -> Run:
         with self._child(request.assignment) as child:
             if request.assignment.loader_sweep:
                 child.wait_over(_sweep_limit_seconds(request.assignment), "loader sweep")
