@@ -126,7 +126,9 @@ class TurnRequest(Record, frozen=True, kw_only=True):
 # What was seen in the script
 # ---------------------------------------------------------------------------------------------
 
-SiteRole: TypeAlias = Literal["loader", "optimizer", "model", "backward", "step", "copy", "scheduler", "operation"]
+SiteRole: TypeAlias = Literal[
+    "loader", "optimizer", "model", "backward", "step", "copy", "scheduler", "operation", "call"
+]
 
 
 class CallSite(Record, frozen=True, kw_only=True):
