@@ -14,9 +14,20 @@ _LIBRARIES = (
     *sorted({sysconfig.get_paths()[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")}),
     "<frozen",
     "<string",
+    "<eval_with_key>",  # what torch.fx generates
 )
 _OWN = tuple(str(Path(__file__).parent.parent / room) for room in ("runtime", "levers"))
 MAXIMUM_DEPTH = 60
+
+
+def is_own(file: str) -> bool:
+    """Whether a code object's file is hotlap's."""
+    return file.startswith(_OWN)
+
+
+def is_users(file: str) -> bool:
+    """Whether a code object's file is the user's: neither hotlap's nor a library's."""
+    return not file.startswith((*_OWN, *_LIBRARIES))
 
 
 def user_site(role: SiteRole, what: str = "") -> CallSite | None:
@@ -24,7 +35,7 @@ def user_site(role: SiteRole, what: str = "") -> CallSite | None:
     frame = sys._getframe(1)
     for _ in range(MAXIMUM_DEPTH):
         file = frame.f_code.co_filename
-        if not file.startswith(_OWN) and not file.startswith(_LIBRARIES):
+        if is_users(file):
             return CallSite(role=role, file=file, line=frame.f_lineno, function=frame.f_code.co_name, what=what)
         if frame.f_back is None:
             return None
@@ -38,6 +49,6 @@ def user_frames() -> Iterator[FrameType]:
     for _ in range(MAXIMUM_DEPTH):
         if frame is None:
             return
-        if not frame.f_code.co_filename.startswith((*_OWN, *_LIBRARIES)):
+        if is_users(frame.f_code.co_filename):
             yield frame
         frame = frame.f_back
