@@ -84,6 +84,8 @@ class FakeScript:
     reads_loss: bool = True
     repeatable: bool = True
     backwards_only: bool = False
+    evidence_paths: tuple[str, ...] = ()
+    profiled_ending: Ending = field(default_factory=Stopped)
 
     def step_seconds(self, plan: Plan, *, replay: bool = False) -> float:
         return sum(self.phases(plan, replay=replay).values())
@@ -200,6 +202,8 @@ class FakeExecutor:
             host_peak_bytes=script.peak_bytes,
             loader_rates=sweep,
             compile=CompileReport(seconds=startup - script.startup_seconds),
+            evidence_path=next(iter(script.evidence_paths), "") if arm.collect_evidence else "",
+            rank_evidence_paths=script.evidence_paths if arm.collect_evidence else (),
         )
 
     def _ending(self, arm: Assignment, steps: int) -> tuple[Ending, int]:
@@ -211,6 +215,8 @@ class FakeExecutor:
                 return TimedOut(limit_seconds=arm.block_limit_seconds, during="warm-up"), 3
             if fails == "memory":
                 return OutOfMemory(error="planted"), 0
+        if arm.collect_evidence and not isinstance(self.script.profiled_ending, Stopped):
+            return self.script.profiled_ending, 0
         if not arm.plan.settings and not isinstance(self.script.baseline_ending, Stopped):
             return self.script.baseline_ending, self.script.baseline_steps or 0
         if self.script.backwards_only and arm.step_source != "backward":

@@ -1,0 +1,246 @@
+"""Looking for causes: the profiled launch, what it leaves in the study, and what findings do to a search."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript, Interrupt, lever, named
+
+from hotlap.diagnose import Profile
+from hotlap.diagnose.shares import exactly
+from hotlap.evidence import HostSync, RunEvidence, Window
+from hotlap.plan import setting
+from hotlap.records import CallSite, Crashed, Finding, LaunchRequest, Situation, Study, TimedOut
+from hotlap.study import create_study, load_study, open_study
+from hotlap.tune import findings as findings_of
+from hotlap.tune.options import Options
+from hotlap.tune.profile import profile
+from hotlap.tune.profiled_launch import ATTACHMENT
+from hotlap.tune.screen import prospects_of
+from hotlap.tune.search import tune
+
+SITE = CallSite(role="model", file="train.py", line=7)
+SYNC = HostSync(kind="item", phase="other", calls=40, steps=40, seconds=0.2, on_device=True, site=SITE)
+LEVERS = named(lever("half"), lever("feed", proof="exact"))
+EFFECTS = {setting("half"): Effect(compute=0.5), setting("feed"): Effect(data=0.05)}
+
+
+def costs(rule: str, share: float, *levers: str) -> Finding:
+    return Finding(rule=rule, share=exactly(share), title=f"{rule} costs time.", levers=levers)
+
+
+def finds_syncs(profile: Profile) -> tuple[Finding, ...]:
+    """Stands for the rules: one finding where the evidence has a sync, and another once a lever was tried."""
+    found = tuple(costs("host-sync", 0.2, "half") for _ in profile.evidence.syncs)
+    return (*found, *(costs("tried", 0.1) for _ in profile.outcomes[:1]))
+
+
+@pytest.fixture(autouse=True)
+def rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(findings_of, "diagnose", finds_syncs)
+
+
+@pytest.fixture
+def evidence(tmp_path: Path) -> Path:
+    """What a process would have written: its evidence, and a small trace of two steps."""
+    steps = [{"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{it}", "pid": 1, "tid": 1,
+              "ts": 1000 * it, "dur": 990} for it in range(2)]  # fmt: skip
+    call = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 100, "dur": 50}
+    trace = tmp_path / "trace.json"
+    trace.write_text(json.dumps({"schemaVersion": 1, "traceEvents": [*steps, call]}), encoding="utf-8")
+    window = Window(first_step=40, steps=2, wall_seconds=0.002, trace_path=str(trace))
+    path = tmp_path / "evidence.json"
+    path.write_bytes(msgspec.json.encode(RunEvidence(observed_steps=40, syncs=(SYNC,), window=window)))
+    return path
+
+
+def script(*evidence: Path, **more: object) -> FakeScript:
+    return FakeScript(effects=EFFECTS, evidence_paths=tuple(map(str, evidence)), **more)
+
+
+def look(its: FakeScript, **options: object) -> tuple[Study, FakeExecutor]:
+    executor = FakeExecutor(its)
+    return profile(WORKLOAD, Options(**options), executor, clock=executor.clock), executor
+
+
+def launches(executor: FakeExecutor) -> list[LaunchRequest]:
+    return [msgspec.json.decode(it, type=LaunchRequest) for it in executor.requests if b'"assignment"' in it]
+
+
+# -- a study without trials -------------------------------------------------------------------------
+
+
+def test_a_profile_finds_causes_and_tries_nothing(evidence: Path) -> None:
+    study, executor = look(script(evidence, has_loader=True))
+    assert (study.kind, study.status) == ("profile", "finished")
+    assert [it.rule for it in study.findings] == ["host-sync"]
+    assert study.profiled_steps == 40 and study.trace_path == str(evidence.with_name("trace.json"))
+    assert {it.name for it in study.ceilings} == {"loader-alone", "model-alone", "matmul"}
+    assert not study.outcomes and not study.plan.settings and not study.warnings
+    assert not any(it.assignment.plan.settings for it in launches(executor))
+
+
+def test_evidence_is_collected_in_one_launch_of_its_own(evidence: Path) -> None:
+    """Neither the run that gives the time account nor any set is watched."""
+    executor = FakeExecutor(script(evidence, has_loader=True))
+    tune(WORKLOAD, Options(), executor, levers=LEVERS, clock=executor.clock)
+    watched = [it.assignment for it in launches(executor) if it.assignment.collect_evidence]
+    assert len(watched) == 1 and watched[0].profiled_steps >= 3
+    assert not any(b'"collect_evidence":true' in it for it in executor.requests if b'"arms"' in it)
+    assert sum(b'"collect_evidence":true' in it for it in executor.requests) == 1
+
+
+def test_steps_stay_within_a_script_that_ends_soon(evidence: Path) -> None:
+    study, executor = look(script(evidence, total_steps=90))
+    watched = next(it for it in launches(executor) if it.assignment.collect_evidence)
+    assert watched.steps == 88
+    assert study.findings
+
+
+def test_every_rank_is_heard(evidence: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.json"
+    other.write_bytes(msgspec.json.encode(msgspec.structs.replace(_read(evidence), rank=1, syncs=())))
+    gone = tmp_path / "gone.json"
+    root = tmp_path / "studies"
+    executor = FakeExecutor(script(evidence, other, gone))
+    with create_study(root, WORKLOAD, Options()) as journal:
+        profile(WORKLOAD, Options(), executor, journal=journal, clock=executor.clock)
+        kept = journal.attachment(ATTACHMENT, Profile)
+    assert kept is not None and kept.evidence.syncs == (SYNC,)
+    assert len(kept.breakdowns) == 2
+
+
+@pytest.mark.parametrize(
+    ("its", "says"),
+    [
+        (FakeScript(), "brought no evidence"),
+        (FakeScript(evidence_paths=("/nowhere/evidence.json",)), "brought no evidence"),
+        (FakeScript(profiled_ending=Crashed(exit_code=1, error="RuntimeError: planted")), "planted"),
+        (FakeScript(profiled_ending=TimedOut(limit_seconds=9.0)), "Nothing came from it for 9 s"),
+    ],
+)
+def test_a_profiled_launch_that_fails_is_a_warning(its: FakeScript, says: str) -> None:
+    study, _ = look(its)
+    assert (study.status, study.profiled_steps, study.findings) == ("finished", 0, ())
+    assert len(study.warnings) == 1 and says in study.warnings[0]
+    assert "time account and the ceilings alone" in study.warnings[0]
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b'{"observed_steps": "many"}', b"[]", b"\xff\xfe"])
+def test_evidence_that_cannot_be_read_is_no_evidence(tmp_path: Path, text: bytes) -> None:
+    path = tmp_path / "evidence.json"
+    path.write_bytes(text)
+    study, _ = look(script(path))
+    assert study.profiled_steps == 0 and "brought no evidence" in study.warnings[0]
+
+
+@pytest.mark.parametrize("text", ["", "{", "no trace", '{"traceEvents": []}'])
+def test_a_trace_that_cannot_be_read_leaves_the_rest(evidence: Path, text: str) -> None:
+    evidence.with_name("trace.json").write_text(text, encoding="utf-8")
+    study, _ = look(script(evidence))
+    assert [it.rule for it in study.findings] == ["host-sync"]
+    assert study.trace_path == "" and "no trace that can be read" in study.warnings[0]
+
+
+def test_a_rule_that_stumbles_ends_nothing(evidence: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stumbles(profile: Profile) -> tuple[Finding, ...]:
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr(findings_of, "diagnose", stumbles)
+    executor = FakeExecutor(script(evidence))
+    study = tune(WORKLOAD, Options(), executor, levers=LEVERS, clock=executor.clock)
+    assert {it.lever for it in study.plan.settings} == {"half", "feed"}
+    assert any("a rule failed (ZeroDivisionError" in it for it in study.warnings)
+
+
+# -- budgets ----------------------------------------------------------------------------------------
+
+
+def test_what_a_small_budget_does_not_allow_is_left_out_and_said(evidence: Path) -> None:
+    study, executor = look(script(evidence, has_loader=True), budget_seconds=14.0)
+    assert study.findings and {it.name for it in study.ceilings} == {"matmul"}
+    assert any("loader alone was not timed" in it for it in study.warnings)
+    assert executor.seconds <= 14.0
+    study, _ = look(script(evidence), budget_seconds=6.0)
+    assert study.profiled_steps == 0 and any("was not profiled" in it for it in study.warnings)
+
+
+def test_a_search_spends_only_a_share_of_its_budget_on_causes(evidence: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def watched(budget: float) -> list[LaunchRequest]:
+        executor = FakeExecutor(script(evidence))
+        study = tune(WORKLOAD, Options(budget_seconds=budget), executor, levers=LEVERS, clock=executor.clock)
+        assert executor.seconds <= budget
+        found = [it for it in launches(executor) if it.assignment.collect_evidence]
+        assert bool(found) != any("was not profiled" in it for it in study.warnings)
+        return found
+
+    shorter, longer = watched(180.0)[0].steps, watched(2000.0)[0].steps
+    assert shorter < longer
+    monkeypatch.setattr(sys.modules["hotlap.tune.search"], "SEARCH_SHARE", 0.01)
+    assert not watched(180.0)
+
+
+# -- in a search ------------------------------------------------------------------------------------
+
+
+def test_levers_that_answer_a_finding_go_first() -> None:
+    levers = [lever("low", bound=1.2), lever("high", bound=5.0), lever("named", bound=1.1), lever("more", bound=1.1)]
+    found = (costs("a", 0.05, "named"), costs("b", 0.3, "more"), costs("c", 0.1, "more"))
+
+    def order(findings: tuple[Finding, ...]) -> list[str]:
+        return [it.lever.name for it in prospects_of(levers, Situation(), Options(), findings)[0]]
+
+    assert order(()) == ["high", "low", "named", "more"]
+    assert order(found) == ["more", "named", "high", "low"]
+    assert order((costs("a", 0.9, "nothing"),)) == order(())
+    hint = Finding(rule="d", kind="hint", share=exactly(0.0), title="A hint.", levers=("low",))
+    assert order((hint,)) == order(())
+
+
+def test_a_search_keeps_its_findings_and_looks_again_when_levers_were_tried(evidence: Path) -> None:
+    executor = FakeExecutor(script(evidence))
+    study = tune(WORKLOAD, Options(), executor, levers=LEVERS, clock=executor.clock)
+    assert study.kind == "search" and study.verification is not None
+    assert [it.rule for it in study.findings] == ["host-sync", "tried"]
+    assert next(iter(study.outcomes)).lever == "half"  # which answers a finding
+    assert study.profiled_steps == 40
+
+
+def test_a_resumed_search_knows_what_was_seen_although_the_files_are_gone(evidence: Path, tmp_path: Path) -> None:
+    class Killed(BaseException):
+        pass
+
+    def run(root: Path, interrupt: Interrupt | None, *, resume: bool = False) -> Study:
+        executor = FakeExecutor(script(evidence), interrupt=interrupt)
+        opened = open_study(root) if resume else create_study(root, WORKLOAD, Options())
+        with opened as journal:
+            return tune(WORKLOAD, Options(), executor, journal=journal, levers=LEVERS, clock=executor.clock)
+
+    def anonymous(study: Study) -> Study:
+        return msgspec.structs.replace(study, identifier="", started="", directory="")
+
+    whole = run(tmp_path / "whole", None)
+    with pytest.raises(Killed):
+        run(tmp_path / "cut", Interrupt(6, Killed))
+    for path in (evidence, evidence.with_name("trace.json")):
+        path.unlink()
+    assert load_study(tmp_path / "cut").findings
+    resumed = run(tmp_path / "cut", None, resume=True)
+    assert anonymous(resumed) == anonymous(whole)
+    assert resumed.findings
+
+
+def test_an_interrupted_profile_says_so(evidence: Path, tmp_path: Path) -> None:
+    executor = FakeExecutor(script(evidence), interrupt=Interrupt(3, KeyboardInterrupt))
+    with create_study(tmp_path, WORKLOAD, Options()) as journal:
+        study = profile(WORKLOAD, Options(), executor, journal=journal, clock=executor.clock)
+    assert (study.kind, study.status, study.findings) == ("profile", "interrupted", ())
+    assert load_study(tmp_path) == study
+
+
+def _read(path: Path) -> RunEvidence:
+    return msgspec.json.decode(path.read_bytes(), type=RunEvidence)
