@@ -32,8 +32,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "trial": GROUND | {"levers", "machine", "measure", "plan"},
     # The executor's port: a study answers in its place while a search is resumed.
     "study": GROUND | {"plan", "trial"},
-    # Causes of slowness, read off what was measured; knows nothing of trials.
-    "diagnose": GROUND | {"measure", "levers", "trace"},
+    # Causes of slowness, read off what was measured; knows nothing of trials. Of the machine, what its drivers must be.
+    "diagnose": GROUND | {"measure", "levers", "trace", "machine"},
     "tune": SEARCH | {"diagnose", "trace"},
     # Reads files that a profiler wrote; knows nothing of trials. Its result is records of its own.
     "trace": GROUND,

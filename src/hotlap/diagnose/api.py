@@ -45,7 +45,21 @@ class Rule:
 
 _REQUIRED = ("title", "group", "check", "fires", "silent")
 _NOT_RULES = frozenset(
-    {"api", "data_wait", "device_idle", "examples", "operators", "profile", "rank", "shares", "wording"}
+    {
+        "api",
+        "communication",
+        "data_wait",
+        "device_idle",
+        "example_traces",
+        "examples",
+        "memory_use",
+        "operators",
+        "profile",
+        "rank",
+        "rank_traces",
+        "shares",
+        "wording",
+    }
 )
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 title = "The number of threads on the CPU"
 proof: Proof = "rounding"
-addresses = ("compute-bound", "oversubscribed")
+addresses = ("oversubscribed",)
 parameters = {"threads": Parameter(int, minimum=1, maximum=1024)}
 
 

@@ -15,8 +15,6 @@ Level: TypeAlias = Literal["problem", "warning", "note"]
 
 GIBIBYTE = 1 << 30
 
-# Oldest Linux driver branch that runs each CUDA major version (minor versions are compatible within it).
-# Source: NVIDIA, "CUDA Compatibility", table "CUDA Toolkit and Minimum Required Driver Version".
 _OLDEST_DRIVER = {11: 450, 12: 525, 13: 580}
 
 
@@ -31,6 +29,17 @@ class Advice:
 
 
 _Rule: TypeAlias = Callable[[Machine], Iterator[Advice]]
+
+
+def missing_driver(device: Accelerator, cuda: str) -> int | None:
+    """The oldest Linux driver branch that runs programs built for that CUDA version (``12.8``), where the device's own
+    is older; None where it is new enough, or where either is not known. Minor versions are compatible within a major
+    one.
+
+    Source: NVIDIA, "CUDA Compatibility", table "CUDA Toolkit and Minimum Required Driver Version".
+    """
+    needed, present = _OLDEST_DRIVER.get(_leading_number(cuda)), _leading_number(device.driver)
+    return needed if device.kind == "cuda" and needed is not None and 0 < present < needed else None
 
 
 def advice(machine: Machine) -> tuple[Advice, ...]:
@@ -159,11 +168,9 @@ def _torch_build(machine: Machine) -> Iterator[Advice]:
 
 def _old_driver(machine: Machine) -> Iterator[Advice]:
     cuda = dict(machine.library_versions).get("cuda", "")
-    needed = _OLDEST_DRIVER.get(_leading_number(cuda))
     for device in _distinct(machine.accelerators):
-        if device.kind != "cuda" or needed is None or not device.driver:
-            continue
-        if _leading_number(device.driver) < needed:
+        needed = missing_driver(device, cuda)
+        if needed is not None:
             yield Advice(
                 "problem",
                 f"The driver of {device.name} is {device.driver}; torch was built for CUDA {cuda}, which needs "

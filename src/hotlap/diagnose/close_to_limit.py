@@ -1,0 +1,95 @@
+"""Memory is nearly full.
+
+## What it is
+At its peak, training holds more than 92 % of the device's memory in live tensors, or of the machine's memory where it
+trains on the CPU.
+
+## Why it is slow
+Near the limit the allocator has no room to choose: it frees its cache and asks the driver anew, which makes the device
+wait. And a slightly longer sequence, a larger last batch or an evaluation then ends the run with an out-of-memory
+error.
+
+## How to see it
+The largest sum of live tensors that the allocator counted, against the device's memory; on the CPU the largest resident
+memory of all processes of the launch, against what the machine (or its control group) has.
+
+## What to do
+Lower precision of activations (mixed precision), activation checkpointing, a smaller batch with gradient accumulation;
+on the CPU also fewer loader workers.
+
+## When it is fine
+Where all batches have one shape and evaluation needs no more than training does: then the peak was seen already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hotlap.diagnose.api import Group
+from hotlap.diagnose.memory_use import MemoryUse, device_memory, host_memory
+from hotlap.diagnose.profile import Profile
+from hotlap.diagnose.shares import exactly
+from hotlap.diagnose.wording import levers_for, name, percent, size
+from hotlap.evidence import MemoryTimeline, RunEvidence
+from hotlap.records import Accelerator, Finding, Machine, ScriptFacts
+
+title = "Memory is nearly full"
+group: Group = "memory"
+
+_NEARLY_FULL = 0.92
+_ON_DEVICE = (
+    "Leave some room for a longer batch: mixed precision or activation checkpointing take less, and so does a smaller "
+    "batch with gradient accumulation."
+)
+_ON_HOST = "Leave some room: fewer loader workers, a smaller prefetch, or data that is read as it is needed."
+
+
+def check(profile: Profile) -> Iterator[Finding]:
+    """One finding for the device, and one for the machine's own memory."""
+    for use, remedy in ((device_memory(profile), _ON_DEVICE), (host_memory(profile), _ON_HOST)):
+        if use is not None and use.share > _NEARLY_FULL:
+            yield _finding(use, remedy)
+
+
+def _finding(use: MemoryUse, remedy: str) -> Finding:
+    return Finding(
+        rule="close-to-limit",
+        kind="risk",
+        share=exactly(0.0),
+        title=f"At its peak, training holds {percent(use.share)} of the memory of {name(use.owner)}.",
+        evidence=(
+            f"{size(use.peak_bytes)} of {size(use.limit_bytes)}; {size(use.limit_bytes - use.peak_bytes)} are left",
+        ),
+        remedy=remedy,
+        levers=levers_for("close-to-limit"),
+    )
+
+
+# ---------------------------------------------------------------------------------------------
+# Examples
+# ---------------------------------------------------------------------------------------------
+
+_GIB = 1 << 30
+
+
+def _on_device(peak_bytes: int, limit_bytes: int = 24 * _GIB) -> Profile:
+    memory = MemoryTimeline(peak_allocated_bytes=peak_bytes, limit_bytes=limit_bytes)
+    return Profile(facts=ScriptFacts(device="cuda:0"), evidence=RunEvidence(observed_steps=40, memory=memory))
+
+
+fires = {
+    "a device with one GiB left": _on_device(23 * _GIB),
+    "a device whose size the machine's facts tell": Profile(
+        facts=ScriptFacts(device="cuda:0"),
+        machine=Machine(accelerators=(Accelerator(kind="cuda", name="L4", memory_bytes=24 * _GIB),)),
+        device_peak_bytes=23 * _GIB,
+    ),
+    "the machine's own memory": Profile(machine=Machine(memory_bytes=16 * _GIB), host_peak_bytes=15 * _GIB),
+}
+
+silent = {
+    "nothing was measured": Profile(),
+    "nine tenths": _on_device(9 * 24 * _GIB // 10),
+    "the limit is not known": _on_device(23 * _GIB, limit_bytes=0),
+    "half of the machine": Profile(machine=Machine(memory_bytes=16 * _GIB), host_peak_bytes=8 * _GIB),
+}

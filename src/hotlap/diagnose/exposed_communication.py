@@ -1,0 +1,112 @@
+"""Devices exchange gradients while nothing else runs.
+
+## What it is
+Between forward and backward of one step and the next, the ranks exchange gradients or parameters. What overlaps with
+computing is free. This is the rest: time in which the device did nothing but communicate.
+
+## Why it is slow
+Every rank stands still for it, and with more ranks, slower links or a smaller batch it grows.
+
+## How to see it
+In the trace of the profiled steps: time in which a communication kernel ran and no other kernel did. Of all ranks the
+one with the least is counted, since on the others part of it is waiting for that one (the rule `straggler` speaks of
+that).
+
+## What to do
+Give backward something to overlap with: do not wait for gradients before the last one is there, keep
+`find_unused_parameters` off, choose `bucket_cap_mb` so that several buckets fill during backward. Exchange less often:
+`no_sync()` in all but the last micro-batch of an accumulated step, or a larger batch a rank. Check that the fast links
+are used (`NCCL_DEBUG=INFO` names them).
+
+## When it is fine
+Where the model is so large against the links that nothing is left to overlap with, and the batch may not grow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import fmean
+
+from hotlap.diagnose.api import Group
+from hotlap.diagnose.communication import RankSteps, traced_ranks
+from hotlap.diagnose.profile import Profile
+from hotlap.diagnose.rank_traces import rank_trace
+from hotlap.diagnose.shares import is_material, share_of_steps
+from hotlap.diagnose.wording import count, duration, levers_for, percent, share_of_step
+from hotlap.records import Finding, ScriptFacts
+
+title = "Devices exchange gradients while nothing else runs"
+group: Group = "distributed"
+
+_FEWEST_STEPS = 3
+
+
+def check(profile: Profile) -> Iterator[Finding]:
+    """One finding, of the rank that waits least. Its share is that of a profiled step: such a step is longer than an
+    untouched one, so the share errs to the small side."""
+    ranks = [it for it in traced_ranks(profile) if len(it.step) >= _FEWEST_STEPS]
+    if not ranks:
+        return
+    least = min(ranks, key=lambda it: sum(it.exposed) / max(1, sum(it.step)))
+    share = share_of_steps(least.exposed, least.step)
+    if not is_material(share):
+        return
+    yield Finding(
+        rule="exposed-communication",
+        share=share,
+        title=f"Communication that nothing hides takes {share_of_step(share)}.",
+        evidence=tuple(_evidence(profile, ranks, least)),
+        remedy=_remedy(profile),
+        levers=levers_for("exposed-communication"),
+    )
+
+
+def _evidence(profile: Profile, ranks: list[RankSteps], least: RankSteps) -> Iterator[str]:
+    steps = count(len(least.step), "profiled step")
+    yield f"rank {least.rank}: {duration(fmean(least.exposed) / 1e9)} of {duration(fmean(least.step) / 1e9)}, {steps}"
+    if len(ranks) > 1:
+        most = max(ranks, key=lambda it: sum(it.exposed) / max(1, sum(it.step)))
+        share = sum(most.exposed) / max(1, sum(most.step))
+        yield f"the least of {len(ranks)} ranks; on rank {most.rank} it is {percent(share)}, with waiting for others"
+    if profile.facts.backwards_per_step >= 2:
+        yield f"{profile.facts.backwards_per_step:.3g} backward passes for each optimizer step"
+
+
+def _remedy(profile: Profile) -> str:
+    if profile.facts.backwards_per_step >= 2:
+        return (
+            "Wrap all but the last micro-batch of a step in `model.no_sync()`, so that gradients go round once a step."
+        )
+    return (
+        "Let backward hide it: several gradient buckets (`bucket_cap_mb`), `find_unused_parameters` off. Or exchange "
+        "less often: a larger batch a rank, or accumulation under `no_sync()` (both change what is learned)."
+    )
+
+
+# ---------------------------------------------------------------------------------------------
+# Examples
+# ---------------------------------------------------------------------------------------------
+
+
+_FACTS = ScriptFacts(device="cuda:0", processes=2)
+
+fires = {
+    "a quarter of the step on both ranks": Profile(
+        facts=_FACTS, breakdowns=(rank_trace(0, 25, 26, 24, 25), rank_trace(1, 25, 24, 26, 26))
+    ),
+    "every micro-batch exchanges": Profile(
+        facts=ScriptFacts(device="cuda:0", processes=2, backwards_per_step=4.0), breakdowns=(rank_trace(0, 40, 41, 42),)
+    ),
+}
+
+silent = {
+    "nothing was measured": Profile(),
+    "hidden behind backward": Profile(facts=_FACTS, breakdowns=(rank_trace(0, 1, 1, 1), rank_trace(1, 1, 0, 1))),
+    "one rank waits for the other, which waits for nobody": Profile(
+        facts=_FACTS, breakdowns=(rank_trace(0, 30, 31, 30), rank_trace(1, 0, 1, 1))
+    ),
+    "one device": Profile(breakdowns=(rank_trace(0, 0, 0, 0, communicates=False),)),
+    "a trace that cannot be trusted": Profile(
+        facts=_FACTS, breakdowns=(rank_trace(0, 25, 25, 25, unreliable="kernels are missing"),)
+    ),
+}

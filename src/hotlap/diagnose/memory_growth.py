@@ -1,0 +1,208 @@
+"""Memory grows with every step.
+
+## What it is
+After warm-up a training step frees all that it took. Here every step leaves something behind: a tensor that is kept in
+a list, or a loss that was kept together with the graph of its computation, and so with every activation of its step.
+
+## Why it is slow
+The run ends with an out-of-memory error, hours after it began. Until then the allocator has less and less to work with,
+and on the host the system begins to swap.
+
+## How to see it
+Memory at the end of each observed step: the median slope over all pairs of steps, after warm-up. It must rise in every
+third of the steps by about as much, so that a cache that fills once, or a level that settles, is not taken for a leak.
+Variables of the script that hold more tensors with every step are named with their line.
+
+## What to do
+Keep numbers, not tensors: `losses.append(loss.detach())`, or `loss.item()` once in a while. Where tensors must be kept,
+detach them, and move them to the host.
+
+## When it is fine
+Where the list is emptied before memory is full, for example at the end of an epoch that ends soon enough; a replay
+buffer that has a largest size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from hotlap.diagnose.api import Group
+from hotlap.diagnose.profile import Profile
+from hotlap.diagnose.shares import exactly
+from hotlap.diagnose.wording import count, levers_for, name, place, size
+from hotlap.evidence import MemoryHolder, MemoryTimeline, RunEvidence
+from hotlap.measure.trend import keeps_rising, theil_sen_slope
+from hotlap.records import CallSite, Finding, Machine
+
+title = "Memory grows with every step"
+group: Group = "memory"
+
+_FEWEST_STEPS = 12
+_DEVICE_GROWTH_BYTES = 1 << 20
+_HOST_GROWTH_BYTES = 16 << 20
+_GROWTH_SHARE = 0.01
+_STEADY_TENSORS_PER_STEP = 0.5
+_HOLDERS_SHOWN = 3
+
+
+class _Growth(NamedTuple):
+    """One memory that grows: from ``first`` to ``last`` bytes over ``steps`` steps."""
+
+    where: str
+    bytes_per_step: float
+    first: int
+    last: int
+    steps: int
+    limit_bytes: int
+
+    @property
+    def full_after_steps(self) -> float | None:
+        left = self.limit_bytes - self.last
+        return left / self.bytes_per_step if self.limit_bytes and left > 0 else None
+
+
+def check(profile: Profile) -> Iterator[Finding]:
+    """One finding, of the device's memory before the host's; the other one is among its evidence."""
+    memory = profile.evidence.memory
+    holders = sorted(memory.holders, key=lambda it: (not it.holds_graph, -it.tensors_per_step, -it.bytes))
+    keeps_graphs = any(_surely_grows(it, profile.evidence.observed_steps) for it in holders)
+    growing = list(_growing(profile, keeps_graphs))
+    if not growing:
+        return
+    worst = growing[0]
+    yield Finding(
+        rule="memory-growth",
+        kind="risk",
+        share=exactly(0.0),
+        title=f"{worst.where} memory grows by {size(worst.bytes_per_step)} with every step.",
+        evidence=(*map(_grown, growing), *map(_held, holders[:_HOLDERS_SHOWN])),
+        remedy=_remedy(holders),
+        site=holders[0].site if holders else None,
+        levers=levers_for("memory-growth"),
+    )
+
+
+def _growing(profile: Profile, keeps_graphs: bool) -> Iterator[_Growth]:
+    memory = profile.evidence.memory
+    columns = (
+        ("Device", memory.allocated_bytes, memory.limit_bytes, _DEVICE_GROWTH_BYTES),
+        ("Host", memory.host_bytes, profile.machine.memory_bytes, _HOST_GROWTH_BYTES),
+    )
+    for where, column, limit_bytes, least_growth in columns:
+        found = _growth(where, column, limit_bytes)
+        # A kept graph is proof enough that memory goes; how much shows only roughly in a small model's host memory.
+        if found and (
+            keeps_graphs or found.bytes_per_step * found.steps >= max(least_growth, _GROWTH_SHARE * found.first)
+        ):
+            yield found
+
+
+def _growth(where: str, column: Sequence[int], limit_bytes: int) -> _Growth | None:
+    """How the column rises once its first quarter, in which optimizers and caches take their share, is left out."""
+    settled = column[len(column) // 4 :]
+    if len(column) < _FEWEST_STEPS or not keeps_rising(settled):
+        return None
+    slope = theil_sen_slope(settled)
+    return _Growth(where, slope, settled[0], settled[-1], len(settled) - 1, limit_bytes) if slope > 0 else None
+
+
+def _surely_grows(holder: MemoryHolder, observed_steps: int) -> bool:
+    steady = holder.tensors_per_step >= _STEADY_TENSORS_PER_STEP
+    return holder.holds_graph and steady and holder.tensors >= max(8, observed_steps // 2)
+
+
+def _grown(it: _Growth) -> str:
+    text = f"{it.where} memory went from {size(it.first)} to {size(it.last)} in {it.steps} steps after warm-up"
+    remaining = it.full_after_steps
+    return text if remaining is None else f"{text}; at this rate {size(it.limit_bytes)} are full {_after(remaining)}"
+
+
+def _after(steps: float) -> str:
+    """Two significant digits: more would claim to know when a run will end."""
+    return f"after about {float(f'{max(1.0, steps):.2g}'):,.0f} more steps"
+
+
+def _held(it: MemoryHolder) -> str:
+    graph = ", each with the graph of its computation" if it.holds_graph else ""
+    return (
+        f"`{name(it.name)}` ({place(it.site)}) holds {count(it.tensors, 'tensor')} ({size(it.bytes)}){graph}; "
+        f"{it.tensors_per_step:.2g} more with every step"
+    )
+
+
+def _remedy(holders: Sequence[MemoryHolder]) -> str:
+    if not holders:
+        return (
+            "Look for what outlives its step: a list, a cache, a tensor kept with its graph. Keep `tensor.detach()` or "
+            "a number of it; torch.cuda.memory's snapshot shows where device memory was taken."
+        )
+    variable = f"`{name(holders[0].name)}`"
+    if holders[0].holds_graph:
+        return f"Keep `.detach()` of what goes into {variable}, or `.item()` once in a while: then the graph is freed."
+    return (
+        f"Keep numbers instead of tensors in {variable}, or empty it once in a while; its memory is never given back."
+    )
+
+
+# ---------------------------------------------------------------------------------------------
+# Examples
+# ---------------------------------------------------------------------------------------------
+
+_MIB = 1 << 20
+_GIB = 1 << 30
+
+
+def _profile(memory: MemoryTimeline, steps: int = 60) -> Profile:
+    return Profile(machine=Machine(memory_bytes=16 * _GIB), evidence=RunEvidence(observed_steps=steps, memory=memory))
+
+
+def _kept_losses(holds_graph: bool, tensors: int = 60) -> MemoryHolder:
+    return MemoryHolder(
+        name="losses",
+        tensors=tensors,
+        bytes=512 * tensors,
+        tensors_per_step=1.0,
+        holds_graph=holds_graph,
+        site=CallSite(role="step", file="train.py", line=31),
+    )
+
+
+fires = {
+    "the losses are kept with their graphs on a device": _profile(
+        MemoryTimeline(
+            allocated_bytes=tuple(_GIB + 3 * _MIB * step for step in range(60)),
+            limit_bytes=24 * _GIB,
+            holders=(_kept_losses(holds_graph=True),),
+        )
+    ),
+    "the host's memory grows and nobody is known to hold it": _profile(
+        MemoryTimeline(host_bytes=tuple(_GIB + _MIB * step + _MIB * (step % 3) for step in range(60)))
+    ),
+    "a small model's graphs are kept on the CPU": _profile(
+        MemoryTimeline(
+            host_bytes=tuple(_GIB // 2 + 40_960 * step for step in range(60)), holders=(_kept_losses(holds_graph=True),)
+        )
+    ),
+}
+
+silent = {
+    "nothing was measured": Profile(),
+    "a cache fills and settles": _profile(
+        MemoryTimeline(allocated_bytes=tuple(_GIB + int(200 * _MIB * (1 - 0.9**step)) for step in range(60)))
+    ),
+    "memory jumps once, at an evaluation": _profile(
+        MemoryTimeline(host_bytes=tuple(_GIB + 500 * _MIB * (step > 35) for step in range(60)))
+    ),
+    "batches of many lengths": _profile(
+        MemoryTimeline(allocated_bytes=tuple(_GIB + 40 * _MIB * (step * 7 % 11) for step in range(60)))
+    ),
+    "detached losses are kept, some bytes each": _profile(
+        MemoryTimeline(
+            allocated_bytes=tuple(_GIB + 512 * step for step in range(60)), holders=(_kept_losses(holds_graph=False),)
+        )
+    ),
+    "graphs are kept, but memory stays level": _profile(
+        MemoryTimeline(allocated_bytes=(_GIB,) * 60, holders=(_kept_losses(holds_graph=True, tensors=9),))
+    ),
+}

@@ -1,0 +1,159 @@
+"""One rank is slower than the others, and they wait for it.
+
+## What it is
+All ranks meet in every step to exchange gradients. One of them comes last, in nearly every step: its data is harder,
+its machine is busier or cooler clocks hold it back, or it alone logs, evaluates and writes checkpoints.
+
+## Why it is slow
+The step is as long as the slowest rank's; what the others could have done meanwhile is lost on every one of them.
+
+## How to see it
+In the traces of the ranks: the step without its exposed communication is what a rank had to do by itself, and the rank
+that waits least in communication is the one that the others wait for. Where there are no traces, the wall times of the
+ranks' steps are compared, which shows it only where ranks do not meet in every step.
+
+## What to do
+See what this rank does alone (`if rank == 0:` in the loop), give all ranks samples of like length, compare the clocks,
+temperatures and other processes of their devices, and the cores that their loaders have.
+
+## When it is fine
+With pipeline or expert parallelism, where ranks have different work by design.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from statistics import fmean
+from typing import NamedTuple
+
+from hotlap.diagnose.api import Group
+from hotlap.diagnose.communication import traced_ranks
+from hotlap.diagnose.profile import Profile
+from hotlap.diagnose.rank_traces import rank_trace
+from hotlap.diagnose.shares import share_of_steps
+from hotlap.diagnose.wording import count, duration, levers_for, percent, share_of_step
+from hotlap.measure.account import warm_up_steps
+from hotlap.records import Finding, ScriptFacts, Steps
+
+title = "One rank is slower than the others"
+group: Group = "distributed"
+
+_FEWEST_STEPS = 3
+_FEWEST_UNTRACED_STEPS = 8
+_CLEARLY_SLOWER = 0.05
+_SAME_RANK_SHARE = 0.8
+
+
+class _Columns(NamedTuple):
+    """What each rank had to do in each step, in seconds, the steps' whole lengths, and where these come from."""
+
+    ranks: tuple[int, ...]
+    own: tuple[tuple[float, ...], ...]
+    whole: tuple[float, ...]
+    source: str
+
+
+def check(profile: Profile) -> Iterator[Finding]:
+    """One finding where one and the same rank comes last in four of five steps, by more than 5 % of the step."""
+    for columns in (_traced(profile), _untraced(profile)):
+        if columns is None:
+            continue
+        found = _finding(columns)
+        if found is not None:
+            yield found
+            return
+
+
+def _finding(columns: _Columns) -> Finding | None:
+    rows = list(zip(*columns.own, strict=True))
+    last, times_last = Counter(row.index(max(row)) for row in rows).most_common(1)[0]
+    lost = tuple(row[last] - fmean(row) for row in rows)
+    share = share_of_steps(lost, columns.whole)
+    if times_last < _SAME_RANK_SHARE * len(rows) or share.value < _CLEARLY_SLOWER or share.low <= 0:
+        return None
+    return Finding(
+        rule="straggler",
+        share=share,
+        title=f"Rank {columns.ranks[last]} is slower than the others, which costs {share_of_step(share)}.",
+        evidence=tuple(_evidence(columns, last, times_last)),
+        remedy=f"Look at what rank {columns.ranks[last]} alone does or has: logging and checkpoints in the loop, "
+        "longer samples, fewer free cores, a device that is shared or throttled.",
+        levers=levers_for("straggler"),
+    )
+
+
+def _evidence(columns: _Columns, last: int, times_last: int) -> Iterator[str]:
+    others = fmean(fmean(it) for index, it in enumerate(columns.own) if index != last)
+    own = fmean(columns.own[last])
+    yield (
+        f"{columns.source}: {duration(own)} a step on rank {columns.ranks[last]}, {duration(others)} on the "
+        f"{'other' if len(columns.own) == 2 else f'{len(columns.own) - 1} others'} ({percent(own / others - 1)} more)"
+    )
+    yield f"it came last in {times_last} of {count(len(columns.whole), 'step')}"
+    yield "the share is what the step would lose if the work were spread evenly over all ranks"
+
+
+def _traced(profile: Profile) -> _Columns | None:
+    ranks = traced_ranks(profile)
+    steps = min((len(it.step) for it in ranks), default=0)
+    if len(ranks) < 2 or steps < _FEWEST_STEPS:
+        return None
+    return _Columns(
+        ranks=tuple(it.rank for it in ranks),
+        own=tuple(_seconds(it.own[:steps]) for it in ranks),
+        whole=_longest([_seconds(it.step[:steps]) for it in ranks]),
+        source="without waiting in communication",
+    )
+
+
+def _untraced(profile: Profile) -> _Columns | None:
+    rows = profile.rank_step_seconds
+    steps = min((len(it) for it in rows), default=0)
+    skip = warm_up_steps(Steps(wall_seconds=rows[0][:steps])) if rows else 0
+    if len(rows) < 2 or steps - skip < _FEWEST_UNTRACED_STEPS:
+        return None
+    own = tuple(it[skip:steps] for it in rows)
+    return _Columns(ranks=tuple(range(len(rows))), own=own, whole=_longest(own), source="by the ranks' own clocks")
+
+
+def _seconds(nanoseconds: Sequence[int]) -> tuple[float, ...]:
+    return tuple(it / 1e9 for it in nanoseconds)
+
+
+def _longest(columns: Sequence[Sequence[float]]) -> tuple[float, ...]:
+    return tuple(max(row) for row in zip(*columns, strict=True))
+
+
+# ---------------------------------------------------------------------------------------------
+# Examples
+# ---------------------------------------------------------------------------------------------
+
+_FACTS = ScriptFacts(device="cuda:0", processes=2)
+
+
+def _traces(*exposed_ms: tuple[float, ...]) -> Profile:
+    """Ranks with steps of 100 ms; the more of it is exposed communication, the less a rank had to do by itself."""
+    return Profile(
+        facts=_FACTS,
+        breakdowns=tuple(rank_trace(rank, *it) for rank, it in enumerate(exposed_ms)),
+    )
+
+
+fires = {
+    "one rank never waits": _traces((40, 41, 39, 40), (1, 2, 1, 1), (38, 40, 41, 40)),
+    "two ranks, five steps": _traces((1, 1, 2, 25, 1), (30, 28, 31, 1, 30)),
+    "ranks that do not meet in every step": Profile(
+        facts=_FACTS, rank_step_seconds=((0.10,) * 30, (0.13,) * 30, (0.10,) * 30)
+    ),
+}
+
+silent = {
+    "nothing was measured": Profile(),
+    "all communicate alike": _traces((20, 21, 20, 20), (21, 20, 20, 21)),
+    "another one comes last each time": _traces((30, 1, 30, 1), (1, 30, 1, 30)),
+    "a small difference": _traces((5, 6, 5, 5), (1, 1, 2, 1)),
+    "two steps": _traces((40, 40), (1, 1)),
+    "ranks that meet in every step": Profile(facts=_FACTS, rank_step_seconds=((0.13,) * 30, (0.13,) * 30)),
+    "one rank": Profile(rank_step_seconds=((0.13,) * 30,)),
+}
