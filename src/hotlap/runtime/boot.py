@@ -108,6 +108,15 @@ def _boot_trial() -> None:
         if assignment.replay:
             replay.replay_first_batches(hooks)
         comparing.prepare(hooks, assignment)
+        if assignment.watch_numbers:
+            from hotlap.runtime.not_finite.watch import NumbersWatch
+
+            NumbersWatch(
+                interception,
+                session.clock,
+                assignment.check_numbers_from,
+                lambda bad_number: session.finish_early(bad_number=bad_number),
+            )
         if assignment.loader_sweep:
 
             def finish(rates: tuple[LoaderRate, ...]) -> None:

@@ -1,0 +1,271 @@
+"""Checking every operation: what it makes that is NaN or infinite, and out of what.
+
+A dispatch mode stands below autograd and autocast, so it sees the operations of the forward pass, of the backward pass
+and of the optimizer alike, as they are really computed. It changes no argument and no result.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from hotlap.records import NumberOrigin, NumberRange, NumberSource
+from hotlap.runtime.batches import tensors as batch_tensors
+from hotlap.runtime.not_finite.descent import NOTHING, Birth, Descent, Descents, descent_of
+from hotlap.runtime.not_finite.operations import Call, Named, Operation, bound, calls, operation_of
+from hotlap.runtime.not_finite.ranges import (
+    Extremes,
+    carrier,
+    describe,
+    extremes,
+    finite_range,
+    has_nan,
+    is_capturing,
+    is_finite,
+)
+from hotlap.runtime.not_finite.whereabouts import Whereabouts
+
+MOST_BIRTHS = 5000
+_LITERAL = "lift_fresh"
+"""What ``torch.tensor(...)`` ends in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A number that is not finite and that the script itself looked at, in that step."""
+
+    step: int
+    nan: bool
+    descent: Descent
+
+
+class OperationCheck(TorchDispatchMode):
+    """Follows numbers that are not finite from where they come up. :meth:`start` and :meth:`stop` it in one thread;
+    autograd carries it into the threads of the backward pass."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, whereabouts: Whereabouts) -> None:
+        super().__init__()
+        self.started = False
+        self._whereabouts = whereabouts
+        self._descents = Descents()
+        self._births = 0
+        self._process = os.getpid()
+        self._aside = False
+        self.last_look: Look | None = None
+
+    def start(self) -> None:
+        """Check what comes from now on."""
+        self.started = True
+        self._whereabouts.follow_layers()
+        self.__enter__()
+
+    def stop(self) -> None:
+        """Check no more."""
+        if self.started:
+            self.started = False
+            self.__exit__(None, None, None)
+            self._whereabouts.let_go()
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Leave what is computed in here, which is our own, unchecked."""
+        before, self._aside = self._aside, True
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            self._aside = before
+
+    # -- what is asked -------------------------------------------------------------------------
+
+    def descent(self, tensors: Sequence[Any]) -> Descent:
+        """Where the numbers of these tensors came from."""
+        found = NOTHING
+        for tensor in tensors:
+            found |= self._descents.of(tensor) or NOTHING
+        return found
+
+    def batch_arrived(self, batch: Any, dataset: str) -> None:
+        """The loader delivers a batch: what is not finite in there and did not come up under our eyes, in a worker or
+        outside torch, was in the data."""
+        with self.aside():
+            for index, tensor in enumerate(batch_tensors(batch)):
+                found = extremes(tensor)
+                if is_finite(found) or self._descents.of(tensor) is not None:
+                    continue
+                content = describe(tensor, f"tensor {index + 1} of the batch")
+                origin = self._origin("batch", outputs=(content,), name=dataset)
+                self._descents.inherit(tensor, self._born(origin, has_nan(found)), whole=True)
+
+    # -- every operation -----------------------------------------------------------------------
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        operation = operation_of(func)
+        if operation.left_alone or self._aside or os.getpid() != self._process or is_capturing():
+            return func(*args, **kwargs)
+        self._whereabouts.remember_node()
+        if operation.is_view and operation.name != _LITERAL:
+            return func(*args, **kwargs)
+        arguments = bound(operation, args, kwargs)
+        with torch._C.DisableTorchFunctionSubclass():
+            before = _before(operation, arguments)
+        try:
+            result = func(*args, **kwargs)
+        except Exception:
+            self._note_look([it for call in calls(operation, arguments, None) for it in call.reads])
+            raise
+        with torch._C.DisableTorchFunctionSubclass():
+            for call in calls(operation, arguments, result):
+                self._check(operation, call, before)
+        return result
+
+    def _check(self, operation: Operation, call: Call, before: dict[int, Extremes]) -> None:
+        if operation.makes_memory:
+            for _, tensor in call.writes:
+                self._descents.unwritten(tensor, self._origin("uninitialised", operation))
+            return
+        found = [(tensor, extremes(tensor)) for _, tensor in call.writes]
+        if all(extent is None for _, extent in found):
+            self._note_look(call.reads)
+        for tensor, extent in found:
+            if is_finite(extent):
+                self._descents.clear(tensor)
+        bad = [tensor for tensor, extent in found if not is_finite(extent)]
+        if bad:
+            nan = any(has_nan(extent) for _, extent in found)
+            descent = self._descent_of_result(operation, call, before, bad, nan)
+            changed_in_place = {id(tensor) for _, tensor in call.reads}
+            for tensor in bad:
+                self._descents.inherit(tensor, descent, whole=id(tensor) not in changed_in_place)
+
+    def _descent_of_result(
+        self, operation: Operation, call: Call, before: dict[int, Extremes], bad: list[torch.Tensor], nan: bool
+    ) -> Descent:
+        """What comes in not finite is handed on. A birth it is where all came in finite, or where NaN comes out of
+        infinities."""
+        ancestry = NOTHING
+        nan_came_in = came_in = False
+        for name, tensor in call.reads:
+            extent = before[id(tensor)] if id(tensor) in before else extremes(tensor)
+            if not is_finite(extent):
+                came_in = True
+                nan_came_in |= has_nan(extent)
+                ancestry |= self._descents.of(tensor) or self._arrival(operation, name, tensor, has_nan(extent))
+        if (came_in and (nan_came_in or not nan)) or self._births >= MOST_BIRTHS:
+            return ancestry
+        origin = self._origin(
+            self._source(operation, call, nan),
+            operation,
+            inputs=tuple(_input_range(it, before) for it in call.reads if carrier(it[1]) is not None),
+            outputs=tuple(describe(tensor) for tensor in bad),
+            arguments=call.numbers,
+            reads=call.reads,
+            name=next(filter(None, map(self._whereabouts.state_name, bad)), ""),
+        )
+        return self._born(origin, nan, ancestry)
+
+    def _source(self, operation: Operation, call: Call, nan: bool) -> NumberSource:
+        """Whether it was computed, or written there by the script: infinities that were among the arguments, as those
+        of a mask are, or that were made out of nothing."""
+        if self._whereabouts.phase(()) == "optimizer":
+            return "operation"
+        made_of_numbers_alone = not any(carrier(tensor) is not None for _, tensor in call.reads)
+        if nan:
+            given = made_of_numbers_alone or any(number.endswith("=nan") for number in call.numbers)
+        else:
+            given = made_of_numbers_alone or bool(call.numbers)
+        return "written" if given else "operation"
+
+    def _arrival(self, operation: Operation, name: str, tensor: torch.Tensor, nan: bool) -> Descent:
+        """The first sight of something that is not finite and that no operation made while we looked."""
+        memory_of = self._descents.uninitialised(tensor)
+        state = self._whereabouts.state_name(tensor)
+        content = describe(tensor, state or name)
+        if memory_of is not None:
+            origin = _with_content(memory_of, content, state)
+        elif operation.name == _LITERAL and tensor.numel() == 1:
+            origin = self._origin("written", operation, outputs=(content,))
+        else:
+            source: NumberSource = "state" if state else "entered"
+            origin = self._origin(source, operation, inputs=(content,), reads=((name, tensor),), name=state)
+        descent = self._born(origin, nan)
+        self._descents.inherit(tensor, descent, whole=True)
+        return descent
+
+    def _note_look(self, reads: Sequence[Named]) -> None:
+        """An operation answers with no floating number (``item``, ``isnan``) or fails: the script may end by it. An
+        infinity counts only by itself, since masks of them are looked at all the time."""
+        for _, tensor in reads:
+            found = extremes(tensor)
+            descent = None if is_finite(found) else self._descents.of(tensor)
+            if descent is not None and (has_nan(found) or tensor.numel() == 1):
+                self.last_look = Look(self._whereabouts.step, has_nan(found), descent)
+
+    # -- records -------------------------------------------------------------------------------
+
+    def _born(self, origin: NumberOrigin, nan: bool, ancestry: Descent = NOTHING) -> Descent:
+        self._births += 1
+        return descent_of(Birth(self._births, nan, origin, ancestry))
+
+    def _origin(
+        self,
+        source: NumberSource,
+        operation: Operation | None = None,
+        *,
+        inputs: tuple[NumberRange, ...] = (),
+        outputs: tuple[NumberRange, ...] = (),
+        arguments: tuple[str, ...] = (),
+        reads: Sequence[Named] = (),
+        name: str = "",
+    ) -> NumberOrigin:
+        whereabouts = self._whereabouts
+        place = whereabouts.place()
+        return NumberOrigin(
+            source=source,
+            phase=whereabouts.phase([tensor for _, tensor in reads]),
+            step=whereabouts.step,
+            operation=operation.name if operation is not None else "",
+            arguments=arguments,
+            inputs=inputs,
+            outputs=outputs,
+            name=name,
+            module=whereabouts.layer_name(place.layer),
+            autograd_node=whereabouts.autograd_node(),
+            site=place.site,
+        )
+
+
+def _before(operation: Operation, arguments: dict[str, Any]) -> dict[int, Extremes]:
+    """The extremes of what is about to be changed in place, by the tensor's identity."""
+    if not operation.writes or operation.overwrites:
+        return {}
+    return {
+        id(tensor): extent
+        for call in calls(operation, arguments, None)
+        for _, tensor in call.writes
+        if (extent := extremes(tensor)) is not None
+    }
+
+
+def _input_range(read: Named, before: dict[int, Extremes]) -> NumberRange:
+    name, tensor = read
+    extent = before.get(id(tensor))
+    if extent is not None and is_finite(extent):
+        return finite_range(tensor, extent, name)
+    return describe(tensor, name)
+
+
+def _with_content(origin: NumberOrigin, content: NumberRange, name: str) -> NumberOrigin:
+    return msgspec.structs.replace(origin, outputs=(content,), name=name)

@@ -1,0 +1,144 @@
+"""Where the numbers of a tensor that is not finite came from, and which of those to blame.
+
+Kept for pieces of memory rather than for tensors, since views share theirs. An operation hands the descent of what it
+reads on to what it writes; a tensor that is finite again has none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hotlap.records import NumberOrigin
+from hotlap.runtime.not_finite.ranges import carrier, memory
+
+MOST_UNWRITTEN = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Birth:
+    """The moment at which numbers that are not finite came up, the ``order``-th of its kind; ``nan`` says that NaN was
+    among them. ``ancestry`` is the descent of what the operation was given: empty, or of infinities."""
+
+    order: int
+    nan: bool
+    record: NumberOrigin
+    ancestry: Descent
+
+    @property
+    def on_purpose(self) -> bool:
+        """Whether the script wrote it itself, as masks do; a buffer of infinities is such a mask."""
+        return self.record.source == "written" or (self.record.source == "state" and not self.nan)
+
+
+@dataclass(frozen=True, slots=True)
+class Descent:
+    """The earliest births of three kinds that a tensor's numbers go back to: ``written`` on purpose, the first that was
+    not (``fault``), and the first of those that made NaN."""
+
+    written: Birth | None = None
+    fault: Birth | None = None
+    nan: Birth | None = None
+
+    def __or__(self, other: Descent) -> Descent:
+        return Descent(
+            _earlier(self.written, other.written),
+            _earlier(self.fault, other.fault),
+            _earlier(self.nan, other.nan),
+        )
+
+
+NOTHING = Descent()
+
+
+@dataclass(frozen=True, slots=True)
+class Blame:
+    """What is told: the origin, what then made NaN of its infinity, and what was written on purpose before."""
+
+    origin: NumberOrigin | None = None
+    first_nan: NumberOrigin | None = None
+    written: NumberOrigin | None = None
+
+
+def descent_of(birth: Birth) -> Descent:
+    """What a birth adds to the descent of the tensors that it is in."""
+    if birth.on_purpose:
+        return Descent(written=birth) | birth.ancestry
+    return Descent(fault=birth, nan=birth if birth.nan else None) | birth.ancestry
+
+
+def blame(descent: Descent, nan: bool) -> Blame:
+    """Whom to blame for a tensor of that descent, ``nan`` saying that it holds NaN.
+
+    NaN goes back to the operation that first made it, and that to the infinity it was given, unless the script wrote
+    that one on purpose: a softmax over a row that is masked throughout is at fault, not the mask. Infinities beside
+    the NaN which that did not come from are not blamed: a mask may be about to take them away. Only where nothing else
+    came up is it told what the script wrote.
+    """
+    birth = descent.nan if nan and descent.nan is not None else descent.fault
+    if birth is None:
+        return Blame(origin=descent.written.record if descent.written is not None else None)
+    origin = birth.ancestry.fault or birth
+    written = origin.ancestry.written
+    return Blame(
+        origin=origin.record,
+        first_nan=birth.record if birth is not origin else None,
+        written=written.record if written is not None else None,
+    )
+
+
+class Descents:
+    """The descents of all memory that holds something not finite, as far as it came up since the check began."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, Descent] = {}
+        self._unwritten: dict[int, NumberOrigin] = {}
+
+    def of(self, tensor: Any) -> Descent | None:
+        """The descent of a tensor that is not finite; None where it came from is not known."""
+        plain = carrier(tensor)
+        return None if plain is None else self._known.get(memory(plain)[0])
+
+    def inherit(self, tensor: Any, descent: Descent, *, whole: bool) -> None:
+        """The tensor was written to and is not finite; ``whole`` says that none of what it held before is left."""
+        plain = carrier(tensor)
+        if plain is None:
+            return
+        key, size = memory(plain)
+        before = self._known.get(key)
+        kept = before is not None and not (whole and _covers(plain, size))
+        self._known[key] = before | descent if before is not None and kept else descent
+        self._unwritten.pop(key, None)
+
+    def clear(self, tensor: Any) -> None:
+        """The tensor was written to and is finite."""
+        plain = carrier(tensor)
+        if plain is None:
+            return
+        key, size = memory(plain)
+        if (key in self._known or key in self._unwritten) and _covers(plain, size):
+            self._known.pop(key, None)
+            self._unwritten.pop(key, None)
+
+    def unwritten(self, tensor: Any, origin: NumberOrigin) -> None:
+        """The tensor is fresh memory that holds anything."""
+        plain = carrier(tensor)
+        if plain is not None and len(self._unwritten) < MOST_UNWRITTEN:
+            key, _ = memory(plain)
+            self._known.pop(key, None)
+            self._unwritten[key] = origin
+
+    def uninitialised(self, tensor: Any) -> NumberOrigin | None:
+        """Who asked for the memory of this tensor, where nothing has filled it since."""
+        plain = carrier(tensor)
+        return None if plain is None else self._unwritten.get(memory(plain)[0])
+
+
+def _covers(plain: Any, size: int) -> bool:
+    return bool(plain.numel() * plain.element_size() >= size)
+
+
+def _earlier(one: Birth | None, other: Birth | None) -> Birth | None:
+    if one is None or other is None:
+        return one or other
+    return one if one.order <= other.order else other
