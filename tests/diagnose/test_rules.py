@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
 import msgspec
 import pytest
@@ -22,11 +21,16 @@ LONGEST_LINE = 200
 every_rule = pytest.mark.parametrize("rule", all_rules().values(), ids=lambda it: it.name)
 
 
-def examples(which: str) -> Iterator[object]:
-    for rule in all_rules().values():
-        profiles = rule.fires if which == "fires" else rule.silent
-        for what, profile in profiles.items():
-            yield pytest.param(rule, profile, id=f"{rule.name}: {what}")
+FIRING = [
+    pytest.param(rule, profile, id=f"{rule.name}: {what}")
+    for rule in all_rules().values()
+    for what, profile in rule.fires.items()
+]
+SILENT = [
+    pytest.param(rule, profile, id=f"{rule.name}: {what}")
+    for rule in all_rules().values()
+    for what, profile in rule.silent.items()
+]
 
 
 def test_there_are_rules() -> None:
@@ -69,7 +73,7 @@ def test_there_are_enough_examples(rule: Rule) -> None:
     assert len([it for it in rule.silent.values() if it != Profile()]) >= 1, "a near miss must be among them too"
 
 
-@pytest.mark.parametrize(("rule", "profile"), examples("fires"))
+@pytest.mark.parametrize(("rule", "profile"), FIRING)
 def test_it_fires_where_it_must(rule: Rule, profile: Profile) -> None:
     findings = list(rule.check(profile))
     assert findings
@@ -77,12 +81,12 @@ def test_it_fires_where_it_must(rule: Rule, profile: Profile) -> None:
         assert_sound(rule, finding)
 
 
-@pytest.mark.parametrize(("rule", "profile"), examples("silent"))
+@pytest.mark.parametrize(("rule", "profile"), SILENT)
 def test_it_is_silent_where_it_must(rule: Rule, profile: Profile) -> None:
     assert list(rule.check(profile)) == []
 
 
-@pytest.mark.parametrize(("rule", "profile"), [*examples("fires"), *examples("silent")])
+@pytest.mark.parametrize(("rule", "profile"), [*FIRING, *SILENT])
 def test_examples_are_profiles_as_they_are_stored(rule: Rule, profile: Profile) -> None:
     """Records check their types when they are read, so this also finds a field of a wrong type."""
     assert msgspec.json.decode(msgspec.json.encode(profile), type=Profile) == profile

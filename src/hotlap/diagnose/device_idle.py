@@ -25,27 +25,28 @@ def idle_cause(profile: Profile, cause: Cause) -> IdleCause | None:
 def idle_share(profile: Profile, cause: Cause) -> Estimate | None:
     """The share of the step in which the device idled for this cause; None where no trace tells.
 
-    A profiler makes the host slower and leaves the device's work as it is, so a traced step idles longer than an
-    untouched one. An untouched step of ``w`` seconds, ``b`` of them busy, idles for ``w - b``; the value gives the
-    cause its traced part of these. At least, the cause took all that the profiler added; at most, it keeps its traced
-    time, and never more than ``w - b``. Without a time account the shares are those of the traced window.
+    A profiler makes the host slower and leaves the device's work as it is, so a traced step of ``t`` seconds idles
+    longer than an untouched one of ``w``, which idles for ``w`` less the device's busy time ``b``. Two ways lead from
+    the traced time ``c`` of a cause to the untouched: it keeps its part of all idle time (the value), or it is shorter
+    by the factor ``w / t``. The lower of both is the low end; the high end is ``c`` as it was traced. None is above
+    ``w - b``. Without a time account the shares are those of the traced window.
     """
     found = _traced(profile)
     if found is None:
         return None
     breakdown, device = found
     part = next((it.nanoseconds for it in device.idle.causes if it.cause == cause), 0)
-    wall, steps = profile.account.wall, len(breakdown.steps)
+    wall, steps = profile.account.wall, max(1, len(breakdown.steps))
     if part <= 0 or device.idle.nanoseconds <= 0:
         return exactly(0.0)
-    if wall <= 0 or device.in_steps is None or not steps:
+    if wall <= 0 or device.in_steps is None or not device.in_steps.window_nanoseconds:
         return exactly(part / max(device.time.window_nanoseconds, 1))
     traced_step = device.in_steps.window_nanoseconds * _NANOSECONDS / steps
     idle = max(0.0, wall - device.in_steps.busy_nanoseconds * _NANOSECONDS / steps)
     traced = part * _NANOSECONDS / steps
-    low = min(idle, max(0.0, traced - max(0.0, traced_step - wall)))
-    high = min(idle, traced)
-    value = min(high, max(low, idle * part / device.idle.nanoseconds))
+    value = idle * min(1.0, part / device.idle.nanoseconds)
+    low = min(value, traced * min(1.0, wall / traced_step))
+    high = max(value, min(idle, traced))
     return between(value / wall, low / wall, high / wall)
 
 

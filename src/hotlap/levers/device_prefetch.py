@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 title = "The next batch is copied while this one computes"
 proof: Proof = "exact"
-addresses = ("copy-bound",)
+addresses = ("pageable-copies", "blocking-copies")
 parameters: dict[str, Parameter] = {}
 
 

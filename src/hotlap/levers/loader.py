@@ -52,7 +52,16 @@ if TYPE_CHECKING:
 
 title = "Batches made by worker processes, ahead of time"
 proof: Proof = "exact"
-addresses = ("loader-bound", "copy-bound")
+addresses = (
+    "loader-bound",
+    "no-workers",
+    "too-many-workers",
+    "slow-transform",
+    "short-queue",
+    "worker-startup",
+    "pageable-copies",
+    "blocking-copies",
+)
 parameters = {
     "workers": Parameter(int, minimum=0, maximum=256),
     "pin-memory": Parameter(bool, required=False),

@@ -1,0 +1,115 @@
+"""The step waits for its data.
+
+## What it is
+Each step begins by asking the `DataLoader` for a batch. Where none is ready, the training stands still until one is:
+the model and the device could do more than the data pipeline delivers.
+
+## Why it is slow
+Reading, decoding, augmenting and collating cost processor time, and without workers the training process pays for it
+between any two steps. With workers it waits whenever they are slower than the model: then the loader sets the pace,
+and whatever makes the model faster only makes the wait longer.
+
+## How to see it
+The time account's `data_wait`. On an accelerator it is the time that the device stood idle for the batch, so a wait
+that hides behind queued work counts nothing. Two ceilings check it: the loader alone (no model) and the model alone
+(one batch, again and again, from memory). A step cannot be faster than either. What a free loader would save is
+therefore `1 - model alone / step`, and never more than the wait itself; this rule reports the smaller of the two, and
+speaks from 2 % on, if the interval lies above 1 %.
+
+## What to do
+Without workers: give the loader some (`num_workers`), so that batches are made while the model computes. With workers:
+add more as long as cores are free; make samples cheaper, by decoding, resizing or tokenising once, beforehand; move the
+costliest transform to where it is cheap. The rules `no-workers`, `slow-transform`, `short-queue` and `worker-startup`
+say which of these it is, where that was seen.
+
+## When it is fine
+Where the data cannot be had faster: samples that are simulated or fetched over a network for each step. The wait is
+then the price of the data, and the model may as well be larger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hotlap.diagnose.api import Group
+from hotlap.diagnose.data_wait import ceiling, step_seconds_per_sample, training_loaders, waiting
+from hotlap.diagnose.profile import Profile
+from hotlap.diagnose.shares import is_material, phase_share
+from hotlap.diagnose.wording import count, duration, levers_for, name, percent, share_of_step
+from hotlap.records import Ceiling, Finding, LoaderFacts, PhaseAccount, ScriptFacts
+
+title = "The step waits for its data"
+group: Group = "data"
+
+_NAME = "loader-bound"
+
+
+def check(profile: Profile) -> Iterator[Finding]:
+    """One finding where a free loader would save a material share of the step."""
+    share = waiting(profile)
+    if not is_material(share):
+        return
+    loaders = training_loaders(profile)
+    yield Finding(
+        rule=_NAME,
+        share=share,
+        title=f"The step waits {percent(share.value)} of its time for data.",
+        evidence=(
+            f"data wait: {duration(profile.account.data_wait)} of a step of {duration(profile.account.wall)}, "
+            f"{share_of_step(phase_share(profile, 'data_wait'))}",
+            *_rates(profile),
+            *map(_describe, loaders),
+        ),
+        remedy=_remedy(loaders),
+        site=loaders[0].site if loaders else None,
+        levers=levers_for(_NAME),
+    )
+
+
+def _rates(profile: Profile) -> Iterator[str]:
+    """Samples a second: what the script reaches and what no change of the other half can beat."""
+    own = step_seconds_per_sample(profile)
+    rates = [f"{1 / own:.4g} in the script"]
+    for what, text in (("loader-alone", "by its loader alone"), ("model-alone", "by its model alone")):
+        measured = ceiling(profile, what)
+        if measured and measured.seconds_per_sample:
+            rates.append(f"{1 / measured.seconds_per_sample:.4g} {text}")
+    if len(rates) > 1:
+        yield f"samples a second: {', '.join(rates)}"
+
+
+def _describe(loader: LoaderFacts) -> str:
+    batch = f"batches of {loader.batch_size}" if loader.batch_size else "batches of the data set's own making"
+    return f"DataLoader over {name(loader.dataset)}: {count(loader.workers, 'worker')}, {batch}"
+
+
+def _remedy(loaders: tuple[LoaderFacts, ...]) -> str:
+    if loaders and all(loader.workers == 0 for loader in loaders):
+        return "Let worker processes make the batches while the model computes (num_workers), or make samples cheaper."
+    return (
+        "Make samples cheaper (decode, resize or tokenise once, beforehand), or add workers as long as cores are free "
+        "and the loader alone gets faster."
+    )
+
+
+_ACCOUNT = PhaseAccount(wall=0.1, data_wait=0.03, forward=0.03, backward=0.04, samples_per_step=32)
+_FACTS = ScriptFacts(loaders=(LoaderFacts(dataset="Images", batch_size=32),))
+
+fires = {
+    "three tenths of the step are data wait": Profile(account=_ACCOUNT, facts=_FACTS),
+    "the model alone is a quarter faster than the step": Profile(
+        account=_ACCOUNT,
+        facts=_FACTS,
+        ceilings=(
+            Ceiling(name="loader-alone", seconds_per_sample=0.002, bound_speedup=1.5),
+            Ceiling(name="model-alone", seconds_per_sample=0.0025, bound_speedup=1.25),
+        ),
+    ),
+}
+silent = {
+    "nothing measured": Profile(),
+    "a wait of 1.5 %": Profile(account=PhaseAccount(wall=0.1, data_wait=0.0015, forward=0.0985), facts=_FACTS),
+    "fed from memory, the model is no faster": Profile(
+        account=_ACCOUNT, facts=_FACTS, ceilings=(Ceiling(name="model-alone", bound_speedup=1.0),)
+    ),
+}

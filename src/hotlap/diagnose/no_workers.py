@@ -1,0 +1,156 @@
+"""Batches are made in the training process itself.
+
+## What it is
+The `DataLoader` has `num_workers=0`, which is its default: the training process reads, decodes and collates each batch
+before the step that uses it.
+
+## Why it is slow
+Making a batch and training on the last one take turns, although they could go on side by side. A step then lasts as
+long as both together; with workers, as long as the slower of the two.
+
+## How to see it
+`num_workers=0` together with a material data wait. Where the loader alone was timed with several numbers of workers,
+the cost is what the best of them would save: `1 - max(loader, computing) / step`. On a CPU this is an upper bound,
+since there workers and training share the cores.
+
+## What to do
+Set `num_workers`: `hotlap tune` times the loader alone with several numbers and tries the fewest that suffice. On a CPU
+leave a core to each worker by giving torch fewer threads. Add `persistent_workers=True`, so that they start once.
+
+## When it is fine
+Data that lies in memory and is only indexed: a worker would have to send each batch to the training process, which
+costs more than making it. Then the wait is short, and this rule is silent. It is silent too where only one core is
+there, and where the data set uses the accelerator, which a forked worker cannot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hotlap.diagnose.api import Group
+from hotlap.diagnose.data_wait import step_seconds_per_sample, training_loaders, waiting, workers_of, working_rates
+from hotlap.diagnose.profile import Profile
+from hotlap.diagnose.shares import MATERIAL, at_most, between, is_material
+from hotlap.diagnose.wording import count, duration, levers_for, name, percent
+from hotlap.levers.situations import cores_per_process
+from hotlap.records import (
+    Estimate,
+    Finding,
+    LoaderFacts,
+    LoaderRate,
+    Machine,
+    PhaseAccount,
+    ScriptFacts,
+    Setting,
+)
+
+title = "Batches are made in the training process"
+group: Group = "data"
+
+_NAME = "no-workers"
+
+
+def check(profile: Profile) -> Iterator[Finding]:
+    """One finding where no training loader has workers, the wait is material, and there is a core for one."""
+    loaders = training_loaders(profile)
+    cores = cores_per_process(profile.situation)
+    wait = waiting(profile)
+    if not loaders or any(loader.workers for loader in loaders) or cores < 2 or not is_material(wait):
+        return
+    share = _saved_by_workers(profile, wait)
+    if share.value < MATERIAL or _uses_accelerator(profile):
+        return
+    loader = loaders[0]
+    bounded = "at most " if share.low < share.value else ""
+    yield Finding(
+        rule=_NAME,
+        share=share,
+        title=f"The training process makes its batches itself (num_workers=0), {bounded}{percent(share.value)} of the "
+        "step.",
+        evidence=(
+            f"data wait: {duration(profile.account.data_wait)} of a step of {duration(profile.account.wall)}",
+            f"DataLoader over {name(loader.dataset)}: 0 workers, {count(cores, 'core')} for this process",
+            *_rates(profile),
+        ),
+        remedy=_remedy(loader, cores, on_accelerator=profile.on_accelerator),
+        site=loader.site,
+        levers=() if loader.iterable else levers_for(_NAME),
+    )
+
+
+def _saved_by_workers(profile: Profile, wait: Estimate) -> Estimate:
+    """The wait, without the part that remains where even the best setting of the loader is slower than the model."""
+    rates = [it.seconds_per_sample for it in working_rates(profile) if workers_of(it) > 0]
+    if not rates:
+        return at_most(wait.value)
+    saved = 1 - min(rates) / step_seconds_per_sample(profile)
+    if not profile.on_accelerator:
+        return at_most(min(wait.value, saved))
+    return between(min(wait.value, saved), min(wait.low, saved), min(wait.high, saved))
+
+
+def _rates(profile: Profile) -> Iterator[str]:
+    rates = working_rates(profile)
+    alone = min((it for it in rates if workers_of(it) == 0), key=lambda it: it.seconds_per_sample, default=None)
+    best = min((it for it in rates if workers_of(it) > 0), key=lambda it: it.seconds_per_sample, default=None)
+    if alone and best:
+        yield (
+            f"the loader alone: {1 / alone.seconds_per_sample:.4g} samples a second without workers, "
+            f"{1 / best.seconds_per_sample:.4g} with {workers_of(best)}"
+        )
+
+
+def _uses_accelerator(profile: Profile) -> bool:
+    return any(
+        it.accelerator_calls or any(not device.startswith("cpu") for device in it.sample_devices)
+        for it in profile.evidence.datasets
+    )
+
+
+def _remedy(loader: LoaderFacts, cores: int, *, on_accelerator: bool) -> str:
+    if loader.iterable:
+        return (
+            "Set num_workers, and let the data set hand out other samples in each worker (get_worker_info): an "
+            "iterable one that does not repeats every sample."
+        )
+    workers = min(4, cores if on_accelerator else cores - 1)
+    threads = "" if on_accelerator else " On a CPU, leave each worker a core: torch.set_num_threads."
+    redraws = " Random numbers are then drawn in the workers, from streams of their own." if loader.draws_random else ""
+    return f"Pass num_workers={workers} and persistent_workers=True to this DataLoader, and measure.{threads}{redraws}"
+
+
+def _rate(workers: int, seconds_per_sample: float) -> LoaderRate:
+    return LoaderRate(
+        setting=Setting(lever="loader", values=(("workers", workers),)), seconds_per_sample=seconds_per_sample
+    )
+
+
+_ACCOUNT = PhaseAccount(wall=0.1, data_wait=0.04, forward=0.06, samples_per_step=10)
+_FACTS = ScriptFacts(device="cuda", loaders=(LoaderFacts(dataset="Images", batch_size=10),))
+_MACHINE = Machine(cores=8)
+_WAITING = Profile(account=_ACCOUNT, facts=_FACTS, machine=_MACHINE)
+
+fires = {
+    "four tenths of the step, on a device": _WAITING,
+    "four workers halve the time of a sample": Profile(
+        account=_ACCOUNT, facts=_FACTS, machine=_MACHINE, loader_rates=(_rate(0, 0.004), _rate(4, 0.002))
+    ),
+    "on a CPU, of which a bound is known": Profile(
+        account=_ACCOUNT,
+        facts=ScriptFacts(loaders=(LoaderFacts(dataset="Texts", draws_random=True),)),
+        machine=Machine(cores=2),
+    ),
+}
+silent = {
+    "nothing measured": Profile(),
+    "data in memory: a wait of 1 %": Profile(
+        account=PhaseAccount(wall=0.1, data_wait=0.001, forward=0.099), facts=_FACTS, machine=_MACHINE
+    ),
+    "workers are no faster than the step": Profile(
+        account=_ACCOUNT, facts=_FACTS, machine=_MACHINE, loader_rates=(_rate(0, 0.004), _rate(4, 0.0099))
+    ),
+    "one core only": Profile(account=_ACCOUNT, facts=_FACTS, machine=Machine(cores=1)),
+    "it has workers": Profile(
+        account=_ACCOUNT, facts=ScriptFacts(loaders=(LoaderFacts(dataset="Images", workers=2),)), machine=_MACHINE
+    ),
+}

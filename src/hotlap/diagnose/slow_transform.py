@@ -1,0 +1,133 @@
+"""One function takes most of the time of making samples.
+
+## What it is
+Among all that happens below `Dataset.__getitem__` and in the collate function, a single function takes more than 30 %
+of the time, while the training waits for data.
+
+## Why it is slow
+Decoding a large image to shrink it afterwards, tokenising in every epoch anew, a loop in Python over pixels or rows,
+reading a file line by line: work that is done for each sample of each epoch, in a processor that then is not free for
+anything else.
+
+## How to see it
+Some samples are made in the main process under a profiler, which books time under the function that spent it (what it
+called left out). Profiling makes short Python functions look dearer than they are, so a function must take 30 % of the
+time to be named. What it costs is that part of the data wait: without it a batch takes so much less, and the wait
+shrinks by at least as much.
+
+## What to do
+Do it once, beforehand, and store the result; or do it with a library that is compiled; or do it on the device, for a
+whole batch at a time. For images: decode at a reduced size (`Image.draft`), or with a faster decoder. For text: store
+the tokens.
+
+## When it is fine
+When the training does not wait for data, whoever makes the samples has time enough: this rule is silent then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hotlap.diagnose.api import Group
+from hotlap.diagnose.data_wait import waiting
+from hotlap.diagnose.profile import Profile
+from hotlap.diagnose.shares import is_material, scaled
+from hotlap.diagnose.wording import count, duration, levers_for, line_of, name, percent
+from hotlap.evidence import DatasetProfile, FunctionTime, RunEvidence
+from hotlap.records import CallSite, Finding, PhaseAccount
+
+title = "One function takes most of the time of making samples"
+group: Group = "data"
+
+_NAME = "slow-transform"
+_LARGE_PART = 0.3
+_FEWEST_SAMPLES = 4
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Culprit:
+    """What takes the time: a function, or collating as a whole where no single function of it does."""
+
+    name: str
+    part: float
+    site: CallSite | None
+
+
+def check(profile: Profile) -> Iterator[Finding]:
+    """One finding for each data set whose samples are mostly one function's work, where the training waits for it."""
+    wait = waiting(profile)
+    for dataset in profile.evidence.datasets:
+        culprit = _culprit(dataset)
+        if culprit is None:
+            continue
+        share = scaled(wait, culprit.part)
+        if not is_material(share):
+            continue
+        yield Finding(
+            rule=_NAME,
+            share=share,
+            title=f"{culprit.name} takes {percent(culprit.part)} of the time of making samples.",
+            evidence=(
+                f"{count(dataset.samples, 'sample')} of {name(dataset.dataset)} made in {duration(dataset.seconds)} "
+                "under a profiler",
+                *(_describe(it, dataset) for it in dataset.functions[:_SHOWN]),
+                f"data wait: {duration(profile.account.data_wait)} of a step of {duration(profile.account.wall)}",
+            ),
+            remedy=f"Do what {culprit.name} does once, beforehand, and store the result; or use a compiled library for "
+            "it; or do it on the device, for a whole batch.",
+            site=culprit.site,
+            levers=levers_for(_NAME),
+        )
+
+
+def _culprit(dataset: DatasetProfile) -> _Culprit | None:
+    if dataset.samples < _FEWEST_SAMPLES or dataset.seconds <= 0:
+        return None
+    dearest = max(dataset.functions, key=lambda it: it.own_seconds, default=None)
+    if dearest and dearest.own_seconds > _LARGE_PART * dataset.seconds:
+        return _Culprit(name(dearest.name), min(1.0, dearest.own_seconds / dataset.seconds), _site(dearest, dataset))
+    if dataset.collate_seconds > _LARGE_PART * dataset.seconds:
+        return _Culprit("Collating", min(1.0, dataset.collate_seconds / dataset.seconds), dataset.site)
+    return None
+
+
+def _site(function: FunctionTime, dataset: DatasetProfile) -> CallSite | None:
+    if not function.file or function.line < 1:  # a function that is not written in Python
+        return dataset.site
+    return CallSite(role="loader", file=function.file, line=function.line, function=function.name)
+
+
+def _describe(function: FunctionTime, dataset: DatasetProfile) -> str:
+    where = f" ({line_of(function.file, function.line)})" if function.file and function.line else ""
+    per_sample = duration(function.own_seconds / dataset.samples)
+    return f"{name(function.name)}{where}: {per_sample} a sample, {percent(function.own_seconds / dataset.seconds)}"
+
+
+def _images(*functions: FunctionTime, samples: int = 32, collate_seconds: float = 0.0) -> RunEvidence:
+    dataset = DatasetProfile(
+        dataset="Images", samples=samples, seconds=1.0, functions=functions, collate_seconds=collate_seconds
+    )
+    return RunEvidence(datasets=(dataset,))
+
+
+_WAITING = PhaseAccount(wall=0.1, data_wait=0.05, forward=0.05)
+_RESIZE = FunctionTime(name="resize", file="/work/data.py", line=40, calls=32, own_seconds=0.62, total_seconds=0.7)
+_OPEN = FunctionTime(name="open", file="/work/data.py", line=12, calls=32, own_seconds=0.2, total_seconds=0.2)
+
+fires = {
+    "resizing takes 62 % of half a step": Profile(account=_WAITING, evidence=_images(_RESIZE, _OPEN)),
+    "a function that is not written in Python": Profile(
+        account=_WAITING, evidence=_images(FunctionTime(name="decode", own_seconds=0.4, total_seconds=0.4))
+    ),
+    "collating takes 45 %": Profile(account=_WAITING, evidence=_images(_OPEN, collate_seconds=0.45)),
+}
+silent = {
+    "nothing measured": Profile(),
+    "no function takes more than 30 %": Profile(account=_WAITING, evidence=_images(_OPEN, collate_seconds=0.3)),
+    "nobody waits for it": Profile(
+        account=PhaseAccount(wall=0.1, data_wait=0.002, forward=0.098), evidence=_images(_RESIZE)
+    ),
+    "two samples say nothing": Profile(account=_WAITING, evidence=_images(_RESIZE, samples=2)),
+}

@@ -1,0 +1,105 @@
+"""Workers start anew with every epoch.
+
+## What it is
+Without `persistent_workers=True` the `DataLoader` ends its workers after each epoch and starts new ones for the next,
+which import, copy the data set and fill the queue before the first batch comes.
+
+## Why it is slow
+Nothing is trained on meanwhile. Starting takes from some ten milliseconds (forked) to several seconds (spawned, with
+large imports) for every epoch: little when an epoch takes an hour, most of the time when it takes a second.
+
+## How to see it
+What `iter(loader)` and the first fetch after it took, from the second epoch of the profiled run on, less what a fetch
+usually takes. That time for each step, against the untouched script's step, is the cost; it cannot be more than the
+data wait.
+
+## What to do
+Pass `persistent_workers=True`. Where epochs are very short, let one epoch pass over the data several times.
+
+## When it is fine
+Long epochs. A data set with a `set_epoch` method needs new workers, which would not see that call otherwise; and
+workers that live on keep their memory, which a second loader (for evaluation) may want.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import fmean, median
+
+from hotlap.diagnose.api import Group
+from hotlap.diagnose.profile import Profile
+from hotlap.diagnose.shares import exactly, is_material, phase_share
+from hotlap.diagnose.wording import count, duration, levers_for, name, percent
+from hotlap.evidence import LoaderUse, RunEvidence
+from hotlap.records import Finding, LoaderFacts, PhaseAccount, ScriptFacts
+
+title = "Workers start anew with every epoch"
+group: Group = "data"
+
+_NAME = "worker-startup"
+
+
+def check(profile: Profile) -> Iterator[Finding]:
+    """One finding for each training loader that was started again and lost a material time with it."""
+    for use in profile.evidence.loaders:
+        loaders = [it for it in profile.facts.loaders if it.dataset == use.dataset]
+        if not loaders or any(it.workers == 0 or it.persistent_workers for it in loaders):
+            continue
+        lost = _lost_again(use)
+        if lost and profile.evidence.observed_steps and profile.account.wall > 0:
+            yield from _finding(profile, use, loaders[0], lost)
+
+
+def _lost_again(use: LoaderUse) -> tuple[float, ...]:
+    """Seconds until the first batch of each epoch but the first one, less the time of a usual fetch. The very first
+    start is needed in any case."""
+    usual = median(use.fetch_seconds) if use.fetch_seconds else 0.0
+    starts = zip(use.start_seconds[1:], use.first_fetch_seconds[1:], strict=False)
+    return tuple(max(0.0, start + first - usual) for start, first in starts)
+
+
+def _finding(profile: Profile, use: LoaderUse, loader: LoaderFacts, lost: tuple[float, ...]) -> Iterator[Finding]:
+    steps = profile.evidence.observed_steps
+    per_step = sum(lost) / steps
+    share = exactly(min(per_step / profile.account.wall, phase_share(profile, "data_wait").value))
+    if not is_material(share):
+        return
+    yield Finding(
+        rule=_NAME,
+        share=share,
+        title=f"Starting the workers again takes {duration(fmean(lost))} an epoch, {percent(share.value)} of the step.",
+        evidence=(
+            f"{count(len(lost), 'restart')} in {steps} observed steps, {duration(sum(lost))} in all",
+            f"DataLoader over {name(use.dataset)}: {count(loader.workers, 'worker')}, not persistent",
+        ),
+        remedy="Pass persistent_workers=True to this DataLoader, unless its data set relies on set_epoch.",
+        site=loader.site,
+        levers=levers_for(_NAME),
+    )
+
+
+def _profile(use: LoaderUse, *, workers: int = 4, persistent: bool = False, steps: int = 60) -> Profile:
+    loader = LoaderFacts(dataset="Images", workers=workers, persistent_workers=persistent)
+    return Profile(
+        account=PhaseAccount(wall=0.02, data_wait=0.01, forward=0.01),
+        facts=ScriptFacts(device="cuda", loaders=(loader,)),
+        evidence=RunEvidence(observed_steps=steps, observed_seconds=1.2, loaders=(use,)),
+    )
+
+
+_THREE_EPOCHS = LoaderUse(
+    dataset="Images", start_seconds=(0.05, 0.05, 0.05), first_fetch_seconds=(0.4, 0.1, 0.1), fetch_seconds=(0.002,) * 57
+)
+_ONE_EPOCH = LoaderUse(dataset="Images", start_seconds=(0.05,), first_fetch_seconds=(0.4,), fetch_seconds=(0.002,) * 59)
+
+fires = {
+    "epochs of twenty steps": _profile(_THREE_EPOCHS),
+    "one worker, epochs of a hundred steps": _profile(_THREE_EPOCHS, workers=1, steps=300),
+}
+silent = {
+    "nothing measured": Profile(),
+    "the workers persist": _profile(_THREE_EPOCHS, persistent=True),
+    "only the first start was seen": _profile(_ONE_EPOCH),
+    "epochs of a thousand steps": _profile(_THREE_EPOCHS, steps=3000),
+    "no workers": _profile(_THREE_EPOCHS, workers=0),
+}
