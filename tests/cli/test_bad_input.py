@@ -20,7 +20,7 @@ def no_search(*anything: object) -> Study:
     raise AssertionError("the search began although the input is bad")
 
 
-ENGINE = Engine(executor=lambda directory: fakes.FakeExecutor(), search=no_search, lab=no_search)
+ENGINE = Engine(executor=lambda directory: fakes.FakeExecutor(), search=no_search, lab=no_search, profile=no_search)
 
 
 def complaint(words: list[str], capsys: pytest.CaptureFixture[str], engine: Engine = ENGINE) -> tuple[int, str]:
@@ -55,6 +55,12 @@ def complaint(words: list[str], capsys: pytest.CaptureFixture[str], engine: Engi
         (["tune", "--only", "lodaer", "train.py"], "Did you mean 'loader'?"),
         (["tune", "--skip", "zzz", "train.py"], "'zzz', which is no lever."),
         (["tune", "--allow", "compil", "train.py"], "Did you mean 'compile'?"),
+        (["profile"], "No script was named."),
+        (["profile", "nope.py"], "There is no script 'nope.py'"),
+        (["profile", "--only", "loader", "train.py"], "There is no option '--only'"),
+        (["profile", "--budget", "10x", "train.py"], "--budget: '10x' is no time"),
+        (["findings", "small-mixed-precision-gian"], "Did you mean 'small-mixed-precision-gain'?"),
+        (["findings", "zzz"], "There is no rule named 'zzz'."),
         (["tune", "--resume"], "There is no study under"),
         (["tune", "--resume", "train.py"], "'train.py' is no folder of a study."),
         (["tune", "--resume", "--seed", "3"], "--seed cannot be given with --resume."),

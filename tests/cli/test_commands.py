@@ -42,7 +42,7 @@ class Recorder:
 
 
 def engine(search: Search) -> Engine:
-    return Engine(executor=lambda directory: fakes.FakeExecutor(), search=search, lab=search)
+    return Engine(executor=lambda directory: fakes.FakeExecutor(), search=search, lab=search, profile=search)
 
 
 def test_tune_prints_the_report_writes_the_plan_and_keeps_the_study(
@@ -190,6 +190,45 @@ def test_lab_is_reported_but_never_taken_for_a_search_to_resume(work: Path, caps
     assert main(["tune", "--resume"], engine=engine(Recorder(fakes.FINISHED))) == 2
 
 
+def test_profile_names_causes_writes_no_plan_and_is_shown_again(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    search = Recorder(fakes.PROFILED)
+    assert main(["profile", "--budget", "1m", "--seed", "7", "train.py", "--epochs", "1"], engine=engine(search)) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("hotlap  train.py --epochs 1  48 s\n\n2 causes of lost time were found")
+    assert "loader-bound  train.py:12  46 % to 50 % of a step" in out
+    assert "hotlap tune --only channels-last,loader,sdpa-attention train.py --epochs 1" in out
+    assert "running the script as it is" in err
+    assert search.options == Options(budget_seconds=60.0, seed=7)
+    assert not (work / "hotlap.toml").exists()
+    assert main(["report"]) == 0
+    assert capsys.readouterr().out == out
+    assert main(["tune", "--resume"], engine=engine(search)) == 2
+
+
+def test_profile_as_json_carries_the_findings(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["profile", "--json", "--quiet", "train.py"], engine=engine(Recorder(fakes.PROFILED))) == 0
+    out, err = capsys.readouterr()
+    found = json.loads(out)
+    assert err == ""
+    assert (found["kind"], found["profiled_steps"]) == ("profile", 40)
+    assert [it["rule"] for it in found["findings"]] == ["loader-bound", "eager-attention", "close-to-limit"]
+    first = found["findings"][0]
+    assert first["share"] == {"value": 0.48, "low": 0.46, "high": 0.5, "unit": "of the step"}
+    assert (first["site"]["file"], first["site"]["line"], first["kind"]) == ("train.py", 12, "cost")
+    assert first["levers"] == ["loader"] and first["remedy"] and first["evidence"]
+    assert msgspec.json.decode(out, type=Study).findings == fakes.PROFILED.findings
+
+
+def test_an_interrupted_profile_leaves_with_130_and_offers_to_begin_anew(
+    work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    interrupted = msgspec.structs.replace(fakes.PROFILED, status="interrupted", findings=(), profiled_steps=0)
+    assert main(["profile", "--quiet", "train.py"], engine=engine(Recorder(interrupted))) == 130
+    out = capsys.readouterr().out
+    assert "Not finished" in out and "hotlap profile train.py" in out
+    assert "tune --resume" not in out
+
+
 def test_report_writes_a_plan_on_demand(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tune", "--quiet", "train.py"], engine=engine(Recorder(fakes.FINISHED))) == 0
     assert main(["report", "--plan-out", "again.toml"]) == 0
@@ -222,6 +261,20 @@ def test_levers_lists_every_lever_and_shows_its_page(capsys: pytest.CaptureFixtu
         assert f"\n{name} " in listed
         assert main(["levers", name]) == 0
         assert capsys.readouterr().out.startswith(name)
+
+
+def test_findings_lists_every_rule_in_its_group_and_shows_its_page(capsys: pytest.CaptureFixture[str]) -> None:
+    from hotlap.diagnose.api import SECTIONS, all_rules
+
+    assert main(["findings"]) == 0
+    listed = capsys.readouterr().out
+    for name, rule in all_rules().items():
+        assert f"\n  {name} " in listed
+        assert main(["findings", name]) == 0
+        page = capsys.readouterr().out
+        assert page.startswith(name)
+        assert f"\n  group                  {rule.group}\n" in page
+        assert all(f"\n{section}\n" in page for section in SECTIONS)
 
 
 def test_demo_tunes_the_workload_that_ships_with_us(

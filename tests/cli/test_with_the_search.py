@@ -88,6 +88,24 @@ def test_a_budget_too_small_for_one_comparison(work: Path, capsys: pytest.Captur
     assert "too small" in capsys.readouterr().err
 
 
+def test_profile(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The fake executor brings no evidence: what then is said rests on the time account and the ceilings."""
+    assert main(["profile", "--json", "--quiet", "train.py"], engine=engine(fakes.FakeExecutor())) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["kind"], found["status"], found["profiled_steps"]) == ("profile", "finished", 0)
+    assert {it["name"] for it in found["ceilings"]} >= {"loader-alone", "model-alone"}
+    assert found["outcomes"] == [] and found["plan"] == {"settings": []}
+    assert any("brought no evidence" in it for it in found["warnings"])
+
+
+@pytest.mark.parametrize(("ending", "code"), [(Crashed(exit_code=3, error="ValueError: no"), 3), (Completed(), 1)])
+def test_a_script_that_cannot_be_profiled(
+    work: Path, capsys: pytest.CaptureFixture[str], ending: Completed | Crashed, code: int
+) -> None:
+    assert main(["profile", "--quiet", "train.py"], engine=engine(fakes.FakeExecutor(ending=ending))) == code
+    assert "hotlap: The script" in capsys.readouterr().err
+
+
 def test_lab(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["lab", "--json", "--quiet", "train.py"], engine=engine(fakes.FakeExecutor())) == 0
     found = json.loads(capsys.readouterr().out)

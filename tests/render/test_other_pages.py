@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from typing import get_args
 
 import fakes
 import msgspec
 from rich.console import Console, RenderableType
 
+from hotlap.diagnose.api import Group
 from hotlap.records import Progress
 from hotlap.render.doctor import Remark, doctor
 from hotlap.render.lever_pages import LeverPage, lever_list, lever_page
 from hotlap.render.live import LiveView, State, draw, fold, line
+from hotlap.render.rule_pages import GROUPS, RulePage, rule_list, rule_page
 
 PAGE = LeverPage(
     name="loader",
@@ -31,6 +34,22 @@ PAGE = LeverPage(
 
     ## After
         loader = DataLoader(images, num_workers=4)
+    """,
+)
+
+RULE = RulePage(
+    name="host-sync",
+    title="The host reads from the device in every step",
+    group="host",
+    levers=(),
+    page="""The host reads from the device in every step.
+
+    ## What it is
+    A call that needs a number which the device still [computes].
+
+    ## What to do
+    - Read the loss every hundredth step.
+    - Keep it as a tensor.
     """,
 )
 
@@ -87,6 +106,19 @@ def test_lever_page(matches_snapshot: Callable[[str, str], bool]) -> None:
 def test_lever_list(matches_snapshot: Callable[[str, str], bool]) -> None:
     other = LeverPage("compile", "The model compiled", "rounding", (), (), "The model compiled.")
     assert matches_snapshot("lever-list", shown(lever_list([PAGE, other])))
+
+
+def test_rule_page(matches_snapshot: Callable[[str, str], bool]) -> None:
+    assert matches_snapshot("rule-page", shown(rule_page(RULE)))
+
+
+def test_rule_list(matches_snapshot: Callable[[str, str], bool]) -> None:
+    others = [RulePage(f"a-rule-of-{group}", "A title.", group, ("loader",), "A title.") for group in GROUPS]
+    assert matches_snapshot("rule-list", shown(rule_list([RULE, *others])))
+
+
+def test_every_group_of_rules_has_its_heading() -> None:
+    assert set(GROUPS) == set(get_args(Group))
 
 
 def test_live_screen(matches_snapshot: Callable[[str, str], bool]) -> None:

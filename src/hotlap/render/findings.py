@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from hotlap.records import Comparison, Estimate, Finding, FindingKind, Kept, Outcome, Skipped, Study
+from hotlap.records import Comparison, Finding, FindingKind, Kept, Outcome, Skipped, Study
 from hotlap.render import text
 from hotlap.render.lever_table import COLOURS, MARKS, Tone, verdict_word
 
@@ -38,12 +38,7 @@ def findings_list(study: Study) -> RenderableType:
 
 def label(finding: Finding) -> str:
     """``48 %``, ``up to 12 %`` where only a bound is known, or the kind of what costs no time."""
-    return share_words(finding.share) if finding.kind == "cost" else _LABELS[finding.kind][0]
-
-
-def share_words(share: Estimate) -> str:
-    """``48 %``, or ``up to 12 %`` where nothing but that is known."""
-    return f"up to {text.share(share.high)}" if _is_bound(share) else text.share(share.value)
+    return text.cost(finding.share) if finding.kind == "cost" else _LABELS[finding.kind][0]
 
 
 def answers(lever: str, findings: Sequence[Finding]) -> str:
@@ -51,7 +46,7 @@ def answers(lever: str, findings: Sequence[Finding]) -> str:
     found: dict[str, str] = {}
     for it in findings:
         if lever in it.levers and it.rule not in found:
-            cost = f" ({share_words(it.share)} of a step)" if it.kind == "cost" else ""
+            cost = f" ({text.cost(it.share)} of a step)" if it.kind == "cost" else ""
             found[it.rule] = f"{text.one_line(it.rule)}{cost}"
     return f"answers {text.listed(list(found.values()))}" if found else ""
 
@@ -105,13 +100,9 @@ def _place(it: Finding) -> str:
 
 
 def _interval(it: Finding) -> str:
-    if it.kind != "cost" or _is_bound(it.share) or it.share.low == it.share.high:
+    if it.kind != "cost" or text.is_bound(it.share) or it.share.low == it.share.high:
         return ""
     return f"{text.share(it.share.low)} to {text.share(it.share.high)} of a step"
-
-
-def _is_bound(share: Estimate) -> bool:
-    return share.low == 0.0 and share.value == share.high > 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -222,7 +222,7 @@ def _profiled(study: Study) -> Headline:
     if wrong:
         return Headline("bad", f"The numbers come first: {text.sentence(wrong[0].title)}", tuple(beside))
     if costs:
-        largest = text.share(max(it.share.value for it in costs))
+        largest = text.cost(max((it.share for it in costs), key=lambda it: it.value))
         sentence = f"1 cause of lost time was found; it costs {largest} of a step."
         if len(costs) > 1:
             sentence = f"{len(costs)} causes of lost time were found; the largest costs {largest} of a step."

@@ -123,6 +123,16 @@ def share(part: float) -> str:
     return f"{percent:.1g} %"
 
 
+def cost(of: Estimate) -> str:
+    """A share of a step that something costs: ``36 %``, or ``up to 12 %`` where nothing but that is known."""
+    return f"up to {share(of.high)}" if is_bound(of) else share(of.value)
+
+
+def is_bound(of: Estimate) -> bool:
+    """Whether only the most that it could be is known."""
+    return of.low == 0.0 and of.value == of.high > 0.0
+
+
 def ratio(value: float) -> str:
     """A speedup: ``1.83x``; from ten on with one digit."""
     return f"{value:.2f}x" if value < 10 else f"{value:.1f}x" if value < 100 else f"{value:.0f}x"

@@ -1,0 +1,109 @@
+"""Findings as they are shown: what they cost, and what became of them once levers were tried."""
+
+from __future__ import annotations
+
+import fakes
+import msgspec
+import pytest
+
+from hotlap.records import Ceiling, Estimate, Failed, Finding, NoGain, Outcome, Skipped, TimedOut, Verdict
+from hotlap.render.findings import answers, fates, label
+from hotlap.render.headline import headline
+
+KEPT, UNTRIED = fakes.OUTCOMES[0], Outcome(lever="loader", verdict=Skipped(reason="The budget leaves 3 s."))
+NOTHING = Estimate(value=0.0, low=0.0, high=0.0)
+
+
+def share(value: float, low: float, high: float) -> Estimate:
+    return Estimate(value=value, low=low, high=high, unit="of the step")
+
+
+@pytest.mark.parametrize(
+    ("of", "words"),
+    [
+        (share(0.48, 0.46, 0.5), "48 %"),
+        (share(0.12, 0.0, 0.12), "up to 12 %"),
+        (share(0.034, 0.034, 0.034), "3.4 %"),
+        (share(0.0, 0.0, 0.0), "0 %"),
+    ],
+)
+def test_what_a_cause_costs(of: Estimate, words: str) -> None:
+    assert label(Finding(rule="r", share=of, title="t")) == words
+
+
+@pytest.mark.parametrize(("kind", "words"), [("risk", "risk"), ("hint", "hint"), ("wrong-numbers", "numbers")])
+def test_what_costs_no_time_is_called_what_it_is(kind: str, words: str) -> None:
+    assert label(Finding(rule="r", share=NOTHING, title="t", kind=kind)) == words
+
+
+@pytest.mark.parametrize(
+    ("verdict", "says"),
+    [
+        (KEPT.verdict, "Answered by loader: 1.91x (95 % interval 1.86 to 1.96), kept."),
+        (NoGain(comparison=KEPT.verdict.comparison), "loader tried: 1.91x (95 % interval 1.86 to 1.96), no gain."),
+        (NoGain(reason="Not in sight."), "loader tried: no gain."),
+        (Failed(ending=TimedOut(limit_seconds=3.0)), "loader tried: timed out."),
+        (Skipped(reason="pinned at line 3", already=True), "loader is in the script. Pinned at line 3."),
+        (UNTRIED.verdict, "loader was not tried. The budget leaves 3 s."),
+    ],
+)
+def test_what_became_of_a_finding(verdict: Verdict, says: str) -> None:
+    finding = fakes.FINDINGS[0]
+    assert [words for _, words in fates(finding, [Outcome(lever="loader", verdict=verdict)])] == [says]
+
+
+def test_a_finding_whose_lever_was_not_reached_is_not_called_unanswerable() -> None:
+    assert fates(fakes.FINDINGS[0], [])[0][1] == "loader was not tried."
+    assert "No lever answers it" in fates(fakes.FINDINGS[2], fakes.OUTCOMES)[0][1]
+
+
+def test_what_a_lever_answers() -> None:
+    twice = (*fakes.FINDINGS, fakes.FINDINGS[0], msgspec.structs.replace(fakes.FINDINGS[2], levers=("loader",)))
+    assert answers("loader", twice) == "answers loader-bound (48 % of a step) and close-to-limit"
+    assert answers("compile", twice) == ""
+
+
+def bound(loader: float, model: float) -> tuple[Ceiling, ...]:
+    return (
+        Ceiling(name="loader-alone", seconds_per_sample=0.1, bound_speedup=loader),
+        Ceiling(name="model-alone", seconds_per_sample=0.1, bound_speedup=model),
+    )
+
+
+@pytest.mark.parametrize(
+    ("loader", "model", "says"),
+    [
+        (4.0, 1.01, "It is bound by the model: without its loader it would be 1 % shorter."),
+        (1.02, 3.0, "It is bound by the loader: without its model it would be 2 % shorter."),
+        (2.0, 2.0, "Loader and model take turns: without its loader a step would be 50 % shorter"),
+    ],
+)
+def test_a_clean_script_is_told_what_binds_it(loader: float, model: float, says: str) -> None:
+    found = headline(msgspec.structs.replace(fakes.CLEAN, ceilings=bound(loader, model)))
+    assert (found.tone, found.sentence) == ("good", "No known cause of lost time was found.")
+    assert found.beside[0] == "A step takes 58.1 ms; most of it is backward (50 %)."
+    assert found.beside[1].startswith(says)
+
+
+def test_a_script_that_was_not_profiled_is_not_called_clean() -> None:
+    found = headline(msgspec.structs.replace(fakes.CLEAN, profiled_steps=0))
+    assert found.tone == "neutral" and "was not profiled" in found.sentence
+
+
+def test_wrong_numbers_come_before_slow_ones() -> None:
+    wrong = Finding(
+        rule="non-finite-loss", kind="wrong-numbers", share=NOTHING, title="The loss is NaN from step 31 on"
+    )
+    study = msgspec.structs.replace(fakes.PROFILED, findings=(wrong, *fakes.FINDINGS))
+    found = headline(study)
+    assert found.tone == "bad"
+    assert found.sentence == "The numbers come first: The loss is NaN from step 31 on."
+
+
+def test_one_cause_and_several() -> None:
+    one = headline(msgspec.structs.replace(fakes.PROFILED, findings=fakes.FINDINGS[:1]))
+    assert one.sentence == "1 cause of lost time was found; it costs 48 % of a step."
+    assert "risk" not in " ".join(one.beside)
+    several = headline(fakes.PROFILED)
+    assert several.sentence == "2 causes of lost time were found; the largest costs 48 % of a step."
+    assert several.beside[-1] == "Beside that, 1 risk or hint below."
