@@ -214,6 +214,23 @@ class OperatorRow(Record, frozen=True, kw_only=True):
     place: str = ""
 
 
+class HostTime(Record, frozen=True, kw_only=True):
+    """What the threads that train did within the steps, on the host's clock. The parts are disjoint and add up:
+    ``step = loader + sync + operator + python``.
+
+    ``loader_nanoseconds``: inside the data loader, whatever ran there. ``sync_nanoseconds``: waiting for a device.
+    ``operator_nanoseconds``: inside an operator or a call into the accelerator's runtime, in any of these threads.
+    ``python_nanoseconds`` is the rest: Python, and whatever else the profiler does not see. A profiler that records
+    Python functions makes it longer.
+    """
+
+    step_nanoseconds: int
+    operator_nanoseconds: int
+    loader_nanoseconds: int
+    sync_nanoseconds: int
+    python_nanoseconds: int
+
+
 class StepTime(Record, frozen=True, kw_only=True):
     """One step on the host's clock, and what the device did in that time.
 
