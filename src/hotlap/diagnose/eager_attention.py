@@ -1,0 +1,214 @@
+"""Attention writes its whole matrix of scores to memory, where a fused kernel would not.
+
+## What it is
+Attention is computed as written in the paper: a batched matrix product, a softmax over the scores of every pair of
+tokens, another product. A Hugging Face model does so with `attn_implementation="eager"`,
+`torch.nn.MultiheadAttention` with `need_weights=True` (its default), and many hand-written models.
+
+## Why it is slow
+The scores take memory and traffic that grow with the square of the sequence's length. Each operation on them (scaling,
+mask, softmax, dropout, and the same backward) reads and writes all of it. Fused kernels keep a block of scores on the
+chip, and use them at once (FlashAttention and its relatives).
+
+## How to see it
+In a profile: `aten::_softmax` over shapes that end in (tokens, tokens), between two `aten::bmm` of the same sizes. With
+the fused operator there is `aten::_scaled_dot_product_..._attention` instead.
+
+## What to do
+Call `torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=..., is_causal=...)`. For a Hugging
+Face model load it with `attn_implementation="sdpa"`; for `nn.MultiheadAttention` pass `need_weights=False`.
+
+## When it is fine
+Where the attention weights themselves are wanted, for short sequences, and where a mask or bias that is learned needs
+gradients that no fused kernel gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import TypeAlias
+
+from hotlap.diagnose.examples import CPU, GPU, operator, run_on
+from hotlap.diagnose.operators import WORTH_A_LOOK, kernels_matter, own_nanoseconds, share_of, site_of, site_with
+from hotlap.diagnose.profile import Profile
+from hotlap.diagnose.shares import at_most, exactly
+from hotlap.diagnose.wording import levers_for, name, percent, size
+from hotlap.records import Finding, ModelFacts
+from hotlap.trace.records import OperatorRow
+
+title = "Attention writes its matrix of scores to memory"
+group = "compute"
+
+_Shape: TypeAlias = tuple[int, ...]
+
+_SOFTMAX = frozenset({"aten::_softmax", "aten::_softmax_backward_data"})
+_PRODUCTS = frozenset({"aten::bmm", "aten::baddbmm"})
+_FUSED_ALREADY = "aten::_scaled_dot_product_attention_math"
+_BYTES = {"double": 8, "float": 4, "c10::Half": 2, "c10::BFloat16": 2}
+
+
+def check(profile: Profile) -> Iterator[Finding]:
+    """By the operators where they were profiled, else by what a Hugging Face model says of itself."""
+    if any(it.name == _FUSED_ALREADY for it in profile.operators):
+        return  # the script calls the fused function, which found no kernel for its inputs
+    if profile.operators:
+        yield from _by_operators(profile)
+    else:
+        yield from _by_configuration(profile)
+
+
+@dataclass(frozen=True, slots=True)
+class _Attention:
+    """Every operator on matrices of scores, ``products`` those that make them or multiply by them."""
+
+    softmax: OperatorRow
+    products: tuple[OperatorRow, ...]
+    others: tuple[OperatorRow, ...]
+
+    @property
+    def rows(self) -> tuple[OperatorRow, ...]:
+        return self.products + self.others
+
+
+def _by_operators(profile: Profile) -> Iterator[Finding]:
+    found = _attention(profile)
+    if found is None or not kernels_matter(profile):
+        return
+    share = share_of(profile, found.rows)
+    if share < WORTH_A_LOOK:
+        return
+    products = share_of(profile, found.products)
+    shape = "x".join(map(str, found.softmax.shapes[0]))
+    written = prod(found.softmax.shapes[0]) * _BYTES.get(found.softmax.types[0] if found.softmax.types else "", 4)
+    yield Finding(
+        rule="eager-attention",
+        share=at_most(share),
+        title=f"Attention that is not fused takes {percent(share)} of the step, with scores of {shape}.",
+        evidence=(
+            f"Of the step, {percent(products)} go to products that make or use the scores, {percent(share - products)} "
+            "to softmax and other work on them.",
+            f"One layer's scores take {size(written)}, and each operation on them reads or writes all of it.",
+        ),
+        remedy=_remedy(profile),
+        site=site_of(found.softmax) or site_with(profile, "model"),
+        levers=levers_for("eager-attention", profile.situation),
+    )
+
+
+def _by_configuration(profile: Profile) -> Iterator[Finding]:
+    eager = [it for it in profile.facts.models if it.transformers_model and it.attention == "eager"]
+    if not eager:
+        return
+    yield Finding(
+        rule="eager-attention",
+        kind="hint",
+        share=exactly(0.0),
+        title=f"{name(eager[0].kind)}, with {eager[0].parameters:,} parameters, computes its attention eagerly.",
+        evidence=(
+            f"So say the configurations of {len(eager)} of {len(profile.facts.models)} models.",
+            "No operators were profiled, so its cost is not known.",
+        ),
+        remedy=_remedy(profile),
+        site=eager[0].site or site_with(profile, "model"),
+        levers=levers_for("eager-attention", profile.situation),
+    )
+
+
+def _attention(profile: Profile) -> _Attention | None:
+    """The operators on scores; None unless scores are both made by a batched product and multiplied by another.
+
+    A softmax over images has the same number of dimensions, but no such products around it.
+    """
+    softmax = [it for it in profile.operators if it.name in _SOFTMAX and it.shapes and len(it.shapes[0]) in (3, 4)]
+    shapes = {it.shapes[0] for it in softmax}
+    products = [it for it in profile.operators if it.name in _PRODUCTS]
+    attended = {
+        shape
+        for shape in shapes
+        if any(_makes(it, _flat(shape)) for it in products) and any(_uses(it, _flat(shape)) for it in products)
+    }
+    if not attended:
+        return None
+    flat = {_flat(it) for it in attended}
+    flat |= {(batch, columns, rows) for batch, rows, columns in flat}
+    dearest = max((it for it in softmax if it.shapes[0] in attended), key=lambda it: own_nanoseconds(profile, it))
+    touching = tuple(it for it in products if any(_makes(it, shape) or _uses(it, shape) for shape in flat))
+    others = tuple(it for it in profile.operators if it.name not in _PRODUCTS and attended & set(it.shapes[:2]))
+    return _Attention(dearest, touching, others)
+
+
+def _flat(shape: _Shape) -> _Shape:
+    """Scores as batched products see them: batch and heads in one dimension."""
+    return (prod(shape[:-2]), *shape[-2:])
+
+
+def _operands(row: OperatorRow) -> tuple[_Shape, ...]:
+    return row.shapes[1:3] if row.name == "aten::baddbmm" else row.shapes[:2]
+
+
+def _makes(row: OperatorRow, scores: _Shape) -> bool:
+    operands = _operands(row)
+    if len(operands) != 2 or any(len(it) != 3 for it in operands):
+        return False
+    return (operands[0][0], operands[0][1], operands[1][2]) == scores
+
+
+def _uses(row: OperatorRow, scores: _Shape) -> bool:
+    return scores in _operands(row)
+
+
+def _remedy(profile: Profile) -> str:
+    if any(it.transformers_model and it.attention == "eager" for it in profile.facts.models):
+        return 'Load the model with `attn_implementation="sdpa"`.'
+    return (
+        "Call `torch.nn.functional.scaled_dot_product_attention` in place of product, softmax and product; pass "
+        "`need_weights=False` to `nn.MultiheadAttention`."
+    )
+
+
+_SCORES = (8, 12, 512, 512)
+_FLAT = (96, 512, 512)
+_QUERY, _KEY, _VALUE = (96, 512, 64), (96, 64, 512), (96, 512, 64)
+_EAGER = (
+    operator("aten::bmm", 6, [_QUERY, _KEY]),
+    operator("aten::div", 4, [_SCORES]),
+    operator("aten::_softmax", 6, [_SCORES], place="model.py(88): attend"),
+    operator("aten::bmm", 5, [_FLAT, _VALUE]),
+    operator("aten::_softmax_backward_data", 9, [_SCORES, _SCORES]),
+)
+_REST = operator("aten::mm", 60, [(4096, 768), (768, 3072)])
+_BERT = ModelFacts(kind="BertModel", parameters=110_000_000, transformers_model=True, attention="eager", device="cuda")
+_IMAGES = operator("aten::_softmax", 20, [(8, 12, 512, 512)])
+_FUSED = operator("aten::_scaled_dot_product_efficient_attention", 30, [(8, 12, 512, 64)] * 3)
+_HARDLY_ANY = tuple(operator(it.name, 0.8, it.shapes) for it in _EAGER)
+_WITHOUT_KERNEL = operator(_FUSED_ALREADY, 1, [(8, 12, 512, 64)] * 3)
+
+fires = {
+    "attention by hand on a GPU": run_on(GPU, *_EAGER, _REST),
+    "attention by hand on a CPU": run_on(CPU, *_EAGER, _REST),
+    "an eager Hugging Face model": run_on(GPU, *_EAGER, _REST, model=_BERT),
+    "an eager Hugging Face model that was not profiled": run_on(GPU, model=_BERT),
+    "multi-head attention with its weights": run_on(
+        CPU,
+        operator("aten::bmm", 5, [(64, 128, 32), (64, 32, 128)]),
+        operator("aten::_softmax", 5, [(64, 128, 128)]),
+        operator("aten::bmm", 5, [(64, 128, 128), (64, 128, 32)]),
+        _REST,
+    ),
+}
+silent = {
+    "nothing was measured": Profile(),
+    "fused attention": run_on(GPU, _FUSED, _REST),
+    "a softmax over images": run_on(GPU, _IMAGES, _REST),
+    "a softmax over images beside other products": run_on(
+        GPU, _IMAGES, operator("aten::bmm", 5, [_FLAT, _VALUE]), _REST
+    ),
+    "it takes a small part of the step": run_on(GPU, *_HARDLY_ANY, _REST),
+    "an eager Hugging Face model that spends its time elsewhere": run_on(GPU, *_HARDLY_ANY, _REST, model=_BERT),
+    "the fused function found no kernel": run_on(GPU, *_EAGER, _REST, _WITHOUT_KERNEL),
+    "a Hugging Face model with fused attention": run_on(
+        GPU, model=ModelFacts(kind="BertModel", parameters=1, transformers_model=True, attention="sdpa")
+    ),
+}

@@ -1,0 +1,282 @@
+"""Matrices have sizes that the GPU's matrix units cannot load in whole pieces.
+
+## What it is
+Large matrix products or convolutions run in a format for matrix units, and one of their sizes (a vocabulary, a number
+of features, channels or tokens) is no multiple of 16 bytes: of 8 numbers in float16 or bfloat16, of 4 in
+TensorFloat-32.
+
+## Why it is slow
+Matrix units are fed with aligned pieces of 16 bytes. A row of 50257 numbers begins at an odd place, so the library
+falls back to kernels with narrower loads, which reach a part of the rate (see NVIDIA's *Matrix Multiplication
+Background User's Guide*).
+
+## How to see it
+`hotlap profile train.py` names the products with their shapes. In a trace the kernels of such products often carry
+`align1` or `align2` in their names, where the others say `align8`.
+
+## What to do
+Round the size up: a vocabulary of 50257 to 50304, say. The added entries are never asked for, and cost less than the
+odd size. Numbers of features and channels are best multiples of 64; sequences can be padded or cut, and fused attention
+makes their length matter less.
+
+## When it is fine
+Where the size is part of the task and the product small. A checkpoint of the old size must be padded before it is
+loaded into the new one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+
+from hotlap.diagnose.examples import CPU, GPU, operator, run_on
+from hotlap.diagnose.operators import (
+    WORTH_A_LOOK,
+    dtype_of,
+    in_words,
+    is_convolution,
+    is_product,
+    kernels_matter,
+    own_nanoseconds,
+    share_of,
+    site_of,
+    site_with,
+)
+from hotlap.diagnose.profile import Profile
+from hotlap.diagnose.shares import at_most
+from hotlap.diagnose.wording import percent
+from hotlap.levers.situations import accelerator
+from hotlap.records import Finding
+from hotlap.trace.records import OperatorRow
+
+title = "Matrix sizes that the GPU's matrix units cannot load in whole pieces"
+group = "compute"
+
+SMALLEST_SIDE = 64
+"""A product with a shorter side is limited by memory, whatever its alignment."""
+
+SHORTEST_SECONDS = 20e-6
+"""A shorter kernel is mostly start and end."""
+
+_MULTIPLES = {"bfloat16": 8, "float16": 8, "tf32": 4}
+_BYTES = {"bfloat16": 2, "float16": 2, "tf32": 4}
+_IMAGE_CHANNELS = 4
+_LITTLE = 0.02
+_SIZES_SHOWN = 3
+_ROWS_SHOWN = 2
+_NANOSECONDS = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class _Unaligned:
+    """An operator with the sizes that are not aligned, and what of the step a full rate would save at most."""
+
+    row: OperatorRow
+    mode: str
+    sizes: tuple[int, ...]
+    bound: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """Operations (two for each multiplication with its addition), and the numbers that are read and written."""
+
+    operations: float
+    numbers: int
+
+
+def check(profile: Profile) -> Iterator[Finding]:
+    """Only on NVIDIA's GPUs, and only products large enough that their alignment can matter."""
+    device = accelerator(profile.situation)
+    if device is None or device.kind != "cuda" or not kernels_matter(profile):
+        return
+    found = sorted(_unaligned(profile, device.native_dtypes), key=lambda it: -it.bound)
+    bound = sum(it.bound for it in found)
+    if bound < WORTH_A_LOOK:
+        return
+    sizes = _dearest_sizes(found)
+    share = share_of(profile, [it.row for it in found])
+    better = ", ".join(f"{_padded(it)} instead of {it}" for it in sizes)
+    yield Finding(
+        rule="unaligned-sizes",
+        share=at_most(bound),
+        title=f"Matrix products with unaligned sides ({', '.join(map(str, sizes))}) take {percent(share)} of the step.",
+        evidence=(
+            *(_in_words(profile, it) for it in found[:_ROWS_SHOWN]),
+            f"Aligned, they would save at most {percent(min(1.0, bound))} of the step{_basis(profile)}.",
+        ),
+        remedy=f"Round the sizes up: {better}. A checkpoint of the old size must be padded before it is loaded.",
+        site=site_of(found[0].row) or site_with(profile, "model"),
+    )
+
+
+def _unaligned(profile: Profile, native: tuple[str, ...]) -> Iterator[_Unaligned]:
+    features, outputs = _feature_sizes(profile), _convolution_outputs(profile)
+    for row in profile.operators:
+        mode = _mode(profile, row)
+        seconds = own_nanoseconds(profile, row) * _NANOSECONDS
+        if mode not in native or mode not in _MULTIPLES or seconds < SHORTEST_SECONDS * row.calls:
+            continue
+        sizes = _channels(row) if is_convolution(row) else _sides(row, features)
+        unaligned = tuple(dict.fromkeys(it for it in sizes if it % _MULTIPLES[mode]))
+        if unaligned:
+            least = _least_seconds(profile, _work(row, outputs), mode) * row.calls
+            yield _Unaligned(row, mode, unaligned, max(0.0, 1 - least / seconds) * share_of(profile, [row]))
+
+
+def _least_seconds(profile: Profile, work: _Work, mode: str) -> float:
+    """What the work takes at least at the rates that this GPU reached in a test; 0 where none was measured.
+
+    It is the longer of multiplying and moving, as in the roofline model (Williams, Waterman and Patterson, 2009).
+    """
+    ceilings = profile.machine.ceilings
+    products, memory = dict(ceilings.matmul_flops_per_second).get(f"cuda:{mode}"), ceilings.memory_bytes_per_second
+    multiplying = work.operations / products if products else 0.0
+    moving = work.numbers * _BYTES[mode] / memory if memory else 0.0
+    return max(multiplying, moving)
+
+
+def _mode(profile: Profile, row: OperatorRow) -> str:
+    """The format in which matrix units compute it; empty where they do not. What cuDNN does with float32 is its own
+    choice, and it pads such channels itself."""
+    dtype = dtype_of(row)
+    if dtype != "float32":
+        return dtype
+    return "tf32" if is_product(row) and profile.facts.matmul_precision != "highest" else ""
+
+
+def _feature_sizes(profile: Profile) -> frozenset[int]:
+    """The sizes that weights have. A product's other sizes are numbers of rows, whose alignment does not matter."""
+    weights = [it.shapes[1] for it in profile.operators if it.name == "aten::linear" and len(it.shapes) > 1]
+    biases = [it.shapes[0][-1:] for it in profile.operators if it.name == "aten::addmm" and it.shapes]
+    layers = [it.weight_shape for it in profile.evidence.layers]
+    return frozenset(size for shape in (*weights, *biases, *layers) for size in shape)
+
+
+def _sides(row: OperatorRow, features: frozenset[int]) -> tuple[int, ...]:
+    """The sides of a large product that are lengths of rows in memory."""
+    product = _product(row)
+    if product is None or min(product[1:]) < SMALLEST_SIDE:
+        return ()
+    return product[1:] if _is_batched(row) else tuple(it for it in product[1:] if it in features)
+
+
+def _product(row: OperatorRow) -> tuple[int, int, int, int] | None:
+    """Batch, rows, common side and columns of a product."""
+    if not is_product(row) or row.name == "aten::linear":
+        return None
+    dimensions = 3 if _is_batched(row) else 2
+    operands = row.shapes[1:3] if "add" in row.name else row.shapes[:2]
+    if len(operands) != 2 or any(len(it) != dimensions for it in operands) or operands[0][-1] != operands[1][-2]:
+        return None
+    batch = operands[0][0] if dimensions == 3 else 1
+    return batch, operands[0][-2], operands[0][-1], operands[1][-1]
+
+
+def _is_batched(row: OperatorRow) -> bool:
+    return row.name.endswith("bmm")
+
+
+def _channels(row: OperatorRow) -> tuple[int, ...]:
+    """Channels in and out of a convolution that is not grouped. Images' few channels have kernels of their own."""
+    operands = _convolution(row)
+    if operands is None:
+        return ()
+    image, weight = operands
+    if image[1] != weight[1]:
+        return ()
+    return tuple(it for it in weight[:2] if it > _IMAGE_CHANNELS)
+
+
+def _convolution(row: OperatorRow) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """The shapes of a convolution's input and weight."""
+    operands = row.shapes[1:3] if "backward" in row.name else row.shapes[:2]
+    if len(operands) != 2 or len(operands[0]) < 3 or len(operands[0]) != len(operands[1]):
+        return None
+    return operands[0], operands[1]
+
+
+def _convolution_outputs(profile: Profile) -> Mapping[tuple[object, ...], tuple[int, ...]]:
+    """The shapes of convolutions' outputs, which only their backward calls tell."""
+    backward = [it for it in profile.operators if it.name == "aten::convolution_backward" and len(it.shapes) > 2]
+    return {it.shapes[1:3]: it.shapes[0] for it in backward}
+
+
+def _work(row: OperatorRow, outputs: Mapping[tuple[object, ...], tuple[int, ...]]) -> _Work:
+    """What one call multiplies and moves at least; nothing where it is not known."""
+    product, convolution = _product(row), _convolution(row) if is_convolution(row) else None
+    if product is not None:
+        batch, rows, common, columns = product
+        return _Work(2.0 * prod(product), batch * (rows * common + common * columns + rows * columns))
+    output = outputs.get(convolution) if convolution is not None else None
+    if convolution is None or not output:
+        return _Work(0.0, 0)
+    image, weight = convolution
+    passes = 2 if "backward" in row.name else 1
+    return _Work(
+        2.0 * passes * image[0] * prod(output[2:]) * prod(weight), passes * (prod(image) + prod(output) + prod(weight))
+    )
+
+
+def _dearest_sizes(found: list[_Unaligned]) -> tuple[int, ...]:
+    bounds: defaultdict[int, float] = defaultdict(float)
+    for it in found:
+        for size in it.sizes:
+            bounds[size] += it.bound
+    return tuple(sorted(bounds, key=lambda it: -bounds[it])[:_SIZES_SHOWN])
+
+
+def _padded(size: int) -> int:
+    """The next multiple of 64, or of 8 where that would add much."""
+    generous = -(-size // 64) * 64
+    return generous if generous - size <= _LITTLE * size else -(-size // 8) * 8
+
+
+def _basis(profile: Profile) -> str:
+    measured = any(key.startswith("cuda:") for key, _ in profile.machine.ceilings.matmul_flops_per_second)
+    return ", at the rates that this GPU reached in a test" if measured else ", as this GPU's rates were not measured"
+
+
+def _in_words(profile: Profile, it: _Unaligned) -> str:
+    share, multiple = percent(share_of(profile, [it.row])), _MULTIPLES[it.mode]
+    sizes = " and ".join(map(str, it.sizes))
+    return f"{in_words(it.row)} in {it.mode} takes {share} of the step; {sizes}: no multiple of {multiple}."
+
+
+_BF16, _FP16 = "c10::BFloat16", "c10::Half"
+_LINEAR = operator("aten::linear", 0, [(64, 1024, 768), (50257, 768)], _BF16)
+_LOGITS = operator("aten::mm", 30, [(65536, 768), (768, 50257)], _BF16)
+_PADDED = operator("aten::mm", 30, [(65536, 768), (768, 50304)], _BF16)
+_BODY = operator("aten::mm", 50, [(65536, 768), (768, 3072)], _BF16)
+_FULL_RATE = operator("aten::mm", 9, [(65536, 768), (768, 50257)], _BF16)
+_ODD_ROWS = operator("aten::mm", 60, [(65531, 768), (768, 3072)], _BF16)
+_SCORES = operator("aten::bmm", 30, [(768, 577, 64), (768, 64, 577)], _FP16, calls=24)
+_CHANNELS = operator("aten::convolution_backward", 30, [(64, 90, 56, 56), (64, 90, 56, 56), (90, 90, 3, 3)], _FP16)
+_TF32 = operator("aten::addmm", 40, [(1001,), (65536, 770), (770, 1001)])
+
+fires = {
+    "a vocabulary of 50257": run_on(GPU, _LINEAR, _LOGITS, _BODY, autocast_dtype="bfloat16"),
+    "attention over 577 tokens": run_on(GPU, _SCORES, _BODY),
+    "90 channels": run_on(GPU, _CHANNELS, _BODY),
+    "TensorFloat-32 with 1001 classes": run_on(GPU, _TF32, _BODY, matmul_precision="high"),
+}
+silent = {
+    "nothing was measured": Profile(),
+    "a padded vocabulary": run_on(GPU, _LINEAR, _PADDED, _BODY),
+    "it reaches the full rate all the same": run_on(GPU, _LINEAR, _FULL_RATE, _BODY),
+    "an odd number of rows": run_on(GPU, _LINEAR, _ODD_ROWS),
+    "plain float32, which matrix units do not compute": run_on(GPU, _TF32, _BODY),
+    "ten classes": run_on(GPU, operator("aten::addmm", 20, [(10,), (8192, 768), (768, 10)], _BF16), _BODY),
+    "a first layer of three channels": run_on(
+        GPU,
+        operator("aten::convolution_backward", 30, [(64, 64, 112, 112), (64, 3, 224, 224), (64, 3, 7, 7)], _FP16),
+        _BODY,
+    ),
+    "thousands of short kernels": run_on(
+        GPU, operator("aten::bmm", 30, [(8, 65, 65), (8, 65, 65)], _FP16, calls=6000), _BODY
+    ),
+    "a processor": run_on(CPU, _LINEAR, _LOGITS),
+    "the GPU waits for the host": run_on(GPU, _LINEAR, _LOGITS),
+}
