@@ -9,8 +9,8 @@ kernels of the next step are launched later by that time; whether the device not
 
 ## How to see it
 The time that such calls of the loop took in the observed steps, all lines together. Above 1 % it is told, since nothing
-is learnt from it. Where a tensor on a device was printed, the wait for the device is taken off: `host-sync` tells it.
-On an accelerator the time is an upper bound.
+is learnt from it. Where a tensor on a device was printed, the wait for the device is not part of it: that is told by
+`host-sync`. On an accelerator the time is an upper bound.
 
 ## What to do
 Log every fiftieth step, collect numbers and write them together, or leave the writing to another thread
@@ -41,54 +41,35 @@ _SHOWN = 3
 
 def check(profile: Profile) -> Iterator[Finding]:
     """One finding, at the dearest line, where all lines together take more than 1 % of the observed steps."""
-    costs = [
-        (_without_waiting(profile, it), it)
-        for it in profile.evidence.calls
-        if it.kind in ("print", "logging") and it.phase != "outside"
-    ]
-    total = observed_share(profile, sum(seconds for seconds, _ in costs))
+    lines = [it for it in profile.evidence.calls if it.kind in ("print", "logging") and it.phase != "outside"]
+    total = observed_share(profile, sum(it.seconds for it in lines))
     if total <= _VISIBLE:
         return
-    costs.sort(key=lambda it: -it[0])
-    _, dearest = costs[0]
+    lines.sort(key=lambda it: -it.seconds)
     on_device = profile.on_accelerator
     yield Finding(
         rule=_NAME,
         share=at_most(total) if on_device else exactly(total),
         title=f"Printing and logging take {'at most ' if on_device else ''}{percent(total)} of the step.",
         evidence=tuple(
-            f"{place(call.site)}: {count(call.calls, 'call')} in {call.steps} of {profile.evidence.observed_steps} "
-            f"observed steps, {duration(seconds / max(1, call.calls))} each"
-            for seconds, call in costs[:_SHOWN]
+            f"{place(it.site)}: {count(it.calls, 'call')} in {it.steps} of {profile.evidence.observed_steps} observed "
+            f"steps, {duration(it.seconds / max(1, it.calls))} each"
+            for it in lines[:_SHOWN]
         ),
         remedy="Log every fiftieth step, or collect the numbers and write them together.",
-        site=dearest.site,
+        site=lines[0].site,
         levers=levers_for(_NAME),
     )
-
-
-def _without_waiting(profile: Profile, call: LoopCall) -> float:
-    """Seconds of a line's calls, less those that it waited for a device in order to show a tensor."""
-    waited = sum(
-        it.seconds
-        for it in profile.evidence.syncs
-        if it.kind == "print" and it.site and call.site and _line(it.site) == _line(call.site)
-    )
-    return max(0.0, call.seconds - waited)
-
-
-def _line(site: CallSite) -> tuple[str, int]:
-    return site.file, site.line
 
 
 _LINE = CallSite(role="step", file="/work/train.py", line=48)
 _OTHER_LINE = CallSite(role="step", file="/work/train.py", line=60)
 
 
-def _profile(*calls: LoopCall, syncs: tuple[HostSync, ...] = (), device: str = "cpu") -> Profile:
+def _profile(*calls: LoopCall, device: str = "cpu") -> Profile:
     return Profile(
         facts=ScriptFacts(device=device),
-        evidence=RunEvidence(observed_steps=40, observed_seconds=1.0, calls=calls, syncs=syncs),
+        evidence=RunEvidence(observed_steps=40, observed_seconds=1.0, calls=calls),
     )
 
 
@@ -104,9 +85,13 @@ silent = {
     "nothing measured": Profile(),
     "half a percent": _profile(_print(0.005)),
     "in evaluation": _profile(LoopCall(kind="logging", phase="outside", calls=40, steps=40, seconds=0.2, site=_LINE)),
-    "the time is the wait for the tensor that is printed": _profile(
-        _print(0.2),
-        syncs=(HostSync(kind="print", calls=40, steps=40, seconds=0.195, on_device=True, site=_LINE),),
-        device="cuda",
+    "a wait for the device is none of it": Profile(
+        facts=ScriptFacts(device="cuda"),
+        evidence=RunEvidence(
+            observed_steps=40,
+            observed_seconds=1.0,
+            calls=(_print(0.005),),
+            syncs=(HostSync(kind="print", calls=40, steps=40, seconds=0.2, on_device=True, site=_LINE),),
+        ),
     ),
 }
