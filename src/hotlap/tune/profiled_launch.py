@@ -36,7 +36,10 @@ _FEWEST_PROFILED, _MOST_PROFILED = 3, 8
 _STEPS_BEFORE_THE_END = 2
 _WATCHING_FACTOR = 1.5
 _PROFILING_FACTOR = 4.0
-_READING_SECONDS = 2.0
+_PATIENCE = 2.0
+_ENDING_SECONDS = 3.0
+"""Samples are fetched under a profiler once the steps are done, the trace is written, and read again."""
+
 _MOST_RANKS = 8
 _MOST_EVIDENCE_BYTES = 64 * 2**20
 _WITHOUT = "The findings rest on the time account and the ceilings alone."
@@ -51,9 +54,12 @@ class Length:
 
     def seconds(self, trials: Trials) -> float:
         """What the launch and the reading of its trace will take, estimated from above."""
-        watched = _WATCHING_FACTOR * trials.costs.of_steps(self.steps)
-        profiled = _PROFILING_FACTOR * trials.costs.of_steps(self.profiled)
-        return trials.costs.of_launch(plans_of.EMPTY, 0) + watched + profiled + _READING_SECONDS
+        return trials.costs.of_launch(plans_of.EMPTY, 0) + self.step_seconds(trials) + _ENDING_SECONDS
+
+    def step_seconds(self, trials: Trials) -> float:
+        """What the steps alone will take."""
+        watched, profiled = trials.costs.of_steps(self.steps), trials.costs.of_steps(self.profiled)
+        return _WATCHING_FACTOR * watched + _PROFILING_FACTOR * profiled
 
 
 def take_profile(
@@ -70,7 +76,7 @@ def take_profile(
     if length is None:
         return known
     book.tell("profile", f"{length.steps} steps of the script as it is, {length.profiled} of them under the profiler")
-    run = _launch(trials, length)
+    run = _launch(trials, length, processes=observation.facts.processes)
     if not ran_through(run):
         book.warn(f"The profiled launch failed. {ending_text(run.ending)} {_WITHOUT}")
         return known
@@ -128,14 +134,17 @@ def _affordable(trials: Trials, book: Book, budget_share: float) -> Length | Non
     return None
 
 
-def _launch(trials: Trials, length: Length) -> Run:
+def _launch(trials: Trials, length: Length, *, processes: int) -> Run:
+    """One launch of that length. Where watching turns out to be dearer than thought it ends earlier, with the profiled
+    steps; several processes must do the same number of steps, and are given all the time."""
     assignment = trials.assignment()
     # The block's limit allows for three times the baseline's steps; those under the profiler may take longer.
     patience = max(assignment.block_limit_seconds, 3 * length.seconds(trials))
     watched = msgspec.structs.replace(
         assignment, collect_evidence=True, profiled_steps=length.profiled, block_limit_seconds=patience
     )
-    return trials.launch(watched, steps=length.steps)
+    seconds = _PATIENCE * length.step_seconds(trials) if processes == 1 else None
+    return trials.launch(watched, steps=length.steps, seconds=seconds)
 
 
 # ---------------------------------------------------------------------------------------------
