@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 class Collector(Protocol):
@@ -16,6 +16,7 @@ class Collector(Protocol):
         """What was seen, as fields of :class:`hotlap.evidence.RunEvidence`. Called once, when the process ends."""
 
 
+@runtime_checkable
 class Counter(Collector, Protocol):
     """A collector of calls that are set against the number of steps in which they were counted.
 

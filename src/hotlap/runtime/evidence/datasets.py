@@ -1,0 +1,253 @@
+"""Where the time of making samples goes: some are fetched in this process, under a profiler.
+
+Done when the script is over as far as we are concerned: its random numbers, its losses and its memory matter no more.
+The user's code runs on a thread of its own here, so that one that hangs, or raises what nobody foresaw, costs nothing
+but its own evidence.
+"""
+
+from __future__ import annotations
+
+import cProfile
+import re
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from hotlap.evidence import DatasetProfile, FunctionTime
+from hotlap.records import CallSite
+from hotlap.runtime.batches import tensors
+from hotlap.runtime.call_sites import is_users, user_site
+
+MOST_SAMPLES = 64
+WANTED_SECONDS = 1.0
+LIMIT_SECONDS = 5.0
+"""How long one data set may keep the script's end waiting, where a single sample takes long."""
+
+MOST_FUNCTIONS = 24
+SAMPLES_BEFORE = 2
+"""Fetched first: they open files and import modules, and are watched for the use of an accelerator."""
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_OWN_FOLDER = str(Path(__file__).parent)
+
+_Place: TypeAlias = tuple[str, int, str]
+_Row: TypeAlias = tuple[int, int, float, float, Any]
+
+
+def profile_dataset(torch: Any, loader: Any, site: CallSite | None) -> DatasetProfile | None:
+    """Fetch samples of ``loader``'s data set and collate them, as a loader without workers would.
+
+    None for a data set that is no map from whole numbers, or where a fetch failed or took longer than the limit.
+    """
+    dataset = loader.dataset
+    size = _length(torch, dataset)
+    if not size:
+        return None
+    fetching = _Fetching(torch, loader, size)
+    thread = threading.Thread(target=fetching.run, name="hotlap-samples", daemon=True)
+    silent = _Silence(thread)
+    try:
+        thread.start()
+    except RuntimeError:  # from Python 3.12 on there are no new threads once the interpreter shuts down
+        silent.end()
+        return None
+    thread.join(LIMIT_SECONDS)
+    finished = not thread.is_alive()
+    silent.end()
+    if not finished or not fetching.complete:
+        return None
+    return fetching.result(site)
+
+
+def _length(torch: Any, dataset: Any) -> int:
+    if isinstance(dataset, torch.utils.data.IterableDataset) or not hasattr(dataset, "__getitem__"):
+        return 0
+    try:
+        return len(dataset)
+    except (TypeError, NotImplementedError):
+        return 0
+
+
+class _Silence:
+    """What one thread raises is not printed; others' exceptions go where they went before."""
+
+    def __init__(self, thread: threading.Thread) -> None:
+        self._thread = thread
+        self._before = threading.excepthook
+        threading.excepthook = self._raised
+
+    def _raised(self, raised: threading.ExceptHookArgs) -> None:
+        if raised.thread is not self._thread:
+            self._before(raised)
+
+    def end(self) -> None:
+        if self._thread.is_alive():
+            return  # it may raise yet
+        threading.excepthook = self._before
+
+
+class _Fetching:
+    """The work of the thread, and what came of it; ``complete`` says that it came to its end."""
+
+    def __init__(self, torch: Any, loader: Any, size: int) -> None:
+        self._torch = torch
+        self._dataset = loader.dataset
+        self._collate = loader.collate_fn
+        self._batch_size = loader.batch_size
+        self._size = size
+        self._device = torch.cuda.current_device() if torch.cuda.is_initialized() else None
+        self._profiler = cProfile.Profile()
+        self._functions: tuple[FunctionTime, ...] = ()
+        self._samples = 0
+        self._seconds = self._collate_seconds = 0.0
+        self._accelerator_calls: tuple[CallSite, ...] = ()
+        self._sample_devices: tuple[str, ...] = ()
+        self.complete = False
+
+    def run(self) -> None:
+        if self._device is not None:
+            self._torch.cuda.set_device(self._device)  # a thread begins with the first one
+        indices = _spread(self._size, MOST_SAMPLES + SAMPLES_BEFORE)
+        self._watch(indices[:SAMPLES_BEFORE])
+        rest = indices[SAMPLES_BEFORE:] or indices
+        began = time.perf_counter()
+        self._profiler.enable()
+        try:
+            samples = self._fetch_all(rest)
+            fetched = time.perf_counter()
+            self._collate_all(samples)
+        finally:
+            self._profiler.disable()
+        self._seconds = time.perf_counter() - began
+        self._collate_seconds = self._seconds - (fetched - began)
+        self._samples = len(samples)
+        self.complete = True
+
+    def _watch(self, indices: list[int]) -> None:
+        watch = _accelerator_watch(self._torch)
+        with watch:
+            samples = self._fetch(indices)
+        devices = {str(it.device.type) for sample in samples for it in tensors(sample)}
+        self._accelerator_calls = tuple(watch.sites)
+        self._sample_devices = tuple(sorted(devices))
+
+    def _fetch_all(self, indices: list[int]) -> list[Any]:
+        until = time.perf_counter() + WANTED_SECONDS
+        together = min(self._batch_size or 1, 8) if self._fetches_together else 1
+        samples: list[Any] = []
+        for start in range(0, len(indices), together):
+            samples += self._fetch(indices[start : start + together])
+            if time.perf_counter() > until:
+                break
+        return samples
+
+    @property
+    def _fetches_together(self) -> bool:
+        """torch asks a data set that can for all samples of a batch at once."""
+        return self._batch_size is not None and bool(getattr(self._dataset, "__getitems__", None))
+
+    def _fetch(self, indices: list[int]) -> list[Any]:
+        if self._fetches_together:
+            return list(self._dataset.__getitems__(indices))
+        return [self._dataset[index] for index in indices]
+
+    def _collate_all(self, samples: list[Any]) -> None:
+        """In batches of the loader's own size; without batches the function takes one sample after the other."""
+        if self._batch_size is None:
+            for sample in samples:
+                self._collate(sample)
+            return
+        for start in range(0, len(samples), self._batch_size):
+            self._collate(samples[start : start + self._batch_size])
+
+    def result(self, site: CallSite | None) -> DatasetProfile:
+        kind = type(self._dataset)
+        return DatasetProfile(
+            dataset=kind.__name__,
+            samples=self._samples,
+            seconds=self._seconds,
+            functions=_functions(self._profiler),
+            collate_seconds=self._collate_seconds,
+            accelerator_calls=self._accelerator_calls,
+            sample_devices=self._sample_devices,
+            site=_place_of_getitem(kind) or site,
+        )
+
+
+def _spread(size: int, wanted: int) -> list[int]:
+    """Indices all over the data set, no two alike, in an order that is not theirs: neighbours often lie in one file."""
+    count = min(size, wanted)
+    stride = max(1, round(count * 0.618))
+    while count > 1 and _common_divisor(stride, count) > 1:
+        stride += 1
+    return [(position * stride % count) * size // count for position in range(count)]
+
+
+def _common_divisor(a: int, b: int) -> int:
+    while b:
+        a, b = b, a % b
+    return a
+
+
+def _place_of_getitem(kind: type) -> CallSite | None:
+    """The line where the user's data set makes a sample."""
+    code = getattr(getattr(kind, "__getitem__", None), "__code__", None)
+    if code is None or not is_users(code.co_filename):
+        return None
+    return CallSite(
+        role="loader", file=code.co_filename, line=code.co_firstlineno, function=code.co_name, what=kind.__name__
+    )
+
+
+# ---------------------------------------------------------------------------------------------
+# What the profiler saw
+# ---------------------------------------------------------------------------------------------
+
+
+def _functions(profiler: cProfile.Profile) -> tuple[FunctionTime, ...]:
+    """Those with most own time, without ours and the profiler's. C functions have a name and no line."""
+    profiler.create_stats()
+    rows: Mapping[_Place, _Row] = profiler.stats
+    kept = [(place, row) for place, row in rows.items() if not _ours(*place)]
+    longest = sorted(kept, key=lambda it: -it[1][2])[:MOST_FUNCTIONS]
+    return tuple(_function(*place, row) for place, row in longest)
+
+
+def _ours(file: str, line: int, name: str) -> bool:
+    return file.startswith(_OWN_FOLDER) or "_lsprof.Profiler" in name
+
+
+def _function(file: str, line: int, name: str, row: _Row) -> FunctionTime:
+    _, calls, own_seconds, total_seconds, _ = row
+    is_python = file != "~"
+    return FunctionTime(
+        name=_ADDRESS.sub("", name.strip("<>")) if not is_python else name,
+        file=file if is_python else "",
+        line=line if is_python else 0,
+        calls=calls,
+        own_seconds=own_seconds,
+        total_seconds=total_seconds,
+    )
+
+
+def _accelerator_watch(torch: Any) -> Any:
+    """A context in which every torch function of this thread is seen, with ``sites``: the lines of the user's where
+    one computed on an accelerator, or put something there."""
+    from torch.overrides import TorchFunctionMode
+
+    class Watch(TorchFunctionMode):
+        def __init__(self) -> None:
+            super().__init__()
+            self.sites: dict[CallSite, None] = {}
+
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = function(*args, **(kwargs or {}))
+            if any(it.device.type != "cpu" for it in tensors(result)):
+                site = user_site("copy", getattr(function, "__name__", ""))
+                if site is not None:
+                    self.sites[site] = None
+            return result
+
+    return Watch()

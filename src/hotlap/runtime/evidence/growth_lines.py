@@ -1,0 +1,48 @@
+"""Finding the line that makes a variable grow, in the bytecode of the functions that were running."""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Iterable, Sequence
+from types import CodeType
+
+from hotlap.records import CallSite
+
+_ADDING = frozenset({"append", "appendleft", "extend", "add", "update", "setdefault", "insert", "put"})
+
+
+def growing_line(codes: Iterable[CodeType], path: Sequence[str]) -> CallSite | None:
+    """Where ``path`` (``("self", "losses")`` for ``self.losses``) is appended to, put an item into, or computed from
+    itself; None where no such line is among ``codes``."""
+    for code in codes:
+        line = _line_in(code, tuple(path))
+        if line:
+            return CallSite(role="step", file=code.co_filename, line=line, function=code.co_name, what=".".join(path))
+    return None
+
+
+def _line_in(code: CodeType, path: tuple[str, ...]) -> int:
+    steps = [
+        (it.opname, it.argval, it.positions.lineno or 0)
+        for it in dis.get_instructions(code)
+        if it.positions is not None
+    ]
+    for index in range(len(steps)):
+        behind = index + len(path)
+        if not _loads(steps[index:behind], path):
+            continue
+        line = steps[index][2]
+        # An assignment computes what it assigns before it names the target: the value stands on the same line.
+        for operation, argument, where in steps[behind : behind + 3]:
+            if argument in _ADDING or (operation == "STORE_SUBSCR" and where == line):
+                return line
+        if any(it[0].startswith("STORE") and it[1] == path[-1] and it[2] == line for it in steps[behind:]):
+            return line
+    return 0
+
+
+def _loads(steps: Sequence[tuple[str, object, int]], path: tuple[str, ...]) -> bool:
+    return len(steps) == len(path) and all(
+        operation.startswith("LOAD") and argument == name
+        for (operation, argument, _), name in zip(steps, path, strict=True)
+    )

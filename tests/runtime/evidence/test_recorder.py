@@ -1,0 +1,62 @@
+"""Evidence is collected, counted over the right steps, and changes nothing of what the script computes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hotlap.records import Crashed, Stopped
+
+LOOP = """
+for inputs, targets in DataLoader(data, batch_size=32, shuffle=True):
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(inputs), targets)
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_losses_are_those_of_a_launch_without_evidence(launch) -> None:  # type: ignore[no-untyped-def]
+    watched, evidence = launch(LOOP, steps=20, profiled_steps=4)
+    plain, nothing = launch(LOOP, steps=20, collect_evidence=False)
+    assert isinstance(watched.ending, Stopped) and isinstance(plain.ending, Stopped)
+    assert None not in plain.steps.loss
+    assert watched.steps.loss == plain.steps.loss
+    assert watched.facts.loaders[0].dataset == plain.facts.loaders[0].dataset
+    assert plain.evidence_path == "" and nothing.observed_steps == 0
+    # All but the first step and those under the profiler.
+    assert evidence.observed_steps == 20 - 1 - 4
+    assert evidence.observed_seconds == pytest.approx(sum(watched.steps.wall_seconds[1:16]))
+
+
+def test_a_script_that_ends_by_itself_has_evidence_too(launch) -> None:  # type: ignore[no-untyped-def]
+    run, evidence = launch(LOOP, steps=1000, profiled_steps=4)
+    assert evidence.observed_steps == 124
+    assert evidence.window is None
+    assert len(run.steps.wall_seconds) == 125
+    assert evidence.loaders[0].dataset == "TensorDataset"
+
+
+def test_a_launch_of_one_step_observes_nothing(launch) -> None:  # type: ignore[no-untyped-def]
+    run, evidence = launch(LOOP, steps=1, profiled_steps=4)
+    assert isinstance(run.ending, Stopped)
+    assert evidence.observed_steps == 0 and evidence.window is None
+
+
+def test_a_script_that_fails_tells_its_own_error(launch) -> None:  # type: ignore[no-untyped-def]
+    script = LOOP + "    if loss is not None and optimizer.state_dict() and len(seen) == 9:\n        raise OSError('mine')\n"
+    run, _ = launch("seen = []\n" + script + "    seen.append(1)\n", steps=40)
+    assert isinstance(run.ending, Crashed)
+    assert run.ending.error == "OSError: mine"
+
+
+def test_other_launches_do_not_import_any_of_it() -> None:
+    code = (
+        "import sys, torch; from hotlap.runtime import boot, session; "
+        "assert not [it for it in sys.modules if it.startswith('hotlap.runtime.evidence')]"
+    )
+    source = str(Path(__file__).parents[3] / "src")
+    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": source, "PATH": ""})
