@@ -15,14 +15,14 @@ from hotlap.records import (
     Situation,
     Steps,
 )
-from hotlap.trace.records import Breakdown, OperatorRow
+from hotlap.trace.records import Breakdown, HostTime, OperatorRow
 
 
 class Profile(Record, frozen=True, kw_only=True):
     """What a rule is shown. A field at its default was not measured, and gives no ground for a finding.
 
     ``account`` and ``steps`` are the untouched script's own (warm-up left out of ``account``); ``evidence``,
-    ``breakdowns`` (one a rank) and ``operators`` come from the profiled run, whose times are longer.
+    ``breakdowns`` (one a rank), ``operators`` and ``host_time`` come from the profiled run, whose times are longer.
     ``rank_step_seconds`` are the wall seconds of each step, one row a rank, where there are several. ``outcomes`` is
     what trials have shown of the levers so far; there are none before the first trial.
     """
@@ -41,6 +41,7 @@ class Profile(Record, frozen=True, kw_only=True):
     evidence: RunEvidence = RunEvidence()
     breakdowns: tuple[Breakdown, ...] = ()
     operators: tuple[OperatorRow, ...] = ()
+    host_time: HostTime | None = None
     rank_step_seconds: tuple[tuple[float, ...], ...] = ()
     outcomes: tuple[Outcome, ...] = ()
 
