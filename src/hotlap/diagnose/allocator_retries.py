@@ -9,7 +9,8 @@ Giving memory back makes the host wait until the device has finished all that wa
 steps want must be asked of the driver again. It is also the last thing that happens before an out-of-memory error.
 
 ## How to see it
-The allocator's own count of such retries (`torch.cuda.memory_stats()["num_alloc_retries"]`) over the observed steps.
+The allocator's own count of such retries (`torch.cuda.memory_stats()["num_alloc_retries"]`) from the start on, against
+the number of observed steps.
 
 ## What to do
 Need less memory (mixed precision, activation checkpointing, a smaller batch with accumulation), lose less of it
@@ -47,7 +48,7 @@ def check(profile: Profile) -> Iterator[Finding]:
         rule="allocator-retries",
         kind="risk",
         share=exactly(0.0),
-        title=f"The allocator ran out of memory and freed its cache {retries} times in {steps} steps.",
+        title=f"The allocator ran out of memory and freed its cache {retries} times in {steps} observed steps.",
         evidence=tuple(_evidence(profile)),
         remedy="Mixed precision, activation checkpointing or a smaller batch with gradient accumulation need less "
         "memory; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True loses less of it.",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from statistics import median
 
 _MOST_ROWS = 200
+_FEWEST_ROWS = 9
+_CERTAINTY = 3.0
 _SHARE_OF_THE_RISE = 0.35
 """Of its rise a straight line gives half to each half, a level that settles most to the first, a jump all to one."""
 
@@ -18,20 +21,36 @@ def theil_sen_slope(column: Sequence[float]) -> float:
     """
     if len(column) < 2:
         raise ValueError(f"A slope needs two rows, not {len(column)}.")
-    stride = -(-len(column) // _MOST_ROWS)
-    rows = list(enumerate(column))[::stride]
-    return median((late - early) / (b - a) for (a, early), (b, late) in combinations(rows, 2))
+    return median((late - early) / (b - a) for (a, early), (b, late) in _pairs(column))
 
 
 def keeps_rising(column: Sequence[float]) -> bool:
-    """Whether each third of the column lies above the one before it, by about as much each time.
+    """Whether each third of the column lies above the one before it, by about as much each time, and surely so.
 
     The thirds are compared by their medians, so that a sawtooth or a few outliers do not count. A level that settles,
-    or that jumps once, does not keep rising; nor does a column of fewer than nine rows.
+    or that jumps once, does not keep rising; nor does a column of fewer than nine rows, nor one in which chance alone
+    would order as many pairs of rows (Mann 1945, Kendall 1948: three standard deviations).
     """
-    if len(column) < 9:
+    if len(column) < _FEWEST_ROWS:
         return False
     size = len(column) // 3
     first, second, third = median(column[:size]), median(column[size:-size]), median(column[-size:])
     rise = third - first
-    return rise > 0 and min(second - first, third - second) >= _SHARE_OF_THE_RISE * rise
+    steadily = rise > 0 and min(second - first, third - second) >= _SHARE_OF_THE_RISE * rise
+    return steadily and _mann_kendall(column) >= _CERTAINTY
+
+
+def _mann_kendall(column: Sequence[float]) -> float:
+    """Pairs of rows in rising order less those in falling order, in standard deviations of rows without any order."""
+    ordered = sum((late > early) - (late < early) for (_, early), (_, late) in _pairs(column))
+    rows = len(range(0, len(column), _stride(column)))
+    return ordered / math.sqrt(rows * (rows - 1) * (2 * rows + 5) / 18)
+
+
+def _pairs(column: Sequence[float]) -> Iterator[tuple[tuple[int, float], tuple[int, float]]]:
+    """All pairs of rows with their numbers, the earlier row first; of a long column only every second or third row."""
+    return combinations(list(enumerate(column))[:: _stride(column)], 2)
+
+
+def _stride(column: Sequence[float]) -> int:
+    return max(1, math.ceil(len(column) / _MOST_ROWS))
