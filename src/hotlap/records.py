@@ -730,6 +730,7 @@ class NumbersHunt(Record, frozen=True, kw_only=True):
     noticed: BadNumber | None = None
     repeated: BadNumber | None = None
     repeated_steps: int = 0
+    repeated_ending: Ending = Stopped()
     checked_from: int = 0
     compiled: bool = False
     wall_seconds: float = 0.0

@@ -16,7 +16,7 @@ import msgspec
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from hotlap.records import NumberOrigin, NumberRange, NumberSource
+from hotlap.records import CallSite, NumberOrigin, NumberRange, NumberSource
 from hotlap.runtime.batches import tensors as batch_tensors
 from hotlap.runtime.not_finite.descent import NOTHING, Birth, Descent, Descents, descent_of
 from hotlap.runtime.not_finite.operations import Call, Named, Operation, bound, calls, operation_of
@@ -33,8 +33,6 @@ from hotlap.runtime.not_finite.ranges import (
 from hotlap.runtime.not_finite.whereabouts import Whereabouts
 
 MOST_BIRTHS = 5000
-_LITERAL = "lift_fresh"
-"""What ``torch.tensor(...)`` ends in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +92,19 @@ class OperationCheck(TorchDispatchMode):
             found |= self._descents.of(tensor) or NOTHING
         return found
 
-    def batch_arrived(self, batch: Any, dataset: str) -> None:
-        """The loader delivers a batch: what is not finite in there and did not come up under our eyes, in a worker or
-        outside torch, was in the data."""
+    def batch_arrived(self, batch: Any, dataset: str, loader: CallSite | None) -> None:
+        """The loader delivers a batch: what is not finite in there and was made by no operation that we saw, being a
+        worker's or none of torch's, was in the data."""
         with self.aside():
             for index, tensor in enumerate(batch_tensors(batch)):
                 found = extremes(tensor)
-                if is_finite(found) or self._descents.of(tensor) is not None:
+                known = None if is_finite(found) else self._descents.of(tensor)
+                fault = known.fault.record if known is not None and known.fault is not None else None
+                if is_finite(found) or (known is not None and (fault is None or fault.source != "entered")):
                     continue
-                content = describe(tensor, f"tensor {index + 1} of the batch")
-                origin = self._origin("batch", outputs=(content,), name=dataset)
+                origin = self._origin("batch", outputs=(describe(tensor, f"tensor {index + 1} of the batch"),))
+                read_at = fault.site if fault is not None else None
+                origin = msgspec.structs.replace(origin, phase="data", name=dataset, site=read_at or loader)
                 self._descents.inherit(tensor, self._born(origin, has_nan(found)), whole=True)
 
     # -- every operation -----------------------------------------------------------------------
@@ -116,7 +117,7 @@ class OperationCheck(TorchDispatchMode):
         if operation.left_alone or self._aside or os.getpid() != self._process or is_capturing():
             return func(*args, **kwargs)
         self._whereabouts.remember_node()
-        if operation.is_view and operation.name != _LITERAL:
+        if operation.is_view:
             return func(*args, **kwargs)
         arguments = bound(operation, args, kwargs)
         with torch._C.DisableTorchFunctionSubclass():
@@ -168,7 +169,7 @@ class OperationCheck(TorchDispatchMode):
         origin = self._origin(
             self._source(operation, call, nan),
             operation,
-            inputs=tuple(_input_range(it, before) for it in call.reads if carrier(it[1]) is not None),
+            inputs=tuple(self._input_range(it, before) for it in call.reads if carrier(it[1]) is not None),
             outputs=tuple(describe(tensor) for tensor in bad),
             arguments=call.numbers,
             reads=call.reads,
@@ -195,7 +196,7 @@ class OperationCheck(TorchDispatchMode):
         content = describe(tensor, state or name)
         if memory_of is not None:
             origin = _with_content(memory_of, content, state)
-        elif operation.name == _LITERAL and tensor.numel() == 1:
+        elif operation.is_literal and tensor.numel() == 1:
             origin = self._origin("written", operation, outputs=(content,))
         else:
             source: NumberSource = "state" if state else "entered"
@@ -214,6 +215,15 @@ class OperationCheck(TorchDispatchMode):
                 self.last_look = Look(self._whereabouts.step, has_nan(found), descent)
 
     # -- records -------------------------------------------------------------------------------
+
+    def _input_range(self, read: Named, before: dict[int, Extremes]) -> NumberRange:
+        """What an operation was given, under the parameter's name where it is one."""
+        name, tensor = read
+        name = self._whereabouts.state_name(tensor) or name
+        extent = before.get(id(tensor))
+        if extent is not None and is_finite(extent):
+            return finite_range(tensor, extent, name)
+        return describe(tensor, name)
 
     def _born(self, origin: NumberOrigin, nan: bool, ancestry: Descent = NOTHING) -> Descent:
         self._births += 1
@@ -257,14 +267,6 @@ def _before(operation: Operation, arguments: dict[str, Any]) -> dict[int, Extrem
         for _, tensor in call.writes
         if (extent := extremes(tensor)) is not None
     }
-
-
-def _input_range(read: Named, before: dict[int, Extremes]) -> NumberRange:
-    name, tensor = read
-    extent = before.get(id(tensor))
-    if extent is not None and is_finite(extent):
-        return finite_range(tensor, extent, name)
-    return describe(tensor, name)
 
 
 def _with_content(origin: NumberOrigin, content: NumberRange, name: str) -> NumberOrigin:

@@ -19,6 +19,8 @@ _OVERWRITES = frozenset(
     {"copy_", "fill_", "zero_", "uniform_", "normal_", "random_", "bernoulli_", "exponential_", "cauchy_",
      "log_normal_", "geometric_", "_foreach_copy_", "_foreach_zero_"}
 )  # fmt: skip
+# What ``torch.tensor(...)`` and ``torch.from_numpy(...)`` end in.
+_LITERAL = "lift_fresh"
 _ONE_BY_ONE = ("_foreach_", "_fused_", "_amp_foreach_")
 # Collectives go on after they return, so what they write cannot be looked at then.
 _LEFT_ALONE = frozenset({"c10d", "_c10d_functional", "profiler", "prim"})
@@ -26,14 +28,16 @@ _LEFT_ALONE = frozenset({"c10d", "_c10d_functional", "profiler", "prim"})
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """``is_view``: computes nothing, its result shares memory with what it is given. ``makes_memory``: what it returns
-    holds anything. ``overwrites``: what its written arguments held before is not read. ``one_by_one``: works through
-    lists of tensors, each by itself. ``left_alone``: cannot be checked, or holds no numbers."""
+    """``is_view``: computes nothing, its result shares memory with what it is given. ``is_literal``: its numbers come
+    from Python or NumPy. ``makes_memory``: what it returns holds anything. ``overwrites``: what its written arguments
+    held before is not read. ``one_by_one``: works through lists of tensors, each by itself. ``left_alone``: cannot be
+    checked, or holds no numbers."""
 
     name: str
     arguments: tuple[str, ...] = ()
     writes: frozenset[str] = frozenset()
     is_view: bool = False
+    is_literal: bool = False
     makes_memory: bool = False
     overwrites: bool = False
     one_by_one: bool = False
@@ -119,10 +123,11 @@ def _from_schema(function: Any, schema: Any) -> Operation:
     arguments = schema.arguments
     returned = [it.alias_info for it in schema.returns]
     return Operation(
-        name=name,
+        name="tensor" if name == _LITERAL else name,
+        is_literal=name == _LITERAL,
         arguments=tuple(it.name for it in arguments),
         writes=frozenset(it.name for it in arguments if it.alias_info is not None and it.alias_info.is_write),
-        is_view=bool(returned) and all(it is not None and not it.is_write for it in returned),
+        is_view=name != _LITERAL and bool(returned) and all(it is not None and not it.is_write for it in returned),
         makes_memory=name in _MAKES_MEMORY,
         overwrites=name in _OVERWRITES or any(it.is_out for it in arguments),
         one_by_one=name.startswith(_ONE_BY_ONE),

@@ -15,7 +15,8 @@ from typing import Any, Literal, TypeAlias
 
 import torch
 
-from hotlap.records import BadNumber
+from hotlap.records import BadNumber, CallSite
+from hotlap.runtime.call_sites import user_site
 from hotlap.runtime.clock import StepClock
 from hotlap.runtime.hooks import Fetch
 from hotlap.runtime.interception import Interception
@@ -58,6 +59,8 @@ class NumbersWatch:
         self._check_from = check_from
         self._process = os.getpid()
         self._check = OperationCheck(Whereabouts(self._interception, self._clock))
+        self._loaders: dict[int, CallSite | None] = {}
+        self._interception.hooks.after_loader.append(self._loader_made)
         self._interception.hooks.around_fetch.append(self._fetch)
         self._interception.hooks.step_ended.append(self._step_ended)
         atexit.register(self._script_ended)
@@ -66,10 +69,14 @@ class NumbersWatch:
 
     # -- what the hooks tell -------------------------------------------------------------------
 
+    def _loader_made(self, loader: Any) -> None:
+        self._loaders[id(loader.dataset)] = user_site("loader", type(loader).__name__)
+
     def _fetch(self, iterator: Any, fetch: Fetch) -> Any:
         batch = fetch()
         if self._check is not None and self._check.started:
-            self._check.batch_arrived(batch, type(getattr(iterator, "_dataset", None)).__name__)
+            dataset = getattr(iterator, "_dataset", None)
+            self._check.batch_arrived(batch, type(dataset).__name__, self._loaders.get(id(dataset)))
         return batch
 
     def _step_ended(self) -> None:
