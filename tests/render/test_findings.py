@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
+
 import fakes
 import msgspec
 import pytest
+from rich.console import Console
 
-from hotlap.records import Ceiling, Estimate, Failed, Finding, NoGain, Outcome, Skipped, TimedOut, Verdict
-from hotlap.render.findings import answers, fates, label
+from hotlap.records import CallSite, Ceiling, Estimate, Failed, Finding, NoGain, Outcome, Skipped, TimedOut, Verdict
+from hotlap.render.findings import answers, fates, findings_list, label
 from hotlap.render.headline import headline
 
 KEPT, UNTRIED = fakes.OUTCOMES[0], Outcome(lever="loader", verdict=Skipped(reason="The budget leaves 3 s."))
@@ -63,6 +66,18 @@ def test_what_a_lever_answers() -> None:
     assert answers("compile", twice) == ""
 
 
+@pytest.mark.parametrize(
+    ("file", "shown"),
+    [("/home/ada/work/src/train.py", "src/train.py:12"), ("/usr/lib/data.py", "/usr/lib/data.py:12")],
+)
+def test_lines_are_named_from_where_the_script_was_started(file: str, shown: str) -> None:
+    assert fakes.PROFILED.workload.directory == "/home/ada/work"
+    finding = msgspec.structs.replace(fakes.FINDINGS[0], site=CallSite(role="loader", file=file, line=12))
+    console = Console(width=80, file=io.StringIO(), color_system=None)
+    console.print(findings_list(msgspec.structs.replace(fakes.PROFILED, findings=(finding,))))
+    assert f"loader-bound  {shown}  46 % to 50 % of a step" in console.file.getvalue()
+
+
 def bound(loader: float, model: float) -> tuple[Ceiling, ...]:
     return (
         Ceiling(name="loader-alone", seconds_per_sample=0.1, bound_speedup=loader),
@@ -73,15 +88,16 @@ def bound(loader: float, model: float) -> tuple[Ceiling, ...]:
 @pytest.mark.parametrize(
     ("loader", "model", "says"),
     [
-        (4.0, 1.01, "It is bound by the model: without its loader it would be 1 % shorter."),
-        (1.02, 3.0, "It is bound by the loader: without its model it would be 2 % shorter."),
-        (2.0, 2.0, "Loader and model take turns: without its loader a step would be 50 % shorter"),
+        (4.0, 1.01, "It is bound by the model, which alone takes 99 % of that."),
+        (1.02, 3.0, "It is bound by the loader, which alone takes 98 % of that."),
+        (1.02, 1.0, "It is bound by the model, which alone takes 100 % of that."),
+        (2.0, 4.0, "Alone, the loader takes 50 % of that and the model 25 %: neither binds it by itself."),
     ],
 )
 def test_a_clean_script_is_told_what_binds_it(loader: float, model: float, says: str) -> None:
     found = headline(msgspec.structs.replace(fakes.CLEAN, ceilings=bound(loader, model)))
     assert (found.tone, found.sentence) == ("good", "No known cause of lost time was found.")
-    assert found.beside[0] == "A step takes 58.1 ms; most of it is backward (50 %)."
+    assert found.beside[0] == "A step takes 58.1 ms; its largest part is backward (50 %)."
     assert found.beside[1].startswith(says)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
@@ -77,7 +78,8 @@ def _fate(name: str, outcome: Outcome | None) -> tuple[Tone, str]:
 
 def _body(it: Finding, study: Study) -> Iterator[RenderableType]:
     yield Text(text.sentence(it.title), style="bold")
-    yield Text("  ".join(filter(None, (text.one_line(it.rule), _place(it), _interval(it)))), style="dim")
+    place = _place(it, study.workload.directory)
+    yield Text("  ".join(filter(None, (text.one_line(it.rule), place, _interval(it)))), style="dim")
     for line in it.evidence:
         yield Text(text.one_line(line), style="dim")
     if it.remedy:
@@ -95,8 +97,13 @@ def _answering(levers: Sequence[str]) -> str:
     return f"The lever {names} answers it." if len(levers) == 1 else f"The levers {names} answer it."
 
 
-def _place(it: Finding) -> str:
-    return f"{text.one_line(it.site.file)}:{it.site.line}" if it.site is not None and it.site.file else ""
+def _place(it: Finding, directory: str) -> str:
+    """The line, from the directory in which the script was started where it lies below that."""
+    if it.site is None or not it.site.file:
+        return ""
+    path = PurePath(it.site.file)
+    file = path.relative_to(directory) if path.is_relative_to(directory) else path
+    return f"{text.one_line(str(file))}:{it.site.line}"
 
 
 def _interval(it: Finding) -> str:

@@ -28,8 +28,8 @@ from hotlap.render.account import bottleneck
 
 Tone = Literal["good", "neutral", "bad"]
 
-_CLOSE = 0.1
-"""A step that would be shorter by less than this share without its loader (or its model) is bound by the other one."""
+_CLOSE = 0.9
+"""A loader or a model that alone takes at least this share of the step is what binds it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,19 +239,19 @@ def _step_words(study: Study) -> Iterator[str]:
     if account is None or account.wall <= 0:
         return
     phase, share = bottleneck(account)
-    yield f"A step takes {text.duration(account.wall)}; most of it is {phase} ({text.share(share)})."
+    yield f"A step takes {text.duration(account.wall)}; its largest part is {phase} ({text.share(share)})."
     bounds = {it.name: it.bound_speedup for it in study.ceilings if it.bound_speedup}
     if "model-alone" not in bounds or "loader-alone" not in bounds:
         return
-    without_loader, without_model = (1 - 1 / bounds[name] for name in ("model-alone", "loader-alone"))
-    if without_loader <= _CLOSE:
-        yield f"It is bound by the model: without its loader it would be {text.share(without_loader)} shorter."
-    elif without_model <= _CLOSE:
-        yield f"It is bound by the loader: without its model it would be {text.share(without_model)} shorter."
+    loader_alone, model_alone = (min(1.0, 1 / bounds[name]) for name in ("loader-alone", "model-alone"))
+    if model_alone >= _CLOSE and model_alone >= loader_alone:
+        yield f"It is bound by the model, which alone takes {text.share(model_alone)} of that."
+    elif loader_alone >= _CLOSE:
+        yield f"It is bound by the loader, which alone takes {text.share(loader_alone)} of that."
     else:
         yield (
-            f"Loader and model take turns: without its loader a step would be {text.share(without_loader)} shorter, "
-            f"without its model {text.share(without_model)}."
+            f"Alone, the loader takes {text.share(loader_alone)} of that and the model {text.share(model_alone)}: neither "
+            "binds it by itself."
         )
 
 

@@ -30,7 +30,10 @@ SEARCH_SHARE = 0.04
 """How much of a search's budget may go into looking for causes before levers are tried."""
 
 _WATCHED_SECONDS = 6.0
-_FEWEST_STEPS, _MOST_STEPS = 16, 200
+_FEWEST_STEPS, _USUAL_STEPS, _MOST_STEPS = 16, 48, 200
+_USUAL_STEPS_SECONDS = 30.0
+"""A slow script is watched for fewer steps than usual if these would take longer than that."""
+
 _PROFILED_SECONDS = 0.5
 _FEWEST_PROFILED, _MOST_PROFILED = 3, 8
 _STEPS_BEFORE_THE_END = 2
@@ -111,20 +114,26 @@ def undisturbed(observation: Observation, bounds: Bounds) -> Profile:
 def usual_length(trials: Trials) -> Length:
     """As many steps as take some seconds, within what the script has; of these as many as make a readable trace."""
     step_seconds = trials.costs.of_steps(1)
+    usual = min(_USUAL_STEPS, math.ceil(_USUAL_STEPS_SECONDS / step_seconds))
+    return _length(trials, max(usual, math.ceil(_WATCHED_SECONDS / step_seconds)))
+
+
+def _length(trials: Trials, steps: int) -> Length:
+    """That many steps, or as many as the script has."""
     available = trials.costs.shape.most_steps
     most = _MOST_STEPS if available is None else min(_MOST_STEPS, available - _STEPS_BEFORE_THE_END)
-    wished = max(_FEWEST_STEPS, math.ceil(_WATCHED_SECONDS / step_seconds))
-    profiled = max(_FEWEST_PROFILED, min(_MOST_PROFILED, math.ceil(_PROFILED_SECONDS / step_seconds)))
-    return Length(steps=min(most, wished), profiled=profiled)
+    profiled = math.ceil(_PROFILED_SECONDS / trials.costs.of_steps(1))
+    return Length(
+        steps=min(most, max(_FEWEST_STEPS, steps)), profiled=max(_FEWEST_PROFILED, min(_MOST_PROFILED, profiled))
+    )
 
 
 def _affordable(trials: Trials, book: Book, budget_share: float) -> Length | None:
-    """The usual length, a shorter one, or None with a warning where neither fits into the budget."""
-    usual = usual_length(trials)
-    shortest = Length(steps=min(usual.steps, _FEWEST_STEPS), profiled=_FEWEST_PROFILED)
+    """The usual length, a shorter one, or None with a warning where none fits into the budget."""
     budget = trials.options.budget_seconds
     allowed = math.inf if budget is None else min(trials.left_seconds, budget_share * budget)
-    for length in (usual, shortest):
+    shortest = _length(trials, _FEWEST_STEPS)
+    for length in (usual_length(trials), _length(trials, _USUAL_STEPS), shortest):
         if length.seconds(trials) <= allowed:
             return length
     book.warn(
