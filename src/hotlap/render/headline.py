@@ -250,8 +250,8 @@ def _step_words(study: Study) -> Iterator[str]:
         yield f"It is bound by the loader, which alone takes {text.share(loader_alone)} of that."
     else:
         yield (
-            f"Alone, the loader takes {text.share(loader_alone)} of that and the model {text.share(model_alone)}: neither "
-            "binds it by itself."
+            f"Alone, the loader takes {text.share(loader_alone)} of that and the model {text.share(model_alone)}: "
+            "neither binds it by itself."
         )
 
 
