@@ -48,6 +48,7 @@ _NOT_RULES = frozenset(
     {
         "api",
         "communication",
+        "compiled",
         "data_wait",
         "device_idle",
         "example_traces",

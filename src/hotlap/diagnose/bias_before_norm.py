@@ -30,7 +30,7 @@ from hotlap.diagnose.examples import CPU, run_on
 from hotlap.diagnose.operators import site_with
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import exactly
-from hotlap.diagnose.wording import count, levers_for, name
+from hotlap.diagnose.wording import count, name
 from hotlap.evidence import LayerUse, RunEvidence
 from hotlap.records import Finding
 
@@ -46,7 +46,7 @@ def check(profile: Profile) -> Iterator[Finding]:
     if not useless:
         return
     layers = sum(it.count for it in useless)
-    numbers = sum(it.weight_shape[0] * it.count for it in useless)
+    numbers = sum(_outputs(it) * it.count for it in useless)
     yield Finding(
         rule="bias-before-norm",
         kind="hint",
@@ -56,10 +56,15 @@ def check(profile: Profile) -> Iterator[Finding]:
             f"Together {count(numbers, 'number')} that have no effect on the output.",
             *(_in_words(it) for it in sorted(useless, key=lambda it: -it.count)[:_SHOWN]),
         ),
-        remedy="Pass `bias=False` to these layers. Their checkpoints then lack the biases, which changes nothing.",
+        remedy="Pass `bias=False` to these layers. Checkpoints from before then hold entries that the model lacks.",
         site=site_with(profile, "model"),
-        levers=levers_for("bias-before-norm"),
     )
+
+
+def _outputs(layer: LayerUse) -> int:
+    """How many biases it has, one for each output channel; transposed convolutions keep their inputs first."""
+    transposed = "Transpose" in layer.kind and len(layer.weight_shape) > 1
+    return layer.weight_shape[1 if transposed else 0]
 
 
 def _in_words(layer: LayerUse) -> str:

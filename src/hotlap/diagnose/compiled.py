@@ -1,0 +1,50 @@
+"""What the rules about torch.compile share: the place of a break, its reason, and a compiled run. Not a rule itself."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+import msgspec
+
+from hotlap.diagnose.examples import CPU, run_on
+from hotlap.diagnose.profile import Profile
+from hotlap.diagnose.wording import line_of
+from hotlap.records import CallSite, CompileReport, GraphBreak, ModelFacts
+
+_LIBRARY_FOLDERS = frozenset({"site-packages", "dist-packages"})
+_LONGEST_REASON = 160
+
+
+def in_words(place: GraphBreak) -> str:
+    """``net.py:41``, or that torch does not say."""
+    return line_of(place.file, place.line) if place.file else "a place that torch does not name"
+
+
+def site_of(place: GraphBreak) -> CallSite | None:
+    """The line, where it is one of the user's own code."""
+    if not place.file or place.file.startswith("<") or _LIBRARY_FOLDERS & set(PurePath(place.file).parts):
+        return None
+    return CallSite(role="model", file=place.file, line=place.line)
+
+
+def reason_of(place: GraphBreak) -> str:
+    """torch's reason on one line of bounded length, as a sentence."""
+    return f"torch says: {shortened(place.reason).rstrip('.')}."
+
+
+def shortened(text: str) -> str:
+    """A text of torch's on one line, without control characters, its end cut off where it is long."""
+    printable = "".join(it if it.isprintable() else " " for it in text[: 4 * _LONGEST_REASON])
+    line = " ".join(printable.split())
+    return line if len(line) <= _LONGEST_REASON else f"{line[: _LONGEST_REASON - 3].rstrip()}..."
+
+
+def is_compiled(profile: Profile) -> bool:
+    """Whether the script compiles a model of its own accord."""
+    return any(it.compiled for it in profile.facts.models)
+
+
+def compiled_with(report: CompileReport) -> Profile:
+    """A run of a compiled model, for examples."""
+    run = run_on(CPU, model=ModelFacts(kind="Net", parameters=1_000_000, compiled=True))
+    return msgspec.structs.replace(run, compile=report)

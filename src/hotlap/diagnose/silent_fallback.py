@@ -1,0 +1,93 @@
+"""Code runs uncompiled although compiling was asked for.
+
+## What it is
+torch.compile gave up on a function, or left out the CUDA graph that a mode promises, and went on without. Training
+works; it is only slower than it was meant to be.
+
+## Why it is slow
+What is not compiled runs operator by operator as before, with the checks of torch.compile on top. Without a CUDA graph
+each kernel is launched by the host again.
+
+## How to see it
+torch logs a warning at most once. `hotlap profile train.py` reads its own record of failed and skipped compilations.
+
+## What to do
+It depends on the reason, which the finding gives in torch's words. At the limit of recompilations: make the inputs
+alike, or raise `torch._dynamo.config.recompile_limit`. For CUDA graphs: no work on the CPU inside, and no inputs that
+are changed in place.
+
+## When it is fine
+Where the part that stays eager is small, or is meant to be (`torch.compiler.disable` is not counted here).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hotlap.diagnose.compiled import compiled_with, in_words, reason_of, site_of
+from hotlap.diagnose.profile import Profile
+from hotlap.diagnose.shares import exactly
+from hotlap.diagnose.wording import count
+from hotlap.records import CompileReport, Finding, GraphBreak
+
+title = "Code runs uncompiled although compiling was asked for"
+group = "compile"
+
+_MOST_FINDINGS = 5
+_CUDA_GRAPH = "No CUDA graph"
+
+
+def check(profile: Profile) -> Iterator[Finding]:
+    """One finding for each place, the most frequent first."""
+    places = sorted(profile.compile.fallbacks, key=lambda it: -it.count)
+    for place in places[:_MOST_FINDINGS]:
+        yield Finding(
+            rule="silent-fallback",
+            kind="hint",
+            share=exactly(0.0),
+            title=_title(place),
+            evidence=(reason_of(place), _compiled(profile.compile)),
+            remedy=_remedy(place),
+            site=site_of(place),
+        )
+
+
+def _title(place: GraphBreak) -> str:
+    times = count(place.count, "time")
+    if place.reason.startswith(_CUDA_GRAPH):
+        return f"A CUDA graph was asked for and left out ({times})."
+    where = f" on {in_words(place)}" if place.file else ""
+    return f"torch.compile gave up{where}, and code runs uncompiled ({times})."
+
+
+def _compiled(report: CompileReport) -> str:
+    return (
+        f"{count(report.graphs, 'graph was', 'graphs were')} compiled." if report.graphs else "0 graphs were compiled."
+    )
+
+
+def _remedy(place: GraphBreak) -> str:
+    if "recompile" in place.reason.lower():
+        return (
+            "Make the calls alike: inputs of one size, no Python numbers that change with every step. Or raise "
+            "`torch._dynamo.config.recompile_limit`."
+        )
+    if place.reason.startswith(_CUDA_GRAPH):
+        return "Keep work on the CPU and changes of inputs in place out of the compiled function, or use another mode."
+    return "Take the construct that torch names out of the compiled function, or compile a smaller part of the model."
+
+
+_LIMIT = GraphBreak(reason="Dynamo recompile limit exceeded: Dynamo attempted to recompile too many times", count=2)
+_LOOP = GraphBreak(reason="Unsupported context manager in a loop", file="/home/me/net.py", line=12)
+_NO_CUDA_GRAPH = GraphBreak(reason="No CUDA graph: skipping cudagraphs due to mutated inputs (2 instances)")
+
+fires = {
+    "the limit of recompilations": compiled_with(CompileReport(seconds=60.0, graphs=8, fallbacks=(_LIMIT,))),
+    "a function that cannot be compiled": compiled_with(CompileReport(seconds=2.0, graphs=0, fallbacks=(_LOOP,))),
+    "no CUDA graph": compiled_with(CompileReport(seconds=30.0, graphs=2, fallbacks=(_NO_CUDA_GRAPH,))),
+}
+silent = {
+    "nothing was measured": Profile(),
+    "all of it is compiled": compiled_with(CompileReport(seconds=60.0, graphs=2)),
+    "only graph breaks": compiled_with(CompileReport(seconds=60.0, graphs=2, graph_breaks=(_LOOP,))),
+}
