@@ -131,7 +131,7 @@ class MemoryTimeline(Record, frozen=True, kw_only=True):
 
 class Numbers(Record, frozen=True, kw_only=True):
     """What the numbers did, one row a step: the norm of all gradients before the update (None: not finite, and then
-    the row is in ``gradient_not_finite``) and the gradient scaler's scale (empty without one)."""
+    the row is in ``gradient_not_finite``, or not computed) and the gradient scaler's scale (empty without one)."""
 
     gradient_norms: tuple[float | None, ...] = ()
     gradient_not_finite: tuple[int, ...] = ()

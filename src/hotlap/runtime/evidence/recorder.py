@@ -13,11 +13,17 @@ from hotlap.runtime.clock import StepClock
 from hotlap.runtime.evidence.collector import Collector, Counter
 from hotlap.runtime.evidence.layers import LayerWatch
 from hotlap.runtime.evidence.loaders import LoaderWatch
+from hotlap.runtime.evidence.loop_calls import LoopCallWatch
 from hotlap.runtime.evidence.memory import MemoryWatch
+from hotlap.runtime.evidence.numbers import NumberWatch
+from hotlap.runtime.evidence.syncs import SyncWatch
 from hotlap.runtime.evidence.window import ProfilerWindow
 from hotlap.runtime.interception import Interception
 
 COLLECTORS: tuple[Callable[[Interception, StepClock], Collector], ...] = (
+    SyncWatch,
+    LoopCallWatch,
+    NumberWatch,
     LayerWatch,
     MemoryWatch,
     # Last: its result fetches samples, and takes time and memory for it.

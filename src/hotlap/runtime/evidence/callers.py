@@ -1,0 +1,103 @@
+"""From whose line a watched call came, found cheaply enough to ask it of every call of every step."""
+
+from __future__ import annotations
+
+import sysconfig
+from pathlib import Path
+from types import CodeType, FrameType, ModuleType
+from typing import Literal, NamedTuple, TypeAlias
+
+from hotlap.records import CallSite
+from hotlap.runtime.call_sites import MAXIMUM_DEPTH, is_own, is_users
+
+_PATHS = sysconfig.get_paths()
+_STANDARD_LIBRARY = (_PATHS["stdlib"], _PATHS["platstdlib"], "<frozen")
+_INSTALLED = (_PATHS["purelib"], _PATHS["platlib"])
+# What hotlap does between two steps has this file on its stack; nothing of the user's is ever called through it.
+_BETWEEN_STEPS = str(Path(__file__).parent.parent / "session.py")
+
+# Where torch updates parameters, as paths within torch; the last two only live in the same folder.
+_UPDATING = ("optim/", "nn/utils/clip_grad", "amp/grad_scaler", "distributed/fsdp/sharded_grad_scaler")
+_NOT_UPDATING = ("optim/lr_scheduler", "optim/swa_utils")
+
+_Origin: TypeAlias = Literal["user", "own", "between steps", "standard library", "update", "library"]
+
+
+class Caller(NamedTuple):
+    """Who called: the user's innermost line (None where a framework runs the show), whether that line did so by itself
+    or through nothing but the standard library, and whether it was torch that called, updating parameters.
+
+    ``instruction`` is that line's code and the offset of the calling instruction in it."""
+
+    site: CallSite | None
+    directly: bool
+    updating: bool
+    instruction: tuple[CodeType, int] | None = None
+
+
+class Callers:
+    """Finds callers, and remembers what it learnt of files and lines."""
+
+    def __init__(self, torch: ModuleType) -> None:
+        root = f"{Path(str(torch.__file__)).parent}/"
+        self._updating = tuple(root + path for path in _UPDATING)
+        self._not_updating = tuple(root + path for path in _NOT_UPDATING)
+        self._origins: dict[str, _Origin] = {}
+        # By identity of the code, which is therefore kept, and position in it; lines are slow to work out.
+        self._sites: dict[tuple[int, int], tuple[CodeType, CallSite]] = {}
+
+    def of(self, frame: FrameType) -> Caller | None:
+        """The caller whose innermost frame this is; None when it is hotlap itself."""
+        directly, updating, at_the_call = True, False, True
+        walked: FrameType | None = frame
+        for _ in range(MAXIMUM_DEPTH):
+            if walked is None:
+                break
+            origin = self._origin(walked.f_code.co_filename)
+            if origin == "user":
+                return Caller(self._site(walked), directly, updating, (walked.f_code, walked.f_lasti))
+            if origin == "between steps":
+                return None
+            if origin == "own":
+                if at_the_call and not _passes_on(walked.f_code):
+                    return None
+            else:
+                at_the_call = False
+                directly = directly and origin == "standard library"
+                updating = updating or origin == "update"
+            walked = walked.f_back
+        return Caller(None, False, updating)
+
+    def _origin(self, file: str) -> _Origin:
+        origin = self._origins.get(file)
+        if origin is None:
+            origin = self._origins[file] = self._classify(file)
+        return origin
+
+    def _classify(self, file: str) -> _Origin:
+        if file == _BETWEEN_STEPS:
+            return "between steps"
+        if is_own(file):
+            return "own"
+        if is_users(file):
+            return "user"
+        if file.startswith(self._updating) and not file.startswith(self._not_updating):
+            return "update"
+        if file.startswith(_STANDARD_LIBRARY) and not file.startswith(_INSTALLED):
+            return "standard library"
+        return "library"
+
+    def _site(self, frame: FrameType) -> CallSite:
+        key = (id(frame.f_code), frame.f_lasti)
+        known = self._sites.get(key)
+        if known is None:
+            code = frame.f_code
+            site = CallSite(role="call", file=code.co_filename, line=frame.f_lineno or 0, function=code.co_name)
+            known = self._sites[key] = (code, site)
+        return known[1]
+
+
+def _passes_on(code: CodeType) -> bool:
+    """Whether one of our own functions stands in a doorway, where it passes the user's call on: such functions are made
+    within another. All others call on their own account."""
+    return "<locals>" in code.co_qualname and not code.co_name.startswith("<")
