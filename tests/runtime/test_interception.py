@@ -25,9 +25,7 @@ class Watched:
         self.hooks = Hooks(torch=torch)
         self.interception = Interception(self.hooks)
         self.told: list[str] = []
-        self.clock = StepClock(
-            self.hooks, source="auto", before_scaling=self.interception.before_scaling, on_step=on_step
-        )
+        self.clock = StepClock(self.hooks, source="auto", scaling=self.interception, on_step=on_step)
         self.interception.install()
 
     def listen(self) -> None:

@@ -19,13 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 from hotlap.records import Steps, StepSource
 from hotlap.runtime.batches import leading_size
 from hotlap.runtime.hooks import Fetch, Hooks
 from hotlap.runtime.stopwatch import (
     BACKWARD,
+    CLOSED,
     DATA_WAIT,
     FOLD_INTO_OUTSIDE,
     FORWARD,
@@ -41,6 +42,16 @@ from hotlap.runtime.stopwatch import (
 )
 
 UPDATES_BEFORE_NEW_ANCHOR = 16
+_SEQUENCES = (list, tuple)
+
+
+class Scaling(Protocol):
+    """Who knows what the script's GradScaler multiplied: ``unscaled`` is None while there is nothing to ask for."""
+
+    unscaled: Any
+
+    def before_scaling(self, loss: Any) -> Any:
+        """The loss as the script computed it."""
 
 
 class StepClock:
@@ -50,14 +61,13 @@ class StepClock:
     step passes is written out rather than shared, since each further frame costs the step.
     """
 
-    def __init__(
-        self, hooks: Hooks, *, source: StepSource, before_scaling: Callable[[Any], Any], on_step: Callable[[], None]
-    ) -> None:
+    def __init__(self, hooks: Hooks, *, source: StepSource, scaling: Scaling, on_step: Callable[[], None]) -> None:
         self.steps_done = 0
         self.backwards = 0
         self.source = source
         self._torch = hooks.torch
-        self._before_scaling = before_scaling
+        self._tensor: Any = hooks.torch.Tensor
+        self._scaling = scaling
         self._on_step = on_step
         self._use(HostStopwatch())
         self.follows_device = False
@@ -136,7 +146,9 @@ class StepClock:
             raise
         self._write((DATA_WAIT, self._read()))
         if self._torch.is_grad_enabled():  # what is fetched under no_grad is not trained on
-            self._fetched_samples += leading_size(batch)
+            first = batch[0] if type(batch) in _SEQUENCES and batch else batch
+            shape = getattr(first, "shape", None)
+            self._fetched_samples += shape[0] if shape else leading_size(batch)
         return batch
 
     def _optimizer_made(self, optimizer: Any) -> None:
@@ -176,7 +188,10 @@ class StepClock:
         if not self._saw_forward:
             self._watch.fold(OTHER_WAS_FORWARD)
         self._phases.append(BACKWARD)
-        self._losses.append(self._keep(self._before_scaling(loss)))
+        # The loss without waiting for it: on a CPU its value, on a device a copy that is read later.
+        read = loss if self._scaling.unscaled is None else self._scaling.before_scaling(loss)
+        is_one_number = isinstance(read, self._tensor) and read.numel() == 1
+        self._losses.append((read.item() if read.is_cpu else _copy_of(read)) if is_one_number else None)
         self._step_fetched += self._fetched_samples
         self._step_forwarded += self._forward_samples
         self._fetched_samples = self._forward_samples = 0
@@ -258,7 +273,9 @@ class StepClock:
         # that has just ended was marked a moment ago.
         if len(self._phases) > 1:
             self._write((self._phases[-1], self._read()))
-        self._watch.close_step()
+        self._write(CLOSED)
+        if self.follows_device:
+            self._watch.step_closed()
         self._losses_until.append(len(self._losses))
         # What the loaders delivered; what the model was called with only where there is no loader.
         self._samples.append(self._step_fetched or self._step_forwarded or 1)
@@ -266,15 +283,6 @@ class StepClock:
         self._saw_forward = False
         self.steps_done += 1
         self._on_step()
-
-    def _keep(self, loss: Any) -> Any:
-        """The loss without waiting for it: on a CPU its value, on a device a copy that is read later (a compiled
-        graph may overwrite the tensor itself at its next replay)."""
-        if not isinstance(loss, self._torch.Tensor) or loss.numel() != 1:
-            return None
-        if loss.is_cpu:
-            return loss.item()
-        return loss.detach().reshape(()).clone()
 
     def steps(self) -> Steps:
         """The account so far; call :meth:`drain` first."""
@@ -295,6 +303,11 @@ class StepClock:
             loss=tuple(it if it is not None and it - it == 0 else None for it in means),
             not_finite=tuple(i for i, it in enumerate(means) if it is not None and it - it != 0),
         )
+
+
+def _copy_of(loss: Any) -> Any:
+    """A compiled graph may overwrite the tensor itself at its next replay."""
+    return loss.detach().reshape(()).clone()
 
 
 def _mean(losses: list[Any]) -> float | None:

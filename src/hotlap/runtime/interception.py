@@ -2,7 +2,7 @@
 
 Each patch keeps the type, name, signature and result of what it wraps, does nothing while the lists of
 :class:`~hotlap.runtime.hooks.Hooks` are empty, and steps aside while torch traces
-(``torch.compiler.is_compiling``), so that it is never compiled into somebody's graph.
+(``torch.compiler.is_dynamo_compiling``), so that it is never compiled into somebody's graph.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Interception:
         self.roots = Roots(hooks, self.patches)
         self._suspended = False
         self.unscaled: tuple[Any, Any] | None = None
-        self._is_compiling: Callable[[], bool] = hooks.torch.compiler.is_compiling
+        self._is_compiling: Callable[[], bool] = hooks.torch.compiler.is_dynamo_compiling
 
     def install(self) -> None:
         """Patch torch; called once, right after torch was imported."""
@@ -158,15 +158,16 @@ class Interception:
 
     def _wrap_step(self, kind: type) -> None:
         """Wrap the class's ``step`` outside torch's own hooks. torch marks a step function it has hooked by an
-        attribute, which ``functools.wraps`` carries over, so it does not hook ours again."""
+        attribute, which ``functools.wraps`` carries over, so it does not hook ours again. Levers hang on before the
+        script makes its optimizers, so without any by then nothing is wrapped."""
         take: Function = kind.step  # type: ignore[attr-defined]
-        if getattr(take, "hotlap_wrapped", False):
+        if not self.hooks.around_step or getattr(take, "hotlap_wrapped", False):
             return
         hooks, is_compiling = self.hooks, self._is_compiling
 
         @functools.wraps(take)
         def step(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            if is_compiling() or not hooks.around_step:
+            if is_compiling():
                 return take(optimizer, *args, **kwargs)
             return _through(hooks.around_step, optimizer, lambda: take(optimizer, *args, **kwargs))
 

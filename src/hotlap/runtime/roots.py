@@ -28,7 +28,7 @@ class Roots:
         self._hooks = hooks
         self._patches = patches
         self._torch = hooks.torch
-        self._is_compiling: Callable[[], bool] = hooks.torch.compiler.is_compiling
+        self._is_compiling: Callable[[], bool] = hooks.torch.compiler.is_dynamo_compiling
         self._held: set[int] = set()
         self._known: dict[int, weakref.ref[Any]] = {}
         self._pending: dict[int, weakref.ref[Any]] = {}
@@ -106,7 +106,7 @@ class Roots:
             return
         own_call: Call | None = vars(kind).get("__call__")
         plain: Call = own_call or _inherited_call(kind, self._torch.nn.Module, self._plain_call)
-        known, is_compiling = self._known, self._is_compiling
+        known, is_compiling, hooks = self._known, self._is_compiling, self._hooks
 
         def call(module: Any, *args: Any, **kwargs: Any) -> Any:
             if is_compiling() or self._inside:
@@ -118,7 +118,19 @@ class Roots:
                 return chosen(module, *args, **kwargs)
             if not self._torch.is_grad_enabled():
                 return self._evaluation(plain, module, args, kwargs)
-            return self._training_forward(plain, module, args, kwargs)
+            if self.searching:
+                return self._training_forward(plain, module, args, kwargs)
+            # What nearly every step passes, written out: each further frame costs the step.
+            for prepare in hooks.before_forward:
+                args, kwargs = prepare(module, args, kwargs)
+            self._inside = True
+            try:
+                output = plain(module, *args, **kwargs)
+            finally:
+                self._inside = False
+            for tell in hooks.after_forward:
+                tell(module, output)
+            return output
 
         self._patches.replace(kind, "__call__", call)
         self._patches.replace(kind, "hotlap_wrapped", True)
@@ -132,14 +144,7 @@ class Roots:
     def _training_forward(self, plain: Call, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         for prepare in self._hooks.before_forward:
             args, kwargs = prepare(module, args, kwargs)
-        if self.searching:
-            output = self._shielded(plain, module, args, kwargs)
-        else:
-            self._inside = True
-            try:
-                output = plain(module, *args, **kwargs)
-            finally:
-                self._inside = False
+        output = self._shielded(plain, module, args, kwargs)
         for tell in self._hooks.after_forward:
             tell(module, output)
         return output

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hotlap.records import Assignment, Block, BlockDone, End, Hello, Proceed, Report, Run
 from hotlap.runtime import compile_report
@@ -20,6 +20,9 @@ from hotlap.runtime.files import Redirection
 from hotlap.runtime.interception import Interception
 from hotlap.runtime.invariants import InvariantsRecorder
 from hotlap.runtime.observer import Observer
+
+if TYPE_CHECKING:
+    from hotlap.runtime.evidence.recorder import Recorder
 
 
 class Session:
@@ -37,6 +40,7 @@ class Session:
         self._hello_sent = False
         self._began = time.perf_counter()
         self._reported = False
+        self._evidence: Recorder | None = None
 
     def begin(self, interception: Interception) -> None:
         """Hang clock and observers onto the hooks; called right after torch's import, before any lever's."""
@@ -45,13 +49,19 @@ class Session:
         self.clock = StepClock(
             self._hooks,
             source=self.assignment.step_source,
-            before_scaling=interception.before_scaling,
-            on_step=self._step_ended,
+            scaling=interception,
+            on_step=self._watched_step_ended if self.assignment.collect_evidence else self._step_ended,
         )
         time_copies(self._torch, self.clock, interception.patches.replace)
         self._observer = Observer(interception, self.clock, self.assignment)
         self._invariants = InvariantsRecorder(interception, self.assignment)
         self._invariants.directory = self.run_directory
+        if self.assignment.collect_evidence:
+            from hotlap.runtime.evidence.recorder import Recorder  # other launches need not wait for it
+
+            self._evidence = Recorder(
+                interception, self.clock, self.assignment, self.run_directory, lambda: _place_in_group(self._torch)[0]
+            )
         # Watching begins once torch's compiler is loaded, which may be by now or only with the first model.
         compile_report.start(self._torch)
         self._hooks.after_optimizer.append(lambda optimizer: compile_report.start(self._torch))
@@ -64,8 +74,9 @@ class Session:
     def _step_ended(self) -> None:
         for tell in self._hooks.step_ended:
             tell()
-        if self._block is not None:  # first, since it is the case in nearly every step
-            if self._block.complete(self.clock.steps_done):
+        block = self._block
+        if block is not None:  # first, since it is the case in nearly every step
+            if self.clock.steps_done >= block.least_step and block.complete(self.clock.steps_done):
                 self._close_block()
                 self._await_word()
         elif not self._hello_sent:
@@ -75,6 +86,14 @@ class Session:
             self._lead_in -= 1
             if self._lead_in == 0:
                 self._open_block()
+
+    def _watched_step_ended(self) -> None:
+        """The same where evidence is collected, whose keeping takes time that belongs to no step."""
+        self._step_ended()
+        assert self._evidence is not None
+        if self._block is not None:
+            self._evidence.step_begins(self._block.last_step, self._block.time_is_over())
+        self.clock.resume()
 
     def _say_hello(self) -> None:
         self._hello_sent = True
@@ -102,7 +121,8 @@ class Session:
 
     def _open_block(self) -> None:
         self.clock.synchronise()
-        self._block = _OpenBlock(self._wanted, self.clock.steps_done)
+        held = self._evidence.wants_more_steps if self._evidence is not None else None
+        self._block = _OpenBlock(self._wanted, self.clock.steps_done, held)
         self.clock.resume()
 
     def _close_block(self) -> None:
@@ -164,6 +184,7 @@ class Session:
         for tell in self._hooks.before_exit:
             tell()
         steps = self.clock.steps()
+        evidence_path = self._evidence.write(steps) if self._evidence is not None else ""
         run = Run(
             plan=self.assignment.plan,
             seed=self.assignment.seed,
@@ -177,28 +198,37 @@ class Session:
             notes=tuple(self._hooks.notes),
             files=self._redirection.files(),
             gradients_path=self._invariants.gradients_path,
+            evidence_path=evidence_path,
             **found,
         )
         self._channel.send(Report(run=run, exit_code=exit_code))
 
 
 class _OpenBlock:
-    """A block that is running: its goal, and the clocks at its beginning."""
+    """A block that is running: its goal, and the clocks at its beginning. One whose time is over goes on, up to its
+    last step, for as long as ``held`` says so."""
 
-    def __init__(self, wanted: Proceed, first_step: int) -> None:
+    def __init__(self, wanted: Proceed, first_step: int, held: Callable[[], bool] | None) -> None:
         self.first_step = first_step
-        self._last_step = first_step + wanted.steps
-        self._least_step = first_step + wanted.minimum_steps
+        self.last_step = first_step + wanted.steps
+        self._held = held
+        # Before this step there is no need to ask.
+        least_steps = wanted.steps if wanted.seconds is None else min(wanted.steps, wanted.minimum_steps)
+        self.least_step = first_step + least_steps
         self._limit_seconds = wanted.seconds
         self._usage = resource.getrusage(resource.RUSAGE_SELF)
         self._began = time.perf_counter()
 
     def complete(self, steps_done: int) -> bool:
-        if steps_done >= self._last_step:
+        if steps_done >= self.last_step:
             return True
-        if self._limit_seconds is None or steps_done < self._least_step:
+        if self._limit_seconds is None or steps_done < self.least_step:
             return False
-        return time.perf_counter() - self._began >= self._limit_seconds
+        return self.time_is_over() and not (self._held is not None and self._held())
+
+    def time_is_over(self) -> bool:
+        """Whether the seconds are up that were given for the block, if any were."""
+        return self._limit_seconds is not None and time.perf_counter() - self._began >= self._limit_seconds
 
     def end(self) -> _Ended:
         wall_seconds = time.perf_counter() - self._began

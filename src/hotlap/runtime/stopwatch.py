@@ -25,6 +25,7 @@ PHASE_NAMES: tuple[Phase, ...] = (
 )
 PHASES = len(PHASE_NAMES)
 FOLD_INTO_OUTSIDE, OTHER_WAS_FORWARD, STEP_BEGINS, STEP_ENDS = -1, -2, -3, -4
+CLOSED = (STEP_ENDS, None)
 
 
 class Stopwatch:
@@ -50,9 +51,8 @@ class Stopwatch:
         """Reassign what the running step holds so far."""
         self.write((marker, None))
 
-    def close_step(self) -> None:
-        """The running step is complete, as of the last mark; the next one begins there."""
-        self.write((STEP_ENDS, None))
+    def step_closed(self) -> None:
+        """``CLOSED`` was written: the step is complete as of the last mark, and the next one begins there."""
 
     def drain(self) -> list[list[float]]:
         """Seconds by phase of every step that was closed since the last drain."""
@@ -119,8 +119,7 @@ class StreamStopwatch(Stopwatch):
         self._stream = self._device.current_stream(self._devices[0])
         super().restart()
 
-    def close_step(self) -> None:
-        super().close_step()
+    def step_closed(self) -> None:
         if self._device.current_stream(self._devices[0]) != self._stream:
             self.restart()
 
