@@ -25,29 +25,26 @@ def idle_cause(profile: Profile, cause: Cause) -> IdleCause | None:
 def idle_share(profile: Profile, cause: Cause) -> Estimate | None:
     """The share of the step in which the device idled for this cause; None where no trace tells.
 
-    A profiler makes the host slower and leaves the device's work as it is, so a traced step of ``t`` seconds idles
-    longer than an untouched one of ``w``, which idles for ``w`` less the device's busy time ``b``. Two ways lead from
-    the traced time ``c`` of a cause to the untouched: it keeps its part of all idle time (the value), or it is shorter
-    by the factor ``w / t``. The lower of both is the low end; the high end is ``c`` as it was traced. None is above
-    ``w - b``. Without a time account the shares are those of the traced window.
+    A profiler makes the host slower and leaves the device's work as it is, so a traced step idles longer than an
+    untouched one, which takes ``w`` seconds and idles for ``w`` less the device's busy time ``b``. The value, and the
+    low end, give the cause its traced part of these ``w - b``: so all causes together are the idle time that there is.
+    At most, the cause is as long as it was traced, and never longer than ``w - b``. Without a time account the shares
+    are those of the traced window.
     """
     found = _traced(profile)
     if found is None:
         return None
     breakdown, device = found
     part = next((it.nanoseconds for it in device.idle.causes if it.cause == cause), 0)
-    wall, steps = profile.account.wall, max(1, len(breakdown.steps))
+    wall, steps = profile.account.wall, len(breakdown.steps)
     if part <= 0 or device.idle.nanoseconds <= 0:
         return exactly(0.0)
-    if wall <= 0 or device.in_steps is None or not device.in_steps.window_nanoseconds:
+    if wall <= 0 or device.in_steps is None or not steps:
         return exactly(part / max(device.time.window_nanoseconds, 1))
-    traced_step = device.in_steps.window_nanoseconds * _NANOSECONDS / steps
     idle = max(0.0, wall - device.in_steps.busy_nanoseconds * _NANOSECONDS / steps)
-    traced = part * _NANOSECONDS / steps
     value = idle * min(1.0, part / device.idle.nanoseconds)
-    low = min(value, traced * min(1.0, wall / traced_step))
-    high = max(value, min(idle, traced))
-    return between(value / wall, low / wall, high / wall)
+    high = max(value, min(idle, part * _NANOSECONDS / steps))
+    return between(value / wall, value / wall, high / wall)
 
 
 def in_operators(cause: IdleCause) -> float:

@@ -1,0 +1,169 @@
+"""Python, not torch, takes a large part of the step.
+
+## What it is
+Time of the step in which no operator of torch runs, no batch is waited for and no device: loops over samples or
+parameters in Python, metrics computed on lists, bookkeeping, and the overhead of calling many small functions.
+
+## Why it is slow
+Python runs on one core, some ten million simple operations a second. On a CPU all other cores stand still meanwhile. On
+an accelerator the host's lead shrinks, and when it is used up, the device idles.
+
+## How to see it
+On a CPU: the untouched step, less its data wait, less the time that the traced steps spent inside operators. Tracing
+makes operators longer and never shorter, so what is left was spent outside of them at least; from that 6 % of the step
+are taken off for the low end, since the two come from different launches. A compiled model's kernels are no operators
+to the profiler: then nothing is said. On an accelerator: the time for which the device idled while the host was in no
+operator and no call, between kernels or between steps, as it falls on an untouched step.
+
+A few percent of it are in every training loop, and cannot be had back by small means: this rule speaks from 10 % on.
+
+## What to do
+Look at where it is with a sampling profiler (`py-spy top`). Replace loops over samples, tokens or parameters by one
+operation on the whole tensor; compute metrics every n-th step; use `foreach` or fused optimizers; compile the model.
+A larger batch pays the same overhead for more samples.
+
+## When it is fine
+Small models, whose operators are over in microseconds: there it is the price of the flexibility, and `torch.compile`
+the only cure. Work that must happen in Python, such as a simulated environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hotlap.diagnose.api import Group
+from hotlap.diagnose.device_idle import idle_cause, idle_share, in_operators
+from hotlap.diagnose.example_traces import STEP_SECONDS, idle_for, trace_of
+from hotlap.diagnose.profile import Profile
+from hotlap.diagnose.shares import between, is_material, scaled
+from hotlap.diagnose.wording import duration, levers_for, name, percent, share_of_step
+from hotlap.evidence import RunEvidence, Window
+from hotlap.records import Estimate, Finding, ModelFacts, PhaseAccount, ScriptFacts
+from hotlap.trace.records import Breakdown, Cause, HostTime
+
+title = "Python takes a large part of the step"
+group: Group = "host"
+
+_NAME = "python-overhead"
+_NOTABLE = 0.1
+_LAUNCH_NOISE = 0.06
+_CAUSES: tuple[Cause, ...] = ("launch_bound", "between_steps")
+_SHOWN = 3
+
+
+def check(profile: Profile) -> Iterator[Finding]:
+    """One finding where a tenth of the step or more is spent in no operator."""
+    if any(model.compiled for model in profile.facts.models):
+        return
+    if profile.on_accelerator:
+        yield from _on_accelerator(profile)
+    elif profile.host_time is not None and profile.account.wall > 0:
+        yield from _on_cpu(profile, profile.host_time)
+
+
+def _on_cpu(profile: Profile, host: HostTime) -> Iterator[Finding]:
+    window = profile.evidence.window
+    if window is None or window.steps < 1 or any(it.unreliable for it in profile.breakdowns[:1]):
+        return
+    wall, data_wait = profile.account.wall, profile.account.data_wait
+    operators, traced = (it / 1e9 / window.steps for it in (host.operator_nanoseconds, host.python_nanoseconds))
+    value = (wall - data_wait - operators) / wall
+    share = between(value, value - _LAUNCH_NOISE, max(value, min(traced, wall - data_wait) / wall))
+    if _is_notable(share):
+        yield _finding(
+            share,
+            title=f"In {percent(share.value)} of the step no operator of torch runs, and nothing is waited for.",
+            evidence=(
+                f"an untouched step: {duration(wall)}, of which {duration(data_wait)} are data wait",
+                f"a traced step: {duration(host.step_nanoseconds / 1e9 / window.steps)}, {duration(operators)} of it "
+                "inside operators",
+            ),
+        )
+
+
+def _on_accelerator(profile: Profile) -> Iterator[Finding]:
+    parts = [it for it in (_python_part(profile, cause) for cause in _CAUSES) if it is not None]
+    share = between(sum(it.value for it in parts), sum(it.low for it in parts), sum(it.high for it in parts))
+    if _is_notable(share):
+        yield _finding(
+            share,
+            title=f"The device idles {percent(share.value)} of the step while the host runs Python.",
+            evidence=(f"idle while the host was in no operator: {share_of_step(share)}", *_places(profile)),
+        )
+
+
+def _python_part(profile: Profile, which: Cause) -> Estimate | None:
+    cause, idle = idle_cause(profile, which), idle_share(profile, which)
+    return scaled(idle, 1 - in_operators(cause)) if cause is not None and idle is not None else None
+
+
+def _places(profile: Profile) -> Iterator[str]:
+    """The user's lines that the trace saw in such gaps."""
+    for cause in filter(None, (idle_cause(profile, it) for it in _CAUSES)):
+        for it in [it for it in cause.evidence if it.role == "place"][:_SHOWN]:
+            yield f"in such gaps the host was at {name(it.name)}: {duration(it.nanoseconds / 1e9)}"
+
+
+def _is_notable(share: Estimate) -> bool:
+    return share.value >= _NOTABLE and is_material(share)
+
+
+def _finding(share: Estimate, *, title: str, evidence: tuple[str, ...]) -> Finding:
+    return Finding(
+        rule=_NAME,
+        share=share,
+        title=title,
+        evidence=evidence,
+        remedy="Look for loops in Python over samples, tokens or parameters (py-spy top shows where), and replace them "
+        "by operations on whole tensors; or compile the model.",
+        levers=levers_for(_NAME),
+    )
+
+
+_STEPS = 10
+
+
+def _on_a_cpu(operators: float, *, compiled: bool = False, data_wait: float = 0.0) -> Profile:
+    """A step of 100 ms, of which the traced one spends so many milliseconds in operators, and 30 more under tracing."""
+    step, inside = round(0.13e9 * _STEPS), round(operators * 1e6 * _STEPS)
+    return Profile(
+        facts=ScriptFacts(models=(ModelFacts(kind="Net", parameters=10, compiled=compiled),)),
+        account=PhaseAccount(wall=0.1, data_wait=data_wait, forward=0.1 - data_wait),
+        evidence=RunEvidence(
+            observed_steps=40, window=Window(first_step=30, steps=_STEPS, wall_seconds=1.3, trace_path="trace.json")
+        ),
+        host_time=HostTime(
+            step_nanoseconds=step,
+            operator_nanoseconds=inside,
+            loader_nanoseconds=0,
+            sync_nanoseconds=0,
+            python_nanoseconds=step - inside,
+        ),
+    )
+
+
+def _on_a_device(trace: Breakdown) -> Profile:
+    return Profile(
+        facts=ScriptFacts(device="cuda"),
+        account=PhaseAccount(wall=STEP_SECONDS, forward=STEP_SECONDS),
+        breakdowns=(trace,),
+    )
+
+
+fires = {
+    "four tenths of a step on a CPU": _on_a_cpu(60.0),
+    "a device idles between steps": _on_a_device(trace_of(idle_for("between_steps", 20.0, in_operators=0.1))),
+    "and between kernels": _on_a_device(
+        trace_of(idle_for("between_steps", 8.0, in_operators=0.1), idle_for("launch_bound", 10.0, in_operators=0.3))
+    ),
+}
+silent = {
+    "nothing measured": Profile(),
+    "operators fill the step, and tracing made it longer": _on_a_cpu(95.0),
+    "what is left is waiting for data": _on_a_cpu(60.0, data_wait=0.035),
+    "a compiled model, whose kernels are no operators": _on_a_cpu(10.0, compiled=True),
+    "the host was in operators while the device idled": _on_a_device(
+        trace_of(idle_for("launch_bound", 30.0, in_operators=0.95))
+    ),
+    "the device hides it": _on_a_device(trace_of(idle_for("between_steps", 2.0))),
+}

@@ -1,0 +1,411 @@
+"""Rules about data, at the edges of what they speak of."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from hotlap.diagnose import (
+    accelerator_in_dataset,
+    blocking_copies,
+    loader_bound,
+    no_workers,
+    pageable_copies,
+    short_queue,
+    slow_transform,
+    small_shared_memory,
+    too_many_workers,
+    worker_startup,
+)
+from hotlap.diagnose.example_traces import STEP_SECONDS, idle_for, trace_of
+from hotlap.diagnose.profile import Profile
+from hotlap.evidence import DatasetProfile, FunctionTime, LoaderUse, RunEvidence
+from hotlap.records import (
+    CallSite,
+    Ceiling,
+    Ceilings,
+    LoaderFacts,
+    LoaderRate,
+    Machine,
+    PhaseAccount,
+    ScriptFacts,
+    Setting,
+    Steps,
+)
+from hotlap.trace.records import CopyRow
+
+LOADER = CallSite(role="loader", file="/work/train.py", line=20)
+
+
+def account(data_wait: float = 0.0, host_to_device: float = 0.0) -> PhaseAccount:
+    """Shares of a step of a tenth of a second, with ten samples."""
+    rest = 1 - data_wait - host_to_device
+    return PhaseAccount(
+        wall=0.1,
+        data_wait=0.1 * data_wait,
+        host_to_device=0.1 * host_to_device,
+        forward=0.1 * rest,
+        samples_per_step=10,
+    )
+
+
+def rate(workers: int, seconds: float, prefetch: int = 2) -> LoaderRate:
+    values = (("prefetch-factor", prefetch), ("workers", workers)) if workers else (("workers", 0),)
+    return LoaderRate(setting=Setting(lever="loader", values=values), seconds_per_sample=seconds)
+
+
+# ---------------------------------------------------------------------------------------------
+# loader-bound
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("data_wait", "fires"), [(0.0199, False), (0.0201, True), (1.0, True)])
+def test_loader_bound_from_two_percent_on(data_wait: float, fires: bool) -> None:
+    assert bool(list(loader_bound.check(Profile(account=account(data_wait))))) is fires
+
+
+def test_loader_bound_is_silent_where_the_wait_may_be_an_accident() -> None:
+    """A mean of 3 %, but all of it in one step of forty: the interval reaches zero."""
+    once = Steps(wall_seconds=(0.1,) * 46, data_wait_seconds=(0.0,) * 20 + (0.12,) + (0.0,) * 25)
+    assert not list(loader_bound.check(Profile(account=account(0.03), steps=once)))
+    always = Steps(wall_seconds=(0.1,) * 46, data_wait_seconds=(0.003,) * 46)
+    assert list(loader_bound.check(Profile(account=account(0.03), steps=always)))
+
+
+@pytest.mark.parametrize(("speedup", "fires"), [(1.02, False), (1.03, False), (1.05, True)])
+def test_loader_bound_wants_the_model_alone_to_be_faster_than_launches_differ(speedup: float, fires: bool) -> None:
+    ceilings = (Ceiling(name="model-alone", bound_speedup=speedup),)
+    assert bool(list(loader_bound.check(Profile(account=account(0.3), ceilings=ceilings)))) is fires
+
+
+def test_loader_bound_shows_what_each_half_reaches() -> None:
+    ceilings = (
+        Ceiling(name="loader-alone", seconds_per_sample=0.002, bound_speedup=5.0),
+        Ceiling(name="model-alone", seconds_per_sample=0.008, bound_speedup=1.25),
+    )
+    facts = ScriptFacts(loaders=(LoaderFacts(dataset="Images", batch_size=10, workers=3, site=LOADER),))
+    (found,) = loader_bound.check(Profile(account=account(0.3), ceilings=ceilings, facts=facts))
+    assert found.title == "The step waits 20 % of its time for data."
+    assert "samples a second: 100 in the script, 500 by its loader alone, 125 by its model alone" in found.evidence
+    assert "DataLoader over Images: 3 workers, batches of 10" in found.evidence
+    assert found.site == LOADER and "loader" in found.levers
+    assert "add workers" in found.remedy
+
+
+# ---------------------------------------------------------------------------------------------
+# How many workers
+# ---------------------------------------------------------------------------------------------
+
+
+def without_workers(data_wait: float = 0.4, device: str = "cuda", **fields: object) -> Profile:
+    loader = LoaderFacts(dataset="Images", site=LOADER)
+    known = Profile(
+        account=account(data_wait), facts=ScriptFacts(device=device, loaders=(loader,)), machine=Machine(cores=8)
+    )
+    return msgspec.structs.replace(known, **fields)
+
+
+@pytest.mark.parametrize(("data_wait", "fires"), [(0.0199, False), (0.0201, True)])
+def test_no_workers_only_where_it_matters(data_wait: float, fires: bool) -> None:
+    assert bool(list(no_workers.check(without_workers(data_wait)))) is fires
+
+
+@pytest.mark.parametrize(("cores", "processes", "fires"), [(1, 1, False), (2, 1, True), (2, 2, False), (4, 2, True)])
+def test_no_workers_only_where_a_core_is_left(cores: int, processes: int, fires: bool) -> None:
+    profile = without_workers(machine=Machine(cores=cores))
+    facts = msgspec.structs.replace(profile.facts, processes=processes)
+    assert bool(list(no_workers.check(msgspec.structs.replace(profile, facts=facts)))) is fires
+
+
+def test_no_workers_costs_what_the_best_setting_would_save() -> None:
+    """A step of 10 ms a sample, 6 of them computing: a loader of 8 ms leaves a step of 8."""
+    (found,) = no_workers.check(without_workers(loader_rates=(rate(0, 0.004), rate(2, 0.009), rate(4, 0.008))))
+    assert found.share.value == pytest.approx(0.2)
+    assert found.share.low == found.share.value
+    (all_of_it,) = no_workers.check(without_workers(loader_rates=(rate(4, 0.001),)))
+    assert all_of_it.share.value == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize(("seconds", "fires"), [(0.0097, True), (0.0099, False), (0.02, False)])
+def test_no_workers_is_silent_where_workers_save_less_than_two_percent(seconds: float, fires: bool) -> None:
+    assert bool(list(no_workers.check(without_workers(loader_rates=(rate(4, seconds),))))) is fires
+
+
+def test_no_workers_can_only_be_bounded_on_a_cpu() -> None:
+    (found,) = no_workers.check(without_workers(device="cpu", loader_rates=(rate(4, 0.001),)))
+    assert (found.share.low, found.share.value) == (0.0, pytest.approx(0.4))
+    assert "at most 40 %" in found.title and "set_num_threads" in found.remedy
+
+
+def test_no_workers_with_an_iterable_data_set_is_a_matter_of_the_script() -> None:
+    facts = ScriptFacts(device="cuda", loaders=(LoaderFacts(dataset="Stream", iterable=True),))
+    (found,) = no_workers.check(without_workers(facts=facts))
+    assert found.levers == () and "get_worker_info" in found.remedy
+
+
+def test_no_workers_leaves_data_sets_on_the_accelerator_to_their_own_rule() -> None:
+    there = DatasetProfile(dataset="Images", samples=8, seconds=0.1, sample_devices=("cuda:0",))
+    assert not list(no_workers.check(without_workers(evidence=RunEvidence(datasets=(there,)))))
+
+
+def test_no_workers_does_not_speak_of_the_evaluations_loader() -> None:
+    training, evaluation = LoaderFacts(dataset="Train", workers=4), LoaderFacts(dataset="Test")
+    facts = ScriptFacts(device="cuda", loaders=(evaluation, training))
+    seen = RunEvidence(loaders=(LoaderUse(dataset="Train"),))
+    assert not list(no_workers.check(without_workers(facts=facts, evidence=seen)))
+    assert not list(no_workers.check(without_workers(facts=facts))), "which of them feeds the training is not known"
+
+
+@pytest.mark.parametrize(("seconds", "fires"), [(0.001019, True), (0.001021, False)])
+def test_too_many_workers_within_two_percent(seconds: float, fires: bool) -> None:
+    facts = ScriptFacts(loaders=(LoaderFacts(dataset="Images", workers=8),))
+    profile = Profile(facts=facts, loader_rates=(rate(8, 0.001), rate(4, seconds)))
+    assert bool(list(too_many_workers.check(profile))) is fires
+
+
+def test_too_many_workers_names_the_fewest_that_do_and_never_none() -> None:
+    facts = ScriptFacts(loaders=(LoaderFacts(dataset="Images", workers=8),))
+    rates = (rate(8, 0.001), rate(4, 0.001), rate(1, 0.001), rate(0, 0.001))
+    (found,) = too_many_workers.check(Profile(facts=facts, loader_rates=rates))
+    assert found.title == "1 worker would load as fast as the script's 8."
+    assert found.kind == "hint" and "num_workers=1" in found.remedy
+
+
+@pytest.mark.parametrize(("workers", "fires"), [(8, False), (9, True)])
+def test_too_many_workers_for_the_cores(workers: int, fires: bool) -> None:
+    facts = ScriptFacts(loaders=(LoaderFacts(dataset="Images", workers=workers),), processes=2)
+    machine = Machine(cores=16, physical_cores=8)
+    assert bool(list(too_many_workers.check(Profile(facts=facts, machine=machine)))) is fires
+
+
+def test_too_many_workers_says_nothing_where_the_scripts_own_number_was_not_timed() -> None:
+    facts = ScriptFacts(loaders=(LoaderFacts(dataset="Images", workers=20),))
+    machine = Machine(cores=8, physical_cores=4)
+    assert not list(too_many_workers.check(Profile(facts=facts, machine=machine, loader_rates=(rate(8, 0.001),))))
+
+
+# ---------------------------------------------------------------------------------------------
+# slow-transform
+# ---------------------------------------------------------------------------------------------
+
+
+def transform(own_seconds: float, data_wait: float = 0.5, **fields: object) -> Profile:
+    function = FunctionTime(name="resize", file="/work/data.py", line=40, own_seconds=own_seconds, total_seconds=1.0)
+    dataset = DatasetProfile(dataset="Images", samples=32, seconds=1.0, functions=(function,))
+    return Profile(
+        account=account(data_wait), evidence=RunEvidence(datasets=(msgspec.structs.replace(dataset, **fields),))
+    )
+
+
+@pytest.mark.parametrize(("own_seconds", "fires"), [(0.3, False), (0.301, True)])
+def test_slow_transform_above_thirty_percent(own_seconds: float, fires: bool) -> None:
+    assert bool(list(slow_transform.check(transform(own_seconds)))) is fires
+
+
+def test_slow_transform_costs_its_part_of_the_wait() -> None:
+    (found,) = slow_transform.check(transform(0.6))
+    assert found.share.value == pytest.approx(0.3)
+    assert found.title == "resize takes 60 % of the time of making samples."
+    assert found.site == CallSite(role="loader", file="/work/data.py", line=40, function="resize")
+    assert "resize (data.py:40): 18.8 ms a sample, 60 %" in found.evidence
+
+
+@pytest.mark.parametrize(("data_wait", "fires"), [(0.039, False), (0.041, True)])
+def test_slow_transform_only_where_its_part_matters(data_wait: float, fires: bool) -> None:
+    assert bool(list(slow_transform.check(transform(0.5, data_wait)))) is fires
+
+
+@pytest.mark.parametrize(("samples", "fires"), [(3, False), (4, True)])
+def test_slow_transform_wants_some_samples(samples: int, fires: bool) -> None:
+    assert bool(list(slow_transform.check(transform(0.9, samples=samples)))) is fires
+
+
+def test_slow_transform_names_collating_only_where_no_function_is_to_blame() -> None:
+    (function,) = slow_transform.check(transform(0.4, collate_seconds=0.5))
+    assert function.title.startswith("resize ")
+    (collating,) = slow_transform.check(transform(0.2, collate_seconds=0.5))
+    assert collating.title == "Collating takes 50 % of the time of making samples."
+
+
+def test_slow_transform_may_be_in_no_python_file() -> None:
+    function = FunctionTime(name="decode", own_seconds=0.5, total_seconds=0.5)
+    (found,) = slow_transform.check(transform(0.5, functions=(function,), site=LOADER))
+    assert found.site == LOADER
+
+
+# ---------------------------------------------------------------------------------------------
+# Queue and start of the workers
+# ---------------------------------------------------------------------------------------------
+
+
+def queue(fetches: list[float], lengths: list[int], *, seconds_per_sample: float = 0.004) -> Profile:
+    use = LoaderUse(dataset="Texts", fetch_seconds=tuple(fetches), queue_lengths=tuple(lengths))
+    return Profile(
+        account=account(0.2),
+        facts=ScriptFacts(device="cuda", loaders=(LoaderFacts(dataset="Texts", workers=4, prefetch_factor=2),)),
+        loader_rates=(rate(4, seconds_per_sample),),
+        evidence=RunEvidence(loaders=(use,)),
+    )
+
+
+def bursts(part_of_the_slowest: float) -> list[float]:
+    """Forty fetches that take one second in all; the slowest four hold this part of it."""
+    return [(1 - part_of_the_slowest) / 36] * 36 + [part_of_the_slowest / 4] * 4
+
+
+@pytest.mark.parametrize(("part", "fires"), [(0.49, False), (0.51, True)])
+def test_short_queue_wants_the_waiting_in_few_fetches(part: float, fires: bool) -> None:
+    assert bool(list(short_queue.check(queue(bursts(part), [2] * 30 + [0] * 10)))) is fires
+
+
+@pytest.mark.parametrize(("empty", "fires"), [(1, False), (2, True), (36, True), (37, False)])
+def test_short_queue_is_empty_at_some_fetches_and_not_at_nearly_all(empty: int, fires: bool) -> None:
+    assert bool(list(short_queue.check(queue(bursts(0.8), [0] * empty + [3] * (40 - empty))))) is fires
+
+
+@pytest.mark.parametrize(("seconds", "fires"), [(0.0079, True), (0.0081, False)])
+def test_short_queue_wants_workers_that_keep_up(seconds: float, fires: bool) -> None:
+    """The model computes 8 ms a sample."""
+    profile = queue(bursts(0.8), [2] * 30 + [0] * 10, seconds_per_sample=seconds)
+    assert bool(list(short_queue.check(profile))) is fires
+
+
+def test_short_queue_says_nothing_of_a_loader_that_was_never_timed_alone() -> None:
+    profile = queue(bursts(0.8), [2] * 30 + [0] * 10)
+    assert not list(short_queue.check(msgspec.structs.replace(profile, loader_rates=())))
+
+
+def test_short_queue_costs_at_most_the_wait_within_epochs() -> None:
+    profile = queue(bursts(0.8), [2] * 30 + [0] * 10)
+    (use,) = profile.evidence.loaders
+    started = msgspec.structs.replace(use, start_seconds=(0.5,), first_fetch_seconds=(0.5,))
+    (found,) = short_queue.check(msgspec.structs.replace(profile, evidence=RunEvidence(loaders=(started,))))
+    assert (found.share.low, found.share.value) == (0.0, pytest.approx(0.1))
+
+
+def starts(lost_an_epoch: float, *, steps: int = 100, data_wait: float = 0.5) -> Profile:
+    """Two epochs, of which the second waits so long for its first batch."""
+    use = LoaderUse(
+        dataset="Images",
+        start_seconds=(3.0, 0.0),
+        first_fetch_seconds=(3.0, 0.01 + lost_an_epoch),
+        fetch_seconds=(0.01,) * (steps - 2),
+    )
+    return Profile(
+        account=account(data_wait),
+        facts=ScriptFacts(loaders=(LoaderFacts(dataset="Images", workers=2),)),
+        evidence=RunEvidence(observed_steps=steps, observed_seconds=20.0, loaders=(use,)),
+    )
+
+
+@pytest.mark.parametrize(("lost", "fires"), [(0.199, False), (0.201, True)])
+def test_worker_startup_from_two_percent_of_the_step_on(lost: float, fires: bool) -> None:
+    """Over a hundred steps of a tenth of a second; the very first start does not count."""
+    assert bool(list(worker_startup.check(starts(lost)))) is fires
+
+
+def test_worker_startup_is_no_more_than_the_data_wait() -> None:
+    (found,) = worker_startup.check(starts(5.0, data_wait=0.3))
+    assert found.share.value == pytest.approx(0.3)
+    (less,) = worker_startup.check(starts(1.0, data_wait=0.3))
+    assert less.share.value == pytest.approx(0.1)
+
+
+# ---------------------------------------------------------------------------------------------
+# Copies
+# ---------------------------------------------------------------------------------------------
+
+
+def copying(share: float, *, pageable: int = 0, blocking: int = 0, **fields: object) -> Profile:
+    use = LoaderUse(dataset="Images", pageable_copies=pageable, blocking_copies=blocking, copy_site=LOADER)
+    known = Profile(
+        account=account(host_to_device=share),
+        facts=ScriptFacts(device="cuda"),
+        evidence=RunEvidence(observed_steps=40, observed_seconds=4.0, loaders=(use,)),
+    )
+    return msgspec.structs.replace(known, **fields)
+
+
+def rates(pageable: float, pinned: float) -> Machine:
+    return Machine(
+        ceilings=Ceilings(
+            host_to_device_pageable_bytes_per_second=pageable, host_to_device_pinned_bytes_per_second=pinned
+        )
+    )
+
+
+@pytest.mark.parametrize(("share", "fires"), [(0.0199, False), (0.0201, True)])
+def test_pageable_copies_from_two_percent_on(share: float, fires: bool) -> None:
+    assert bool(list(pageable_copies.check(copying(share, pageable=40)))) is fires
+
+
+@pytest.mark.parametrize(("batches", "fires"), [(19, False), (20, True)])
+def test_pageable_copies_in_half_of_the_steps(batches: int, fires: bool) -> None:
+    assert bool(list(pageable_copies.check(copying(0.2, pageable=batches)))) is fires
+
+
+def test_pageable_copies_cost_what_the_faster_copy_saves_and_at_most_all() -> None:
+    (found,) = pageable_copies.check(copying(0.2, pageable=40, machine=rates(5e9, 20e9)))
+    assert (found.share.low, found.share.value, found.share.high) == pytest.approx((0.15, 0.15, 0.2))
+    (bound,) = pageable_copies.check(copying(0.2, pageable=40))
+    assert (bound.share.low, bound.share.value) == (0.0, pytest.approx(0.2))
+
+
+@pytest.mark.parametrize(("nanoseconds", "fires"), [(19_000_000, False), (21_000_000, True)])
+def test_pageable_copies_in_the_trace_where_the_account_saw_none(nanoseconds: int, fires: bool) -> None:
+    """Two percent of the traced second are 20 ms."""
+    row = CopyRow(direction="HtoD", memory="pageable", copies=10, nanoseconds=nanoseconds, bytes=1 << 20)
+    other = CopyRow(direction="DtoH", memory="pageable", copies=10, nanoseconds=10**9, bytes=1 << 20)
+    profile = copying(0.0, pageable=40, breakdowns=(trace_of(copies=(row, other)),))
+    assert bool(list(pageable_copies.check(profile))) is fires
+
+
+def test_blocking_copies_cost_the_idle_time_that_they_leave() -> None:
+    untouched = PhaseAccount(wall=STEP_SECONDS, host_to_device=0.001, forward=STEP_SECONDS - 0.001)
+    traced = copying(0.0, blocking=40, account=untouched, breakdowns=(trace_of(idle_for("blocking_copy", 5.0)),))
+    (found,) = blocking_copies.check(traced)
+    assert found.share.value == pytest.approx(0.05) and found.share.low > 0
+    assert found.site == LOADER and "device-prefetch" in found.levers
+
+
+@pytest.mark.parametrize(("idle", "fires"), [(1.9, False), (2.1, True)])
+def test_blocking_copies_from_two_percent_on(idle: float, fires: bool) -> None:
+    traced = copying(0.001, blocking=40, breakdowns=(trace_of(idle_for("blocking_copy", idle)),))
+    assert bool(list(blocking_copies.check(traced))) is fires
+
+
+# ---------------------------------------------------------------------------------------------
+# Shared memory, and data sets on the accelerator
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("available", "fires"), [(2 * 9 * 1024, False), (2 * 9 * 1024 - 1, True), (0, False)])
+def test_small_shared_memory_from_half_of_it_on(available: int, fires: bool) -> None:
+    """Four workers with two batches each, and the one in use: nine of 1 KiB."""
+    loader = LoaderFacts(dataset="Images", workers=4, prefetch_factor=2, batch_bytes=1024)
+    profile = Profile(facts=ScriptFacts(loaders=(loader,)), machine=Machine(shared_memory_bytes=available))
+    assert bool(list(small_shared_memory.check(profile))) is fires
+
+
+def test_small_shared_memory_adds_up_all_loaders_and_names_the_largest() -> None:
+    small = LoaderFacts(dataset="Test", workers=1, batch_bytes=1024)
+    large = LoaderFacts(dataset="Train", workers=4, batch_bytes=1024, site=LOADER)
+    profile = Profile(facts=ScriptFacts(loaders=(small, large, small)), machine=Machine(shared_memory_bytes=24 * 1024))
+    (found,) = small_shared_memory.check(profile)
+    assert found.kind == "risk" and found.site == LOADER
+    assert found.title == "Batches that wait may take 15 KiB of shared memory, which holds 24 KiB."
+
+
+@pytest.mark.parametrize(("data_wait", "fires"), [(0.0199, False), (0.0201, True)])
+def test_accelerator_in_dataset_only_where_the_step_waits(data_wait: float, fires: bool) -> None:
+    there = DatasetProfile(dataset="Images", samples=8, seconds=0.1, sample_devices=("cuda:0",))
+    profile = Profile(account=account(data_wait), evidence=RunEvidence(datasets=(there,)))
+    assert bool(list(accelerator_in_dataset.check(profile))) is fires
+
+
+def test_accelerator_in_dataset_names_the_line() -> None:
+    call = CallSite(role="copy", file="/work/data.py", line=7, what="Tensor.cuda")
+    there = DatasetProfile(dataset="Images", samples=8, seconds=0.1, accelerator_calls=(call,))
+    (found,) = accelerator_in_dataset.check(Profile(account=account(0.3), evidence=RunEvidence(datasets=(there,))))
+    assert found.site == call and "Tensor.cuda at data.py:7" in found.evidence
+    assert found.share.low == 0

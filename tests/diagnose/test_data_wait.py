@@ -1,0 +1,114 @@
+"""What a free loader would save, and which loaders and rates are meant."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hotlap.diagnose.data_wait import (
+    CEILING_NOISE,
+    computing_seconds_per_sample,
+    own_rate,
+    step_seconds_per_sample,
+    training_loaders,
+    waiting,
+    working_rates,
+)
+from hotlap.diagnose.profile import Profile
+from hotlap.diagnose.shares import exactly
+from hotlap.evidence import LoaderUse, RunEvidence
+from hotlap.records import Ceiling, LoaderFacts, LoaderRate, ModelFacts, PhaseAccount, ScriptFacts, Setting
+
+ACCOUNT = PhaseAccount(wall=1.0, data_wait=0.4, forward=0.6, samples_per_step=10)
+
+
+def model_alone(speedup: float | None) -> tuple[Ceiling, ...]:
+    return (Ceiling(name="model-alone", bound_speedup=speedup),)
+
+
+def test_without_a_ceiling_it_is_the_data_wait() -> None:
+    assert waiting(Profile(account=ACCOUNT)) == exactly(0.4)
+    assert waiting(Profile(account=ACCOUNT, ceilings=model_alone(None))) == exactly(0.4)
+    assert waiting(Profile()) == exactly(0.0)
+
+
+def test_the_model_alone_bounds_it() -> None:
+    share = waiting(Profile(account=ACCOUNT, ceilings=model_alone(1.25)))
+    assert share.value == pytest.approx(0.2)
+    assert share.low == pytest.approx(1 - (1 + CEILING_NOISE) / 1.25)
+    assert share.high == pytest.approx(1 - 1 / (1.25 * (1 + CEILING_NOISE)))
+
+
+def test_the_data_wait_bounds_the_model_alone() -> None:
+    assert waiting(Profile(account=ACCOUNT, ceilings=model_alone(4.0))) == exactly(0.4)
+
+
+@given(st.floats(min_value=0.0, max_value=0.1), st.floats(min_value=1.0, max_value=1e6))
+def test_it_is_never_more_than_either(data_wait: float, speedup: float) -> None:
+    account = PhaseAccount(wall=0.1, data_wait=data_wait, forward=0.1 - data_wait)
+    share = waiting(Profile(account=account, ceilings=model_alone(speedup)))
+    assert 0 <= share.low <= share.value <= share.high <= 1
+    assert share.value <= data_wait / 0.1 + 1e-9
+    assert share.value <= 1 - 1 / speedup + 1e-9
+
+
+def test_a_ceiling_of_one_length_says_nothing_of_many_lengths() -> None:
+    """The model alone was timed with the first batch, which may have been the longest."""
+    lengths = tuple((8, 100 + it) for it in range(5))
+    facts = ScriptFacts(models=(ModelFacts(kind="Net", parameters=1, input_shapes=lengths),))
+    assert waiting(Profile(account=ACCOUNT, facts=facts, ceilings=model_alone(1.0))) == exactly(0.4)
+
+
+def test_a_smaller_last_batch_is_no_other_length() -> None:
+    sizes = tuple((it, 3, 32, 32) for it in range(1, 9))
+    facts = ScriptFacts(models=(ModelFacts(kind="Net", parameters=1, input_shapes=sizes),))
+    assert waiting(Profile(account=ACCOUNT, facts=facts, ceilings=model_alone(1.0))).value == 0
+
+
+def test_seconds_for_each_sample() -> None:
+    assert step_seconds_per_sample(Profile(account=ACCOUNT)) == pytest.approx(0.1)
+    assert computing_seconds_per_sample(Profile(account=ACCOUNT)) == pytest.approx(0.06)
+    assert step_seconds_per_sample(Profile()) == 0
+
+
+# ---------------------------------------------------------------------------------------------
+# Which loader, which rate
+# ---------------------------------------------------------------------------------------------
+
+TRAINING = LoaderFacts(dataset="Train", workers=4)
+EVALUATION = LoaderFacts(dataset="Test", workers=0)
+
+
+def test_the_loader_that_was_seen_in_training() -> None:
+    facts = ScriptFacts(loaders=(EVALUATION, TRAINING))
+    seen = RunEvidence(loaders=(LoaderUse(dataset="Train"),))
+    assert training_loaders(Profile(facts=facts, evidence=seen)) == (TRAINING,)
+    assert training_loaders(Profile(facts=facts)) == (EVALUATION, TRAINING)
+    unknown = RunEvidence(loaders=(LoaderUse(dataset="Other"),))
+    assert training_loaders(Profile(facts=facts, evidence=unknown)) == (EVALUATION, TRAINING)
+
+
+def rate(seconds: float = 0.01, error: str = "", **values: int | bool) -> LoaderRate:
+    named = tuple(sorted((key.replace("_", "-"), value) for key, value in values.items()))
+    return LoaderRate(setting=Setting(lever="loader", values=named), seconds_per_sample=seconds, error=error)
+
+
+def test_the_scripts_own_rate_is_that_of_its_own_arguments() -> None:
+    pinned = rate(0.1, workers=4, prefetch_factor=2, pin_memory=True)
+    unpinned = rate(0.2, workers=4, prefetch_factor=2, pin_memory=False)
+    deep = rate(0.3, workers=4, prefetch_factor=4, pin_memory=False)
+    alone = rate(0.4, workers=0, pin_memory=True)
+    profile = Profile(loader_rates=(alone, deep, pinned, unpinned))
+    assert own_rate(profile, TRAINING) == unpinned
+    assert own_rate(profile, LoaderFacts(dataset="Train", workers=4, pin_memory=True)) == pinned
+    assert own_rate(profile, LoaderFacts(dataset="Train", workers=4, prefetch_factor=4, pin_memory=True)) == deep
+    assert own_rate(profile, LoaderFacts(dataset="Train")) == alone
+    assert own_rate(profile, LoaderFacts(dataset="Train", workers=8)) is None
+
+
+def test_settings_that_failed_have_no_rate() -> None:
+    good = rate(workers=1)
+    assert working_rates(Profile(loader_rates=(rate(workers=2, error="OSError"), good, rate(0.0, workers=4)))) == (
+        good,
+    )

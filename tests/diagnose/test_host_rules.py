@@ -1,0 +1,284 @@
+"""Rules about the host, at the edges of what they speak of."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import msgspec
+import pytest
+
+from hotlap.diagnose import (
+    anomaly_detection,
+    empty_cache,
+    host_sync,
+    launch_bound,
+    logging_cost,
+    python_overhead,
+    tensor_on_host,
+)
+from hotlap.diagnose.example_traces import STEP_SECONDS, idle_for, many_kernels, trace_of
+from hotlap.diagnose.profile import Profile
+from hotlap.evidence import HostSync, LoaderUse, LoopCall, LoopCallKind, RunEvidence, SyncKind, Window
+from hotlap.records import CallSite, PhaseAccount, ScriptFacts
+from hotlap.trace.records import Breakdown, Evidence, HostTime
+
+LINE = CallSite(role="step", file="/work/train.py", line=44)
+ELSEWHERE = CallSite(role="step", file="/work/train.py", line=60)
+
+item = partial(
+    msgspec.structs.replace,
+    HostSync(kind="item", calls=100, steps=100, seconds=1.0, on_device=True, site=LINE),
+)
+
+
+def seen(
+    *syncs: HostSync,
+    calls: tuple[LoopCall, ...] = (),
+    loaders: tuple[LoaderUse, ...] = (),
+    traces: tuple[Breakdown, ...] = (),
+    device: str = "cuda",
+) -> Profile:
+    """A hundred observed steps of a tenth of a second."""
+    return Profile(
+        facts=ScriptFacts(device=device),
+        account=PhaseAccount(wall=STEP_SECONDS, forward=STEP_SECONDS),
+        evidence=RunEvidence(
+            observed_steps=100, observed_seconds=100 * STEP_SECONDS, syncs=syncs, calls=calls, loaders=loaders
+        ),
+        breakdowns=traces,
+    )
+
+
+# ---------------------------------------------------------------------------------------------
+# host-sync
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("seconds", "fires"), [(0.199, False), (0.201, True)])
+def test_host_sync_from_two_percent_on(seconds: float, fires: bool) -> None:
+    assert bool(list(host_sync.check(seen(item(seconds=seconds))))) is fires
+
+
+@pytest.mark.parametrize(("steps", "fires"), [(49, False), (50, True)])
+def test_host_sync_leaves_guarded_lines_alone(steps: int, fires: bool) -> None:
+    assert bool(list(host_sync.check(seen(item(steps=steps))))) is fires
+
+
+def test_host_sync_without_a_trace_is_a_bound() -> None:
+    (found,) = host_sync.check(seen(item()))
+    assert (found.share.low, found.share.value) == (0.0, pytest.approx(0.1))
+    assert found.title == "`.item()` at train.py:44 makes the host wait for the device: at most 10 % of the step."
+    assert "100 calls in 100 of 100 observed steps, 10.0 ms each" in found.evidence
+    assert found.site == LINE
+
+
+def test_host_sync_shares_the_idle_time_among_the_lines_that_waited() -> None:
+    trace = trace_of(idle_for("host_sync", 8.0))
+    found = list(
+        host_sync.check(seen(item(seconds=3.0), item(kind="bool", seconds=1.0, site=ELSEWHERE), traces=(trace,)))
+    )
+    assert [it.share.value for it in found] == pytest.approx([0.06, 0.02])
+    assert [it.share.high for it in found] == pytest.approx([0.3, 0.1]), "a lost lead may show up in later gaps"
+    assert [it.site for it in found] == [LINE, ELSEWHERE]
+
+
+def test_host_sync_counts_torchs_own_waits_when_it_shares() -> None:
+    """The optimizer waited just as long: half of the idle time is its own."""
+    trace = trace_of(idle_for("host_sync", 8.0))
+    (found,) = host_sync.check(seen(item(), item(phase="optimizer"), traces=(trace,)))
+    assert found.share.value == pytest.approx(0.04)
+
+
+def test_host_sync_cannot_cost_more_than_it_waited() -> None:
+    (found,) = host_sync.check(seen(item(seconds=0.5), traces=(trace_of(idle_for("host_sync", 30.0)),)))
+    assert found.share.value == found.share.high == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize(("milliseconds", "fires"), [(1.9, False), (2.1, True)])
+def test_host_sync_is_silent_where_the_device_hardly_idled(milliseconds: float, fires: bool) -> None:
+    trace = trace_of(idle_for("host_sync", milliseconds))
+    assert bool(list(host_sync.check(seen(item(seconds=5.0), traces=(trace,))))) is fires
+
+
+def test_host_sync_leaves_copies_to_their_own_rules() -> None:
+    copy = item(kind="copy-to-device")
+    assert list(host_sync.check(seen(copy)))
+    assert not list(host_sync.check(seen(copy, loaders=(LoaderUse(dataset="Images", copy_site=LINE),))))
+    made_here = LoopCall(kind="tensor-on-host", calls=100, steps=100, seconds=0.1, site=LINE)
+    assert not list(host_sync.check(seen(copy, calls=(made_here,))))
+
+
+@pytest.mark.parametrize("kind", ["item", "cpu", "numpy", "tolist", "bool", "nonzero", "print", "synchronize"])
+def test_host_sync_has_advice_for_every_kind(kind: SyncKind) -> None:
+    (found,) = host_sync.check(seen(item(kind=kind)))
+    assert found.remedy and "train.py:44" in found.title
+
+
+# ---------------------------------------------------------------------------------------------
+# launch-bound
+# ---------------------------------------------------------------------------------------------
+
+
+def launching(milliseconds: float = 20.0, in_operators: float = 1.0, short_share: float = 0.5) -> Profile:
+    trace = trace_of(
+        idle_for("launch_bound", milliseconds, in_operators=in_operators), kernels=many_kernels(short_share=short_share)
+    )
+    return seen(traces=(trace,))
+
+
+@pytest.mark.parametrize(("short_share", "fires"), [(0.299, False), (0.3, True)])
+def test_launch_bound_wants_many_short_kernels(short_share: float, fires: bool) -> None:
+    assert bool(list(launch_bound.check(launching(short_share=short_share)))) is fires
+
+
+@pytest.mark.parametrize(("milliseconds", "fires"), [(1.9, False), (2.1, True)])
+def test_launch_bound_from_two_percent_on(milliseconds: float, fires: bool) -> None:
+    assert bool(list(launch_bound.check(launching(milliseconds)))) is fires
+
+
+def test_launch_bound_is_the_part_in_which_the_host_was_launching() -> None:
+    (found,) = launch_bound.check(launching(20.0, in_operators=0.6))
+    assert found.share.value == pytest.approx(0.12)
+    assert found.title == "The device idles 12 % of the step, because its kernels are launched too slowly."
+    assert "100 kernels a step, 50 % of them shorter than the 6.00 us that a launch takes" in found.evidence
+
+
+def test_launch_bound_names_the_operators() -> None:
+    cause = msgspec.structs.replace(
+        idle_for("launch_bound", 20.0, in_operators=1.0),
+        evidence=(
+            Evidence(role="operator", name="aten::add_", gaps=7, nanoseconds=4_000_000),
+            Evidence(role="call", name="cudaLaunchKernel", gaps=7, nanoseconds=3_000_000),
+        ),
+    )
+    (found,) = launch_bound.check(seen(traces=(trace_of(cause, kernels=many_kernels(short_share=1.0)),)))
+    assert [it for it in found.evidence if "aten::add_" in it] == ["in such gaps the host was in aten::add_: 4.00 ms"]
+    assert not [it for it in found.evidence if "cudaLaunchKernel" in it]
+
+
+def test_launch_bound_says_nothing_of_a_cpu() -> None:
+    on_the_cpu = msgspec.structs.replace(trace_of(), devices=())
+    assert not list(launch_bound.check(seen(traces=(on_the_cpu,), device="cpu")))
+
+
+# ---------------------------------------------------------------------------------------------
+# Calls that teach nothing
+# ---------------------------------------------------------------------------------------------
+
+
+def call(kind: LoopCallKind, seconds: float, steps: int = 100, site: CallSite = LINE) -> LoopCall:
+    return LoopCall(kind=kind, calls=steps, steps=steps, seconds=seconds, bytes=1024 * steps, site=site)
+
+
+@pytest.mark.parametrize("kind", ["empty-cache", "garbage-collection"])
+@pytest.mark.parametrize(("seconds", "fires"), [(0.199, False), (0.201, True)])
+def test_empty_cache_from_two_percent_on(kind: LoopCallKind, seconds: float, fires: bool) -> None:
+    assert bool(list(empty_cache.check(seen(calls=(call(kind, seconds),))))) is fires
+
+
+def test_empty_cache_counts_what_it_costs_and_not_how_often() -> None:
+    (found,) = empty_cache.check(seen(calls=(call("empty-cache", 1.0, steps=4),)))
+    assert found.share.value == pytest.approx(0.1)
+    assert found.evidence == ("4 calls in 4 of 100 observed steps, 250 ms each",)
+
+
+@pytest.mark.parametrize(("seconds", "fires"), [(0.0999, False), (0.1001, True)])
+def test_logging_cost_above_one_percent(seconds: float, fires: bool) -> None:
+    assert bool(list(logging_cost.check(seen(calls=(call("print", seconds),))))) is fires
+
+
+def test_logging_cost_adds_up_the_lines_and_names_the_dearest() -> None:
+    calls = (call("print", 0.06), call("logging", 0.07, site=ELSEWHERE), call("empty-cache", 5.0))
+    (found,) = logging_cost.check(seen(calls=calls, device="cpu"))
+    assert found.share.value == found.share.low == pytest.approx(0.013)
+    assert found.site == ELSEWHERE
+    assert [it.partition(":")[0] + ":" + it.split(":")[1] for it in found.evidence] == ["train.py:60", "train.py:44"]
+
+
+def test_logging_cost_is_a_bound_where_a_device_may_have_work_meanwhile() -> None:
+    (found,) = logging_cost.check(seen(calls=(call("print", 1.0),)))
+    assert found.share.low == 0 and "at most 10 %" in found.title
+
+
+@pytest.mark.parametrize(("seconds", "steps", "fires"), [(0.199, 100, False), (0.201, 50, True), (0.3, 49, False)])
+def test_tensor_on_host_from_two_percent_on_and_unguarded(seconds: float, steps: int, fires: bool) -> None:
+    assert bool(list(tensor_on_host.check(seen(calls=(call("tensor-on-host", seconds, steps),))))) is fires
+
+
+def test_tensor_on_host_shows_what_each_one_takes() -> None:
+    (found,) = tensor_on_host.check(seen(calls=(call("tensor-on-host", 1.0),)))
+    assert found.evidence == ("100 tensors in 100 of 100 observed steps, 10.0 ms and 1.0 KiB each",)
+    assert found.site == LINE
+
+
+def test_anomaly_detection_names_its_line() -> None:
+    evidence = RunEvidence(observed_steps=12, anomaly_detection=True, anomaly_site=LINE)
+    (found,) = anomaly_detection.check(Profile(evidence=evidence))
+    assert found.kind == "hint" and found.site == LINE
+    assert found.title == "Anomaly detection was on in the 12 steps that were observed."
+
+
+# ---------------------------------------------------------------------------------------------
+# python-overhead
+# ---------------------------------------------------------------------------------------------
+
+
+def traced_on_cpu(operators: float, *, data_wait: float = 0.0, traced_step: float = 0.2, **fields: object) -> Profile:
+    """A step of 100 ms; ten traced ones with so many milliseconds in operators."""
+    step, inside = round(traced_step * 1e10), round(operators * 1e7)
+    known = Profile(
+        account=PhaseAccount(wall=0.1, data_wait=data_wait, forward=0.1 - data_wait),
+        evidence=RunEvidence(window=Window(first_step=0, steps=10, wall_seconds=1.0, trace_path="t.json")),
+        host_time=HostTime(
+            step_nanoseconds=step,
+            operator_nanoseconds=inside,
+            loader_nanoseconds=0,
+            sync_nanoseconds=0,
+            python_nanoseconds=step - inside,
+        ),
+    )
+    return msgspec.structs.replace(known, **fields)
+
+
+@pytest.mark.parametrize(("operators", "fires"), [(90.1, False), (89.9, True)])
+def test_python_overhead_from_ten_percent_on(operators: float, fires: bool) -> None:
+    assert bool(list(python_overhead.check(traced_on_cpu(operators)))) is fires
+
+
+@pytest.mark.parametrize(("data_wait", "fires"), [(0.0199, True), (0.0201, False)])
+def test_python_overhead_is_not_the_data_wait(data_wait: float, fires: bool) -> None:
+    assert bool(list(python_overhead.check(traced_on_cpu(70.0, data_wait=data_wait)))) is fires
+
+
+def test_python_overhead_is_what_operators_leave_of_an_untouched_step() -> None:
+    """However long Python took under the profiler, which slows it down more than anything."""
+    (found,) = python_overhead.check(traced_on_cpu(60.0, traced_step=0.5))
+    assert found.share.value == pytest.approx(0.4)
+    assert found.share.low == pytest.approx(0.34)
+    assert found.share.high == pytest.approx(1.0)
+    (tight,) = python_overhead.check(traced_on_cpu(60.0, traced_step=0.1))
+    assert tight.share.high == pytest.approx(0.4)
+
+
+def test_python_overhead_says_nothing_where_the_trace_does_not() -> None:
+    profile = traced_on_cpu(10.0)
+    assert list(python_overhead.check(profile))
+    assert not list(python_overhead.check(msgspec.structs.replace(profile, host_time=None)))
+    assert not list(python_overhead.check(msgspec.structs.replace(profile, evidence=RunEvidence())))
+    distrusted = msgspec.structs.replace(trace_of(), devices=(), unreliable="it ends early")
+    assert not list(python_overhead.check(msgspec.structs.replace(profile, breakdowns=(distrusted,))))
+
+
+def test_python_overhead_on_a_device_adds_up_both_kinds_of_gaps() -> None:
+    trace = trace_of(idle_for("launch_bound", 10.0, in_operators=0.5), idle_for("between_steps", 6.0))
+    (found,) = python_overhead.check(seen(traces=(trace,)))
+    assert found.share.value == pytest.approx(0.11)
+
+
+def test_python_overhead_names_the_places_of_the_gaps() -> None:
+    gap = msgspec.structs.replace(
+        idle_for("between_steps", 20.0),
+        evidence=(Evidence(role="place", name="train.py(12): metrics", gaps=10, nanoseconds=150_000_000),),
+    )
+    (found,) = python_overhead.check(seen(traces=(trace_of(gap),)))
+    assert "in such gaps the host was at train.py(12): metrics: 150 ms" in found.evidence
