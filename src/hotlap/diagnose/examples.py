@@ -7,25 +7,11 @@ from typing import Any
 
 import msgspec
 
+from hotlap.diagnose.example_traces import STEP_SECONDS, STEPS, trace_of
 from hotlap.diagnose.profile import Profile
 from hotlap.evidence import RunEvidence, Window
 from hotlap.records import Accelerator, Ceilings, Machine, ModelFacts, PhaseAccount, ScriptFacts, Steps
-from hotlap.trace.records import (
-    Breakdown,
-    Coverage,
-    DeviceBreakdown,
-    DeviceTime,
-    Idle,
-    KernelRow,
-    KernelSummary,
-    OperatorRow,
-    StepTime,
-    TraceFacts,
-)
-
-STEPS = 10
-STEP_SECONDS = 0.1
-"""A step of these examples takes a tenth of a second, so a millisecond is one percent of it."""
+from hotlap.trace.records import IdleCause, KernelRow, OperatorRow
 
 GPU = Machine(
     cores=8,
@@ -112,53 +98,10 @@ def with_optimizer(profile: Profile, seconds: float) -> Profile:
 def with_kernels(profile: Profile, milliseconds: Mapping[str, float]) -> Profile:
     """The same run with a trace of kernels, by name, that take so long of each step one after the other, ten a step."""
     kernels = tuple(_kernel(name, round(it * 1e6) * STEPS) for name, it in milliseconds.items())
-    busy, window = sum(it.nanoseconds for it in kernels), round(STEP_SECONDS * 1e9) * STEPS
-    time = DeviceTime(
-        window_nanoseconds=window,
-        busy_nanoseconds=busy,
-        compute_nanoseconds=busy,
-        communication_nanoseconds=0,
-        exposed_communication_nanoseconds=0,
-        copy_nanoseconds=0,
-        memset_nanoseconds=0,
-        memory_nanoseconds=0,
-        events=sum(it.launches for it in kernels),
-    )
-    lengths = window // STEPS
-    steps = tuple(
-        StepTime(number=it, start_nanoseconds=it * lengths, nanoseconds=lengths, loader_nanoseconds=0)
-        for it in range(STEPS)
-    )
-    summary = KernelSummary(
-        kernels=time.events,
-        distinct=len(kernels),
-        nanoseconds=busy,
-        short_kernels=0,
-        short_nanoseconds=0,
-        launch_cost_nanoseconds=None,
-        per_step=time.events / STEPS,
-    )
-    device = DeviceBreakdown(
-        device=0,
-        name="A GPU",
-        start_nanoseconds=0,
-        time=time,
-        in_steps=time,
-        steps=steps,
-        streams=(),
-        copies=(),
-        kernels=kernels,
-        kernel_summary=summary,
-        idle=Idle(nanoseconds=window - busy, gaps=0),
-    )
-    breakdown = Breakdown(
-        facts=TraceFacts(path="trace.json"),
-        coverage=Coverage(bytes_read=0, events=0),
-        host_nanoseconds=window,
-        steps=steps,
-        devices=(device,),
-    )
-    return msgspec.structs.replace(profile, breakdowns=(breakdown,))
+    idle = round(STEP_SECONDS * 1e9) * STEPS - sum(it.nanoseconds for it in kernels)
+    breakdown = trace_of(IdleCause(cause="unknown", nanoseconds=idle, gaps=STEPS, longest_nanoseconds=idle // STEPS))
+    device = msgspec.structs.replace(breakdown.devices[0], kernels=kernels)
+    return msgspec.structs.replace(profile, breakdowns=(msgspec.structs.replace(breakdown, devices=(device,)),))
 
 
 def _kernel(name: str, nanoseconds: int) -> KernelRow:
