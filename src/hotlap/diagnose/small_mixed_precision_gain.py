@@ -164,6 +164,7 @@ fires = {
     ),
 }
 silent = {
+    "nothing measured": Profile(),
     "nothing was tried": Profile(account=_WAITS),
     "it could not be tried": Profile(
         account=_WAITS, outcomes=(Outcome(lever=_LEVER, verdict=Skipped(reason="no hardware")),)
