@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text
 
 
@@ -32,6 +34,21 @@ def indented(line: str | Text, columns: int = 2, style: str = "") -> RenderableT
 def paragraphs(lines: Iterable[str], columns: int = 2, style: str = "dim") -> list[RenderableType]:
     """Several such paragraphs in one style."""
     return [indented(line, columns, style) for line in lines]
+
+
+def open_table(*columns: str) -> Table:
+    """A table without lines; ``>`` before a column's name aligns it to the right."""
+    table = Table(box=None, padding=(0, 2, 0, 0), show_edge=False, header_style="dim")
+    for name in columns:
+        right = name.startswith(">")
+        justify: Literal["left", "right"] = "right" if right else "left"
+        table.add_column(Text(name.removeprefix(">")), justify=justify, no_wrap=right, overflow="fold")
+    return table
+
+
+def shifted(what: RenderableType) -> RenderableType:
+    """A renderable two columns to the right."""
+    return Padding(what, (0, 0, 0, 2), expand=True)
 
 
 def _without_trailing_blanks(line: list[Segment]) -> list[Segment]:

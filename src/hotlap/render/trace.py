@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Literal
 
 from rich.console import Group, RenderableType
 from rich.constrain import Constrain
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from hotlap.render import text
 from hotlap.render.bars import Part, StackedBar, Swatch
-from hotlap.render.layout import Trimmed, indented, paragraphs
+from hotlap.render.layout import Trimmed, indented, open_table, paragraphs, shifted
 from hotlap.trace.records import Breakdown, Cause, DeviceBreakdown, DeviceTime, IdleCause, StepTime
 
 WIDEST = 120
@@ -126,7 +124,7 @@ def _account(time: DeviceTime) -> Iterator[RenderableType]:
     parts = tuple(
         Part(amount, part.colour, part.pattern, part.plain) for amount, (_, part) in zip(amounts, _PARTS, strict=True)
     )
-    yield _shifted(StackedBar(parts, float(max(1, time.window_nanoseconds))))
+    yield shifted(StackedBar(parts, float(max(1, time.window_nanoseconds))))
     table = Table.grid(padding=(0, 2, 0, 0))
     for _ in range(2):
         table.add_column(no_wrap=True)
@@ -134,7 +132,7 @@ def _account(time: DeviceTime) -> Iterator[RenderableType]:
         table.add_column(justify="right", no_wrap=True)
     for (name, _), part, amount in zip(_PARTS, parts, amounts, strict=True):
         table.add_row(Swatch(part), Text(name), Text(_length(amount)), Text(_share(amount, time.window_nanoseconds)))
-    yield _shifted(table)
+    yield shifted(table)
     if time.communication_nanoseconds:
         overlap = _share(time.overlapped_communication_nanoseconds, time.communication_nanoseconds)
         yield indented(
@@ -144,7 +142,7 @@ def _account(time: DeviceTime) -> Iterator[RenderableType]:
 
 
 def _causes(device: DeviceBreakdown) -> RenderableType:
-    table = _table("cause", ">time", ">of idle", ">gaps", "seen with")
+    table = open_table("cause", ">time", ">of idle", ">gaps", "seen with")
     for cause in device.idle.causes:
         table.add_row(
             Text(CAUSES[cause.cause]),
@@ -153,7 +151,7 @@ def _causes(device: DeviceBreakdown) -> RenderableType:
             Text(f"{cause.gaps:,}"),
             Text(", ".join(_evidence(cause))),
         )
-    return _shifted(table)
+    return shifted(table)
 
 
 def _evidence(cause: IdleCause) -> Iterator[str]:
@@ -162,7 +160,7 @@ def _evidence(cause: IdleCause) -> Iterator[str]:
     shown: dict[str, str] = {}
     for it in cause.evidence:
         if it.role != "next_kernel":
-            shown.setdefault(it.role, _name(it.name))
+            shown.setdefault(it.role, event_name(it.name))
     yield from [shown[role] for role in sorted(shown, key=order.__getitem__)][:_EVIDENCE_SHOWN]
     if cause.host_operator_nanoseconds and cause.cause == "launch_bound":
         yield f"operators and calls cover {_length(cause.host_operator_nanoseconds)} of it"
@@ -171,22 +169,24 @@ def _evidence(cause: IdleCause) -> Iterator[str]:
 def _longest_gaps(device: DeviceBreakdown) -> Iterator[RenderableType]:
     if not device.idle.longest:
         return
-    table = _table(">at", ">idle", "cause", "until")
+    table = open_table(">at", ">idle", "cause", "until")
     for gap in device.idle.longest[:_GAPS_SHOWN]:
         doing = gap.place or gap.operator or gap.call
         table.add_row(
             Text(_length(gap.start_nanoseconds)),
             Text(_length(gap.nanoseconds)),
-            Text(gap.cause.replace("_", " ") + (f": {_name(doing)}" if doing else "")),
-            Text(_name(gap.after, 28)),
+            Text(gap.cause.replace("_", " ") + (f": {event_name(doing)}" if doing else "")),
+            Text(event_name(gap.after, 28)),
         )
     yield Text()
     yield Text("The longest gaps", style="bold")
-    yield _shifted(table)
+    yield shifted(table)
 
 
 def _steps(steps: Sequence[StepTime]) -> RenderableType:
-    table = _table(">step", ">time", ">busy", ">compute", ">exposed comm.", ">memory", ">idle", ">loader", ">kernels")
+    table = open_table(
+        ">step", ">time", ">busy", ">compute", ">exposed comm.", ">memory", ">idle", ">loader", ">kernels"
+    )
     for step in steps[:_STEPS_SHOWN]:
         time = step.device
         shares = ("-",) * 5 if time is None else (
@@ -200,7 +200,7 @@ def _steps(steps: Sequence[StepTime]) -> RenderableType:
         table.add_row(*map(Text, (*row, f"{step.kernels:,}")))
     if len(steps) > _STEPS_SHOWN:
         table.add_row(Text("..."), Text(f"{len(steps) - _STEPS_SHOWN} more"))
-    return _shifted(table)
+    return shifted(table)
 
 
 def _kernels(device: DeviceBreakdown) -> Iterator[RenderableType]:
@@ -212,41 +212,41 @@ def _kernels(device: DeviceBreakdown) -> Iterator[RenderableType]:
         line += f"; {text.share(summary.short_share)} are shorter than a launch costs the host "
         line += f"({_length(summary.launch_cost_nanoseconds)})"
     yield indented(line, style="dim")
-    table = _table("name", ">time", ">of busy", ">launches", ">mean", "tensor cores")
+    table = open_table("name", ">time", ">of busy", ">launches", ">mean", "tensor cores")
     for row in device.kernels[:_KERNELS_SHOWN]:
         table.add_row(
-            Text(_name(row.name)),
+            Text(event_name(row.name)),
             Text(_length(row.nanoseconds)),
             Text(_share(row.nanoseconds, device.time.busy_nanoseconds)),
             Text(f"{row.launches:,}"),
             Text(_length(row.nanoseconds // row.launches)),
             Text({True: "yes", False: "no", None: ""}[row.tensor_cores]),
         )
-    yield _shifted(table)
+    yield shifted(table)
 
 
 def _copies(device: DeviceBreakdown) -> RenderableType:
-    table = _table("direction", "host memory", ">copies", ">time", ">size", ">rate")
+    table = open_table("direction", "host memory", ">copies", ">time", ">size", ">rate")
     for row in device.copies:
         rate = text.rate(row.bytes / row.nanoseconds * _BILLION, "B") if row.nanoseconds and row.bytes else ""
         cells = (row.direction, row.memory, f"{row.copies:,}", _length(row.nanoseconds), text.size(row.bytes), rate)
         table.add_row(*map(Text, cells))
-    return _shifted(table)
+    return shifted(table)
 
 
 def _streams(device: DeviceBreakdown) -> RenderableType:
-    table = _table(">stream", ">events", ">host wait", ">kernel wait", ">other")
+    table = open_table(">stream", ">events", ">host wait", ">kernel wait", ">other")
     for row in sorted(device.streams, key=lambda it: -it.events)[:_STREAMS_SHOWN]:
         waits = (row.host_wait_nanoseconds, row.kernel_wait_nanoseconds, row.other_nanoseconds)
         table.add_row(*map(Text, (str(row.stream), f"{row.events:,}", *map(_length, waits))))
     if len(device.streams) > _STREAMS_SHOWN:
         table.add_row(Text("..."), Text(f"{len(device.streams) - _STREAMS_SHOWN} more"))
-    return _shifted(table)
+    return shifted(table)
 
 
 def _comparison(breakdowns: Sequence[Breakdown]) -> RenderableType:
     shares = (">busy", ">compute", ">exposed comm.", ">idle")
-    table = _table("trace", ">rank", ">device", ">window", *shares, "largest cause of idle time")
+    table = open_table("trace", ">rank", ">device", ">window", *shares, "largest cause of idle time")
     for it in breakdowns:
         rank = "" if it.facts.rank is None else str(it.facts.rank)
         for device in it.devices:
@@ -259,22 +259,7 @@ def _comparison(breakdowns: Sequence[Breakdown]) -> RenderableType:
             name = text.one_line(it.facts.path.rsplit("/", 1)[-1], limit=40)
             row = (name, rank, str(device.device), _length(time.window_nanoseconds))
             table.add_row(*map(Text, (*row, *(_share(part, time.window_nanoseconds) for part in parts), cause)))
-    return _shifted(table)
-
-
-def _table(*columns: str) -> Table:
-    """A table without lines; ``>`` before a column's name aligns it to the right."""
-    table = Table(box=None, padding=(0, 2, 0, 0), show_edge=False, header_style="dim")
-    for name in columns:
-        right = name.startswith(">")
-        justify: Literal["left", "right"] = "right" if right else "left"
-        table.add_column(Text(name.removeprefix(">")), justify=justify, no_wrap=right, overflow="fold")
-    return table
-
-
-def _shifted(what: RenderableType) -> RenderableType:
-    """A renderable two columns to the right."""
-    return Padding(what, (0, 0, 0, 2), expand=True)
+    return shifted(table)
 
 
 def _length(nanoseconds: int) -> str:
@@ -285,7 +270,7 @@ def _share(part: int, whole: int) -> str:
     return text.share(part / whole) if whole else "-"
 
 
-def _name(name: str, limit: int = _LONGEST_NAME) -> str:
+def event_name(name: str, limit: int = _LONGEST_NAME) -> str:
     """A kernel without its result type, a Python place without the folders it lies in, anything else as it is."""
     shown = text.one_line(name, limit=4 * _LONGEST_NAME).removeprefix("void ")
     place = _PLACE.match(shown)
