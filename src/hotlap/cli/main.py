@@ -24,6 +24,7 @@ COMMANDS = {
     "profile": "say why a script is slow: causes, evidence, lines; nothing is tried",
     "report": "show the last study again; nothing is measured",
     "lab": "full precision, mixed precision, mixed precision + compile, side by side",
+    "nan": "which operation made the first NaN or infinity, on which line, out of what",
     "trace": "where a profiler's trace says the time went, and why the device waited",
     "doctor": "what this machine is, what it reaches, what is wrong with it",
     "findings": "the known causes of slowness, and what to do about each",

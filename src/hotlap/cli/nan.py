@@ -1,0 +1,93 @@
+"""``hotlap nan``: which operation made the first number that is NaN or infinite, and on which line."""
+
+from __future__ import annotations
+
+import tempfile
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from hotlap import api
+from hotlap.cli import arguments, screen
+from hotlap.cli.arguments import Parser
+from hotlap.cli.workload import workload_from
+from hotlap.render.nan import nan_report
+from hotlap.tune.numbers_hunt import HuntOptions, hunt
+
+FOUND = 1
+
+_DESCRIPTION = """\
+Runs the script until a loss, a gradient that the optimizer uses, or a weight is NaN or infinite, then
+runs the same steps again from the same seed with every operation checked: names the operation, the
+line, the layer, and what its tensors held."""
+
+_EXAMPLES = """\
+examples:
+  hotlap nan train.py --epochs 1
+  hotlap nan --steps 500 -m package.train
+
+exit code: 0 when all was finite, 1 when a number was not, the script's own code if it failed for
+another reason, 2 for bad usage."""
+
+
+def parser() -> Parser:
+    """The command's options."""
+    made = Parser("hotlap nan", _DESCRIPTION, _EXAMPLES, usage="hotlap nan [options] SCRIPT [arguments of the script]")
+    defaults = HuntOptions()
+    made.add_argument(
+        "--steps",
+        type=partial(arguments.whole, 1),
+        metavar="N",
+        help="look at this many steps (default: until the script ends)",
+    )
+    made.add_argument(
+        "--seconds",
+        type=arguments.seconds,
+        default=defaults.seconds,
+        metavar="TIME",
+        help=f"look for no longer than this: 90s, 10m, 1h (default: {defaults.seconds / 60:g}m)",
+    )
+    made.add_argument(
+        "--seed", type=partial(arguments.whole, 0), default=0, metavar="N", help="seed of the runs (default: 0)"
+    )
+    for flag, default, what in (
+        ("--startup-limit", defaults.startup_limit_seconds, "how long the script may take to its first step"),
+        ("--block-limit", defaults.block_limit_seconds, "how long it may hang once it trains"),
+    ):
+        made.add_argument(
+            flag, type=arguments.seconds, default=default, metavar="TIME", help=f"{what} (default: {default / 60:g}m)"
+        )
+    made.add_argument("--json", action="store_true", help="print one JSON document")
+    made.add_argument("--quiet", action="store_true", help="show no progress")
+    made.add_argument("--show-output", action="store_true", help="show what the script prints")
+    made.add_debug()
+    return made
+
+
+def main(words: list[str], engine: api.Engine) -> int:
+    """Run the command. Raises :class:`hotlap.errors.HotlapError`."""
+    made = parser()
+    own, target = made.split(words)
+    choices = made.parse_args(own)
+    workload = workload_from(target, "nan")
+    options = HuntOptions(
+        steps=choices.steps,
+        seconds=choices.seconds,
+        seed=choices.seed,
+        startup_limit_seconds=choices.startup_limit,
+        block_limit_seconds=choices.block_limit,
+        show_output=choices.show_output,
+    )
+    with tempfile.TemporaryDirectory(prefix="hotlap-nan-") as directory:
+        tell = _say_nothing if choices.quiet else screen.note
+        found = hunt(workload, options, engine.executor(Path(directory)), tell)
+    if choices.json:
+        screen.say(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+    else:
+        screen.show(nan_report(found))
+    return FOUND if found.noticed is not None else 0
+
+
+def _say_nothing(sentence: str) -> None:
+    """The listener of a hunt that nobody watches."""
