@@ -108,7 +108,7 @@ def test_a_script_that_was_not_profiled_is_not_called_clean() -> None:
 
 def test_wrong_numbers_come_before_slow_ones() -> None:
     wrong = Finding(
-        rule="non-finite-loss", kind="wrong-numbers", share=NOTHING, title="The loss is NaN from step 31 on"
+        rule="non-finite-loss", kind="wrong-numbers", share=NOTHING, title="The loss is NaN from step 31 on."
     )
     study = msgspec.structs.replace(fakes.PROFILED, findings=(wrong, *fakes.FINDINGS))
     found = headline(study)

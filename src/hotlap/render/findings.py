@@ -77,13 +77,13 @@ def _fate(name: str, outcome: Outcome | None) -> tuple[Tone, str]:
 
 
 def _body(it: Finding, study: Study) -> Iterator[RenderableType]:
-    yield Text(text.sentence(it.title), style="bold")
+    yield Text(text.one_line(it.title), style="bold")
     place = _place(it, study.workload.directory)
     yield Text("  ".join(filter(None, (text.one_line(it.rule), place, _interval(it)))), style="dim")
     for line in it.evidence:
         yield Text(text.one_line(line), style="dim")
     if it.remedy:
-        yield _Marked(_TO_DO, "default", text.sentence(it.remedy))
+        yield _Marked(_TO_DO, "default", text.one_line(it.remedy))
     if study.kind == "profile":
         if it.levers:
             yield Text(_answering(it.levers))

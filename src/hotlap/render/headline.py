@@ -220,7 +220,7 @@ def _profiled(study: Study) -> Headline:
     if others:
         beside.append(f"Beside that, {text.count(others, 'risk or hint', 'risks and hints')} below.")
     if wrong:
-        return Headline("bad", f"The numbers come first: {text.sentence(wrong[0].title)}", tuple(beside))
+        return Headline("bad", f"The numbers come first: {text.one_line(wrong[0].title)}", tuple(beside))
     if costs:
         largest = text.cost(max((it.share for it in costs), key=lambda it: it.value))
         sentence = f"1 cause of lost time was found; it costs {largest} of a step."
