@@ -148,10 +148,7 @@ class Journal:
 
     def attachment(self, name: str, kind: type[RecordType]) -> RecordType | None:
         """What was attached under that name; None where nothing was, or where it cannot be read as ``kind``."""
-        try:
-            return msgspec.json.decode((self.directory / name).read_bytes(), type=kind)
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-            return None
+        return attachment_of(self.directory, name, kind)
 
     def close(self) -> None:
         """Close the journal and give the lock back; closing twice does no harm."""
@@ -253,6 +250,15 @@ def load_study(path: Path) -> Study:
         text = f"The run was killed; {goes_on if study.kind == 'search' else 'only what it had found is known'}."
         study = msgspec.structs.replace(study, status="interrupted", status_text=text)
     return msgspec.structs.replace(study, directory=str(directory))
+
+
+def attachment_of(directory: Path, name: str, kind: type[RecordType]) -> RecordType | None:
+    """What was attached to the study in that folder under that name; None where nothing was, or where it cannot be read
+    as ``kind``."""
+    try:
+        return msgspec.json.decode((directory / name).read_bytes(), type=kind)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
 
 
 def latest_study(root: Path) -> Path:

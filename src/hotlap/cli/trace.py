@@ -36,7 +36,7 @@ def parser() -> Parser:
 def main(words: list[str], engine: api.Engine) -> int:
     """Run the command. Raises :class:`hotlap.errors.HotlapError`."""
     choices = parser().parse_args(words)
-    breakdowns, skipped = _read(choices.path)
+    breakdowns, skipped = read_all(choices.path)
     if choices.json:
         document = {"traces": breakdowns, "skipped": [{"path": path, "reason": why} for path, why in skipped]}
         screen.say(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
@@ -45,14 +45,17 @@ def main(words: list[str], engine: api.Engine) -> int:
     return 0
 
 
-def _read(path: Path) -> tuple[list[Breakdown], list[tuple[str, str]]]:
-    """Every trace at the path, one after the other in memory; and the files of a folder that are none."""
+def read_all(path: Path, *, kernels: int = 100) -> tuple[list[Breakdown], list[tuple[str, str]]]:
+    """Every trace at the path, one after the other in memory; and the files of a folder that are none, with the reason.
+
+    ``kernels`` bounds the rows of each kernel table. Raises :class:`TraceError` where nothing can be read.
+    """
     breakdowns: list[Breakdown] = []
     skipped: list[tuple[str, str]] = []
     files = trace_files(path)
     for file in files:
         try:
-            breakdowns.append(analyse(read_trace(file)))
+            breakdowns.append(analyse(read_trace(file), kernels=kernels))
         except TraceError as error:
             if len(files) == 1:
                 raise
