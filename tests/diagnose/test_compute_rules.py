@@ -1,0 +1,558 @@
+"""The rules about what computes: their arithmetic, and what they do at their thresholds."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from hotlap.diagnose import Profile
+from hotlap.diagnose import operators as operators_of
+from hotlap.diagnose.api import all_rules
+from hotlap.diagnose.example_traces import STEPS, trace_of
+from hotlap.diagnose.examples import CPU, GPU, operator, run_on, with_kernels, with_optimizer
+from hotlap.diagnose.operators import WORTH_A_LOOK
+from hotlap.evidence import LayerUse, RunEvidence, Window
+from hotlap.records import Accelerator, CallSite, Ceilings, Finding, Machine, ModelFacts, OptimizerFacts
+from hotlap.trace.records import CopyRow, IdleCause, OperatorRow
+
+BFLOAT16, FLOAT16 = "c10::BFloat16", "c10::Half"
+BUSY = operator("aten::gelu", 60, [(4096, 1024)])
+"""Keeps the GPU of an example busy for three fifths of the step, so that its kernels matter."""
+
+SITE = CallSite(role="model", file="/home/someone/train.py", line=31)
+
+
+def found(rule: str, profile: Profile) -> list[Finding]:
+    return list(all_rules()[rule].check(profile))
+
+
+def one(rule: str, profile: Profile) -> Finding:
+    (finding,) = found(rule, profile)
+    return finding
+
+
+def profiled(profile: Profile, *, steps: int, seconds: float) -> Profile:
+    """The same operators, counted in a window of other steps and seconds."""
+    window = Window(first_step=3, steps=steps, wall_seconds=seconds, trace_path="trace.json")
+    return msgspec.structs.replace(profile, evidence=RunEvidence(observed_steps=50, window=window))
+
+
+# ---------------------------------------------------------------------------------------------
+# What operators are, and what they take
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("aten::mm", {"product"}),
+        ("aten::addmm", {"product"}),
+        ("aten::_addmm_activation", {"product"}),
+        ("aten::bmm", {"product"}),
+        ("aten::baddbmm", {"product"}),
+        ("aten::linear", {"product"}),
+        ("aten::mul", set()),
+        ("aten::mv", set()),
+        ("aten::cudnn_convolution", {"convolution"}),
+        ("aten::mkldnn_convolution", {"convolution"}),
+        ("aten::convolution_backward", {"convolution"}),
+        ("aten::_slow_conv2d_forward", {"convolution"}),
+        ("aten::_conv_depthwise2d", {"convolution"}),
+        ("aten::conv_transpose2d", {"convolution"}),
+        ("aten::_convert_indices_from_csr_to_coo", set()),
+        ("aten::_scaled_dot_product_flash_attention_backward", {"attention"}),
+        ("aten::_efficient_attention_forward", {"attention"}),
+        ("aten::_softmax", set()),
+        ("aten::_cudnn_rnn_backward", {"recurrent"}),
+        ("aten::mkldnn_rnn_layer", {"recurrent"}),
+        ("aten::embedding_dense_backward", set()),
+        ("library::mm", set()),
+    ],
+)
+def test_operators_are_told_apart_by_their_names(name: str, kinds: set[str]) -> None:
+    row = OperatorRow(name=name)
+    of_kind = {
+        it for it in ("product", "convolution", "attention", "recurrent") if getattr(operators_of, f"is_{it}")(row)
+    }
+    assert of_kind == kinds
+    assert operators_of.is_matrix_work(row) == bool(kinds)
+
+
+@pytest.mark.parametrize(
+    ("types", "dtype"),
+    [
+        (("float", "float", "Scalar"), "float32"),
+        (("c10::BFloat16", "c10::BFloat16"), "bfloat16"),
+        (("c10::Half",), "float16"),
+        (("double", "double"), "float64"),
+        (("float", "long int"), "float32"),
+        (("float", "c10::Half"), ""),
+        (("long int",), ""),
+        ((), ""),
+    ],
+)
+def test_a_dtype_is_what_all_floating_inputs_have(types: tuple[str, ...], dtype: str) -> None:
+    assert operators_of.dtype_of(OperatorRow(name="aten::mm", types=types)) == dtype
+
+
+def test_on_a_cpu_time_is_held_against_the_profiled_step() -> None:
+    row = operator("aten::mm", 30)
+    slowed_down = profiled(run_on(CPU, row), steps=STEPS, seconds=STEPS * 0.2)
+    assert operators_of.share_of(slowed_down, [row]) == pytest.approx(0.15)
+
+
+def test_on_an_accelerator_kernels_are_held_against_the_untouched_step() -> None:
+    row = operator("aten::mm", 30)
+    slowed_down = profiled(run_on(GPU, row), steps=STEPS, seconds=STEPS * 0.2)
+    assert operators_of.share_of(slowed_down, [row]) == pytest.approx(0.30)
+    assert operators_of.seconds_per_step(slowed_down, [row]) == pytest.approx(0.030)
+
+
+def test_without_profiled_steps_there_is_no_share() -> None:
+    row = operator("aten::mm", 30)
+    unknown = msgspec.structs.replace(run_on(CPU, row), evidence=RunEvidence())
+    assert operators_of.share_of(unknown, [row]) == 0.0
+    assert operators_of.share_of(msgspec.structs.replace(unknown, account=Profile().account), [row]) == 0.0
+
+
+def test_a_trace_says_how_busy_the_device_is_and_operators_where_there_is_none() -> None:
+    row = operator("aten::mm", 30)
+    assert operators_of.device_busy_share(run_on(GPU, row)) == pytest.approx(0.30)
+    assert operators_of.device_busy_share(with_kernels(run_on(GPU, row), {"gemm": 70})) == pytest.approx(0.70)
+
+
+@pytest.mark.parametrize(("milliseconds", "matter"), [(50, True), (49, False)])
+def test_kernels_matter_where_the_device_is_busy_for_half_of_the_step(milliseconds: float, matter: bool) -> None:
+    assert operators_of.kernels_matter(run_on(GPU, operator("aten::mm", milliseconds))) is matter
+    assert operators_of.kernels_matter(run_on(CPU, operator("aten::mm", milliseconds))) is True
+
+
+@pytest.mark.parametrize(
+    ("place", "site"),
+    [
+        ("train.py(31): forward", CallSite(role="model", file="train.py", line=31, function="forward")),
+        ("/a b/(x)/net.py(7): <lambda>", CallSite(role="model", file="/a b/(x)/net.py", line=7, function="<lambda>")),
+        ("train.py(31)", CallSite(role="model", file="train.py", line=31)),
+        ("train.py", None),
+        ("", None),
+        ("train.py(many): f", None),
+    ],
+)
+def test_places_become_lines(place: str, site: CallSite | None) -> None:
+    assert operators_of.site_of(OperatorRow(name="aten::mm", place=place)) == site
+
+
+def test_many_shapes_and_long_names_are_cut() -> None:
+    row = operator("aten::cat", 1, [(1024, 1024)] * 50)
+    assert operators_of.in_words(row) == "aten::cat [1024x1024, 1024x1024, 1024x1024]"
+    assert len(operators_of.in_words(operator("x" * 5000, 1))) <= 80
+
+
+# ---------------------------------------------------------------------------------------------
+# slow-matmul-precision
+# ---------------------------------------------------------------------------------------------
+
+
+def float32_product(milliseconds: float) -> OperatorRow:
+    return operator("aten::mm", milliseconds, [(4096, 1024), (1024, 1024)])
+
+
+def test_the_bound_is_the_share_times_what_the_rates_differ_by() -> None:
+    finding = one("slow-matmul-precision", run_on(GPU, float32_product(40), BUSY))
+    assert finding.share.value == pytest.approx(0.40 * (1 - 5.0e13 / 6.0e14))
+    assert finding.share.low == 0.0
+    assert "40 % of the step" in finding.title and "bfloat16 would save at most 37 %" in finding.title
+    assert finding.levers == ("matmul-precision", "mixed-precision")
+    assert "float32 50, bfloat16 600, float16 600, tf32 300" in finding.evidence[1]
+
+
+@pytest.mark.parametrize(("milliseconds", "fires"), [(6.7, True), (6.6, False)])
+def test_what_is_saved_must_be_worth_a_look(milliseconds: float, fires: bool) -> None:
+    """On the CPU of the examples bfloat16 is four times as fast, so three quarters of the share are saved."""
+    assert 0.066 * 0.75 < WORTH_A_LOOK < 0.067 * 0.75
+    assert bool(found("slow-matmul-precision", run_on(CPU, float32_product(milliseconds)))) is fires
+
+
+def test_convolutions_run_in_tensorfloat_already_and_are_weighed_apart() -> None:
+    convolution = operator("aten::cudnn_convolution", 40, [(64, 64, 56, 56), (64, 64, 3, 3)])
+    both = one("slow-matmul-precision", run_on(GPU, convolution, float32_product(20), BUSY))
+    assert both.share.value == pytest.approx(0.40 * (1 - 3 / 6) + 0.20 * (1 - 0.5 / 6))
+    alone = one("slow-matmul-precision", run_on(GPU, convolution, BUSY))
+    assert alone.share.value == pytest.approx(0.20)
+    assert alone.levers == ("mixed-precision",)
+    assert "set_float32_matmul_precision" not in alone.remedy
+
+
+def test_an_older_gpu_is_told_of_float16_and_a_scaler() -> None:
+    turing = Accelerator(
+        kind="cuda", name="T4", memory_bytes=1 << 34, capability="7.5", native_dtypes=("float32", "float16")
+    )
+    finding = one("slow-matmul-precision", run_on(Machine(accelerators=(turing,)), float32_product(60)))
+    assert "torch.float16" in finding.remedy and "scaler" in finding.remedy
+    assert "matmul-precision" not in finding.levers
+
+
+def test_a_device_that_nobody_knows_gives_no_ground() -> None:
+    run = run_on(GPU, float32_product(60))
+    assert found("slow-matmul-precision", run)
+    facts = msgspec.structs.replace(run.facts, device="mps")
+    assert not found("slow-matmul-precision", msgspec.structs.replace(run, facts=facts))
+
+
+def test_rates_of_another_device_are_no_rates() -> None:
+    of_cpu = Ceilings(matmul_flops_per_second=(("cpu:float32", 1e11), ("cpu:bfloat16", 1e10)))
+    finding = one("slow-matmul-precision", run_on(msgspec.structs.replace(GPU, ceilings=of_cpu), float32_product(60)))
+    assert finding.share.value == pytest.approx(0.60)
+    assert "times" not in finding.title and "%" in finding.title
+
+
+def test_the_line_is_the_dearest_products_or_the_models() -> None:
+    placed = operator("aten::mm", 60, [(64, 64), (64, 64)], place="net.py(12): forward")
+    assert one("slow-matmul-precision", run_on(CPU, placed)).site == CallSite(
+        role="model", file="net.py", line=12, function="forward"
+    )
+    assert one("slow-matmul-precision", run_on(CPU, float32_product(60), sites=(SITE,))).site == SITE
+
+
+# ---------------------------------------------------------------------------------------------
+# dominant-operator
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("milliseconds", "fires"), [(40, False), (41, True)])
+def test_an_operator_dominates_above_two_fifths(milliseconds: float, fires: bool) -> None:
+    rest = operator("aten::mm", 100 - milliseconds)
+    profile = run_on(CPU, operator("aten::sort", milliseconds, [(1000, 1000)]), rest)
+    assert bool(found("dominant-operator", profile)) is fires
+
+
+@pytest.mark.parametrize(("milliseconds", "fires"), [(4.99, False), (5.01, True)])
+def test_it_must_take_a_part_of_the_step_as_well(milliseconds: float, fires: bool) -> None:
+    assert bool(found("dominant-operator", run_on(CPU, operator("aten::sort", milliseconds)))) is fires
+
+
+def test_calls_with_the_same_shapes_count_together_wherever_they_are() -> None:
+    here = operator("aten::cat", 30, [(64, 64)], place="net.py(3): forward")
+    there = operator("aten::cat", 20, [(64, 64)], place="net.py(9): forward")
+    other_shape = operator("aten::cat", 20, [(8, 8)])
+    rest = operator("aten::mm", 40)
+    finding = one("dominant-operator", run_on(CPU, there, here, rest))
+    assert "aten::cat [64x64] takes 56 %" in finding.title
+    assert finding.site is not None and finding.site.line == 3
+    assert not found("dominant-operator", run_on(CPU, here, other_shape, rest))
+
+
+def test_a_loop_is_told_from_one_large_call() -> None:
+    large = one("dominant-operator", run_on(CPU, operator("aten::add", 50, [(4096, 4096)])))
+    loop = one("dominant-operator", run_on(CPU, operator("aten::add", 9, [(4,)], calls=100)))
+    few = one("dominant-operator", run_on(CPU, operator("aten::add", 9, [(4,)], calls=99)))
+    assert "loop" in loop.remedy and "loop" not in large.remedy and "loop" not in few.remedy
+    assert loop.levers == () and "compile" in large.levers
+    assert "Calls a step: 100, of 90.0 us each" in loop.evidence[0]
+
+
+def test_what_has_an_advice_of_its_own_names_no_lever() -> None:
+    finding = one("dominant-operator", run_on(CPU, operator("aten::embedding_dense_backward", 60)))
+    assert "sparse=True" in finding.remedy and finding.levers == ()
+
+
+def test_levers_that_cannot_be_tried_there_are_not_named() -> None:
+    on_gpu = one("dominant-operator", run_on(GPU, operator("aten::exp", 60)))
+    assert "huge-pages" not in on_gpu.levers and "compile" in on_gpu.levers
+
+
+@pytest.mark.parametrize(("direction", "fires"), [("HtoD", False), ("DtoD", True)])
+def test_copies_of_batches_are_for_the_rules_about_data(direction: str, fires: bool) -> None:
+    copies = CopyRow(direction=direction, memory="pageable", copies=10, nanoseconds=300_000_000, bytes=1 << 30)
+    idle = IdleCause(cause="unknown", nanoseconds=1_000, gaps=1, longest_nanoseconds=1_000)
+    profile = run_on(GPU, operator("aten::copy_", 60, [(64, 3, 224, 224)]))
+    traced = msgspec.structs.replace(profile, breakdowns=(trace_of(idle, copies=(copies,)),))
+    assert bool(found("dominant-operator", traced)) is fires
+
+
+# ---------------------------------------------------------------------------------------------
+# unaligned-sizes
+# ---------------------------------------------------------------------------------------------
+
+
+def logits(
+    milliseconds: float, columns: int = 50257, rows: int = 8192, dtype: str = BFLOAT16
+) -> tuple[OperatorRow, ...]:
+    weight = operator("aten::linear", 0, [(8, 1024, 768), (columns, 768)], dtype)
+    return weight, operator("aten::mm", milliseconds, [(rows, 768), (768, columns)], dtype)
+
+
+def test_the_bound_leaves_what_the_product_needs_at_full_rate() -> None:
+    finding = one("unaligned-sizes", run_on(GPU, *logits(20), BUSY))
+    needed_seconds = 2 * 8192 * 768 * 50257 / 6.0e14
+    assert finding.share.value == pytest.approx(0.20 - needed_seconds / 0.1)
+    assert finding.share.low == 0.0
+    assert "50304 instead of 50257" in finding.remedy
+
+
+def test_what_memory_limits_is_not_held_against_the_matrix_units() -> None:
+    """577 tokens, 64 numbers each: their scores take longer to write than to multiply."""
+    shapes = [(768, 577, 64), (768, 64, 577)]
+    finding = one("unaligned-sizes", run_on(GPU, operator("aten::bmm", 20, shapes, FLOAT16), BUSY))
+    moved_seconds = 2 * 768 * (577 * 64 + 64 * 577 + 577 * 577) / 3.0e12
+    assert moved_seconds > 2 * 768 * 577 * 64 * 577 / 6.0e14
+    assert finding.share.value == pytest.approx(0.20 - moved_seconds / 0.1)
+
+
+@pytest.mark.parametrize(
+    ("columns", "dtype", "precision", "fires"),
+    [
+        (50256, BFLOAT16, "highest", False),  # 8 x 6282
+        (50257, BFLOAT16, "highest", True),
+        (50257, FLOAT16, "highest", True),
+        (50260, FLOAT16, "highest", True),  # a multiple of 4, which is 8 bytes
+        (50260, "float", "high", False),  # 16 bytes in TensorFloat-32
+        (50262, "float", "high", True),
+        (50262, "float", "highest", False),  # not on matrix units
+        (50257, "double", "high", False),
+    ],
+)
+def test_sixteen_bytes_are_eight_or_four_numbers(columns: int, dtype: str, precision: str, fires: bool) -> None:
+    profile = run_on(GPU, *logits(30, columns, dtype=dtype), BUSY, matmul_precision=precision)
+    assert bool(found("unaligned-sizes", profile)) is fires
+
+
+def test_rows_may_have_any_number() -> None:
+    """The gradient of a weight has the rows in the middle, where no row of memory begins."""
+    forward = operator("aten::mm", 20, [(8191, 768), (768, 3072)], BFLOAT16)
+    of_weight = operator("aten::mm", 20, [(3072, 8191), (8191, 768)], BFLOAT16)
+    weight = operator("aten::linear", 0, [(8191, 768), (3072, 768)], BFLOAT16)
+    assert not found("unaligned-sizes", run_on(GPU, forward, of_weight, weight, BUSY))
+
+
+def test_layers_tell_the_sizes_of_weights_as_well() -> None:
+    run = run_on(GPU, operator("aten::mm", 30, [(8192, 768), (768, 50257)], BFLOAT16), BUSY)
+    assert not found("unaligned-sizes", run)
+    layer = LayerUse(kind="Linear", name="head", weight_shape=(50257, 768))
+    evidence = msgspec.structs.replace(run.evidence, layers=(layer,))
+    assert found("unaligned-sizes", msgspec.structs.replace(run, evidence=evidence))
+
+
+@pytest.mark.parametrize(("calls", "fires"), [(1500, True), (1501, False)])
+def test_kernels_of_some_microseconds_are_left_alone(calls: int, fires: bool) -> None:
+    row = operator("aten::bmm", 30, [(64, 99, 99), (64, 99, 99)], FLOAT16, calls=calls)
+    assert bool(found("unaligned-sizes", run_on(GPU, row, BUSY))) is fires
+
+
+@pytest.mark.parametrize(("side", "fires"), [(63, False), (65, True)])
+def test_thin_products_are_left_alone(side: int, fires: bool) -> None:
+    row = operator("aten::bmm", 30, [(64, 1001, side), (64, side, 1001)], FLOAT16)
+    assert bool(found("unaligned-sizes", run_on(GPU, row, BUSY))) is fires
+
+
+def test_a_convolutions_forward_is_counted_by_its_backwards_shapes() -> None:
+    image, weight, output = (64, 90, 56, 56), (120, 90, 3, 3), (64, 120, 56, 56)
+    forward = operator("aten::cudnn_convolution", 10, [image, weight], FLOAT16)
+    backward = operator("aten::convolution_backward", 20, [output, image, weight], FLOAT16)
+    finding = one("unaligned-sizes", run_on(GPU, forward, backward, BUSY))
+    operations = 2 * 64 * 56 * 56 * 120 * 90 * 9
+    assert finding.share.value == pytest.approx(0.30 - 3 * operations / 6.0e14 / 0.1)
+    assert finding.remedy.startswith("Round the sizes up: 96 instead of 90.")
+
+
+def test_grouped_convolutions_are_left_alone() -> None:
+    grouped = operator("aten::cudnn_convolution", 30, [(64, 90, 56, 56), (90, 1, 3, 3)], FLOAT16)
+    assert not found("unaligned-sizes", run_on(GPU, grouped, BUSY))
+
+
+@pytest.mark.parametrize(("size", "better"), [(50257, 50304), (30522, 30528), (577, 584), (90, 96), (1001, 1008)])
+def test_sizes_are_rounded_up_generously_where_that_adds_little(size: int, better: int) -> None:
+    row = operator("aten::bmm", 30, [(64, size, size), (64, size, size)], FLOAT16)
+    free = msgspec.structs.replace(GPU, ceilings=Ceilings())
+    finding = one("unaligned-sizes", run_on(free, row, BUSY))
+    assert f"{better} instead of {size}" in finding.remedy
+    assert "were not measured" in finding.evidence[-1]
+
+
+def test_only_nvidias_gpus_are_spoken_of() -> None:
+    rocm = msgspec.structs.replace(GPU.accelerators[0], kind="rocm")
+    assert not found("unaligned-sizes", run_on(msgspec.structs.replace(GPU, accelerators=(rocm,)), *logits(30), BUSY))
+
+
+# ---------------------------------------------------------------------------------------------
+# layout-conversions
+# ---------------------------------------------------------------------------------------------
+
+GEMM = "sm90_xmma_fprop_implicit_gemm"
+
+
+@pytest.mark.parametrize(
+    ("busy", "converting", "share"),
+    [
+        (95, 2.01, (0.0201, 0.0201)),
+        (95, 1.99, None),
+        (90.1, 2.01, (0.0201, 0.0201)),
+        (89.9, 2.01, None),
+        (89.9, 5.01, (0.0501, 0.0)),
+        (89.9, 4.99, None),
+        (49, 20.0, None),
+    ],
+)
+def test_conversions_cost_what_they_take_where_the_gpu_is_busy(
+    busy: float, converting: float, share: tuple[float, float] | None
+) -> None:
+    profile = with_kernels(run_on(GPU), {GEMM: busy - converting, "nhwcToNchwKernel": converting})
+    seen = [(it.share.value, it.share.low) for it in found("layout-conversions", profile)]
+    assert seen == ([] if share is None else [pytest.approx(share)])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "converts"),
+    [
+        ("void cudnn::ops::nchwToNhwcKernel<float>", True),
+        ("void cudnn::ops::nhwcToNchwKernel<__half>", True),
+        ("nchw2nhwc_transpose", True),
+        ("sm80_xmma_fprop_implicit_gemm_nhwc", False),
+        ("void at::native::elementwise_kernel", False),
+    ],
+)
+def test_conversions_are_known_by_their_kernels(kernel: str, converts: bool) -> None:
+    assert bool(found("layout-conversions", with_kernels(run_on(GPU), {GEMM: 80, kernel: 15}))) is converts
+
+
+# ---------------------------------------------------------------------------------------------
+# unfused-optimizer
+# ---------------------------------------------------------------------------------------------
+
+
+def adam(parameters: int, kind: str = "Adam") -> OptimizerFacts:
+    return OptimizerFacts(kind=kind, parameters=parameters, learning_rate=1e-3, supports_fused=True)
+
+
+def test_memory_is_a_floor_that_no_form_passes() -> None:
+    """28 bytes for each of 50 million parameters, at 50 GB/s."""
+    finding = one("unfused-optimizer", with_optimizer(run_on(CPU, optimizers=(adam(50_000_000),)), 0.05))
+    assert finding.share.value == pytest.approx(0.50 - 28 * 50e6 / 5.0e10 / 0.1)
+    assert "Memory alone needs 28 % of the step for it." in finding.evidence
+
+
+def test_parameters_that_fit_into_a_cache_have_no_floor() -> None:
+    just_below = (256 << 20) // 28
+    assert one("unfused-optimizer", with_optimizer(run_on(CPU, optimizers=(adam(just_below),)), 0.05)).share.value == (
+        pytest.approx(0.50)
+    )
+    over = one("unfused-optimizer", with_optimizer(run_on(CPU, optimizers=(adam(just_below + 1),)), 0.05))
+    assert over.share.value < 0.45
+
+
+@pytest.mark.parametrize(("seconds", "fires"), [(0.00201, True), (0.00199, False)])
+def test_an_optimizer_must_take_two_percent_of_the_step(seconds: float, fires: bool) -> None:
+    assert bool(found("unfused-optimizer", with_optimizer(run_on(CPU, optimizers=(adam(1000),)), seconds))) is fires
+
+
+def test_of_two_optimizers_the_one_that_was_left_open_is_named() -> None:
+    fused = msgspec.structs.replace(adam(1000, "SGD"), fused=True)
+    profile = with_optimizer(run_on(GPU, optimizers=(fused, adam(1000))), 0.05)
+    finding = one("unfused-optimizer", profile)
+    assert finding.remedy == "Pass `fused=True` to Adam."
+    assert finding.levers == ("fused-optimizer",)
+    assert "50 parameter tensors" in finding.evidence[1]
+
+
+def test_a_device_without_fused_kernels_is_left_alone() -> None:
+    run = with_optimizer(run_on(CPU, optimizers=(adam(1000),)), 0.05)
+    facts = msgspec.structs.replace(run.facts, device="meta")
+    assert not found("unfused-optimizer", msgspec.structs.replace(run, facts=facts))
+
+
+# ---------------------------------------------------------------------------------------------
+# eager-attention
+# ---------------------------------------------------------------------------------------------
+
+SCORES, FLAT, TRANSPOSED = (2, 4, 96, 128), (8, 96, 128), (8, 128, 96)
+QUERY, KEY, VALUE, OUTPUT = (8, 96, 32), (8, 32, 128), (8, 128, 32), (8, 96, 32)
+EAGER = (
+    operator("aten::bmm", 3, [QUERY, KEY]),
+    operator("aten::_softmax", 4, [SCORES]),
+    operator("aten::bmm", 3, [FLAT, VALUE]),
+    operator("aten::bmm", 3, [TRANSPOSED, OUTPUT]),
+    operator("aten::bmm", 3, [OUTPUT, KEY]),
+    operator("aten::_softmax_backward_data", 5, [SCORES, SCORES]),
+    operator("aten::masked_fill", 2, [SCORES, (96, 128)]),
+)
+
+
+def test_everything_that_touches_the_scores_counts() -> None:
+    """Scores between 96 and 128 tokens; the gradients' products see them transposed."""
+    other = (operator("aten::bmm", 30, [(8, 64, 32), (8, 32, 64)]), operator("aten::mul", 20, [(2, 96, 512)]))
+    finding = one("eager-attention", run_on(CPU, *EAGER, *other))
+    assert finding.share.value == pytest.approx(0.23)
+    assert "scores of 2x4x96x128" in finding.title
+    assert "12 % go to products" in finding.evidence[0] and "11 % to softmax" in finding.evidence[0]
+    assert "384 KiB" in finding.evidence[1]
+
+
+@pytest.mark.parametrize("without", [0, 2], ids=["nothing makes scores", "nothing uses scores"])
+def test_a_softmax_without_both_products_is_no_attention(without: int) -> None:
+    forward = [EAGER[0], EAGER[1], EAGER[2]]
+    assert found("eager-attention", run_on(CPU, *forward))
+    del forward[without]
+    assert not found("eager-attention", run_on(CPU, *forward))
+
+
+def test_products_of_another_batch_are_none_of_it() -> None:
+    other_heads = operator("aten::bmm", 3, [(16, 96, 32), (16, 32, 128)])
+    assert not found("eager-attention", run_on(CPU, other_heads, EAGER[1], EAGER[2]))
+
+
+def test_a_product_that_adds_a_bias_makes_scores_as_well() -> None:
+    with_bias = operator("aten::baddbmm", 3, [FLAT, QUERY, KEY])
+    finding = one("eager-attention", run_on(CPU, with_bias, EAGER[1], EAGER[2]))
+    assert finding.share.value == pytest.approx(0.10)
+
+
+@pytest.mark.parametrize(("milliseconds", "fires"), [(5.01, True), (4.99, False)])
+def test_attention_must_be_worth_a_look(milliseconds: float, fires: bool) -> None:
+    rows = [operator(it.name, milliseconds / 3, it.shapes) for it in EAGER[:3]]
+    assert bool(found("eager-attention", run_on(CPU, *rows))) is fires
+
+
+@pytest.mark.parametrize(("attention", "remedy"), [("eager", "attn_implementation"), ("sdpa", "scaled_dot_product")])
+def test_a_hugging_face_model_is_told_of_its_own_switch(attention: str, remedy: str) -> None:
+    model = ModelFacts(kind="Bert", parameters=1, transformers_model=True, attention=attention)
+    finding = one("eager-attention", run_on(CPU, *EAGER, model=model))
+    assert remedy in finding.remedy
+    assert finding.levers == (("sdpa-attention",) if attention == "eager" else ())
+
+
+# ---------------------------------------------------------------------------------------------
+# bias-before-norm and cudnn-benchmark-off
+# ---------------------------------------------------------------------------------------------
+
+
+def test_biases_are_one_for_each_output_channel() -> None:
+    plain = LayerUse(kind="Conv2d", name="a", weight_shape=(32, 16, 3, 3), bias=True, normalised_after=True, count=3)
+    turned = LayerUse(kind="ConvTranspose2d", name="b", weight_shape=(64, 8, 2, 2), bias=True, normalised_after=True)
+    finding = one("bias-before-norm", Profile(evidence=RunEvidence(layers=(turned, plain))))
+    assert finding.title.startswith("4 layers add a bias")
+    assert "Together 104 numbers" in finding.evidence[0]
+    assert finding.evidence[1] == "Conv2d a with weights of 32x16x3x3, and 2 like it."
+    assert finding.kind == "hint"
+
+
+@pytest.mark.parametrize(("milliseconds", "fires"), [(5.01, True), (4.99, False)])
+def test_convolutions_must_take_their_part(milliseconds: float, fires: bool) -> None:
+    model = ModelFacts(kind="Net", parameters=1, convolutions=1, device="cuda", input_shapes=((8, 3, 32, 32),))
+    run = run_on(GPU, operator("aten::cudnn_convolution", milliseconds), BUSY, model=model)
+    assert bool(found("cudnn-benchmark-off", run)) is fires
+
+
+@pytest.mark.parametrize(
+    ("shapes", "fires"),
+    [
+        (((8, 3, 32, 32),), True),
+        (((8, 3, 32, 32), (8,), (8, 77)), True),
+        (((8, 3, 32, 32), (5, 3, 32, 32)), False),
+        (((8,),), False),
+        ((), False),
+    ],
+)
+def test_only_what_convolutions_take_must_keep_its_shape(shapes: tuple[tuple[int, ...], ...], fires: bool) -> None:
+    model = ModelFacts(kind="Net", parameters=1, convolutions=1, device="cuda", input_shapes=shapes)
+    run = run_on(GPU, operator("aten::cudnn_convolution", 30), BUSY, model=model)
+    assert bool(found("cudnn-benchmark-off", run)) is fires
