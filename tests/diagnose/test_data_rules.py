@@ -19,7 +19,7 @@ from hotlap.diagnose import (
 )
 from hotlap.diagnose.example_traces import STEP_SECONDS, idle_for, trace_of
 from hotlap.diagnose.profile import Profile
-from hotlap.evidence import DatasetProfile, FunctionTime, LoaderUse, RunEvidence
+from hotlap.evidence import DatasetProfile, FunctionTime, LoaderUse, RunEvidence, Window
 from hotlap.records import (
     CallSite,
     Ceiling,
@@ -205,9 +205,16 @@ def test_slow_transform_above_thirty_percent(own_seconds: float, fires: bool) ->
 def test_slow_transform_costs_its_part_of_the_wait() -> None:
     (found,) = slow_transform.check(transform(0.6))
     assert found.share.value == pytest.approx(0.3)
-    assert found.title == "resize takes 60 % of the time of making samples."
+    assert found.title == "`resize` at data.py:40 takes 60 % of the time of making samples."
     assert found.site == CallSite(role="loader", file="/work/data.py", line=40, function="resize")
-    assert "resize (data.py:40): 18.8 ms a sample, 60 %" in found.evidence
+    assert "`resize` (data.py:40): 18.8 ms a sample, 60 %" in found.evidence
+
+
+def test_slow_transform_costs_no_more_than_it_takes_for_a_step() -> None:
+    """0.6 s for 3200 samples are 1.875 ms for the ten of a step of 100 ms, however long that waits."""
+    assert not list(slow_transform.check(transform(0.6, samples=3200)))
+    (found,) = slow_transform.check(transform(0.6, samples=1600))
+    assert found.share.value == pytest.approx(0.0375)
 
 
 @pytest.mark.parametrize(("data_wait", "fires"), [(0.039, False), (0.041, True)])
@@ -222,15 +229,24 @@ def test_slow_transform_wants_some_samples(samples: int, fires: bool) -> None:
 
 def test_slow_transform_names_collating_only_where_no_function_is_to_blame() -> None:
     (function,) = slow_transform.check(transform(0.4, collate_seconds=0.5))
-    assert function.title.startswith("resize ")
+    assert function.title.startswith("`resize` ")
     (collating,) = slow_transform.check(transform(0.2, collate_seconds=0.5))
     assert collating.title == "Collating takes 50 % of the time of making samples."
 
 
-def test_slow_transform_may_be_in_no_python_file() -> None:
-    function = FunctionTime(name="decode", own_seconds=0.5, total_seconds=0.5)
+@pytest.mark.parametrize(
+    ("profilers", "shown"),
+    [
+        ("built-in method time.sleep", "`time.sleep`"),
+        ("built-in method builtins.sorted", "`sorted`"),
+        ("method 'decode' of 'ImagingDecoder' objects", "`ImagingDecoder.decode`"),
+    ],
+)
+def test_slow_transform_may_be_in_no_python_file(profilers: str, shown: str) -> None:
+    function = FunctionTime(name=profilers, own_seconds=0.5, total_seconds=0.5)
     (found,) = slow_transform.check(transform(0.5, functions=(function,), site=LOADER))
     assert found.site == LOADER
+    assert found.title == f"{shown} takes 50 % of the time of making samples."
 
 
 # ---------------------------------------------------------------------------------------------
@@ -302,6 +318,15 @@ def starts(lost_an_epoch: float, *, steps: int = 100, data_wait: float = 0.5) ->
 def test_worker_startup_from_two_percent_of_the_step_on(lost: float, fires: bool) -> None:
     """Over a hundred steps of a tenth of a second; the very first start does not count."""
     assert bool(list(worker_startup.check(starts(lost)))) is fires
+
+
+def test_worker_startup_is_spread_over_the_profilers_steps_too() -> None:
+    profile = starts(0.4)
+    (found,) = worker_startup.check(profile)
+    window = Window(first_step=100, steps=100, wall_seconds=20.0, trace_path="t.json")
+    evidence = msgspec.structs.replace(profile.evidence, window=window)
+    (half,) = worker_startup.check(msgspec.structs.replace(profile, evidence=evidence))
+    assert half.share.value == pytest.approx(found.share.value / 2)
 
 
 def test_worker_startup_is_no_more_than_the_data_wait() -> None:

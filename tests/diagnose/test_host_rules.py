@@ -215,7 +215,7 @@ def test_anomaly_detection_names_its_line() -> None:
     evidence = RunEvidence(observed_steps=12, anomaly_detection=True, anomaly_site=LINE)
     (found,) = anomaly_detection.check(Profile(evidence=evidence))
     assert found.kind == "hint" and found.site == LINE
-    assert found.title == "Anomaly detection was on in the 12 steps that were observed."
+    assert found.title == "Anomaly detection was on for 12 observed steps."
 
 
 # ---------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ from hotlap.diagnose.example_traces import STEP_SECONDS, idle_for, trace_of
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import MATERIAL, at_most, between, is_material, is_unguarded, observed_share, scaled
 from hotlap.diagnose.wording import count, duration, levers_for, percent, place, share_of_step
-from hotlap.evidence import HostSync, RunEvidence, SyncKind
+from hotlap.evidence import HostSync, Phase, RunEvidence, SyncKind
 from hotlap.records import CallSite, Estimate, Finding, PhaseAccount, ScriptFacts
 from hotlap.trace.records import Breakdown
 
@@ -56,6 +56,15 @@ _CALLS: dict[SyncKind, str] = {
     "print": "Printing a tensor",
     "synchronize": "`synchronize()`",
     "copy-to-device": "A blocking copy to the device",
+}
+_PHASES: dict[Phase, str] = {
+    "data_wait": "while a batch was fetched",
+    "host_to_device": "while a batch was copied",
+    "forward": "in the forward pass",
+    "backward": "in the backward pass",
+    "optimizer": "in the optimizer",
+    "other": "in the loop's own code",
+    "outside": "outside the step",
 }
 _READ_SELDOM = "Keep the detached tensor and read it every hundredth step, or at the end of the epoch."
 _REMEDIES: dict[SyncKind, str] = {
@@ -106,8 +115,7 @@ def _finding(profile: Profile, sync: HostSync, share: Estimate, idle: Estimate |
     evidence = [
         f"{count(sync.calls, 'call')} in {sync.steps} of {profile.evidence.observed_steps} observed steps, "
         f"{duration(sync.seconds / max(1, sync.calls))} each",
-        f"waiting here: {percent(observed_share(profile, sync.seconds))} of the observed time, in the "
-        f"{sync.phase.replace('_', ' ')} part of the step",
+        f"waiting here: {percent(observed_share(profile, sync.seconds))} of the observed time, {_PHASES[sync.phase]}",
     ]
     if idle is not None:
         evidence.append(f"the device idled after waits of the host: {share_of_step(idle)}")

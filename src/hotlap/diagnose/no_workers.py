@@ -61,12 +61,11 @@ def check(profile: Profile) -> Iterator[Finding]:
     if share.value < MATERIAL or _uses_accelerator(profile):
         return
     loader = loaders[0]
-    bounded = "at most " if share.low < share.value else ""
+    cost = percent(share.value) if share.low > 0 else f"at most {percent(share.value)}"
     yield Finding(
         rule=_NAME,
         share=share,
-        title=f"The training process makes its batches itself (num_workers=0), {bounded}{percent(share.value)} of the "
-        "step.",
+        title=f"The training process makes its batches itself (num_workers=0), which costs {cost} of the step.",
         evidence=(
             f"data wait: {duration(profile.account.data_wait)} of a step of {duration(profile.account.wall)}",
             f"DataLoader over {name(loader.dataset)}: 0 workers, {count(cores, 'core')} for this process",

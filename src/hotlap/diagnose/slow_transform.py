@@ -13,7 +13,7 @@ anything else.
 Some samples are made in the main process under a profiler, which books time under the function that spent it (what it
 called left out). Profiling makes short Python functions look dearer than they are, so a function must take 30 % of the
 time to be named. What it costs is that part of the data wait: without it a batch takes so much less, and the wait
-shrinks by at least as much.
+shrinks by at least as much. It is never more than what the function takes for all samples of a step.
 
 ## What to do
 Do it once, beforehand, and store the result; or do it with a library that is compiled; or do it on the device, for a
@@ -26,16 +26,17 @@ When the training does not wait for data, whoever makes the samples has time eno
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hotlap.diagnose.api import Group
-from hotlap.diagnose.data_wait import waiting
+from hotlap.diagnose.data_wait import step_seconds_per_sample, waiting
 from hotlap.diagnose.profile import Profile
-from hotlap.diagnose.shares import is_material, scaled
+from hotlap.diagnose.shares import between, is_material, scaled
 from hotlap.diagnose.wording import count, duration, levers_for, line_of, name, percent
 from hotlap.evidence import DatasetProfile, FunctionTime, RunEvidence
-from hotlap.records import CallSite, Finding, PhaseAccount
+from hotlap.records import CallSite, Estimate, Finding, PhaseAccount
 
 title = "One function takes most of the time of making samples"
 group: Group = "data"
@@ -44,6 +45,8 @@ _NAME = "slow-transform"
 _LARGE_PART = 0.3
 _FEWEST_SAMPLES = 4
 _SHOWN = 3
+_BUILTIN = re.compile(r"built-in method (?:builtins\.)?(?P<function>\S+)")
+_METHOD = re.compile(r"method '(?P<function>[^']+)' of '(?P<type>[^']+)' objects")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,7 @@ class _Culprit:
 
     name: str
     part: float
+    remedy: str
     site: CallSite | None
 
 
@@ -62,7 +66,7 @@ def check(profile: Profile) -> Iterator[Finding]:
         culprit = _culprit(dataset)
         if culprit is None:
             continue
-        share = scaled(wait, culprit.part)
+        share = _cost(profile, dataset, culprit, wait)
         if not is_material(share):
             continue
         yield Finding(
@@ -75,11 +79,18 @@ def check(profile: Profile) -> Iterator[Finding]:
                 *(_describe(it, dataset) for it in dataset.functions[:_SHOWN]),
                 f"data wait: {duration(profile.account.data_wait)} of a step of {duration(profile.account.wall)}",
             ),
-            remedy=f"Do what {culprit.name} does once, beforehand, and store the result; or use a compiled library for "
-            "it; or do it on the device, for a whole batch.",
+            remedy=culprit.remedy,
             site=culprit.site,
             levers=levers_for(_NAME),
         )
+
+
+def _cost(profile: Profile, dataset: DatasetProfile, culprit: _Culprit, wait: Estimate) -> Estimate:
+    """Its part of the wait; where samples are made sooner than the step waits, something else is waited for too."""
+    per_sample = culprit.part * dataset.seconds / dataset.samples
+    most = per_sample / step_seconds_per_sample(profile) if profile.account.wall > 0 else 0.0
+    share = scaled(wait, culprit.part)
+    return between(min(share.value, most), min(share.low, most), min(share.high, most))
 
 
 def _culprit(dataset: DatasetProfile) -> _Culprit | None:
@@ -87,9 +98,20 @@ def _culprit(dataset: DatasetProfile) -> _Culprit | None:
         return None
     dearest = max(dataset.functions, key=lambda it: it.own_seconds, default=None)
     if dearest and dearest.own_seconds > _LARGE_PART * dataset.seconds:
-        return _Culprit(name(dearest.name), min(1.0, dearest.own_seconds / dataset.seconds), _site(dearest, dataset))
+        return _Culprit(
+            name=_title_of(dearest),
+            part=min(1.0, dearest.own_seconds / dataset.seconds),
+            remedy=f"Do what {_shown(dearest)} does once, beforehand, and store the result; or use a compiled "
+            "library for it; or do it on the device, for a whole batch.",
+            site=_site(dearest, dataset),
+        )
     if dataset.collate_seconds > _LARGE_PART * dataset.seconds:
-        return _Culprit("Collating", min(1.0, dataset.collate_seconds / dataset.seconds), dataset.site)
+        return _Culprit(
+            name="Collating",
+            part=min(1.0, dataset.collate_seconds / dataset.seconds),
+            remedy="Let the data set return tensors, and stack or pad them in one call instead of element by element.",
+            site=dataset.site,
+        )
     return None
 
 
@@ -99,10 +121,24 @@ def _site(function: FunctionTime, dataset: DatasetProfile) -> CallSite | None:
     return CallSite(role="loader", file=function.file, line=function.line, function=function.name)
 
 
+def _shown(function: FunctionTime) -> str:
+    """A function of C without the words that Python's profiler puts around it."""
+    if builtin := _BUILTIN.fullmatch(function.name):
+        return f"`{name(builtin['function'])}`"
+    if method := _METHOD.fullmatch(function.name):
+        return f"`{name(method['type'] + '.' + method['function'])}`"
+    return f"`{name(function.name)}`"
+
+
+def _title_of(function: FunctionTime) -> str:
+    where = f" at {line_of(function.file, function.line)}" if function.file and function.line else ""
+    return f"{_shown(function)}{where}"
+
+
 def _describe(function: FunctionTime, dataset: DatasetProfile) -> str:
     where = f" ({line_of(function.file, function.line)})" if function.file and function.line else ""
     per_sample = duration(function.own_seconds / dataset.samples)
-    return f"{name(function.name)}{where}: {per_sample} a sample, {percent(function.own_seconds / dataset.seconds)}"
+    return f"{_shown(function)}{where}: {per_sample} a sample, {percent(function.own_seconds / dataset.seconds)}"
 
 
 def _images(*functions: FunctionTime, samples: int = 32, collate_seconds: float = 0.0) -> RunEvidence:
@@ -112,7 +148,7 @@ def _images(*functions: FunctionTime, samples: int = 32, collate_seconds: float 
     return RunEvidence(datasets=(dataset,))
 
 
-_WAITING = PhaseAccount(wall=0.1, data_wait=0.05, forward=0.05)
+_WAITING = PhaseAccount(wall=0.1, data_wait=0.05, forward=0.05, samples_per_step=8)
 _RESIZE = FunctionTime(name="resize", file="/work/data.py", line=40, calls=32, own_seconds=0.62, total_seconds=0.7)
 _OPEN = FunctionTime(name="open", file="/work/data.py", line=12, calls=32, own_seconds=0.2, total_seconds=0.2)
 
@@ -128,6 +164,9 @@ silent = {
     "no function takes more than 30 %": Profile(account=_WAITING, evidence=_images(_OPEN, collate_seconds=0.3)),
     "nobody waits for it": Profile(
         account=PhaseAccount(wall=0.1, data_wait=0.002, forward=0.098), evidence=_images(_RESIZE)
+    ),
+    "the samples of a step are made in a millisecond": Profile(
+        account=PhaseAccount(wall=1.0, data_wait=0.5, forward=0.5), evidence=_images(_RESIZE)
     ),
     "two samples say nothing": Profile(account=_WAITING, evidence=_images(_RESIZE, samples=2)),
 }

@@ -4,12 +4,12 @@
 `torch.zeros(n).to(device)`, `torch.tensor(values).cuda()` or `torch.randn(...)` without `device=`, in every step.
 
 ## Why it is slow
-The host fills memory that the device could fill itself, and faster. Then it waits while the copy, from pageable memory,
-is made in the device's queue after all earlier work.
+The host fills memory that the device could fill itself, and faster. Then it waits for the copy, which is made from
+pageable memory and after all work that was queued before it.
 
 ## How to see it
 Lines that made a tensor on the CPU and copied it to the device within the same step, in at least half of the observed
-steps. The time that making and copying took on the host is the most that it can cost.
+steps. The time that this kept the host is the most that it can cost.
 
 ## What to do
 Make it where it is used: `torch.zeros(n, device=device)`, `torch.arange(n, device=x.device)`. What is the same in every
