@@ -1,0 +1,219 @@
+"""The rules about torch.compile: at their thresholds, and on what torch itself reports."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from hotlap.diagnose import Profile
+from hotlap.diagnose.api import all_rules
+from hotlap.diagnose.compiled import compiled_with, shortened
+from hotlap.records import (
+    Comparison,
+    CompileReport,
+    Estimate,
+    Finding,
+    GraphBreak,
+    Kept,
+    LoaderFacts,
+    NoGain,
+    Outcome,
+    PhaseAccount,
+    Plan,
+    ScriptFacts,
+    SpeedComparison,
+    Verdict,
+)
+
+NET = "/home/someone/net.py"
+
+
+def found(rule: str, profile: Profile) -> list[Finding]:
+    return list(all_rules()[rule].check(profile))
+
+
+def one(rule: str, profile: Profile) -> Finding:
+    (finding,) = found(rule, profile)
+    return finding
+
+
+def at(line: int, reason: str = "Unsupported", *, count: int = 1, file: str = NET) -> GraphBreak:
+    return GraphBreak(reason=reason, file=file, line=line, count=count)
+
+
+# ---------------------------------------------------------------------------------------------
+# Places and reasons
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", ["graph-breaks", "silent-fallback"])
+def test_each_place_is_a_finding_and_the_frequent_ones_come_first(rule: str) -> None:
+    places = tuple(at(line, count=line) for line in range(1, 8))
+    report = CompileReport(seconds=9.0, graphs=3, graph_breaks=places, fallbacks=places)
+    findings = found(rule, compiled_with(report))
+    assert [it.site.line for it in findings if it.site] == [7, 6, 5, 4, 3]
+    assert all(it.kind == "hint" and it.share.high == 0 for it in findings)
+
+
+@pytest.mark.parametrize("rule", ["graph-breaks", "silent-fallback"])
+@pytest.mark.parametrize(
+    "file",
+    ["", "<string>", "/usr/lib/python3/dist-packages/a.py", "/v/lib/python3.11/site-packages/transformers/models/b.py"],
+)
+def test_a_line_that_is_not_the_users_is_no_site(rule: str, file: str) -> None:
+    place = at(3, file=file)
+    assert one(rule, compiled_with(CompileReport(graphs=1, graph_breaks=(place,), fallbacks=(place,)))).site is None
+
+
+def test_torchs_words_are_cut_and_stripped_of_control_characters() -> None:
+    hostile = "Unsupported\x1b[31m:\n a call \t to " + "x" * 10_000
+    text = shortened(hostile)
+    assert text.isprintable() and len(text) <= 160 and text.endswith("...")
+    finding = one("graph-breaks", compiled_with(CompileReport(graphs=1, graph_breaks=(at(3, hostile),))))
+    assert all(it.isprintable() and len(it) <= 200 for it in (finding.title, *finding.evidence))
+
+
+@pytest.mark.parametrize(
+    ("reason", "remedy"),
+    [
+        ("A branch depends on the value of a tensor.", "torch.where"),
+        ("Dynamo does not know how to trace builtin operator `print`", "output"),
+        ("logging.Logger method not supported", "output"),
+        ("Unsupported: logsumexp of a library", "TORCH_LOGS"),
+    ],
+)
+def test_the_remedy_of_a_break_follows_its_reason(reason: str, remedy: str) -> None:
+    finding = one("graph-breaks", compiled_with(CompileReport(graphs=2, graph_breaks=(at(3, reason),))))
+    assert remedy in finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("reason", "title", "remedy"),
+    [
+        (
+            "Dynamo recompile limit exceeded: Dynamo attempted to recompile the code object too many times, exceeding "
+            "the recompile_limit cache size limit (currently set to 8).",
+            "torch.compile gave up, and code runs uncompiled (4 times).",
+            "recompile_limit",
+        ),
+        (
+            "No CUDA graph: skipping cudagraphs due to cpu device (arg0_1)",
+            "A CUDA graph was asked for and left out (4 times).",
+            "CPU",
+        ),
+        ("Unsupported context manager", "torch.compile gave up, and code runs uncompiled (4 times).", "smaller part"),
+    ],
+)
+def test_what_was_given_up_is_told_apart(reason: str, title: str, remedy: str) -> None:
+    finding = one("silent-fallback", compiled_with(CompileReport(fallbacks=(GraphBreak(reason=reason, count=4),))))
+    assert finding.title == title
+    assert remedy in finding.remedy
+    assert finding.evidence[1] == "0 graphs were compiled."
+
+
+# ---------------------------------------------------------------------------------------------
+# recompiles
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("counts", "fires"), [((1, 1), False), ((2,), False), ((1, 2), True), ((3,), True)])
+def test_three_recompilations_of_one_function_are_too_many(counts: tuple[int, ...], fires: bool) -> None:
+    guards = tuple(at(12, f"size mismatch {it}", count=count) for it, count in enumerate(counts))
+    assert bool(found("recompiles", compiled_with(CompileReport(seconds=9.0, graphs=4, recompiles=guards)))) is fires
+
+
+def test_each_function_counts_for_itself() -> None:
+    guards = (at(12, count=2), at(30, count=2), at(12, count=5, file="/home/someone/other.py"))
+    finding = one("recompiles", compiled_with(CompileReport(seconds=9.0, graphs=12, recompiles=guards)))
+    assert finding.title == "The function at other.py:12 was compiled again 5 times."
+    assert finding.kind == "risk"
+    assert "All compiling took 9.00 s, for 12 graphs." in finding.evidence
+
+
+@pytest.mark.parametrize(
+    ("reason", "remedy"),
+    [
+        ("tensor 'x' size mismatch at index 0. expected 3, actual 4", "dynamic=True"),
+        ("tensor 'x' stride mismatch at index 0. expected 3, actual 4", "dynamic=True"),
+        ("self.count == 3", "in a tensor"),
+    ],
+)
+def test_sizes_and_numbers_have_remedies_of_their_own(reason: str, remedy: str) -> None:
+    report = CompileReport(seconds=9.0, graphs=4, recompiles=(at(12, reason, count=4),))
+    assert remedy in one("recompiles", compiled_with(report)).remedy
+
+
+# ---------------------------------------------------------------------------------------------
+# compile-never-pays
+# ---------------------------------------------------------------------------------------------
+
+
+def trained_on(batches: int, seconds: float, *, backwards: float = 1.0, loaders: int = 1) -> Profile:
+    """A compiled script with steps of a tenth of a second."""
+    profile = compiled_with(CompileReport(seconds=seconds, graphs=1))
+    found = tuple(LoaderFacts(dataset="Digits", length=batches // (it + 1)) for it in range(loaders))
+    facts = msgspec.structs.replace(profile.facts, loaders=found, backwards_per_step=backwards)
+    return msgspec.structs.replace(profile, facts=facts)
+
+
+@pytest.mark.parametrize(
+    ("batches", "seconds", "fires"),
+    [(10, 10.1, True), (10, 9.9, False), (1, 5.1, True), (1, 4.9, False), (0, 100.0, False)],
+)
+def test_ten_passes_and_five_seconds_are_much(batches: int, seconds: float, fires: bool) -> None:
+    assert bool(found("compile-never-pays", trained_on(batches, seconds))) is fires
+
+
+def test_accumulated_batches_make_fewer_steps() -> None:
+    assert not found("compile-never-pays", trained_on(40, 30.0))
+    finding = one("compile-never-pays", trained_on(40, 30.0, backwards=4.0))
+    assert finding.title == "Compiling took 30.0 s, as long as 30 passes over the training data."
+    assert "a pass has 10 of them" in finding.evidence[0]
+
+
+def test_the_longest_loader_is_the_one_that_trains() -> None:
+    assert not found("compile-never-pays", trained_on(100, 60.0, loaders=3))
+
+
+def test_a_script_that_compiles_nothing_is_left_alone() -> None:
+    profile = trained_on(10, 100.0)
+    model = msgspec.structs.replace(profile.facts.models[0], compiled=False)
+    facts = msgspec.structs.replace(profile.facts, models=(model,))
+    assert not found("compile-never-pays", msgspec.structs.replace(profile, facts=facts))
+
+
+def tried(low: float, high: float, *, seconds: float, batches: int, kept: bool = True) -> Profile:
+    speed = SpeedComparison(
+        speedup=Estimate(value=(low + high) / 2, low=low, high=high, unit="x"),
+        verdict="faster",
+        sets=5,
+        rounds=15,
+        confidence=0.95,
+        noise_floor=0.01,
+        smallest_detectable=0.02,
+    )
+    comparison = Comparison(baseline=Plan(), candidate=Plan(), speed=speed)
+    verdict: Verdict = Kept(comparison=comparison) if kept else NoGain(comparison=comparison)
+    outcome = Outcome(lever="compile", verdict=verdict, compile=CompileReport(seconds=seconds, graphs=1))
+    return Profile(
+        facts=ScriptFacts(loaders=(LoaderFacts(dataset="Digits", length=batches),)),
+        account=PhaseAccount(wall=0.1, forward=0.1),
+        outcomes=(outcome,),
+    )
+
+
+def test_a_measured_gain_says_after_how_many_steps_it_pays() -> None:
+    """At 1.25 times the speed a step of 100 ms gains 20 ms, so 40 s are won back after 2000 steps."""
+    finding = one("compile-never-pays", tried(1.15, 1.25, seconds=40.0, batches=100))
+    assert finding.title == "Compiling wins back its own time after 2,000 steps at the earliest, 20 passes."
+    assert "became 1.20 times as fast (95 % interval 1.15 to 1.25)" in finding.evidence[0]
+
+
+@pytest.mark.parametrize(("batches", "fires"), [(199, True), (201, False)])
+def test_what_pays_within_ten_passes_is_fine(batches: int, fires: bool) -> None:
+    assert bool(found("compile-never-pays", tried(1.15, 1.25, seconds=40.0, batches=batches))) is fires
+
+
+def test_a_gain_that_was_not_kept_is_no_ground() -> None:
+    assert not found("compile-never-pays", tried(1.15, 1.25, seconds=40.0, batches=10, kept=False))
+    assert not found("compile-never-pays", tried(0.9, 1.0, seconds=40.0, batches=10))
