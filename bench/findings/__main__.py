@@ -1,0 +1,117 @@
+"""``python -m bench.findings --out docs/benchmarks/findings``: precision and recall of the findings.
+
+Runs ``hotlap profile`` on the scripts of ``tests/causes``, in each of which one cause is planted or none, and counts:
+causes found, ranked first, with the right line, and whatever else was said. A cause that the machine cannot have (a
+device's, without one) is left out and named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from bench.findings import report
+from bench.findings.score import Score, score
+from bench.report import command_line, write
+from hotlap.api import begin, profile_search
+from hotlap.errors import HotlapError
+from hotlap.machine.facts import machine_facts
+from hotlap.records import Machine, Workload
+from hotlap.tune.options import Options
+
+CAUSES = Path(__file__).resolve().parents[2] / "tests" / "causes"
+
+
+def manifest() -> Any:
+    """The list of what was planted where; it lies with the tests."""
+    spec = importlib.util.spec_from_file_location("causes_manifest", CAUSES / "manifest.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def missing(need: str, machine: Machine) -> str:
+    """What the machine lacks for a cause to be there at all; empty where it lacks nothing."""
+    if need == "device":
+        return "" if machine.accelerators else "an accelerator"
+    if need in ("two-cores", "two-processes"):
+        return "" if machine.cores >= 2 else "a second core"
+    if need == "bfloat16":
+        return "" if "bfloat16" in machine.native_dtypes else "bfloat16 in hardware"
+    return ""
+
+
+def workload_of(planted: Any) -> Workload:
+    """The command that runs the script."""
+    script = str(CAUSES / planted.file)
+    if planted.need == "two-processes":
+        arguments = ("--standalone", "--nproc-per-node=2", script)
+        return Workload(
+            kind="module",
+            target="torch.distributed.run",
+            arguments=arguments,
+            directory=str(CAUSES),
+            python=sys.executable,
+        )
+    return Workload(kind="script", target=script, directory=str(CAUSES), python=sys.executable)
+
+
+def measure(planted: Any, directory: Path) -> Score:
+    """Profile one script and compare what is said with what was planted. Raises :class:`HotlapError`."""
+    study = begin(
+        workload_of(planted),
+        Options(),
+        root=directory,
+        on_progress=lambda progress: None,
+        search=profile_search,
+    )
+    return score(planted, study.findings, study.warnings)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure script after script; the report is written after each, so that a cut loses nothing."""
+    known = manifest()
+    parser = argparse.ArgumentParser(prog="python -m bench.findings", description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="where to write: OUT.md and OUT.json")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these scripts alone")
+    parser.add_argument("--device", action="store_true", help="the scripts for an accelerator alone")
+    options = parser.parse_args(arguments)
+    machine = machine_facts()
+    scores: list[Score] = []
+    left_out: list[tuple[str, str]] = []
+    for planted in known.ON_DEVICE if options.device else known.ALL:
+        if options.only and planted.name not in options.only:
+            continue
+        lack = missing(planted.need, machine)
+        if lack:
+            left_out.append((planted.name, lack))
+            continue
+        with tempfile.TemporaryDirectory(prefix="hotlap-findings-") as folder:
+            try:
+                scores.append(measure(planted, Path(folder)))
+            except HotlapError as error:
+                scores.append(Score(name=planted.name, wanted=tuple(sorted(planted.wanted)), trouble=str(error)))
+        _say(f"{scores[-1].name}: {scores[-1].in_words()}")
+        write(
+            options.out,
+            title="How right the findings are",
+            command=command_line("bench.findings"),
+            text=report.markdown(scores, left_out),
+            data={"scripts": [asdict(it) for it in scores], "left_out": left_out},
+        )
+    return 0 if scores and all(it.is_right for it in scores) else 1
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,77 @@
+"""Comparing what was found in one script with what was planted there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hotlap.records import Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One script. ``found`` are the rules of all findings, in order; ``wrong_lines`` those planted ones that named
+    another line than the marked one, and ``false`` what was found and is not true of the script."""
+
+    name: str
+    wanted: tuple[str, ...] = ()
+    found: tuple[str, ...] = ()
+    missed: tuple[str, ...] = ()
+    false: tuple[str, ...] = ()
+    wrong_lines: tuple[str, ...] = ()
+    ranked_first: bool = True
+    titles: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    trouble: str = ""
+
+    @property
+    def is_right(self) -> bool:
+        """Whether all that was planted was found, in the right place and order, and nothing else."""
+        return self.ranked_first and not (self.missed or self.false or self.wrong_lines or self.trouble)
+
+    def in_words(self) -> str:
+        """One line for whoever watches."""
+        if self.is_right:
+            return "right"
+        parts = (
+            ("missed", self.missed),
+            ("false", self.false),
+            ("wrong line", self.wrong_lines),
+            ("not first", () if self.ranked_first else (self.wanted[0],)),
+            ("trouble", (self.trouble,) if self.trouble else ()),
+        )
+        return "; ".join(f"{what}: {', '.join(which)}" for what, which in parts if which)
+
+
+def score(planted: Any, findings: Sequence[Finding], warnings: Sequence[str] = ()) -> Score:
+    """What was found, against the manifest's entry."""
+    rules = tuple(dict.fromkeys(it.rule for it in findings))
+    costs = [it for it in findings if it.kind == "cost"]
+    allowed = planted.wanted | set(planted.true)
+    return Score(
+        name=planted.name,
+        wanted=tuple(sorted(planted.wanted)),
+        found=rules,
+        missed=tuple(sorted(planted.wanted - set(rules))),
+        false=tuple(it for it in rules if it not in allowed),
+        wrong_lines=tuple(sorted(_wrong_lines(planted, findings))),
+        ranked_first=_is_first(planted, costs),
+        titles=tuple(f"{it.rule}: {it.title}" for it in findings),
+        warnings=tuple(warnings),
+    )
+
+
+def _wrong_lines(planted: Any, findings: Sequence[Finding]) -> set[str]:
+    lines: dict[str, int] = planted.lines()
+    named = {rule: {it.site.line for it in findings if it.rule == rule and it.site} for rule in lines}
+    found = {it.rule for it in findings}
+    return {rule for rule, line in lines.items() if rule in found and line not in named[rule]}
+
+
+def _is_first(planted: Any, costs: Sequence[Finding]) -> bool:
+    """Whether the planted cause is dearest, up to causes that are true as well and cost the same within a tenth."""
+    mine = [it.share.value for it in costs if it.rule == planted.first]
+    if not mine or not costs:
+        return True  # missed, or a hazard without a cost
+    return max(it.share.value for it in costs) <= 1.1 * max(mine)

@@ -1,0 +1,20 @@
+"""On a device: reads the loss in every step, and adds it up as a number."""
+
+import torch
+from torch import nn
+
+if not torch.cuda.is_available():
+    raise SystemExit("This script needs an accelerator.")
+device = torch.device("cuda")
+torch.manual_seed(0)
+model = nn.Sequential(*(nn.Linear(1024, 1024) for _ in range(24)), nn.Linear(1024, 8)).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01, fused=True)
+values, labels = torch.randn(4096, 1024, device=device), torch.randint(0, 8, (4096,), device=device)
+total = 0.0
+for _ in range(100_000):
+    optimizer.zero_grad()
+    with torch.autocast("cuda", torch.bfloat16):
+        loss = nn.functional.cross_entropy(model(values), labels)
+    total += loss.item()  # planted: host-sync
+    loss.backward()
+    optimizer.step()
