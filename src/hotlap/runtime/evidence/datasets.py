@@ -25,15 +25,17 @@ WANTED_SECONDS = 1.0
 LIMIT_SECONDS = 5.0
 """How long one data set may keep the script's end waiting, where a single sample takes long."""
 
+MOST_TOGETHER = 8
 MOST_FUNCTIONS = 24
 SAMPLES_BEFORE = 2
 """Fetched first: they open files and import modules, and are watched for the use of an accelerator."""
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_CLOCK = "<built-in method time.perf_counter>"
 _OWN_FOLDER = str(Path(__file__).parent)
 
 _Place: TypeAlias = tuple[str, int, str]
-_Row: TypeAlias = tuple[int, int, float, float, Any]
+_Row: TypeAlias = tuple[int, int, float, float, Mapping[_Place, Any]]
 
 
 def profile_dataset(torch: Any, loader: Any, site: CallSite | None) -> DatasetProfile | None:
@@ -97,6 +99,8 @@ class _Fetching:
         self._collate = loader.collate_fn
         self._batch_size = loader.batch_size
         self._size = size
+        # torch asks a data set that can for all samples of a batch at once.
+        self._together = loader.batch_size is not None and bool(getattr(loader.dataset, "__getitems__", None))
         self._device = torch.cuda.current_device() if torch.cuda.is_initialized() else None
         self._profiler = cProfile.Profile()
         self._functions: tuple[FunctionTime, ...] = ()
@@ -135,7 +139,7 @@ class _Fetching:
 
     def _fetch_all(self, indices: list[int]) -> list[Any]:
         until = time.perf_counter() + WANTED_SECONDS
-        together = min(self._batch_size or 1, 8) if self._fetches_together else 1
+        together = min(self._batch_size, MOST_TOGETHER) if self._together else 1
         samples: list[Any] = []
         for start in range(0, len(indices), together):
             samples += self._fetch(indices[start : start + together])
@@ -143,13 +147,8 @@ class _Fetching:
                 break
         return samples
 
-    @property
-    def _fetches_together(self) -> bool:
-        """torch asks a data set that can for all samples of a batch at once."""
-        return self._batch_size is not None and bool(getattr(self._dataset, "__getitems__", None))
-
     def _fetch(self, indices: list[int]) -> list[Any]:
-        if self._fetches_together:
+        if self._together:
             return list(self._dataset.__getitems__(indices))
         return [self._dataset[index] for index in indices]
 
@@ -210,13 +209,17 @@ def _functions(profiler: cProfile.Profile) -> tuple[FunctionTime, ...]:
     """Those with most own time, without ours and the profiler's. C functions have a name and no line."""
     profiler.create_stats()
     rows: Mapping[_Place, _Row] = profiler.stats
-    kept = [(place, row) for place, row in rows.items() if not _ours(*place)]
+    kept = [(place, row) for place, row in rows.items() if not _is_ours(place, row)]
     longest = sorted(kept, key=lambda it: -it[1][2])[:MOST_FUNCTIONS]
     return tuple(_function(*place, row) for place, row in longest)
 
 
-def _ours(file: str, line: int, name: str) -> bool:
-    return file.startswith(_OWN_FOLDER) or "_lsprof.Profiler" in name
+def _is_ours(place: _Place, row: _Row) -> bool:
+    """A function of this file, or one of Python's own that is called from here alone."""
+    file, _, name = place
+    if file == "~" and name.startswith("<built-in method builtins."):
+        return all(caller.startswith(_OWN_FOLDER) for caller, _, _ in row[4])
+    return file.startswith(_OWN_FOLDER) or "_lsprof.Profiler" in name or name == _CLOCK
 
 
 def _function(file: str, line: int, name: str, row: _Row) -> FunctionTime:

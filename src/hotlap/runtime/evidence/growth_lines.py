@@ -32,10 +32,12 @@ def _line_in(code: CodeType, path: tuple[str, ...]) -> int:
         if not _loads(steps[index:behind], path):
             continue
         line = steps[index][2]
-        # An assignment computes what it assigns before it names the target: the value stands on the same line.
-        for operation, argument, where in steps[behind : behind + 3]:
-            if argument in _ADDING or (operation == "STORE_SUBSCR" and where == line):
-                return line
+        following = steps[behind : behind + 3]
+        if any(argument in _ADDING for _, argument, _ in following):
+            return line
+        # An item is stored by naming the container, then its key.
+        if any(operation == "STORE_SUBSCR" and where == line for operation, _, where in following[1:]):
+            return line
         if any(it[0].startswith("STORE") and it[1] == path[-1] and it[2] == line for it in steps[behind:]):
             return line
     return 0

@@ -1,0 +1,191 @@
+"""Where the time of making samples goes, found without endangering the launch."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
+
+from hotlap.evidence import DatasetProfile
+from hotlap.runtime.evidence import datasets
+from hotlap.runtime.evidence.datasets import _spread, profile_dataset
+
+
+class Made(Dataset[Any]):
+    """Samples that some function makes."""
+
+    def __init__(self, make: Callable[[int], Any], size: int = 1000) -> None:
+        self.make = make
+        self.size = size
+        self.asked: list[int] = []
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: int) -> Any:
+        self.asked.append(index)
+        return self.make(index)
+
+
+def transform(index: int) -> torch.Tensor:
+    return torch.tensor(float(sum(range(20_000))))
+
+
+def profiled(dataset: Any, **options: Any) -> DatasetProfile | None:
+    return profile_dataset(torch, DataLoader(dataset, **options), None)
+
+
+def test_time_is_found_where_it_goes() -> None:
+    dataset = Made(transform)
+    found = profiled(dataset, batch_size=16)
+    assert found is not None
+    assert (found.dataset, found.samples) == ("Made", 64)
+    dearest = found.functions[0]
+    assert dearest.name == "built-in method builtins.sum" and dearest.file == "" and dearest.calls == 64
+    by_name = {it.name: it for it in found.functions}
+    own = by_name["transform"]
+    assert own.file == __file__ and own.line == transform.__code__.co_firstlineno
+    assert dearest.own_seconds <= own.total_seconds <= found.seconds
+    assert 0 < found.collate_seconds < found.seconds
+    assert found.sample_devices == ("cpu",) and found.accelerator_calls == ()
+    assert found.site is not None and found.site.function == "__getitem__" and found.site.file == __file__
+    assert not any("hotlap/runtime" in it.file or "perf_counter" in it.name for it in found.functions)
+    # All over the data set, two of them before the profiler began.
+    assert len(set(dataset.asked)) == len(dataset.asked) == 66
+    assert min(dataset.asked) < 50 and max(dataset.asked) > 950
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 65, 66, 67, 68, 1000, 999_983])
+def test_indices_are_all_different_and_within(size: int) -> None:
+    indices = _spread(size, 66)
+    assert len(indices) == len(set(indices)) == min(size, 66)
+    assert min(indices) == 0 and max(indices) < size
+
+
+def test_samples_are_asked_for_and_collated_as_the_loader_does() -> None:
+    class Together(TensorDataset):
+        asked: list[int] = []
+
+        def __getitems__(self, indices: list[int]) -> list[Any]:
+            self.asked.append(len(indices))
+            return [self[it] for it in indices]
+
+    found = profiled(Together(torch.randn(100, 3)), batch_size=32)
+    assert found is not None and found.samples == 64
+    assert set(Together.asked) == {2, 8}
+
+    collated: list[int] = []
+    profiled(TensorDataset(torch.randn(40, 3)), batch_size=16, collate_fn=lambda it: collated.append(len(it)))
+    assert collated == [16, 16, 6]
+    assert profiled(Subset(TensorDataset(torch.randn(9, 3)), range(9)), batch_size=None) is not None
+
+
+class Failure(Exception):
+    """As a user's own: of no kind that anybody could name beforehand."""
+
+
+def fails(index: int) -> Any:
+    raise Failure("broken file")
+
+
+def refuses_whole_numbers(index: int) -> Any:
+    return {"a": torch.ones(1)}[index]  # type: ignore[index]
+
+
+@pytest.fixture
+def nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
+    before = threading.excepthook
+    yield
+    assert capfd.readouterr() == ("", "")
+    assert threading.excepthook is before
+
+
+@pytest.mark.usefixtures("nothing_is_printed")
+@pytest.mark.parametrize("make", [fails, refuses_whole_numbers])
+def test_a_data_set_that_fails_is_left_out(make: Callable[[int], Any]) -> None:
+    assert profiled(Made(make)) is None
+
+
+class Endless(IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(3))
+
+
+class Sized:
+    def __len__(self) -> int:
+        return 0
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+@pytest.mark.usefixtures("nothing_is_printed")
+def test_streams_and_empty_data_sets_are_left_out() -> None:
+    assert profiled(Endless()) is None
+    assert profiled(Sized(), sampler=[]) is None
+
+
+def test_one_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasets, "LIMIT_SECONDS", 0.05)
+    released = threading.Event()
+    before = threading.excepthook
+    try:
+        assert profiled(Made(lambda index: released.wait(20) and torch.ones(1))) is None
+    finally:
+        released.set()
+        threading.excepthook = before
+
+
+def test_slow_samples_are_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasets, "WANTED_SECONDS", 0.01)
+    found = profiled(Made(lambda index: time.sleep(0.02) or torch.ones(1)))
+    assert found is not None and found.samples == 1
+
+
+def test_the_use_of_an_accelerator_is_found_with_its_line() -> None:
+    """``meta`` stands in for one: a device that is not the CPU."""
+
+    def make(index: int) -> torch.Tensor:
+        sample = torch.ones(2)
+        return sample.to("meta")
+
+    found = profiled(Made(make), collate_fn=len, batch_size=4)
+    assert found is not None
+    assert found.sample_devices == ("meta",)
+    (call,) = found.accelerator_calls
+    assert (call.what, call.file) == ("to", __file__)
+    assert call.line == make.__code__.co_firstlineno + 2
+
+
+def test_in_a_launch(launch) -> None:  # type: ignore[no-untyped-def]
+    script = """
+import random
+
+class Noisy(Dataset):
+    def __len__(self):
+        return 640
+    def __getitem__(self, index):
+        return torch.randn(8) + random.random(), torch.ones(1)
+
+for inputs, targets in DataLoader(Noisy(), batch_size=32, shuffle=True):
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(inputs), targets)
+    loss.backward()
+    optimizer.step()
+print("loss", loss.item())
+"""
+    # To the end of our launch, and to the script's own: both have all samples drawn for training first.
+    for steps in (12, 1000):
+        watched, evidence = launch(script, steps=steps)
+        (found,) = evidence.datasets
+        assert (found.dataset, found.samples) == ("Noisy", 64)
+        assert any(it.name.startswith("built-in method torch.randn") for it in found.functions)
+    plain, _ = launch(script, steps=1000, collect_evidence=False)
+    assert len(plain.steps.loss) == 20
+    assert watched.steps.loss == plain.steps.loss
+    assert watched.facts.loaders[0].draws_random == plain.facts.loaders[0].draws_random

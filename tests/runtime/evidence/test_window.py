@@ -1,0 +1,101 @@
+"""The profiler's window: complete or absent, readable, and never in the way of the script's own profiler."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hotlap.records import Completed, Stopped
+from hotlap.trace import analyse, read_trace
+
+LOOP = """
+for inputs, targets in DataLoader(data, batch_size=32):
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(inputs), targets)
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_the_last_steps_are_in_the_trace(launch) -> None:  # type: ignore[no-untyped-def]
+    run, evidence = launch(LOOP, steps=14, profiled_steps=4)
+    window = evidence.window
+    assert window is not None
+    assert (window.first_step, window.steps, window.with_stack) == (10, 4, True)
+    assert window.wall_seconds == pytest.approx(sum(run.steps.wall_seconds[10:14]))
+    assert [it.name for it in Path(window.trace_path).parent.glob("window*")] == ["window.json.gz"]
+    breakdown = analyse(read_trace(window.trace_path))
+    assert [it.number for it in breakdown.steps] == [10, 11, 12, 13]
+    assert not breakdown.coverage.ended_early
+    # A step's mark is set around what the clock counts as the step.
+    for mark, seconds in zip(breakdown.steps, run.steps.wall_seconds[10:14], strict=True):
+        assert mark.nanoseconds > 0.9e9 * seconds
+
+
+def test_a_launch_whose_time_is_over_goes_on_for_the_window(launch) -> None:  # type: ignore[no-untyped-def]
+    run, evidence = launch(LOOP, steps=60, profiled_steps=5, request={"seconds": 0.001, "minimum_steps": 2})
+    assert isinstance(run.ending, Stopped)
+    assert evidence.window is not None
+    assert evidence.window.steps == 5 and evidence.window.first_step >= 3
+    assert len(run.steps.wall_seconds) == evidence.window.first_step + 5
+
+
+def test_a_launch_with_too_few_steps_has_no_window(launch) -> None:  # type: ignore[no-untyped-def]
+    run, evidence = launch(LOOP, steps=6, profiled_steps=4)
+    assert evidence.window is None
+    assert len(run.steps.wall_seconds) == 6
+    assert not list(Path(run.evidence_path).parent.glob("window*"))
+
+
+def test_no_window_unless_asked_for(launch) -> None:  # type: ignore[no-untyped-def]
+    _, evidence = launch(LOOP, steps=16)
+    assert evidence.window is None
+    assert evidence.observed_steps == 15
+
+
+OWN_PROFILER = """
+from torch.profiler import ProfilerActivity, profile, schedule
+
+def names(profiler):
+    print("events", sum(it.key == "aten::mse_loss" for it in profiler.key_averages()), flush=True)
+
+with profile(
+    activities=[ProfilerActivity.CPU], schedule=schedule(wait=%d, warmup=1, active=2, repeat=1), on_trace_ready=names
+) as own:
+    for inputs, targets in DataLoader(data, batch_size=32):
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(inputs), targets)
+        loss.backward()
+        optimizer.step()
+        own.step()
+"""
+
+
+@pytest.mark.parametrize("begins", [2, 10, 11], ids=["before-the-window", "in-its-preparation", "within-the-window"])
+def test_a_script_that_profiles_itself_keeps_its_profiler(launch, begins: int) -> None:  # type: ignore[no-untyped-def]
+    run, evidence = launch(OWN_PROFILER % begins, steps=17, profiled_steps=6)
+    assert isinstance(run.ending, Stopped), run.ending
+    assert evidence.window is None
+    assert any("uses torch.profiler itself" in it for it in run.notes)
+    assert "events 1" in Path(run.output_path).read_text()
+
+
+def test_whoever_profiles_python_keeps_the_hook(launch) -> None:  # type: ignore[no-untyped-def]
+    script = """
+import cProfile
+own = cProfile.Profile()
+own.enable()
+""" + LOOP
+    _, evidence = launch(script, steps=14, profiled_steps=4)
+    assert evidence.window is not None
+    assert not evidence.window.with_stack
+
+
+def test_a_script_without_an_end_of_ours(launch) -> None:  # type: ignore[no-untyped-def]
+    """The script ends within what would have been the window."""
+    run, evidence = launch(LOOP + "    if len(seen := globals().setdefault('s', [])) == 11: break\n    seen.append(1)\n",
+                           steps=14, profiled_steps=4)
+    assert isinstance(run.ending, Completed)
+    assert evidence.window is None
+    assert evidence.observed_steps == 9
