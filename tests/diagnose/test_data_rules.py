@@ -414,8 +414,9 @@ def test_small_shared_memory_from_half_of_it_on(available: int, fires: bool) -> 
 
 def test_small_shared_memory_adds_up_all_loaders_and_names_the_largest() -> None:
     small = LoaderFacts(dataset="Test", workers=1, batch_bytes=1024)
+    other = LoaderFacts(dataset="Valid", workers=1, batch_bytes=1024)
     large = LoaderFacts(dataset="Train", workers=4, batch_bytes=1024, site=LOADER)
-    profile = Profile(facts=ScriptFacts(loaders=(small, large, small)), machine=Machine(shared_memory_bytes=24 * 1024))
+    profile = Profile(facts=ScriptFacts(loaders=(small, large, other)), machine=Machine(shared_memory_bytes=24 * 1024))
     (found,) = small_shared_memory.check(profile)
     assert found.kind == "risk" and found.site == LOADER
     assert found.title == "Batches that wait may take 15 KiB of shared memory, which holds 24 KiB."

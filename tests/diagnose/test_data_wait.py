@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hotlap.diagnose.data_wait import (
     CEILING_NOISE,
     computing_seconds_per_sample,
+    distinct_loaders,
     own_rate,
     step_seconds_per_sample,
     training_loaders,
@@ -87,6 +88,13 @@ def test_the_loader_that_was_seen_in_training() -> None:
     assert training_loaders(Profile(facts=facts)) == (EVALUATION, TRAINING)
     unknown = RunEvidence(loaders=(LoaderUse(dataset="Other"),))
     assert training_loaders(Profile(facts=facts, evidence=unknown)) == (EVALUATION, TRAINING)
+
+
+def test_a_loader_that_is_made_anew_in_every_epoch_is_one() -> None:
+    again = LoaderFacts(dataset="Train", workers=4, draws_random=True)
+    facts = ScriptFacts(loaders=(TRAINING, EVALUATION, again))
+    assert distinct_loaders(Profile(facts=facts)) == (again, EVALUATION)
+    assert len(training_loaders(Profile(facts=facts))) == 2
 
 
 def rate(seconds: float = 0.01, error: str = "", **values: int | bool) -> LoaderRate:

@@ -56,7 +56,14 @@ def training_loaders(profile: Profile) -> tuple[LoaderFacts, ...]:
     for all of them.
     """
     seen = {use.dataset for use in profile.evidence.loaders}
-    return tuple(it for it in profile.facts.loaders if it.dataset in seen) or profile.facts.loaders
+    loaders = distinct_loaders(profile)
+    return tuple(it for it in loaders if it.dataset in seen) or loaders
+
+
+def distinct_loaders(profile: Profile) -> tuple[LoaderFacts, ...]:
+    """The script's loaders, each once: many scripts make the same one anew in every epoch."""
+    alike = {(it.dataset, it.batch_size, it.workers, it.prefetch_factor, it.site): it for it in profile.facts.loaders}
+    return tuple(alike.values())
 
 
 def working_rates(profile: Profile) -> tuple[LoaderRate, ...]:

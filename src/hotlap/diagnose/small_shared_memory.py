@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hotlap.diagnose.api import Group
+from hotlap.diagnose.data_wait import distinct_loaders
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import exactly
 from hotlap.diagnose.wording import count, name, size
@@ -41,7 +42,7 @@ def check(profile: Profile) -> Iterator[Finding]:
     """One finding, at the loader that needs most, where all loaders together may fill half of the shared memory."""
     available = profile.machine.shared_memory_bytes
     processes = max(1, profile.facts.processes)
-    needs = [(it, _bytes_waiting(it) * processes) for it in profile.facts.loaders if it.workers]
+    needs = [(it, _bytes_waiting(it) * processes) for it in distinct_loaders(profile) if it.workers]
     needed = sum(needed for _, needed in needs)
     if available <= 0 or needed <= available * SHARED_MEMORY_SHARE:
         return
@@ -82,6 +83,9 @@ fires = {
 silent = {
     "nothing measured": Profile(),
     "90 MiB of 200 MiB": Profile(facts=ScriptFacts(loaders=(_LOADER,)), machine=Machine(shared_memory_bytes=200 << 20)),
+    "one loader, made anew in every epoch": Profile(
+        facts=ScriptFacts(loaders=(_LOADER,) * 12), machine=Machine(shared_memory_bytes=200 << 20)
+    ),
     "no workers": Profile(
         facts=ScriptFacts(loaders=(LoaderFacts(dataset="Images", batch_bytes=1 << 30),)),
         machine=Machine(shared_memory_bytes=64 << 20),

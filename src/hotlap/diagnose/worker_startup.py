@@ -2,7 +2,8 @@
 
 ## What it is
 Without `persistent_workers=True` the `DataLoader` ends its workers after each epoch and starts new ones for the next,
-which import, copy the data set and fill the queue before the first batch comes.
+which import, copy the data set and fill the queue before the first batch comes. So does a script that makes a new
+`DataLoader` in every epoch, whatever it passes.
 
 ## Why it is slow
 Nothing is trained on meanwhile. Starting takes from some ten milliseconds (forked) to several seconds (spawned, with
@@ -14,7 +15,7 @@ usually takes. That time, spread over the steps of the run, against the untouche
 be more than the data wait.
 
 ## What to do
-Pass `persistent_workers=True`. Where epochs are very short, let one epoch pass over the data several times.
+Make the `DataLoader` once, and pass `persistent_workers=True`. Where epochs are very short, let one epoch pass over the data several times.
 
 ## When it is fine
 Long epochs. A data set with a `set_epoch` method needs new workers, which would not see that call otherwise; and
@@ -43,11 +44,18 @@ def check(profile: Profile) -> Iterator[Finding]:
     """One finding for each training loader that was started again and lost a material time with it."""
     for use in profile.evidence.loaders:
         loaders = [it for it in profile.facts.loaders if it.dataset == use.dataset]
-        if not loaders or any(it.workers == 0 or it.persistent_workers for it in loaders):
+        if not loaders or any(it.workers == 0 for it in loaders):
+            continue
+        if any(it.persistent_workers for it in loaders) and not _is_made_anew(profile, loaders[0]):
             continue
         lost = _lost_again(use)
         if lost and profile.evidence.observed_steps and profile.account.wall > 0:
             yield from _finding(profile, use, loaders[0], lost)
+
+
+def _is_made_anew(profile: Profile, loader: LoaderFacts) -> bool:
+    """Whether the line that makes the loader made several alike."""
+    return sum(it == loader for it in profile.facts.loaders) > 1
 
 
 def _steps_of_the_run(profile: Profile) -> int:
@@ -70,25 +78,31 @@ def _finding(profile: Profile, use: LoaderUse, loader: LoaderFacts, lost: tuple[
     share = exactly(min(per_step / profile.account.wall, phase_share(profile, "data_wait").value))
     if not is_material(share):
         return
+    made_anew = _is_made_anew(profile, loader)
+    persistence = "made anew in every epoch" if made_anew else "not persistent"
     yield Finding(
         rule=_NAME,
         share=share,
         title=f"Starting the workers again takes {duration(fmean(lost))} an epoch, {percent(share.value)} of the step.",
         evidence=(
             f"{count(len(lost), 'restart')} in {count(steps, 'step')}, {duration(sum(lost))} in all",
-            f"DataLoader over {name(use.dataset)}: {count(loader.workers, 'worker')}, not persistent",
+            f"DataLoader over {name(use.dataset)}: {count(loader.workers, 'worker')}, {persistence}",
         ),
-        remedy="Pass persistent_workers=True to this DataLoader, unless its data set relies on set_epoch.",
+        remedy="Make this DataLoader once, before the loop over epochs, and pass persistent_workers=True."
+        if made_anew
+        else "Pass persistent_workers=True to this DataLoader, unless its data set relies on set_epoch.",
         site=loader.site,
-        levers=levers_for(_NAME),
+        levers=() if made_anew else levers_for(_NAME),
     )
 
 
-def _profile(use: LoaderUse, *, workers: int = 4, persistent: bool = False, steps: int = 60) -> Profile:
+def _profile(
+    use: LoaderUse, *, workers: int = 4, persistent: bool = False, steps: int = 60, loaders: int = 1
+) -> Profile:
     loader = LoaderFacts(dataset="Images", workers=workers, persistent_workers=persistent)
     return Profile(
         account=PhaseAccount(wall=0.02, data_wait=0.01, forward=0.01),
-        facts=ScriptFacts(device="cuda", loaders=(loader,)),
+        facts=ScriptFacts(device="cuda", loaders=(loader,) * loaders),
         evidence=RunEvidence(observed_steps=steps, observed_seconds=1.2, loaders=(use,)),
     )
 
@@ -101,6 +115,7 @@ _ONE_EPOCH = LoaderUse(dataset="Images", start_seconds=(0.05,), first_fetch_seco
 fires = {
     "epochs of twenty steps": _profile(_THREE_EPOCHS),
     "one worker, epochs of a hundred steps": _profile(_THREE_EPOCHS, workers=1, steps=300),
+    "workers that would persist, in a loader that does not": _profile(_THREE_EPOCHS, persistent=True, loaders=3),
 }
 silent = {
     "nothing measured": Profile(),
