@@ -22,11 +22,13 @@ _LABELS: dict[FindingKind, tuple[str, str]] = {
     "hint": ("hint", "cyan"),
 }
 _TO_DO = ("→", ">")
+_OVERLAP = "Shares are of the step as it is, and do not add up where one cause lies behind another."
 _UNANSWERED = "No lever answers it: what to do stands above."
 
 
 def findings_list(study: Study) -> RenderableType:
     """All findings of a study in their order; where levers were tried, each with what became of it."""
+    costs = [it for it in study.findings if it.kind == "cost"]
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(justify="right", no_wrap=True, min_width=6)
     table.add_column(overflow="fold")
@@ -34,7 +36,8 @@ def findings_list(study: Study) -> RenderableType:
         if number:
             table.add_row("", "")
         table.add_row(Text(label(it), style=_LABELS[it.kind][1]), Group(*_body(it, study)))
-    return Padding(table, (0, 0, 0, 2), expand=False)
+    below = [Text(), Text(_OVERLAP, style="dim italic")] if len(costs) > 1 else []
+    return Padding(Group(table, *below), (0, 0, 0, 2), expand=False)
 
 
 def label(finding: Finding) -> str:
