@@ -26,4 +26,4 @@ for _ in range(100_000):
         loss = nn.functional.cross_entropy(model(images), labels)
     loss.backward()
     optimizer.step()
-# planted: cudnn-benchmark-off without a line
+# Planted without a line: cudnn-benchmark-off

@@ -15,4 +15,4 @@ for _ in range(100_000):
     loss = nn.functional.cross_entropy(model(values), labels)
     loss.backward()
     optimizer.step()
-# planted: launch-bound without a line
+# Planted without a line: launch-bound

@@ -16,4 +16,4 @@ for _ in range(100_000):
         loss = nn.functional.cross_entropy(model(values), labels)
     loss.backward()
     optimizer.step()
-# planted: unaligned-sizes without a line
+# Planted without a line: unaligned-sizes

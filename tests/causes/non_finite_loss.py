@@ -13,4 +13,4 @@ for _ in range(100_000):
         loss = nn.functional.mse_loss(model(values), targets)
     loss.backward()
     optimizer.step()
-# planted: non-finite-loss without a line
+# Planted without a line: non-finite-loss

@@ -14,4 +14,4 @@ for _ in range(100_000):
         loss = nn.functional.cross_entropy(model(values), labels)
     loss.backward()
     optimizer.step()
-# planted: oversubscribed without a line
+# Planted without a line: oversubscribed

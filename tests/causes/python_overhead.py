@@ -17,4 +17,4 @@ for _ in range(100_000):
         loss = nn.functional.cross_entropy(model(values), labels)
     loss.backward()
     optimizer.step()
-# planted: python-overhead without a line
+# Planted without a line: python-overhead

@@ -15,4 +15,4 @@ for _ in range(100_000):
     scaler.scale(loss).backward()
     scaler.step(optimizer)
     scaler.update()
-# planted: scaler-skips without a line
+# Planted without a line: scaler-skips

@@ -13,4 +13,4 @@ for step in range(100_000):
     loss = nn.functional.cross_entropy(model(values), labels)
     loss.backward()
     optimizer.step()
-# planted: silent-fallback, recompiles without a line
+# Planted without a line: silent-fallback, recompiles

@@ -18,4 +18,4 @@ for _ in range(100_000):
         loss = nn.functional.cross_entropy(model(values), labels)
     loss.backward()
     optimizer.step()
-# planted: straggler without a line
+# Planted without a line: straggler
