@@ -73,6 +73,10 @@ _ADVICE = MappingProxyType(
             "It writes to positions that may repeat, so on a GPU it sorts them first. Where it is the gradient of "
             "`x[index]`, `torch.index_select` or `torch.gather` has a cheaper one; else `scatter_add_` or `index_add_`."
         ),
+        "fill_": (
+            "It fills a whole tensor with one number: a buffer that is made anew, or the gradient of an embedding or of "
+            "indexing, which is as large as what was indexed. `nn.Embedding(..., sparse=True)` has a small one."
+        ),
         "copy_": (
             "It converts or moves whole tensors: `.to()`, `.contiguous()`, `.clone()`, `repeat`, `reshape` after a "
             "transposition. Keep tensors in one type and layout, and use `expand` where nothing is written."
@@ -88,7 +92,14 @@ _ADVICE = MappingProxyType(
     }
 )
 _ALIKE = MappingProxyType(
-    {"index_put_": "_index_put_impl_", "stack": "cat", "argsort": "sort", "topk": "sort", "clone": "copy_"}
+    {
+        "index_put_": "_index_put_impl_",
+        "zero_": "fill_",
+        "stack": "cat",
+        "argsort": "sort",
+        "topk": "sort",
+        "clone": "copy_",
+    }
 )
 _USUAL = (
     "Look at the line that calls it: can it run on less data or less often, or be merged with its neighbours? "

@@ -27,7 +27,7 @@ _MOST_SHAPES_SHOWN = 3
 _PRODUCT = re.compile(r"^aten::(?:linear|_addmm_activation|(?:add)?mm|(?:b?add)?bmm)$")
 _CONVOLUTION = re.compile(r"^aten::\w*(?:convolution|conv(?:_transpose|_depthwise)?[123]d)\w*$")
 _ATTENTION = re.compile(r"^aten::_?(?:scaled_dot_product|flash_attention|efficient_attention|cudnn_attention)\w*$")
-_RECURRENT = re.compile(r"^aten::(?:_cudnn_rnn|mkldnn_rnn_layer|miopen_rnn|_thnn_fused_(?:lstm|gru)_cell|lstm|gru)\w*$")
+_RECURRENT = re.compile(r"^aten::(?:_cudnn_rnn|mkldnn_rnn_layer|miopen_rnn)\w*$")
 _LINE = re.compile(r"^(?P<file>.+)\((?P<line>\d{1,9})\)(?:: (?P<function>.*))?$", re.DOTALL)
 
 
