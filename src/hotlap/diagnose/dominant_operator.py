@@ -74,8 +74,8 @@ _ADVICE = MappingProxyType(
             "`x[index]`, `torch.index_select` or `torch.gather` has a cheaper one; else `scatter_add_` or `index_add_`."
         ),
         "fill_": (
-            "It fills a whole tensor with one number: a buffer that is made anew, or the gradient of an embedding or of "
-            "indexing, which is as large as what was indexed. `nn.Embedding(..., sparse=True)` has a small one."
+            "It fills a whole tensor with one number: a buffer that is made anew, or the gradient of an embedding or "
+            "of indexing, which is as large as what was indexed. `nn.Embedding(..., sparse=True)` has a small one."
         ),
         "copy_": (
             "It converts or moves whole tensors: `.to()`, `.contiguous()`, `.clone()`, `repeat`, `reshape` after a "
