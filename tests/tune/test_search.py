@@ -195,6 +195,15 @@ def test_ceilings_are_measured_where_there_is_a_loader() -> None:
     assert study.model_flop_utilisation == pytest.approx(1e8 / 1e11 / 0.02, rel=0.01)
 
 
+def test_what_a_trial_shows_becomes_a_finding() -> None:
+    script = FakeScript(effects={setting("mixed-precision"): Effect(compute=0.9)})
+    found = {it.rule: it for it in search(script, levers=named(lever("mixed-precision")))[0].findings}
+    assert "1.07x" in found["small-mixed-precision-gain"].title or "1.08x" in found["small-mixed-precision-gain"].title
+    large = FakeScript(effects={setting("mixed-precision"): Effect(compute=0.5)})
+    rules = [it.rule for it in search(large, levers=named(lever("mixed-precision")))[0].findings]
+    assert "small-mixed-precision-gain" not in rules
+
+
 def test_outcomes_are_ordered_by_bound() -> None:
     levers = named(lever("low", bound=1.2), lever("high", bound=5.0), lever("middle", bound=2.0))
     study, _ = search(FakeScript(), levers=levers)
