@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hotlap.diagnose.data_wait import (
     CEILING_NOISE,
     computing_seconds_per_sample,
+    distinct_datasets,
     distinct_loaders,
     own_rate,
     step_seconds_per_sample,
@@ -18,7 +19,7 @@ from hotlap.diagnose.data_wait import (
 )
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import exactly
-from hotlap.evidence import LoaderUse, RunEvidence
+from hotlap.evidence import DatasetProfile, LoaderUse, RunEvidence
 from hotlap.records import Ceiling, LoaderFacts, LoaderRate, ModelFacts, PhaseAccount, ScriptFacts, Setting
 
 ACCOUNT = PhaseAccount(wall=1.0, data_wait=0.4, forward=0.6, samples_per_step=10)
@@ -95,6 +96,13 @@ def test_a_loader_that_is_made_anew_in_every_epoch_is_one() -> None:
     facts = ScriptFacts(loaders=(TRAINING, EVALUATION, again))
     assert distinct_loaders(Profile(facts=facts)) == (again, EVALUATION)
     assert len(training_loaders(Profile(facts=facts))) == 2
+
+
+def test_a_data_set_that_is_made_anew_in_every_epoch_is_one() -> None:
+    first, other, again = (
+        DatasetProfile(dataset=it, samples=8, seconds=s) for it, s in (("A", 1.0), ("B", 2.0), ("A", 3.0))
+    )
+    assert distinct_datasets(Profile(evidence=RunEvidence(datasets=(first, other, again)))) == (again, other)
 
 
 def rate(seconds: float = 0.01, error: str = "", **values: int | bool) -> LoaderRate:

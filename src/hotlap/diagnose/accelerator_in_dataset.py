@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hotlap.diagnose.api import Group
-from hotlap.diagnose.data_wait import waiting
+from hotlap.diagnose.data_wait import distinct_datasets, waiting
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import at_most, is_material
 from hotlap.diagnose.wording import count, duration, levers_for, name, percent, place
@@ -43,7 +43,7 @@ def check(profile: Profile) -> Iterator[Finding]:
     wait = waiting(profile)
     if not is_material(wait):
         return
-    for dataset in profile.evidence.datasets:
+    for dataset in distinct_datasets(profile):
         devices = [it for it in dataset.sample_devices if not it.startswith("cpu")]
         if dataset.accelerator_calls or devices:
             yield Finding(

@@ -6,6 +6,7 @@ from collections import Counter
 
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import between, phase_share
+from hotlap.evidence import DatasetProfile
 from hotlap.levers.loader import USUAL_PREFETCH
 from hotlap.records import Ceiling, Estimate, LoaderFacts, LoaderRate
 
@@ -64,6 +65,11 @@ def distinct_loaders(profile: Profile) -> tuple[LoaderFacts, ...]:
     """The script's loaders, each once: many scripts make the same one anew in every epoch."""
     alike = {(it.dataset, it.batch_size, it.workers, it.prefetch_factor, it.site): it for it in profile.facts.loaders}
     return tuple(alike.values())
+
+
+def distinct_datasets(profile: Profile) -> tuple[DatasetProfile, ...]:
+    """The data sets that were looked into, each kind once: a script may make the same one anew in every epoch."""
+    return tuple({it.dataset: it for it in profile.evidence.datasets}.values())
 
 
 def working_rates(profile: Profile) -> tuple[LoaderRate, ...]:

@@ -31,7 +31,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hotlap.diagnose.api import Group
-from hotlap.diagnose.data_wait import step_seconds_per_sample, waiting
+from hotlap.diagnose.data_wait import distinct_datasets, step_seconds_per_sample, waiting
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import between, is_material, scaled
 from hotlap.diagnose.wording import count, duration, levers_for, line_of, name, percent
@@ -62,7 +62,7 @@ class _Culprit:
 def check(profile: Profile) -> Iterator[Finding]:
     """One finding for each data set whose samples are mostly one function's work, where the training waits for it."""
     wait = waiting(profile)
-    for dataset in profile.evidence.datasets:
+    for dataset in distinct_datasets(profile):
         culprit = _culprit(dataset)
         if culprit is None:
             continue

@@ -15,7 +15,8 @@ usually takes. That time, spread over the steps of the run, against the untouche
 be more than the data wait.
 
 ## What to do
-Make the `DataLoader` once, and pass `persistent_workers=True`. Where epochs are very short, let one epoch pass over the data several times.
+Make the `DataLoader` once, and pass `persistent_workers=True`. Where epochs are very short, let one epoch pass
+over the data several times.
 
 ## When it is fine
 Long epochs. A data set with a `set_epoch` method needs new workers, which would not see that call otherwise; and
