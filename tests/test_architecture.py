@@ -37,10 +37,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tune": SEARCH | {"diagnose", "trace"},
     # Reads files that a profiler wrote; knows nothing of trials. Its result is records of its own.
     "trace": GROUND,
-    "render": GROUND | {"plan", "trace", "diagnose"},
+    # Two runs side by side: reads what was measured of each, and measures nothing.
+    "compare": GROUND | {"measure", "trace"},
+    "render": GROUND | {"plan", "trace", "diagnose", "compare"},
     # Puts the rooms together, for `import hotlap` and for the command line.
     "api": SEARCH | {"tune", "runtime"},
-    "cli": SEARCH | {"api", "tune", "render", "trace", "diagnose"},
+    "cli": SEARCH | {"api", "tune", "render", "trace", "diagnose", "compare"},
     # Workloads that are run as a user's script is: they know nothing of hotlap.
     "demo": set(),
     "__init__": GROUND | {"api"},

@@ -26,6 +26,7 @@ COMMANDS = {
     "lab": "full precision, mixed precision, mixed precision + compile, side by side",
     "nan": "which operation made the first NaN or infinity, on which line, out of what",
     "trace": "where a profiler's trace says the time went, and why the device waited",
+    "diff": "what got slower between two traces or studies, and why",
     "doctor": "what this machine is, what it reaches, what is wrong with it",
     "findings": "the known causes of slowness, and what to do about each",
     "levers": "what each lever does, when it helps, what proof it owes",

@@ -1,0 +1,317 @@
+"""What differs between two sides: the step, its parts, the kernels, the findings, and what may explain it.
+
+Pure functions of the two sides. What follows from too few steps, from launches that always differ a little, from
+profilers that make steps longer and from machines that differ is not called slower or faster.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from hotlap.compare.records import (
+    Account,
+    Amount,
+    Difference,
+    DiffRow,
+    DiffTable,
+    FactChange,
+    FindingChange,
+    Reason,
+    Side,
+    SideSummary,
+    Table,
+    Verdict,
+)
+from hotlap.measure.means import LAUNCH_SPREAD, relative_change
+from hotlap.records import Estimate, Finding
+
+MOST_ROWS = 200
+_TABLES: tuple[Table, ...] = ("phases", "device", "host", "idle", "kernels", "operators")
+_OTHER_SAMPLES = 0.02
+_NO_CHANGE_SECONDS = 5e-10
+"""Half a nanosecond: less is rounding."""
+
+_CLEARLY_OTHER_COST = 0.02
+_TIMES_THE_UNKNOWN = 2.0
+
+
+def difference(before: Side, after: Side) -> Difference:
+    """Compare two sides. Both are given for the samples of one step of ``before``, where both tell their samples.
+
+    Raises :class:`ValueError` where only one of them marks steps: a step compares with no whole trace.
+    """
+    if before.marks_steps != after.marks_steps:
+        raise ValueError("Only one of the sides marks steps.")
+    factor = _samples_factor(before, after)
+    like_traces = "trace" in (before.kind, after.kind) and bool(before.traced_seconds and after.traced_seconds)
+    first, second = (_as_traced(before), _as_traced(after)) if like_traces else (before, after)
+    change = relative_change(first.step_seconds, [it * factor for it in second.step_seconds])
+    verdict = _verdict(first, second, change)
+    step = _row("step", Amount(name="", seconds=first.seconds), Amount(name="", seconds=second.seconds * factor))
+    traced = _traced_step(before, after, factor)
+    return Difference(
+        before=_summary(before),
+        after=_summary(after),
+        per="step" if before.marks_steps else "trace",
+        verdict=verdict,
+        step=step,
+        change=change,
+        traced_step=traced,
+        tables=tuple(_tables(before, after, factor, step, traced)),
+        findings=tuple(_finding_changes(before.findings, after.findings)),
+        facts=tuple(_fact_changes(before, after)),
+        warnings=tuple(_warnings(before, after, first, second, change, factor)),
+    )
+
+
+def _as_traced(side: Side) -> Side:
+    """The side with its profiled steps in place of the others: only these compare with those of a trace."""
+    if side.kind == "trace":
+        return side
+    return Side(
+        path=side.path,
+        kind=side.kind,
+        seconds=side.traced_seconds,
+        step_seconds=side.traced_step_seconds,
+        profiled=True,
+        facts=side.facts,
+    )
+
+
+def _summary(side: Side) -> SideSummary:
+    return SideSummary(
+        path=side.path,
+        kind=side.kind,
+        title=side.title,
+        steps=len(side.step_seconds),
+        profiled=side.profiled,
+        plan=side.plan,
+        gain=side.gain,
+    )
+
+
+def _samples_factor(before: Side, after: Side) -> float:
+    if not before.samples_per_step or not after.samples_per_step:
+        return 1.0
+    factor = before.samples_per_step / after.samples_per_step
+    return 1.0 if abs(factor - 1) < _OTHER_SAMPLES else factor
+
+
+# ---------------------------------------------------------------------------------------------
+# The step as a whole
+# ---------------------------------------------------------------------------------------------
+
+
+def _verdict(first: Side, second: Side, change: Estimate | None) -> Verdict:
+    """Slower or faster only where the whole interval is, by more than launches of the same code differ."""
+    if _other_machine(first, second) or first.profiled != second.profiled:
+        return "not-comparable"
+    if not first.marks_steps:
+        return "not-comparable"
+    if change is None:
+        return "no-clear-change"
+    if change.low > LAUNCH_SPREAD:
+        return "slower"
+    return "faster" if change.high < -LAUNCH_SPREAD else "no-clear-change"
+
+
+def _other_machine(first: Side, second: Side) -> bool:
+    """Whether both sides name their processor or their accelerators, and differently."""
+    known = {(it.kind, it.name): it.text for it in first.facts}
+    return any(it.kind == "machine" and known.get((it.kind, it.name), it.text) != it.text for it in second.facts)
+
+
+def _traced_step(before: Side, after: Side, factor: float) -> DiffRow | None:
+    if not before.traced_seconds or not after.traced_seconds:
+        return None
+    return _row(
+        "profiled step",
+        Amount(name="", seconds=before.traced_seconds),
+        Amount(name="", seconds=after.traced_seconds * factor),
+    )
+
+
+# ---------------------------------------------------------------------------------------------
+# Its parts
+# ---------------------------------------------------------------------------------------------
+
+
+def _tables(before: Side, after: Side, factor: float, step: DiffRow, traced: DiffRow | None) -> Iterator[DiffTable]:
+    """The tables that both sides have, each against the step that it belongs to."""
+    for table in _TABLES:
+        first, second = _account(before, table), _account(after, table)
+        whole = step if table == "phases" else traced
+        if first is None or second is None or whole is None:
+            continue
+        rows = sorted(_rows(first, second, factor, whole), key=lambda it: (-abs(it.change_seconds), it.name))
+        if rows:
+            yield DiffTable(table=table, rows=tuple(rows[:MOST_ROWS]), rows_left_out=max(0, len(rows) - MOST_ROWS))
+
+
+def _account(side: Side, table: Table) -> Account | None:
+    return next((it for it in side.accounts if it.table == table), None)
+
+
+def _rows(first: Account, second: Account, factor: float, whole: DiffRow) -> Iterator[DiffRow]:
+    """One row for each name of either side; those of which one side may just not know are left out."""
+    befores = {it.name: it for it in first.amounts}
+    afters = {it.name: _scaled(it, factor) for it in second.amounts}
+    for name in {**befores, **afters}:
+        before, after = befores.get(name), afters.get(name)
+        if before is None and after is not None and _may_be_unknown(after, first):
+            continue
+        if after is None and before is not None and _may_be_unknown(before, second):
+            continue
+        yield _row(name, before, after, whole)
+
+
+def _scaled(amount: Amount, factor: float) -> Amount:
+    counted = None if amount.count is None else amount.count * factor
+    return Amount(name=amount.name, seconds=amount.seconds * factor, count=counted)
+
+
+def _may_be_unknown(present: Amount, missing_in: Account) -> bool:
+    return present.seconds < _TIMES_THE_UNKNOWN * missing_in.unknown_below_seconds
+
+
+def _row(name: str, before: Amount | None, after: Amount | None, whole: DiffRow | None = None) -> DiffRow:
+    was, became = before.seconds if before else 0.0, after.seconds if after else 0.0
+    change = became - was
+    return DiffRow(
+        name=name,
+        before_seconds=was,
+        after_seconds=became,
+        change_seconds=change,
+        share_of_change=change / whole.change_seconds if whole is not None and _is_clear(whole) else None,
+        before_count=before.count if before else 0.0 if after and after.count is not None else None,
+        after_count=after.count if after else 0.0 if before and before.count is not None else None,
+        reason=_reason(before, after),
+    )
+
+
+def _is_clear(whole: DiffRow) -> bool:
+    """Parts of a change that is hardly there would be large numbers that mean nothing."""
+    return whole.before_seconds > 0 and abs(whole.change_seconds) > LAUNCH_SPREAD * whole.before_seconds
+
+
+def _reason(before: Amount | None, after: Amount | None) -> Reason:
+    """What contributed most: how often it happens (at the former length), or how long it takes (as often as now)."""
+    if before is None or after is None:
+        return "appeared" if before is None else "vanished"
+    if not before.count or not after.count or abs(after.seconds - before.seconds) < _NO_CHANGE_SECONDS:
+        return ""
+    mean = before.seconds / before.count
+    by_count = (after.count - before.count) * mean
+    by_length = after.seconds - after.count * mean
+    if abs(by_count) >= abs(by_length):
+        return "more-often" if by_count > 0 else "less-often"
+    return "slower-each" if by_length > 0 else "faster-each"
+
+
+# ---------------------------------------------------------------------------------------------
+# Findings
+# ---------------------------------------------------------------------------------------------
+
+
+def _finding_changes(before: Sequence[Finding], after: Sequence[Finding]) -> Iterator[FindingChange]:
+    """By rule; of several findings of one rule those at the same place belong together, then those in the same order,
+    since lines move when a script is edited."""
+    befores, afters = _by_rule(before), _by_rule(after)
+    for rule in {**befores, **afters}:
+        yield from _changes_of_rule(rule, befores.get(rule, []), afters.get(rule, []))
+
+
+def _by_rule(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
+    grouped: dict[str, list[Finding]] = defaultdict(list)
+    for it in findings:
+        grouped[it.rule].append(it)
+    return grouped
+
+
+def _changes_of_rule(rule: str, befores: list[Finding], afters: list[Finding]) -> Iterator[FindingChange]:
+    pairs = [(was, now) for was in befores for now in afters if was.site is not None and was.site == now.site]
+    pairs = _each_once(pairs)
+    unmatched_before = [it for it in befores if all(it is not was for was, _ in pairs)]
+    unmatched_after = [it for it in afters if all(it is not now for _, now in pairs)]
+    pairs += list(zip(unmatched_before, unmatched_after, strict=False))
+    for was, now in pairs:
+        if now.share.low > was.share.high + _CLEARLY_OTHER_COST:
+            yield FindingChange(rule=rule, change="costs-more", before=was, after=now)
+        elif now.share.high < was.share.low - _CLEARLY_OTHER_COST:
+            yield FindingChange(rule=rule, change="costs-less", before=was, after=now)
+    matched = min(len(unmatched_before), len(unmatched_after))
+    for gone in unmatched_before[matched:]:
+        yield FindingChange(rule=rule, change="vanished", before=gone)
+    for new in unmatched_after[matched:]:
+        yield FindingChange(rule=rule, change="appeared", after=new)
+
+
+def _each_once(pairs: list[tuple[Finding, Finding]]) -> list[tuple[Finding, Finding]]:
+    """The pairs without those of which a part is in an earlier one."""
+    kept: list[tuple[Finding, Finding]] = []
+    for was, now in pairs:
+        if all(was is not other and now is not another for other, another in kept):
+            kept.append((was, now))
+    return kept
+
+
+# ---------------------------------------------------------------------------------------------
+# What may explain it, and what must be known beside it
+# ---------------------------------------------------------------------------------------------
+
+
+def _fact_changes(before: Side, after: Side) -> Iterator[FactChange]:
+    """Facts that differ. A trace tells few: what only one side can know is no difference."""
+    befores = {(it.kind, it.name): it.text for it in before.facts}
+    afters = {(it.kind, it.name): it.text for it in after.facts}
+    for kind, name in {**befores, **afters}:
+        was, now = befores.get((kind, name)), afters.get((kind, name))
+        told = before.kind == after.kind or (was is not None and now is not None)
+        if told and (was or "") != (now or ""):
+            yield FactChange(kind=kind, name=name, before=was or "", after=now or "")
+
+
+def _warnings(
+    before: Side, after: Side, first: Side, second: Side, change: Estimate | None, factor: float
+) -> Iterator[str]:
+    yield from before.doubts
+    yield from after.doubts
+    if _other_machine(before, after):
+        yield "The two were measured on different machines: their absolute times cannot be compared, only their shares."
+    elif any(it.kind == "version" and it.name != "hotlap" for it in _fact_changes(before, after)):
+        yield "Versions differ: part or all of the difference may be theirs."
+    if factor != 1:
+        yield (
+            f"A step now holds {after.samples_per_step:g} samples instead of {before.samples_per_step:g}; both are "
+            "shown for the samples of one step before."
+        )
+    yield from _about_steps(first, second, change)
+    if before.kind == after.kind == "study" and before.observed != after.observed:
+        blind = before if after.observed else after
+        yield (
+            f"No evidence was collected for {blind.path}, so findings that need it could not show there: that one "
+            "appeared or vanished says little."
+        )
+
+
+def _about_steps(first: Side, second: Side, change: Estimate | None) -> Iterator[str]:
+    if first.profiled != second.profiled:
+        yield (
+            "The steps of a trace ran under the profiler, which makes them longer, and the study has no trace to "
+            "compare with: the two step times cannot be compared."
+        )
+    elif not first.marks_steps:
+        yield (
+            "Neither trace marks steps (the script did not call profiler.step()), so whole traces are compared: their "
+            "lengths mean nothing unless both hold the same number of steps."
+        )
+    elif change is None:
+        yield "One side has fewer than two steps, so nothing tells how much steps vary: no change can be shown."
+    elif abs(change.value) <= LAUNCH_SPREAD:
+        yield (
+            f"Two launches of the same code differ by up to {100 * LAUNCH_SPREAD:.0f} %, so a difference of this size "
+            "between two single launches shows nothing."
+        )
+    elif _verdict(first, second, change) == "no-clear-change":
+        yield "The steps of each side vary so much that the difference may be chance."

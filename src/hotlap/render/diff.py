@@ -1,0 +1,285 @@
+"""What differs between two runs, on the terminal: the step, where its change lies, and what else changed.
+
+Names come out of files and are shown as plain text on one line, whatever is in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePath
+
+from rich.console import Group, RenderableType
+from rich.constrain import Constrain
+from rich.text import Text
+
+from hotlap.compare.records import Difference, DiffRow, DiffTable, FindingChange, Reason, SideSummary, Table, Verdict
+from hotlap.records import CallSite, Finding, Plan
+from hotlap.render import text
+from hotlap.render.layout import Trimmed, indented, open_table, paragraphs, shifted
+from hotlap.render.trace import CAUSES, event_name
+
+WIDEST = 120
+_ROWS_SHOWN = 10
+_LONGEST_PATH = 60
+_WORTH_A_ROW = 0.005
+_WORTH_A_REASON = 0.15
+
+_TITLES: dict[Table, str] = {
+    "phases": "Phases of a step",
+    "device": "What the device did in a {step}",
+    "host": "What the host did in a {step}",
+    "idle": "Why the device was idle",
+    "kernels": "Kernels",
+    "operators": "Operators, own time on the host",
+}
+_NAMES: dict[str, str] = {
+    **{str(cause): words for cause, words in CAUSES.items()},
+    "data_wait": "data wait",
+    "host_to_device": "host-to-device",
+    "compute": "computing",
+    "exposed_communication": "communication, exposed",
+    "copies": "copies and memsets",
+    "idle": "idle",
+    "loader": "waiting for the data loader",
+    "sync": "waiting for a device",
+    "operator": "operators and calls",
+    "python": "Python and the rest",
+}
+_HOW: dict[Reason, str] = {
+    "": "",
+    "appeared": "new",
+    "vanished": "gone",
+    "more-often": "more often",
+    "less-often": "less often",
+    "slower-each": "slower each time",
+    "faster-each": "faster each time",
+}
+_WORDS: dict[Verdict, tuple[str, str]] = {
+    "slower": ("slower", "bold red"),
+    "faster": ("faster", "bold green"),
+    "no-clear-change": ("no clear change", "bold yellow"),
+    "not-comparable": ("not comparable", "bold yellow"),
+}
+_CHANGES = {
+    "appeared": ("new", "bold red"),
+    "vanished": ("gone", "bold green"),
+    "costs-more": ("costs more", "red"),
+    "costs-less": ("costs less", "green"),
+}
+_ADD_UP: tuple[Table, ...] = ("phases", "device", "host")
+"""Tables whose rows are disjoint and add up to the step."""
+
+_BEHIND: dict[str, Table] = {"idle": "idle", "compute": "kernels", "operator": "operators"}
+"""The table that says what a part is made of."""
+
+_COUNTED: dict[Table, str] = {"idle": "gaps", "kernels": "launches", "operators": "calls"}
+
+
+def diff_report(found: Difference) -> RenderableType:
+    """The whole comparison as a report."""
+    pieces: list[RenderableType] = [_sides(found), Text(), _headline(found)]
+    pieces += paragraphs([text.sentence(it) for it in found.warnings], style="yellow")
+    pieces += paragraphs(_why(found), style="")
+    for title, body in _sections(found):
+        pieces += [Text(), Text(title, style="bold"), body]
+    return Trimmed(Constrain(Group(*pieces), WIDEST))
+
+
+def _sections(found: Difference) -> Iterator[tuple[str, RenderableType]]:
+    step = {"step": "profiled step", "trace": "whole trace"}[found.per]
+    for it in found.tables:
+        rows = _shown_rows(it, found)
+        if rows:
+            drawn = _parts(rows) if it.table in _ADD_UP else _things(it, rows)
+            yield _TITLES[it.table].format(step=step), drawn
+    if found.findings:
+        yield "Findings", Group(*map(_finding, found.findings))
+    plans = list(_plans(found))
+    if plans:
+        yield "Plans", Group(*paragraphs(plans, style=""))
+    if found.facts:
+        yield "What else differs", _facts(found)
+
+
+# ---------------------------------------------------------------------------------------------
+# The answer
+# ---------------------------------------------------------------------------------------------
+
+
+def _sides(found: Difference) -> RenderableType:
+    table = open_table("", "", "")
+    table.show_header = False
+    for name, side in (("before", found.before), ("after", found.after)):
+        table.add_row(Text(name, style="dim"), Text(_path(side)), Text(_about(side), style="dim"))
+    return table
+
+
+def _path(side: SideSummary) -> str:
+    """The end of a long path, where names differ."""
+    return text.clean(text.one_line(side.path, limit=4000), limit=_LONGEST_PATH)
+
+
+def _about(side: SideSummary) -> str:
+    steps = text.count(side.steps, "profiled step" if side.profiled else "step") if side.steps else "no steps marked"
+    title = f"{event_name(side.title)}, " if side.title else ""
+    return f"{side.kind}, {title}{steps}"
+
+
+def _headline(found: Difference) -> RenderableType:
+    word, style = _WORDS[found.verdict]
+    step = found.step
+    what = {"step": "A step", "trace": "The whole trace"}[found.per]
+    lengths = f"{what} took {text.duration(step.before_seconds)}, and now takes {text.duration(step.after_seconds)}"
+    relative = f" ({_signed_share(step.change_seconds / step.before_seconds)})" if step.before_seconds else ""
+    line = Text(f"{lengths}{relative}: ").append(f"{word}.", style=style)
+    if found.change is None or found.change.low == found.change.high:
+        return line
+    spread = f"{_signed_share(found.change.low)} to {_signed_share(found.change.high)}"
+    return Group(line, indented(f"95 % interval by how these steps vary: {spread}", style="dim"))
+
+
+def _why(found: Difference) -> Iterator[str]:
+    """The parts of the step that account for most of the change, each with what is behind it."""
+    if found.verdict not in ("slower", "faster"):
+        return
+    tables = {it.table: it for it in found.tables}
+    for parts in _ADD_UP:
+        if parts in tables:
+            yield from _reasons(tables[parts], tables)
+
+
+def _reasons(parts: DiffTable, tables: Mapping[Table, DiffTable]) -> Iterator[str]:
+    for row in parts.rows:
+        if row.share_of_change is None or row.share_of_change < _WORTH_A_REASON:
+            continue
+        line = f"{_name(row.name)}: {_signed(row.change_seconds)}, {text.share(row.share_of_change)} of the change"
+        behind = tables.get(_BEHIND[row.name]) if row.name in _BEHIND else None
+        yield line + (_mostly(behind, row) if behind is not None else "")
+
+
+def _mostly(behind: DiffTable, row: DiffRow) -> str:
+    """What changed most among the things that make up a part, in the part's own direction."""
+    same_way = [it for it in behind.rows if it.change_seconds * row.change_seconds > 0]
+    if not same_way:
+        return ""
+    most = same_way[0]
+    how = f", {_HOW[most.reason]}" if most.reason else ""
+    return f"; most of all {_name(most.name)} ({_signed(most.change_seconds)}{how})"
+
+
+# ---------------------------------------------------------------------------------------------
+# Tables
+# ---------------------------------------------------------------------------------------------
+
+
+def _shown_rows(table: DiffTable, found: Difference) -> Sequence[DiffRow]:
+    """All parts of a step, and of kernels and the like those whose change is worth a line."""
+    if table.table in _ADD_UP:
+        return [it for it in table.rows if it.before_seconds or it.after_seconds]
+    whole = found.traced_step or found.step
+    least = _WORTH_A_ROW * max(whole.before_seconds, abs(whole.change_seconds))
+    return [it for it in table.rows if abs(it.change_seconds) >= least][:_ROWS_SHOWN]
+
+
+def _parts(rows: Sequence[DiffRow]) -> RenderableType:
+    """Parts of a step: few, with short names."""
+    with_share = any(it.share_of_change is not None for it in rows)
+    table = open_table("", ">before", ">after", ">change", *((">of the change",) if with_share else ()))
+    for row in rows:
+        cells = [_name(row.name), text.duration(row.before_seconds), text.duration(row.after_seconds)]
+        cells += [_signed(row.change_seconds), *([_share_of_change(row)] if with_share else [])]
+        table.add_row(*map(Text, cells))
+    return shifted(table)
+
+
+def _things(table: DiffTable, rows: Sequence[DiffRow]) -> RenderableType:
+    """Kernels and the like, whose names may be long: each with its figures below its name."""
+    with_share = any(it.share_of_change is not None for it in rows)
+    drawn = open_table(">change", *((">of the change",) if with_share else ()), "")
+    for row in rows:
+        cells = [Text(_signed(row.change_seconds)), *([Text(_share_of_change(row))] if with_share else [])]
+        drawn.add_row(*cells, Group(Text(_name(row.name)), Text(_figures(row, _COUNTED[table.table]), style="dim")))
+    left_out = len(table.rows) - len(rows) + table.rows_left_out
+    more = paragraphs([f"{left_out:,} more, each of which changed by less"]) if left_out else []
+    return Group(shifted(drawn), *more)
+
+
+def _figures(row: DiffRow, counted: str) -> str:
+    """``0 ms -> 47.3 ms; gaps 0 -> 0.833; new``."""
+    seconds = f"{text.duration(row.before_seconds)} -> {text.duration(row.after_seconds)}"
+    before, after = _count(row.before_count), _count(row.after_count)
+    often = f"{counted} {before}" if before == after else f"{counted} {before} -> {after}"
+    return "; ".join(part for part in (seconds, often, _HOW[row.reason]) if part)
+
+
+def _share_of_change(row: DiffRow) -> str:
+    return text.share(row.share_of_change) if row.share_of_change is not None else "-"
+
+
+def _count(number: float | None) -> str:
+    """How often in a step: whole where it is, else with three digits."""
+    if number is None:
+        return "-"
+    return f"{number:,.0f}" if number == round(number) or number >= 100 else f"{number:.3g}"
+
+
+# ---------------------------------------------------------------------------------------------
+# Findings, plans, facts
+# ---------------------------------------------------------------------------------------------
+
+
+def _finding(it: FindingChange) -> RenderableType:
+    found = it.after or it.before
+    word, style = _CHANGES[it.change]
+    line = Text(f"{word:<10} ", style=style)
+    line.append(text.one_line(found.title if found else it.rule), style="not bold default")
+    place = _place(found)
+    cost = f"{text.cost(it.before.share)} -> {text.cost(it.after.share)}" if it.before and it.after else ""
+    behind = "  ".join(part for part in (text.one_line(it.rule), cost, place) if part)
+    return Group(indented(line), indented(Text(behind, style="dim"), 13))
+
+
+def _place(found: Finding | None) -> str:
+    site: CallSite | None = found.site if found else None
+    return text.one_line(f"{PurePath(site.file).name}:{site.line}") if site and site.file else ""
+
+
+def _plans(found: Difference) -> Iterator[str]:
+    """What each search kept and what it gained, where there were searches that kept something."""
+    before, after = found.before, found.after
+    if not any(side.plan and side.plan.settings for side in (before, after)):
+        return
+    for name, side in (("before", before), ("after", after)):
+        gain = f": {text.ratio(side.gain.value)} ({text.interval(side.gain)})" if side.gain else ""
+        yield f"{name}: {_levers(side.plan)}{gain}"
+
+
+def _levers(plan: Plan | None) -> str:
+    if plan is None:
+        return "no study"
+    return text.listed([text.setting(it) for it in plan.settings]) or "no lever was kept"
+
+
+def _facts(found: Difference) -> RenderableType:
+    table = open_table("", "before", "after")
+    for it in found.facts:
+        cells = (event_name(it.name), event_name(it.before) or "-", event_name(it.after) or "-")
+        table.add_row(*map(Text, cells))
+    return shifted(table)
+
+
+# ---------------------------------------------------------------------------------------------
+# Words and numbers
+# ---------------------------------------------------------------------------------------------
+
+
+def _name(name: str) -> str:
+    return _NAMES.get(name) or event_name(name)
+
+
+def _signed(seconds: float) -> str:
+    return f"{'+' if seconds > 0 else '-' if seconds < 0 else ''}{text.duration(abs(seconds))}"
+
+
+def _signed_share(share: float) -> str:
+    return f"{'+' if share > 0 else ''}{text.share(share)}"
