@@ -68,6 +68,7 @@ class DatasetProfile(Record, frozen=True, kw_only=True):
 
     ``functions`` are those with most own time, longest first. ``accelerator_calls`` names calls inside
     ``__getitem__`` that used the accelerator; ``sample_devices`` are the devices the samples' tensors lay on.
+    ``collate_seconds`` are part of ``seconds``.
     """
 
     dataset: str
@@ -103,7 +104,8 @@ class MemoryHolder(Record, frozen=True, kw_only=True):
     """A variable of the user's code that holds more tensors with every step.
 
     ``tensors`` and ``bytes`` are what it held at the end, ``tensors_per_step`` how fast it grew, and ``holds_graph``
-    says that its tensors keep the graph of their computation alive.
+    says that its tensors keep the graph of their computation alive. A single tensor that is carried on with its graph
+    (``total_loss += loss``) counts as the tensors that were added up in it.
     """
 
     name: str

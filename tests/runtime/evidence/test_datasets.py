@@ -68,16 +68,16 @@ def test_indices_are_all_different_and_within(size: int) -> None:
 
 
 def test_samples_are_asked_for_and_collated_as_the_loader_does() -> None:
-    class Together(TensorDataset):
-        asked: list[int] = []
+    asked: list[int] = []
 
+    class Together(TensorDataset):
         def __getitems__(self, indices: list[int]) -> list[Any]:
-            self.asked.append(len(indices))
+            asked.append(len(indices))
             return [self[it] for it in indices]
 
     found = profiled(Together(torch.randn(100, 3)), batch_size=32)
     assert found is not None and found.samples == 64
-    assert set(Together.asked) == {2, 8}
+    assert set(asked) == {2, 8}
 
     collated: list[int] = []
     profiled(TensorDataset(torch.randn(40, 3)), batch_size=16, collate_fn=lambda it: collated.append(len(it)))
@@ -162,6 +162,7 @@ def test_the_use_of_an_accelerator_is_found_with_its_line() -> None:
     assert call.line == make.__code__.co_firstlineno + 2
 
 
+@pytest.mark.slow
 def test_in_a_launch(launch) -> None:  # type: ignore[no-untyped-def]
     script = """
 import random

@@ -41,6 +41,7 @@ for epoch in range(3):
     assert all(seconds > 0 for it in evidence.loaders for seconds in (*it.start_seconds, *it.fetch_seconds))
 
 
+@pytest.mark.slow
 def test_a_loader_made_anew_in_every_epoch_counts_as_one(launch) -> None:  # type: ignore[no-untyped-def]
     script = """
 small = TensorDataset(*data[:128])

@@ -87,10 +87,13 @@ def test_what_grows_is_named_with_its_line(launch, line_of) -> None:  # type: ig
 
 
 def test_what_does_not_keep_growing_is_not_named(launch) -> None:  # type: ignore[no-untyped-def]
-    script = """
+    script = (
+        """
 from collections import deque
 window, history, once, numbers = deque(maxlen=20), [], [], []
-""" + LOOP + """
+"""
+        + LOOP
+        + """
     window.append(loss.detach())
     once.append(loss.detach())
     del once[:-4]
@@ -99,6 +102,7 @@ window, history, once, numbers = deque(maxlen=20), [], [], []
     if len(history) > 8:
         history.clear()
 """
+    )
     _, evidence = launch(script, steps=30)
     assert evidence.memory.holders == ()
 

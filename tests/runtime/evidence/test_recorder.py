@@ -6,9 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from hotlap.records import Crashed, Stopped
+from hotlap.evidence import RunEvidence
+from hotlap.records import Assignment, Crashed, LaunchRequest, Stopped, Workload
+from hotlap.trace import analyse, read_trace
+from hotlap.trial.local import LocalExecutor
 
 LOOP = """
 for inputs, targets in DataLoader(data, batch_size=32, shuffle=True):
@@ -32,6 +36,7 @@ def test_losses_are_those_of_a_launch_without_evidence(launch) -> None:  # type:
     assert evidence.observed_seconds == pytest.approx(sum(watched.steps.wall_seconds[1:16]))
 
 
+@pytest.mark.slow
 def test_a_script_that_ends_by_itself_has_evidence_too(launch) -> None:  # type: ignore[no-untyped-def]
     run, evidence = launch(LOOP, steps=1000, profiled_steps=4)
     assert evidence.observed_steps == 124
@@ -40,6 +45,7 @@ def test_a_script_that_ends_by_itself_has_evidence_too(launch) -> None:  # type:
     assert evidence.loaders[0].dataset == "TensorDataset"
 
 
+@pytest.mark.slow
 def test_a_launch_of_one_step_observes_nothing(launch) -> None:  # type: ignore[no-untyped-def]
     run, evidence = launch(LOOP, steps=1, profiled_steps=4)
     assert isinstance(run.ending, Stopped)
@@ -47,8 +53,8 @@ def test_a_launch_of_one_step_observes_nothing(launch) -> None:  # type: ignore[
 
 
 def test_a_script_that_fails_tells_its_own_error(launch) -> None:  # type: ignore[no-untyped-def]
-    script = LOOP + "    if loss is not None and optimizer.state_dict() and len(seen) == 9:\n        raise OSError('mine')\n"
-    run, _ = launch("seen = []\n" + script + "    seen.append(1)\n", steps=40)
+    script = LOOP + "    losses.append(loss.item())\n    if len(losses) == 9: raise OSError('mine')\n"
+    run, _ = launch("losses = []\n" + script, steps=40)
     assert isinstance(run.ending, Crashed)
     assert run.ending.error == "OSError: mine"
 
@@ -60,3 +66,24 @@ def test_other_launches_do_not_import_any_of_it() -> None:
     )
     source = str(Path(__file__).parents[3] / "src")
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": source, "PATH": ""})
+
+
+@pytest.mark.slow
+def test_processes_that_train_together_write_files_of_their_own(tmp_path: Path) -> None:
+    script = Path(__file__).parents[2] / "workloads" / "torchrun_ddp.py"
+    workload = Workload(
+        kind="module",
+        target="torch.distributed.run",
+        arguments=("--standalone", "--nproc-per-node=2", str(script)),
+        directory=str(tmp_path),
+        python=sys.executable,
+    )
+    assignment = Assignment(workload=workload, collect_evidence=True, profiled_steps=3, startup_limit_seconds=120.0)
+    executor = LocalExecutor(tmp_path / "runs", environment={"OMP_NUM_THREADS": "1"})
+    run = executor.launch(LaunchRequest(assignment=assignment, steps=12))
+    assert [Path(it).name for it in run.rank_evidence_paths] == ["evidence.json", "evidence-1.json"]
+    for rank, path in enumerate(run.rank_evidence_paths):
+        evidence = msgspec.json.decode(Path(path).read_bytes(), type=RunEvidence)
+        assert (evidence.rank, evidence.observed_steps) == (rank, 8)
+        assert evidence.window is not None and evidence.window.first_step == 9
+        assert len(analyse(read_trace(evidence.window.trace_path)).steps) == 3

@@ -48,6 +48,7 @@ def test_a_launch_with_too_few_steps_has_no_window(launch) -> None:  # type: ign
     assert not list(Path(run.evidence_path).parent.glob("window*"))
 
 
+@pytest.mark.slow
 def test_no_window_unless_asked_for(launch) -> None:  # type: ignore[no-untyped-def]
     _, evidence = launch(LOOP, steps=16)
     assert evidence.window is None
@@ -72,7 +73,14 @@ with profile(
 """
 
 
-@pytest.mark.parametrize("begins", [2, 10, 11], ids=["before-the-window", "in-its-preparation", "within-the-window"])
+@pytest.mark.parametrize(
+    "begins",
+    [
+        pytest.param(2, id="before-the-window", marks=pytest.mark.slow),
+        pytest.param(10, id="in-its-preparation", marks=pytest.mark.slow),
+        pytest.param(11, id="within-the-window"),
+    ],
+)
 def test_a_script_that_profiles_itself_keeps_its_profiler(launch, begins: int) -> None:  # type: ignore[no-untyped-def]
     run, evidence = launch(OWN_PROFILER % begins, steps=17, profiled_steps=6)
     assert isinstance(run.ending, Stopped), run.ending
@@ -81,21 +89,25 @@ def test_a_script_that_profiles_itself_keeps_its_profiler(launch, begins: int) -
     assert "events 1" in Path(run.output_path).read_text()
 
 
+@pytest.mark.slow
 def test_whoever_profiles_python_keeps_the_hook(launch) -> None:  # type: ignore[no-untyped-def]
-    script = """
+    script = (
+        """
 import cProfile
 own = cProfile.Profile()
 own.enable()
-""" + LOOP
+"""
+        + LOOP
+    )
     _, evidence = launch(script, steps=14, profiled_steps=4)
     assert evidence.window is not None
     assert not evidence.window.with_stack
 
 
-def test_a_script_without_an_end_of_ours(launch) -> None:  # type: ignore[no-untyped-def]
-    """The script ends within what would have been the window."""
-    run, evidence = launch(LOOP + "    if len(seen := globals().setdefault('s', [])) == 11: break\n    seen.append(1)\n",
-                           steps=14, profiled_steps=4)
+@pytest.mark.slow
+def test_a_script_that_ends_within_its_window(launch) -> None:  # type: ignore[no-untyped-def]
+    script = LOOP.replace("DataLoader(data,", "DataLoader(TensorDataset(*data[: 12 * 32]),")
+    run, evidence = launch(script, steps=14, profiled_steps=4)
     assert isinstance(run.ending, Completed)
     assert evidence.window is None
     assert evidence.observed_steps == 9

@@ -10,6 +10,7 @@ from typing import Any
 from hotlap.records import CallSite
 from hotlap.runtime.batches import tensors
 from hotlap.runtime.call_sites import user_site
+from hotlap.runtime.evidence.unnoticed import named_alike
 from hotlap.runtime.interception import Interception
 
 MOST_TENSORS = 64
@@ -39,7 +40,8 @@ class BatchCopies:
         self._is_compiling: Callable[[], bool] = torch.compiler.is_compiling
         if torch.version.cuda is not None or torch.version.hip is not None:
             for name in ("to", "cuda"):
-                interception.patches.replace(torch.Tensor, name, self._watched(getattr(torch.Tensor, name)))
+                watched = self._watched(getattr(torch.Tensor, name))
+                interception.patches.replace(torch.Tensor, name, named_alike(torch.Tensor, name, watched))
 
     def count(self, batch: Any, count: CopyCount | None) -> None:
         """From now on count the copies of this batch, which came from the loader with that count."""
@@ -49,10 +51,14 @@ class BatchCopies:
         self._batch = {id(tensor): weakref.ref(tensor) for tensor, _ in found if tensor.device.type == "cpu"}
 
     def _watched(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        is_compiling = self._is_compiling
+
         @functools.wraps(method)
         def call(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            if is_compiling() or not self._batch:  # in this order: a compiler must not come upon the batch
+                return method(tensor, *args, **kwargs)
             result = method(tensor, *args, **kwargs)
-            if self._batch and not self._is_compiling() and result.device.type != "cpu":
+            if result.device.type != "cpu":
                 self.copied(tensor, args, kwargs)
             return result
 

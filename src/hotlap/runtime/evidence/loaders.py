@@ -20,6 +20,7 @@ from hotlap.runtime.hooks import Fetch
 from hotlap.runtime.interception import Interception
 
 MOST_FETCHES = 4000
+MOST_DATASETS = 4
 _now = time.perf_counter
 
 
@@ -93,8 +94,10 @@ class LoaderWatch:
     def result(self) -> dict[str, object]:
         """The fields ``loaders`` and ``datasets``; the latter by fetching samples, once for each data set."""
         training = [it for it in self._uses.values() if it.trains]
-        loaders = {id(it.loader.dataset): it for it in training}.values()
-        profiles = [profile_dataset(self._torch, it.loader, it.site) for it in loaders]
+        by_dataset = {id(it.loader.dataset): it for it in training}
+        profiles = [
+            profile_dataset(self._torch, it.loader, it.site) for it in list(by_dataset.values())[:MOST_DATASETS]
+        ]
         return {
             "loaders": tuple(it.result() for it in training),
             "datasets": tuple(it for it in profiles if isinstance(it, DatasetProfile)),
