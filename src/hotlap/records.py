@@ -386,7 +386,8 @@ class NumberOrigin(Record, frozen=True, kw_only=True):
     ``operation``: one that made it out of finite numbers (or NaN out of infinite ones). ``written``: the script wrote
     it there, as a mask does. ``uninitialised``: memory of ``torch.empty`` that nothing was written to. ``batch``: it
     was in the batch that the loader delivered. ``state``: in a parameter or buffer when the check began. ``entered``:
-    in a tensor that came from where torch's operations are not seen, and ``operation`` was the first to read it.
+    in a tensor that came from where torch's operations are not seen, and ``operation`` was the first to read it (that
+    of a batch, where the main process made it).
 
     ``name`` is the parameter's, buffer's or dataset's; ``module`` the layer that called; ``autograd_node`` the node of
     the backward pass, and ``site`` then the line of the forward pass that it belongs to. ``arguments`` are numbers

@@ -23,6 +23,7 @@ from hotlap.records import (
     NumberOrigin,
     NumberRange,
     NumbersHunt,
+    NumberSource,
     OutOfMemory,
     Run,
     ScriptFacts,
@@ -168,6 +169,18 @@ def test_a_repetition_that_fails(capsys: pytest.CaptureFixture[str]) -> None:
     failed = run(3, ending=OutOfMemory(error="CUDA out of memory."))
     assert hunt(Answers(run(17, NOTICED), failed)) == 1
     assert "ended before step 18. CUDA out of memory." in shown(capsys)
+
+
+@pytest.mark.parametrize(
+    ("source", "operation", "launches"),
+    [("batch", "", 2), ("batch", "tensor", 2), ("batch", "stack", 3), ("state", "addmm", 3), ("operation", "log", 2)],
+)
+def test_who_may_have_been_spoilt_before_the_check(source: NumberSource, operation: str, launches: int) -> None:
+    it = NumberOrigin(source=source, phase="data", step=17, operation=operation)
+    last = run(17, msgspec.structs.replace(NOTICED, origin=it))
+    answers = Answers(run(17, NOTICED), last, last)
+    assert hunt(answers) == 1
+    assert len(answers.requests) == launches
 
 
 OLDER = msgspec.structs.replace(

@@ -163,8 +163,9 @@ class _Hunter:
             return None
         if bad.step < start:  # the runs differ
             return max(0, bad.step - STEPS_BEFORE)
-        is_older = bad.origin is None or bad.origin.source in ("state", "entered")
-        return 0 if is_older and bad.step * _checked_step_seconds(run, start) <= self._options.seconds else None
+        return (
+            0 if _may_be_older(bad) and bad.step * _checked_step_seconds(run, start) <= self._options.seconds else None
+        )
 
     @property
     def _patience(self) -> float:
@@ -225,6 +226,14 @@ class _Hunter:
             show_output=options.show_output,
         )
         return self._executor.launch(LaunchRequest(assignment=assignment, steps=steps, seconds=seconds))
+
+
+def _may_be_older(bad: BadNumber) -> bool:
+    """Whether the number may have been made before the check began: then a longer check can say by what. What came
+    from NumPy or Python, or from a loader's worker, no check can follow further."""
+    if bad.origin is None or bad.origin.source in ("state", "entered"):
+        return True
+    return bad.origin.source == "batch" and bad.origin.operation not in ("", "tensor")
 
 
 def _checked_step_seconds(run: Run, start: int) -> float:

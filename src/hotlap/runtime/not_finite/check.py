@@ -44,14 +44,14 @@ class Look:
     descent: Descent
 
 
-class OperationCheck(TorchDispatchMode):
+class OperationCheck(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Follows numbers that are not finite from where they come up. :meth:`start` and :meth:`stop` it in one thread;
     autograd carries it into the threads of the backward pass."""
 
     supports_higher_order_operators = True
 
     def __init__(self, whereabouts: Whereabouts) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.started = False
         self._whereabouts = whereabouts
         self._descents = Descents()
@@ -64,13 +64,13 @@ class OperationCheck(TorchDispatchMode):
         """Check what comes from now on."""
         self.started = True
         self._whereabouts.follow_layers()
-        self.__enter__()
+        self.__enter__()  # type: ignore[no-untyped-call]
 
     def stop(self) -> None:
         """Check no more."""
         if self.started:
             self.started = False
-            self.__exit__(None, None, None)
+            self.__exit__(None, None, None)  # type: ignore[no-untyped-call]
             self._whereabouts.let_go()
 
     @contextmanager
@@ -103,8 +103,13 @@ class OperationCheck(TorchDispatchMode):
                 if is_finite(found) or (known is not None and (fault is None or fault.source != "entered")):
                     continue
                 origin = self._origin("batch", outputs=(describe(tensor, f"tensor {index + 1} of the batch"),))
-                read_at = fault.site if fault is not None else None
-                origin = msgspec.structs.replace(origin, phase="data", name=dataset, site=read_at or loader)
+                origin = msgspec.structs.replace(
+                    origin,
+                    phase="data",
+                    operation=fault.operation if fault is not None else "",
+                    name=dataset,
+                    site=(fault.site if fault is not None else None) or loader,
+                )
                 self._descents.inherit(tensor, self._born(origin, has_nan(found)), whole=True)
 
     # -- every operation -----------------------------------------------------------------------

@@ -71,7 +71,7 @@ def all_finite(tensors: Iterable[Any]) -> bool:
 
 def is_capturing() -> bool:
     """Whether a CUDA graph is being recorded: then nothing may be read back from the device."""
-    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+    return bool(torch.cuda.is_initialized()) and torch.cuda.is_current_stream_capturing()  # type: ignore[no-untyped-call]
 
 
 def describe(tensor: Any, name: str = "") -> NumberRange:
@@ -81,7 +81,7 @@ def describe(tensor: Any, name: str = "") -> NumberRange:
         return NumberRange(name=name, dtype=_dtype(tensor), shape=tuple(tensor.shape), numbers=0)
     nan = infinite = 0
     low, high = math.inf, -math.inf
-    for piece in _reducible(plain).reshape(-1).split(_PIECE):
+    for piece in torch.split(_reducible(plain).reshape(-1), _PIECE):
         if piece.numel() == 0:
             continue
         finite = torch.isfinite(piece)
