@@ -219,7 +219,7 @@ def test_fields_of_unusual_types(tmp_path: Path) -> None:
         args["bytes"] = None
     line = read_bytes(tmp_path, kineto_text(writer.events))
     assert line.coverage.linked_events == 18
-    assert set(line.device.stream.tolist()) == {7}
+    assert set(line.device.stream) == {7}
 
 
 def test_identifiers_of_any_size(tmp_path: Path) -> None:

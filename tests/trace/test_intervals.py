@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotlap.trace.intervals import Intervals, intersection, subtraction, union
+from hotlap.trace.intervals import Intervals, merged, overlaps, subtraction, union
 
 Spans = list[tuple[int, int]]
 spans = st.lists(
@@ -14,51 +15,52 @@ spans = st.lists(
 )
 
 
-def build(these: Spans) -> Intervals:
-    return union(np.array([it[0] for it in these], dtype=np.int64), np.array([it[1] for it in these], dtype=np.int64))
-
-
 def moments(these: Spans) -> set[int]:
     return {moment for start, end in these for moment in range(start, end)}
 
 
 def covered(intervals: Intervals) -> set[int]:
-    return moments(list(zip(intervals.starts.tolist(), intervals.ends.tolist(), strict=True)))
+    return moments(list(intervals))
 
 
 def assert_well_formed(intervals: Intervals) -> None:
-    assert (intervals.ends > intervals.starts).all()
-    assert (intervals.starts[1:] > intervals.ends[:-1]).all()
+    assert all(start < end for start, end in intervals)
+    assert all(end < start for (_, end), (start, _) in pairwise(intervals))
 
 
 @given(spans)
 def test_union_covers_what_any_span_covers(these: Spans) -> None:
-    found = build(these)
-    assert_well_formed(found)
-    assert covered(found) == moments(these)
-    assert found.total == len(moments(these))
+    for found in (union(these), merged(sorted(these))):
+        assert_well_formed(found)
+        assert covered(found) == moments(these)
+        assert found.total == len(moments(these))
 
 
 @given(spans, spans)
-def test_intersection_and_subtraction_are_those_of_sets(one: Spans, other: Spans) -> None:
-    both = intersection(build(one), build(other))
-    rest = subtraction(build(one), build(other))
-    assert_well_formed(both)
+def test_subtraction_is_that_of_sets(one: Spans, other: Spans) -> None:
+    rest = subtraction(union(one), union(other))
     assert_well_formed(rest)
-    assert covered(both) == moments(one) & moments(other)
     assert covered(rest) == moments(one) - moments(other)
 
 
-@given(spans, st.lists(st.tuples(st.integers(-40, 50), st.integers(0, 40)), max_size=6))
-def test_time_within_windows(these: Spans, windows: list[tuple[int, int]]) -> None:
-    starts = np.array([it[0] for it in windows], dtype=np.int64)
-    ends = starts + np.array([it[1] for it in windows], dtype=np.int64)
-    expected = [len(moments(these) & set(range(start, end))) for start, end in zip(starts, ends, strict=True)]
-    assert build(these).within(starts, ends).tolist() == expected
+@given(spans, st.integers(-40, 50), st.integers(0, 40))
+def test_time_within_a_window(these: Spans, start: int, length: int) -> None:
+    inside = moments(these) & set(range(start, start + length))
+    assert union(these).within(start, start + length) == len(inside)
+
+
+@given(spans, spans)
+def test_time_within_each_of_many_windows(these: Spans, others: Spans) -> None:
+    windows = list(union(others))
+    found = [0] * len(windows)
+    for index, shared in overlaps(windows, union(these)):
+        assert shared > 0
+        found[index] += shared
+    assert found == [len(moments(these) & set(range(start, end))) for start, end in windows]
 
 
 def test_times_keep_every_digit_of_64_bits() -> None:
     start = 1_751_410_836_000_000_001
-    found = build([(start, start + 5), (start + 5, start + 7), (start + 9, start + 10)])
-    assert found.starts.tolist() == [start, start + 9]
+    found = union([(start, start + 5), (start + 5, start + 7), (start + 9, start + 10)])
+    assert found.starts == [start, start + 9]
     assert found.total == 8

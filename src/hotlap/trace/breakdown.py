@@ -2,112 +2,127 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
-import numpy as np
-
-from hotlap.trace.dialects import LOADER, Kind
-from hotlap.trace.hosts import HostActivity
+from hotlap.trace.dialects import Kind
+from hotlap.trace.hosts import HostActivity, issuing_threads
 from hotlap.trace.idle import explain_idle
-from hotlap.trace.intervals import Intervals, union
 from hotlap.trace.records import Breakdown, Coverage, DeviceBreakdown, DeviceTime, StepTime
-from hotlap.trace.timeline import NONE, Mask, Timeline
-from hotlap.trace.usage import DeviceSpans, copy_table, kernel_summary, kernel_table, stream_idle
+from hotlap.trace.timeline import Selection, Timeline
+from hotlap.trace.usage import DeviceSpans, copy_table, kernel_summary, kernel_table, launch_cost, stream_idle
 
 MOST_DEVICES = 64
-"""No process drives more; a broken file may name thousands, and each costs a pass over all events."""
+"""No process drives more; a broken file may name thousands."""
 
 _UNLINKED_SHARE_WORTH_A_NOTE = 0.01
 
 
 def analyse(timeline: Timeline, *, kernels: int = 100) -> Breakdown:
     """Everything that is said of a trace. ``kernels`` bounds the rows of each kernel table; the sums cover all."""
-    host = timeline.host
-    every = np.ones(len(timeline.device), dtype=bool)
-    loader = _loader_waits(timeline, every)
-    return Breakdown(
-        facts=timeline.facts,
-        coverage=timeline.coverage,
-        host_nanoseconds=int(host.end.max() - host.start.min()) if len(host) else 0,
-        steps=_steps(timeline, every, [None] * len(timeline.steps), loader),
-        devices=tuple(_device(timeline, it, kernels, loader) for it in timeline.devices()[:MOST_DEVICES]),
-        unreliable=_unreliable(timeline.coverage),
-        notes=tuple(_notes(timeline)),
-    )
+    return _Analysis(timeline, kernels).breakdown()
 
 
-def _device(timeline: Timeline, device: int, kernels: int, loader: Intervals) -> DeviceBreakdown:
-    selected = timeline.on_device(device)
-    spans = DeviceSpans(timeline, selected)
-    known = timeline.facts.device_names
-    steps = timeline.steps
-    in_steps = spans.time(int(steps.start.min()), int(steps.end.max())) if len(steps) else None
-    return DeviceBreakdown(
-        device=device,
-        name=known[device] if 0 <= device < len(known) else "",
-        start_nanoseconds=spans.window[0],
-        time=spans.whole(),
-        in_steps=in_steps,
-        steps=_steps(timeline, selected, spans.times(steps.start, steps.end), loader),
-        streams=tuple(stream_idle(timeline, selected)),
-        copies=tuple(copy_table(timeline, selected)),
-        kernels=tuple(kernel_table(timeline, selected)[:kernels]),
-        kernel_summary=kernel_summary(timeline, selected),
-        idle=explain_idle(timeline, selected),
-    )
+class _Analysis:
+    """What the parts of one trace's account share."""
 
+    def __init__(self, timeline: Timeline, kernels: int) -> None:
+        self.timeline = timeline
+        self.kernels = kernels
+        self.every = range(len(timeline.device))
+        self.by_device = timeline.by_device()
+        self._activities: dict[frozenset[int], HostActivity] = {}
+        self.launch_cost = launch_cost(timeline)
+        # A thread that works on the model is one that issues work; any, where no device works.
+        self._issuing = issuing_threads(timeline, self.every)
+        threads = self._issuing if self.by_device else frozenset(range(len(timeline.threads)))
+        self.loader = self._activity(threads).loader
 
-def _steps(
-    timeline: Timeline, selected: Mask, times: Sequence[DeviceTime | None], loader: Intervals
-) -> tuple[StepTime, ...]:
-    steps = timeline.steps
-    if not len(steps):
-        return ()
-    waits = loader.within(steps.start, steps.end).tolist()
-    kernel = selected & (timeline.device.kind == Kind.KERNEL) & (timeline.device.step != NONE)
-    launched = np.bincount(timeline.device.step[kernel], minlength=len(steps)).tolist()
-    return tuple(
-        StepTime(
-            number=number, start_nanoseconds=start, nanoseconds=end - start, loader_nanoseconds=wait, device=time,
-            kernels=count,
+    def breakdown(self) -> Breakdown:
+        timeline = self.timeline
+        starts = [it.start[0] for it in timeline.host if len(it)]
+        ends = [max(it.end) for it in timeline.host if len(it)]
+        return Breakdown(
+            facts=timeline.facts,
+            coverage=timeline.coverage,
+            host_nanoseconds=max(ends) - min(starts) if starts else 0,
+            steps=self._steps(self.every, [None] * len(timeline.steps)),
+            devices=tuple(self._device(*it) for it in list(self.by_device.items())[:MOST_DEVICES]),
+            unreliable=_unreliable(timeline.coverage),
+            notes=tuple(_notes(timeline, len(self.by_device))),
         )
-        for number, start, end, wait, time, count in zip(
-            steps.number.tolist(), steps.start.tolist(), steps.end.tolist(), waits, times, launched, strict=True
+
+    def _device(self, device: int, selected: Selection) -> DeviceBreakdown:
+        timeline = self.timeline
+        spans = DeviceSpans(timeline, selected)
+        known = timeline.facts.device_names
+        steps = timeline.steps
+        return DeviceBreakdown(
+            device=device,
+            name=known[device] if 0 <= device < len(known) else "",
+            start_nanoseconds=spans.window[0],
+            time=spans.whole(),
+            in_steps=spans.time(min(it.start for it in steps), max(it.end for it in steps)) if steps else None,
+            steps=self._steps(selected, [spans.time(it.start, it.end) for it in steps]),
+            streams=tuple(stream_idle(timeline, selected)),
+            copies=tuple(copy_table(timeline, selected)),
+            kernels=tuple(kernel_table(timeline, selected, self.kernels)),
+            kernel_summary=kernel_summary(timeline, selected, self.launch_cost),
+            idle=explain_idle(timeline, selected, self._activity(self._threads(selected))),
         )
-    )  # fmt: skip
 
+    def _threads(self, selected: Selection) -> frozenset[int]:
+        return self._issuing if len(selected) == len(self.every) else issuing_threads(self.timeline, selected)
 
-def _loader_waits(timeline: Timeline, every: Mask) -> Intervals:
-    """When a thread that works on the model waited for the data loader; every thread where no device works."""
-    if len(timeline.device):
-        return HostActivity(timeline, every).loader
-    host = timeline.host
-    chosen = timeline.named(LOADER)[host.name]
-    return union(host.start[chosen], host.end[chosen])
+    def _activity(self, threads: frozenset[int]) -> HostActivity:
+        if threads not in self._activities:
+            self._activities[threads] = HostActivity(self.timeline, threads)
+        return self._activities[threads]
+
+    def _steps(self, selected: Selection, times: Sequence[DeviceTime | None]) -> tuple[StepTime, ...]:
+        events = self.timeline.device
+        kernels = Counter(events.step[it] for it in selected if events.kind[it] == Kind.KERNEL)
+        return tuple(
+            StepTime(
+                number=step.number,
+                start_nanoseconds=step.start,
+                nanoseconds=step.end - step.start,
+                loader_nanoseconds=self.loader.within(step.start, step.end),
+                device=time,
+                kernels=kernels[index],
+            )
+            for index, (step, time) in enumerate(zip(self.timeline.steps, times, strict=True))
+        )
 
 
 def _unreliable(coverage: Coverage) -> str:
     """Profilers record the kernels of a replayed graph only in part: their time then looks like idle time."""
-    empty, launches = coverage.graph_launches_without_kernels, coverage.graph_launches
-    if not empty:
-        return ""
-    if coverage.unlinked_events >= empty:
+    empty, part = coverage.graph_launches_without_kernels, coverage.graph_launches_in_part
+    launches = coverage.graph_launches
+    if empty and coverage.unlinked_events >= empty:
         return (
             f"{empty} of {launches} graph launches have no kernels linked to them, and {coverage.unlinked_events} "
             "device events have no launch: part of the graphs' work may be missing"
         )
-    return f"the kernels of {empty} of {launches} graph launches were not recorded, so busy time looks idle"
+    if empty:
+        return f"the kernels of {empty} of {launches} graph launches were not recorded, so busy time looks idle"
+    if part:
+        return (
+            f"{part} of {launches} graph launches have fewer kernels than other launches of the same graph: part of "
+            "their work was not recorded, so busy time looks idle"
+        )
+    return ""
 
 
-def _notes(timeline: Timeline) -> list[str]:
+def _notes(timeline: Timeline, devices: int) -> list[str]:
     coverage = timeline.coverage
     notes = []
     if not len(timeline.device):
         notes.append("the trace holds no accelerator work, so only the host's steps are shown")
-    if not len(timeline.steps):
+    if not timeline.steps:
         notes.append("the trace marks no steps (the script did not call profiler.step()), so nothing is given per step")
-    if len(timeline.devices()) > MOST_DEVICES:
-        notes.append(f"the trace names {len(timeline.devices())} devices; the first {MOST_DEVICES} are shown")
+    if devices > MOST_DEVICES:
+        notes.append(f"the trace names {devices} devices; the first {MOST_DEVICES} are shown")
     if coverage.ended_early:
         notes.append(f"{coverage.ended_early}; read {coverage.events} events in {coverage.bytes_read} bytes")
     if coverage.remark:

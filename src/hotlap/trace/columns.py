@@ -2,197 +2,277 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+import math
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from decimal import Decimal
+from itertools import islice
+from operator import add, itemgetter, le
+from typing import Any
 
 import msgspec
-import numpy as np
 
-from hotlap.trace.dialects import KIND_OF_CATEGORY, LAST_DEVICE_KIND
-from hotlap.trace.events import LONGEST_NAME, MISSING, NO_TEXT, Batch, Event
-from hotlap.trace.intervals import Times
-from hotlap.trace.timeline import NONE, Column, Mask
+from hotlap.trace.dialects import ANNOTATING_OPERATOR, KIND_OF_CATEGORY, LAST_DEVICE_KIND, Kind, is_useful_frame
+from hotlap.trace.events import LONGEST_NAME, MISSING, NO_TEXT, Batch, Event, Microseconds
+from hotlap.trace.timeline import NONE, Calls, DeviceEvents, Events, HostEvents, Operators
 
 LONGEST_EVENT = 24 * 3600 * 10**9
 """Nanoseconds. Nothing that a profiler records lasts longer than a day; a longer event is a defect of the trace."""
 
 LATEST_TIME = 2**62
+NO_TIME = 2**63
+"""What :func:`nanoseconds` makes of what is no number."""
 
-_LONGEST_STACK = 16_384
+_LARGEST_COPY = 2**40
+_LONGEST_TEXT = 16_384
+_FRAMES_REMEMBERED = 2**16
 _WHOLE_NANOSECOND = Decimal(1)
+_PRODUCT_IS_EXACT_BELOW = 2**40 * 1000
+"""Nanoseconds. Below this, microseconds as a double times a thousand are off by less than half a nanosecond."""
 
 
-class Numbering:
-    """Gives every distinct name, thread and call stack a small number, in the order in which they come."""
+class Numbers(dict[str, int]):
+    """Gives every distinct name a small number, in the order in which they come. Longer ones than sensible are cut."""
 
-    def __init__(self) -> None:
-        self.names: dict[str, int] = {}
-        self.threads: dict[tuple[str, str], int] = {}
-        self.stacks: dict[bytes, int] = {}
-        self._known_names: dict[str, int] = {}
-        self._known_threads: dict[int | str, dict[int | str, int]] = {}
-
-    def of_names(self, names: Sequence[str]) -> Column:
-        """The numbers of a batch's names. Names beyond any sensible length are cut off."""
-        known = self._known_names
-        for name in dict.fromkeys(names):
-            if name not in known:
-                known[name] = self.names.setdefault(name[:LONGEST_NAME], len(self.names))
-        return np.fromiter(map(known.__getitem__, names), dtype=np.int32, count=len(names))
-
-    def of_threads(self, processes: Sequence[int | str], threads: Sequence[int | str]) -> Column:
-        """The numbers of a batch's threads. Some versions write a thread's number as text."""
-        if len(set(processes)) > 1:
-            pairs = zip(processes, threads, strict=True)
-            return np.array([self._of_process(process, (thread,))[thread] for process, thread in pairs], dtype=np.int32)
-        known = self._of_process(processes[0], dict.fromkeys(threads))
-        return np.fromiter(map(known.__getitem__, threads), dtype=np.int32, count=len(threads))
-
-    def _of_process(self, process: int | str, threads: Iterable[int | str]) -> dict[int | str, int]:
-        known = self._known_threads.setdefault(process, {})
-        for thread in threads:
-            if thread not in known:
-                shown = (str(process)[:LONGEST_NAME], str(thread)[:LONGEST_NAME])
-                known[thread] = self.threads.setdefault(shown, len(self.threads))
-        return known
-
-    def of_stacks(self, stacks: Sequence[msgspec.Raw]) -> Column:
-        """The numbers of a batch's call stacks, as they are written in the file."""
-        if set(map(id, stacks)) == {id(NO_TEXT)}:
-            return np.full(len(stacks), NONE, dtype=np.int32)
-        texts = [bytes(it)[:_LONGEST_STACK] for it in stacks]
-        numbers = [self.stacks.setdefault(it, len(self.stacks)) if it else NONE for it in texts]
-        return np.array(numbers, dtype=np.int32)
+    def __missing__(self, name: str) -> int:
+        if len(name) > LONGEST_NAME:
+            return self[name[:LONGEST_NAME]]
+        number = self[name] = len(self)
+        return number
 
 
 class ColumnBuilder:
-    """Collects batches; :meth:`device_columns` and :meth:`host_columns` hand everything out, once."""
+    """Collects batches. After :meth:`finish` the events of each kind are in the order of their starts; in the order of
+    the file where several start together."""
 
-    def __init__(self) -> None:
-        self.numbering = Numbering()
+    def __init__(self, *, with_inputs: bool = False) -> None:
+        self.device = DeviceEvents()
+        self.calls = Calls()
+        self.operators = Operators()
+        self.annotations = HostEvents()
+        self.frames = HostEvents()
+        self.overhead = HostEvents()
+        self.threads: dict[tuple[str, str], int] = {}
+        self.stacks: dict[bytes, int] = {}
+        self.inputs: dict[tuple[bytes, bytes], int] = {}
         self.other: Counter[str] = Counter()
         self.invalid = 0
-        self._device: dict[str, list[Column]] = {}
-        self._host: dict[str, list[Column]] = {}
+        self.frames_left_out = 0
+        self._hosts = (self.calls, self.operators, self.annotations, self.frames, self.overhead)
+        self._with_inputs = with_inputs
+        self._numbers: defaultdict[Events, Numbers] = defaultdict(Numbers)
+        self._processes: dict[int | str, _ThreadsOfProcess] = {}
+        self._useful = _UsefulFrames()
 
     def add(self, batch: Batch) -> None:
         """Take in one batch."""
-        self.other.update(batch.marks)
-        events = batch.events
-        kinds = list(map(KIND_OF_CATEGORY.get, [it.cat for it in events]))
-        if None in kinds:
-            self.other.update([it.cat for it, kind in zip(events, kinds, strict=True) if kind is None])
-        device = [it for it, kind in zip(events, kinds, strict=True) if kind is not None and kind <= LAST_DEVICE_KIND]
-        host = [it for it, kind in zip(events, kinds, strict=True) if kind is not None and kind > LAST_DEVICE_KIND]
-        if device:
-            self._add_device(device)
-        if host:
-            self._add_host(host)
+        groups: defaultdict[str, list[Event]] = defaultdict(list)
+        marks: list[str] = []
+        event = batch.event
+        for it in batch.elements:
+            if type(it) is event:
+                groups[it.cat].append(it)
+            else:
+                marks.append(it.cat)
+        self.other.update(marks)
+        for category, events in groups.items():
+            kind = KIND_OF_CATEGORY.get(category)
+            if kind is None:
+                self.other[category] += len(events)
+            elif kind <= LAST_DEVICE_KIND:
+                self._add_device(kind, events)
+            else:
+                self._add_host(kind, events)
 
-    def device_columns(self) -> dict[str, Column]:
-        """All accelerator events in order of their start."""
-        names = ("start", "end", "name", "kind", "device", "stream", "bytes", "graph", "correlation")
-        return _joined(self._device, names)
+    @property
+    def host_events(self) -> int:
+        """How many host events there were, those included that no analysis can make use of."""
+        return sum(map(len, self._hosts)) + self.frames_left_out
 
-    def host_columns(self) -> dict[str, Column]:
-        """All host events in order of their start."""
-        return _joined(self._host, ("start", "end", "name", "kind", "thread", "stack", "correlation"))
+    def finish(self) -> None:
+        """Put everything in order; nothing can be added after it."""
+        self._move_annotations()
+        for table in (self.device, *self._hosts):
+            table.names = list(self._numbers[table])
+            _sort(table)
 
-    def _add_device(self, events: list[Event]) -> None:
-        common, valid = self._common(events)
+    def _add_device(self, kind: int, events: list[Event]) -> None:
+        table = self.device
+        events = self._add_common(table, events)
         arguments = [it.args for it in events]
-        common["device"] = integers([it.device for it in arguments])
-        common["stream"] = integers([it.stream for it in arguments])
-        common["bytes"] = integers([it.bytes for it in arguments])
-        common["graph"] = integers([it.graph for it in arguments])
-        _fill(common["device"], [it.pid for it in events])
-        _fill(common["stream"], [it.tid for it in events])
-        _append(self._device, common, valid)
+        table.kind.extend([kind] * len(events))
+        table.device.extend(_identifiers([it.device for it in arguments], [it.pid for it in events]))
+        table.stream.extend(_identifiers([it.stream for it in arguments], [it.tid for it in events]))
+        table.bytes.extend(min(max(0, it.bytes), _LARGEST_COPY) for it in arguments)
+        table.graph.extend([it.graph for it in arguments])
+        table.correlation.extend([it.correlation for it in arguments])
+        if self._with_inputs:
+            table.external.extend([it.external for it in arguments])
 
-    def _add_host(self, events: list[Event]) -> None:
-        common, valid = self._common(events)
-        common["thread"] = self.numbering.of_threads([it.pid for it in events], [it.tid for it in events])
-        common["stack"] = self.numbering.of_stacks([it.args.stack for it in events])
-        _append(self._host, common, valid)
+    def _add_host(self, kind: int, events: list[Event]) -> None:
+        if kind == Kind.CALL:
+            self.calls.correlation.extend([it.args.correlation for it in self._add_threaded(self.calls, events)])
+        elif kind == Kind.OPERATOR:
+            self._add_operators(events)
+        elif kind == Kind.PYTHON:
+            useful = [it for it in events if self._useful[it.name]]
+            self.frames_left_out += len(events) - len(useful)
+            self._add_threaded(self.frames, useful)
+        else:
+            self._add_threaded(self.annotations if kind == Kind.ANNOTATION else self.overhead, events)
 
-    def _common(self, events: list[Event]) -> tuple[dict[str, Column], Mask]:
-        start, known = nanoseconds([it.ts for it in events])
-        duration, sensible = nanoseconds([it.dur for it in events])
-        valid = known & sensible & (duration >= 0) & (duration <= LONGEST_EVENT)
-        self.invalid += int((~valid).sum())
-        columns: dict[str, Column] = {
-            "start": start,
-            "end": start + np.where(valid, duration, 0),
-            "name": self.numbering.of_names([it.name for it in events]),
-            "kind": np.array([KIND_OF_CATEGORY[it.cat] for it in events], dtype=np.int32),
-            "correlation": integers([it.args.correlation for it in events]),
-        }
-        return columns, valid
+    def _add_operators(self, events: list[Event]) -> None:
+        table = self.operators
+        arguments = [it.args for it in self._add_threaded(table, events)]
+        table.stack.extend(_numbers_of_texts([it.stack for it in arguments], self.stacks))
+        if self._with_inputs:
+            table.external.extend([it.external for it in arguments])
+            texts = [(bytes(it.shapes), bytes(it.types)) for it in arguments]
+            table.inputs.extend(
+                self.inputs.setdefault(it, len(self.inputs)) if any(it) and max(map(len, it)) <= _LONGEST_TEXT else NONE
+                for it in texts
+            )
+
+    def _add_threaded(self, table: HostEvents, events: list[Event]) -> list[Event]:
+        """Fill the columns that all host events have; returns those of the events that were taken."""
+        events = self._add_common(table, events)
+        processes = {it.pid for it in events}
+        if len(processes) == 1:
+            (known,) = map(self._process, processes)
+            table.thread.extend(map(known.__getitem__, [it.tid for it in events]))
+        else:
+            table.thread.extend(self._process(it.pid)[it.tid] for it in events)
+        return events
+
+    def _add_common(self, table: Events, events: list[Event]) -> list[Event]:
+        """Fill the columns that all events have; those without a sensible time are left out."""
+        if not events:
+            return events
+        start, length = nanoseconds([it.ts for it in events]), nanoseconds([it.dur for it in events])
+        if (
+            min(length) < 0 or max(length) > LONGEST_EVENT or max(start) > LATEST_TIME or min(start) < -LATEST_TIME
+        ):  # fmt: skip
+            sensible = [
+                -LATEST_TIME <= began <= LATEST_TIME and 0 <= took <= LONGEST_EVENT
+                for began, took in zip(start, length, strict=True)
+            ]
+            self.invalid += sensible.count(False)
+            events, start, length = (_chosen(it, sensible) for it in (events, start, length))
+        table.start.extend(start)
+        table.end.extend(map(add, start, length))
+        table.name.extend(map(self._numbers[table].__getitem__, [it.name for it in events]))
+        return events
+
+    def _process(self, process: int | str) -> _ThreadsOfProcess:
+        known = self._processes.get(process)
+        if known is None:
+            known = self._processes[process] = _ThreadsOfProcess(process, self.threads)
+        return known
+
+    def _move_annotations(self) -> None:
+        """Annotations that old profilers wrote as operators become annotations."""
+        operators, annotations = self.operators, self.annotations
+        names = list(self._numbers[operators])
+        annotating = {number for number, it in enumerate(names) if ANNOTATING_OPERATOR.match(it)}
+        if not annotating:
+            return
+        moved = [it in annotating for it in operators.name]
+        numbers = self._numbers[annotations]
+        annotations.name.extend(numbers[names[it]] for it in _chosen(operators.name, moved))
+        for column in ("start", "end", "thread"):
+            getattr(annotations, column).extend(_chosen(getattr(operators, column), moved))
+        stayed = [not it for it in moved]
+        for column in operators.columns:
+            kept = getattr(operators, column)
+            setattr(operators, column, _chosen(kept, stayed) if kept else kept)
 
 
-def nanoseconds(microseconds: Sequence[int | float | Decimal]) -> tuple[Times, Mask]:
-    """Exact nanoseconds, rounded to the nearest where the file has more digits; and which of them are usable.
+def nanoseconds(times: Sequence[Microseconds]) -> list[int]:
+    """Exact nanoseconds, rounded to the nearest where the file has more digits; :data:`NO_TIME` for what is none.
 
     Doubles must lie below :data:`hotlap.trace.events.FLOAT_IS_EXACT_BELOW`; larger fractions come as decimals.
     """
-    types = set(map(type, microseconds))
+    types = set(map(type, times))
     if Decimal in types:
-        return _from_decimals(microseconds)
+        return [_from_decimal(Decimal(it)) for it in times]
     if float not in types:
-        try:
-            whole = np.array(microseconds, dtype=np.int64)
-        except OverflowError:
-            return _from_decimals(microseconds)
-        usable = np.abs(whole) <= LATEST_TIME // 1000
-        return np.where(usable, whole, 0) * 1000, usable
-    values = np.array(microseconds, dtype=np.float64)
-    usable = np.abs(values) <= LATEST_TIME / 1000
-    values = np.where(usable, values, 0.0)
-    # The whole part is exact; only the fraction is rounded, once.
-    whole_part = np.floor(values)
-    fraction = np.rint((values - whole_part) * 1000)
-    return whole_part.astype(np.int64) * 1000 + fraction.astype(np.int64), usable
-
-
-def integers(numbers: Sequence[int]) -> Column:
-    """A column of identifiers; those beyond 64 bits wrap around and stay distinct from small ones."""
+        return [it * 1000 for it in times]  # type: ignore[misc]
     try:
-        return np.array(numbers, dtype=np.int64)
+        found = [round(it * 1000) for it in times]
     except OverflowError:
-        return np.array([(it + 2**63) % 2**64 - 2**63 for it in numbers], dtype=np.int64)
+        return [_from_double(it) for it in times]
+    if max(found) >= _PRODUCT_IS_EXACT_BELOW or min(found) <= -_PRODUCT_IS_EXACT_BELOW:
+        return [_from_double(it) for it in times]
+    return found
 
 
-def _from_decimals(values: Sequence[int | float | Decimal]) -> tuple[Times, Mask]:
-    found = np.zeros(len(values), dtype=np.int64)
-    usable = np.zeros(len(values), dtype=bool)
-    limit = LATEST_TIME // 1000
-    for index, value in enumerate(map(Decimal, values)):
-        # Compared before it is scaled: an exponent of a million digits must not be written out.
-        if value.is_finite() and -limit <= value <= limit:
-            found[index] = int((value * 1000).quantize(_WHOLE_NANOSECOND))
-            usable[index] = True
-    return found, usable
+def _from_double(time: Microseconds) -> int:
+    """The whole part is exact; only the fraction is rounded, once."""
+    whole = math.floor(time)
+    return whole * 1000 + round((time - whole) * 1000)
 
 
-def _fill(column: Column, otherwise: Sequence[int | str]) -> None:
+def _from_decimal(time: Decimal) -> int:
+    # Compared before it is scaled: an exponent of a million digits must not be written out.
+    if not (time.is_finite() and -LATEST_TIME <= time <= LATEST_TIME):
+        return NO_TIME
+    return int((time * 1000).quantize(_WHOLE_NANOSECOND))
+
+
+class _UsefulFrames(dict[str, bool]):
+    """Which names of Python functions are worth keeping. Names with addresses in them are too many to remember."""
+
+    def __missing__(self, name: str) -> bool:
+        useful = is_useful_frame(name)
+        if len(self) < _FRAMES_REMEMBERED:
+            self[name] = useful
+        return useful
+
+
+class _ThreadsOfProcess(dict[int | str, int]):
+    """The numbers of a process's threads. Some versions write a thread's number as text."""
+
+    def __init__(self, process: int | str, all_threads: dict[tuple[str, str], int]) -> None:
+        self._process = str(process)[:LONGEST_NAME]
+        self._all = all_threads
+
+    def __missing__(self, thread: int | str) -> int:
+        number = self._all.setdefault((self._process, str(thread)[:LONGEST_NAME]), len(self._all))
+        self[thread] = number
+        return number
+
+
+def _numbers_of_texts(texts: list[msgspec.Raw], known: dict[bytes, int]) -> list[int]:
+    """The numbers of texts as they are written in the file; :data:`NONE` for none."""
+    if texts.count(NO_TEXT) == len(texts):
+        return [NONE] * len(texts)
+    cut = [bytes(it)[:_LONGEST_TEXT] for it in texts]
+    return [known.setdefault(it, len(known)) if it else NONE for it in cut]
+
+
+def _identifiers(numbers: list[int], otherwise: list[int | str]) -> list[int]:
     """Where the arguments name no device or stream, the track that the event is drawn on does."""
-    for index in np.flatnonzero(column == MISSING).tolist():
-        digits = str(otherwise[index]).rpartition(" ")[2]
-        column[index] = int(digits) if digits.isdecimal() and len(digits) < 18 else MISSING
+    if MISSING not in numbers:
+        return numbers
+    return [_digits(track) if it == MISSING else it for it, track in zip(numbers, otherwise, strict=True)]
 
 
-def _append(into: dict[str, list[Column]], columns: dict[str, Column], valid: Mask) -> None:
-    whole = bool(valid.all())
-    for name, column in columns.items():
-        into.setdefault(name, []).append(column if whole else column[valid])
+def _digits(track: int | str) -> int:
+    digits = str(track).rpartition(" ")[2]
+    return int(digits) if digits.isdecimal() and len(digits) < 18 else MISSING
 
 
-def _joined(parts: dict[str, list[Column]], names: Sequence[str]) -> dict[str, Column]:
-    """The batches in one column each, sorted by start; in the order of the file where several start together."""
-    if not parts:
-        return {name: np.zeros(0, dtype=np.int64) for name in names}
-    # Popped one by one, so that the batches and the whole are never both in memory.
-    joined: dict[str, Column] = {name: np.concatenate(parts.pop(name)) for name in names}
-    order = np.argsort(joined["start"], kind="stable")
-    return {name: column[order] for name, column in joined.items()}
+def _sort(table: Events) -> None:
+    """By start, and by the order of the file where several start together."""
+    start = table.start
+    if all(map(le, start, islice(start, 1, None))):
+        return
+    in_order = itemgetter(*sorted(range(len(start)), key=start.__getitem__))
+    for name in table.columns:
+        column = getattr(table, name)
+        if column:
+            setattr(table, name, list(in_order(column)))
+
+
+def _chosen(items: list[Any], chosen: list[bool]) -> list[Any]:
+    return [it for it, wanted in zip(items, chosen, strict=True) if wanted]

@@ -8,25 +8,29 @@ stream numbers, flow arrows and correlation identifiers also appear on host even
 from __future__ import annotations
 
 import re
-from enum import IntEnum
+import sys
+from typing import Final
 
 
-class Kind(IntEnum):
-    """What an event is. Kinds up to ``MEMSET`` are work of an accelerator, those from ``CALL`` on are the host's."""
+class Kind:
+    """What an event is. Kinds up to ``MEMSET`` are work of an accelerator, those from ``CALL`` on are the host's.
 
-    KERNEL = 0
-    COPY = 1
-    MEMSET = 2
-    CALL = 10
-    OPERATOR = 11
-    ANNOTATION = 12
-    PYTHON = 13
-    OVERHEAD = 14
+    Plain numbers: comparing members of an enumeration takes several times as long, and there are millions.
+    """
+
+    KERNEL: Final = 0
+    COPY: Final = 1
+    MEMSET: Final = 2
+    CALL: Final = 10
+    OPERATOR: Final = 11
+    ANNOTATION: Final = 12
+    PYTHON: Final = 13
+    OVERHEAD: Final = 14
 
 
 LAST_DEVICE_KIND = Kind.MEMSET
 
-_KINDS: dict[str, Kind] = {
+KIND_OF_CATEGORY: dict[str, int] = {
     "kernel": Kind.KERNEL,
     "concurrent_kernel": Kind.KERNEL,
     "Kernel": Kind.KERNEL,
@@ -50,10 +54,11 @@ _KINDS: dict[str, Kind] = {
     "overhead": Kind.OVERHEAD,
 }
 
-# Plain integers: members of an enumeration are several times slower to put into an array.
-KIND_OF_CATEGORY = {category: int(kind) for category, kind in _KINDS.items()}
-
 STEP_NAME = re.compile(r"ProfilerStep#?\s*(\d+)")
+ANNOTATING_OPERATOR = re.compile(
+    r"ProfilerStep|enumerate\(DataLoader\)#|Optimizer\.\w+#|DistributedDataParallel\.|nccl:|\[pl\]"
+)
+"""What old profilers wrote as operators without their being any: Python runs in most of such a span."""
 
 COMMUNICATION_KERNEL = re.compile(
     r"nccl|rccl|msccl|nvshmem|cross_device_reduce|one_?shot_?all_?reduce|two_?shot_?all_?reduce", re.IGNORECASE
@@ -123,12 +128,24 @@ _LIBRARY_PATH = re.compile(
     r"pytorch_lightning|torchvision|torchaudio|timm|datasets|deepspeed|PIL|pandas|scipy)/"
 )
 _PLACE = re.compile(r"^(?P<file>.+?)\(\d+\): \S+")
+_NO_PLACES = ("<", "nn.Module: ")
 
 
-def is_users_frame(name: str, standard_library: frozenset[str]) -> bool:
+def is_users_frame(name: str) -> bool:
     """Whether a Python frame's name (``train.py(30): main``) belongs to the user rather than to a library."""
+    if _LIBRARY_PATH.search(name):
+        return False
     found = _PLACE.match(name)
-    if not found or _LIBRARY_PATH.search(name):
+    if not found:
         return False
     first = found["file"].replace("\\", "/").split("/")[0].removesuffix(".py")
-    return first not in standard_library
+    return first not in sys.stdlib_module_names
+
+
+def is_useful_frame(name: str) -> bool:
+    """Whether an analysis can make use of a Python frame: it is the user's, the data loader's, or compilation."""
+    if name.startswith(_NO_PLACES):
+        return False
+    if "torch/" in name and (LOADER.search(name) or COMPILATION.search(name)):
+        return True
+    return is_users_frame(name)

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from hotlap.errors import TraceError
-from hotlap.trace.events import UNREADABLE, Batch, Event, Mark, decode_event, decode_events, repaired
+from hotlap.trace.events import UNREADABLE, Batch, Event, EventDecoder, Mark, repaired
 from hotlap.trace.source import ByteSource
 
 MOST_EVENT_BYTES = 16 * 2**20
@@ -53,9 +53,10 @@ class TraceDocument:
     Raises :class:`TraceError` for what is not JSON or is not a trace.
     """
 
-    def __init__(self, source: ByteSource) -> None:
+    def __init__(self, source: ByteSource, decoder: EventDecoder) -> None:
         self.reading = Reading()
         self._source = source
+        self._decoder = decoder
         self._head = b""
         self._foot = b""
         self._is_array = False
@@ -69,14 +70,14 @@ class TraceDocument:
             if cut is None:
                 self._refuse_endless(buffer, "An event")
                 continue
-            events, buffer, closed = self._decode(buffer, cut)
-            yield events
+            batch, buffer, closed = self._decode(buffer, cut)
+            yield batch
             if closed:
                 self._foot = buffer
                 self._read_foot()
                 return
-        events, self._foot = self._decode_last(buffer)
-        yield events
+        batch, self._foot = self._decode_last(buffer)
+        yield batch
 
     def surroundings(self) -> dict[str, Any]:
         """The values that stand beside ``traceEvents``; empty where they cannot be read."""
@@ -111,24 +112,27 @@ class TraceDocument:
     def _decode(self, buffer: bytes, cut: int) -> tuple[Batch, bytes, bool]:
         """The events up to ``cut``, the text behind them, and whether the array was closed."""
         try:
-            events = decode_events(_joined(b"[", memoryview(buffer)[:cut], b"]"))
+            batch = self._decoder.decode(_joined(b"[", memoryview(buffer)[:cut], b"]"))
         except UNREADABLE as error:
             end = _array_end(buffer, error)
             if end is None:
                 return self._salvage(buffer, last=False)
-            events = decode_events(_joined(b"[", memoryview(buffer)[: end + 1]))
-            self.reading.events += len(events.events) + len(events.marks)
-            return events, buffer[end + 1 :], True
-        self.reading.events += len(events.events) + len(events.marks)
+            return self._counted(_joined(b"[", memoryview(buffer)[: end + 1])), buffer[end + 1 :], True
+        self.reading.events += len(batch.elements)
         between = _BETWEEN_EVENTS.match(buffer, cut)
-        return events, buffer[between.end() if between else cut :], False
+        return batch, buffer[between.end() if between else cut :], False
+
+    def _counted(self, text: bytes) -> Batch:
+        batch = self._decoder.decode(text)
+        self.reading.events += len(batch.elements)
+        return batch
 
     def _decode_last(self, buffer: bytes) -> tuple[Batch, bytes]:
         """What the file ends with: events, the array's end, and what stands behind it."""
         if buffer.lstrip(_BLANK)[:1] == b"]":
-            events, foot, closed = Batch([], []), buffer.lstrip(_BLANK)[1:], True
+            batch, foot, closed = self._decoder.batch_of([]), buffer.lstrip(_BLANK)[1:], True
         else:
-            events, foot, closed = self._decode_open_end(buffer)
+            batch, foot, closed = self._decode_open_end(buffer)
         reading = self.reading
         reading.bytes_read = self._source.bytes_read
         whole = closed and (self._is_array or foot.rstrip(_BLANK).endswith(b"}"))
@@ -139,28 +143,26 @@ class TraceDocument:
         if not closed:
             reading.bytes_read -= len(foot)
             foot = b""
-        return events, foot
+        return batch, foot
 
     def _decode_open_end(self, buffer: bytes) -> tuple[Batch, bytes, bool]:
         try:
-            decode_events(b"[" + buffer)
+            self._decoder.decode(b"[" + buffer)
         except UNREADABLE as error:
             end = _array_end(buffer, error)
             if end is None:
                 return self._salvage(buffer, last=True)
         else:
             end = buffer.rindex(b"]")
-        events = decode_events(_joined(b"[", memoryview(buffer)[: end + 1]))
-        self.reading.events += len(events.events) + len(events.marks)
-        return events, buffer[end + 1 :], True
+        return self._counted(_joined(b"[", memoryview(buffer)[: end + 1])), buffer[end + 1 :], True
 
     def _salvage(self, text: bytes, *, last: bool) -> tuple[Batch, bytes, bool]:
         """Read event by event; returns them, what could not be judged yet, and whether the array was closed."""
-        batch = Batch([], [])
-        position = 0
+        found: list[Event | Mark] = []
+        position, closed = 0, False
         attempts = _ATTEMPTS_PER_EVENT
-        while True:
-            outcome = _next_event(text, position, attempts, last=last)
+        while not closed:
+            outcome = self._next_event(text, position, attempts, last=last)
             if outcome is None:
                 break
             event, position, closed = outcome
@@ -171,10 +173,30 @@ class TraceDocument:
             else:
                 attempts = _ATTEMPTS_PER_EVENT
                 self.reading.repaired += event[1]
-                _sort_in(event[0], batch)
-            if closed:
-                return batch, text[position:], True
-        return batch, text[position:], False
+                found.append(event[0])
+        return self._decoder.batch_of(found), text[position:], closed
+
+    def _next_event(
+        self, text: bytes, position: int, attempts: int, *, last: bool
+    ) -> tuple[tuple[Event | Mark, bool] | None, int, bool] | None:
+        """The event at ``position`` (None if it cannot be read), where to go on, and whether the array was closed
+        there.
+
+        None when only a longer text can tell.
+        """
+        ends_seen = 0
+        for found in itertools.islice(_BOUNDARY.finditer(text, position), attempts):
+            ends_seen += 1
+            event = self._decoder.salvage(text[position : found.start() + 1])
+            if event is not None:
+                return event, found.end(), found.group(1) is None
+        if ends_seen < attempts and not last:
+            return None
+        following = _NEXT_EVENT.search(text, position)
+        if following:
+            return None, following.end(), False
+        closing = _CLOSING.search(text, position) if last else None
+        return (None, closing.end(1), True) if closing else None
 
     def _read_foot(self) -> None:
         """What follows the events, without keeping more than is sensible."""
@@ -213,13 +235,6 @@ class TraceDocument:
         return TraceError(f"{what}.", where=str(self._source.path), remedy=remedy)
 
 
-def _sort_in(element: Event | Mark, batch: Batch) -> None:
-    if isinstance(element, Event):
-        batch.events.append(element)
-    else:
-        batch.marks.append(element.cat)
-
-
 def _joined(*parts: bytes | memoryview) -> bytes:
     """One copy, where adding three pieces would make two."""
     return b"".join(parts)
@@ -245,25 +260,3 @@ def _array_end(buffer: bytes, error: Exception) -> int | None:
     # The decoder saw one more byte in front: the bracket that we put there.
     end = buffer.rfind(b"]", 0, int(found.group(1)) - 1)
     return end if end >= 0 and _BEHIND_ARRAY.match(buffer, end + 1) else None
-
-
-def _next_event(
-    text: bytes, position: int, attempts: int, *, last: bool
-) -> tuple[tuple[Event | Mark, bool] | None, int, bool] | None:
-    """The event at ``position`` (None if it cannot be read), where to go on, and whether the array was closed there.
-
-    None when only a longer text can tell.
-    """
-    ends_seen = 0
-    for found in itertools.islice(_BOUNDARY.finditer(text, position), attempts):
-        ends_seen += 1
-        event = decode_event(text[position : found.start() + 1])
-        if event is not None:
-            return event, found.end(), found.group(1) is None
-    if ends_seen < attempts and not last:
-        return None
-    following = _NEXT_EVENT.search(text, position)
-    if following:
-        return None, following.end(), False
-    closing = _CLOSING.search(text, position) if last else None
-    return (None, closing.end(1), True) if closing else None

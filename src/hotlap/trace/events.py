@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal, InvalidOperation
-from typing import Any, NamedTuple, Union
+from functools import cache, cached_property
+from typing import Any, NamedTuple, TypeAlias, Union, cast
 
 import msgspec
 
@@ -17,7 +18,15 @@ MISSING = -(2**62)
 
 LONGEST_NAME = 4096
 
-_ARGUMENT_NAMES = {"graph": "graph id", "stack": "Call stack"}
+Microseconds: TypeAlias = int | float | Decimal
+
+_ARGUMENT_NAMES = {
+    "graph": "graph id",
+    "stack": "Call stack",
+    "external": "External id",
+    "shapes": "Input Dims",
+    "types": "Input type",
+}
 NO_TEXT = msgspec.Raw(b"")
 """What :attr:`Arguments.stack` is for an event without one."""
 
@@ -33,16 +42,25 @@ class Arguments(msgspec.Struct, frozen=True, gc=False, rename=_ARGUMENT_NAMES):
     stack: msgspec.Raw = NO_TEXT
 
 
-class Event(msgspec.Struct, frozen=True, gc=False):
-    """An element of ``traceEvents`` that has a duration. ``ts`` and ``dur`` are microseconds, whole or fractional."""
+class InputArguments(Arguments, frozen=True, gc=False, rename=_ARGUMENT_NAMES):
+    """The same with what an operator was called with; reading these takes longer, and few ask for them."""
+
+    external: int = MISSING
+    shapes: msgspec.Raw = NO_TEXT
+    types: msgspec.Raw = NO_TEXT
+
+
+class Event(msgspec.Struct, frozen=True, gc=False, tag_field="ph", tag="X"):
+    """An element of ``traceEvents`` that has a duration. ``ts`` and ``dur`` are of type :data:`Microseconds`, ``args``
+    is an :class:`Arguments`; what exactly is read of them is the decoder's choice."""
 
     cat: str = ""
     name: str = ""
     pid: int | str = 0
     tid: int | str = 0
-    ts: int | float | Decimal = 0
-    dur: int | float | Decimal = -1
-    args: Arguments = Arguments()
+    ts: Any = 0
+    dur: Any = -1
+    args: Any = Arguments()
 
 
 class Mark(msgspec.Struct, frozen=True, gc=False):
@@ -52,22 +70,10 @@ class Mark(msgspec.Struct, frozen=True, gc=False):
 
 
 class Batch(NamedTuple):
-    """Some consecutive elements: the events, and the categories of the marks among them."""
+    """Some consecutive elements of a trace: events, which are exactly of type ``event``, and marks, which are not."""
 
-    events: list[Event]
-    marks: list[str]
-
-
-class _QuickEvent(Event, frozen=True, gc=False, tag_field="ph", tag="X"):
-    """The event with times as the machine's numbers, which is several times faster than decimals."""
-
-    ts: int | float = 0
-    dur: int | float = -1
-
-
-class _ExactEvent(Event, frozen=True, gc=False, tag_field="ph", tag="X"):
-    ts: Decimal = Decimal(0)
-    dur: Decimal = Decimal(-1)
+    elements: list[Any]
+    event: type[Event]
 
 
 _OTHER_PHASES = "BEIibnesftSTpFPCMNODRVvac(),"
@@ -75,11 +81,6 @@ _MARKS = tuple(
     msgspec.defstruct(f"Mark{ord(phase)}", [], bases=(Mark,), frozen=True, gc=False, tag_field="ph", tag=phase)
     for phase in _OTHER_PHASES
 )
-_Quick: Any = Union[(_QuickEvent, *_MARKS)]
-_Exact: Any = Union[(_ExactEvent, *_MARKS)]
-_quick_list = msgspec.json.Decoder(list[_Quick])
-_exact_list = msgspec.json.Decoder(list[_Exact])
-_exact_one = msgspec.json.Decoder(_Exact)
 _anything = msgspec.json.Decoder(float_hook=Decimal)
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -89,39 +90,103 @@ FLOAT_IS_EXACT_BELOW = 2.0**43
 """Below this many microseconds the nearest double lies within half a nanosecond of the written number."""
 
 
-def decode_events(text: bytes) -> Batch:
-    """Decode a JSON array of events, times exact to the nanosecond. Raises one of :data:`UNREADABLE`."""
-    found = _quick_list.decode(text)
-    # Compared by identity: isinstance() is slow for the many elements that are none.
-    events: list[Event] = [it for it in found if type(it) is _QuickEvent]
-    marks = [it.cat for it in found if type(it) is not _QuickEvent]
-    if any_rounded([it.ts for it in events]):
-        events = [it for it in _exact_list.decode(text) if type(it) is _ExactEvent]
-    return Batch(events, marks)
+class EventDecoder:
+    """Decodes events whose arguments are of the given type."""
+
+    def __init__(self, arguments: type[Arguments]) -> None:
+        self._arguments = arguments
+        # Times as the machine's numbers are several times faster than decimals.
+        self._quick = _event_type("QuickEvent", int | float, arguments)
+        self._exact = _event_type("ExactEvent", Decimal, arguments)
+        self._quick_list = msgspec.json.Decoder(list[_any_of(self._quick)])  # type: ignore[misc]
+
+    @cached_property
+    def _exact_list(self) -> msgspec.json.Decoder[list[Any]]:
+        return msgspec.json.Decoder(list[_any_of(self._exact)])  # type: ignore[misc]
+
+    @cached_property
+    def _exact_one(self) -> msgspec.json.Decoder[Any]:
+        return msgspec.json.Decoder(_any_of(self._exact))
+
+    def decode(self, text: bytes) -> Batch:
+        """Decode a JSON array of events, times exact to the nanosecond. Raises one of :data:`UNREADABLE`."""
+        found = self._quick_list.decode(text)
+        event = self._quick
+        # Compared by identity: isinstance() is slow for the many elements that are none.
+        if any_rounded([it.ts for it in found if type(it) is event]):
+            return Batch(self._exact_list.decode(text), self._exact)
+        return Batch(found, event)
+
+    def salvage(self, text: bytes) -> tuple[Event | Mark, bool] | None:
+        """Read one event in spite of what is wrong with its text; also whether the text had to be mended.
+
+        None when it cannot be read at all.
+        """
+        for mended, candidate in ((False, text), (True, repaired(text))):
+            try:
+                return self._exact_one.decode(candidate), mended
+            except msgspec.ValidationError:
+                event = self._lenient(candidate)
+                if event is not None:
+                    return event, True
+            except UNREADABLE:
+                continue
+        return None
+
+    def batch_of(self, salvaged: list[Event | Mark]) -> Batch:
+        """What :meth:`salvage` gave, as a batch."""
+        return Batch(salvaged, self._exact)
+
+    def _lenient(self, text: bytes) -> Event | Mark | None:
+        """An event whose fields have unusual types, each converted where that is possible without guessing."""
+        try:
+            loose = _anything.decode(text)
+        except UNREADABLE:
+            return None
+        if not isinstance(loose, dict):
+            return None
+        if loose.get("ph") != "X":
+            return Mark(cat=_as_text(loose.get("cat")))
+        args = loose.get("args")
+        args = args if isinstance(args, dict) else {}
+        return self._exact(
+            cat=_as_text(loose.get("cat")),
+            name=_as_text(loose.get("name")),
+            pid=_as_text(loose.get("pid")),
+            tid=_as_text(loose.get("tid")),
+            ts=_as_decimal(loose.get("ts"), Decimal("NaN")),
+            dur=_as_decimal(loose.get("dur"), Decimal(-1)),
+            args=self._arguments(
+                correlation=_as_integer(args.get("correlation"), MISSING),
+                stream=_as_integer(args.get("stream"), MISSING),
+                device=_as_integer(args.get("device"), MISSING),
+                bytes=_as_integer(args.get("bytes"), 0),
+                graph=_as_integer(args.get("graph id"), MISSING),
+            ),
+        )
+
+
+@cache
+def decoder(*, with_inputs: bool = False) -> EventDecoder:
+    """The decoder of what every analysis needs, or of that and operators' inputs."""
+    return EventDecoder(InputArguments if with_inputs else Arguments)
 
 
 def any_rounded(times: list[Any]) -> bool:
     """Whether any time is a double so large that digits of the file may have been lost in it."""
     if float not in set(map(type, times)):
         return False
-    return bool(max(map(abs, times)) >= FLOAT_IS_EXACT_BELOW)
+    return bool(max(times) >= FLOAT_IS_EXACT_BELOW or min(times) <= -FLOAT_IS_EXACT_BELOW)
 
 
-def decode_event(text: bytes) -> tuple[Event | Mark, bool] | None:
-    """Read one event in spite of what is wrong with its text; also whether the text had to be mended.
+def _event_type(name: str, time: Any, arguments: type[Arguments]) -> type[Event]:
+    fields = [("ts", time, 0), ("dur", time, -1), ("args", arguments, arguments())]
+    made = msgspec.defstruct(name, fields, bases=(Event,), frozen=True, gc=False, tag_field="ph", tag="X")
+    return cast(type[Event], made)
 
-    None when it cannot be read at all.
-    """
-    for mended, candidate in ((False, text), (True, repaired(text))):
-        try:
-            return _exact_one.decode(candidate), mended
-        except msgspec.ValidationError:
-            event = _lenient_event(candidate)
-            if event is not None:
-                return event, True
-        except UNREADABLE:
-            continue
-    return None
+
+def _any_of(event: type[Event]) -> Any:
+    return Union[(event, *_MARKS)]
 
 
 _CONTROL_CHARACTERS = bytes(range(32))
@@ -148,35 +213,6 @@ def repaired(text: bytes) -> bytes:
 
 def _mended_escape(escape: bytes, behind: bytes) -> bytes:
     return b"\\" + escape if _BAD_ESCAPE.match(escape + behind) else escape
-
-
-def _lenient_event(text: bytes) -> Event | Mark | None:
-    """An event whose fields have unusual types, each converted where that is possible without guessing."""
-    try:
-        loose = _anything.decode(text)
-    except UNREADABLE:
-        return None
-    if not isinstance(loose, dict):
-        return None
-    if loose.get("ph") != "X":
-        return Mark(cat=_as_text(loose.get("cat")))
-    args = loose.get("args")
-    args = args if isinstance(args, dict) else {}
-    return Event(
-        cat=_as_text(loose.get("cat")),
-        name=_as_text(loose.get("name")),
-        pid=_as_text(loose.get("pid")),
-        tid=_as_text(loose.get("tid")),
-        ts=_as_decimal(loose.get("ts"), Decimal("NaN")),
-        dur=_as_decimal(loose.get("dur"), Decimal(-1)),
-        args=Arguments(
-            correlation=_as_integer(args.get("correlation"), MISSING),
-            stream=_as_integer(args.get("stream"), MISSING),
-            device=_as_integer(args.get("device"), MISSING),
-            bytes=_as_integer(args.get("bytes"), 0),
-            graph=_as_integer(args.get("graph id"), MISSING),
-        ),
-    )
 
 
 def _as_text(value: Any) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
+from collections.abc import Iterable, Iterator
 from functools import cached_property
+from itertools import chain
+from typing import NamedTuple
 
 import msgspec
-import numpy as np
 
 from hotlap.trace.dialects import (
     BLOCKING_COPY,
@@ -20,8 +21,8 @@ from hotlap.trace.dialects import (
     is_users_frame,
 )
 from hotlap.trace.events import UNREADABLE
-from hotlap.trace.intervals import Intervals, Times, union
-from hotlap.trace.timeline import NONE, Column, Mask, Timeline, is_kind
+from hotlap.trace.intervals import Intervals, Span, merged, union
+from hotlap.trace.timeline import NONE, HostEvents, Selection, Timeline
 
 _COPY_BEFORE_WAIT = 100_000
 """Nanoseconds. A wait that begins this soon after the same thread's copy call waits for that copy."""
@@ -32,175 +33,183 @@ _CODE_LOADING = 1_000_000
 _LEGACY_FRAME = re.compile(r"^(?P<path>.+?)\((?P<line>\d+)\): (?P<function>\S+)$")
 
 
-class HostActivity:
-    """The host's side of one trace, looked at from the threads that issue work to a device."""
+class LoaderWait(NamedTuple):
+    """A wait for the data loader."""
 
-    def __init__(self, timeline: Timeline, selected: Mask) -> None:
+    start: int
+    end: int
+    name: str
+
+
+class Wait(NamedTuple):
+    """A call in which the host waits for the device; ``upload`` says that it waits for a copy to the device."""
+
+    end: int
+    call: int
+    upload: bool
+
+
+class HostActivity:
+    """The host's side of one trace, looked at from some of its threads: usually those that issue work to a device."""
+
+    def __init__(self, timeline: Timeline, threads: Iterable[int]) -> None:
         self.timeline = timeline
-        launches = timeline.device.launch[selected]
-        self.threads = np.unique(timeline.host.thread[launches[launches != NONE]])
-        self.issuing = np.isin(timeline.host.thread, self.threads)
+        self.threads = frozenset(threads)
 
     @cached_property
-    def loader_events(self) -> Mask:
-        """Which host events are an issuing thread's waits for the data loader."""
-        return self._named(LOADER)
+    def loader_waits(self) -> list[LoaderWait]:
+        """These threads' waits for the data loader."""
+        tables = (self.timeline.annotations, self.timeline.operators, self.timeline.frames)
+        return [
+            LoaderWait(table.start[it], table.end[it], table.name_of(it))
+            for table in tables
+            for it in self._named(LOADER, table)
+        ]
 
     @cached_property
     def loader(self) -> Intervals:
-        """When an issuing thread waited for the data loader."""
-        return self._spans(self.loader_events)
+        """When one of them waited for the data loader."""
+        return union((it.start, it.end) for it in self.loader_waits)
 
     @cached_property
     def compilation(self) -> Intervals:
-        """When it compiled, loaded code, or captured a graph.
+        """When one compiled, loaded code, or captured a graph.
 
         The first launch of a kernel loads its code, which shows as a long launch call.
         """
-        return self._spans(self._named(COMPILATION) | self._loading_launches())
+        return union(chain(self._spans(COMPILATION, *self.timeline.host), self._loading_launches()))
 
     @cached_property
     def communication(self) -> Intervals:
-        """When it was inside a collective's host part."""
-        return self._spans(self._named(COMMUNICATION_ON_HOST))
+        """When one was inside a collective's host part."""
+        return union(self._spans(COMMUNICATION_ON_HOST, self.timeline.operators, self.timeline.annotations))
 
     @cached_property
     def profiler(self) -> Intervals:
         """When the profiler itself held things up. Its events carry no thread."""
-        return self._spans(is_kind(self.timeline.host.kind, Kind.OVERHEAD))
+        return merged(zip(self.timeline.overhead.start, self.timeline.overhead.end, strict=True))
 
     @cached_property
     def operators(self) -> Intervals:
-        """When an issuing thread was inside an operator or a call."""
-        return self._spans(self.issuing & is_kind(self.timeline.host.kind, Kind.OPERATOR, Kind.CALL))
+        """When one was inside an operator or a call."""
+        # Each kind for itself, since these are in order already; together they are far fewer spans.
+        operators, calls = (merged(self._all_spans(it)) for it in (self.timeline.operators, self.timeline.calls))
+        return union([*operators, *calls])
 
     @cached_property
-    def calls(self) -> Mask:
-        """Which host events are calls of an issuing thread into the accelerator's runtime or driver."""
-        return self.issuing & is_kind(self.timeline.host.kind, Kind.CALL)
+    def waits(self) -> list[Wait]:
+        """The calls in which one waits for the device, in order of their end."""
+        calls, uploads = self.timeline.calls, self._upload_calls
+        blocking = calls.named(BLOCKING_COPY)
+        waiting = blocking | calls.named(SYNCHRONISATION)
+        found = []
+        before: dict[int, int] = {}
+        for call, (name, thread) in enumerate(zip(calls.name, calls.thread, strict=True)):
+            if name in waiting and thread in self.threads:
+                copy = call if name in blocking else before.get(thread, NONE)
+                soon = copy == call or calls.start[call] - calls.end[copy] < _COPY_BEFORE_WAIT
+                found.append(Wait(calls.end[call], call, upload=soon and copy in uploads))
+            before[thread] = call
+        return sorted(found, key=lambda it: it.end)
 
-    @cached_property
-    def waits(self) -> Column:
-        """The calls in which an issuing thread waits for the device, in order of their end."""
-        names = self.timeline.named(SYNCHRONISATION) | self.timeline.named(BLOCKING_COPY)
-        found = np.flatnonzero(self.calls & names[self.timeline.host.name])
-        return found[np.argsort(self.timeline.host.end[found], kind="stable")]
+    def call_that_filled(self, start: int, end: int) -> int:
+        """Of these threads' calls the one that fills most of a window and at least half of it, or :data:`NONE`."""
+        calls = self.timeline.calls
+        most, found = (end - start) / 2, NONE
+        for it in calls.overlapping(start, end):
+            if calls.thread[it] in self.threads:
+                filled = min(calls.end[it], end) - max(calls.start[it], start)
+                if filled >= most:
+                    most, found = filled, it
+        return found
 
-    @cached_property
-    def wait_uploads(self) -> Mask:
-        """For each of :attr:`waits` whether it waits for a copy from the host to the device."""
-        timeline, host, waits = self.timeline, self.timeline.host, self.waits
-        uploads = np.zeros(len(waits), dtype=bool)
-        calls = np.flatnonzero(self.calls)
-        by_thread = calls[np.lexsort((host.start[calls], host.thread[calls]))]
-        position = np.empty(len(host), dtype=np.int64)
-        position[by_thread] = np.arange(len(by_thread))
-        copy_of = self._upload_calls()
-        blocking = timeline.named(BLOCKING_COPY)[host.name[waits]] if len(waits) else uploads
-        place = position[waits] if len(waits) else np.zeros(0, dtype=np.int64)
-        previous = by_thread[np.maximum(place - 1, 0)] if len(waits) else place
-        soon = (
-            (place > 0)
-            & (host.thread[previous] == host.thread[waits])
-            & (host.start[waits] - host.end[previous] < _COPY_BEFORE_WAIT)
-        )
-        uploads[blocking] = copy_of[waits[blocking]]
-        uploads[~blocking] = (soon & copy_of[previous])[~blocking]
-        return uploads
-
-    def enclosing(self, moment: int, thread: int, *kinds: Kind) -> list[int]:
-        """The events of a thread that a moment lies in, the outermost first."""
-        host = self.timeline.host
-        begun = int(np.searchsorted(host.start, moment, side="right"))
-        around = (host.end[:begun] >= moment) & (host.thread[:begun] == thread)
-        around &= is_kind(host.kind[:begun], *kinds)
-        found = np.flatnonzero(around)
-        return [int(it) for it in found[np.lexsort((-host.end[found], host.start[found]))]]
-
-    def longest_between(self, start: int, end: int, chosen: Mask) -> int:
-        """Of the chosen events of issuing threads the one that fills most of a window, or :data:`NONE`."""
-        host = self.timeline.host
-        begun = int(np.searchsorted(host.start, end, side="left"))
-        inside = np.flatnonzero((host.end[:begun] > start) & chosen[:begun] & self.issuing[:begun])
-        if not len(inside):
-            return NONE
-        filled = np.minimum(host.end[inside], end) - np.maximum(host.start[inside], start)
-        return int(inside[np.argmax(filled)])
+    def loader_in(self, start: int, end: int) -> str:
+        """The name of the wait for the data loader that fills most of a window; empty where none reaches into it."""
+        waits = [it for it in self.loader_waits if it.start < end and it.end > start]
+        longest = max(waits, key=lambda it: min(it.end, end) - max(it.start, start), default=None)
+        return longest.name if longest else ""
 
     def operator_at(self, moment: int, thread: int) -> str:
         """The outermost operator that ran then; empty where none did."""
-        found = self.enclosing(moment, thread, Kind.OPERATOR)
-        names = [self.timeline.name_of(it) for it in found]
-        return next((it for it in names if not it.startswith("ProfilerStep")), "")
+        operators = self.timeline.operators
+        return next(map(operators.name_of, operators.around(moment, thread)), "")
 
     def place_at(self, moment: int, thread: int) -> str:
         """The user's innermost Python function that ran then, as ``file(line): name``; empty where unknown.
 
         In newer traces the line is where the function begins; in those with call stacks it is the very line.
         """
-        frames = [self.timeline.name_of(it) for it in self._python_at(moment, thread)]
-        if not frames:
-            frames = self._recorded_stack(moment, thread)
-        return next((it for it in reversed(frames) if is_users_frame(it, _STANDARD_LIBRARY)), "")
-
-    def _python_at(self, moment: int, thread: int) -> list[int]:
-        return self.enclosing(moment, thread, Kind.PYTHON) if self._has_python else []
+        frames = self.timeline.frames
+        names = [frames.name_of(it) for it in frames.around(moment, thread)] or self._recorded_stack(moment, thread)
+        return next(filter(is_users_frame, reversed(names)), "")
 
     def _recorded_stack(self, moment: int, thread: int) -> list[str]:
         """The call stack that old versions wrote with each operator, the outermost frame first."""
         if not self.timeline.stacks:
             return []
-        for event in reversed(self.enclosing(moment, thread, Kind.OPERATOR)):
-            number = int(self.timeline.host.stack[event])
-            if number != NONE:
-                return _frames(self.timeline.stacks[number])[::-1]
+        operators = self.timeline.operators
+        for it in reversed(operators.around(moment, thread)):
+            if operators.stack[it] != NONE:
+                return frames_of(self.timeline.stacks[operators.stack[it]])[::-1]
         return []
 
+    def _named(self, pattern: re.Pattern[str], table: HostEvents) -> Iterator[int]:
+        wanted, threads = table.named(pattern), self.threads
+        if wanted:
+            for event, (name, thread) in enumerate(zip(table.name, table.thread, strict=True)):
+                if name in wanted and thread in threads:
+                    yield event
+
+    def _spans(self, pattern: re.Pattern[str], *tables: HostEvents) -> Iterator[Span]:
+        return ((table.start[it], table.end[it]) for table in tables for it in self._named(pattern, table))
+
     @cached_property
-    def _has_python(self) -> bool:
-        return bool((self.timeline.host.kind == Kind.PYTHON).any())
+    def wait_ends(self) -> list[int]:
+        """When the host returned from each of :attr:`waits`."""
+        return [it.end for it in self.waits]
 
-    def _named(self, pattern: re.Pattern[str]) -> Mask:
-        return self.issuing & self.timeline.named(pattern)[self.timeline.host.name]
+    def _all_spans(self, table: HostEvents) -> Iterable[Span]:
+        threads = self.threads
+        if threads.issuperset(table.thread):
+            return zip(table.start, table.end, strict=True)
+        return [
+            (start, end)
+            for start, end, thread in zip(table.start, table.end, table.thread, strict=True)
+            if thread in threads
+        ]
 
-    def _spans(self, chosen: Mask) -> Intervals:
-        host = self.timeline.host
-        return union(host.start[chosen], host.end[chosen])
-
-    def _loading_launches(self) -> Mask:
+    def _loading_launches(self) -> Iterator[Span]:
         """The long launch calls of kernels that had not run before."""
-        events, host = self.timeline.device, self.timeline.host
-        kernels = np.flatnonzero((events.kind == Kind.KERNEL) & (events.launch != NONE))
-        order = kernels[np.argsort(events.launch[kernels], kind="stable")]
-        _, first = np.unique(events.name[order], return_index=True)
-        calls = events.launch[order[first]]
-        found = np.zeros(len(host), dtype=bool)
-        found[calls[host.end[calls] - host.start[calls] >= _CODE_LOADING]] = True
-        return found
+        events, calls = self.timeline.device, self.timeline.calls
+        first: dict[int, int] = {}
+        for name, kind, launch in zip(events.name, events.kind, events.launch, strict=True):
+            if launch != NONE and kind == Kind.KERNEL and launch < first.get(name, len(calls)):
+                first[name] = launch
+        spans = ((calls.start[it], calls.end[it]) for it in first.values())
+        return (it for it in spans if it[1] - it[0] >= _CODE_LOADING)
 
-    def _upload_calls(self) -> Mask:
-        """Which host events are calls that issued a copy from the host to the device."""
-        timeline = self.timeline
-        upload = np.fromiter((copy_direction(it) == "HtoD" for it in timeline.names), dtype=bool)
-        events = timeline.device
-        copies = (events.kind == Kind.COPY) & (events.launch != NONE)
-        found = np.zeros(len(timeline.host), dtype=bool)
-        found[events.launch[copies & upload[events.name]]] = True
-        return found
-
-
-_STANDARD_LIBRARY = frozenset(sys.stdlib_module_names)
+    @cached_property
+    def _upload_calls(self) -> frozenset[int]:
+        """The calls that issued a copy from the host to the device."""
+        events = self.timeline.device
+        upload = {number for number, it in enumerate(events.names) if copy_direction(it) == "HtoD"}
+        return frozenset(
+            launch
+            for name, kind, launch in zip(events.name, events.kind, events.launch, strict=True)
+            if kind == Kind.COPY and launch != NONE and name in upload
+        )
 
 
-def _frames(raw: bytes) -> list[str]:
+def issuing_threads(timeline: Timeline, selected: Selection) -> frozenset[int]:
+    """The threads that issued the selected device events."""
+    launch, thread = timeline.device.launch, timeline.calls.thread
+    return frozenset(thread[it] for it in {launch[event] for event in selected} if it != NONE)
+
+
+def frames_of(stack: bytes) -> list[str]:
     """The frames of a recorded stack, the innermost first."""
     try:
-        text = msgspec.json.decode(raw, type=str)
+        text = msgspec.json.decode(stack, type=str)
     except UNREADABLE:
         return []
     return [it for it in text.split(";") if _LEGACY_FRAME.match(it)]
-
-
-def moments_in(times: Times, starts: Times, ends: Times) -> Mask:
-    """For each window ``(start, end]`` whether any of the sorted times lies in it."""
-    return np.searchsorted(times, ends, side="right") > np.searchsorted(times, starts, side="right")

@@ -18,15 +18,16 @@ else the host simply issued work more slowly than the device finished it: launch
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import numpy as np
+from bisect import bisect_right
+from collections.abc import Iterator
+from heapq import nlargest
+from typing import NamedTuple, TypeAlias
 
 from hotlap.trace.dialects import COMMUNICATION_KERNEL
-from hotlap.trace.hosts import HostActivity, moments_in
-from hotlap.trace.intervals import Intervals, Times, nothing, subtraction, union
+from hotlap.trace.hosts import HostActivity, Wait
+from hotlap.trace.intervals import Intervals, Span, nothing, overlaps, subtraction, union
 from hotlap.trace.records import Cause, Evidence, Gap, Idle, IdleCause
-from hotlap.trace.timeline import NONE, Column, Mask, Timeline
+from hotlap.trace.timeline import NONE, Selection, Timeline
 from hotlap.trace.usage import KERNEL_WAIT_BELOW
 
 CAUSES: tuple[Cause, ...] = (
@@ -41,7 +42,7 @@ CAUSES: tuple[Cause, ...] = (
     "queued",
     "unknown",
 )
-_NUMBER: dict[Cause, int] = {cause: number for number, cause in enumerate(CAUSES)}
+_RANK = {cause: rank for rank, cause in enumerate(CAUSES)}
 
 GAPS_LOOKED_INTO = 40
 """Of each cause, how many of the longest gaps are looked into for evidence."""
@@ -50,170 +51,196 @@ GAPS_KEPT = 20
 _EVIDENCE_KEPT = 5
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+class _Gap(NamedTuple):
+    """A time without work on the device: from the end of event ``before`` to the start of event ``after``."""
+
+    start: int
+    end: int
+    before: int
+    after: int
+
+    @property
+    def nanoseconds(self) -> int:
+        return self.end - self.start
+
+
+_Part: TypeAlias = tuple[int, int]
+"""Nanoseconds that a cause has of a gap, and the gap's index counted from zero downwards: of equal parts the largest is
+the earliest."""
+
+
 class _Gaps:
-    """All gaps as columns. ``after`` is the device event that ends the gap, ``launched`` when it was issued;
-    ``wait`` is the host's wait that ended in the gap, as an index into the activity's waits, or :data:`NONE`."""
+    """All gaps of a device and what each cause has of them.
 
-    start: Times
-    end: Times
-    before: Column
-    after: Column
-    launched: Times
-    host_late: Mask
-    linked: Mask
-    wait: Column
-    parts: Column
-    """One row per gap, one column per cause, in nanoseconds."""
+    ``rest`` is the cause that gets what is left of each gap when ``shared`` is taken off, which few gaps have any of.
+    """
+
+    def __init__(self, timeline: Timeline, activity: HostActivity, gaps: list[_Gap]) -> None:
+        self.timeline = timeline
+        self.activity = activity
+        self.gaps = gaps
+        self.waits: dict[int, Wait] = {}
+        self.shared = self._shared_host_time()
+        self.rest = self._causes_of_rest()
+
+    def host_late(self, gap: _Gap) -> bool:
+        """Whether the work that ended a gap was launched within it."""
+        events = self.timeline.device
+        return events.launch[gap.after] != NONE and events.launched[gap.after] > gap.start
+
+    def parts(self, index: int) -> list[tuple[Cause, int]]:
+        """What each cause has of a gap, the largest part first."""
+        parts = dict(self.shared.get(index, {}))
+        rest = self.gaps[index].nanoseconds - sum(parts.values())
+        if rest:
+            parts[self.rest[index]] = parts.get(self.rest[index], 0) + rest
+        return sorted(parts.items(), key=lambda it: (-it[1], _RANK[it[0]]))
+
+    def by_cause(self) -> tuple[dict[Cause, list[_Part]], dict[Cause, list[_Part]]]:
+        """For each cause all its parts, and those of the gaps of which it has most."""
+        having: dict[Cause, list[_Part]] = {it: [] for it in CAUSES}
+        main: dict[Cause, list[_Part]] = {it: [] for it in CAUSES}
+        shared = self.shared
+        for index, ((start, end, _, _), cause) in enumerate(zip(self.gaps, self.rest, strict=True)):
+            if index not in shared:
+                having[cause].append((end - start, -index))
+        for cause, parts in having.items():
+            main[cause] += parts
+        for index in shared:
+            parts = [(cause, (length, -index)) for cause, length in self.parts(index)]
+            main[parts[0][0]].append(parts[0][1])
+            for cause, part in parts:
+                having[cause].append(part)
+        return having, main
+
+    def _shared_host_time(self) -> dict[int, dict[Cause, int]]:
+        """What the host spent on nameable things while the device waited for it. No moment counts twice."""
+        activity = self.activity
+        windows: list[Span] = [(start, end) for start, end, _, _ in self.gaps]
+        found: dict[int, dict[Cause, int]] = {}
+        counted = nothing()
+        spans: tuple[tuple[Cause, Intervals], ...] = (
+            ("data_loader", activity.loader),
+            ("capture_or_compile", activity.compilation),
+            ("communication", activity.communication),
+            ("profiler", activity.profiler),
+        )
+        for cause, these in spans:
+            own = subtraction(these, counted)
+            for index, length in overlaps(windows, own):
+                if self.host_late(self.gaps[index]):
+                    parts = found.setdefault(index, {})
+                    parts[cause] = parts.get(cause, 0) + length
+            counted = union([*counted, *own])
+        return found
+
+    def _causes_of_rest(self) -> list[Cause]:
+        events = self.timeline.device
+        launch, launched, name = events.launch, events.launched, events.name
+        collective = events.named(COMMUNICATION_KERNEL)
+        found: list[Cause] = []
+        for index, (start, end, before, after) in enumerate(self.gaps):
+            if launch[after] == NONE:
+                found.append("unknown")
+            elif launched[after] > start:
+                found.append(self._cause_of_late_host(index, start, launched[after]))
+            elif end - start < KERNEL_WAIT_BELOW:
+                found.append("queued")
+            else:
+                beside_collective = name[after] in collective or name[before] in collective
+                found.append("communication" if beside_collective else "unknown")
+        return found
+
+    def _cause_of_late_host(self, index: int, start: int, launched: int) -> Cause:
+        """What gets the rest of a gap in which the device waited for the host."""
+        ends = self.activity.wait_ends
+        last = bisect_right(ends, launched) - 1
+        if last >= 0 and ends[last] >= start:
+            self.waits[index] = self.activity.waits[last]
+            return "blocking_copy" if self.waits[index].upload else "host_sync"
+        steps = self.timeline.step_starts
+        return "between_steps" if bisect_right(steps, launched) > bisect_right(steps, start) else "launch_bound"
 
 
-def explain_idle(timeline: Timeline, selected: Mask) -> Idle:
-    """Every gap between the selected events of one device, by cause."""
-    events = timeline.device
-    chosen = np.flatnonzero(selected)
-    between = _not_busy(events.start[chosen], events.end[chosen])
-    if not len(between):
+def explain_idle(timeline: Timeline, selected: Selection, activity: HostActivity) -> Idle:
+    """Every gap between the selected events of one device, by cause. ``activity`` is that of the threads which issued
+    them."""
+    found = list(_gaps_between(timeline, selected))
+    if not found:
         return Idle(nanoseconds=0, gaps=0)
-    activity = HostActivity(timeline, selected)
-    gaps = _attribute(timeline, activity, chosen, between)
-    sizes = gaps.end - gaps.start
-    main = gaps.parts.argmax(axis=1)
-    origin = int(events.start[chosen[0]])
-    by_size = np.argsort(-sizes, kind="stable")[:GAPS_KEPT]
+    gaps = _Gaps(timeline, activity, found)
+    origin = timeline.device.start[selected[0]]
+    by_size = nlargest(GAPS_KEPT, range(len(found)), key=lambda it: found[it].nanoseconds)
     return Idle(
-        nanoseconds=int(sizes.sum()),
-        gaps=len(sizes),
-        causes=_causes(timeline, activity, gaps, main),
-        longest=tuple(_described(timeline, activity, gaps, int(it), origin) for it in by_size),
+        nanoseconds=sum(end - start for start, end, _, _ in found),
+        gaps=len(found),
+        causes=_causes(gaps),
+        longest=tuple(_described(gaps, it, origin) for it in by_size),
     )
 
 
-def _not_busy(starts: Times, ends: Times) -> Intervals:
-    """What the events leave free from the first one's start to the last one's end, both of which may take no time."""
-    if not len(starts):
-        return nothing()
-    busy = union(starts, ends)
-    free_from = np.concatenate((starts[:1], busy.ends))
-    free_to = np.concatenate((busy.starts, ends.max(keepdims=True)))
-    real = free_to > free_from
-    return Intervals(free_from[real], free_to[real])
+def _gaps_between(timeline: Timeline, selected: Selection) -> Iterator[_Gap]:
+    """What the events leave free from the first one's start to the last one's end.
 
-
-def _attribute(timeline: Timeline, activity: HostActivity, chosen: Column, idle: Intervals) -> _Gaps:
-    events, host = timeline.device, timeline.host
-    after = chosen[np.searchsorted(events.start[chosen], idle.ends, side="left")]
-    by_end = chosen[np.argsort(events.end[chosen], kind="stable")]
-    before = by_end[np.searchsorted(events.end[by_end], idle.starts, side="right") - 1]
-    linked = events.launch[after] != NONE
-    launched = np.where(linked, host.start[events.launch[after]] if len(host) else 0, idle.ends)
-    host_late = linked & (launched > idle.starts)
-    gaps = _Gaps(
-        start=idle.starts,
-        end=idle.ends,
-        before=before,
-        after=after,
-        launched=launched,
-        host_late=host_late,
-        linked=linked,
-        wait=_waits_ended_in(activity, idle.starts, launched, host_late),
-        parts=np.zeros((len(idle), len(CAUSES)), dtype=np.int64),
-    )
-    _share_host_time(activity, gaps)
-    rest = idle.ends - idle.starts - gaps.parts.sum(axis=1)
-    gaps.parts[np.arange(len(idle)), _cause_of_rest(timeline, activity, gaps)] += rest
-    return gaps
-
-
-def _share_host_time(activity: HostActivity, gaps: _Gaps) -> None:
-    """What the host spent on nameable things while the device waited for it. No moment counts twice."""
-    counted = nothing()
-    spans: tuple[tuple[Cause, Intervals], ...] = (
-        ("data_loader", activity.loader),
-        ("capture_or_compile", activity.compilation),
-        ("communication", activity.communication),
-        ("profiler", activity.profiler),
-    )
-    for cause, these in spans:
-        own = subtraction(these, counted)
-        gaps.parts[:, _NUMBER[cause]] = np.where(gaps.host_late, own.within(gaps.start, gaps.end), 0)
-        counted = union(np.concatenate((counted.starts, own.starts)), np.concatenate((counted.ends, own.ends)))
-
-
-def _waits_ended_in(activity: HostActivity, start: Times, launched: Times, host_late: Mask) -> Column:
-    """The last wait for the device from which the host returned between the gap's start and the launch."""
-    waits = activity.waits
-    if not len(waits):
-        return np.full(len(start), NONE, dtype=np.int64)
-    ends = activity.timeline.host.end[waits]
-    last = np.searchsorted(ends, launched, side="right") - 1
-    returned = host_late & (last >= 0) & (ends[np.maximum(last, 0)] >= start)
-    return np.where(returned, last, NONE)
-
-
-def _cause_of_rest(timeline: Timeline, activity: HostActivity, gaps: _Gaps) -> Column:
-    """For each gap the number of the cause that gets what is left of it."""
-    names = timeline.device.name
-    collective = timeline.named(COMMUNICATION_KERNEL)
-    beside_collective = collective[names[gaps.after]] | collective[names[gaps.before]]
-    short = gaps.end - gaps.start < KERNEL_WAIT_BELOW
-    waited = gaps.wait != NONE
-    upload = np.zeros(len(waited), dtype=bool)
-    upload[waited] = activity.wait_uploads[gaps.wait[waited]]
-    new_step = moments_in(timeline.steps.start, gaps.start, gaps.launched)
-    conditions = [
-        ~gaps.linked,
-        ~gaps.host_late & short,
-        ~gaps.host_late & beside_collective,
-        ~gaps.host_late,
-        upload,
-        waited,
-        new_step,
-    ]
-    results: list[Cause] = [
-        "unknown", "queued", "communication", "unknown", "blocking_copy", "host_sync", "between_steps"
-    ]  # fmt: skip
-    return np.select(conditions, [_NUMBER[it] for it in results], default=_NUMBER["launch_bound"])
-
-
-def _causes(timeline: Timeline, activity: HostActivity, gaps: _Gaps, main: Column) -> tuple[IdleCause, ...]:
-    """The causes that have any time, the largest first. A gap counts for the cause that has most of it."""
-    within_operators = activity.operators.within(gaps.start, gaps.end)
-    found = []
-    for number, cause in enumerate(CAUSES):
-        part = gaps.parts[:, number]
-        total = int(part.sum())
-        if not total:
+    An event that takes no time ends no gap, unless it is the last one of all.
+    """
+    if not selected:
+        return
+    start, end = timeline.device.start, timeline.device.end
+    last = first_then = selected[0]
+    reached = then = start[last]
+    for it in selected:
+        began, ended = start[it], end[it]
+        if began != then:
+            then, first_then = began, it
+        if ended > began > reached:
+            yield _Gap(reached, began, last, first_then)
+        elif ended < reached or ended == began > reached:
             continue
-        mine = np.flatnonzero(main == number)
-        operators = (
-            int(np.minimum(within_operators, part)[mine].sum()) if cause in ("launch_bound", "between_steps") else 0
+        reached, last = ended, it
+    if then > reached:
+        yield _Gap(reached, then, last, first_then)
+
+
+def _causes(gaps: _Gaps) -> tuple[IdleCause, ...]:
+    """The causes that have any time, the largest first. A gap counts for the cause that has most of it."""
+    having, main = gaps.by_cause()
+    found = [
+        IdleCause(
+            cause=cause,
+            nanoseconds=sum(length for length, _ in parts),
+            gaps=len(main[cause]),
+            longest_nanoseconds=max(parts)[0],
+            host_operator_nanoseconds=(
+                _within_operators(gaps, main[cause]) if cause in ("launch_bound", "between_steps") else 0
+            ),
+            evidence=_evidence(gaps, nlargest(GAPS_LOOKED_INTO, parts), cause),
         )
-        found.append(
-            IdleCause(
-                cause=cause,
-                nanoseconds=total,
-                gaps=len(mine),
-                longest_nanoseconds=int(part.max()),
-                host_operator_nanoseconds=operators,
-                evidence=_evidence(timeline, activity, gaps, cause, np.argsort(-part, kind="stable"), part),
-            )
-        )
+        for cause, parts in having.items()
+        if parts
+    ]
     return tuple(sorted(found, key=lambda it: -it.nanoseconds))
 
 
-def _evidence(
-    timeline: Timeline, activity: HostActivity, gaps: _Gaps, cause: Cause, order: Column, part: Column
-) -> tuple[Evidence, ...]:
-    """What is seen in the longest gaps of a cause, summed by name."""
+def _within_operators(gaps: _Gaps, parts: list[_Part]) -> int:
+    """How much of these parts of gaps the host may have spent in operators and calls."""
+    in_order = sorted(parts, key=lambda it: -it[1])
+    windows = [gaps.gaps[-index][:2] for _, index in in_order]
+    within = [0] * len(windows)
+    for index, shared in overlaps(windows, gaps.activity.operators):
+        within[index] += shared
+    return sum(min(shared, length) for shared, (length, _) in zip(within, in_order, strict=True))
+
+
+def _evidence(gaps: _Gaps, parts: list[_Part], cause: Cause) -> tuple[Evidence, ...]:
+    """What is seen in these gaps, summed by name."""
     sums: dict[tuple[str, str], list[int]] = {}
-    for index in order[:GAPS_LOOKED_INTO]:
-        if not part[index]:
-            break
-        for role, name in _seen(timeline, activity, gaps, int(index), cause).items():
+    for length, index in parts:
+        for role, name in _seen(gaps, -index, cause).items():
             if name:
                 entry = sums.setdefault((role, name), [0, 0])
                 entry[0] += 1
-                entry[1] += int(part[index])
+                entry[1] += length
     ranked = sorted(sums.items(), key=lambda it: -it[1][1])
     kept: list[Evidence] = []
     for (role, name), (count, length) in ranked:
@@ -222,55 +249,39 @@ def _evidence(
     return tuple(kept)
 
 
-def _seen(timeline: Timeline, activity: HostActivity, gaps: _Gaps, index: int, cause: Cause) -> dict[str, str]:
+def _seen(gaps: _Gaps, index: int, cause: Cause) -> dict[str, str]:
     """What the host did in one gap, by role."""
-    seen = {"next_kernel": timeline.names[timeline.device.name[gaps.after[index]]]}
-    if not gaps.linked[index] or not gaps.host_late[index]:
-        return seen
-    call = int(timeline.device.launch[gaps.after[index]])
-    if cause in ("host_sync", "blocking_copy"):
-        call = int(activity.waits[gaps.wait[index]]) if gaps.wait[index] != NONE else call
-    elif cause == "launch_bound":
-        call = _call_that_held(activity, gaps, index, call)
-    thread = int(timeline.host.thread[call])
-    moment = int(timeline.host.start[call])
+    timeline, activity, gap = gaps.timeline, gaps.activity, gaps.gaps[index]
+    if not gaps.host_late(gap):
+        return {"next_kernel": timeline.device.name_of(gap.after)}
     if cause == "data_loader":
-        return {"loader": _loader_in(timeline, activity, gaps, index)}
+        return {"loader": activity.loader_in(gap.start, gap.end)}
+    call = timeline.device.launch[gap.after]
+    if cause in ("host_sync", "blocking_copy") and index in gaps.waits:
+        call = gaps.waits[index].call
+    elif cause == "launch_bound":
+        filling = activity.call_that_filled(gap.start, gap.end)
+        call = call if filling == NONE else filling
+    thread, moment = timeline.calls.thread[call], timeline.calls.start[call]
     return {
-        "call": timeline.name_of(call),
+        "call": timeline.calls.name_of(call),
         "operator": activity.operator_at(moment, thread),
         "place": activity.place_at(moment, thread),
     }
 
 
-def _call_that_held(activity: HostActivity, gaps: _Gaps, index: int, launch: int) -> int:
-    """The call that took most of a gap, if one did; else the launch at its end."""
-    start, end = int(gaps.start[index]), int(gaps.end[index])
-    longest = activity.longest_between(start, end, activity.calls)
-    host = activity.timeline.host
-    if longest == NONE or min(host.end[longest], end) - max(host.start[longest], start) < (end - start) / 2:
-        return launch
-    return longest
-
-
-def _loader_in(timeline: Timeline, activity: HostActivity, gaps: _Gaps, index: int) -> str:
-    """The name of the loader's longest span that reaches into a gap."""
-    longest = activity.longest_between(int(gaps.start[index]), int(gaps.end[index]), activity.loader_events)
-    return "" if longest == NONE else timeline.name_of(longest)
-
-
-def _described(timeline: Timeline, activity: HostActivity, gaps: _Gaps, index: int, origin: int) -> Gap:
-    parts = gaps.parts[index]
-    cause = CAUSES[int(parts.argmax())]
-    seen = _seen(timeline, activity, gaps, index, cause)
-    names = timeline.device.name
+def _described(gaps: _Gaps, index: int, origin: int) -> Gap:
+    gap, parts = gaps.gaps[index], gaps.parts(index)
+    cause = parts[0][0]
+    seen = _seen(gaps, index, cause)
+    device = gaps.timeline.device
     return Gap(
-        start_nanoseconds=int(gaps.start[index]) - origin,
-        nanoseconds=int(gaps.end[index] - gaps.start[index]),
+        start_nanoseconds=gap.start - origin,
+        nanoseconds=gap.nanoseconds,
         cause=cause,
-        parts=tuple((CAUSES[int(it)], int(parts[it])) for it in np.argsort(-parts, kind="stable") if parts[it]),
-        before=timeline.names[names[gaps.before[index]]],
-        after=timeline.names[names[gaps.after[index]]],
+        parts=tuple(parts),
+        before=device.name_of(gap.before),
+        after=device.name_of(gap.after),
         call=seen.get("call", seen.get("loader", "")),
         operator=seen.get("operator", ""),
         place=seen.get("place", ""),

@@ -1,84 +1,112 @@
-"""Sets of time as sorted, disjoint, half-open intervals of integer nanoseconds."""
+"""Sets of time as sorted, disjoint, half-open intervals of integer nanoseconds.
+
+Plain lists and loops: what a vectorising library would save on a usual trace is less than what importing it costs.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+from operator import sub
 from typing import TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
-Times: TypeAlias = npt.NDArray[np.int64]
+Span: TypeAlias = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Intervals:
     """A set of time. ``starts`` and ``ends`` are sorted, every end lies behind its start, and before the next start."""
 
-    starts: Times
-    ends: Times
+    __slots__ = ("_lengths", "ends", "starts")
+
+    def __init__(self, starts: list[int], ends: list[int]) -> None:
+        self.starts = starts
+        self.ends = ends
+        self._lengths: list[int] = []
 
     @property
     def total(self) -> int:
         """How long they are together."""
-        return int((self.ends - self.starts).sum())
+        return sum(self.ends) - sum(self.starts)
 
     def __len__(self) -> int:
         return len(self.starts)
 
-    def before(self, times: Times) -> Times:
-        """How much of the set lies before each of the times."""
-        if not len(self):
-            return np.zeros(len(times), dtype=np.int64)
-        lengths = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(self.ends - self.starts)))
-        begun = np.searchsorted(self.starts, times, side="right")
-        last = np.maximum(begun - 1, 0)
-        unfinished = np.clip(self.ends[last] - times, 0, None)
-        return np.where(begun > 0, lengths[begun] - unfinished, 0)
+    def __iter__(self) -> Iterator[Span]:
+        return zip(self.starts, self.ends, strict=True)
 
-    def within(self, starts: Times, ends: Times) -> Times:
-        """How much of the set lies within each of the windows."""
-        return self.before(ends) - self.before(starts)
+    def before(self, moment: int) -> int:
+        """How much of the set lies before a moment."""
+        if not self._lengths:
+            self._lengths = [0, *accumulate(map(sub, self.ends, self.starts))]
+        begun = bisect_right(self.starts, moment)
+        return self._lengths[begun] - max(0, self.ends[begun - 1] - moment) if begun else 0
+
+    def within(self, start: int, end: int) -> int:
+        """How much of the set lies within a window."""
+        return self.before(end) - self.before(start)
 
 
 def nothing() -> Intervals:
     """The empty set."""
-    return Intervals(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+    return Intervals([], [])
 
 
-def union(starts: Times, ends: Times) -> Intervals:
+def union(spans: Iterable[Span]) -> Intervals:
     """The set that any spans cover; they may overlap, be empty, and come in any order."""
-    real = ends > starts
-    starts, ends = starts[real], ends[real]
-    if not len(starts):
-        return nothing()
-    order = np.argsort(starts, kind="stable")
-    starts, reached = starts[order], np.maximum.accumulate(ends[order])
-    begins = np.concatenate((np.ones(1, dtype=bool), starts[1:] > reached[:-1]))
-    last = np.concatenate((np.flatnonzero(begins)[1:] - 1, np.array([len(starts) - 1])))
-    return Intervals(starts[begins], reached[last])
+    return merged(sorted(spans))
 
 
-def intersection(one: Intervals, other: Intervals) -> Intervals:
-    """What both sets cover."""
-    if not len(one) or not len(other):
-        return nothing()
-    # Of both sets at most one interval each is open at a time, so two open ones are one of each.
-    times = np.concatenate((one.starts, other.starts, one.ends, other.ends))
-    opened = len(one) + len(other)
-    change = np.concatenate((np.ones(opened, dtype=np.int64), np.full(opened, -1, dtype=np.int64)))
-    order = np.argsort(times, kind="stable")
-    times, count = times[order], np.cumsum(change[order])
-    shared = np.flatnonzero(count[:-1] == 2)
-    return union(times[shared], times[shared + 1])
+def merged(spans: Iterable[Span]) -> Intervals:
+    """The same of spans that come in the order of their starts."""
+    starts: list[int] = []
+    ends: list[int] = []
+    reached = None
+    for start, end in spans:
+        if reached is None or start > reached:
+            if end > start:
+                starts.append(start)
+                if reached is not None:
+                    ends.append(reached)
+                reached = end
+        elif end > reached:
+            reached = end
+    if reached is not None:
+        ends.append(reached)
+    return Intervals(starts, ends)
 
 
 def subtraction(one: Intervals, other: Intervals) -> Intervals:
     """What ``one`` covers and ``other`` does not."""
     if not len(one) or not len(other):
         return one
-    low = min(int(one.starts[0]), int(other.starts[0])) - 1
-    high = max(int(one.ends[-1]), int(other.ends[-1])) + 1
-    starts = np.concatenate((np.array([low], dtype=np.int64), other.ends))
-    ends = np.concatenate((other.starts, np.array([high], dtype=np.int64)))
-    return intersection(one, Intervals(starts, ends))
+    starts: list[int] = []
+    ends: list[int] = []
+    for start, end in one:
+        position = bisect_right(other.ends, start)
+        while position < len(other) and other.starts[position] < end:
+            if other.starts[position] > start:
+                starts.append(start)
+                ends.append(other.starts[position])
+            start = other.ends[position]
+            position += 1
+        if start < end:
+            starts.append(start)
+            ends.append(end)
+    return Intervals(starts, ends)
+
+
+def overlaps(windows: Sequence[Span], these: Intervals) -> Iterator[tuple[int, int]]:
+    """Which of the windows (disjoint, in order) hold some of a set: the window's index and how much it holds.
+
+    A window is named once for every interval that reaches into it.
+    """
+    window_ends = [end for _, end in windows]
+    count = len(windows)
+    first = 0
+    for start, end in these:
+        first = bisect_right(window_ends, start, first)
+        index = first
+        while index < count and windows[index][0] < end:
+            yield index, min(end, window_ends[index]) - max(start, windows[index][0])
+            index += 1

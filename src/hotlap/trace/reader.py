@@ -2,141 +2,139 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from hotlap.errors import TraceError
 from hotlap.trace.columns import ColumnBuilder
-from hotlap.trace.dialects import GRAPH_LAUNCH, STEP_NAME, Kind
+from hotlap.trace.dialects import GRAPH_LAUNCH, STEP_NAME
 from hotlap.trace.document import Reading, TraceDocument
-from hotlap.trace.events import MISSING
-from hotlap.trace.intervals import Times
+from hotlap.trace.events import MISSING, decoder
 from hotlap.trace.records import Coverage, TraceFacts
 from hotlap.trace.source import ByteSource
-from hotlap.trace.timeline import NONE, Column, DeviceEvents, HostEvents, Steps, Timeline, is_kind
+from hotlap.trace.timeline import NONE, Calls, DeviceEvents, HostEvents, Step, Timeline
 
 _MOST_OTHER_KINDS = 20
 _MOST_DEVICES = 1024
 _LONGEST_FACT = 400
 
 
-def read_trace(path: Path | str) -> Timeline:
+def read_trace(path: Path | str, *, with_inputs: bool = False) -> Timeline:
     """Read a trace of torch.profiler, as JSON or gzip, of any version, whole or truncated.
 
-    Memory grows with the number of events (about 50 bytes each), not with the file. Raises :class:`TraceError` for a
-    file that is no trace, or that holds no event of torch.profiler.
+    ``with_inputs`` also reads the shapes and types that operators were called with, which takes longer. Memory grows
+    with the number of events (some 300 bytes each), not with the file. Raises :class:`TraceError` for a file that is no
+    trace, or that holds no event of torch.profiler.
     """
     path = Path(path)
-    builder = ColumnBuilder()
+    builder = ColumnBuilder(with_inputs=with_inputs)
     with ByteSource(path) as source:
-        document = TraceDocument(source)
+        document = TraceDocument(source, decoder(with_inputs=with_inputs))
         for batch in document.batches():
             builder.add(batch)
     facts = _facts(path, document.surroundings())
-    host_columns = builder.host_columns()
-    device_columns = builder.device_columns()
-    if not len(host_columns["start"]) and not len(device_columns["start"]):
+    builder.finish()
+    if not len(builder.device) and not builder.host_events:
         raise _nothing_found(path, document.reading, builder.invalid)
-    names = tuple(builder.numbering.names)
-    host = HostEvents(**{name: host_columns[name] for name in HostEvents.__slots__})
-    steps = _steps(host, names)
-    launch = _launches(device_columns["correlation"], host_columns)
-    device = DeviceEvents(
-        **{name: device_columns[name] for name in DeviceEvents.__slots__ if name in device_columns},
-        launch=launch,
-        step=_steps_of(steps, _moments(device_columns["start"], launch, host.start)),
-    )
+    steps = _steps(builder.annotations)
+    _link(builder.device, builder.calls, steps)
     return Timeline(
         facts=facts,
-        coverage=_coverage(document.reading, source.remark, builder, device, host, names),
-        device=device,
-        host=host,
+        coverage=_coverage(document.reading, source.remark, builder),
+        device=builder.device,
+        calls=builder.calls,
+        operators=builder.operators,
+        annotations=builder.annotations,
+        frames=builder.frames,
+        overhead=builder.overhead,
         steps=steps,
-        names=names,
-        threads=tuple(builder.numbering.threads),
-        stacks=tuple(builder.numbering.stacks),
+        threads=tuple(builder.threads),
+        stacks=tuple(builder.stacks),
+        inputs=tuple(builder.inputs),
+        with_inputs=with_inputs,
     )
 
 
-def _launches(correlation: Column, host: dict[str, Column]) -> Column:
-    """For each device event the first host call with its correlation. All kernels of a graph share its launch call."""
-    calls = np.flatnonzero(is_kind(host["kind"], Kind.CALL) & (host["correlation"] != MISSING))
-    launch = np.full(len(correlation), NONE, dtype=np.int32)
-    if not len(calls):
-        return launch
-    order = calls[np.argsort(host["correlation"][calls], kind="stable")]
-    known = host["correlation"][order]
-    place = np.searchsorted(known, correlation, side="left")
-    found = np.minimum(place, len(known) - 1)
-    linked = (known[found] == correlation) & (correlation != MISSING)
-    launch[linked] = order[found[linked]]
-    return launch
-
-
-def _moments(start: Times, launch: Column, call_start: Times) -> Times:
-    """When each device event was launched; when it started, where that is unknown."""
-    moments = start.copy()
-    linked = launch != NONE
-    moments[linked] = call_start[launch[linked]]
-    return moments
-
-
-def _steps(host: HostEvents, names: tuple[str, ...]) -> Steps:
+def _steps(annotations: HostEvents) -> tuple[Step, ...]:
     """The step marks on the host. Several threads may carry the same step: the longest mark counts."""
-    numbers = {index: int(found[1][:15]) for index, it in enumerate(names) if (found := STEP_NAME.match(it))}
-    marks = np.flatnonzero(np.isin(host.name, list(numbers)) & is_kind(host.kind, Kind.ANNOTATION, Kind.OPERATOR))
-    longest: dict[int, int] = {}
-    for mark in marks:
-        number = numbers[int(host.name[mark])]
-        known = longest.get(number)
-        if known is None or host.end[mark] - host.start[mark] > host.end[known] - host.start[known]:
-            longest[number] = int(mark)
-    chosen = np.array(sorted(longest.values(), key=lambda it: (int(host.start[it]), it)), dtype=np.int64)
-    number_of = np.array([numbers[int(host.name[it])] for it in chosen], dtype=np.int64)
-    return Steps(number=number_of, start=host.start[chosen], end=host.end[chosen])
+    numbers = {
+        index: int(found[1][:15]) for index, it in enumerate(annotations.names) if (found := STEP_NAME.match(it))
+    }
+    longest: dict[int, Step] = {}
+    for event, name in enumerate(annotations.name):
+        if name in numbers:
+            number = numbers[name]
+            mark = Step(number, annotations.start[event], annotations.end[event], annotations.thread[event])
+            known = longest.get(number)
+            if known is None or mark.end - mark.start > known.end - known.start:
+                longest[number] = mark
+    return tuple(sorted(longest.values(), key=lambda it: it.start))
 
 
-def _steps_of(steps: Steps, moments: Times) -> Column:
-    """The index of the step that each moment lies in, or :data:`NONE`."""
-    if not len(steps):
-        return np.full(len(moments), NONE, dtype=np.int32)
-    index = np.searchsorted(steps.start, moments, side="right") - 1
-    inside = (index >= 0) & (moments < steps.end[np.maximum(index, 0)])
-    return np.where(inside, index, NONE).astype(np.int32)
+def _link(device: DeviceEvents, calls: Calls, steps: tuple[Step, ...]) -> None:
+    """Give each device event its launch, the first call with its correlation, and the step that this lies in.
+
+    All kernels of a graph share its launch call.
+    """
+    # From the last call to the first, so that the first one with a correlation is the one that stays.
+    call_of = dict(zip(reversed(calls.correlation), range(len(calls) - 1, -1, -1), strict=True))
+    call_of.pop(MISSING, None)
+    device.launch = [call_of.get(it, NONE) for it in device.correlation]
+    device.launched = [
+        start if launch == NONE else calls.start[launch]
+        for start, launch in zip(device.start, device.launch, strict=True)
+    ]
+    starts, ends = [it.start for it in steps], [it.end for it in steps]
+    for moment in device.launched:
+        index = bisect_right(starts, moment) - 1
+        device.step.append(index if index >= 0 and moment < ends[index] else NONE)
 
 
-def _coverage(
-    reading: Reading,
-    remark: str,
-    builder: ColumnBuilder,
-    device: DeviceEvents,
-    host: HostEvents,
-    names: tuple[str, ...],
-) -> Coverage:
-    linked = int((device.launch != NONE).sum())
-    graph_names = [index for index, it in enumerate(names) if GRAPH_LAUNCH.match(it)]
-    graph_launches = np.flatnonzero(np.isin(host.name, graph_names) & is_kind(host.kind, Kind.CALL))
-    with_work = np.isin(graph_launches, device.launch)
+def _coverage(reading: Reading, remark: str, builder: ColumnBuilder) -> Coverage:
+    device = builder.device
+    unlinked = device.launch.count(NONE)
+    launches = _graph_launches(device, builder.calls)
     other = [(category[:_LONGEST_FACT], count) for category, count in builder.other.most_common()]
     return Coverage(
         bytes_read=reading.bytes_read,
         events=reading.events,
         device_events=len(device),
-        host_events=len(host),
+        host_events=builder.host_events,
         other_events=builder.other.total(),
         invalid_events=builder.invalid,
         unreadable_events=reading.unreadable,
         repaired_events=reading.repaired,
-        linked_events=linked,
-        unlinked_events=len(device) - linked,
-        graph_launches=len(graph_launches),
-        graph_launches_without_kernels=int((~with_work).sum()),
+        linked_events=len(device) - unlinked,
+        unlinked_events=unlinked,
+        graph_launches=len(launches),
+        graph_launches_without_kernels=sum(not it for it in launches.values()),
+        graph_launches_in_part=_recorded_in_part(launches),
         other=tuple(other[:_MOST_OTHER_KINDS]),
         ended_early=reading.ended_early,
         remark=remark,
     )
+
+
+def _graph_launches(device: DeviceEvents, calls: Calls) -> dict[int, list[int]]:
+    """For each call that launches a graph, the graphs' identifiers on the device events that it launched."""
+    launching = calls.named(GRAPH_LAUNCH)
+    found: dict[int, list[int]] = {call: [] for call, name in enumerate(calls.name) if name in launching}
+    if found:
+        for launch, graph in zip(device.launch, device.graph, strict=True):
+            if launch in found:
+                found[launch].append(graph)
+    return found
+
+
+def _recorded_in_part(launches: dict[int, list[int]]) -> int:
+    """How many replays have fewer events than another replay of the same graph: each runs all of the graph's nodes."""
+    sizes: defaultdict[int, list[int]] = defaultdict(list)
+    for graphs in launches.values():
+        if graphs and graphs[0] != MISSING:
+            sizes[graphs[0]].append(len(graphs))
+    return sum(size < max(counts) for counts in sizes.values() for size in counts)
 
 
 def _facts(path: Path, surroundings: dict[str, Any]) -> TraceFacts:

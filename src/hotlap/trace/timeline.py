@@ -1,120 +1,202 @@
-"""A trace in memory: accelerator events, host events and steps as columns of integer nanoseconds."""
+"""A trace in memory: accelerator events, host events by kind, and steps, as columns of integer nanoseconds."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar, NamedTuple, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
-from hotlap.trace.dialects import Kind
-from hotlap.trace.intervals import Times
+from hotlap.trace.intervals import Span
 from hotlap.trace.records import Coverage, TraceFacts
-
-Column: TypeAlias = npt.NDArray[np.signedinteger[Any]]
-Mask: TypeAlias = npt.NDArray[np.bool_]
 
 NONE = -1
 """In a column of indices: there is none."""
 
+Selection: TypeAlias = Sequence[int]
+"""Some events, in the order of their starts."""
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DeviceEvents:
-    """Work of the accelerators in order of its start: kernels, copies and memsets.
+_BLOCK = 64
 
-    ``launch`` is the index of the host call that issued the event, or :data:`NONE`; ``graph`` is the identifier of the
-    graph it was replayed from where the trace gives one; ``step`` is the index of the step in which it was launched.
+
+class Events:
+    """Events in the order of their starts, one list a property; ``name`` indexes :attr:`names`.
+
+    ``columns`` are those properties that stand in the file, one entry an event; a column that was not asked for is
+    empty.
     """
 
-    start: Times
-    end: Times
-    name: Column
-    kind: Column
-    device: Column
-    stream: Column
-    bytes: Column
-    graph: Column
-    launch: Column
-    step: Column
+    columns: ClassVar[tuple[str, ...]] = ("start", "end", "name")
+
+    def __init__(self) -> None:
+        self.start: list[int] = []
+        self.end: list[int] = []
+        self.name: list[int] = []
+        self.names: list[str] = []
+        self._named: dict[re.Pattern[str], frozenset[int]] = {}
 
     def __len__(self) -> int:
         return len(self.start)
 
+    def name_of(self, event: int) -> str:
+        """The name of an event."""
+        return self.names[self.name[event]]
 
-@dataclass(frozen=True, slots=True, eq=False)
-class HostEvents:
-    """Calls, operators, annotations and Python functions in order of their start.
+    def named(self, pattern: re.Pattern[str]) -> frozenset[int]:
+        """The numbers of the names in which a pattern is found; to be asked once the columns are complete."""
+        if pattern not in self._named:
+            self._named[pattern] = frozenset(number for number, it in enumerate(self.names) if pattern.search(it))
+        return self._named[pattern]
 
-    ``stack`` indexes :attr:`Timeline.stacks`, or is :data:`NONE`.
+    def spans(self, events: Selection) -> list[Span]:
+        """The start and end of each of the events."""
+        if len(events) == len(self):
+            return list(zip(self.start, self.end, strict=True))
+        start, end = self.start, self.end
+        return [(start[it], end[it]) for it in events]
+
+
+class DeviceEvents(Events):
+    """Work of the accelerators: kernels, copies and memsets.
+
+    ``launch`` is the index of the call that issued the event, and ``step`` that of the step in which it was launched,
+    or :data:`NONE`; ``launched`` is when that was, or the event's start where its launch is unknown. ``graph``
+    identifies the graph that it was replayed from, and ``external`` the operator that it belongs to, where the trace
+    says so.
     """
 
-    start: Times
-    end: Times
-    name: Column
-    kind: Column
-    thread: Column
-    stack: Column
+    columns = (*Events.columns, "kind", "device", "stream", "bytes", "graph", "correlation", "external")
 
-    def __len__(self) -> int:
-        return len(self.start)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Steps:
-    """The profiler's step marks, in order; ``number`` is the one in the mark's name."""
-
-    number: Column
-    start: Times
-    end: Times
-
-    def __len__(self) -> int:
-        return len(self.start)
+    def __init__(self) -> None:
+        super().__init__()
+        self.kind: list[int] = []
+        self.device: list[int] = []
+        self.stream: list[int] = []
+        self.bytes: list[int] = []
+        self.graph: list[int] = []
+        self.correlation: list[int] = []
+        self.external: list[int] = []
+        self.launch: list[int] = []
+        self.launched: list[int] = []
+        self.step: list[int] = []
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Timeline:
-    """One trace. Times are nanoseconds since ``facts.base_nanoseconds``; names are untrusted text."""
+class HostEvents(Events):
+    """Host events of one kind. ``thread`` indexes :attr:`Timeline.threads`."""
+
+    columns = (*Events.columns, "thread")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.thread: list[int] = []
+        self._latest_ends: list[int] = []
+
+    def overlapping(self, start: int, end: int) -> Iterator[int]:
+        """The events that lie in some of a window, the last one first."""
+        return self._reaching(bisect_left(self.start, end), start + 1)
+
+    def around(self, moment: int, thread: int) -> list[int]:
+        """The events of a thread that a moment lies in, the outermost first."""
+        begun = bisect_right(self.start, moment)
+        found = [it for it in self._reaching(begun, moment) if self.thread[it] == thread]
+        return sorted(found, key=lambda it: (self.start[it], -self.end[it], it))
+
+    def _reaching(self, begun: int, moment: int) -> Iterator[int]:
+        """Of the first ``begun`` events those that end at a moment or later, the last one first.
+
+        Blocks of events that all end earlier are passed over at once, for the event around a moment may have begun a
+        hundred thousand events before it.
+        """
+        if not self._latest_ends:
+            self._latest_ends = [max(self.end[it : it + _BLOCK]) for it in range(0, len(self), _BLOCK)]
+        while begun > 0:
+            block = (begun - 1) // _BLOCK
+            if self._latest_ends[block] >= moment:
+                for event in range(begun - 1, block * _BLOCK - 1, -1):
+                    if self.end[event] >= moment:
+                        yield event
+            begun = block * _BLOCK
+
+
+class Calls(HostEvents):
+    """Calls into an accelerator's runtime or driver."""
+
+    columns = (*HostEvents.columns, "correlation")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.correlation: list[int] = []
+
+
+class Operators(HostEvents):
+    """Calls of operators. ``stack`` indexes :attr:`Timeline.stacks` and ``inputs`` :attr:`Timeline.inputs`, or is
+    :data:`NONE`; ``external`` is the identifier by which device events name their operator. The last two are empty
+    where the trace was read without operators' inputs."""
+
+    columns = (*HostEvents.columns, "stack", "inputs", "external")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stack: list[int] = []
+        self.inputs: list[int] = []
+        self.external: list[int] = []
+
+
+class Step(NamedTuple):
+    """One of the profiler's step marks; ``number`` is the one in the mark's name."""
+
+    number: int
+    start: int
+    end: int
+    thread: int
+
+
+class Timeline(NamedTuple):
+    """One trace. Times are nanoseconds since ``facts.base_nanoseconds``; names are untrusted text.
+
+    ``frames`` are calls of Python functions, only those that an analysis can make use of: the user's own, and some of
+    the data loader and of compilation. ``overhead`` is the profiler's own work. ``stacks`` and ``inputs`` are JSON as
+    it stands in the file: call stacks, and the shapes and types of operators' inputs.
+    """
 
     facts: TraceFacts
     coverage: Coverage
     device: DeviceEvents
-    host: HostEvents
-    steps: Steps
-    names: tuple[str, ...]
+    calls: Calls
+    operators: Operators
+    annotations: HostEvents
+    frames: HostEvents
+    overhead: HostEvents
+    steps: tuple[Step, ...]
     threads: tuple[tuple[str, str], ...]
-    stacks: tuple[bytes, ...]
+    stacks: tuple[bytes, ...] = ()
+    inputs: tuple[tuple[bytes, bytes], ...] = ()
+    with_inputs: bool = False
 
-    def named(self, pattern: re.Pattern[str]) -> Mask:
-        """For each name whether the pattern is found in it."""
-        return np.fromiter((pattern.search(it) is not None for it in self.names), dtype=bool, count=len(self.names))
+    @property
+    def host(self) -> tuple[HostEvents, ...]:
+        """All host events, by kind."""
+        return self.calls, self.operators, self.annotations, self.frames, self.overhead
 
-    def name_of(self, host_event: int) -> str:
-        """The name of a host event."""
-        return self.names[int(self.host.name[host_event])]
+    @property
+    def step_starts(self) -> list[int]:
+        """When each step began."""
+        return [it.start for it in self.steps]
 
-    def devices(self) -> list[int]:
-        """The numbers of the accelerators that did anything."""
-        return [int(it) for it in np.unique(self.device.device)]
+    def by_device(self) -> Mapping[int, Selection]:
+        """For each accelerator that did anything, by number, its events."""
+        numbers = set(self.device.device)
+        if len(numbers) == 1:
+            return {number: range(len(self.device)) for number in numbers}
+        found: dict[int, list[int]] = {}
+        for event, device in enumerate(self.device.device):
+            found.setdefault(device, []).append(event)
+        return dict(sorted(found.items()))
 
-    def on_device(self, device: int) -> Mask:
-        """Which device events ran there."""
-        there: Mask = self.device.device == device
-        return there
-
-    def launched_in_steps(self, first: int = 0, last: int | None = None) -> Mask:
-        """Which device events were launched in the steps with index ``first`` up to, not including, ``last``.
+    def launched_in_steps(self, first: int = 0, last: int | None = None) -> list[int]:
+        """The device events that were launched in the steps with index ``first`` up to, not including, ``last``.
 
         An event whose launch the trace lacks counts for the step in which it started.
         """
         stop = len(self.steps) if last is None else last
-        return (self.device.step >= first) & (self.device.step < stop)
-
-
-def is_kind(kinds: Column, *wanted: Kind) -> Mask:
-    """Which events are of any of these kinds."""
-    found: Mask = kinds == int(wanted[0])
-    for kind in wanted[1:]:
-        found |= kinds == int(kind)
-    return found
+        return [event for event, step in enumerate(self.device.step) if first <= step < stop]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import numpy as np
+from bisect import bisect_left
+from collections import defaultdict
 
 from hotlap.trace.dialects import COMMUNICATION_KERNEL, LAUNCH, Kind, copy_direction, copy_memory, uses_tensor_cores
-from hotlap.trace.intervals import Intervals, Times, subtraction, union
+from hotlap.trace.intervals import Span, merged, subtraction
 from hotlap.trace.records import CopyRow, DeviceTime, KernelRow, KernelSummary, StreamIdle
-from hotlap.trace.timeline import NONE, Column, Mask, Timeline, is_kind
+from hotlap.trace.timeline import NONE, Selection, Timeline
 
 KERNEL_WAIT_BELOW = 30_000
 """Nanoseconds. A launched kernel that begins sooner than this only waited for its turn; the figure is HTA's."""
@@ -18,181 +17,177 @@ KERNEL_WAIT_BELOW = 30_000
 class DeviceSpans:
     """The disjoint times in which the selected events of a device kept it busy, by what they did."""
 
-    def __init__(self, timeline: Timeline, selected: Mask) -> None:
+    def __init__(self, timeline: Timeline, selected: Selection) -> None:
         events = timeline.device
-        kind = events.kind[selected]
-        start, end = events.start[selected], events.end[selected]
-        communication = timeline.named(COMMUNICATION_KERNEL)[events.name[selected]]
-        kernel = kind == Kind.KERNEL
-
-        def spans(chosen: Mask) -> Intervals:
-            return union(start[chosen], end[chosen])
-
-        self.started = start
-        self.window = (int(start.min()), int(end.max())) if len(start) else (0, 0)
-        self.busy = union(start, end)
-        self.compute = spans(kernel & ~communication)
-        self.communication = spans(kernel & communication)
+        spans = events.spans(selected)
+        kinds = [events.kind[it] for it in selected]
+        of_kind = {kind: [it for it, its in zip(spans, kinds, strict=True) if its == kind] for kind in set(kinds)}
+        compute = of_kind.get(Kind.KERNEL, [])
+        communication: list[Span] = []
+        collective = events.named(COMMUNICATION_KERNEL)
+        if collective:
+            names = [events.name[it] for it in selected]
+            parts = list(zip(spans, kinds, [it in collective for it in names], strict=True))
+            compute = [span for span, kind, collects in parts if kind == Kind.KERNEL and not collects]
+            communication = [span for span, kind, collects in parts if kind == Kind.KERNEL and collects]
+        memory = [span for span, kind in zip(spans, kinds, strict=True) if kind != Kind.KERNEL]
+        self.starts = [start for start, _ in spans]
+        self.window = (self.starts[0], max(end for _, end in spans)) if spans else (0, 0)
+        self.busy = merged(spans)
+        self.compute = merged(compute)
+        self.communication = merged(communication)
         self.exposed = subtraction(self.communication, self.compute)
-        self.copies = spans(kind == Kind.COPY)
-        self.memsets = spans(kind == Kind.MEMSET)
-        self.memory = spans(~kernel)
-
-    def times(self, starts: Times, ends: Times) -> list[DeviceTime]:
-        """How the device spent each of the windows. ``events`` are those that started in it."""
-        began = np.sort(self.started)
-        events = np.searchsorted(began, ends, side="left") - np.searchsorted(began, starts, side="left")
-        parts = [
-            it.within(starts, ends).tolist()
-            for it in (
-                self.busy, self.compute, self.communication, self.exposed, self.copies, self.memsets, self.memory
-            )
-        ]  # fmt: skip
-        return [
-            DeviceTime(
-                window_nanoseconds=window,
-                busy_nanoseconds=busy,
-                compute_nanoseconds=compute,
-                communication_nanoseconds=communication,
-                exposed_communication_nanoseconds=exposed,
-                copy_nanoseconds=copies,
-                memset_nanoseconds=memsets,
-                memory_nanoseconds=memory,
-                events=count,
-            )
-            for window, busy, compute, communication, exposed, copies, memsets, memory, count in zip(
-                (ends - starts).tolist(), *parts, events.tolist(), strict=True
-            )
-        ]
+        self.copies = merged(of_kind.get(Kind.COPY, []))
+        self.memsets = merged(of_kind.get(Kind.MEMSET, []))
+        self.memory = merged(memory)
 
     def time(self, start: int, end: int) -> DeviceTime:
-        """How the device spent one window."""
-        return self.times(np.array([start], dtype=np.int64), np.array([end], dtype=np.int64))[0]
+        """How the device spent a window. ``events`` are those that started in it."""
+        return DeviceTime(
+            window_nanoseconds=end - start,
+            busy_nanoseconds=self.busy.within(start, end),
+            compute_nanoseconds=self.compute.within(start, end),
+            communication_nanoseconds=self.communication.within(start, end),
+            exposed_communication_nanoseconds=self.exposed.within(start, end),
+            copy_nanoseconds=self.copies.within(start, end),
+            memset_nanoseconds=self.memsets.within(start, end),
+            memory_nanoseconds=self.memory.within(start, end),
+            events=bisect_left(self.starts, end) - bisect_left(self.starts, start),
+        )
 
     def whole(self) -> DeviceTime:
-        """From the first event's start to the last one's end, which counts too when it takes no time."""
-        time = self.time(*self.window)
+        """From the first event's start to the last one's end."""
+        start, end = self.window
         return DeviceTime(
-            **{name: getattr(time, name) for name in DeviceTime.__struct_fields__ if name != "events"},
-            events=len(self.started),
+            window_nanoseconds=end - start,
+            busy_nanoseconds=self.busy.total,
+            compute_nanoseconds=self.compute.total,
+            communication_nanoseconds=self.communication.total,
+            exposed_communication_nanoseconds=self.exposed.total,
+            copy_nanoseconds=self.copies.total,
+            memset_nanoseconds=self.memsets.total,
+            memory_nanoseconds=self.memory.total,
+            events=len(self.starts),
         )
 
 
-def device_time(timeline: Timeline, selected: Mask) -> DeviceTime:
+def device_time(timeline: Timeline, selected: Selection) -> DeviceTime:
     """How the selected events of one device spent the time from the first one's start to the last one's end."""
     return DeviceSpans(timeline, selected).whole()
 
 
-def stream_idle(timeline: Timeline, selected: Mask) -> list[StreamIdle]:
+def stream_idle(timeline: Timeline, selected: Selection) -> list[StreamIdle]:
     """The waits within each stream among the selected events of one device."""
     events = timeline.device
-    rows = []
-    for stream, chosen in _groups(events.stream, np.flatnonzero(selected)):
-        start, launch = events.start[chosen[1:]], events.launch[chosen[1:]]
-        reached = np.maximum.accumulate(events.end[chosen])[:-1]
-        wait = np.maximum(start - reached, 0)
-        linked = launch != NONE
-        host = np.zeros(len(wait), dtype=bool)
-        host[linked] = timeline.host.start[launch[linked]] > reached[linked]
-        kernel = ~host & (wait < KERNEL_WAIT_BELOW)
-        other = ~host & ~kernel
-        rows.append(
-            StreamIdle(
-                stream=stream,
-                events=len(chosen),
-                host_wait_nanoseconds=int(wait[host].sum()),
-                kernel_wait_nanoseconds=int(wait[kernel].sum()),
-                other_nanoseconds=int(wait[other].sum()),
-                host_waits=int(host.sum()),
-                kernel_waits=int(kernel.sum()),
-                others=int(other.sum()),
-            )
-        )
-    return rows
+    streams: defaultdict[int, list[int]] = defaultdict(list)
+    for it in selected:
+        streams[events.stream[it]].append(it)
+    return [_waits_within(timeline, stream, members) for stream, members in sorted(streams.items())]
 
 
-def kernel_table(timeline: Timeline, selected: Mask) -> list[KernelRow]:
-    """All kernels, copies and memsets by name, the longest in sum first."""
+def _waits_within(timeline: Timeline, stream: int, members: list[int]) -> StreamIdle:
     events = timeline.device
-    names, kinds = events.name[selected], events.kind[selected]
-    lengths = (events.end - events.start)[selected]
-    if not len(names):
-        return []
-    distinct, first, position = np.unique(names, return_index=True, return_inverse=True)
-    launches = np.bincount(position)
-    total = np.zeros(len(distinct), dtype=np.int64)
-    shortest = np.full(len(distinct), np.iinfo(np.int64).max)
-    longest = np.zeros(len(distinct), dtype=np.int64)
-    np.add.at(total, position, lengths)
-    np.minimum.at(shortest, position, lengths)
-    np.maximum.at(longest, position, lengths)
-    rows = []
-    for index in np.argsort(-total, kind="stable"):
-        name, kind = timeline.names[distinct[index]], int(kinds[first[index]])
-        rows.append(
-            KernelRow(
-                name=name,
-                kind="kernel" if kind == Kind.KERNEL else "copy" if kind == Kind.COPY else "memset",
-                launches=int(launches[index]),
-                nanoseconds=int(total[index]),
-                shortest_nanoseconds=int(shortest[index]),
-                longest_nanoseconds=int(longest[index]),
-                communication=kind == Kind.KERNEL and bool(COMMUNICATION_KERNEL.search(name)),
-                tensor_cores=uses_tensor_cores(name) if kind == Kind.KERNEL else None,
-            )
-        )
-    return rows
+    start, end, launch, launched = events.start, events.end, events.launch, events.launched
+    host: list[int] = []
+    kernel: list[int] = []
+    other: list[int] = []
+    reached = end[members[0]]
+    for it in members[1:]:
+        wait = max(0, start[it] - reached)
+        if launch[it] != NONE and launched[it] > reached:
+            host.append(wait)
+        elif wait < KERNEL_WAIT_BELOW:
+            kernel.append(wait)
+        else:
+            other.append(wait)
+        if end[it] > reached:
+            reached = end[it]
+    return StreamIdle(
+        stream=stream,
+        events=len(members),
+        host_wait_nanoseconds=sum(host),
+        kernel_wait_nanoseconds=sum(kernel),
+        other_nanoseconds=sum(other),
+        host_waits=len(host),
+        kernel_waits=len(kernel),
+        others=len(other),
+    )
 
 
-def kernel_summary(timeline: Timeline, selected: Mask) -> KernelSummary:
-    """How many kernels, how many a step, and how many are shorter than what it costs to launch them."""
+def kernel_table(timeline: Timeline, selected: Selection, most: int | None = None) -> list[KernelRow]:
+    """Kernels, copies and memsets by name, the longest in sum first; all, or so many."""
     events = timeline.device
-    kernels = selected & (events.kind == Kind.KERNEL)
-    lengths = (events.end - events.start)[kernels]
-    cost = launch_cost(timeline)
-    short = lengths < cost if cost is not None else np.zeros(len(lengths), dtype=bool)
-    in_steps = int((kernels & (events.step != NONE)).sum())
+    start, end, name = events.start, events.end, events.name
+    lengths: defaultdict[int, list[int]] = defaultdict(list)
+    for it in selected:
+        lengths[name[it]].append(end[it] - start[it])
+    kinds = dict(zip(name, events.kind, strict=True))
+    longest = sorted(lengths, key=lambda it: (-sum(lengths[it]), it))[:most]
+    return [_kernel_row(events.names[it], kinds[it], lengths[it]) for it in longest]
+
+
+def _kernel_row(name: str, kind: int, lengths: list[int]) -> KernelRow:
+    kernel = kind == Kind.KERNEL
+    return KernelRow(
+        name=name,
+        kind="kernel" if kernel else "copy" if kind == Kind.COPY else "memset",
+        launches=len(lengths),
+        nanoseconds=sum(lengths),
+        shortest_nanoseconds=min(lengths),
+        longest_nanoseconds=max(lengths),
+        communication=kernel and bool(COMMUNICATION_KERNEL.search(name)),
+        tensor_cores=uses_tensor_cores(name) if kernel else None,
+    )
+
+
+def kernel_summary(timeline: Timeline, selected: Selection, cost: int | None) -> KernelSummary:
+    """How many kernels, how many a step, and how many are shorter than what it costs to launch one."""
+    events = timeline.device
+    kernels = [it for it in selected if events.kind[it] == Kind.KERNEL]
+    lengths = [events.end[it] - events.start[it] for it in kernels]
+    short = [] if cost is None else [it for it in lengths if it < cost]
+    in_steps = sum(events.step[it] != NONE for it in kernels)
     return KernelSummary(
         kernels=len(lengths),
-        distinct=len(np.unique(events.name[kernels])),
-        nanoseconds=int(lengths.sum()),
-        short_kernels=int(short.sum()),
-        short_nanoseconds=int(lengths[short].sum()),
+        distinct=len({events.name[it] for it in kernels}),
+        nanoseconds=sum(lengths),
+        short_kernels=len(short),
+        short_nanoseconds=sum(short),
         launch_cost_nanoseconds=cost,
-        per_step=in_steps / len(timeline.steps) if len(timeline.steps) else None,
+        per_step=in_steps / len(timeline.steps) if timeline.steps else None,
     )
 
 
 def launch_cost(timeline: Timeline) -> int | None:
     """The median time of a call that launches one kernel; None without such calls."""
-    host = timeline.host
-    calls = is_kind(host.kind, Kind.CALL) & timeline.named(LAUNCH)[host.name]
-    if not calls.any():
-        return None
-    return int(np.median((host.end - host.start)[calls]))
+    calls = timeline.calls
+    launching = calls.named(LAUNCH)
+    lengths = sorted(
+        end - start for start, end, name in zip(calls.start, calls.end, calls.name, strict=True) if name in launching
+    )
+    middle = len(lengths) // 2
+    return (lengths[middle] + lengths[-middle - 1]) // 2 if lengths else None
 
 
-def copy_table(timeline: Timeline, selected: Mask) -> list[CopyRow]:
+def copy_table(timeline: Timeline, selected: Selection) -> list[CopyRow]:
     """Copies by direction and host memory, the longest in sum first."""
     events = timeline.device
-    copies = np.flatnonzero(selected & (events.kind == Kind.COPY))
-    rows: dict[tuple[str, str], list[int]] = {}
-    for name, chosen in _groups(events.name, copies):
-        text = timeline.names[name]
-        row = rows.setdefault((copy_direction(text), copy_memory(text)), [0, 0, 0])
-        row[0] += len(chosen)
-        row[1] += int((events.end[chosen] - events.start[chosen]).sum())
-        row[2] += sum(events.bytes[chosen].tolist())
-    made = [
-        CopyRow(direction=direction, memory=memory, copies=count, nanoseconds=length, bytes=size)
-        for (direction, memory), (count, length, size) in rows.items()
+    copies: defaultdict[int, list[int]] = defaultdict(list)
+    for it in selected:
+        if events.kind[it] == Kind.COPY:
+            copies[events.name[it]].append(it)
+    alike: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    for name, members in sorted(copies.items()):
+        text = events.names[name]
+        alike[copy_direction(text), copy_memory(text)] += members
+    rows = [
+        CopyRow(
+            direction=direction,
+            memory=memory,
+            copies=len(members),
+            nanoseconds=sum(events.end[it] - events.start[it] for it in members),
+            bytes=sum(events.bytes[it] for it in members),
+        )
+        for (direction, memory), members in alike.items()
     ]
-    return sorted(made, key=lambda it: -it.nanoseconds)
-
-
-def _groups(column: Column, chosen: Column) -> Iterator[tuple[int, Column]]:
-    """The chosen indices by their value in a column, each group in its old order; fast for many groups too."""
-    order = chosen[np.argsort(column[chosen], kind="stable")]
-    values, first = np.unique(column[order], return_index=True)
-    # Of nothing np.split makes one empty part, for which there is no value.
-    yield from zip(values.tolist(), np.split(order, first[1:]), strict=False)
+    return sorted(rows, key=lambda it: -it.nanoseconds)
