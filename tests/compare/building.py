@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from hotlap.records import (
     Accelerator,
+    Block,
     Finding,
     Machine,
     PhaseAccount,
@@ -128,6 +129,7 @@ def study(
     torch: str = "2.13.0",
     device: Accelerator | None = None,
     command: Sequence[str] = (),
+    other_load: float = 0.0,
     environment: Sequence[tuple[str, str]] = (),
 ) -> Study:
     """A finished profile; ``data_wait`` is seconds of each step, the rest of it is forward."""
@@ -143,7 +145,15 @@ def study(
             library_versions=(("torch", torch),),
             environment=tuple(environment),
         ),
-        baseline=Run(facts=ScriptFacts(threads=4), steps=Steps(wall_seconds=tuple(step_seconds))),
+        baseline=Run(
+            facts=ScriptFacts(threads=4),
+            steps=Steps(wall_seconds=tuple(step_seconds)),
+            blocks=tuple(
+                Block(steps=8, samples=256, wall_seconds=1.0, other_load=load)
+                for load in (99.0, other_load, other_load)
+            ),
+            warm_up_blocks=1,
+        ),
         account_before=PhaseAccount(wall=mean, data_wait=data_wait, forward=mean - data_wait, samples_per_step=samples),
         findings=tuple(findings),
         profiled_steps=profiled_steps,

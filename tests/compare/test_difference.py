@@ -74,6 +74,16 @@ def test_other_machines_are_not_compared() -> None:
     assert [(it.name, it.before, it.after) for it in found.facts] == [("accelerators", "A GPU", "Another GPU")]
 
 
+@pytest.mark.parametrize(("load", "verdict"), [(0.0, "slower"), (1.5, "slower"), (1.7, "not-comparable")])
+def test_a_busy_machine_forbids_a_verdict(load: float, verdict: str) -> None:
+    """Others may use a fifth of the eight cores; what they did during warm-up does not count."""
+    before, after = side_of_study("a", study()), side_of_study("b", study((0.2,) * 40, other_load=load))
+    found = difference(before, after)
+    assert found.verdict == verdict
+    said = any(it.startswith("While b was timed, others' work took 21 %") for it in found.warnings)
+    assert said is (verdict == "not-comparable")
+
+
 def test_traces_without_marks_are_compared_as_wholes() -> None:
     unmarked = breakdown([100, 100], compute_ms=50, marks_steps=False)
     found = difference(traces(unmarked), traces(unmarked))

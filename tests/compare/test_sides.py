@@ -89,6 +89,20 @@ def test_without_a_device_the_host_and_its_operators_are_told() -> None:
     assert product.seconds == pytest.approx(0.004)
 
 
+def test_without_a_device_the_steps_tell_the_loader_from_the_rest() -> None:
+    bare = msgspec.structs.replace(
+        breakdown([10, 10]),
+        devices=(),
+        steps=tuple(
+            msgspec.structs.replace(it, loader_nanoseconds=loader)
+            for it, loader in zip(breakdown([10, 10]).steps, (2_000_000, 4_000_000), strict=True)
+        ),
+    )
+    side = side_of_traces("a", [bare])
+    assert [it.table for it in side.accounts] == ["host"]
+    assert seconds(side, "host") == {"loader": 0.003, "rest": 0.007}
+
+
 def test_a_study_gives_its_untouched_steps_and_its_phases() -> None:
     side = side_of_study("a", study((9.0,) * 6 + (0.1,) * 30, data_wait=0.02))
     assert not side.profiled

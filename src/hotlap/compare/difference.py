@@ -32,6 +32,9 @@ _OTHER_SAMPLES = 0.02
 _NO_CHANGE_SECONDS = 5e-10
 """Half a nanosecond: less is rounding."""
 
+_BUSY_WITH_OTHERS = 0.2
+"""From this part of the cores on, a step's length may be the others' doing."""
+
 _CLEARLY_OTHER_COST = 0.02
 _TIMES_THE_UNKNOWN = 2.0
 
@@ -107,7 +110,7 @@ def _verdict(first: Side, second: Side, change: Estimate | None) -> Verdict:
     """Slower or faster only where the whole interval is, by more than launches of the same code differ."""
     if _other_machine(first, second) or first.profiled != second.profiled:
         return "not-comparable"
-    if not first.marks_steps:
+    if not first.marks_steps or _disturbed(first, second):
         return "not-comparable"
     if change is None:
         return "no-clear-change"
@@ -120,6 +123,10 @@ def _other_machine(first: Side, second: Side) -> bool:
     """Whether both sides name their processor or their accelerators, and differently."""
     known = {(it.kind, it.name): it.text for it in first.facts}
     return any(it.kind == "machine" and known.get((it.kind, it.name), it.text) != it.text for it in second.facts)
+
+
+def _disturbed(*sides: Side) -> list[Side]:
+    return [it for it in sides if it.others_share >= _BUSY_WITH_OTHERS]
 
 
 def _traced_step(before: Side, after: Side, factor: float) -> DiffRow | None:
@@ -281,6 +288,11 @@ def _warnings(
         yield "The two were measured on different machines: their absolute times cannot be compared, only their shares."
     elif any(it.kind == "version" and it.name != "hotlap" for it in _fact_changes(before, after)):
         yield "Versions differ: part or all of the difference may be theirs."
+    for side in _disturbed(before, after):
+        yield (
+            f"While {side.path} was timed, others' work took {100 * side.others_share:.0f} % of what the script's cores "
+            "can do: what differs may be their doing. Measure again on a quiet machine."
+        )
     if factor != 1:
         yield (
             f"A step now holds {after.samples_per_step:g} samples instead of {before.samples_per_step:g}; both are "

@@ -70,6 +70,7 @@ def side_of_study(
         traced_seconds=_mean_step(breakdowns) if traced_steps else 0.0,
         traced_step_seconds=traced_steps,
         samples_per_step=account.samples_per_step,
+        others_share=_others_share(study),
         accounts=(_phases(account), *(_traced_accounts(breakdowns, operators, host_time) if traced_steps else ())),
         findings=study.findings,
         observed=study.profiled_steps > 0,
@@ -91,6 +92,13 @@ def _step_seconds(breakdowns: Sequence[Breakdown]) -> tuple[float, ...]:
     if _are_ranks(breakdowns):
         return tuple(map(max, zip(*rows, strict=False)))
     return tuple(it for row in rows for it in row)
+
+
+def _others_share(study: Study) -> float:
+    run = study.baseline
+    blocks = run.blocks[run.warm_up_blocks :] if run is not None else ()
+    cores = max(1, study.machine.visible_cores or study.machine.cores)
+    return fmean(it.other_load for it in blocks) / cores if blocks else 0.0
 
 
 def _lengths(steps: Sequence[StepTime]) -> list[float]:
@@ -132,11 +140,11 @@ def _traced_accounts(
     devices = [device for it in breakdowns for device in it.devices]
     if devices:
         return (_device(devices), _idle(devices), _kernels(devices))
-    if not breakdowns:
+    if not breakdowns or not breakdowns[0].steps:
         return ()
-    steps = max(1, len(breakdowns[0].steps))
-    host = (_host(host_time, steps),) if host_time is not None else ()
-    return (*host, _operators(operators, steps)) if operators else host
+    steps = breakdowns[0].steps
+    host = _host(host_time, len(steps)) if host_time is not None else _loader_and_rest(steps)
+    return (host, _operators(operators, len(steps))) if operators else (host,)
 
 
 def _device(devices: Sequence[DeviceBreakdown]) -> Account:
@@ -186,6 +194,13 @@ def _host(time: HostTime, steps: int) -> Account:
     parts = ("loader", "sync", "operator", "python")
     amounts = [Amount(name=it, seconds=getattr(time, f"{it}_nanoseconds") * _SECONDS / steps) for it in parts]
     return Account(table="host", amounts=tuple(amounts))
+
+
+def _loader_and_rest(steps: Sequence[StepTime]) -> Account:
+    """The host's parts as far as the steps themselves tell them."""
+    loader = fmean(it.loader_nanoseconds for it in steps) * _SECONDS
+    rest = fmean(_lengths(steps)) - loader
+    return Account(table="host", amounts=(Amount(name="loader", seconds=loader), Amount(name="rest", seconds=rest)))
 
 
 def _operators(operators: Iterable[OperatorRow], steps: int) -> Account:

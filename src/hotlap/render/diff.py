@@ -44,6 +44,7 @@ _NAMES: dict[str, str] = {
     "sync": "waiting for a device",
     "operator": "operators and calls",
     "python": "Python and the rest",
+    "rest": "the rest",
 }
 _HOW: dict[Reason, str] = {
     "": "",
