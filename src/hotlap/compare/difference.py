@@ -290,8 +290,8 @@ def _warnings(
         yield "Versions differ: part or all of the difference may be theirs."
     for side in _disturbed(before, after):
         yield (
-            f"While {side.path} was timed, others' work took {100 * side.others_share:.0f} % of what the script's cores "
-            "can do: what differs may be their doing. Measure again on a quiet machine."
+            f"While {side.path} was timed, others' work took {100 * side.others_share:.0f} % of what the script's "
+            "cores can do: what differs may be their doing. Measure again on a quiet machine."
         )
     if factor != 1:
         yield (
