@@ -5,7 +5,18 @@ from __future__ import annotations
 import pytest
 
 from hotlap.diagnose.shares import between, exactly
-from hotlap.diagnose.wording import count, duration, levers_for, line_of, name, percent, place, share_of_step, size
+from hotlap.diagnose.wording import (
+    count,
+    duration,
+    levers_for,
+    line_of,
+    name,
+    per_second,
+    percent,
+    place,
+    share_of_step,
+    size,
+)
 from hotlap.levers.api import all_levers
 from hotlap.records import CallSite
 
@@ -26,6 +37,13 @@ from hotlap.records import CallSite
 )
 def test_a_time_has_three_digits_in_its_own_unit(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds_each", "text"), [(4.0, "0.25"), (0.0293, "34.1"), (0.000092, "10870"), (1e-9, "1000000000")]
+)
+def test_a_rate_has_no_exponent(seconds_each: float, text: str) -> None:
+    assert per_second(seconds_each) == text
 
 
 @pytest.mark.parametrize(

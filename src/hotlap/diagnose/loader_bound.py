@@ -35,7 +35,7 @@ from hotlap.diagnose.api import Group
 from hotlap.diagnose.data_wait import ceiling, step_seconds_per_sample, training_loaders, waiting
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import is_material, phase_share
-from hotlap.diagnose.wording import count, duration, levers_for, name, percent, share_of_step
+from hotlap.diagnose.wording import count, duration, levers_for, name, per_second, percent, share_of_step
 from hotlap.records import Ceiling, Finding, LoaderFacts, PhaseAccount, ScriptFacts
 
 title = "The step waits for its data"
@@ -70,11 +70,11 @@ def check(profile: Profile) -> Iterator[Finding]:
 def _rates(profile: Profile) -> Iterator[str]:
     """Samples a second: what the script reaches and what no change of the other half can beat."""
     own = step_seconds_per_sample(profile)
-    rates = [f"{1 / own:.4g} in the script"]
+    rates = [f"{per_second(own)} in the script"]
     for what, text in (("loader-alone", "by its loader alone"), ("model-alone", "by its model alone")):
         measured = ceiling(profile, what)
         if measured and measured.seconds_per_sample:
-            rates.append(f"{1 / measured.seconds_per_sample:.4g} {text}")
+            rates.append(f"{per_second(measured.seconds_per_sample)} {text}")
     if len(rates) > 1:
         yield f"samples a second: {', '.join(rates)}"
 

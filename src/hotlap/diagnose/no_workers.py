@@ -31,7 +31,7 @@ from hotlap.diagnose.api import Group
 from hotlap.diagnose.data_wait import step_seconds_per_sample, training_loaders, waiting, workers_of, working_rates
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import MATERIAL, at_most, between, is_material
-from hotlap.diagnose.wording import count, duration, levers_for, name, percent
+from hotlap.diagnose.wording import count, duration, levers_for, name, per_second, percent
 from hotlap.levers.situations import cores_per_process
 from hotlap.records import (
     Estimate,
@@ -94,8 +94,8 @@ def _rates(profile: Profile) -> Iterator[str]:
     best = min((it for it in rates if workers_of(it) > 0), key=lambda it: it.seconds_per_sample, default=None)
     if alone and best:
         yield (
-            f"the loader alone: {1 / alone.seconds_per_sample:.4g} samples a second without workers, "
-            f"{1 / best.seconds_per_sample:.4g} with {workers_of(best)}"
+            f"the loader alone: {per_second(alone.seconds_per_sample)} samples a second without workers, "
+            f"{per_second(best.seconds_per_sample)} with {workers_of(best)}"
         )
 
 

@@ -30,7 +30,7 @@ from hotlap.diagnose.api import Group
 from hotlap.diagnose.data_wait import own_rate, training_loaders, workers_of, working_rates
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import exactly
-from hotlap.diagnose.wording import count, levers_for, name
+from hotlap.diagnose.wording import count, levers_for, name, per_second
 from hotlap.levers.loader import CLOSE_TO_BEST
 from hotlap.levers.situations import cores_per_process
 from hotlap.records import Finding, LoaderFacts, LoaderRate, Machine, ScriptFacts, Setting
@@ -68,7 +68,7 @@ def _fewer_as_fast(profile: Profile, loader: LoaderFacts) -> Iterator[Finding]:
         loader,
         title=f"{count(workers_of(fewest), 'worker')} would load as fast as the script's {loader.workers}.",
         evidence=tuple(
-            f"{count(workers_of(it), 'worker')}: {1 / it.seconds_per_sample:.4g} samples a second, the loader alone"
+            f"{count(workers_of(it), 'worker')}: {per_second(it.seconds_per_sample)} samples a second, the loader alone"
             for it in (fewest, own)
         ),
         remedy=f"Pass num_workers={workers_of(fewest)}: fewer processes and less memory for the same speed.",

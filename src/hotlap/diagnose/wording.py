@@ -43,6 +43,11 @@ def duration(seconds: float) -> str:
     return f"{_three_digits(seconds * 1e6)} us" if seconds > 0 else "0 ms"
 
 
+def per_second(seconds_each: float) -> str:
+    """How many a second, of what takes so long each: ``0.25``, ``34.1``, ``10870``."""
+    return _three_digits(1 / seconds_each)
+
+
 def size(count: float) -> str:
     """Bytes in binary units: ``1.4 GiB``."""
     unit = 0
