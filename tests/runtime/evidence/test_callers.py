@@ -16,7 +16,7 @@ TORCH = Path(torch.__file__).parent
 
 
 def called_through(*files: Path | str) -> Caller | None:
-    """Who is found to have called, when functions of these files stand, in this order, between this one and the call."""
+    """Who is found to have called when functions of these files stand, in this order, between us and the call."""
 
     def frame_of_caller() -> FrameType:
         return sys._getframe(1)
