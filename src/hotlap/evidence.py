@@ -133,11 +133,16 @@ class MemoryTimeline(Record, frozen=True, kw_only=True):
 
 class Numbers(Record, frozen=True, kw_only=True):
     """What the numbers did, one row a step: the norm of all gradients before the update (None: not finite, and then
-    the row is in ``gradient_not_finite``, or not computed) and the gradient scaler's scale (empty without one)."""
+    the row is in ``gradient_not_finite``, or not computed) and the gradient scaler's scale (empty without one).
+
+    ``scaler_attempts`` is how often the scaler was asked to step until the step was taken: more than once where it left
+    out what came before, since a step that is left out has no row of its own.
+    """
 
     gradient_norms: tuple[float | None, ...] = ()
     gradient_not_finite: tuple[int, ...] = ()
     scaler_scales: tuple[float, ...] = ()
+    scaler_attempts: tuple[int, ...] = ()
 
 
 class LayerUse(Record, frozen=True, kw_only=True):

@@ -20,7 +20,8 @@ from hotlap.runtime.interception import Interception
 
 @dataclass(slots=True)
 class _Row:
-    """One step: the norms of the gradients that each optimizer used, and the scaler's scale.
+    """One step: the norms of the gradients that each optimizer used, the scaler's scale, and how often it was asked to
+    step each optimizer.
 
     Each norm is a pair of a tensor and what it is still to be divided by, if anything; an optimizer has one for every
     device and number format among its gradients.
@@ -28,6 +29,7 @@ class _Row:
 
     norms: dict[int, list[tuple[Any, Any]]] = field(default_factory=dict)
     scale: Any = None
+    attempts: dict[int, int] = field(default_factory=dict)
     observed: bool = True
 
 
@@ -125,11 +127,12 @@ class NumberWatch:
         take = kind.step
 
         @functools.wraps(take)
-        def step(scaler: Any, *args: Any, **kwargs: Any) -> Any:
+        def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             scale = getattr(scaler, "_scale", None)
             if scale is not None and self._counting and not self._is_capturing():
                 self._running.scale = scale.detach().clone()
-            return take(scaler, *args, **kwargs)
+                self._running.attempts[id(optimizer)] = self._running.attempts.get(id(optimizer), 0) + 1
+            return take(scaler, optimizer, *args, **kwargs)
 
         interception.patches.replace(kind, "step", step)
 
@@ -148,11 +151,13 @@ class NumberWatch:
         norms = [_read(row.norms.values()) for row in rows] if self._able else []
         if all(norm is None for norm in norms):
             norms = []
+        scaled = any(row.attempts for row in rows)
         return {
             "numbers": Numbers(
                 gradient_norms=tuple(it if it is not None and math.isfinite(it) else None for it in norms),
                 gradient_not_finite=tuple(i for i, it in enumerate(norms) if it is not None and not math.isfinite(it)),
                 scaler_scales=_filled([None if row.scale is None else float(row.scale) for row in rows]),
+                scaler_attempts=tuple(max(row.attempts.values(), default=0) for row in rows) if scaled else (),
             )
         }
 
