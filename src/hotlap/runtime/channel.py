@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
+import sys
+from typing import Any
 
 import msgspec
 
@@ -11,6 +14,24 @@ from hotlap.records import BlockDone, End, Hello, Proceed, Report, ToChild
 
 _ENCODER = msgspec.json.Encoder()
 _DECODER: msgspec.json.Decoder[ToChild] = msgspec.json.Decoder(ToChild)
+
+
+def encoded(message: Hello | BlockDone | Report) -> bytes:
+    """The message as JSON, which knows neither NaN nor infinity: in a report, where a learning rate or a limit of
+    clipping may be such, both are told as the largest number."""
+    if not isinstance(message, Report):
+        return _ENCODER.encode(message)
+    return _ENCODER.encode(_representable(msgspec.to_builtins(message)))
+
+
+def _representable(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else math.copysign(sys.float_info.max, value)
+    if isinstance(value, dict):
+        return {key: _representable(it) for key, it in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_representable(it) for it in value]
+    return value
 
 
 class Channel:
@@ -31,7 +52,7 @@ class Channel:
             if self._socket is None:
                 self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
                 self._socket.connect(self._address)
-            self._socket.sendall(_ENCODER.encode(message) + b"\n")
+            self._socket.sendall(encoded(message) + b"\n")
         except OSError:
             os._exit(1)
 
