@@ -15,6 +15,7 @@ from hotlap.render.layout import Trimmed, paragraphs
 from hotlap.render.nan_advice import advice
 
 _WIDEST = 110
+_ROWS_KEPT = 5
 _UNSEEN = "No operation that torch shows made it: a kernel of its own did, or memory is shared with something else."
 _PHASES = {
     "setup": "before the first step",
@@ -197,8 +198,14 @@ def _range(it: NumberRange) -> str:
     if it.nan or it.infinite:
         pieces.append(f"{_amount((it,))} of {it.numbers}")
     name = f"{text.one_line(it.name)}  " if it.name else ""
-    rows = f", in {'row' if len(it.rows) == 1 else 'rows'} {', '.join(map(str, it.rows))}" if it.rows else ""
+    rows = f", in {_rows(it)}" if it.rows and it.nan + it.infinite < it.numbers else ""
     return f"{name}{text.one_line(it.dtype)} {shape}  {', '.join(pieces)}{rows}".rstrip()
+
+
+def _rows(it: NumberRange) -> str:
+    """``row 3``, ``rows 0, 7``; the record holds the first few."""
+    more = ", ..." if len(it.rows) >= _ROWS_KEPT else ""
+    return f"{'row' if len(it.rows) == 1 else 'rows'} {', '.join(map(str, it.rows))}{more}"
 
 
 def _chain(bad: BadNumber, directory: str) -> Iterator[str]:
