@@ -134,6 +134,7 @@ def test_kernels_matter_where_the_device_is_busy_for_half_of_the_step(millisecon
         ("train.py(31): forward", CallSite(role="model", file="train.py", line=31, function="forward")),
         ("/a b/(x)/net.py(7): <lambda>", CallSite(role="model", file="/a b/(x)/net.py", line=7, function="<lambda>")),
         ("train.py(31)", CallSite(role="model", file="train.py", line=31)),
+        ("train.py(1): <module>", None),
         ("train.py", None),
         ("", None),
         ("train.py(many): f", None),
@@ -207,12 +208,10 @@ def test_rates_of_another_device_are_no_rates() -> None:
     assert "times" not in finding.title and "%" in finding.title
 
 
-def test_the_line_is_the_dearest_products_or_the_models() -> None:
+def test_the_line_is_the_models_call() -> None:
+    """The products' own places are those of their layers, or of the loop for the backward ones."""
     placed = operator("aten::mm", 60, [(64, 64), (64, 64)], place="net.py(12): forward")
-    assert one("slow-matmul-precision", run_on(CPU, placed)).site == CallSite(
-        role="model", file="net.py", line=12, function="forward"
-    )
-    assert one("slow-matmul-precision", run_on(CPU, float32_product(60), sites=(SITE,))).site == SITE
+    assert one("slow-matmul-precision", run_on(CPU, placed, sites=(SITE,))).site == SITE
 
 
 # ---------------------------------------------------------------------------------------------
@@ -241,6 +240,14 @@ def test_calls_with_the_same_shapes_count_together_wherever_they_are() -> None:
     assert "aten::cat [64x64] takes 56 %" in finding.title
     assert finding.site is not None and finding.site.line == 3
     assert not found("dominant-operator", run_on(CPU, here, other_shape, rest))
+
+
+def test_the_line_is_where_the_trace_says_or_the_models_call() -> None:
+    placed = operator("aten::sort", 60, [(64, 64)], place="net.py(12): forward")
+    at_module = operator("aten::sort", 60, [(64, 64)], place="train.py(1): <module>")
+    found_there = one("dominant-operator", run_on(CPU, placed, sites=(SITE,))).site
+    assert found_there == CallSite(role="model", file="net.py", line=12, function="forward")
+    assert one("dominant-operator", run_on(CPU, at_module, sites=(SITE,))).site == SITE
 
 
 def test_a_loop_is_told_from_one_large_call() -> None:
@@ -501,6 +508,13 @@ def test_a_softmax_without_both_products_is_no_attention(without: int) -> None:
 def test_products_of_another_batch_are_none_of_it() -> None:
     other_heads = operator("aten::bmm", 3, [(16, 96, 32), (16, 32, 128)])
     assert not found("eager-attention", run_on(CPU, other_heads, EAGER[1], EAGER[2]))
+
+
+def test_the_line_is_that_of_the_forward_softmax() -> None:
+    placed = operator("aten::_softmax", 4, [SCORES], place="net.py(40): forward")
+    backward = operator("aten::_softmax_backward_data", 9, [SCORES, SCORES], place="train.py(7): train")
+    finding = one("eager-attention", run_on(CPU, EAGER[0], placed, EAGER[2], backward))
+    assert finding.site is not None and finding.site.line == 40
 
 
 def test_a_product_that_adds_a_bias_makes_scores_as_well() -> None:

@@ -162,47 +162,73 @@ def test_random_norms_have_no_spikes(spread: float) -> None:
 # ---------------------------------------------------------------------------------------------
 
 
-def scales(*lowered: int, steps: int = 150, first: float = 65536.0, machine: Machine | None = None) -> Profile:
-    """A run whose scale is halved at these rows."""
-    values = tuple(first / 2 ** sum(it <= row for it in lowered) for row in range(steps))
+def scaled(scales: Sequence[float], attempts: Sequence[int] = (), machine: Machine | None = None) -> Profile:
     return Profile(
         facts=ScriptFacts(device="cuda", grad_scaler=True),
         machine=machine or Machine(),
-        evidence=RunEvidence(observed_steps=steps, numbers=Numbers(scaler_scales=values)),
+        evidence=RunEvidence(
+            observed_steps=len(scales),
+            numbers=Numbers(scaler_scales=tuple(scales), scaler_attempts=tuple(attempts)),
+        ),
     )
+
+
+def halved(*rows: int, steps: int = 150, first: float = 65536.0, machine: Machine | None = None) -> Profile:
+    """A run whose scale is halved at these rows, each after one step that was left out."""
+    values = [first / 2 ** sum(it <= row for it in rows) for row in range(steps)]
+    return scaled(values, [2 if row in rows else 1 for row in range(steps)], machine)
 
 
 @pytest.mark.parametrize(("rows", "fires"), [((50, 90), False), ((50, 90, 130), True)])
 def test_three_skips_are_several(rows: tuple[int, ...], fires: bool) -> None:
-    assert bool(found("scaler-skips", scales(*rows, steps=140))) is fires
+    assert bool(found("scaler-skips", halved(*rows, steps=140))) is fires
 
 
-@pytest.mark.parametrize(("steps", "fires"), [(147, True), (148, False)])
+@pytest.mark.parametrize(("steps", "fires"), [(148, True), (149, False)])
 def test_skips_must_cost_two_percent_of_the_steps(steps: int, fires: bool) -> None:
-    """Three skips, each a step that was tried beside those that have rows."""
+    """Three skips, each a step that was tried beside those that have rows; the first row may still be searching."""
     assert 3 / (147 + 3) == 0.02
-    assert bool(found("scaler-skips", scales(50, 90, 130, steps=steps))) is fires
+    assert bool(found("scaler-skips", halved(50, 90, 130, steps=steps))) is fires
 
 
 def test_the_search_for_the_first_scale_does_not_count() -> None:
     searching = (1, 3, 4, 8, 15)
-    assert not found("scaler-skips", scales(*searching))
-    finding = one("scaler-skips", scales(*searching, 50, 70, 90, 110))
-    assert finding.share.value == pytest.approx(4 / (150 - 15 + 4))
+    assert not found("scaler-skips", halved(*searching))
+    finding = one("scaler-skips", halved(*searching, 50, 70, 90, 110))
+    assert finding.share.value == pytest.approx(4 / (150 - 16 + 4))
     assert finding.kind == "cost"
-    assert finding.evidence[0].startswith("At least 4 of 139 steps")
+    assert finding.evidence[0].startswith("4 of 138 steps")
 
 
 def test_a_search_that_does_not_end_is_no_search() -> None:
     """Halved in every fifth step for good: by then any scale would have been found."""
-    finding = one("scaler-skips", scales(*range(5, 60, 5), first=2.0**40))
-    assert finding.share.value == pytest.approx(5 / (150 - 30 + 5))
+    finding = one("scaler-skips", halved(*range(5, 60, 5), first=2.0**40))
+    assert finding.share.value == pytest.approx(5 / (150 - 31 + 5))
     assert finding.title.startswith("The gradient scaler leaves out 4.0 %")
+
+
+def test_a_search_before_the_first_step_is_one_too() -> None:
+    assert not found("scaler-skips", scaled([1024.0] * 100, [20, *([1] * 99)]))
+
+
+def test_steps_left_out_where_the_scale_had_grown_are_seen() -> None:
+    """Every third step the scale grows sixteenfold, and comes back in four steps that are left out."""
+    finding = one("scaler-skips", scaled([1024.0] * 99, [5, 1, 1] * 33))
+    assert finding.share.value > 0.5
+    assert "between 1024 and 1024" in finding.evidence[1]
+
+
+def test_a_fused_optimizers_steps_have_rows_of_their_own() -> None:
+    """Without attempts, or with one for each row, a lower scale is all that shows."""
+    values = [65536.0 / 2 ** sum(it <= row for it in (50, 70, 90)) for row in range(100)]
+    for attempts in ([1] * 100, [], [1] * 7):
+        finding = one("scaler-skips", scaled(values, attempts))
+        assert finding.share.value == pytest.approx(3 / 99)
 
 
 @pytest.mark.parametrize(("first", "halvings", "kind"), [(8.0, 3, "wrong-numbers"), (4.0, 2, ""), (16.0, 3, "")])
 def test_a_scale_that_came_down_to_one_does_nothing(first: float, halvings: int, kind: str) -> None:
-    findings = found("scaler-skips", scales(*range(1, halvings + 1), first=first))
+    findings = found("scaler-skips", halved(*range(1, halvings + 1), first=first))
     assert [it.kind for it in findings] == ([kind] if kind else [])
 
 
@@ -219,5 +245,5 @@ def test_a_count_alone_leaves_the_first_sixteen_aside(skipped: int, fires: bool)
 
 def test_bfloat16_is_advised_where_the_hardware_has_it() -> None:
     rows = (50, 70, 90, 110)
-    assert "bfloat16" in one("scaler-skips", scales(*rows, machine=GPU)).remedy
-    assert "bfloat16" not in one("scaler-skips", scales(*rows)).remedy
+    assert "bfloat16" in one("scaler-skips", halved(*rows, machine=GPU)).remedy
+    assert "bfloat16" not in one("scaler-skips", halved(*rows)).remedy

@@ -43,6 +43,7 @@ from hotlap.diagnose.operators import (
     profiled_steps,
     share_of,
     site_of,
+    site_with,
 )
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import exactly
@@ -133,7 +134,7 @@ def check(profile: Profile) -> Iterator[Finding]:
             *_runners_up(profile, first, whole),
         ),
         remedy=_LOOP if in_a_loop else advice or _USUAL,
-        site=site_of(first),
+        site=site_of(first) or site_with(profile, "model"),
         levers=() if advice or in_a_loop else levers_for("dominant-operator", profile.situation),
     )
 

@@ -52,30 +52,43 @@ CLEARLY_LOWER = 8.0
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """By the scale in every step where it was watched, else by the steps that the untouched run left out."""
-    scales = profile.evidence.numbers.scaler_scales
+    """By the watched run's scaler where there was one, else by the steps that the untouched run left out."""
+    numbers = profile.evidence.numbers
+    scales = numbers.scaler_scales
     if scales and scales[-1] <= LOWEST_USEFUL_SCALE and max(scales) >= CLEARLY_LOWER * scales[-1]:
         yield _exhausted(profile, scales)
         return
-    skips, steps = _skips(scales) if scales else _skips_by_count(profile)
+    skips, steps = _skips(numbers) if scales else _skips_by_count(profile)
     if skips >= FEWEST_SKIPS and is_material(exactly(skips / steps)):
-        yield _skipping(profile, skips, steps, scales)
+        yield _skipping(profile, skips, steps)
 
 
-def _skips(scales: Sequence[float]) -> tuple[int, int]:
-    """Steps left out after the scale was found, and steps tried since.
-
-    A step that is left out does not end: its row is that of the next one, which has a lower scale than the row before.
-    Several in a row count as one here, so there were at least as many.
-    """
-    lowered = [row for row, (before, after) in enumerate(pairwise(scales), start=1) if after < before]
+def _skips(numbers: Numbers) -> tuple[int, int]:
+    """Steps left out after the scale was found, and steps tried since."""
+    left_out = _left_out(numbers)
     found = 0
-    for row in (*lowered, len(scales)):
-        if row - found > CALM_STEPS or row > LONGEST_SEARCH:
+    for row, skips in enumerate((*left_out, 1)):
+        if skips and (row - found > CALM_STEPS or row > LONGEST_SEARCH):
             break
-        found = row
-    skips = sum(row > found for row in lowered)
-    return skips, len(scales) - found + skips
+        found = row if skips else found
+    later = left_out[found + 1 :]
+    return sum(later), sum(max(1, attempts) for attempts in _attempts(numbers)[found + 1 :])
+
+
+def _left_out(numbers: Numbers) -> tuple[int, ...]:
+    """How many steps were left out in each row.
+
+    Those before the step that was taken count as attempts of its row. A fused optimizer is called for a step that is
+    left out as well: then that has a row of its own, and the scale of the next row is lower.
+    """
+    attempts, scales = _attempts(numbers), numbers.scaler_scales
+    lowered = (False, *(after < before for before, after in pairwise(scales)))
+    return tuple(max(tried - 1, int(lower)) for tried, lower in zip(attempts, lowered, strict=True))
+
+
+def _attempts(numbers: Numbers) -> tuple[int, ...]:
+    known = numbers.scaler_attempts
+    return known if len(known) == len(numbers.scaler_scales) else (1,) * len(numbers.scaler_scales)
 
 
 def _skips_by_count(profile: Profile) -> tuple[int, int]:
@@ -84,16 +97,16 @@ def _skips_by_count(profile: Profile) -> tuple[int, int]:
     return profile.scaler_skipped_steps - FIRST_HALVINGS, max(1, steps)
 
 
-def _skipping(profile: Profile, skips: int, steps: int, scales: Sequence[float]) -> Finding:
-    share = skips / steps
+def _skipping(profile: Profile, skips: int, steps: int) -> Finding:
+    share, scales = skips / steps, profile.evidence.numbers.scaler_scales
     return Finding(
         rule="scaler-skips",
         share=exactly(share),
         title=f"The gradient scaler leaves out {percent(share)} of the steps long after it has found its scale.",
         evidence=(
-            f"At least {skips} of {count(steps, 'step')} had gradients that were not finite, and were left out.",
+            f"{skips} of {count(steps, 'step')} had gradients that were not finite, and were left out.",
             *(
-                [f"The scale went from {max(scales):g} to {min(scales):g}, and ended at {scales[-1]:g}."]
+                [f"The scales of the steps that were taken lie between {min(scales):g} and {max(scales):g}."]
                 if scales
                 else []
             ),
@@ -125,12 +138,14 @@ def _remedy(profile: Profile) -> str:
     return f"{find[0].upper()}{find[1:]}. Then raise the scaler's `growth_interval`, or lower the learning rate."
 
 
-def _scales(*halved: int, steps: int = 200, first: float = 65536.0) -> Profile:
-    """A run whose scale halves at these rows."""
-    scales = tuple(first / 2 ** sum(it <= row for it in halved) for row in range(steps))
+def _scales(*skipped: int, steps: int = 200, first: float = 65536.0, grows: bool = False) -> Profile:
+    """A run that left a step out before the one of each of these rows. The scale halves with it, unless it had just
+    grown."""
+    scales = tuple(first if grows else first / 2 ** sum(it <= row for it in skipped) for row in range(steps))
+    attempts = tuple(2 if row in skipped else 1 for row in range(steps))
     return Profile(
         facts=ScriptFacts(autocast_dtype="float16", grad_scaler=True),
-        evidence=RunEvidence(observed_steps=steps, numbers=Numbers(scaler_scales=scales)),
+        evidence=RunEvidence(observed_steps=steps, numbers=Numbers(scaler_scales=scales, scaler_attempts=attempts)),
     )
 
 
@@ -141,6 +156,7 @@ def _skipped(skipped: int, steps: int = 200) -> Profile:
 
 
 fires = {
+    "a scale that grows too often": _scales(*range(3, 200, 4), grows=True),
     "skips that go on": _scales(1, 2, 3, 50, 70, 90, 130, 170, 190),
     "a scale that comes down to one": _scales(*range(1, 18)),
     "more than the first scale can explain": _skipped(40),
@@ -149,7 +165,7 @@ silent = {
     "nothing was measured": Profile(),
     "it found its scale": _scales(*range(1, 12)),
     "two skips later on": _scales(1, 2, 3, 80, 150),
-    "a skip in every hundred steps": _scales(100, 200, 300, 400, steps=500),
+    "a skip in every hundred steps": _scales(100, 200, 300, 400, steps=500, grows=True),
     "no more than the first scale can explain": _skipped(16),
     "a small scale that the script chose": _scales(first=1.0),
     "no scaler": Profile(steps=Steps(wall_seconds=(0.1,) * 200)),

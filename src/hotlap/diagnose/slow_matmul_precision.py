@@ -41,7 +41,6 @@ from hotlap.diagnose.operators import (
     kernels_matter,
     own_nanoseconds,
     share_of,
-    site_of,
     site_with,
 )
 from hotlap.diagnose.profile import Profile
@@ -80,7 +79,7 @@ def check(profile: Profile) -> Iterator[Finding]:
             "What it could save is a bound: products too small to reach such rates gain less.",
         ),
         remedy=_remedy(profile, modes, has_plain_products),
-        site=site_of(dearest) or site_with(profile, "model"),
+        site=site_with(profile, "model"),
         levers=tuple(it for it in levers if has_plain_products or it != "matmul-precision"),
     )
 

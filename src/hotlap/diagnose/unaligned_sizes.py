@@ -41,7 +41,6 @@ from hotlap.diagnose.operators import (
     kernels_matter,
     own_nanoseconds,
     share_of,
-    site_of,
     site_with,
 )
 from hotlap.diagnose.profile import Profile
@@ -108,7 +107,7 @@ def check(profile: Profile) -> Iterator[Finding]:
             f"Aligned, they would save at most {percent(min(1.0, bound))} of the step{_basis(profile)}.",
         ),
         remedy=f"Round the sizes up: {better}. A checkpoint of the old size must be padded before it is loaded.",
-        site=site_of(found[0].row) or site_with(profile, "model"),
+        site=site_with(profile, "model"),
     )
 
 
