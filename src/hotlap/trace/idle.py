@@ -107,10 +107,11 @@ class _Gaps:
         for cause, parts in having.items():
             main[cause] += parts
         for index in shared:
-            parts = [(cause, (length, -index)) for cause, length in self.parts(index)]
-            main[parts[0][0]].append(parts[0][1])
-            for cause, part in parts:
-                having[cause].append(part)
+            ranked = self.parts(index)
+            for cause, length in ranked:
+                having[cause].append((length, -index))
+            cause, length = ranked[0]
+            main[cause].append((length, -index))
         return having, main
 
     def _shared_host_time(self) -> dict[int, dict[Cause, int]]:

@@ -1,0 +1,44 @@
+"""What the host did within the steps: waiting for data, waiting for the device, operators, and Python."""
+
+from __future__ import annotations
+
+import re
+
+from hotlap.trace.hosts import HostActivity, issuing_threads
+from hotlap.trace.intervals import subtraction, union
+from hotlap.trace.records import HostTime
+from hotlap.trace.timeline import Timeline
+
+_BACKWARD = re.compile(r"^autograd::engine::evaluate_function")
+
+
+def host_time(timeline: Timeline) -> HostTime | None:
+    """How the threads that train spent the steps; None for a trace that marks none.
+
+    These are the thread that carries the step marks, those that issue work to a device, and those that run the
+    backward pass: while an autograd thread works, the first one only waits for it.
+    """
+    if not timeline.steps:
+        return None
+    activity = HostActivity(timeline, _training_threads(timeline))
+    calls = timeline.calls
+    steps = union((it.start, it.end) for it in timeline.steps)
+    without_loader = subtraction(steps, activity.loader)
+    waits = union((calls.start[it.call], it.end) for it in activity.waits)
+    without_waits = subtraction(without_loader, waits)
+    python = subtraction(without_waits, activity.operators)
+    return HostTime(
+        step_nanoseconds=steps.total,
+        loader_nanoseconds=steps.total - without_loader.total,
+        sync_nanoseconds=without_loader.total - without_waits.total,
+        operator_nanoseconds=without_waits.total - python.total,
+        python_nanoseconds=python.total,
+    )
+
+
+def _training_threads(timeline: Timeline) -> set[int]:
+    operators = timeline.operators
+    backward = operators.named(_BACKWARD)
+    running = {thread for name, thread in zip(operators.name, operators.thread, strict=True) if name in backward}
+    marked = {it.thread for it in timeline.steps}
+    return running | marked | issuing_threads(timeline, range(len(timeline.device)))
