@@ -105,15 +105,18 @@ def _skipping(profile: Profile, skips: int, steps: int) -> Finding:
         title=f"The gradient scaler leaves out {percent(share)} of the steps long after it has found its scale.",
         evidence=(
             f"{skips} of {count(steps, 'step')} had gradients that were not finite, and were left out.",
-            *(
-                [f"The scales of the steps that were taken lie between {min(scales):g} and {max(scales):g}."]
-                if scales
-                else []
-            ),
+            *_range(scales),
         ),
         remedy=_remedy(profile),
         site=site_with(profile, "step", "backward"),
     )
+
+
+def _range(scales: Sequence[float]) -> Iterator[str]:
+    if scales and min(scales) == max(scales):
+        yield f"The steps that were taken had a scale of {scales[0]:g}, and those that were left out a larger one."
+    elif scales:
+        yield f"The scales of the steps that were taken lie between {min(scales):g} and {max(scales):g}."
 
 
 def _exhausted(profile: Profile, scales: Sequence[float]) -> Finding:
