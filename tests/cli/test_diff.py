@@ -81,6 +81,30 @@ def test_two_traces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "a_new_kernel 0 ms -> 60.0 us; launches 0 -> 1; new" in text
 
 
+def host_trace(products: int, steps: int = 6) -> TraceWriter:
+    """Steps of 1000 microseconds on the host alone, with so many products of 100 each."""
+    it = TraceWriter()
+    for number in range(steps):
+        begin = number * 1000 * (1 + (products > 4))
+        it.step(number, begin, 990 * (1 + (products > 4)))
+        it.host("operator", "aten::add", begin + 10, 50)
+        for index in range(products):
+            it.host("operator", "aten::mm", begin + 100 + index * 110, 100)
+    return it
+
+
+def test_without_a_device_operators_and_the_host_are_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = host_trace(products=4).write(tmp_path / "before.json")
+    after = host_trace(products=12).write(tmp_path / "after.json")
+    text = run([str(before), str(after)], capsys)
+    assert "What the host did in a profiled step" in text
+    assert "operators and calls: +800 us, 80 % of the change; most of all aten::mm (+800 us, more often)" in text
+    assert "aten::mm 400 us -> 1.20 ms; calls 4 -> 12; more often" in text
+    assert "aten::add" not in text
+
+
 def test_json_holds_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = training_trace(steps=6).write(tmp_path / "before.json")
     after = slow_trace().write(tmp_path / "after.json")

@@ -17,6 +17,7 @@ from hotlap.errors import StudyError, TraceError, UsageError
 from hotlap.records import Study
 from hotlap.render.diff import diff_report
 from hotlap.study import JOURNAL, attachment_of
+from hotlap.trace import Breakdown, HostTime, OperatorRow, host_time, operators, read_trace
 from hotlap.tune.profiled_launch import ATTACHMENT
 
 _DESCRIPTION = """\
@@ -134,6 +135,14 @@ def _traces_side(path: Path) -> Side:
         raise TraceError(
             f"This is neither a study nor a trace. {error.what}", where=error.where or str(path), remedy=error.remedy
         ) from error
-    side = side_of_traces(str(path), breakdowns)
+    side = side_of_traces(str(path), breakdowns, *_host_side(breakdowns[0]))
     doubts = tuple(f"{name} was left out: {why}" for name, why in skipped)
     return msgspec.structs.replace(side, doubts=(*side.doubts, *doubts))
+
+
+def _host_side(breakdown: Breakdown) -> tuple[tuple[OperatorRow, ...], HostTime | None]:
+    """Operators and the host's time, where no device tells more; for these the trace is read once more."""
+    if breakdown.devices:
+        return (), None
+    timeline = read_trace(breakdown.facts.path, with_inputs=True)
+    return operators(timeline), host_time(timeline)
