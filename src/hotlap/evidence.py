@@ -119,7 +119,8 @@ class MemoryHolder(Record, frozen=True, kw_only=True):
 class MemoryTimeline(Record, frozen=True, kw_only=True):
     """Memory at the end of each observed step, as columns; the device's are empty on a CPU.
 
-    ``limit_bytes`` is the device's memory. ``retries`` counts how often the allocator had to free its cache.
+    ``host_bytes`` are those allocated, where the C library counts them, else those resident. ``limit_bytes`` is the
+    device's memory. ``retries`` counts how often the allocator had to free its cache.
     """
 
     allocated_bytes: tuple[int, ...] = ()

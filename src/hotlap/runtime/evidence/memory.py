@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import psutil
 
 from hotlap.evidence import MemoryTimeline
 from hotlap.runtime.clock import StepClock
 from hotlap.runtime.evidence.holders import Holders
+from hotlap.runtime.evidence.host_memory import host_bytes_reader
 from hotlap.runtime.interception import Interception
 
 FIRST_LOOK_AT_VARIABLES = 6
@@ -27,7 +27,7 @@ class MemoryWatch:
         self._torch = interception.hooks.torch
         self._roots = interception.roots
         self._clock = clock
-        self._process = psutil.Process()
+        self._host_bytes = host_bytes_reader()
         self._device: tuple[Any, int] | None = None
         self._looked_for_device = False
         self._allocated: list[int] = []
@@ -47,7 +47,7 @@ class MemoryWatch:
     def _step_ended(self) -> None:
         if not self._counting:
             return
-        self._host.append(int(self._process.memory_info().rss))
+        self._host.append(self._host_bytes())
         if not self._looked_for_device:
             self._looked_for_device = True
             self._device = self._training_device()
