@@ -112,6 +112,7 @@ def test_every_rank_is_heard(evidence: Path, tmp_path: Path) -> None:
         kept = journal.attachment(ATTACHMENT, Profile)
     assert kept is not None and kept.evidence.syncs == (SYNC,)
     assert len(kept.breakdowns) == 2
+    assert [it.name for it in kept.operators] == ["aten::mm"] and kept.host_time is not None
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,7 @@ from hotlap.diagnose.profile import Profile
 from hotlap.errors import TraceError
 from hotlap.evidence import RunEvidence
 from hotlap.records import Run
-from hotlap.trace import analyse, read_trace
-from hotlap.trace.records import Breakdown, OperatorRow
+from hotlap.trace import Breakdown, HostTime, OperatorRow, analyse, host_time, operators, read_trace
 from hotlap.tune.book import Book
 from hotlap.tune.ceilings import Bounds
 from hotlap.tune.observe import Observation
@@ -44,6 +43,7 @@ _ENDING_SECONDS = 3.0
 """Samples are fetched under a profiler once the steps are done, the trace is written, and read again."""
 
 _MOST_RANKS = 8
+_MOST_OPERATORS = 5_000
 _MOST_EVIDENCE_BYTES = 64 * 2**20
 _WITHOUT = "The findings rest on the time account and the ceilings alone."
 
@@ -168,11 +168,13 @@ def _with_evidence(known: Profile, run: Run) -> Profile:
     if not seen:
         return known
     traces = [_trace_of(it) for it in seen]
+    first = traces[0]
     return msgspec.structs.replace(
         known,
         evidence=seen[0],
-        breakdowns=tuple(it[0] for it in traces if it is not None),
-        operators=traces[0][1] if traces[0] is not None else (),
+        breakdowns=tuple(it.breakdown for it in traces if it is not None),
+        operators=first.operators if first is not None else (),
+        host_time=first.host_time if first is not None else None,
     )
 
 
@@ -188,14 +190,23 @@ def _evidence_at(path: str) -> RunEvidence | None:
         return None
 
 
-def _trace_of(evidence: RunEvidence) -> tuple[Breakdown, tuple[OperatorRow, ...]] | None:
+@dataclass(frozen=True, slots=True)
+class _Trace:
+    """What one rank's trace says."""
+
+    breakdown: Breakdown
+    operators: tuple[OperatorRow, ...]
+    host_time: HostTime | None
+
+
+def _trace_of(evidence: RunEvidence) -> _Trace | None:
     if evidence.window is None or not evidence.window.trace_path:
         return None
     try:
-        timeline = read_trace(evidence.window.trace_path)
+        timeline = read_trace(evidence.window.trace_path, with_inputs=True)
+        return _Trace(analyse(timeline), operators(timeline, most=_MOST_OPERATORS), host_time(timeline))
     except (TraceError, OSError):
         return None
-    return analyse(timeline), ()
 
 
 def _note(book: Book, profile: Profile) -> None:
