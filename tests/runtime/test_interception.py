@@ -237,3 +237,15 @@ def test_a_replayed_batch_may_be_taken_apart(watched: Watched) -> None:
         seen.append(batch.pop("labels").tolist())
         assert set(batch) == {"inputs"}
     assert seen == [[0, 1, 2, 3]] * 3, "the first batch, as often as the epoch has batches"
+
+
+def test_a_profiler_that_records_stacks_takes_the_watch_for_a_module_s_call(watched: Watched) -> None:
+    """It knows the code of ``nn.Module.__call__``, and looks for the module among its variables."""
+    model = nn.Sequential(nn.Linear(8, 4), nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    assert watched.interception.roots.searching
+    with torch.profiler.profile(with_stack=True, with_modules=True) as profiler:
+        model(torch.ones(2, 8)).sum().backward()
+        optimizer.step()
+    assert any(it.name.startswith("aten::") for it in profiler.events())
+    assert len(watched.steps().loss) == 1

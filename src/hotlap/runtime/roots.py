@@ -70,18 +70,19 @@ class Roots:
         if self.searching:
             return
         self.searching = True
-        plain, is_compiling = self._plain_call, self._is_compiling
+        plain, is_compiling, roots = self._plain_call, self._is_compiling, self
 
-        def call(module: Any, *args: Any, **kwargs: Any) -> Any:
-            if is_compiling() or self._inside or not self._owns_trained(module):
-                return plain(module, *args, **kwargs)
-            if not self._torch.is_grad_enabled():
-                return self._evaluation(plain, module, args, kwargs)
-            if not self._held:
-                self._pending[id(module)] = weakref.ref(module)
-                return self._shielded(plain, module, args, kwargs)
-            self._adopt(module)
-            return self._training_forward(plain, module, args, kwargs)
+        # torch's profiler knows the code of `nn.Module.__call__`, and takes its variable `self` for the module.
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if is_compiling() or roots._inside or not roots._owns_trained(self):
+                return plain(self, *args, **kwargs)
+            if not roots._torch.is_grad_enabled():
+                return roots._evaluation(plain, self, args, kwargs)
+            if not roots._held:
+                roots._pending[id(self)] = weakref.ref(self)
+                return roots._shielded(plain, self, args, kwargs)
+            roots._adopt(self)
+            return roots._training_forward(plain, self, args, kwargs)
 
         self._watching_call = call
         self._watch(call)
