@@ -275,3 +275,45 @@ class Breakdown(Record, frozen=True, kw_only=True):
     devices: tuple[DeviceBreakdown, ...] = ()
     unreliable: str = ""
     notes: tuple[str, ...] = ()
+
+
+class RankTime(Record, frozen=True, kw_only=True):
+    """What one rank's device did in the steps that are compared, or in its whole window where traces mark no steps.
+
+    ``waiting_nanoseconds`` is how much longer than the rank that waited least it was in communication that nothing
+    hid, step by step.
+    """
+
+    rank: int
+    path: str
+    device: int
+    window_nanoseconds: int
+    busy_nanoseconds: int
+    compute_nanoseconds: int
+    communication_nanoseconds: int
+    exposed_communication_nanoseconds: int
+    waiting_nanoseconds: int
+
+    @property
+    def idle_nanoseconds(self) -> int:
+        return self.window_nanoseconds - self.busy_nanoseconds
+
+    @property
+    def waiting_share(self) -> float:
+        return self.waiting_nanoseconds / self.window_nanoseconds if self.window_nanoseconds else 0.0
+
+
+class RankComparison(Record, frozen=True, kw_only=True):
+    """The ranks of one training run beside each other, by rank.
+
+    ``steps`` are those that all traces have; none: the traces mark no steps, and whole windows are compared.
+    ``waited_for`` is the rank that the others wait for, None where they wait for no one in particular;
+    ``waiting_share`` is the mean share of the step that the other ranks wait; ``missing_ranks`` counts those of the run
+    that have no trace here.
+    """
+
+    ranks: tuple[RankTime, ...]
+    steps: tuple[int, ...] = ()
+    waited_for: int | None = None
+    waiting_share: float = 0.0
+    missing_ranks: int = 0
