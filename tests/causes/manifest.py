@@ -50,7 +50,7 @@ class Planted:
 
 LOADING = ("loader-bound", "no-workers")
 ON_HOST = (
-    Planted("slow_transform.py", "slow-transform", ("loader-bound",), ("worker-startup", "oversubscribed")),
+    Planted("slow_transform.py", "loader-bound", ("slow-transform",), ("worker-startup", "oversubscribed")),
     Planted("no_workers.py", "loader-bound", ("no-workers",), ("slow-transform",), need="two-cores", slow=False),
     Planted("worker_startup.py", "loader-bound", ("worker-startup",), ("oversubscribed",)),
     Planted("too_many_workers.py", "too-many-workers", (), LOADING, need="two-cores"),

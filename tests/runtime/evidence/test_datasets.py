@@ -60,6 +60,18 @@ def test_time_is_found_where_it_goes() -> None:
     assert min(dataset.asked) < 50 and max(dataset.asked) > 950
 
 
+def nested(index: int) -> torch.Tensor:
+    return torch.tensor([[column * row for column in range(100)] for row in range(100)])
+
+
+def test_a_comprehension_is_part_of_its_function() -> None:
+    found = profiled(Made(nested))
+    assert found is not None
+    by_name = {it.name: it for it in found.functions}
+    assert "<listcomp>" not in by_name
+    assert by_name["nested"].own_seconds > 0.1 * found.seconds
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 65, 66, 67, 68, 1000, 999_983])
 def test_indices_are_all_different_and_within(size: int) -> None:
     indices = _spread(size, 66)

@@ -31,6 +31,8 @@ SAMPLES_BEFORE = 2
 """Fetched first: they open files and import modules, and are watched for the use of an accelerator."""
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_PARTS_OF_A_FUNCTION = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
+_DEEPEST_NESTING = 4
 _CLOCK = "<built-in method time.perf_counter>"
 _OWN_FOLDER = str(Path(__file__).parent)
 
@@ -209,9 +211,26 @@ def _functions(profiler: cProfile.Profile) -> tuple[FunctionTime, ...]:
     """Those with most own time, without ours and the profiler's. C functions have a name and no line."""
     profiler.create_stats()
     rows: Mapping[_Place, _Row] = profiler.stats
-    kept = [(place, row) for place, row in rows.items() if not _is_ours(place, row)]
-    longest = sorted(kept, key=lambda it: -it[1][2])[:MOST_FUNCTIONS]
-    return tuple(_function(*place, row) for place, row in longest)
+    own_seconds = _own_seconds(rows)
+    kept = [(place, row) for place, row in rows.items() if own_seconds[place] > 0 and not _is_ours(place, row)]
+    longest = sorted(kept, key=lambda it: -own_seconds[it[0]])[:MOST_FUNCTIONS]
+    return tuple(_function(*place, row, own_seconds[place]) for place, row in longest)
+
+
+def _own_seconds(rows: Mapping[_Place, _Row]) -> dict[_Place, float]:
+    """Own time by function. To the profiler a comprehension is a function; to its writer it is a line of the one that
+    it stands in, which gets its time."""
+    own = {place: row[2] for place, row in rows.items()}
+    for _ in range(_DEEPEST_NESTING):
+        for place, (*_, callers) in rows.items():
+            around = {it: row[2] for it, row in callers.items() if it[0] == place[0] and it in own and it != place}
+            if place[2] not in _PARTS_OF_A_FUNCTION or not own[place] or not around:
+                continue
+            whole = sum(around.values())
+            for caller, seconds in around.items():
+                own[caller] += own[place] * (seconds / whole if whole else 1 / len(around))
+            own[place] = 0.0
+    return own
 
 
 def _is_ours(place: _Place, row: _Row) -> bool:
@@ -222,8 +241,8 @@ def _is_ours(place: _Place, row: _Row) -> bool:
     return file.startswith(_OWN_FOLDER) or "_lsprof.Profiler" in name or name == _CLOCK
 
 
-def _function(file: str, line: int, name: str, row: _Row) -> FunctionTime:
-    _, calls, own_seconds, total_seconds, _ = row
+def _function(file: str, line: int, name: str, row: _Row, own_seconds: float) -> FunctionTime:
+    _, calls, _, total_seconds, _ = row
     is_python = file != "~"
     return FunctionTime(
         name=_ADDRESS.sub("", name.strip("<>")) if not is_python else name,
