@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from types import CodeType
 from typing import Any, TypeAlias
 
 from hotlap.evidence import DatasetProfile, FunctionTime
@@ -36,8 +37,8 @@ _DEEPEST_NESTING = 4
 _CLOCK = "<built-in method time.perf_counter>"
 _OWN_FOLDER = str(Path(__file__).parent)
 
-_Place: TypeAlias = tuple[str, int, str]
-_Row: TypeAlias = tuple[int, int, float, float, Mapping[_Place, Any]]
+_Code: TypeAlias = CodeType | str
+"""What the profiler calls a function: its code, or the name of one that is written in C."""
 
 
 def profile_dataset(torch: Any, loader: Any, site: CallSite | None) -> DatasetProfile | None:
@@ -209,49 +210,54 @@ def _place_of_getitem(kind: type) -> CallSite | None:
 
 def _functions(profiler: cProfile.Profile) -> tuple[FunctionTime, ...]:
     """Those with most own time, without ours and the profiler's. C functions have a name and no line."""
-    profiler.create_stats()
-    rows: Mapping[_Place, _Row] = profiler.stats
-    own_seconds = _own_seconds(rows)
-    kept = [(place, row) for place, row in rows.items() if own_seconds[place] > 0 and not _is_ours(place, row)]
-    longest = sorted(kept, key=lambda it: -own_seconds[it[0]])[:MOST_FUNCTIONS]
-    return tuple(_function(*place, row, own_seconds[place]) for place, row in longest)
+    entries = {it.code: it for it in profiler.getstats()}
+    callers: dict[_Code, dict[_Code, float]] = {code: {} for code in entries}
+    for caller, entry in entries.items():
+        for callee in entry.calls or ():
+            callers[callee.code][caller] = callee.inlinetime
+    own_seconds = _own_seconds(entries, callers)
+    kept = [it for it in entries if own_seconds[it] > 0 and not _is_ours(it, callers[it])]
+    longest = sorted(kept, key=lambda it: -own_seconds[it])[:MOST_FUNCTIONS]
+    return tuple(_function(it, entries[it], own_seconds[it]) for it in longest)
 
 
-def _own_seconds(rows: Mapping[_Place, _Row]) -> dict[_Place, float]:
+def _own_seconds(entries: Mapping[_Code, Any], callers: Mapping[_Code, Mapping[_Code, float]]) -> dict[_Code, float]:
     """Own time by function. To the profiler a comprehension is a function; to its writer it is a line of the one that
     it stands in, which gets its time."""
-    own = {place: row[2] for place, row in rows.items()}
+    own = {code: entry.inlinetime for code, entry in entries.items()}
     for _ in range(_DEEPEST_NESTING):
-        for place, (*_, callers) in rows.items():
-            around = {it: row[2] for it, row in callers.items() if it[0] == place[0] and it in own and it != place}
-            if place[2] not in _PARTS_OF_A_FUNCTION or not own[place] or not around:
-                continue
+        for code in entries:
+            around = {it: seconds for it, seconds in callers[code].items() if _file_of(it) == _file_of(code)}
             whole = sum(around.values())
-            for caller, seconds in around.items():
-                own[caller] += own[place] * (seconds / whole if whole else 1 / len(around))
-            own[place] = 0.0
+            if _name_of(code) in _PARTS_OF_A_FUNCTION and own[code] and whole:
+                for caller, seconds in around.items():
+                    own[caller] += own[code] * seconds / whole
+                own[code] = 0.0
     return own
 
 
-def _is_ours(place: _Place, row: _Row) -> bool:
+def _file_of(code: _Code) -> str:
+    return "" if isinstance(code, str) else code.co_filename
+
+
+def _name_of(code: _Code) -> str:
+    return code if isinstance(code, str) else code.co_name
+
+
+def _is_ours(code: _Code, callers: Mapping[_Code, float]) -> bool:
     """A function of this file, or one of Python's own that is called from here alone."""
-    file, _, name = place
-    if file == "~" and name.startswith("<built-in method builtins."):
-        return all(caller.startswith(_OWN_FOLDER) for caller, _, _ in row[4])
-    return file.startswith(_OWN_FOLDER) or "_lsprof.Profiler" in name or name == _CLOCK
+    if isinstance(code, str):
+        if code.startswith("<built-in method builtins."):
+            return all(_file_of(caller).startswith(_OWN_FOLDER) for caller in callers)
+        return "_lsprof.Profiler" in code or code == _CLOCK
+    return code.co_filename.startswith(_OWN_FOLDER)
 
 
-def _function(file: str, line: int, name: str, row: _Row, own_seconds: float) -> FunctionTime:
-    _, calls, _, total_seconds, _ = row
-    is_python = file != "~"
-    return FunctionTime(
-        name=_ADDRESS.sub("", name.strip("<>")) if not is_python else name,
-        file=file if is_python else "",
-        line=line if is_python else 0,
-        calls=calls,
-        own_seconds=own_seconds,
-        total_seconds=total_seconds,
-    )
+def _function(code: _Code, entry: Any, own_seconds: float) -> FunctionTime:
+    times = {"calls": entry.callcount, "own_seconds": own_seconds, "total_seconds": entry.totaltime}
+    if isinstance(code, str):
+        return FunctionTime(name=_ADDRESS.sub("", code.strip("<>")), **times)
+    return FunctionTime(name=code.co_name, file=code.co_filename, line=code.co_firstlineno, **times)
 
 
 def _accelerator_watch(torch: Any) -> Any:
