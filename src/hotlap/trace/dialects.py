@@ -124,8 +124,9 @@ def uses_tensor_cores(name: str) -> bool | None:
 
 
 _LIBRARY_PATH = re.compile(
-    r"site-packages|dist-packages|lib/python3|^<|^torch/|^nn\.Module|^(?:numpy|transformers|accelerate|lightning|"
-    r"pytorch_lightning|torchvision|torchaudio|timm|datasets|deepspeed|PIL|pandas|scipy)/"
+    r"site-packages|dist-packages|lib/python3|^<|^torch/|^nn\.Module|(?:^|/)hotlap/(?:runtime|levers)/|"
+    r"^(?:numpy|transformers|accelerate|lightning|pytorch_lightning|torchvision|torchaudio|timm|datasets|deepspeed|"
+    r"PIL|pandas|scipy)/"
 )
 _PLACE = re.compile(r"^(?P<file>.+?)\(\d+\): \S+")
 _NO_PLACES = ("<", "nn.Module: ")
