@@ -45,9 +45,20 @@ class Callers:
         self._origins: dict[str, _Origin] = {}
         # By identity of the code, which is therefore kept, and position in it; lines are slow to work out.
         self._sites: dict[tuple[int, int], tuple[CodeType, CallSite]] = {}
+        self._direct: dict[tuple[int, int], Caller] = {}  # those whose very frame is the user's: most are
 
     def of(self, frame: FrameType) -> Caller | None:
         """The caller whose innermost frame this is; None when it is hotlap itself."""
+        key = (id(frame.f_code), frame.f_lasti)
+        direct = self._direct.get(key)
+        if direct is not None:
+            return direct
+        caller = self._walk(frame)
+        if caller is not None and caller.instruction is not None and caller.instruction[0] is frame.f_code:
+            self._direct[key] = caller
+        return caller
+
+    def _walk(self, frame: FrameType) -> Caller | None:
         directly, updating, at_the_call = True, False, True
         walked: FrameType | None = frame
         for _ in range(MAXIMUM_DEPTH):

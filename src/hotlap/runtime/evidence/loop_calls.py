@@ -23,9 +23,10 @@ _DEVICE_MODULES = ("cuda", "xpu", "mps", "accelerator")
 class LoopCallWatch:
     """Counts and times such calls by line, where they are made in training steps.
 
-    Of what is printed and logged only the user's own lines count, not what a library tells by itself. The time of a
-    call leaves out the waits for a device in it, which :mod:`hotlap.runtime.evidence.syncs` counts. That one also sees
-    the copies to the device, among which it finds the tensors that were made on the host.
+    Of what is printed, logged and collected only the user's own lines count, not what a library does by itself (Dynamo
+    collects garbage whenever it compiles). The time of a call leaves out the waits for a device in it, which
+    :mod:`hotlap.runtime.evidence.syncs` counts. That one also sees the copies to the device, among which it finds the
+    tensors that were made on the host.
     """
 
     def __init__(self, interception: Interception, clock: StepClock) -> None:
@@ -75,7 +76,7 @@ class LoopCallWatch:
             for place in (module, getattr(module, "memory", None)):
                 if place is not None:
                     self._watch.wrap(place, "empty_cache", "loop", _any("empty-cache"))
-        self._watch.wrap_builtin(gc, "collect", "loop", _any("garbage-collection"))
+        self._watch.wrap_builtin(gc, "collect", "loop", _users_own("garbage-collection"))
         self._watch.wrap_builtin(builtins, "print", "loop", _users_own("print"))
         self._watch.wrap(logging.Logger, "handle", "loop", _users_own("logging"))
 

@@ -115,10 +115,14 @@ class SyncWatch:
         return any(type(it) is self._torch.Tensor and it.dtype == self._torch.bool for it in parts)
 
     def _device(self, tensor: Any) -> str:
-        """The kind of device a tensor lies on, without the tensor's class being asked (which may act upon it)."""
-        if not isinstance(tensor, self._torch.Tensor):
+        """The kind of device a tensor lies on, without its class or a mode of torch's being asked, which may act upon
+        it. Plain tensors on the host, the many, are told apart first."""
+        torch = self._torch
+        if type(tensor) is torch.Tensor and not torch._C._len_torch_function_stack() and tensor.is_cpu:
             return "cpu"
-        with self._torch._C.DisableTorchFunction():
+        if not isinstance(tensor, torch.Tensor):
+            return "cpu"
+        with torch._C.DisableTorchFunction():
             return str(tensor.device.type)
 
 
