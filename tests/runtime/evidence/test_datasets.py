@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    SequentialSampler,
+    Subset,
+    TensorDataset,
+)
 
 from hotlap.evidence import DatasetProfile
 from hotlap.runtime.evidence import datasets
@@ -94,6 +102,10 @@ def test_samples_are_asked_for_and_collated_as_the_loader_does() -> None:
     collated: list[int] = []
     profiled(TensorDataset(torch.randn(40, 3)), batch_size=16, collate_fn=lambda it: collated.append(len(it)))
     assert collated == [16, 16, 6]
+    collated.clear()
+    batches = BatchSampler(SequentialSampler(range(40)), 8, drop_last=False)
+    profiled(TensorDataset(torch.randn(40, 3)), batch_sampler=batches, collate_fn=lambda it: collated.append(len(it)))
+    assert collated == [8, 8, 8, 8, 6]
     assert profiled(Subset(TensorDataset(torch.randn(9, 3)), range(9)), batch_size=None) is not None
 
 

@@ -75,6 +75,15 @@ def _length(torch: Any, dataset: Any) -> int:
         return 0
 
 
+def _batch_size(loader: Any) -> int:
+    """How many samples are collated together; 0 for a loader that makes no batches. One that was given a sampler of
+    batches has no size of its own."""
+    if loader.batch_sampler is None:
+        return 0
+    size = loader.batch_size or getattr(loader.batch_sampler, "batch_size", None)
+    return size if isinstance(size, int) and size > 0 else MOST_TOGETHER
+
+
 class _Silence:
     """What one thread raises is not printed; others' exceptions go where they went before."""
 
@@ -100,10 +109,10 @@ class _Fetching:
         self._torch = torch
         self._dataset = loader.dataset
         self._collate = loader.collate_fn
-        self._batch_size = loader.batch_size
+        self._batch_size = _batch_size(loader)
         self._size = size
         # torch asks a data set that can for all samples of a batch at once.
-        self._together = loader.batch_size is not None and bool(getattr(loader.dataset, "__getitems__", None))
+        self._together = self._batch_size > 0 and bool(getattr(loader.dataset, "__getitems__", None))
         self._device = torch.cuda.current_device() if torch.cuda.is_initialized() else None
         self._profiler = cProfile.Profile()
         self._functions: tuple[FunctionTime, ...] = ()
@@ -157,7 +166,7 @@ class _Fetching:
 
     def _collate_all(self, samples: list[Any]) -> None:
         """In batches of the loader's own size; without batches the function takes one sample after the other."""
-        if self._batch_size is None:
+        if not self._batch_size:
             for sample in samples:
                 self._collate(sample)
             return

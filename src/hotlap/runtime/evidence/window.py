@@ -14,7 +14,7 @@ import gzip
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -24,6 +24,7 @@ from hotlap.runtime.clock import StepClock
 from hotlap.runtime.interception import Interception
 
 LEAST_WARM_UP_STEPS = 3
+_LOG_LEVEL, _SILENT = "KINETO_LOG_LEVEL", "6"
 _COMPRESSION = 1  # a trace shrinks tenfold even so, and the process waits for it
 
 _State: TypeAlias = Literal["waiting", "prepared", "running", "over"]
@@ -126,7 +127,8 @@ class ProfilerWindow:
         self._constructing = True
         try:
             self._profiler = profiler.profile(activities=activities, record_shapes=True, with_stack=self._with_stack)
-            self._profiler.prepare_trace()
+            with _silent_profiler():
+                self._profiler.prepare_trace()
         except RuntimeError as error:
             self._fail(error)
             return False
@@ -206,3 +208,17 @@ class ProfilerWindow:
             trace_path=self._trace_path,
             with_stack=self._with_stack,
         )
+
+
+@contextlib.contextmanager
+def _silent_profiler() -> Iterator[None]:
+    """The profiler's library asks for its log level when it is first used; by itself it writes among the script's own
+    output that it starts and stops."""
+    unset = _LOG_LEVEL not in os.environ
+    if unset:
+        os.environ[_LOG_LEVEL] = _SILENT
+    try:
+        yield
+    finally:
+        if unset:
+            del os.environ[_LOG_LEVEL]
