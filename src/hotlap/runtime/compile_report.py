@@ -10,7 +10,8 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from types import ModuleType
+from pathlib import Path
+from types import CodeType, ModuleType
 from typing import Any
 
 from hotlap.records import CompileReport, GraphBreak
@@ -18,6 +19,8 @@ from hotlap.records import CompileReport, GraphBreak
 MOST_PLACES = 32
 LONGEST_REASON = 300
 REMEMBERED_COMPILATIONS = 4096  # torch's own limit is 64
+
+_OWN_FOLDER = str(Path(__file__).parent)
 
 # Dynamo's name for a branch whose condition is a tensor, and what it means.
 _BRANCH = "generic_jump"
@@ -32,8 +35,9 @@ def start(torch: ModuleType) -> None:
         utils.set_compilation_metrics_limit(REMEMBERED_COMPILATIONS)
 
 
-def collect(torch: ModuleType) -> CompileReport:
-    """Everything so far; empty when nothing was compiled."""
+def collect(torch: ModuleType, forward: CodeType | None = None) -> CompileReport:
+    """Everything so far; empty when nothing was compiled. ``forward`` is that of the script's only model: what Dynamo
+    begins with is then hotlap's wrapper around it, a place that means nothing to anybody."""
     utils = _utils()
     if utils is None:
         return CompileReport()
@@ -42,8 +46,8 @@ def collect(torch: ModuleType) -> CompileReport:
         seconds=float(utils.calculate_time_spent().get("total_wall_time", 0.0)),
         graphs=int(utils.counters["stats"]["unique_graphs"]),
         graph_breaks=_counted(_graph_breaks(utils)),
-        recompiles=_counted(_recompilations(compilations)),
-        fallbacks=_counted(_fallbacks(compilations, utils)),
+        recompiles=_counted(_recompilations(compilations, forward)),
+        fallbacks=_counted(_fallbacks(compilations, forward)),
     )
 
 
@@ -64,29 +68,35 @@ def _graph_breaks(utils: Any) -> Iterator[GraphBreak]:
         )
 
 
-def _recompilations(compilations: tuple[Any, ...]) -> Iterator[GraphBreak]:
+def _recompilations(compilations: tuple[Any, ...], forward: CodeType | None) -> Iterator[GraphBreak]:
     for compilation in compilations:
         reason = getattr(compilation, "recompile_reason", None)
         if reason and not compilation.fail_type:
-            yield GraphBreak(
-                reason=_guard(reason),
-                file=compilation.co_filename or "",
-                line=compilation.co_firstlineno or 0,
-            )
+            file, line = _function(compilation, forward)
+            yield GraphBreak(reason=_guard(reason), file=file, line=line)
 
 
-def _fallbacks(compilations: tuple[Any, ...], utils: Any) -> Iterator[GraphBreak]:
+def _fallbacks(compilations: tuple[Any, ...], forward: CodeType | None) -> Iterator[GraphBreak]:
     """Frames that Dynamo gave up, by its own metrics, and CUDA graphs that Inductor left out."""
     for compilation in compilations:
         if compilation.fail_type:
+            file, line = _function(compilation, forward)
             yield GraphBreak(
                 reason=_sentence(compilation.fail_reason or compilation.fail_type),
-                file=compilation.fail_user_frame_filename or compilation.co_filename or "",
-                line=compilation.fail_user_frame_lineno or compilation.co_firstlineno or 0,
+                file=compilation.fail_user_frame_filename or file,
+                line=compilation.fail_user_frame_lineno or line,
             )
         skipped = getattr(compilation, "cudagraph_skip_reason", None)
         if skipped:
             yield GraphBreak(reason=f"No CUDA graph: {_sentence(skipped)}")
+
+
+def _function(compilation: Any, forward: CodeType | None) -> tuple[str, int]:
+    """The function that was compiled, with its first line."""
+    file, line = compilation.co_filename or "", compilation.co_firstlineno or 0
+    if not file.startswith(_OWN_FOLDER):
+        return file, line
+    return (forward.co_filename, forward.co_firstlineno) if forward is not None else ("", 0)
 
 
 def _counted(places: Iterator[GraphBreak]) -> tuple[GraphBreak, ...]:

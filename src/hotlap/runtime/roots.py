@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable
+from types import CodeType
 from typing import Any
 
 from hotlap.runtime.hooks import Hooks
@@ -46,6 +47,12 @@ class Roots:
         """The roots that are still alive."""
         alive = (reference() for reference in self._known.values())
         return tuple(root for root in alive if root is not None)
+
+    def forward(self) -> CodeType | None:
+        """The code of the only root's ``forward``; None with several roots, or where it is not written in Python."""
+        kinds = {type(root) for root in self.all()}
+        function = getattr(kinds.pop(), "forward", None) if len(kinds) == 1 else None
+        return getattr(function, "__code__", None)
 
     def hold(self, parameters: Iterable[Any]) -> None:
         """An optimizer took these parameters: a new root may appear."""

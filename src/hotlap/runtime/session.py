@@ -45,6 +45,7 @@ class Session:
     def begin(self, interception: Interception) -> None:
         """Hang clock and observers onto the hooks; called right after torch's import, before any lever's."""
         self._hooks = interception.hooks
+        self._roots = interception.roots
         self._torch = interception.hooks.torch
         self.clock = StepClock(
             self._hooks,
@@ -193,7 +194,7 @@ class Session:
             invariants=self._invariants.result(steps),
             outside_seconds=sum(steps.outside_seconds),
             device_peak_bytes=_device_peak_bytes(self._torch),
-            compile=compile_report.collect(self._torch),
+            compile=compile_report.collect(self._torch, self._roots.forward()),
             scaler_skipped_steps=self._hooks.scaler_skipped_steps,
             notes=tuple(self._hooks.notes),
             files=self._redirection.files(),
