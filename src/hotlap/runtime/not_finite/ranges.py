@@ -20,13 +20,14 @@ _REDUCIBLE = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.floa
 
 
 def carrier(tensor: Any) -> torch.Tensor | None:
-    """The plain tensor in whose memory the numbers lie; None where there are none that could be NaN, or none that can
-    be looked at (fake, quantised, of a class with a dispatch of its own)."""
+    """The plain tensor in whose memory the numbers lie; None where there are none that could be NaN (the zeros of
+    forward-mode differentiation have no memory), or none that can be looked at (fake, quantised, of a class with a
+    dispatch of its own)."""
     if not isinstance(tensor, torch.Tensor):
         return None
     if type(tensor).__torch_dispatch__ is not _PLAIN_DISPATCH:
         return carrier(getattr(tensor, "_local_tensor", None))  # the own part of a distributed tensor
-    if not (tensor.is_floating_point() or tensor.is_complex()) or tensor.is_meta:
+    if not (tensor.is_floating_point() or tensor.is_complex()) or tensor.is_meta or tensor._is_zerotensor():
         return None
     if tensor.layout is torch.sparse_coo:
         return tensor._values()
