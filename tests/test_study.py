@@ -217,6 +217,26 @@ def test_a_study_in_use_names_the_process(journal: Journal) -> None:
     assert load_study(journal.directory).status == "running"  # reading needs no lock
 
 
+def test_only_a_search_that_was_killed_is_said_to_be_resumable(tmp_path: Path) -> None:
+    for kind, resumable in (("search", True), ("profile", False)):
+        with create_study(tmp_path / kind, WORKLOAD, Choices()) as journal:
+            journal.save(Study(workload=WORKLOAD, kind=kind, status="running"))
+        found = load_study(journal.directory)
+        assert found.status == "interrupted"
+        assert ("--resume" in found.status_text) is resumable
+
+
+def test_an_attachment_is_read_back_and_a_damaged_one_is_none(tmp_path: Path) -> None:
+    with create_study(tmp_path, WORKLOAD, Choices()) as journal:
+        assert journal.attachment("machine.json", Machine) is None
+        for cores in (3, 4):
+            journal.attach("machine.json", Machine(cores=cores))
+        assert journal.attachment("machine.json", Machine) == Machine(cores=4)
+        for text in (b"", b"{", b'{"cores": "many"}', b"\xff"):
+            (journal.directory / "machine.json").write_bytes(text)
+            assert journal.attachment("machine.json", Machine) is None
+
+
 def test_a_killed_run_leaves_no_lock_and_reads_as_interrupted(tmp_path: Path) -> None:
     program = (
         "import sys, time; from pathlib import Path\n"

@@ -103,7 +103,16 @@ def test_a_clean_script_is_told_what_binds_it(loader: float, model: float, says:
 
 def test_a_script_that_was_not_profiled_is_not_called_clean() -> None:
     found = headline(msgspec.structs.replace(fakes.CLEAN, profiled_steps=0))
-    assert found.tone == "neutral" and "was not profiled" in found.sentence
+    assert found.tone == "neutral" and "found in the time account" in found.sentence
+    assert "was not profiled" in found.beside[-1]
+    with_causes = headline(msgspec.structs.replace(fakes.PROFILED, profiled_steps=0))
+    assert "was not profiled" in with_causes.beside[-1]
+
+
+def test_a_profile_that_was_killed_says_so() -> None:
+    text = "The run was killed; only what it had found is known."
+    found = headline(msgspec.structs.replace(fakes.PROFILED, status="interrupted", status_text=text))
+    assert found.sentence.startswith("Not finished") and found.beside[0] == text
 
 
 def test_wrong_numbers_come_before_slow_ones() -> None:

@@ -209,16 +209,17 @@ def _so_far(study: Study) -> str:
 
 def _profiled(study: Study) -> Headline:
     """How many causes were found, and what the step is made of."""
+    beside = [*_step_words(study)]
     if study.status != "finished":
-        return Headline(
-            "neutral", "Not finished: the causes were not looked for to the end.", tuple(_step_words(study))
-        )
+        why = [text.sentence(study.status_text)] if study.status_text else []
+        return Headline("neutral", "Not finished: the causes were not looked for to the end.", (*why, *beside))
     costs = [it for it in study.findings if it.kind == "cost"]
     wrong = [it for it in study.findings if it.kind == "wrong-numbers"]
     others = len(study.findings) - len(costs) - len(wrong)
-    beside = [*_step_words(study)]
     if others:
         beside.append(f"Beside that, {text.count(others, 'risk or hint', 'risks and hints')} below.")
+    if not study.profiled_steps:
+        beside.append("The script was not profiled, so most causes could not be looked for; the warnings say why.")
     if wrong:
         return Headline("bad", f"The numbers come first: {text.one_line(wrong[0].title)}", tuple(beside))
     if costs:
@@ -228,8 +229,7 @@ def _profiled(study: Study) -> Headline:
             sentence = f"{len(costs)} causes of lost time were found; the largest costs {largest} of a step."
         return Headline("neutral", sentence, tuple(beside))
     if not study.profiled_steps:
-        sentence = "No cause of lost time was found in the time account; the script was not profiled, see the warnings."
-        return Headline("neutral", sentence, tuple(beside))
+        return Headline("neutral", "No cause of lost time was found in the time account.", tuple(beside))
     return Headline("good", "No known cause of lost time was found.", tuple(beside))
 
 
