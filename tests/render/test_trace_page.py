@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "trace"))
 
 from trace_writer import TraceWriter, training_trace
 
-from hotlap.render.trace import CAUSES, trace_report, traces_report
-from hotlap.trace import Breakdown, analyse, read_trace
+from hotlap.render.lines import Paper
+from hotlap.render.trace import CAUSES, traces_report
+from hotlap.trace import Breakdown, analyse, compare_ranks, read_trace
 from hotlap.trace.idle import CAUSES as KNOWN_CAUSES
 
 
-def shown(what: object, width: int = 120) -> str:
-    stream = io.StringIO()
-    Console(file=stream, width=width, markup=False, highlight=False, emoji=False).print(what)
-    return stream.getvalue()
+def shown(*breakdowns: Breakdown, width: int = 120, **paper: bool) -> str:
+    return traces_report(breakdowns, (), compare_ranks(breakdowns), Paper(width, **paper))
 
 
 def breakdown_of(writer: TraceWriter, folder: Path) -> Breakdown:
     return analyse(read_trace(writer.write(folder / "trace.json")))
+
+
+def rank(number: int, folder: Path, compute: int, collective: int) -> Breakdown:
+    writer = TraceWriter()
+    for step in range(3):
+        writer.step(step, step * 1000, 1000)
+        writer.launch("gemm", step * 1000 + 1, step * 1000 + 10, compute)
+        writer.launch("ncclDevKernel_AllReduce", step * 1000 + 5, step * 1000 + 10 + compute, collective, stream=20)
+    path = folder / f"rank{number}.json"
+    return analyse(read_trace(writer.write(path, distributedInfo={"rank": number, "world_size": 4})))
 
 
 def test_every_cause_has_words() -> None:
@@ -35,13 +42,14 @@ def test_every_cause_has_words() -> None:
 @pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
 def test_lines_fit_the_terminal(width: int, tmp_path: Path) -> None:
     breakdown = breakdown_of(training_trace(steps=20), tmp_path)
-    lines = shown(traces_report([breakdown, breakdown], [("x" * 300, "no trace")]), width).splitlines()
+    text = traces_report([breakdown, breakdown], [("x" * 300, "no trace")], None, Paper(width))
+    lines = text.splitlines()
     assert max(map(len, lines)) <= width
     assert not [line for line in lines if line != line.rstrip()]
 
 
 def test_what_it_says(tmp_path: Path) -> None:
-    text = " ".join(shown(trace_report(breakdown_of(training_trace(steps=20), tmp_path))).split())
+    text = " ".join(shown(breakdown_of(training_trace(steps=20), tmp_path)).split())
     for expected in (
         "waiting for the data loader",
         "enumerate(DataLoader)#_Single",
@@ -55,7 +63,7 @@ def test_what_it_says(tmp_path: Path) -> None:
 def test_an_unreliable_trace_says_so_first(tmp_path: Path) -> None:
     writer = training_trace()
     writer.host("call", "cudaGraphLaunch", 900, 10, correlation=9_000)
-    text = shown(trace_report(breakdown_of(writer, tmp_path)))
+    text = shown(breakdown_of(writer, tmp_path))
     assert "Do not trust these figures" in text
     assert text.index("Do not trust") < text.index("Device 0")
 
@@ -64,4 +72,27 @@ def test_a_shared_stream_of_communication_tells_its_overlap(tmp_path: Path) -> N
     writer = TraceWriter()
     writer.launch("matmul", 0, 10, 100)
     writer.launch("ncclDevKernel_AllReduce", 5, 60, 100, stream=20)
-    assert "50 % of it behind compute" in shown(trace_report(breakdown_of(writer, tmp_path)))
+    assert "50 % of it behind compute" in shown(breakdown_of(writer, tmp_path))
+
+
+def test_who_is_waited_for(tmp_path: Path) -> None:
+    ranks = [rank(0, tmp_path, 500, 400), rank(2, tmp_path, 500, 400), rank(1, tmp_path, 800, 100)]
+    text = " ".join(shown(*ranks).split())
+    assert (
+        "rank 1 is waited for: over 3 steps the others wait 30 % of the time for it; it computes 900 us longer" in text
+    )
+    assert "1 rank of the run left no trace" in text
+    assert text.index("0 50 % 40 % 10 % 30 %") < text.index("1 80 % 10 % 10 % 0 %") < text.index("2 50 % 40 % 10 %")
+
+
+def test_ranks_without_a_straggler(tmp_path: Path) -> None:
+    text = " ".join(shown(rank(0, tmp_path, 500, 400), rank(1, tmp_path, 505, 395)).split())
+    assert "no rank is waited for in particular" in text
+
+
+def test_colours_only_where_they_are_wanted(tmp_path: Path) -> None:
+    breakdown = breakdown_of(training_trace(), tmp_path)
+    plain, coloured = shown(breakdown), shown(breakdown, colours=True)
+    assert "\x1b" not in plain
+    assert "\x1b[31m█" in coloured
+    assert shown(breakdown, colours=True, ascii_only=True).isascii()

@@ -7,7 +7,6 @@ split first, at the first word that is neither an option of ours nor the value o
 from __future__ import annotations
 
 import argparse
-import difflib
 import re
 from collections.abc import Iterable, Sequence
 from typing import NoReturn
@@ -105,5 +104,7 @@ def whole(least: int, text: str) -> int:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """A question that names the nearest known name, or nothing."""
+    import difflib
+
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)
     return f"Did you mean {near[0]!r}? " if near else ""

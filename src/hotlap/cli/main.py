@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +32,9 @@ COMMANDS = {
     "demo": "the main job on a small workload that ships with hotlap",
 }
 
+_WITHOUT_TRIALS = frozenset({"trace"})
+"""Commands that are done before what makes trials is imported."""
+
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
 
@@ -45,6 +47,8 @@ def main(argv: Sequence[str] | None = None, *, engine: Engine | None = None) -> 
         sys.stdout.flush()
     except HotlapError as error:
         if _wants_traceback(words):
+            import traceback
+
             traceback.print_exc()
         screen.complain(error)
         return error.exit_code if error.exit_code >= 0 else 128 - error.exit_code
@@ -86,10 +90,12 @@ def _dispatch(words: list[str], engine: Engine | None) -> int:
         return 0
     if words[0] not in COMMANDS:
         raise _no_such_command(words[0])
-    from hotlap.api import Engine as RealEngine
-
     command = importlib.import_module(f"hotlap.cli.{words[0]}")
-    code: int = command.main(words[1:], engine or RealEngine())
+    if engine is None and words[0] not in _WITHOUT_TRIALS:
+        from hotlap.api import Engine as RealEngine
+
+        engine = RealEngine()
+    code: int = command.main(words[1:], engine)
     return code
 
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
-from typing import NoReturn, TextIO
-
-from rich.console import Console, RenderableType
-from rich.text import Text
+from typing import TYPE_CHECKING, TextIO
 
 from hotlap.errors import HotlapError
 from hotlap.render import text
+from hotlap.render.lines import Paper
+
+# At run time rich is imported by those who use it: that takes longer than some commands take altogether.
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+_USUAL_WIDTH = 80
 
 
 def out() -> Console:
@@ -33,13 +38,28 @@ def say(line: str) -> None:
     sys.stdout.write(f"{line}\n")
 
 
+def paper() -> Paper:
+    """What standard output is, for pages that are laid out without rich."""
+    stream = _lenient(sys.stdout)
+    plain = os.environ.get("TERM", "") in ("", "dumb", "unknown") or bool(os.environ.get("NO_COLOR"))
+    return Paper(
+        width=_width(stream),
+        colours=bool(os.environ.get("FORCE_COLOR")) or (stream.isatty() and not plain),
+        ascii_only=not _shows_unicode(stream),
+    )
+
+
 def note(line: str, style: str = "dim") -> None:
     """Print a remark beside the report."""
+    from rich.text import Text
+
     err().print(Text(f"hotlap: {text.one_line(line, limit=1000)}", style=style), soft_wrap=True)
 
 
 def quote(output: str) -> None:
     """A script's own words, already cleaned, on standard error."""
+    from rich.text import Text
+
     console = err()
     for line in output.split("\n"):
         console.print(Text(f"  | {line}", style="dim"), soft_wrap=True)
@@ -47,6 +67,8 @@ def quote(output: str) -> None:
 
 def complain(error: HotlapError) -> None:
     """Print an error: what happened and where in one sentence, what to do in another."""
+    from rich.text import Text
+
     where = f" ({text.one_line(error.where, limit=300)})" if error.where else ""
     what = Text("hotlap: ", style="bold red").append(
         text.clean(error.what, limit=2000) + where, style="not bold default"
@@ -56,14 +78,29 @@ def complain(error: HotlapError) -> None:
     console.print(Text(f"        {text.clean(error.remedy, limit=1000)}"), soft_wrap=True)
 
 
-class _Console(Console):
-    """A console that leaves it to the caller to do something about a reader who has left."""
-
-    def on_broken_pipe(self) -> NoReturn:
-        raise BrokenPipeError
-
-
 def _console(stream: TextIO) -> Console:
-    if isinstance(stream, io.TextIOWrapper) and not (stream.encoding or "").lower().startswith("utf"):
+    from hotlap.cli.console import ReportConsole
+
+    return ReportConsole(_lenient(stream))
+
+
+def _lenient(stream: TextIO) -> TextIO:
+    """The stream, which shows a sign for characters that it cannot write."""
+    if isinstance(stream, io.TextIOWrapper) and not _shows_unicode(stream):
         stream.reconfigure(errors="replace")
-    return _Console(file=stream, markup=False, highlight=False, emoji=False)
+    return stream
+
+
+def _shows_unicode(stream: TextIO) -> bool:
+    return (stream.encoding or "").lower().startswith("utf")
+
+
+def _width(stream: TextIO) -> int:
+    """How wide the terminal is: what COLUMNS says, else what the terminal says, else 80."""
+    said = os.environ.get("COLUMNS", "")
+    if said.isdecimal() and 0 < int(said) < 10_000:
+        return int(said)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or _USUAL_WIDTH
+    except (OSError, ValueError):
+        return _USUAL_WIDTH

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import msgspec
 
-from hotlap import api
 from hotlap.cli import screen
 from hotlap.cli.arguments import Parser
 from hotlap.errors import TraceError
 from hotlap.render.trace import traces_report
-from hotlap.trace import Breakdown, analyse, read_trace, trace_files
+from hotlap.trace import Breakdown, analyse, compare_ranks, read_trace, trace_files
 
 _DESCRIPTION = """\
 Reads traces of torch.profiler (.json or .json.gz), of any version and made anywhere: how long each
@@ -33,15 +32,17 @@ def parser() -> Parser:
     return made
 
 
-def main(words: list[str], engine: api.Engine) -> int:
-    """Run the command. Raises :class:`hotlap.errors.HotlapError`."""
+def main(words: list[str], engine: object = None) -> int:
+    """Run the command; it makes no trials. Raises :class:`hotlap.errors.HotlapError`."""
     choices = parser().parse_args(words)
     breakdowns, skipped = read_all(choices.path)
+    comparison = compare_ranks(breakdowns)
     if choices.json:
-        document = {"traces": breakdowns, "skipped": [{"path": path, "reason": why} for path, why in skipped]}
+        left_out = [{"path": path, "reason": why} for path, why in skipped]
+        document = {"traces": breakdowns, "ranks": comparison, "skipped": left_out}
         screen.say(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
     else:
-        screen.show(traces_report(breakdowns, skipped))
+        screen.say(traces_report(breakdowns, skipped, comparison, screen.paper()))
     return 0
 
 

@@ -28,6 +28,8 @@ def clean(text: str, *, limit: int = 4000) -> str:
 
     Text longer than ``limit`` characters loses its beginning, where the least is said.
     """
+    if len(text) <= limit and text.isascii() and text.isprintable():
+        return text
     shown = "".join(map(_visible, _ESCAPE_SEQUENCE.sub("", text[-4 * limit :])))
     return shown if len(shown) <= limit else "..." + shown[-limit:]
 

@@ -8,23 +8,28 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from rich.console import Group, RenderableType
-from rich.constrain import Constrain
-from rich.table import Table
-from rich.text import Text
-
 from hotlap.render import text
-from hotlap.render.bars import Part, StackedBar, Swatch
-from hotlap.render.layout import Trimmed, indented, open_table, paragraphs, shifted
-from hotlap.trace.records import Breakdown, Cause, DeviceBreakdown, DeviceTime, IdleCause, StepTime
+from hotlap.render.lines import Paper, Styled, Table, bar, paragraph, styled
+from hotlap.render.parts import Part, swatch
+from hotlap.trace.records import (
+    Breakdown,
+    Cause,
+    DeviceBreakdown,
+    DeviceTime,
+    IdleCause,
+    RankComparison,
+    StepTime,
+)
 
 WIDEST = 120
 _LONGEST_NAME = 64
+_LONGEST_FILE = 40
 _KERNELS_SHOWN = 10
 _STEPS_SHOWN = 12
 _GAPS_SHOWN = 5
 _EVIDENCE_SHOWN = 4
 _STREAMS_SHOWN = 8
+_RANKS_SHOWN = 32
 _BILLION = 1e9
 _PLACE = re.compile(r".*?((?:[^/]+/)?[^/]+\.py\(\d+\): \S.*)$")
 
@@ -49,109 +54,111 @@ CAUSES: dict[Cause, str] = {
 }
 
 
-def trace_report(breakdown: Breakdown) -> RenderableType:
-    """One trace as a report."""
-    pieces: list[RenderableType] = [Text(text.one_line(breakdown.facts.path), style="bold"), *_coverage(breakdown)]
+def traces_report(
+    breakdowns: Sequence[Breakdown],
+    skipped: Sequence[tuple[str, str]],
+    comparison: RankComparison | None,
+    paper: Paper,
+) -> str:
+    """Several traces of one folder: each one's report, what compares them, and the files that are no trace."""
+    paper = paper._replace(width=min(paper.width, WIDEST))
+    lines: list[str] = []
+    for it in breakdowns:
+        lines += [*_trace(it, paper), ""]
+    if len(breakdowns) > 1:
+        lines += [*_headed("All traces", _overview(breakdowns), paper), ""]
+    if comparison is not None:
+        lines += [*_ranks(comparison, paper), ""]
+    if skipped:
+        lines.append(styled("Not read", "bold", paper))
+        for name, why in skipped:
+            lines += paragraph(f"{text.one_line(name)}: {text.one_line(why)}", paper, indent=2, style="dim")
+    return "\n".join(lines).rstrip("\n")
+
+
+def _trace(breakdown: Breakdown, paper: Paper) -> Iterator[str]:
+    yield from paragraph(text.one_line(breakdown.facts.path), paper, style="bold")
+    yield from paragraph(_coverage(breakdown), paper, indent=2, style="dim")
     if breakdown.unreliable:
         warning = f"Do not trust these figures: {text.one_line(breakdown.unreliable)}."
-        pieces.append(indented(Text(warning, style="bold red")))
-    pieces += paragraphs([text.sentence(it) for it in breakdown.notes], style="yellow")
+        yield from paragraph(warning, paper, indent=2, style="bold red")
+    for note in breakdown.notes:
+        yield from paragraph(text.sentence(note), paper, indent=2, style="yellow")
     for device in breakdown.devices:
-        pieces += [Text(), *_device(device)]
+        yield ""
+        yield from _device(device, paper)
     if not breakdown.devices and breakdown.steps:
-        pieces += [Text(), Text("Steps", style="bold"), _steps(breakdown.steps)]
-    return Trimmed(Constrain(Group(*pieces), WIDEST))
+        yield ""
+        yield from _headed("Steps", _steps(breakdown.steps), paper)
 
 
-def traces_report(breakdowns: Sequence[Breakdown], skipped: Sequence[tuple[str, str]]) -> RenderableType:
-    """Several traces of one folder: each one's report, a table that compares them, and the files that are no trace."""
-    pieces: list[RenderableType] = []
-    for it in breakdowns:
-        pieces += [trace_report(it), Text()]
-    if len(breakdowns) > 1:
-        pieces += [Text("All traces", style="bold"), _comparison(breakdowns)]
-    if skipped:
-        pieces += [Text(), Text("Not read", style="bold")]
-        pieces += paragraphs([f"{text.one_line(name)}: {text.one_line(why)}" for name, why in skipped])
-    return Trimmed(Group(*pieces))
+def _headed(title: str, table: Table, paper: Paper) -> Iterator[str]:
+    yield styled(title, "bold", paper)
+    yield from table.lines(paper)
 
 
-def _coverage(breakdown: Breakdown) -> Iterator[RenderableType]:
+def _coverage(breakdown: Breakdown) -> str:
     seen = breakdown.coverage
     facts = breakdown.facts
     rank = f"rank {facts.rank} of {facts.world_size}; " if facts.rank is not None and facts.world_size else ""
-    yield indented(
+    return (
         f"{rank}{text.size(seen.bytes_read)} read; {seen.events:,} events: {seen.device_events:,} of devices "
         f"({seen.linked_events:,} linked to their launch, {seen.unlinked_events:,} not), {seen.host_events:,} of the "
-        f"host, {seen.other_events:,} arrows, marks and names",
-        style="dim",
+        f"host, {seen.other_events:,} arrows, marks and names"
     )
 
 
-def _device(device: DeviceBreakdown) -> Iterator[RenderableType]:
+def _device(device: DeviceBreakdown, paper: Paper) -> Iterator[str]:
     name = f" ({text.one_line(device.name)})" if device.name else ""
     window = text.duration(device.time.window_nanoseconds / _BILLION)
-    yield Text(f"Device {device.device}{name}: {window} from its first to its last event", style="bold")
-    yield from _account(device.time)
-    if device.idle.causes:
-        yield Text()
-        yield Text("Why it was idle", style="bold")
-        yield _causes(device)
-        yield from _longest_gaps(device)
-    if device.steps:
-        yield Text()
-        yield Text("Steps", style="bold")
-        yield _steps(device.steps)
-    yield Text()
-    yield Text("Kernels", style="bold")
-    yield from _kernels(device)
-    if device.copies:
-        yield Text()
-        yield Text("Copies", style="bold")
-        yield _copies(device)
-    yield Text()
-    yield Text("Waits within each stream", style="bold")
-    yield _streams(device)
+    title = f"Device {device.device}{name}: {window} from its first to its last event"
+    yield from paragraph(title, paper, style="bold")
+    yield from _account(device.time, paper)
+    tables = {
+        "Why it was idle": _causes(device) if device.idle.causes else None,
+        "The longest gaps": _longest_gaps(device) if device.idle.longest else None,
+        "Steps": _steps(device.steps) if device.steps else None,
+        "Kernels": _kernels(device),
+        "Copies": _copies(device) if device.copies else None,
+        "Waits within each stream": _streams(device),
+    }
+    for title, table in tables.items():
+        if table is not None:
+            yield ""
+            yield from _headed(title, table, paper)
 
 
-def _account(time: DeviceTime) -> Iterator[RenderableType]:
+def _account(time: DeviceTime, paper: Paper) -> Iterator[str]:
     amounts = (
         time.compute_nanoseconds,
         time.exposed_communication_nanoseconds,
         max(0, time.busy_nanoseconds - time.compute_nanoseconds - time.exposed_communication_nanoseconds),
         time.idle_nanoseconds,
     )
-    parts = tuple(
-        Part(amount, part.colour, part.pattern, part.plain) for amount, (_, part) in zip(amounts, _PARTS, strict=True)
-    )
-    yield shifted(StackedBar(parts, float(max(1, time.window_nanoseconds))))
-    table = Table.grid(padding=(0, 2, 0, 0))
-    for _ in range(2):
-        table.add_column(no_wrap=True)
-    for _ in range(2):
-        table.add_column(justify="right", no_wrap=True)
+    parts = [part._replace(amount=amount) for amount, (_, part) in zip(amounts, _PARTS, strict=True)]
+    yield bar(parts, float(max(1, time.window_nanoseconds)), paper, indent=2)
+    table = Table("", "", ">", ">")
     for (name, _), part, amount in zip(_PARTS, parts, amounts, strict=True):
-        table.add_row(Swatch(part), Text(name), Text(_length(amount)), Text(_share(amount, time.window_nanoseconds)))
-    yield shifted(table)
+        sign = Styled(swatch(part, paper.colours, paper.ascii_only), part.colour)
+        table.add(sign, name, _length(amount), _share(amount, time.window_nanoseconds))
+    yield from table.lines(paper)
     if time.communication_nanoseconds:
         overlap = _share(time.overlapped_communication_nanoseconds, time.communication_nanoseconds)
-        yield indented(
-            f"communication took {_length(time.communication_nanoseconds)} in all, {overlap} of it behind compute",
-            style="dim",
-        )
+        note = f"communication took {_length(time.communication_nanoseconds)} in all, {overlap} of it behind compute"
+        yield from paragraph(note, paper, indent=2, style="dim")
 
 
-def _causes(device: DeviceBreakdown) -> RenderableType:
-    table = open_table("cause", ">time", ">of idle", ">gaps", "seen with")
+def _causes(device: DeviceBreakdown) -> Table:
+    table = Table("cause", ">time", ">of idle", ">gaps", "seen with")
     for cause in device.idle.causes:
-        table.add_row(
-            Text(CAUSES[cause.cause]),
-            Text(_length(cause.nanoseconds)),
-            Text(_share(cause.nanoseconds, device.idle.nanoseconds)),
-            Text(f"{cause.gaps:,}"),
-            Text(", ".join(_evidence(cause))),
+        table.add(
+            CAUSES[cause.cause],
+            _length(cause.nanoseconds),
+            _share(cause.nanoseconds, device.idle.nanoseconds),
+            f"{cause.gaps:,}",
+            ", ".join(_evidence(cause)),
         )
-    return shifted(table)
+    return table
 
 
 def _evidence(cause: IdleCause) -> Iterator[str]:
@@ -166,27 +173,17 @@ def _evidence(cause: IdleCause) -> Iterator[str]:
         yield f"operators and calls cover {_length(cause.host_operator_nanoseconds)} of it"
 
 
-def _longest_gaps(device: DeviceBreakdown) -> Iterator[RenderableType]:
-    if not device.idle.longest:
-        return
-    table = open_table(">at", ">idle", "cause", "until")
+def _longest_gaps(device: DeviceBreakdown) -> Table:
+    table = Table(">at", ">idle", "cause", "until")
     for gap in device.idle.longest[:_GAPS_SHOWN]:
         doing = gap.place or gap.operator or gap.call
-        table.add_row(
-            Text(_length(gap.start_nanoseconds)),
-            Text(_length(gap.nanoseconds)),
-            Text(gap.cause.replace("_", " ") + (f": {event_name(doing)}" if doing else "")),
-            Text(event_name(gap.after, 28)),
-        )
-    yield Text()
-    yield Text("The longest gaps", style="bold")
-    yield shifted(table)
+        cause = gap.cause.replace("_", " ") + (f": {event_name(doing)}" if doing else "")
+        table.add(_length(gap.start_nanoseconds), _length(gap.nanoseconds), cause, event_name(gap.after, 28))
+    return table
 
 
-def _steps(steps: Sequence[StepTime]) -> RenderableType:
-    table = open_table(
-        ">step", ">time", ">busy", ">compute", ">exposed comm.", ">memory", ">idle", ">loader", ">kernels"
-    )
+def _steps(steps: Sequence[StepTime]) -> Table:
+    table = Table(">step", ">time", ">busy", ">compute", ">exposed comm.", ">memory", ">idle", ">loader", ">kernels")
     for step in steps[:_STEPS_SHOWN]:
         time = step.device
         shares = ("-",) * 5 if time is None else (
@@ -197,13 +194,27 @@ def _steps(steps: Sequence[StepTime]) -> RenderableType:
             _share(time.idle_nanoseconds, time.window_nanoseconds),
         )  # fmt: skip
         row = (str(step.number), _length(step.nanoseconds), *shares, _length(step.loader_nanoseconds))
-        table.add_row(*map(Text, (*row, f"{step.kernels:,}")))
+        table.add(*row, f"{step.kernels:,}")
     if len(steps) > _STEPS_SHOWN:
-        table.add_row(Text("..."), Text(f"{len(steps) - _STEPS_SHOWN} more"))
-    return shifted(table)
+        table.add("...", f"{len(steps) - _STEPS_SHOWN} more")
+    return table
 
 
-def _kernels(device: DeviceBreakdown) -> Iterator[RenderableType]:
+def _kernels(device: DeviceBreakdown) -> Table:
+    table = Table("name", ">time", ">of busy", ">launches", ">mean", "tensor cores", about=_kernel_summary(device))
+    for row in device.kernels[:_KERNELS_SHOWN]:
+        table.add(
+            event_name(row.name),
+            _length(row.nanoseconds),
+            _share(row.nanoseconds, device.time.busy_nanoseconds),
+            f"{row.launches:,}",
+            _length(row.nanoseconds // row.launches),
+            {True: "yes", False: "no", None: ""}[row.tensor_cores],
+        )
+    return table
+
+
+def _kernel_summary(device: DeviceBreakdown) -> str:
     summary = device.kernel_summary
     line = f"{summary.kernels:,} kernels of {summary.distinct:,} names"
     if summary.per_step is not None:
@@ -211,42 +222,30 @@ def _kernels(device: DeviceBreakdown) -> Iterator[RenderableType]:
     if summary.launch_cost_nanoseconds is not None:
         line += f"; {text.share(summary.short_share)} are shorter than a launch costs the host "
         line += f"({_length(summary.launch_cost_nanoseconds)})"
-    yield indented(line, style="dim")
-    table = open_table("name", ">time", ">of busy", ">launches", ">mean", "tensor cores")
-    for row in device.kernels[:_KERNELS_SHOWN]:
-        table.add_row(
-            Text(event_name(row.name)),
-            Text(_length(row.nanoseconds)),
-            Text(_share(row.nanoseconds, device.time.busy_nanoseconds)),
-            Text(f"{row.launches:,}"),
-            Text(_length(row.nanoseconds // row.launches)),
-            Text({True: "yes", False: "no", None: ""}[row.tensor_cores]),
-        )
-    yield shifted(table)
+    return line
 
 
-def _copies(device: DeviceBreakdown) -> RenderableType:
-    table = open_table("direction", "host memory", ">copies", ">time", ">size", ">rate")
+def _copies(device: DeviceBreakdown) -> Table:
+    table = Table("direction", "host memory", ">copies", ">time", ">size", ">rate")
     for row in device.copies:
         rate = text.rate(row.bytes / row.nanoseconds * _BILLION, "B") if row.nanoseconds and row.bytes else ""
-        cells = (row.direction, row.memory, f"{row.copies:,}", _length(row.nanoseconds), text.size(row.bytes), rate)
-        table.add_row(*map(Text, cells))
-    return shifted(table)
+        table.add(row.direction, row.memory, f"{row.copies:,}", _length(row.nanoseconds), text.size(row.bytes), rate)
+    return table
 
 
-def _streams(device: DeviceBreakdown) -> RenderableType:
-    table = open_table(">stream", ">events", ">host wait", ">kernel wait", ">other")
+def _streams(device: DeviceBreakdown) -> Table:
+    table = Table(">stream", ">events", ">host wait", ">kernel wait", ">other")
     for row in sorted(device.streams, key=lambda it: -it.events)[:_STREAMS_SHOWN]:
         waits = (row.host_wait_nanoseconds, row.kernel_wait_nanoseconds, row.other_nanoseconds)
-        table.add_row(*map(Text, (str(row.stream), f"{row.events:,}", *map(_length, waits))))
+        table.add(str(row.stream), f"{row.events:,}", *map(_length, waits))
     if len(device.streams) > _STREAMS_SHOWN:
-        table.add_row(Text("..."), Text(f"{len(device.streams) - _STREAMS_SHOWN} more"))
-    return shifted(table)
+        table.add("...", f"{len(device.streams) - _STREAMS_SHOWN} more")
+    return table
 
 
-def _comparison(breakdowns: Sequence[Breakdown]) -> RenderableType:
+def _overview(breakdowns: Sequence[Breakdown]) -> Table:
     shares = (">busy", ">compute", ">exposed comm.", ">idle")
-    table = open_table("trace", ">rank", ">device", ">window", *shares, "largest cause of idle time")
+    table = Table("trace", ">rank", ">device", ">window", *shares, "largest cause of idle time")
     for it in breakdowns:
         rank = "" if it.facts.rank is None else str(it.facts.rank)
         for device in it.devices:
@@ -256,10 +255,48 @@ def _comparison(breakdowns: Sequence[Breakdown]) -> RenderableType:
                 time.idle_nanoseconds,
             )  # fmt: skip
             cause = CAUSES[device.idle.causes[0].cause] if device.idle.causes else ""
-            name = text.one_line(it.facts.path.rsplit("/", 1)[-1], limit=40)
-            row = (name, rank, str(device.device), _length(time.window_nanoseconds))
-            table.add_row(*map(Text, (*row, *(_share(part, time.window_nanoseconds) for part in parts), cause)))
-    return shifted(table)
+            row = (_file(it.facts.path), rank, str(device.device), _length(time.window_nanoseconds))
+            table.add(*row, *(_share(part, time.window_nanoseconds) for part in parts), cause)
+    return table
+
+
+def _ranks(comparison: RankComparison, paper: Paper) -> Iterator[str]:
+    """The ranks of one run beside each other, and which of them the others wait for."""
+    table = Table(
+        ">rank",
+        ">compute",
+        ">exposed comm.",
+        ">idle",
+        ">waits for others",
+        "trace",
+        about=_who_is_waited_for(comparison),
+    )
+    for row in comparison.ranks[:_RANKS_SHOWN]:
+        parts = (
+            row.compute_nanoseconds, row.exposed_communication_nanoseconds, row.idle_nanoseconds,
+            row.waiting_nanoseconds,
+        )  # fmt: skip
+        table.add(str(row.rank), *(_share(part, row.window_nanoseconds) for part in parts), _file(row.path))
+    if len(comparison.ranks) > _RANKS_SHOWN:
+        table.add("...", f"{len(comparison.ranks) - _RANKS_SHOWN} more")
+    yield from _headed("Ranks of one run", table, paper)
+    if comparison.missing_ranks:
+        note = f"{text.count(comparison.missing_ranks, 'rank')} of the run left no trace here that can be compared."
+        yield from paragraph(note, paper, indent=2, style="yellow")
+
+
+def _who_is_waited_for(comparison: RankComparison) -> str:
+    over = text.count(len(comparison.steps), "step") if comparison.steps else "their whole windows"
+    share = text.share(comparison.waiting_share)
+    last = next((it for it in comparison.ranks if it.rank == comparison.waited_for), None)
+    if last is None:
+        return f"no rank is waited for in particular; over {over} they wait {share} of the time for one another"
+    others = [it for it in comparison.ranks if it is not last]
+    compute = last.compute_nanoseconds - sum(it.compute_nanoseconds for it in others) / len(others)
+    idle = last.idle_nanoseconds - sum(it.idle_nanoseconds for it in others) / len(others)
+    longer, what = max((compute, "computes"), (idle, "is idle"))
+    reason = f"; it {what} {_length(round(longer))} longer than they do" if longer > 0 else ""
+    return f"rank {last.rank} is waited for: over {over} the others wait {share} of the time for it{reason}"
 
 
 def _length(nanoseconds: int) -> str:
@@ -268,6 +305,10 @@ def _length(nanoseconds: int) -> str:
 
 def _share(part: int, whole: int) -> str:
     return text.share(part / whole) if whole else "-"
+
+
+def _file(path: str) -> str:
+    return text.one_line(path.rsplit("/", 1)[-1], limit=_LONGEST_FILE)
 
 
 def event_name(name: str, limit: int = _LONGEST_NAME) -> str:

@@ -1,0 +1,143 @@
+"""Paragraphs, tables and bars as lines of text, for pages that must be there at once.
+
+rich does more, but importing it takes longer than reading a small trace. Foreign text must have been cleaned before
+(:mod:`hotlap.render.text`).
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, TypeAlias
+
+from hotlap.render.parts import Part, cells, swatch
+
+_CODES = {
+    "bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "magenta": "35", "bold red": "1;31"
+}  # fmt: skip
+_BETWEEN_COLUMNS = "  "
+_NARROWEST_FOLDED = 10
+
+
+class Paper(NamedTuple):
+    """What a page is written on: how many characters a line has, whether it shows colours, and whether only ASCII."""
+
+    width: int = 80
+    colours: bool = False
+    ascii_only: bool = False
+
+
+class Styled(NamedTuple):
+    """Text in a style; the style is one of those that :data:`_CODES` names, or none."""
+
+    text: str
+    style: str = ""
+
+
+Cell: TypeAlias = str | Styled
+
+
+def styled(text: str, style: str, paper: Paper) -> str:
+    """Text as the terminal shows it in a style."""
+    return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if style and text and paper.colours else text
+
+
+def cell_width(text: str) -> int:
+    """How many character cells a terminal needs for a text."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if unicodedata.combining(it) else 2 if unicodedata.east_asian_width(it) in "WF" else 1 for it in text)
+
+
+def folded(text: str, width: int) -> Iterator[str]:
+    """A text in lines of at most so many cells, broken between words where that is possible."""
+    line = ""
+    for word in text.split(" "):
+        joined = f"{line} {word}" if line else word
+        if cell_width(joined) <= width:
+            line = joined
+            continue
+        if line:
+            yield line
+        *pieces, line = _cut(word, width)
+        yield from pieces
+    yield line
+
+
+def paragraph(text: str, paper: Paper, *, indent: int = 0, style: str = "") -> Iterator[str]:
+    """A text over as many lines as it needs."""
+    for line in folded(text, max(1, paper.width - indent)):
+        yield " " * indent + styled(line, style, paper)
+
+
+def bar(parts: Sequence[Part], full: float, paper: Paper, *, indent: int = 0) -> str:
+    """A stacked bar on a scale where ``full`` fills the rest of the line."""
+    lengths = cells([it.amount for it in parts], full, paper.width - indent)
+    drawn = [
+        styled(swatch(part, paper.colours, paper.ascii_only) * length, part.colour, paper)
+        for part, length in zip(parts, lengths, strict=True)
+    ]
+    return " " * indent + "".join(drawn)
+
+
+class Table:
+    """A table without lines; ``>`` before a column's name aligns it to the right. Without names it has no head.
+
+    Where it is wider than the paper, columns that are aligned to the left are folded first. ``about`` is a remark that
+    stands above it.
+    """
+
+    def __init__(self, *names: str, about: str = "") -> None:
+        self._about = about
+        self._right = [it.startswith(">") for it in names]
+        self._head = [Styled(it.removeprefix(">"), "dim") for it in names]
+        self._rows: list[list[Styled]] = []
+
+    def add(self, *row: Cell) -> None:
+        """Add a row, which may be shorter than the others."""
+        full = [*row, *[""] * (len(self._head) - len(row))]
+        self._rows.append([Styled(it) if isinstance(it, str) else it for it in full])
+
+    def lines(self, paper: Paper, *, indent: int = 2) -> Iterator[str]:
+        """The table's lines, none longer than the paper is wide."""
+        if self._about:
+            yield from paragraph(self._about, paper, indent=indent, style="dim")
+        has_head = any(it.text for it in self._head)
+        rows = [self._head, *self._rows] if has_head else self._rows
+        widths = [max(cell_width(it.text) for it in column) for column in zip(*rows, strict=True)]
+        self._fit(widths, paper.width - indent - len(_BETWEEN_COLUMNS) * (len(widths) - 1))
+        for row in rows:
+            columns = [list(folded(cell.text, width)) for cell, width in zip(row, widths, strict=True)]
+            for index in range(max(map(len, columns))):
+                texts = [it[index] if index < len(it) else "" for it in columns]
+                yield self._line(texts, [it.style for it in row], widths, paper, indent)
+
+    def _fit(self, widths: list[int], available: int) -> None:
+        """Narrow the widest columns until all fit: those on the left of their cells first, then any."""
+        folding = [index for index, right in enumerate(self._right) if not right]
+        for columns, narrowest in ((folding, _NARROWEST_FOLDED), (list(range(len(widths))), 1)):
+            while sum(widths) > available:
+                widest = max(columns, key=widths.__getitem__, default=None)
+                if widest is None or widths[widest] <= narrowest:
+                    break
+                widths[widest] -= 1
+
+    def _line(self, texts: list[str], styles: list[str], widths: list[int], paper: Paper, indent: int) -> str:
+        shown = []
+        for text, style, width, right in zip(texts, styles, widths, self._right, strict=True):
+            blanks = " " * (width - cell_width(text))
+            shown.append(blanks + styled(text, style, paper) if right else styled(text, style, paper) + blanks)
+        return (" " * indent + _BETWEEN_COLUMNS.join(shown)).rstrip(" ")
+
+
+def _cut(word: str, width: int) -> list[str]:
+    """A word in pieces of at most so many cells; the last one may be empty."""
+    pieces, piece, filled = [], "", 0
+    for character in word:
+        needed = cell_width(character)
+        if piece and filled + needed > width:
+            pieces.append(piece)
+            piece, filled = "", 0
+        piece += character
+        filled += needed
+    return [*pieces, piece]
