@@ -377,6 +377,7 @@ class NumberRange(Record, frozen=True, kw_only=True):
 
 
 NumberSource: TypeAlias = Literal["operation", "written", "uninitialised", "batch", "state", "entered"]
+NoticedIn: TypeAlias = Literal["loss", "gradients", "weights", "script"]
 NumberPhase: TypeAlias = Literal["setup", "data", "forward", "backward", "optimizer", "other"]
 
 
@@ -416,7 +417,7 @@ class BadNumber(Record, frozen=True, kw_only=True):
     """
 
     step: int
-    noticed_in: Literal["loss", "gradients", "weights", "script"]
+    noticed_in: NoticedIn
     nan: bool
     name: str = ""
     origin: NumberOrigin | None = None

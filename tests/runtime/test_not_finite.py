@@ -29,12 +29,13 @@ class Stop(BaseException):
 
 @pytest.fixture
 def hunt(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hunt]:
-    """Runs a training and returns what was found; ``check_from`` is the step from which on operations are checked."""
-    monkeypatch.setattr("hotlap.runtime.not_finite.watch.switch_compiling_off", lambda: None)  # it is for good
+    """Runs a training and returns what was found. ``check_from`` is the step from which on operations are checked;
+    ``at_the_end`` the watch is told that the script has ended."""
+    monkeypatch.setattr("hotlap.runtime.not_finite.checked_steps.switch_compiling_off", lambda: None)  # it is for good
     watches: list[NumbersWatch] = []
     interceptions: list[Interception] = []
 
-    def run(train: Train, check_from: int | None = 0) -> BadNumber | None:
+    def run(train: Train, check_from: int | None = 0, *, at_the_end: bool = False) -> BadNumber | None:
         torch.manual_seed(0)
         found: list[BadNumber] = []
 
@@ -55,6 +56,8 @@ def hunt(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hunt]:
         watches.append(NumbersWatch(interception, clock, check_from, stop))
         try:
             train()
+            if at_the_end and watches[-1].checked is not None:
+                watches[-1].checked.script_ended()
         except Stop:
             return found[0]
         finally:
@@ -478,9 +481,6 @@ def test_nothing_but_what_the_script_wrote(hunt: Hunt) -> None:
 
 
 def test_a_script_that_leaves_when_it_sees_nan(hunt: Hunt) -> None:
-    watches: list[NumbersWatch] = []
-    remember = NumbersWatch.__init__
-
     def train() -> None:
         model = nn.Linear(4, 4)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -489,14 +489,11 @@ def test_a_script_that_leaves_when_it_sees_nan(hunt: Hunt) -> None:
             if step == 3:
                 loss = (loss - loss.detach() - 1).log()  # leaves
             if not torch.isfinite(loss):
-                break
+                return
             loss.backward()
             optimizer.step()
-        watches[0]._script_ended()
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(NumbersWatch, "__init__", lambda self, *given: (remember(self, *given), watches.append(self))[0])
-        bad = hunt(train)
+    bad = hunt(train, at_the_end=True)
     assert bad is not None
     assert (bad.step, bad.noticed_in, bad.nan) == (3, "script", True)
     site = origin(bad).site
@@ -505,8 +502,6 @@ def test_a_script_that_leaves_when_it_sees_nan(hunt: Hunt) -> None:
 
 def test_a_function_that_refuses_nan(hunt: Hunt) -> None:
     """What torch raises an error about was looked at too."""
-    watches: list[NumbersWatch] = []
-    remember = NumbersWatch.__init__
 
     def train() -> None:
         model = nn.Linear(4, 4)
@@ -514,14 +509,20 @@ def test_a_function_that_refuses_nan(hunt: Hunt) -> None:
         chances = model(torch.ones(2, 4)).sub(1e9).log()  # refuses
         with pytest.raises(RuntimeError, match="nan"):
             torch.multinomial(chances, 1)
-        watches[0]._script_ended()
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(NumbersWatch, "__init__", lambda self, *given: (remember(self, *given), watches.append(self))[0])
-        bad = hunt(train)
+    bad = hunt(train, at_the_end=True)
     assert bad is not None and bad.noticed_in == "script"
     site = origin(bad).site
     assert site is not None and site.line == line("refuses")
+
+
+def test_a_mask_that_is_looked_at_explains_no_end(hunt: Hunt) -> None:
+    def train() -> None:
+        mask = torch.full((4, 4), -INFINITY).triu(1)
+        assert torch.isinf(mask).any()
+        fit(nn.Linear(4, 4), ones())
+
+    assert hunt(train, at_the_end=True) is None
 
 
 # ---------------------------------------------------------------------------------------------

@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from hotlap.records import NumberOrigin
+import msgspec
+
+from hotlap.records import BadNumber, NoticedIn, NumberOrigin
 from hotlap.runtime.not_finite.ranges import carrier, memory
 
 MOST_UNWRITTEN = 100_000
@@ -51,15 +53,6 @@ class Descent:
 NOTHING = Descent()
 
 
-@dataclass(frozen=True, slots=True)
-class Blame:
-    """What is told: the origin, what then made NaN of its infinity, and what was written on purpose before."""
-
-    origin: NumberOrigin | None = None
-    first_nan: NumberOrigin | None = None
-    written: NumberOrigin | None = None
-
-
 def descent_of(birth: Birth) -> Descent:
     """What a birth adds to the descent of the tensors that it is in."""
     if birth.on_purpose:
@@ -67,20 +60,23 @@ def descent_of(birth: Birth) -> Descent:
     return Descent(fault=birth, nan=birth if birth.nan else None) | birth.ancestry
 
 
-def blame(descent: Descent, nan: bool) -> Blame:
-    """Whom to blame for a tensor of that descent, ``nan`` saying that it holds NaN.
+def bad_number(where: NoticedIn, step: int, nan: bool, descent: Descent, name: str = "") -> BadNumber:
+    """The find and whom to blame for it, ``nan`` saying that NaN was among what was found.
 
     NaN goes back to the operation that first made it, and that to the infinity it was given, unless the script wrote
     that one on purpose: a softmax over a row that is masked throughout is at fault, not the mask. Infinities beside
-    the NaN which that did not come from are not blamed: a mask may be about to take them away. Only where nothing else
+    the NaN that it did not come from are not blamed: a mask may be about to take them away. Only where nothing else
     came up is it told what the script wrote.
     """
+    bad = BadNumber(step=step, noticed_in=where, nan=nan, name=name)
     birth = descent.nan if nan and descent.nan is not None else descent.fault
     if birth is None:
-        return Blame(origin=descent.written.record if descent.written is not None else None)
+        birth = descent.written
+        return bad if birth is None else msgspec.structs.replace(bad, origin=birth.record)
     origin = birth.ancestry.fault or birth
     written = origin.ancestry.written
-    return Blame(
+    return msgspec.structs.replace(
+        bad,
         origin=origin.record,
         first_nan=birth.record if birth is not origin else None,
         written=written.record if written is not None else None,
