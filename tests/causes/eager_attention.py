@@ -12,12 +12,12 @@ class Attention(nn.Module):
         self.heads = heads
         self.project = nn.Linear(width, 3 * width)
 
-    def forward(self, tokens):
+    def forward(self, tokens):  # planted: eager-attention
         batch, length, width = tokens.shape
         shape = (batch, length, self.heads, width // self.heads)
         queries, keys, values = (it.reshape(shape).transpose(1, 2) for it in self.project(tokens).chunk(3, dim=2))
         scores = queries @ keys.transpose(2, 3) / math.sqrt(width // self.heads)
-        weights = torch.softmax(scores, dim=3)  # planted: eager-attention
+        weights = torch.softmax(scores, dim=3)
         return (weights @ values).transpose(1, 2).reshape(batch, length, width)
 
 

@@ -1,6 +1,7 @@
 """What was planted in which script, and what else is true of it.
 
-A line that a finding must name ends in the comment ``# planted: rule, rule``. ``first`` is what must be found and be
+A line that a finding must name ends in the comment ``# planted: rule, rule``; what is read off a trace names the
+function, by its first line, since torch's profiler records no other. ``first`` is what must be found and be
 ranked before everything else that costs time; ``also`` must be found too; ``true`` may be found, since it is true of
 the script as well. Whatever else is found is a false alarm.
 """
