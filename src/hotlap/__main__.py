@@ -2,6 +2,6 @@
 
 import sys
 
-from hotlap.cli.main import main
+from hotlap.cli.entry import run
 
-sys.exit(main())
+sys.exit(run())

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from hotlap import __version__
 from hotlap.cli import screen
 from hotlap.cli.arguments import nearest
+from hotlap.cli.entry import READS_ONLY
 from hotlap.errors import HotlapError, UsageError
 
 if TYPE_CHECKING:
@@ -31,9 +32,6 @@ COMMANDS = {
     "levers": "what each lever does, when it helps, what proof it owes",
     "demo": "the main job on a small workload that ships with hotlap",
 }
-
-_WITHOUT_TRIALS = frozenset({"trace"})
-"""Commands that are done before what makes trials is imported."""
 
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
@@ -91,7 +89,7 @@ def _dispatch(words: list[str], engine: Engine | None) -> int:
     if words[0] not in COMMANDS:
         raise _no_such_command(words[0])
     command = importlib.import_module(f"hotlap.cli.{words[0]}")
-    if engine is None and words[0] not in _WITHOUT_TRIALS:
+    if engine is None and words[0] not in READS_ONLY:
         from hotlap.api import Engine as RealEngine
 
         engine = RealEngine()
