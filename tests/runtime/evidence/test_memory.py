@@ -5,14 +5,19 @@ from __future__ import annotations
 import gc
 import sys
 import weakref
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
-from hotlap.evidence import MemoryHolder
+from hotlap.evidence import MemoryHolder, MemoryTimeline
 from hotlap.runtime.evidence.graph_depth import accumulations
 from hotlap.runtime.evidence.growth_lines import growing_line
+from hotlap.runtime.evidence.memory import MemoryWatch
 from hotlap.runtime.evidence.variables import namespaces
+from hotlap.runtime.hooks import Hooks
+from hotlap.runtime.interception import Interception
 
 LOOP = """
 for inputs, targets in DataLoader(data, batch_size=32):
@@ -108,6 +113,47 @@ window, history, once, numbers = deque(maxlen=20), [], [], []
 
 
 # -- without a launch --------------------------------------------------------------------------
+
+
+class Device:
+    """As ``torch.cuda`` is to the collector: each look finds a mebibyte more."""
+
+    def __init__(self) -> None:
+        self.memory = self
+        self.looks = 0
+
+    def memory_stats_as_nested_dict(self, index: int) -> dict[str, Any]:
+        assert index == 1
+        self.looks += 1
+        used = {"all": {"current": self.looks << 20, "peak": 9 << 20}}
+        return {"allocated_bytes": used, "reserved_bytes": {"all": {"current": 8 << 20}}, "num_alloc_retries": 3}
+
+    def max_memory_allocated(self, index: int) -> int:
+        return 9 << 20
+
+    def get_device_properties(self, index: int) -> Any:
+        return SimpleNamespace(total_memory=1 << 34)
+
+
+def test_a_device_s_memory_is_read_from_its_allocator(monkeypatch: pytest.MonkeyPatch) -> None:
+    hooks = Hooks(torch=torch)
+    clock: Any = SimpleNamespace(steps_done=0)
+    watch = MemoryWatch(Interception(hooks), clock)
+    monkeypatch.setattr(watch, "_training_device", lambda: (Device(), 1))
+    (step_ended,) = hooks.step_ended
+    step_ended()
+    watch.resume()
+    step_ended()
+    step_ended()
+    watch.pause()
+    watch.resume()  # after the profiler, which needs memory itself
+    step_ended()
+    memory = watch.result()["memory"]
+    assert isinstance(memory, MemoryTimeline)
+    assert memory.allocated_bytes == (1 << 20, 2 << 20)
+    assert memory.reserved_bytes == (8 << 20, 8 << 20)
+    assert len(memory.host_bytes) == 2
+    assert (memory.peak_allocated_bytes, memory.limit_bytes, memory.retries) == (9 << 20, 1 << 34, 3)
 
 
 def test_accumulations_are_counted_along_the_chain_of_the_same_shape() -> None:
