@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -249,3 +250,18 @@ def test_a_profiler_that_records_stacks_takes_the_watch_for_a_module_s_call(watc
         optimizer.step()
     assert any(it.name.startswith("aten::") for it in profiler.events())
     assert len(watched.steps().loss) == 1
+
+
+def test_a_step_that_calls_its_parents_is_one_step(watched: Watched) -> None:
+    class Careful(torch.optim.SGD):
+        def step(self, closure: Any = None) -> Any:
+            return super().step(closure)
+
+    model = nn.Linear(4, 1)
+    torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.1)  # now torch tells of the parent's steps as well
+    optimizer = Careful(model.parameters(), lr=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+    assert watched.clock.steps_done == 3

@@ -88,6 +88,7 @@ class StepClock:
         self._anchor: int | None = None
         self._only_anchor: int | None = None  # the anchor while no other optimizer has stepped since it did
         self._others: dict[int, int] = {}
+        self._updating = 0  # the optimizer of the outermost update that is running
         self._hang_on(hooks)
 
     def _hang_on(self, hooks: Hooks) -> None:
@@ -206,10 +207,14 @@ class StepClock:
     def _update_begins(self, optimizer: Any) -> None:
         phases = self._phases
         self._write((phases[-1], self._read()))
+        if phases[-1] != OPTIMIZER:
+            self._updating = id(optimizer)
         phases.append(OPTIMIZER)
 
     def _update_ends(self, optimizer: Any) -> None:
         self._write((self._phases.pop(), self._read()))
+        if self._phases[-1] == OPTIMIZER and self._updating == id(optimizer):
+            return  # a class whose step calls its parent's: torch tells of both
         if self.source != "backward" and (self._only_anchor == id(optimizer) or self._is_anchor(id(optimizer))):
             self._end_step()
 

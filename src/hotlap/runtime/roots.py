@@ -50,7 +50,8 @@ class Roots:
 
     def forward(self) -> CodeType | None:
         """The code of the only root's ``forward``; None with several roots, or where it is not written in Python."""
-        kinds = {type(root) for root in self.all()}
+        # A compiled module stands before the one that the script wrote.
+        kinds = {type(getattr(root, "_orig_mod", root)) for root in self.all()}
         function = getattr(kinds.pop(), "forward", None) if len(kinds) == 1 else None
         return getattr(function, "__code__", None)
 
