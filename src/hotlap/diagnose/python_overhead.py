@@ -57,7 +57,8 @@ def check(profile: Profile) -> Iterator[Finding]:
         return
     if profile.on_accelerator:
         yield from _on_accelerator(profile)
-    elif profile.host_time is not None and profile.account.wall > 0:
+    elif profile.host_time is not None and profile.account.wall > 0 and profile.facts.processes == 1:
+        # With several processes on a CPU, what is no operator may as well be waiting for the others.
         yield from _on_cpu(profile, profile.host_time)
 
 
@@ -127,12 +128,17 @@ _STEPS = 10
 
 
 def _on_a_cpu(
-    operators: float, *, compiled: bool = False, data_wait: float = 0.0, traced_step: float = 130.0
+    operators: float,
+    *,
+    compiled: bool = False,
+    data_wait: float = 0.0,
+    traced_step: float = 130.0,
+    processes: int = 1,
 ) -> Profile:
     """A step of 100 ms, of which the traced one, as a rule longer, spends so many milliseconds in operators."""
     step, inside = round(traced_step * 1e6 * _STEPS), round(operators * 1e6 * _STEPS)
     return Profile(
-        facts=ScriptFacts(models=(ModelFacts(kind="Net", parameters=10, compiled=compiled),)),
+        facts=ScriptFacts(processes=processes, models=(ModelFacts(kind="Net", parameters=10, compiled=compiled),)),
         account=PhaseAccount(wall=0.1, data_wait=data_wait, forward=0.1 - data_wait),
         evidence=RunEvidence(
             observed_steps=40, window=Window(first_step=30, steps=_STEPS, wall_seconds=1.3, trace_path="trace.json")
@@ -166,6 +172,7 @@ silent = {
     "nothing measured": Profile(),
     "operators fill the step, and tracing made it longer": _on_a_cpu(95.0),
     "the untouched step was slower for another reason": _on_a_cpu(80.0, traced_step=82.0),
+    "several processes, which wait for each other": _on_a_cpu(60.0, processes=2),
     "what is left is waiting for data": _on_a_cpu(60.0, data_wait=0.035),
     "a compiled model, whose kernels are no operators": _on_a_cpu(10.0, compiled=True),
     "the host was in operators while the device idled": _on_a_device(
