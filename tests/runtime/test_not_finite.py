@@ -152,6 +152,11 @@ def log_of_zero(x: torch.Tensor) -> torch.Tensor:
     return x.sum() + (p * p.log())  # log of zero
 
 
+def of_whole_numbers(x: torch.Tensor) -> torch.Tensor:
+    counts = torch.zeros(3, 4, dtype=torch.int64)
+    return x + counts / counts  # of whole numbers
+
+
 def in_place(x: torch.Tensor) -> torch.Tensor:
     y = x - x.detach()
     y.div_(0.0)  # in place
@@ -167,6 +172,7 @@ def in_place(x: torch.Tensor) -> torch.Tensor:
         (half_overflow, "exp", "half overflow", False),
         (cast_overflow, "_to_copy", "cast overflow", False),
         (all_masked, "_softmax", "all masked", True),
+        (of_whole_numbers, "div", "of whole numbers", True),
         (in_place, "div_", "in place", True),
     ],
     ids=lambda it: it.__name__ if callable(it) else None,

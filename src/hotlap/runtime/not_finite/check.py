@@ -187,12 +187,8 @@ class OperationCheck(TorchDispatchMode):  # type: ignore[no-untyped-call]
         of a mask are, or that were made out of nothing."""
         if self._whereabouts.phase(()) == "optimizer":
             return "operation"
-        made_of_numbers_alone = not any(carrier(tensor) is not None for _, tensor in call.reads)
-        if nan:
-            given = made_of_numbers_alone or any(number.endswith("=nan") for number in call.numbers)
-        else:
-            given = made_of_numbers_alone or bool(call.numbers)
-        return "written" if given else "operation"
+        among_arguments = any(it.endswith("=nan") for it in call.numbers) if nan else bool(call.numbers)
+        return "written" if among_arguments or not call.reads else "operation"
 
     def _arrival(self, operation: Operation, name: str, tensor: torch.Tensor, nan: bool) -> Descent:
         """The first sight of something that is not finite and that no operation made while we looked."""
