@@ -431,7 +431,8 @@ class Run(Record, frozen=True, kw_only=True):
     ``blocks`` are the timed blocks in order (warm-up blocks first, ``warm_up_blocks`` of them);
     ``steps`` is the account of all steps, warm-up included. ``gradients_path`` names the file with
     the first step's gradients where they were asked for, and ``evidence_path`` the :class:`hotlap.evidence.RunEvidence`
-    in JSON.
+    in JSON. With several ranks the ``rank_`` fields have one row for each: the wall seconds of its steps, and those of
+    them that passed before it called backward, which is to say before it met the others.
     """
 
     plan: Plan = Plan()
@@ -454,6 +455,7 @@ class Run(Record, frozen=True, kw_only=True):
     gradients_path: str = ""
     evidence_path: str = ""
     rank_step_seconds: tuple[tuple[float, ...], ...] = ()
+    rank_forward_seconds: tuple[tuple[float, ...], ...] = ()
     rank_evidence_paths: tuple[str, ...] = ()
     loader_rates: tuple[LoaderRate, ...] = ()
     bad_number: BadNumber | None = None

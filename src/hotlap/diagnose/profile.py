@@ -23,8 +23,9 @@ class Profile(Record, frozen=True, kw_only=True):
 
     ``account`` and ``steps`` are the untouched script's own (warm-up left out of ``account``); ``evidence``,
     ``breakdowns`` (one a rank), ``operators`` and ``host_time`` come from the profiled run, whose times are longer.
-    ``rank_step_seconds`` are the wall seconds of each step, one row a rank, where there are several. ``outcomes`` is
-    what trials have shown of the levers so far; there are none before the first trial.
+    ``rank_step_seconds`` are the wall seconds of each step, one row a rank, where there are several, and
+    ``rank_forward_seconds`` those until backward was called. ``outcomes`` is what trials have shown of the levers so
+    far; there are none before the first trial.
     """
 
     facts: ScriptFacts = ScriptFacts()
@@ -43,6 +44,7 @@ class Profile(Record, frozen=True, kw_only=True):
     operators: tuple[OperatorRow, ...] = ()
     host_time: HostTime | None = None
     rank_step_seconds: tuple[tuple[float, ...], ...] = ()
+    rank_forward_seconds: tuple[tuple[float, ...], ...] = ()
     outcomes: tuple[Outcome, ...] = ()
 
     @property

@@ -56,7 +56,7 @@ class _Columns(NamedTuple):
 
 def check(profile: Profile) -> Iterator[Finding]:
     """One finding where one and the same rank comes last in four of five steps, by more than 5 % of the step."""
-    for columns in (_traced(profile), _untraced(profile)):
+    for columns in (_traced(profile), _before_they_meet(profile), _untraced(profile)):
         if columns is None:
             continue
         found = _finding(columns)
@@ -107,14 +107,27 @@ def _traced(profile: Profile) -> _Columns | None:
     )
 
 
+def _before_they_meet(profile: Profile) -> _Columns | None:
+    """Loading and forward: whoever takes longer there comes later to where gradients are exchanged."""
+    whole = _settled(profile.rank_step_seconds)
+    own = _settled(profile.rank_forward_seconds)
+    if not whole or len(own) != len(whole) or len(own[0]) != len(whole[0]):
+        return None
+    return _Columns(tuple(range(len(own))), own, _longest(whole), source="until backward, by the ranks' own clocks")
+
+
 def _untraced(profile: Profile) -> _Columns | None:
-    rows = profile.rank_step_seconds
+    own = _settled(profile.rank_step_seconds)
+    return _Columns(tuple(range(len(own))), own, _longest(own), source="by the ranks' own clocks") if own else None
+
+
+def _settled(rows: Sequence[tuple[float, ...]]) -> tuple[tuple[float, ...], ...]:
+    """The rows without their warm-up and of one length; none where there are too few ranks or steps."""
     steps = min((len(it) for it in rows), default=0)
     skip = warm_up_steps(Steps(wall_seconds=rows[0][:steps])) if rows else 0
     if len(rows) < 2 or steps - skip < _FEWEST_UNTRACED_STEPS:
-        return None
-    own = tuple(it[skip:steps] for it in rows)
-    return _Columns(ranks=tuple(range(len(rows))), own=own, whole=_longest(own), source="by the ranks' own clocks")
+        return ()
+    return tuple(it[skip:steps] for it in rows)
 
 
 def _seconds(nanoseconds: Sequence[int]) -> tuple[float, ...]:
@@ -146,6 +159,9 @@ fires = {
     "ranks that do not meet in every step": Profile(
         facts=_FACTS, rank_step_seconds=((0.10,) * 30, (0.13,) * 30, (0.10,) * 30)
     ),
+    "ranks that meet in every step, one of them late": Profile(
+        facts=_FACTS, rank_step_seconds=((0.13,) * 30,) * 2, rank_forward_seconds=((0.02,) * 30, (0.05,) * 30)
+    ),
 }
 
 silent = {
@@ -155,5 +171,8 @@ silent = {
     "a small difference": _traces((5, 6, 5, 5), (1, 1, 2, 1)),
     "two steps": _traces((40, 40), (1, 1)),
     "ranks that meet in every step": Profile(facts=_FACTS, rank_step_seconds=((0.13,) * 30, (0.13,) * 30)),
+    "forwards that take alike, in steps that do": Profile(
+        facts=_FACTS, rank_step_seconds=((0.13,) * 30,) * 2, rank_forward_seconds=((0.041,) * 30, (0.04,) * 30)
+    ),
     "one rank": Profile(rank_step_seconds=((0.13,) * 30,)),
 }

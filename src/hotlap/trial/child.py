@@ -17,7 +17,7 @@ import msgspec
 import psutil
 
 from hotlap.errors import StudyError
-from hotlap.records import Assignment, Block, Proceed, Run, TimedOut
+from hotlap.records import Assignment, Block, Proceed, Run, Steps, TimedOut
 from hotlap.trial import tree
 from hotlap.trial.channel import Channel
 from hotlap.trial.command import command_of, start_failure
@@ -304,8 +304,15 @@ class Child:
             output_path=str(self.output_path),
             bad_number=next((run.bad_number for run in seen if run.bad_number is not None), None),
             rank_step_seconds=tuple(run.steps.wall_seconds for run in together),
+            rank_forward_seconds=tuple(_until_backward(run.steps) for run in together),
             rank_evidence_paths=tuple(run.evidence_path for run in together if run.evidence_path),
         )
+
+
+def _until_backward(steps: Steps) -> tuple[float, ...]:
+    """Each step's seconds of loading, copying and forward: what a rank does before its gradients meet the others'."""
+    columns = zip(steps.data_wait_seconds, steps.host_to_device_seconds, steps.forward_seconds, strict=True)
+    return tuple(sum(row) for row in columns)
 
 
 _Item = TypeVar("_Item")

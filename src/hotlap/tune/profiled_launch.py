@@ -108,6 +108,7 @@ def undisturbed(observation: Observation, bounds: Bounds) -> Profile:
         host_peak_bytes=run.host_peak_bytes,
         device_peak_bytes=run.device_peak_bytes,
         rank_step_seconds=run.rank_step_seconds,
+        rank_forward_seconds=run.rank_forward_seconds,
     )
 
 
