@@ -125,7 +125,9 @@ def test_every_rank_is_heard(evidence: Path, tmp_path: Path) -> None:
     ],
 )
 def test_a_profiled_launch_that_fails_is_a_warning(its: FakeScript, says: str) -> None:
-    study, _ = look(its)
+    study, executor = look(its)
+    watched = next(it.assignment for it in launches(executor) if it.assignment.collect_evidence)
+    assert watched.startup_limit_seconds < 60 and watched.block_limit_seconds < 120
     assert (study.status, study.profiled_steps, study.findings) == ("finished", 0, ())
     assert len(study.warnings) == 1 and says in study.warnings[0]
     assert "time account and the ceilings alone" in study.warnings[0]

@@ -39,6 +39,7 @@ _STEPS_BEFORE_THE_END = 2
 _WATCHING_FACTOR = 1.5
 _PROFILING_FACTOR = 4.0
 _PATIENCE = 2.0
+_LONGEST_DELAY_SECONDS = 20.0
 _ENDING_SECONDS = 3.0
 """Samples are fetched under a profiler once the steps are done, the trace is written, and read again."""
 
@@ -148,10 +149,14 @@ def _launch(trials: Trials, length: Length, *, processes: int) -> Run:
     """One launch of that length. Where watching turns out to be dearer than thought it ends earlier, with the profiled
     steps; several processes must do the same number of steps, and are given all the time."""
     assignment = trials.assignment()
-    # The block's limit allows for three times the baseline's steps; those under the profiler may take longer.
-    patience = max(assignment.block_limit_seconds, 3 * length.seconds(trials))
+    # It started and stepped before: one that hangs now is given up soon, however much budget there is.
+    startup = _LONGEST_DELAY_SECONDS + 3 * trials.costs.startup_seconds
     watched = msgspec.structs.replace(
-        assignment, collect_evidence=True, profiled_steps=length.profiled, block_limit_seconds=patience
+        assignment,
+        collect_evidence=True,
+        profiled_steps=length.profiled,
+        startup_limit_seconds=min(assignment.startup_limit_seconds, startup),
+        block_limit_seconds=_LONGEST_DELAY_SECONDS + 3 * length.seconds(trials),
     )
     seconds = _PATIENCE * length.step_seconds(trials) if processes == 1 else None
     return trials.launch(watched, steps=length.steps, seconds=seconds)
