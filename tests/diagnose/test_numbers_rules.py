@@ -11,7 +11,7 @@ import pytest
 from hotlap.diagnose import Profile
 from hotlap.diagnose.api import all_rules
 from hotlap.diagnose.examples import GPU
-from hotlap.diagnose.gradient_spikes import FEWEST_STEPS, FIRST_STEPS, LEAST_RATIO
+from hotlap.diagnose.gradient_spikes import FEWEST_STEPS, FIRST_STEPS, LARGE_RATIO, LEAST_RATIO
 from hotlap.evidence import Numbers, RunEvidence
 from hotlap.records import CallSite, Finding, Machine, OptimizerFacts, ScriptFacts, Steps
 
@@ -106,9 +106,19 @@ def test_a_spike_is_at_least_fivefold(ratio: float, fires: bool) -> None:
     assert bool(found("gradient-spikes", norms(with_spikes(FLAT, ratio, 30, 50, 70)))) is fires
 
 
-@pytest.mark.parametrize(("rows", "fires"), [((30, 50), False), ((30, 50, 70), True), (range(10, 100, 8), False)])
-def test_spikes_are_several_and_yet_exceptions(rows: Sequence[int], fires: bool) -> None:
-    assert bool(found("gradient-spikes", norms(with_spikes(FLAT, 50.0, *rows)))) is fires
+@pytest.mark.parametrize(
+    ("ratio", "rows", "fires"),
+    [
+        (1.01 * LARGE_RATIO, (30,), False),
+        (1.01 * LARGE_RATIO, (30, 50), True),
+        (0.99 * LARGE_RATIO, (30, 50), False),
+        (0.99 * LARGE_RATIO, (30, 50, 70), True),
+        (50.0, range(10, 100, 10), True),
+        (50.0, range(10, 100, 8), False),
+    ],
+)
+def test_spikes_are_several_and_yet_exceptions(ratio: float, rows: Sequence[int], fires: bool) -> None:
+    assert bool(found("gradient-spikes", norms(with_spikes(FLAT, ratio, *rows)))) is fires
 
 
 @pytest.mark.parametrize(("steps", "fires"), [(FEWEST_STEPS, True), (FEWEST_STEPS - 1, False)])

@@ -41,6 +41,10 @@ FIRST_STEPS = 10
 """The first steps, whose gradients fall from what random weights give, are left out."""
 
 FEWEST_SPIKES = 3
+FEWEST_LARGE_SPIKES = 2
+LARGE_RATIO = 20.0
+"""Of spikes at least this large, two are enough."""
+
 LARGEST_PART = 0.1
 """More spikes than this part of the steps are no exceptions, but how this training is."""
 
@@ -61,7 +65,9 @@ def check(profile: Profile) -> Iterator[Finding]:
     if len(norms) < FEWEST_STEPS:
         return
     spikes = _spikes([math.log(it) for _, it in norms])
-    if not FEWEST_SPIKES <= len(spikes) <= LARGEST_PART * len(norms):
+    large = sum(ratio >= LARGE_RATIO for _, ratio in spikes)
+    several = len(spikes) >= FEWEST_SPIKES or large >= FEWEST_LARGE_SPIKES
+    if not several or len(spikes) > LARGEST_PART * len(norms):
         return
     usual = median(it for _, it in norms)
     index, ratio = max(spikes, key=lambda it: it[1])
@@ -116,12 +122,14 @@ _SPIKES = {40: 30.0, 61: 100.0, 90: 25.0, 111: 40.0}
 
 fires = {
     "four spikes": _norms(_SPIKES),
+    "two large spikes": _norms({40: 30.0, 61: 100.0}),
     "three spikes on hardly wavering norms": _norms({30: 8.0, 60: 8.0, 90: 8.0}, spread=0.01),
 }
 silent = {
     "nothing was measured": Profile(),
     "norms that fall and waver": _norms({}),
-    "two spikes": _norms({40: 30.0, 61: 100.0}),
+    "one large spike": _norms({61: 100.0}),
+    "two spikes": _norms({40: 10.0, 61: 10.0}),
     "spikes in the first steps": _norms({1: 30.0, 3: 50.0, 5: 100.0, 8: 30.0}),
     "norms that vary a lot": _norms(_SPIKES, spread=2.0),
     "less than fivefold": _norms({30: 4.0, 60: 4.0, 90: 4.0}, spread=0.01),
