@@ -221,7 +221,8 @@ class _Search:
         trials = self._trials
         for rounds in dict.fromkeys((trials.rounds, min(trials.rounds, FEWEST_ROUNDS))):
             trials.set_rounds(rounds)
-            trials.reserve_seconds = verification_cost(trials, self._prover, candidate)
+            # The trial's own proof is of this very plan, and is not paid for again.
+            trials.reserve_seconds = verification_cost(trials, None, candidate)
             cost = first_look_cost(trials, self._plan, candidate, rounds) + self._prover.cost(candidate)
             if trials.fits(cost):
                 return True
