@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
+import hotlap
 from hotlap.diagnose import Profile
 from hotlap.diagnose.api import all_rules
 from hotlap.diagnose.compiled import compiled_with, shortened
 from hotlap.records import (
+    CallSite,
     Comparison,
     CompileReport,
     Estimate,
@@ -63,6 +67,19 @@ def test_each_place_is_a_finding_and_the_frequent_ones_come_first(rule: str) -> 
 def test_a_line_that_is_not_the_users_is_no_site(rule: str, file: str) -> None:
     place = at(3, file=file)
     assert one(rule, compiled_with(CompileReport(graphs=1, graph_breaks=(place,), fallbacks=(place,)))).site is None
+
+
+@pytest.mark.parametrize("rule", ["graph-breaks", "silent-fallback", "recompiles"])
+def test_our_own_wrapper_stands_for_the_models_call(rule: str) -> None:
+    """torch compiles what is called, and while a script is watched that is a function of ours around the model's."""
+    place = at(75, count=4, file=str(Path(hotlap.__file__).parent / "runtime" / "roots.py"))
+    report = CompileReport(graphs=1, graph_breaks=(place,), fallbacks=(place,), recompiles=(place,))
+    call = CallSite(role="model", file="/home/someone/train.py", line=31)
+    profile = compiled_with(report)
+    facts = msgspec.structs.replace(profile.facts, sites=(call,))
+    finding = one(rule, msgspec.structs.replace(profile, facts=facts))
+    assert finding.site == call
+    assert "the compiled model's call" in finding.title and "roots.py" not in finding.title
 
 
 def test_torchs_words_are_cut_and_stripped_of_control_characters() -> None:
@@ -125,7 +142,7 @@ def test_three_recompilations_of_one_function_are_too_many(counts: tuple[int, ..
 def test_each_function_counts_for_itself() -> None:
     guards = (at(12, count=2), at(30, count=2), at(12, count=5, file="/home/someone/other.py"))
     finding = one("recompiles", compiled_with(CompileReport(seconds=9.0, graphs=12, recompiles=guards)))
-    assert finding.title == "The function at other.py:12 was compiled again 5 times."
+    assert finding.title == "torch compiled other.py:12 again, 5 times beside the first."
     assert finding.kind == "risk"
     assert "All compiling took 9.00 s, for 12 graphs." in finding.evidence
 

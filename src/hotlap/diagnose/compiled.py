@@ -7,24 +7,34 @@ from pathlib import PurePath
 import msgspec
 
 from hotlap.diagnose.examples import CPU, run_on
+from hotlap.diagnose.operators import site_with
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.wording import line_of
 from hotlap.records import CallSite, CompileReport, GraphBreak, ModelFacts
 
 _LIBRARY_FOLDERS = frozenset({"site-packages", "dist-packages"})
+_OWN_FOLDER = PurePath(__file__).parents[1]
 _LONGEST_REASON = 160
 
 
 def in_words(place: GraphBreak) -> str:
-    """``net.py:41``, or that torch does not say."""
-    return line_of(place.file, place.line) if place.file else "a place that torch does not name"
+    """``net.py:41``; the compiled model, where torch names our own wrapper around its call, or nothing."""
+    if place.file and not _is_ours(place):
+        return line_of(place.file, place.line)
+    return "the compiled model's call" if place.file else "a place that torch does not name"
 
 
-def site_of(place: GraphBreak) -> CallSite | None:
-    """The line, where it is one of the user's own code."""
+def site_of(place: GraphBreak, profile: Profile) -> CallSite | None:
+    """The line, where it is one of the user's own code; else that of the model's call, if torch named that."""
+    if _is_ours(place):
+        return site_with(profile, "model")
     if not place.file or place.file.startswith("<") or _LIBRARY_FOLDERS & set(PurePath(place.file).parts):
         return None
     return CallSite(role="model", file=place.file, line=place.line)
+
+
+def _is_ours(place: GraphBreak) -> bool:
+    return _OWN_FOLDER in PurePath(place.file).parents
 
 
 def reason_of(place: GraphBreak) -> str:

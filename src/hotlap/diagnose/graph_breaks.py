@@ -53,7 +53,7 @@ def check(profile: Profile) -> Iterator[Finding]:
                 f"Met in {count(place.count, 'compilation')}; {graphs} were compiled in all.",
             ),
             remedy=_remedy(place),
-            site=site_of(place),
+            site=site_of(place, profile),
         )
 
 

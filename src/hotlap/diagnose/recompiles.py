@@ -57,14 +57,14 @@ def check(profile: Profile) -> Iterator[Finding]:
             rule="recompiles",
             kind="risk",
             share=exactly(0.0),
-            title=f"The function at {in_words(place)} was compiled again {times} times.",
+            title=f"torch compiled {in_words(place)} again, {count(times, 'time')} beside the first.",
             evidence=(
                 *(f"Because of: {shortened(it.reason)}" for it in guards[:_REASONS_SHOWN]),
                 f"All compiling took {duration(report.seconds)}, for {count(report.graphs, 'graph')}.",
                 f"By default torch gives up after {TORCH_LIMIT} forms of a function, and runs it uncompiled.",
             ),
             remedy=_remedy(guards),
-            site=site_of(place),
+            site=site_of(place, profile),
         )
 
 

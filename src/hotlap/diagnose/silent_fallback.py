@@ -48,7 +48,7 @@ def check(profile: Profile) -> Iterator[Finding]:
             title=_title(place),
             evidence=(reason_of(place), _compiled(profile.compile)),
             remedy=_remedy(place),
-            site=site_of(place),
+            site=site_of(place, profile),
         )
 
 
