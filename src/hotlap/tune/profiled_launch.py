@@ -35,6 +35,9 @@ _USUAL_STEPS_SECONDS = 30.0
 
 _PROFILED_SECONDS = 0.5
 _FEWEST_PROFILED, _MOST_PROFILED = 3, 8
+_PROFILED_PART = 5
+"""Of so many steps at most one is profiled: the others are watched, and calls are counted in these alone."""
+
 _STEPS_BEFORE_THE_END = 2
 _WATCHING_FACTOR = 1.5
 _PROFILING_FACTOR = 4.0
@@ -124,10 +127,9 @@ def _length(trials: Trials, steps: int) -> Length:
     """That many steps, or as many as the script has."""
     available = trials.costs.shape.most_steps
     most = _MOST_STEPS if available is None else min(_MOST_STEPS, available - _STEPS_BEFORE_THE_END)
-    profiled = math.ceil(_PROFILED_SECONDS / trials.costs.of_steps(1))
-    return Length(
-        steps=min(most, max(_FEWEST_STEPS, steps)), profiled=max(_FEWEST_PROFILED, min(_MOST_PROFILED, profiled))
-    )
+    steps = min(most, max(_FEWEST_STEPS, steps))
+    profiled = min(_MOST_PROFILED, math.ceil(_PROFILED_SECONDS / trials.costs.of_steps(1)), steps // _PROFILED_PART)
+    return Length(steps=steps, profiled=max(_FEWEST_PROFILED, profiled))
 
 
 def _affordable(trials: Trials, book: Book, budget_share: float) -> Length | None:
