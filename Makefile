@@ -22,7 +22,7 @@ TEST_READY := $(VENV)/.ready-test
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-gpu bench bench-gpu lint clean
+.PHONY: help demo test test-all test-gpu bench bench-gpu bench-gpu-findings lint clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -42,10 +42,15 @@ test-gpu: $(TEST_READY)  ## the tests that need an accelerator; without one they
 bench: $(TEST_READY)  ## the benchmarks that need no accelerator; results go to docs/benchmarks
 	$(RUN) -m bench.overhead --out docs/benchmarks/overhead
 	$(RUN) -m bench.aa --out docs/benchmarks/aa
-	$(RUN) -m bench.regret --out docs/benchmarks/regret
+	for example in bert gpt lstm resnet; do \
+	    $(RUN) -m bench.regret --out docs/benchmarks/regret/$$example --examples $$example || exit 1; done
+	$(RUN) -m bench.findings --out docs/benchmarks/findings
 
 bench-gpu: $(TEST_READY)  ## the benchmarks of an accelerator; results go to docs/benchmarks/gpu
 	$(RUN) -m bench.gpu --out docs/benchmarks/gpu
+
+bench-gpu-findings: $(TEST_READY)  ## whether causes planted on an accelerator are found; to docs/benchmarks/findings-gpu
+	$(RUN) -m bench.findings --device --out docs/benchmarks/findings-gpu
 
 lint: $(TEST_READY)  ## ruff and mypy --strict
 	$(RUN) -m ruff check src tests bench examples

@@ -66,7 +66,7 @@ ON_HOST = (
     Planted("slow_matmul_precision.py", "slow-matmul-precision", need="bfloat16"),
     Planted("graph_breaks.py", "graph-breaks", (), ("slow-matmul-precision",), need="compiler"),
     Planted("recompiles.py", "recompiles", (), ("slow-matmul-precision",), need="compiler"),
-    Planted("silent_fallback.py", "silent-fallback", ("recompiles",), ("python-overhead",), need="compiler"),
+    Planted("silent_fallback.py", "silent-fallback", ("recompiles",), ("slow-matmul-precision",), need="compiler"),
     Planted("memory_growth.py", "memory-growth", slow=False),
     Planted("growing_sum.py", "memory-growth"),
     Planted("non_finite_loss.py", "non-finite-loss"),
