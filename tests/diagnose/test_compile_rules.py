@@ -10,7 +10,7 @@ import pytest
 import hotlap
 from hotlap.diagnose import Profile
 from hotlap.diagnose.api import all_rules
-from hotlap.diagnose.compiled import compiled_with, shortened
+from hotlap.diagnose.compiled import compiled_with, reason_of, shortened
 from hotlap.records import (
     CallSite,
     Comparison,
@@ -70,22 +70,27 @@ def test_a_line_that_is_not_the_users_is_no_site(rule: str, file: str) -> None:
 
 
 @pytest.mark.parametrize("rule", ["graph-breaks", "silent-fallback", "recompiles"])
-def test_our_own_wrapper_stands_for_the_models_call(rule: str) -> None:
-    """torch compiles what is called, and while a script is watched that is a function of ours around the model's."""
-    place = at(75, count=4, file=str(Path(hotlap.__file__).parent / "runtime" / "roots.py"))
+@pytest.mark.parametrize(
+    "file",
+    [str(Path(hotlap.__file__).parent / "runtime" / "roots.py"), "/v/site-packages/torch/_dynamo/external_utils.py"],
+)
+def test_a_wrapper_stands_for_the_models_call(rule: str, file: str) -> None:
+    """torch compiles what is called: its own function around a model's, or ours while a script is watched."""
+    place = at(75, count=4, file=file)
     report = CompileReport(graphs=1, graph_breaks=(place,), fallbacks=(place,), recompiles=(place,))
     call = CallSite(role="model", file="/home/someone/train.py", line=31)
     profile = compiled_with(report)
     facts = msgspec.structs.replace(profile.facts, sites=(call,))
     finding = one(rule, msgspec.structs.replace(profile, facts=facts))
     assert finding.site == call
-    assert "the compiled model's call" in finding.title and "roots.py" not in finding.title
+    assert "the compiled model's call" in finding.title and ".py" not in finding.title
 
 
 def test_torchs_words_are_cut_and_stripped_of_control_characters() -> None:
     hostile = "Unsupported\x1b[31m:\n a call \t to " + "x" * 10_000
     text = shortened(hostile)
     assert text.isprintable() and len(text) <= 160 and text.endswith("...")
+    assert reason_of(at(3, hostile)).endswith("...") and reason_of(at(3, "Why")) == "torch says: Why."
     finding = one("graph-breaks", compiled_with(CompileReport(graphs=1, graph_breaks=(at(3, hostile),))))
     assert all(it.isprintable() and len(it) <= 200 for it in (finding.title, *finding.evidence))
 

@@ -18,28 +18,31 @@ _LONGEST_REASON = 160
 
 
 def in_words(place: GraphBreak) -> str:
-    """``net.py:41``; the compiled model, where torch names our own wrapper around its call, or nothing."""
-    if place.file and not _is_ours(place):
+    """``net.py:41``; the compiled model, where torch names only what stands around its call."""
+    if place.file and not _is_around_the_call(place):
         return line_of(place.file, place.line)
     return "the compiled model's call" if place.file else "a place that torch does not name"
 
 
 def site_of(place: GraphBreak, profile: Profile) -> CallSite | None:
     """The line, where it is one of the user's own code; else that of the model's call, if torch named that."""
-    if _is_ours(place):
+    if _is_around_the_call(place):
         return site_with(profile, "model")
     if not place.file or place.file.startswith("<") or _LIBRARY_FOLDERS & set(PurePath(place.file).parts):
         return None
     return CallSite(role="model", file=place.file, line=place.line)
 
 
-def _is_ours(place: GraphBreak) -> bool:
-    return _OWN_FOLDER in PurePath(place.file).parents
+def _is_around_the_call(place: GraphBreak) -> bool:
+    """Whether this is torch.compile's own wrapper around a model's call, or ours in a script that is watched."""
+    parents = PurePath(place.file).parents
+    return _OWN_FOLDER in parents or any(it.parts[-2:] == ("torch", "_dynamo") for it in parents)
 
 
 def reason_of(place: GraphBreak) -> str:
     """torch's reason on one line of bounded length, as a sentence."""
-    return f"torch says: {shortened(place.reason).rstrip('.')}."
+    text = shortened(place.reason)
+    return f"torch says: {text}" if text.endswith(".") else f"torch says: {text}."
 
 
 def shortened(text: str) -> str:
