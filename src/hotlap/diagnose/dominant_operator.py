@@ -106,6 +106,9 @@ _USUAL = (
     "Look at the line that calls it: can it run on less data or less often, or be merged with its neighbours? "
     "`torch.compile` fuses chains of element-wise operators."
 )
+_READS = frozenset({"aten::item", "aten::_local_scalar_dense"})
+"""They compute nothing, they wait; hotlap itself reads the loss in the profiled steps of a CPU."""
+
 _LOOP = "It is called in a loop. Stack the small tensors into one, and call it once for all of them."
 
 
@@ -143,7 +146,8 @@ def _dearest(profile: Profile) -> list[OperatorRow]:
     """The rows of the unusual operator that takes most time with the same shapes, wherever it was called."""
     alike: defaultdict[tuple[str, tuple[tuple[int, ...], ...]], list[OperatorRow]] = defaultdict(list)
     for it in profile.operators:
-        if it.name.startswith("aten::") and not it.name.startswith("aten::_fused_") and not is_matrix_work(it):
+        usual = it.name in _READS or it.name.startswith("aten::_fused_") or is_matrix_work(it)
+        if it.name.startswith("aten::") and not usual:
             alike[it.name, it.shapes].append(it)
     return max(alike.values(), key=lambda rows: sum(own_nanoseconds(profile, it) for it in rows), default=[])
 
@@ -186,6 +190,7 @@ fires = {
     "element-wise work": run_on(CPU, operator("aten::exp", 70, [(4096, 4096)]), _PRODUCTS),
 }
 silent = {
+    "reading a number": run_on(CPU, operator("aten::_local_scalar_dense", 60, [()]), _PRODUCTS),
     "nothing was measured": Profile(),
     "a matrix product dominates": run_on(CPU, operator("aten::addmm", 90, [(8192, 256), (256, 1024)]), _EMBEDDING),
     "a convolution dominates": run_on(GPU, operator("aten::convolution_backward", 60), _PRODUCTS),
