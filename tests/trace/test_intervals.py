@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotlap.trace.intervals import Intervals, merged, overlaps, subtraction, union
+from hotlap.trace.intervals import Intervals, held, merged, outside, overlaps, subtraction, union
 
 Spans = list[tuple[int, int]]
 spans = st.lists(
@@ -51,12 +51,21 @@ def test_time_within_a_window(these: Spans, start: int, length: int) -> None:
 
 @given(spans, spans)
 def test_time_within_each_of_many_windows(these: Spans, others: Spans) -> None:
-    windows = list(union(others))
+    windows = union(others)
     found = [0] * len(windows)
     for index, shared in overlaps(windows, union(these)):
         assert shared > 0
         found[index] += shared
     assert found == [len(moments(these) & set(range(start, end))) for start, end in windows]
+    assert held(windows, union(these)) == found
+
+
+@given(spans, spans)
+def test_spans_outside_of_a_set(these: Spans, others: Spans) -> None:
+    found = outside(sorted(others), union(these))
+    assert set(found) <= set(others)
+    assert all(moments([it]) - moments(these) for it in found if it[0] < it[1])
+    assert all(moments([it]) <= moments(these) for it in set(others) - set(found))
 
 
 def test_times_keep_every_digit_of_64_bits() -> None:

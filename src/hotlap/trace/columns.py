@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from hotlap.trace.dialects import ANNOTATING_OPERATOR, KIND_OF_CATEGORY, LAST_DEVICE_KIND, Kind, is_useful_frame
-from hotlap.trace.events import LONGEST_NAME, MISSING, NO_TEXT, Batch, Event, Microseconds
+from hotlap.trace.events import LONGEST_NAME, MISSING, NO_TEXT, Batch, Event, Mark, Microseconds, phase_of
 from hotlap.trace.timeline import NONE, Calls, DeviceEvents, Events, HostEvents, Operators
 
 LONGEST_EVENT = 24 * 3600 * 10**9
@@ -27,8 +27,8 @@ _LARGEST_COPY = 2**40
 _LONGEST_TEXT = 16_384
 _FRAMES_REMEMBERED = 2**16
 _WHOLE_NANOSECOND = Decimal(1)
-_PRODUCT_IS_EXACT_BELOW = 2**40 * 1000
-"""Nanoseconds. Below this, microseconds as a double times a thousand are off by less than half a nanosecond."""
+_PRODUCT_IS_EXACT_BELOW = 2.0**42
+"""Microseconds. Below this, a double times a thousand is off by less than half a nanosecond."""
 
 
 class Numbers(dict[str, int]):
@@ -55,7 +55,8 @@ class ColumnBuilder:
         self.threads: dict[tuple[str, str], int] = {}
         self.stacks: dict[bytes, int] = {}
         self.inputs: dict[tuple[bytes, bytes], int] = {}
-        self.other: Counter[str] = Counter()
+        self._other: Counter[str] = Counter()
+        self._marks: Counter[type] = Counter()
         self.invalid = 0
         self.frames_left_out = 0
         self._hosts = (self.calls, self.operators, self.annotations, self.frames, self.overhead)
@@ -66,23 +67,26 @@ class ColumnBuilder:
 
     def add(self, batch: Batch) -> None:
         """Take in one batch."""
-        groups: defaultdict[str, list[Event]] = defaultdict(list)
-        marks: list[str] = []
         event = batch.event
+        self._marks.update(map(type, batch.elements))
+        groups: defaultdict[str, list[Event]] = defaultdict(list)
         for it in batch.elements:
             if type(it) is event:
                 groups[it.cat].append(it)
-            else:
-                marks.append(it.cat)
-        self.other.update(marks)
         for category, events in groups.items():
             kind = KIND_OF_CATEGORY.get(category)
             if kind is None:
-                self.other[category] += len(events)
+                self._other[category] += len(events)
             elif kind <= LAST_DEVICE_KIND:
                 self._add_device(kind, events)
             else:
                 self._add_host(kind, events)
+
+    @property
+    def other(self) -> Counter[str]:
+        """What is only counted, by category or by what kind of mark it is."""
+        marks = {phase_of(it): count for it, count in self._marks.items() if issubclass(it, Mark)}
+        return self._other + Counter(marks)
 
     @property
     def host_events(self) -> int:
@@ -103,7 +107,7 @@ class ColumnBuilder:
         table.kind.extend([kind] * len(events))
         table.device.extend(_identifiers([it.device for it in arguments], [it.pid for it in events]))
         table.stream.extend(_identifiers([it.stream for it in arguments], [it.tid for it in events]))
-        table.bytes.extend(min(max(0, it.bytes), _LARGEST_COPY) for it in arguments)
+        table.bytes.extend(_clipped([it.bytes for it in arguments], _LARGEST_COPY))
         table.graph.extend([it.graph for it in arguments])
         table.correlation.extend([it.correlation for it in arguments])
         if self._with_inputs:
@@ -124,7 +128,10 @@ class ColumnBuilder:
     def _add_operators(self, events: list[Event]) -> None:
         table = self.operators
         arguments = [it.args for it in self._add_threaded(table, events)]
-        table.stack.extend(_numbers_of_texts([it.stack for it in arguments], self.stacks))
+        stacks = [it.stack for it in arguments]
+        if self.stacks or stacks.count(NO_TEXT) < len(stacks):
+            table.stack.extend([NONE] * (len(table) - len(stacks) - len(table.stack)))
+            table.stack.extend(_numbers_of_texts(stacks, self.stacks))
         if self._with_inputs:
             table.external.extend([it.external for it in arguments])
             texts = [(bytes(it.shapes), bytes(it.types)) for it in arguments]
@@ -197,19 +204,11 @@ def nanoseconds(times: Sequence[Microseconds]) -> list[int]:
         return [_from_decimal(Decimal(it)) for it in times]
     if float not in types:
         return [it * 1000 for it in times]  # type: ignore[misc]
-    try:
-        found = [round(it * 1000) for it in times]
-    except OverflowError:
-        return [_from_double(it) for it in times]
-    if max(found) >= _PRODUCT_IS_EXACT_BELOW or min(found) <= -_PRODUCT_IS_EXACT_BELOW:
-        return [_from_double(it) for it in times]
-    return found
-
-
-def _from_double(time: Microseconds) -> int:
-    """The whole part is exact; only the fraction is rounded, once."""
-    whole = math.floor(time)
-    return whole * 1000 + round((time - whole) * 1000)
+    # The nearest double is off by a quarter of a nanosecond at most, and so is its product, which is the quick way.
+    if min(times) > -_PRODUCT_IS_EXACT_BELOW and max(times) < _PRODUCT_IS_EXACT_BELOW:
+        return [round(it * 1000) for it in times]
+    # The whole part is exact; only the fraction is rounded, once.
+    return [whole * 1000 + round((it - whole) * 1000) for it, whole in zip(times, map(math.floor, times), strict=True)]
 
 
 def _from_decimal(time: Decimal) -> int:
@@ -244,8 +243,6 @@ class _ThreadsOfProcess(dict[int | str, int]):
 
 def _numbers_of_texts(texts: list[msgspec.Raw], known: dict[bytes, int]) -> list[int]:
     """The numbers of texts as they are written in the file; :data:`NONE` for none."""
-    if texts.count(NO_TEXT) == len(texts):
-        return [NONE] * len(texts)
     cut = [bytes(it)[:_LONGEST_TEXT] for it in texts]
     return [known.setdefault(it, len(known)) if it else NONE for it in cut]
 
@@ -255,6 +252,13 @@ def _identifiers(numbers: list[int], otherwise: list[int | str]) -> list[int]:
     if MISSING not in numbers:
         return numbers
     return [_digits(track) if it == MISSING else it for it, track in zip(numbers, otherwise, strict=True)]
+
+
+def _clipped(numbers: list[int], most: int) -> list[int]:
+    """Sizes between zero and a limit, which holds the sums of absurd ones within bounds."""
+    if not numbers or (min(numbers) >= 0 and max(numbers) <= most):
+        return numbers
+    return [min(max(0, it), most) for it in numbers]
 
 
 def _digits(track: int | str) -> int:

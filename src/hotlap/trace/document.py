@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -36,15 +35,15 @@ _BEHIND_ARRAY = re.compile(rb"\s*(?:[,}]|\Z)")
 _BLANK = b" \t\r\n"
 
 
-@dataclass(slots=True)
 class Reading:
     """How far the reading of a document has come."""
 
-    events: int = 0
-    repaired: int = 0
-    unreadable: int = 0
-    bytes_read: int = 0
-    ended_early: str = ""
+    def __init__(self) -> None:
+        self.events = 0
+        self.repaired = 0
+        self.unreadable = 0
+        self.bytes_read = 0
+        self.ended_early = ""
 
 
 class TraceDocument:
@@ -65,12 +64,15 @@ class TraceDocument:
         """The events in the order of the file."""
         buffer = self._find_events()
         while piece := self._source.read():
-            buffer = _joined(buffer, piece)
-            cut = _last_boundary(buffer)
+            cut = _last_boundary(piece)
             if cut is None:
+                piece = _joined(buffer, piece)
+                buffer, cut = b"", _last_boundary(piece)
+            if cut is None:
+                buffer = piece
                 self._refuse_endless(buffer, "An event")
                 continue
-            batch, buffer, closed = self._decode(buffer, cut)
+            batch, buffer, closed = self._decode(buffer, piece, cut)
             yield batch
             if closed:
                 self._foot = buffer
@@ -109,18 +111,21 @@ class TraceDocument:
             self._refuse_endless(text, "What stands in front of the events")
         raise self._without_events(text)
 
-    def _decode(self, buffer: bytes, cut: int) -> tuple[Batch, bytes, bool]:
-        """The events up to ``cut``, the text behind them, and whether the array was closed."""
+    def _decode(self, rest: bytes, piece: bytes, cut: int) -> tuple[Batch, bytes, bool]:
+        """The events of what is left from before and of a piece up to ``cut``, the text behind them, and whether the
+        array was closed."""
+        text = _joined(b"[", rest, memoryview(piece)[:cut], b"]")
         try:
-            batch = self._decoder.decode(_joined(b"[", memoryview(buffer)[:cut], b"]"))
+            batch = self._decoder.decode(text)
         except UNREADABLE as error:
+            buffer = _joined(rest, piece)
             end = _array_end(buffer, error)
             if end is None:
                 return self._salvage(buffer, last=False)
             return self._counted(_joined(b"[", memoryview(buffer)[: end + 1])), buffer[end + 1 :], True
         self.reading.events += len(batch.elements)
-        between = _BETWEEN_EVENTS.match(buffer, cut)
-        return batch, buffer[between.end() if between else cut :], False
+        between = _BETWEEN_EVENTS.match(piece, cut)
+        return batch, piece[between.end() if between else cut :], False
 
     def _counted(self, text: bytes) -> Batch:
         batch = self._decoder.decode(text)

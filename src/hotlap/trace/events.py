@@ -66,8 +66,6 @@ class Event(msgspec.Struct, frozen=True, gc=False, tag_field="ph", tag="X"):
 class Mark(msgspec.Struct, frozen=True, gc=False):
     """Any other element: an arrow, an instant, a counter, a name. It is counted and not looked into."""
 
-    cat: str = ""
-
 
 class Batch(NamedTuple):
     """Some consecutive elements of a trace: events, which are exactly of type ``event``, and marks, which are not."""
@@ -76,11 +74,20 @@ class Batch(NamedTuple):
     event: type[Event]
 
 
-_OTHER_PHASES = "BEIibnesftSTpFPCMNODRVvac(),"
-_MARKS = tuple(
-    msgspec.defstruct(f"Mark{ord(phase)}", [], bases=(Mark,), frozen=True, gc=False, tag_field="ph", tag=phase)
-    for phase in _OTHER_PHASES
-)
+_PHASES = {
+    "B": "begin", "E": "end", "I": "instant", "i": "instant", "b": "begin of an asynchronous span",
+    "n": "asynchronous instant", "e": "end of an asynchronous span", "s": "begin of an arrow", "t": "step of an arrow",
+    "f": "end of an arrow", "S": "begin of an asynchronous span", "T": "step of an asynchronous span",
+    "p": "step of an asynchronous span", "F": "end of an asynchronous span", "P": "sample", "C": "counter",
+    "M": "metadata", "N": "object", "O": "object", "D": "object", "R": "mark", "V": "memory dump", "v": "memory dump",
+    "a": "clock", "c": "clock", "(": "context", ")": "context", ",": "link of identifiers",
+}  # fmt: skip
+"""What the values of ``ph`` other than ``X`` mean."""
+
+_MARKS = {
+    phase: msgspec.defstruct(f"Mark{ord(phase)}", [], bases=(Mark,), frozen=True, gc=False, tag_field="ph", tag=phase)
+    for phase in _PHASES
+}
 _anything = msgspec.json.Decoder(float_hook=Decimal)
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -146,7 +153,7 @@ class EventDecoder:
         if not isinstance(loose, dict):
             return None
         if loose.get("ph") != "X":
-            return Mark(cat=_as_text(loose.get("cat")))
+            return Mark()
         args = loose.get("args")
         args = args if isinstance(args, dict) else {}
         return self._exact(
@@ -172,6 +179,11 @@ def decoder(*, with_inputs: bool = False) -> EventDecoder:
     return EventDecoder(InputArguments if with_inputs else Arguments)
 
 
+def phase_of(mark: type[Mark]) -> str:
+    """What kind of mark it is, in words."""
+    return next((_PHASES[phase] for phase, it in _MARKS.items() if it is mark), "unknown")
+
+
 def any_rounded(times: list[Any]) -> bool:
     """Whether any time is a double so large that digits of the file may have been lost in it."""
     if float not in set(map(type, times)):
@@ -186,7 +198,7 @@ def _event_type(name: str, time: Any, arguments: type[Arguments]) -> type[Event]
 
 
 def _any_of(event: type[Event]) -> Any:
-    return Union[(event, *_MARKS)]
+    return Union[(event, *_MARKS.values())]
 
 
 _CONTROL_CHARACTERS = bytes(range(32))

@@ -21,11 +21,13 @@ from hotlap.trace.dialects import (
     is_users_frame,
 )
 from hotlap.trace.events import UNREADABLE
-from hotlap.trace.intervals import Intervals, Span, merged, union
+from hotlap.trace.intervals import Intervals, Span, merged, outside, union
 from hotlap.trace.timeline import NONE, HostEvents, Selection, Timeline
 
 _COPY_BEFORE_WAIT = 100_000
 """Nanoseconds. A wait that begins this soon after the same thread's copy call waits for that copy."""
+
+_CALLS_LOOKED_BACK = 1000
 
 _CODE_LOADING = 1_000_000
 """Nanoseconds. A launch takes some microseconds; one that takes this long before an idle device does more than that."""
@@ -63,7 +65,7 @@ class HostActivity:
         return [
             LoaderWait(table.start[it], table.end[it], table.name_of(it))
             for table in tables
-            for it in self._named(LOADER, table)
+            for it in self._of_names(table, table.named(LOADER))
         ]
 
     @cached_property
@@ -92,25 +94,33 @@ class HostActivity:
     @cached_property
     def operators(self) -> Intervals:
         """When one was inside an operator or a call."""
-        # Each kind for itself, since these are in order already; together they are far fewer spans.
-        operators, calls = (merged(self._all_spans(it)) for it in (self.timeline.operators, self.timeline.calls))
-        return union([*operators, *calls])
+        operators = merged(self._all_spans(self.timeline.operators))
+        # Nearly all calls are made by operators.
+        return union([*operators, *outside(self._all_spans(self.timeline.calls), operators)])
 
     @cached_property
     def waits(self) -> list[Wait]:
         """The calls in which one waits for the device, in order of their end."""
-        calls, uploads = self.timeline.calls, self._upload_calls
+        calls = self.timeline.calls
         blocking = calls.named(BLOCKING_COPY)
-        waiting = blocking | calls.named(SYNCHRONISATION)
-        found = []
-        before: dict[int, int] = {}
-        for call, (name, thread) in enumerate(zip(calls.name, calls.thread, strict=True)):
-            if name in waiting and thread in self.threads:
-                copy = call if name in blocking else before.get(thread, NONE)
-                soon = copy == call or calls.start[call] - calls.end[copy] < _COPY_BEFORE_WAIT
-                found.append(Wait(calls.end[call], call, upload=soon and copy in uploads))
-            before[thread] = call
+        waiting = self._of_names(calls, blocking | calls.named(SYNCHRONISATION))
+        found = [Wait(calls.end[it], it, self._uploads(it, calls.name[it] in blocking)) for it in waiting]
         return sorted(found, key=lambda it: it.end)
+
+    @cached_property
+    def wait_ends(self) -> list[int]:
+        """When the host returned from each of :attr:`waits`."""
+        return [it.end for it in self.waits]
+
+    def _uploads(self, wait: int, blocking: bool) -> bool:
+        """Whether a wait is for a copy to the device: by itself, or by the thread's call just before it."""
+        calls = self.timeline.calls
+        if blocking:
+            return wait in self._upload_calls
+        for call in range(wait - 1, max(NONE, wait - 1 - _CALLS_LOOKED_BACK), -1):
+            if calls.thread[call] == calls.thread[wait]:
+                return calls.start[wait] - calls.end[call] < _COPY_BEFORE_WAIT and call in self._upload_calls
+        return False
 
     def call_that_filled(self, start: int, end: int) -> int:
         """Of these threads' calls the one that fills most of a window and at least half of it, or :data:`NONE`."""
@@ -153,30 +163,25 @@ class HostActivity:
                 return frames_of(self.timeline.stacks[operators.stack[it]])[::-1]
         return []
 
-    def _named(self, pattern: re.Pattern[str], table: HostEvents) -> Iterator[int]:
-        wanted, threads = table.named(pattern), self.threads
-        if wanted:
-            for event, (name, thread) in enumerate(zip(table.name, table.thread, strict=True)):
-                if name in wanted and thread in threads:
-                    yield event
+    def _of_names(self, table: HostEvents, names: frozenset[int]) -> list[int]:
+        """These threads' events with one of the names."""
+        if not names:
+            return []
+        found = [event for event, name in enumerate(table.name) if name in names]
+        if self.threads.issuperset(table.threads):
+            return found
+        return [it for it in found if table.thread[it] in self.threads]
 
     def _spans(self, pattern: re.Pattern[str], *tables: HostEvents) -> Iterator[Span]:
-        return ((table.start[it], table.end[it]) for table in tables for it in self._named(pattern, table))
-
-    @cached_property
-    def wait_ends(self) -> list[int]:
-        """When the host returned from each of :attr:`waits`."""
-        return [it.end for it in self.waits]
+        for table in tables:
+            yield from table.spans(self._of_names(table, table.named(pattern)))
 
     def _all_spans(self, table: HostEvents) -> Iterable[Span]:
         threads = self.threads
-        if threads.issuperset(table.thread):
-            return zip(table.start, table.end, strict=True)
-        return [
-            (start, end)
-            for start, end, thread in zip(table.start, table.end, table.thread, strict=True)
-            if thread in threads
-        ]
+        spans = zip(table.start, table.end, strict=True)
+        if threads.issuperset(table.threads):
+            return spans
+        return (span for span, thread in zip(spans, table.thread, strict=True) if thread in threads)
 
     def _loading_launches(self) -> Iterator[Span]:
         """The long launch calls of kernels that had not run before."""

@@ -19,13 +19,13 @@ else the host simply issued work more slowly than the device finished it: launch
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
 from heapq import nlargest
-from typing import NamedTuple, TypeAlias
+from operator import itemgetter, sub
+from typing import NamedTuple
 
 from hotlap.trace.dialects import COMMUNICATION_KERNEL
 from hotlap.trace.hosts import HostActivity, Wait
-from hotlap.trace.intervals import Intervals, Span, nothing, overlaps, subtraction, union
+from hotlap.trace.intervals import Intervals, held, nothing, overlaps, subtraction, union
 from hotlap.trace.records import Cause, Evidence, Gap, Idle, IdleCause
 from hotlap.trace.timeline import NONE, Selection, Timeline
 from hotlap.trace.usage import KERNEL_WAIT_BELOW
@@ -51,73 +51,100 @@ GAPS_KEPT = 20
 _EVIDENCE_KEPT = 5
 
 
-class _Gap(NamedTuple):
-    """A time without work on the device: from the end of event ``before`` to the start of event ``after``."""
+class _Parts(NamedTuple):
+    """What one cause has: of which gaps, in the order of time, and how much of each; and of how many it has most."""
 
-    start: int
-    end: int
-    before: int
-    after: int
+    gaps: list[int]
+    lengths: list[int]
+    main: list[int]
 
-    @property
-    def nanoseconds(self) -> int:
-        return self.end - self.start
-
-
-_Part: TypeAlias = tuple[int, int]
-"""Nanoseconds that a cause has of a gap, and the gap's index counted from zero downwards: of equal parts the largest is
-the earliest."""
+    def largest(self, count: int) -> list[tuple[int, int]]:
+        """So many gaps, those first of which it has most, and how much it has of them."""
+        return nlargest(count, zip(self.gaps, self.lengths, strict=True), key=itemgetter(1))
 
 
 class _Gaps:
-    """All gaps of a device and what each cause has of them.
+    """The times without work on a device, as columns, and what each cause has of them.
 
-    ``rest`` is the cause that gets what is left of each gap when ``shared`` is taken off, which few gaps have any of.
+    A gap is from the end of event ``before`` to the start of event ``after``. ``rest`` is the cause that gets what is
+    left of it when ``shared`` is taken off, of which few gaps have any; ``waits`` are the waits for the device that
+    ended in it.
     """
 
-    def __init__(self, timeline: Timeline, activity: HostActivity, gaps: list[_Gap]) -> None:
+    def __init__(self, timeline: Timeline, selected: Selection, activity: HostActivity) -> None:
         self.timeline = timeline
         self.activity = activity
-        self.gaps = gaps
+        self.windows = Intervals([], [])
+        self.before: list[int] = []
+        self.after: list[int] = []
         self.waits: dict[int, Wait] = {}
+        self._find(selected)
+        self.lengths = list(map(sub, self.windows.ends, self.windows.starts))
         self.shared = self._shared_host_time()
         self.rest = self._causes_of_rest()
 
-    def host_late(self, gap: _Gap) -> bool:
+    def host_late(self, gap: int) -> bool:
         """Whether the work that ended a gap was launched within it."""
-        events = self.timeline.device
-        return events.launch[gap.after] != NONE and events.launched[gap.after] > gap.start
+        events, after = self.timeline.device, self.after[gap]
+        return events.launch[after] != NONE and events.launched[after] > self.windows.starts[gap]
 
-    def parts(self, index: int) -> list[tuple[Cause, int]]:
+    def parts(self, gap: int) -> list[tuple[Cause, int]]:
         """What each cause has of a gap, the largest part first."""
-        parts = dict(self.shared.get(index, {}))
-        rest = self.gaps[index].nanoseconds - sum(parts.values())
+        parts = dict(self.shared.get(gap, {}))
+        rest = self.lengths[gap] - sum(parts.values())
         if rest:
-            parts[self.rest[index]] = parts.get(self.rest[index], 0) + rest
+            parts[self.rest[gap]] = parts.get(self.rest[gap], 0) + rest
         return sorted(parts.items(), key=lambda it: (-it[1], _RANK[it[0]]))
 
-    def by_cause(self) -> tuple[dict[Cause, list[_Part]], dict[Cause, list[_Part]]]:
-        """For each cause all its parts, and those of the gaps of which it has most."""
-        having: dict[Cause, list[_Part]] = {it: [] for it in CAUSES}
-        main: dict[Cause, list[_Part]] = {it: [] for it in CAUSES}
-        shared = self.shared
-        for index, ((start, end, _, _), cause) in enumerate(zip(self.gaps, self.rest, strict=True)):
-            if index not in shared:
-                having[cause].append((end - start, -index))
-        for cause, parts in having.items():
-            main[cause] += parts
-        for index in shared:
-            ranked = self.parts(index)
+    def by_cause(self) -> dict[Cause, _Parts]:
+        """What each cause has of all gaps. A gap counts for the cause that has most of it."""
+        unshared: dict[Cause, list[int]] = {it: [] for it in CAUSES}
+        for gap, cause in enumerate(self.rest):
+            unshared[cause].append(gap)
+        if self.shared:
+            shared = self.shared
+            unshared = {cause: [it for it in gaps if it not in shared] for cause, gaps in unshared.items()}
+        lengths = self.lengths.__getitem__
+        found = {cause: _Parts(gaps, list(map(lengths, gaps)), gaps[:]) for cause, gaps in unshared.items()}
+        for gap in self.shared:
+            ranked = self.parts(gap)
+            found[ranked[0][0]].main.append(gap)
             for cause, length in ranked:
-                having[cause].append((length, -index))
-            cause, length = ranked[0]
-            main[cause].append((length, -index))
-        return having, main
+                found[cause].gaps.append(gap)
+                found[cause].lengths.append(length)
+        return {cause: parts for cause, parts in found.items() if parts.gaps}
+
+    def _find(self, selected: Selection) -> None:
+        """What the events leave free from the first one's start to the last one's end.
+
+        An event that takes no time ends no gap, unless it is the last one of all.
+        """
+        if not selected:
+            return
+        start, end = self.timeline.device.start, self.timeline.device.end
+        last = first_then = selected[0]
+        reached = then = start[last]
+        for it in selected:
+            began, ended = start[it], end[it]
+            if began != then:
+                then, first_then = began, it
+            if ended > began > reached:
+                self._add(reached, began, last, first_then)
+            elif ended < reached or ended == began > reached:
+                continue
+            reached, last = ended, it
+        if then > reached:
+            self._add(reached, then, last, first_then)
+
+    def _add(self, start: int, end: int, before: int, after: int) -> None:
+        self.windows.starts.append(start)
+        self.windows.ends.append(end)
+        self.before.append(before)
+        self.after.append(after)
 
     def _shared_host_time(self) -> dict[int, dict[Cause, int]]:
         """What the host spent on nameable things while the device waited for it. No moment counts twice."""
         activity = self.activity
-        windows: list[Span] = [(start, end) for start, end, _, _ in self.gaps]
         found: dict[int, dict[Cause, int]] = {}
         counted = nothing()
         spans: tuple[tuple[Cause, Intervals], ...] = (
@@ -128,9 +155,9 @@ class _Gaps:
         )
         for cause, these in spans:
             own = subtraction(these, counted)
-            for index, length in overlaps(windows, own):
-                if self.host_late(self.gaps[index]):
-                    parts = found.setdefault(index, {})
+            for gap, length in overlaps(self.windows, own) if len(own) else ():
+                if self.host_late(gap):
+                    parts = found.setdefault(gap, {})
                     parts[cause] = parts.get(cause, 0) + length
             counted = union([*counted, *own])
         return found
@@ -140,104 +167,75 @@ class _Gaps:
         launch, launched, name = events.launch, events.launched, events.name
         collective = events.named(COMMUNICATION_KERNEL)
         found: list[Cause] = []
-        for index, (start, end, before, after) in enumerate(self.gaps):
+        for gap, (start, length, after) in enumerate(zip(self.windows.starts, self.lengths, self.after, strict=True)):
             if launch[after] == NONE:
                 found.append("unknown")
             elif launched[after] > start:
-                found.append(self._cause_of_late_host(index, start, launched[after]))
-            elif end - start < KERNEL_WAIT_BELOW:
+                found.append(self._cause_of_late_host(gap, start, launched[after]))
+            elif length < KERNEL_WAIT_BELOW:
                 found.append("queued")
             else:
-                beside_collective = name[after] in collective or name[before] in collective
+                beside_collective = name[after] in collective or name[self.before[gap]] in collective
                 found.append("communication" if beside_collective else "unknown")
         return found
 
-    def _cause_of_late_host(self, index: int, start: int, launched: int) -> Cause:
+    def _cause_of_late_host(self, gap: int, start: int, launched: int) -> Cause:
         """What gets the rest of a gap in which the device waited for the host."""
         ends = self.activity.wait_ends
         last = bisect_right(ends, launched) - 1
         if last >= 0 and ends[last] >= start:
-            self.waits[index] = self.activity.waits[last]
-            return "blocking_copy" if self.waits[index].upload else "host_sync"
+            self.waits[gap] = self.activity.waits[last]
+            return "blocking_copy" if self.waits[gap].upload else "host_sync"
         steps = self.timeline.step_starts
-        return "between_steps" if bisect_right(steps, launched) > bisect_right(steps, start) else "launch_bound"
+        following = bisect_right(steps, start)
+        return "between_steps" if following < len(steps) and steps[following] <= launched else "launch_bound"
 
 
 def explain_idle(timeline: Timeline, selected: Selection, activity: HostActivity) -> Idle:
     """Every gap between the selected events of one device, by cause. ``activity`` is that of the threads which issued
     them."""
-    found = list(_gaps_between(timeline, selected))
-    if not found:
-        return Idle(nanoseconds=0, gaps=0)
-    gaps = _Gaps(timeline, activity, found)
-    origin = timeline.device.start[selected[0]]
-    by_size = nlargest(GAPS_KEPT, range(len(found)), key=lambda it: found[it].nanoseconds)
+    gaps = _Gaps(timeline, selected, activity)
+    longest = nlargest(GAPS_KEPT, range(len(gaps.lengths)), key=gaps.lengths.__getitem__)
     return Idle(
-        nanoseconds=sum(end - start for start, end, _, _ in found),
-        gaps=len(found),
+        nanoseconds=sum(gaps.lengths),
+        gaps=len(gaps.lengths),
         causes=_causes(gaps),
-        longest=tuple(_described(gaps, it, origin) for it in by_size),
+        longest=tuple(_described(gaps, it, origin=timeline.device.start[selected[0]]) for it in longest),
     )
 
 
-def _gaps_between(timeline: Timeline, selected: Selection) -> Iterator[_Gap]:
-    """What the events leave free from the first one's start to the last one's end.
-
-    An event that takes no time ends no gap, unless it is the last one of all.
-    """
-    if not selected:
-        return
-    start, end = timeline.device.start, timeline.device.end
-    last = first_then = selected[0]
-    reached = then = start[last]
-    for it in selected:
-        began, ended = start[it], end[it]
-        if began != then:
-            then, first_then = began, it
-        if ended > began > reached:
-            yield _Gap(reached, began, last, first_then)
-        elif ended < reached or ended == began > reached:
-            continue
-        reached, last = ended, it
-    if then > reached:
-        yield _Gap(reached, then, last, first_then)
-
-
 def _causes(gaps: _Gaps) -> tuple[IdleCause, ...]:
-    """The causes that have any time, the largest first. A gap counts for the cause that has most of it."""
-    having, main = gaps.by_cause()
+    """The causes that have any time, the largest first."""
     found = [
         IdleCause(
             cause=cause,
-            nanoseconds=sum(length for length, _ in parts),
-            gaps=len(main[cause]),
-            longest_nanoseconds=max(parts)[0],
+            nanoseconds=sum(parts.lengths),
+            gaps=len(parts.main),
+            longest_nanoseconds=max(parts.lengths),
             host_operator_nanoseconds=(
-                _within_operators(gaps, main[cause]) if cause in ("launch_bound", "between_steps") else 0
+                _within_operators(gaps, cause, sorted(parts.main)) if cause in ("launch_bound", "between_steps") else 0
             ),
-            evidence=_evidence(gaps, nlargest(GAPS_LOOKED_INTO, parts), cause),
+            evidence=_evidence(gaps, parts.largest(GAPS_LOOKED_INTO), cause),
         )
-        for cause, parts in having.items()
-        if parts
+        for cause, parts in gaps.by_cause().items()
     ]
     return tuple(sorted(found, key=lambda it: -it.nanoseconds))
 
 
-def _within_operators(gaps: _Gaps, parts: list[_Part]) -> int:
-    """How much of these parts of gaps the host may have spent in operators and calls."""
-    in_order = sorted(parts, key=lambda it: -it[1])
-    windows = [gaps.gaps[-index][:2] for _, index in in_order]
-    within = [0] * len(windows)
-    for index, shared in overlaps(windows, gaps.activity.operators):
-        within[index] += shared
-    return sum(min(shared, length) for shared, (length, _) in zip(within, in_order, strict=True))
+def _within_operators(gaps: _Gaps, cause: Cause, of: list[int]) -> int:
+    """How much of what a cause has of these gaps the host may have spent in operators and calls."""
+    starts, ends = gaps.windows.starts, gaps.windows.ends
+    within = held(Intervals([starts[it] for it in of], [ends[it] for it in of]), gaps.activity.operators)
+    shared = gaps.shared
+    has = [dict(gaps.parts(it))[cause] if it in shared else gaps.lengths[it] for it in of]
+    return sum(map(min, within, has))
 
 
-def _evidence(gaps: _Gaps, parts: list[_Part], cause: Cause) -> tuple[Evidence, ...]:
+def _evidence(gaps: _Gaps, parts: list[tuple[int, int]], cause: Cause) -> tuple[Evidence, ...]:
     """What is seen in these gaps, summed by name."""
     sums: dict[tuple[str, str], list[int]] = {}
-    for length, index in parts:
-        for role, name in _seen(gaps, -index, cause).items():
+    for gap, length in parts:
+        for role, name in _seen(gaps, gap, cause).items():
             if name:
                 entry = sums.setdefault((role, name), [0, 0])
                 entry[0] += 1
@@ -250,18 +248,19 @@ def _evidence(gaps: _Gaps, parts: list[_Part], cause: Cause) -> tuple[Evidence, 
     return tuple(kept)
 
 
-def _seen(gaps: _Gaps, index: int, cause: Cause) -> dict[str, str]:
+def _seen(gaps: _Gaps, gap: int, cause: Cause) -> dict[str, str]:
     """What the host did in one gap, by role."""
-    timeline, activity, gap = gaps.timeline, gaps.activity, gaps.gaps[index]
+    timeline, activity, after = gaps.timeline, gaps.activity, gaps.after[gap]
+    start, end = gaps.windows.starts[gap], gaps.windows.ends[gap]
     if not gaps.host_late(gap):
-        return {"next_kernel": timeline.device.name_of(gap.after)}
+        return {"next_kernel": timeline.device.name_of(after)}
     if cause == "data_loader":
-        return {"loader": activity.loader_in(gap.start, gap.end)}
-    call = timeline.device.launch[gap.after]
-    if cause in ("host_sync", "blocking_copy") and index in gaps.waits:
-        call = gaps.waits[index].call
+        return {"loader": activity.loader_in(start, end)}
+    call = timeline.device.launch[after]
+    if cause in ("host_sync", "blocking_copy") and gap in gaps.waits:
+        call = gaps.waits[gap].call
     elif cause == "launch_bound":
-        filling = activity.call_that_filled(gap.start, gap.end)
+        filling = activity.call_that_filled(start, end)
         call = call if filling == NONE else filling
     thread, moment = timeline.calls.thread[call], timeline.calls.start[call]
     return {
@@ -271,18 +270,18 @@ def _seen(gaps: _Gaps, index: int, cause: Cause) -> dict[str, str]:
     }
 
 
-def _described(gaps: _Gaps, index: int, origin: int) -> Gap:
-    gap, parts = gaps.gaps[index], gaps.parts(index)
+def _described(gaps: _Gaps, gap: int, origin: int) -> Gap:
+    parts = gaps.parts(gap)
     cause = parts[0][0]
-    seen = _seen(gaps, index, cause)
+    seen = _seen(gaps, gap, cause)
     device = gaps.timeline.device
     return Gap(
-        start_nanoseconds=gap.start - origin,
-        nanoseconds=gap.nanoseconds,
+        start_nanoseconds=gaps.windows.starts[gap] - origin,
+        nanoseconds=gaps.lengths[gap],
         cause=cause,
         parts=tuple(parts),
-        before=device.name_of(gap.before),
-        after=device.name_of(gap.after),
+        before=device.name_of(gaps.before[gap]),
+        after=device.name_of(gaps.after[gap]),
         call=seen.get("call", seen.get("loader", "")),
         operator=seen.get("operator", ""),
         place=seen.get("place", ""),

@@ -6,7 +6,7 @@ Plain lists and loops: what a vectorising library would save on a usual trace is
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from operator import sub
 from typing import TypeAlias
@@ -96,17 +96,47 @@ def subtraction(one: Intervals, other: Intervals) -> Intervals:
     return Intervals(starts, ends)
 
 
-def overlaps(windows: Sequence[Span], these: Intervals) -> Iterator[tuple[int, int]]:
-    """Which of the windows (disjoint, in order) hold some of a set: the window's index and how much it holds.
+def outside(spans: Iterable[Span], these: Intervals) -> list[Span]:
+    """Those of the spans (in the order of their starts) of which some lies outside a set."""
+    starts, ends = these.starts, these.ends
+    count, position = len(these), 0
+    found: list[Span] = []
+    for start, end in spans:
+        while position < count and ends[position] <= start:
+            position += 1
+        if position == count or starts[position] > start or ends[position] < end:
+            found.append((start, end))
+    return found
+
+
+def overlaps(windows: Intervals, these: Intervals) -> Iterator[tuple[int, int]]:
+    """Which of the windows hold some of a set: the window's index and how much it holds.
 
     A window is named once for every interval that reaches into it.
     """
-    window_ends = [end for _, end in windows]
+    starts, ends = windows.starts, windows.ends
     count = len(windows)
     first = 0
     for start, end in these:
-        first = bisect_right(window_ends, start, first)
+        first = bisect_right(ends, start, first)
         index = first
-        while index < count and windows[index][0] < end:
-            yield index, min(end, window_ends[index]) - max(start, windows[index][0])
+        while index < count and starts[index] < end:
+            yield index, min(end, ends[index]) - max(start, starts[index])
             index += 1
+
+
+def held(windows: Intervals, these: Intervals) -> list[int]:
+    """How much each of the windows holds of a set."""
+    starts, ends = these.starts, these.ends
+    count, first = len(these), 0
+    found: list[int] = []
+    for start, end in windows:
+        while first < count and ends[first] <= start:
+            first += 1
+        if first == count or starts[first] >= end:
+            found.append(0)
+        elif starts[first] <= start and ends[first] >= end:
+            found.append(end - start)
+        else:
+            found.append(these.within(start, end))
+    return found

@@ -131,7 +131,7 @@ class _OperatorTable:
 
     def _place_in_stack(self, event: int) -> str:
         """The user's innermost line of the call stack that old versions wrote with each operator."""
-        stack = self.timeline.operators.stack[event]
+        stack = self.timeline.operators.stack[event] if self.timeline.stacks else NONE
         if stack == NONE:
             return ""
         if stack not in self._places_of_stacks:

@@ -86,10 +86,21 @@ def _link(device: DeviceEvents, calls: Calls, steps: tuple[Step, ...]) -> None:
         start if launch == NONE else calls.start[launch]
         for start, launch in zip(device.start, device.launch, strict=True)
     ]
-    starts, ends = [it.start for it in steps], [it.end for it in steps]
-    for moment in device.launched:
-        index = bisect_right(starts, moment) - 1
-        device.step.append(index if index >= 0 and moment < ends[index] else NONE)
+    device.step = _steps_of(steps, device.launched)
+
+
+def _steps_of(steps: tuple[Step, ...], moments: list[int]) -> list[int]:
+    """The index of the step that each moment lies in, or :data:`NONE`."""
+    starts = [it.start for it in steps]
+    found: list[int] = []
+    index, start, end = NONE, 0, 0
+    for moment in moments:
+        # Usually the step is that of the moment before.
+        if not start <= moment < end:
+            index = bisect_right(starts, moment) - 1
+            start, end = steps[index][1:3] if index >= 0 else (0, 0)
+        found.append(index if start <= moment < end else NONE)
+    return found
 
 
 def _coverage(reading: Reading, remark: str, builder: ColumnBuilder) -> Coverage:
@@ -120,11 +131,12 @@ def _coverage(reading: Reading, remark: str, builder: ColumnBuilder) -> Coverage
 def _graph_launches(device: DeviceEvents, calls: Calls) -> dict[int, list[int]]:
     """For each call that launches a graph, the graphs' identifiers on the device events that it launched."""
     launching = calls.named(GRAPH_LAUNCH)
+    if not launching:
+        return {}
     found: dict[int, list[int]] = {call: [] for call, name in enumerate(calls.name) if name in launching}
-    if found:
-        for launch, graph in zip(device.launch, device.graph, strict=True):
-            if launch in found:
-                found[launch].append(graph)
+    for launch, graph in zip(device.launch, device.graph, strict=True):
+        if launch in found:
+            found[launch].append(graph)
     return found
 
 

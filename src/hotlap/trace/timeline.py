@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import ClassVar, NamedTuple, TypeAlias
 
 from hotlap.trace.intervals import Span
@@ -47,6 +48,10 @@ class Events:
         if pattern not in self._named:
             self._named[pattern] = frozenset(number for number, it in enumerate(self.names) if pattern.search(it))
         return self._named[pattern]
+
+    def of(self, events: Selection, column: list[int]) -> list[int]:
+        """A column's entries for some of the events."""
+        return column if len(events) == len(self) else list(map(column.__getitem__, events))
 
     def spans(self, events: Selection) -> list[Span]:
         """The start and end of each of the events."""
@@ -91,6 +96,11 @@ class HostEvents(Events):
         self.thread: list[int] = []
         self._latest_ends: list[int] = []
 
+    @cached_property
+    def threads(self) -> frozenset[int]:
+        """The threads that have any of these events; to be asked once the columns are complete."""
+        return frozenset(self.thread)
+
     def overlapping(self, start: int, end: int) -> Iterator[int]:
         """The events that lie in some of a window, the last one first."""
         return self._reaching(bisect_left(self.start, end), start + 1)
@@ -130,8 +140,8 @@ class Calls(HostEvents):
 
 class Operators(HostEvents):
     """Calls of operators. ``stack`` indexes :attr:`Timeline.stacks` and ``inputs`` :attr:`Timeline.inputs`, or is
-    :data:`NONE`; ``external`` is the identifier by which device events name their operator. The last two are empty
-    where the trace was read without operators' inputs."""
+    :data:`NONE`; ``external`` is the identifier by which device events name their operator. ``stack`` is empty where no
+    operator has one, the others where the trace was read without operators' inputs."""
 
     columns = (*HostEvents.columns, "stack", "inputs", "external")
 

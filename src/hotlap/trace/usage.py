@@ -20,26 +20,26 @@ class DeviceSpans:
     def __init__(self, timeline: Timeline, selected: Selection) -> None:
         events = timeline.device
         spans = events.spans(selected)
-        kinds = [events.kind[it] for it in selected]
-        of_kind = {kind: [it for it, its in zip(spans, kinds, strict=True) if its == kind] for kind in set(kinds)}
-        compute = of_kind.get(Kind.KERNEL, [])
-        communication: list[Span] = []
+        kinds = events.of(selected, events.kind)
+        kernels = [it for it, kind in zip(spans, kinds, strict=True) if kind == Kind.KERNEL]
+        memory = [(it, kind) for it, kind in zip(spans, kinds, strict=True) if kind != Kind.KERNEL]
+        compute, communication = kernels, list[Span]()
         collective = events.named(COMMUNICATION_KERNEL)
         if collective:
-            names = [events.name[it] for it in selected]
-            parts = list(zip(spans, kinds, [it in collective for it in names], strict=True))
-            compute = [span for span, kind, collects in parts if kind == Kind.KERNEL and not collects]
-            communication = [span for span, kind, collects in parts if kind == Kind.KERNEL and collects]
-        memory = [span for span, kind in zip(spans, kinds, strict=True) if kind != Kind.KERNEL]
+            names = [
+                it for it, kind in zip(events.of(selected, events.name), kinds, strict=True) if kind == Kind.KERNEL
+            ]
+            compute = [it for it, name in zip(kernels, names, strict=True) if name not in collective]
+            communication = [it for it, name in zip(kernels, names, strict=True) if name in collective]
         self.starts = [start for start, _ in spans]
         self.window = (self.starts[0], max(end for _, end in spans)) if spans else (0, 0)
         self.busy = merged(spans)
         self.compute = merged(compute)
         self.communication = merged(communication)
         self.exposed = subtraction(self.communication, self.compute)
-        self.copies = merged(of_kind.get(Kind.COPY, []))
-        self.memsets = merged(of_kind.get(Kind.MEMSET, []))
-        self.memory = merged(memory)
+        self.copies = merged(it for it, kind in memory if kind == Kind.COPY)
+        self.memsets = merged(it for it, kind in memory if kind == Kind.MEMSET)
+        self.memory = merged(it for it, _ in memory)
 
     def time(self, start: int, end: int) -> DeviceTime:
         """How the device spent a window. ``events`` are those that started in it."""
@@ -93,7 +93,7 @@ def _waits_within(timeline: Timeline, stream: int, members: list[int]) -> Stream
     other: list[int] = []
     reached = end[members[0]]
     for it in members[1:]:
-        wait = max(0, start[it] - reached)
+        wait = start[it] - reached if start[it] > reached else 0
         if launch[it] != NONE and launched[it] > reached:
             host.append(wait)
         elif wait < KERNEL_WAIT_BELOW:
@@ -144,12 +144,12 @@ def kernel_summary(timeline: Timeline, selected: Selection, cost: int | None) ->
     """How many kernels, how many a step, and how many are shorter than what it costs to launch one."""
     events = timeline.device
     kernels = [it for it in selected if events.kind[it] == Kind.KERNEL]
-    lengths = [events.end[it] - events.start[it] for it in kernels]
+    lengths = [end - start for start, end in events.spans(kernels)]
     short = [] if cost is None else [it for it in lengths if it < cost]
-    in_steps = sum(events.step[it] != NONE for it in kernels)
+    in_steps = len(kernels) - events.of(kernels, events.step).count(NONE)
     return KernelSummary(
         kernels=len(lengths),
-        distinct=len({events.name[it] for it in kernels}),
+        distinct=len(set(events.of(kernels, events.name))),
         nanoseconds=sum(lengths),
         short_kernels=len(short),
         short_nanoseconds=sum(short),
