@@ -106,7 +106,7 @@ def main() -> None:
     parser.add_argument("--kind", choices=("tiny", "medium", "many-layers"), default="tiny")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--turns", type=int, default=20)
-    parser.add_argument("--stretch-seconds", type=float, default=0.15)
+    parser.add_argument("--stretch-seconds", type=float, default=0.4)
     arguments = parser.parse_args()
     print(json.dumps(differences(arguments.kind, arguments.device, arguments.turns, arguments.stretch_seconds)))
 
