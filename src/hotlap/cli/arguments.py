@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
+from hotlap.cli import screen
 from hotlap.errors import UsageError
 
 _TIME = re.compile(r"(?:(?P<h>\d+(?:\.\d+)?)h)?(?:(?P<m>\d+(?:\.\d+)?)m(?:in)?)?(?:(?P<s>\d+(?:\.\d+)?)s?)?")
@@ -26,7 +27,7 @@ class Parser(argparse.ArgumentParser):
             usage=usage,
             description=description,
             epilog=examples,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_HelpFormatter,
             allow_abbrev=False,
         )
 
@@ -63,6 +64,13 @@ class Parser(argparse.ArgumentParser):
                 remedy=f"{hint}The script's own options go behind it; `{self.prog} --help` shows ours.",
             )
         return False
+
+
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Knows the terminal's width without importing what can do much more; argparse makes one for every option."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=screen.width() - 2)
 
 
 def seconds(text: str) -> float:

@@ -43,7 +43,7 @@ def paper() -> Paper:
     stream = _lenient(sys.stdout)
     plain = os.environ.get("TERM", "") in ("", "dumb", "unknown") or bool(os.environ.get("NO_COLOR"))
     return Paper(
-        width=_width(stream),
+        width=width(),
         colours=bool(os.environ.get("FORCE_COLOR")) or (stream.isatty() and not plain),
         ascii_only=not _shows_unicode(stream),
     )
@@ -95,12 +95,12 @@ def _shows_unicode(stream: TextIO) -> bool:
     return (stream.encoding or "").lower().startswith("utf")
 
 
-def _width(stream: TextIO) -> int:
-    """How wide the terminal is: what COLUMNS says, else what the terminal says, else 80."""
+def width() -> int:
+    """How wide standard output is: what COLUMNS says, else what the terminal says, else 80."""
     said = os.environ.get("COLUMNS", "")
     if said.isdecimal() and 0 < int(said) < 10_000:
         return int(said)
     try:
-        return os.get_terminal_size(stream.fileno()).columns or _USUAL_WIDTH
+        return os.get_terminal_size(sys.stdout.fileno()).columns or _USUAL_WIDTH
     except (OSError, ValueError):
         return _USUAL_WIDTH

@@ -81,7 +81,7 @@ class _Analysis:
 
     def _steps(self, selected: Selection, times: Sequence[DeviceTime | None]) -> tuple[StepTime, ...]:
         events = self.timeline.device
-        kernels = Counter(events.step[it] for it in selected if events.kind[it] == Kind.KERNEL)
+        kernels = Counter([events.step[it] for it in selected if events.kind[it] == Kind.KERNEL])
         return tuple(
             StepTime(
                 number=step.number,

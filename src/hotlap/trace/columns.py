@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
-from itertools import islice
+from itertools import compress, islice
 from operator import add, itemgetter, le
-from typing import Any
 
 import msgspec
 
@@ -56,7 +55,7 @@ class ColumnBuilder:
         self.stacks: dict[bytes, int] = {}
         self.inputs: dict[tuple[bytes, bytes], int] = {}
         self._other: Counter[str] = Counter()
-        self._marks: Counter[type] = Counter()
+        self._marks: defaultdict[type[Mark], int] = defaultdict(int)
         self.invalid = 0
         self.frames_left_out = 0
         self._hosts = (self.calls, self.operators, self.annotations, self.frames, self.overhead)
@@ -67,12 +66,13 @@ class ColumnBuilder:
 
     def add(self, batch: Batch) -> None:
         """Take in one batch."""
-        event = batch.event
-        self._marks.update(map(type, batch.elements))
+        event, marks = batch.event, self._marks
         groups: defaultdict[str, list[Event]] = defaultdict(list)
         for it in batch.elements:
             if type(it) is event:
                 groups[it.cat].append(it)
+            else:
+                marks[type(it)] += 1
         for category, events in groups.items():
             kind = KIND_OF_CATEGORY.get(category)
             if kind is None:
@@ -85,8 +85,10 @@ class ColumnBuilder:
     @property
     def other(self) -> Counter[str]:
         """What is only counted, by category or by what kind of mark it is."""
-        marks = {phase_of(it): count for it, count in self._marks.items() if issubclass(it, Mark)}
-        return self._other + Counter(marks)
+        found = Counter(self._other)
+        for mark, count in self._marks.items():
+            found[phase_of(mark)] += count
+        return found
 
     @property
     def host_events(self) -> int:
@@ -105,8 +107,8 @@ class ColumnBuilder:
         events = self._add_common(table, events)
         arguments = [it.args for it in events]
         table.kind.extend([kind] * len(events))
-        table.device.extend(_identifiers([it.device for it in arguments], [it.pid for it in events]))
-        table.stream.extend(_identifiers([it.stream for it in arguments], [it.tid for it in events]))
+        table.device.extend(_identifiers([it.device for it in arguments], (it.pid for it in events)))
+        table.stream.extend(_identifiers([it.stream for it in arguments], (it.tid for it in events)))
         table.bytes.extend(_clipped([it.bytes for it in arguments], _LARGEST_COPY))
         table.graph.extend([it.graph for it in arguments])
         table.correlation.extend([it.correlation for it in arguments])
@@ -164,7 +166,8 @@ class ColumnBuilder:
                 for began, took in zip(start, length, strict=True)
             ]
             self.invalid += sensible.count(False)
-            events, start, length = (_chosen(it, sensible) for it in (events, start, length))
+            events = list(compress(events, sensible))
+            start, length = list(compress(start, sensible)), list(compress(length, sensible))
         table.start.extend(start)
         table.end.extend(map(add, start, length))
         table.name.extend(map(self._numbers[table].__getitem__, [it.name for it in events]))
@@ -185,13 +188,12 @@ class ColumnBuilder:
             return
         moved = [it in annotating for it in operators.name]
         numbers = self._numbers[annotations]
-        annotations.name.extend(numbers[names[it]] for it in _chosen(operators.name, moved))
+        annotations.name.extend(numbers[names[it]] for it in compress(operators.name, moved))
         for column in ("start", "end", "thread"):
-            getattr(annotations, column).extend(_chosen(getattr(operators, column), moved))
+            getattr(annotations, column).extend(compress(getattr(operators, column), moved))
         stayed = [not it for it in moved]
         for column in operators.columns:
-            kept = getattr(operators, column)
-            setattr(operators, column, _chosen(kept, stayed) if kept else kept)
+            setattr(operators, column, list(compress(getattr(operators, column), stayed)))
 
 
 def nanoseconds(times: Sequence[Microseconds]) -> list[int]:
@@ -243,11 +245,18 @@ class _ThreadsOfProcess(dict[int | str, int]):
 
 def _numbers_of_texts(texts: list[msgspec.Raw], known: dict[bytes, int]) -> list[int]:
     """The numbers of texts as they are written in the file; :data:`NONE` for none."""
-    cut = [bytes(it)[:_LONGEST_TEXT] for it in texts]
-    return [known.setdefault(it, len(known)) if it else NONE for it in cut]
+    found: list[int] = []
+    last, number = b"", NONE
+    for it in texts:
+        text = bytes(it)[:_LONGEST_TEXT]
+        # An operator and those that it calls share their stack, and comparing is faster than looking up.
+        if text != last:
+            last, number = text, known.setdefault(text, len(known)) if text else NONE
+        found.append(number)
+    return found
 
 
-def _identifiers(numbers: list[int], otherwise: list[int | str]) -> list[int]:
+def _identifiers(numbers: list[int], otherwise: Iterable[int | str]) -> list[int]:
     """Where the arguments name no device or stream, the track that the event is drawn on does."""
     if MISSING not in numbers:
         return numbers
@@ -276,7 +285,3 @@ def _sort(table: Events) -> None:
         column = getattr(table, name)
         if column:
             setattr(table, name, list(in_order(column)))
-
-
-def _chosen(items: list[Any], chosen: list[bool]) -> list[Any]:
-    return [it for it, wanted in zip(items, chosen, strict=True) if wanted]

@@ -60,9 +60,6 @@ ANNOTATING_OPERATOR = re.compile(
 )
 """What old profilers wrote as operators without their being any: Python runs in most of such a span."""
 
-COMMUNICATION_KERNEL = re.compile(
-    r"nccl|rccl|msccl|nvshmem|cross_device_reduce|one_?shot_?all_?reduce|two_?shot_?all_?reduce", re.IGNORECASE
-)
 COMMUNICATION_ON_HOST = re.compile(r"^(?:c10d::|nccl:|rccl:|gloo:|mpi:|record_param_comms|DistributedDataParallel\.)")
 
 LOADER = re.compile(
@@ -105,22 +102,41 @@ def copy_memory(name: str) -> str:
     return "device" if copy_direction(name) == "DtoD" else "unknown"
 
 
-_TENSOR_CORES = re.compile(
-    r"tensorop|(?:^|_)[hsi]?(?:884|1688|16816|16832)(?:gemm|cudnn|fprop|dgrad|wgrad|_|$)|hmma|imma|wgmma|gmma|warpgroup"
-    r"|xmma_\w*(?:tf32|f16|bf16|e4m3|e5m2|i8)|[sh]1688|[sh]16816|[sh]884|_MI\d+x\d+x|mfma",
-    re.IGNORECASE,
+_COLLECTIVES = ("nccl", "rccl", "msccl", "nvshmem", "cross_device_reduce")
+_REDUCTION_BY_SHOTS = re.compile(r"(?:one|two)_?shot_?all_?reduce")
+
+
+def is_collective(kernel: str) -> bool:
+    """Whether a kernel's name is that of communication between devices."""
+    name = kernel.lower()
+    return any(it in name for it in _COLLECTIVES) or ("shot" in name and bool(_REDUCTION_BY_SHOTS.search(name)))
+
+
+# Plain words first: kernels' names are long, and searching one for a pattern takes as long as for all of these.
+_MATRIX_INSTRUCTIONS = ("tensorop", "hmma", "imma", "gmma", "warpgroup", "mfma",
+                        "s1688", "h1688", "s16816", "h16816", "s884", "h884")  # fmt: skip
+_MATRIX_HINTS = ("884", "168", "xmma", "_mi")
+_MATRIX_SHAPE = re.compile(
+    r"(?:^|_)[hsi]?(?:884|1688|16816|16832)(?:gemm|cudnn|fprop|dgrad|wgrad|_|$)"
+    r"|xmma_\w*(?:tf32|f16|bf16|e4m3|e5m2|i8)|_mi\d+x\d+x"
 )
-_PLAIN_CORES = re.compile(r"sgemm|dgemm|scudnn|simt|_ffma|implicit_convolve_sgemm|xmma_\w*f32f32_f32f32", re.IGNORECASE)
+_PLAIN_INSTRUCTIONS = ("sgemm", "dgemm", "scudnn", "simt", "_ffma", "implicit_convolve_sgemm")
+_PLAIN_SHAPE = re.compile(r"xmma_\w*f32f32_f32f32")
 
 
-def uses_tensor_cores(name: str) -> bool | None:
+def uses_tensor_cores(kernel: str) -> bool | None:
     """Whether a kernel runs on matrix units, as far as its name tells; None where it does not.
 
     cuBLAS, cuDNN and CUTLASS name their kernels after the instruction; hipBLASLt writes ``MI`` and its shape.
     """
-    if _TENSOR_CORES.search(name):
+    name = kernel.lower()
+    if any(it in name for it in _MATRIX_INSTRUCTIONS):
         return True
-    return False if _PLAIN_CORES.search(name) else None
+    if any(it in name for it in _MATRIX_HINTS) and _MATRIX_SHAPE.search(name):
+        return True
+    if any(it in name for it in _PLAIN_INSTRUCTIONS) or ("xmma" in name and _PLAIN_SHAPE.search(name)):
+        return False
+    return None
 
 
 _LIBRARY_PATH = re.compile(

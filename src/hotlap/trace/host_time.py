@@ -38,7 +38,7 @@ def host_time(timeline: Timeline) -> HostTime | None:
 
 def _training_threads(timeline: Timeline) -> set[int]:
     operators = timeline.operators
-    backward = operators.named(_BACKWARD)
+    backward = operators.named(_BACKWARD.match)
     running = {thread for name, thread in zip(operators.name, operators.thread, strict=True) if name in backward}
     marked = {it.thread for it in timeline.steps}
     return running | marked | issuing_threads(timeline, range(len(timeline.device)))

@@ -65,7 +65,7 @@ class HostActivity:
         return [
             LoaderWait(table.start[it], table.end[it], table.name_of(it))
             for table in tables
-            for it in self._of_names(table, table.named(LOADER))
+            for it in self._of_names(table, table.named(LOADER.search))
         ]
 
     @cached_property
@@ -102,8 +102,8 @@ class HostActivity:
     def waits(self) -> list[Wait]:
         """The calls in which one waits for the device, in order of their end."""
         calls = self.timeline.calls
-        blocking = calls.named(BLOCKING_COPY)
-        waiting = self._of_names(calls, blocking | calls.named(SYNCHRONISATION))
+        blocking = calls.named(BLOCKING_COPY.search)
+        waiting = self._of_names(calls, blocking | calls.named(SYNCHRONISATION.search))
         found = [Wait(calls.end[it], it, self._uploads(it, calls.name[it] in blocking)) for it in waiting]
         return sorted(found, key=lambda it: it.end)
 
@@ -174,7 +174,7 @@ class HostActivity:
 
     def _spans(self, pattern: re.Pattern[str], *tables: HostEvents) -> Iterator[Span]:
         for table in tables:
-            yield from table.spans(self._of_names(table, table.named(pattern)))
+            yield from table.spans(self._of_names(table, table.named(pattern.search)))
 
     def _all_spans(self, table: HostEvents) -> Iterable[Span]:
         threads = self.threads
@@ -186,29 +186,25 @@ class HostActivity:
     def _loading_launches(self) -> Iterator[Span]:
         """The long launch calls of kernels that had not run before."""
         events, calls = self.timeline.device, self.timeline.calls
-        first: dict[int, int] = {}
-        for name, kind, launch in zip(events.name, events.kind, events.launch, strict=True):
-            if launch != NONE and kind == Kind.KERNEL and launch < first.get(name, len(calls)):
-                first[name] = launch
-        spans = ((calls.start[it], calls.end[it]) for it in first.values())
+        # From the last event to the first, so that of each name the first one stays.
+        first = dict(zip(reversed(events.name), range(len(events) - 1, -1, -1), strict=True))
+        launches = {events.launch[it] for it in first.values() if events.kind[it] == Kind.KERNEL} - {NONE}
+        spans = calls.spans(sorted(launches))
         return (it for it in spans if it[1] - it[0] >= _CODE_LOADING)
 
     @cached_property
     def _upload_calls(self) -> frozenset[int]:
         """The calls that issued a copy from the host to the device."""
         events = self.timeline.device
-        upload = {number for number, it in enumerate(events.names) if copy_direction(it) == "HtoD"}
-        return frozenset(
-            launch
-            for name, kind, launch in zip(events.name, events.kind, events.launch, strict=True)
-            if kind == Kind.COPY and launch != NONE and name in upload
-        )
+        copies = [it for it, kind in enumerate(events.kind) if kind == Kind.COPY]
+        uploads = {it for it in events.of(copies, events.name) if copy_direction(events.names[it]) == "HtoD"}
+        return frozenset(events.launch[it] for it in copies if events.name[it] in uploads) - {NONE}
 
 
 def issuing_threads(timeline: Timeline, selected: Selection) -> frozenset[int]:
     """The threads that issued the selected device events."""
     launch, thread = timeline.device.launch, timeline.calls.thread
-    return frozenset(thread[it] for it in {launch[event] for event in selected} if it != NONE)
+    return frozenset(thread[it] for it in set(timeline.device.of(selected, launch)) if it != NONE)
 
 
 def frames_of(stack: bytes) -> list[str]:

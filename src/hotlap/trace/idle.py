@@ -23,7 +23,7 @@ from heapq import nlargest
 from operator import itemgetter, sub
 from typing import NamedTuple
 
-from hotlap.trace.dialects import COMMUNICATION_KERNEL
+from hotlap.trace.dialects import is_collective
 from hotlap.trace.hosts import HostActivity, Wait
 from hotlap.trace.intervals import Intervals, held, nothing, overlaps, subtraction, union
 from hotlap.trace.records import Cause, Evidence, Gap, Idle, IdleCause
@@ -78,6 +78,8 @@ class _Gaps:
         self.before: list[int] = []
         self.after: list[int] = []
         self.waits: dict[int, Wait] = {}
+        self._step_starts = [it.start for it in timeline.steps]
+        self._seen: dict[tuple[int, Cause], dict[str, str]] = {}
         self._find(selected)
         self.lengths = list(map(sub, self.windows.ends, self.windows.starts))
         self.shared = self._shared_host_time()
@@ -113,6 +115,32 @@ class _Gaps:
                 found[cause].gaps.append(gap)
                 found[cause].lengths.append(length)
         return {cause: parts for cause, parts in found.items() if parts.gaps}
+
+    def seen(self, gap: int, cause: Cause) -> dict[str, str]:
+        """What the host did in a gap that a cause has some of, by role."""
+        if (gap, cause) not in self._seen:
+            self._seen[gap, cause] = self._look_into(gap, cause)
+        return self._seen[gap, cause]
+
+    def _look_into(self, gap: int, cause: Cause) -> dict[str, str]:
+        timeline, activity, after = self.timeline, self.activity, self.after[gap]
+        start, end = self.windows.starts[gap], self.windows.ends[gap]
+        if not self.host_late(gap):
+            return {"next_kernel": timeline.device.name_of(after)}
+        if cause == "data_loader":
+            return {"loader": activity.loader_in(start, end)}
+        call = timeline.device.launch[after]
+        if cause in ("host_sync", "blocking_copy") and gap in self.waits:
+            call = self.waits[gap].call
+        elif cause == "launch_bound":
+            filling = activity.call_that_filled(start, end)
+            call = call if filling == NONE else filling
+        thread, moment = timeline.calls.thread[call], timeline.calls.start[call]
+        return {
+            "call": timeline.calls.name_of(call),
+            "operator": activity.operator_at(moment, thread),
+            "place": activity.place_at(moment, thread),
+        }
 
     def _find(self, selected: Selection) -> None:
         """What the events leave free from the first one's start to the last one's end.
@@ -165,7 +193,7 @@ class _Gaps:
     def _causes_of_rest(self) -> list[Cause]:
         events = self.timeline.device
         launch, launched, name = events.launch, events.launched, events.name
-        collective = events.named(COMMUNICATION_KERNEL)
+        collective = events.named(is_collective)
         found: list[Cause] = []
         for gap, (start, length, after) in enumerate(zip(self.windows.starts, self.lengths, self.after, strict=True)):
             if launch[after] == NONE:
@@ -186,7 +214,7 @@ class _Gaps:
         if last >= 0 and ends[last] >= start:
             self.waits[gap] = self.activity.waits[last]
             return "blocking_copy" if self.waits[gap].upload else "host_sync"
-        steps = self.timeline.step_starts
+        steps = self._step_starts
         following = bisect_right(steps, start)
         return "between_steps" if following < len(steps) and steps[following] <= launched else "launch_bound"
 
@@ -235,7 +263,7 @@ def _evidence(gaps: _Gaps, parts: list[tuple[int, int]], cause: Cause) -> tuple[
     """What is seen in these gaps, summed by name."""
     sums: dict[tuple[str, str], list[int]] = {}
     for gap, length in parts:
-        for role, name in _seen(gaps, gap, cause).items():
+        for role, name in gaps.seen(gap, cause).items():
             if name:
                 entry = sums.setdefault((role, name), [0, 0])
                 entry[0] += 1
@@ -248,32 +276,10 @@ def _evidence(gaps: _Gaps, parts: list[tuple[int, int]], cause: Cause) -> tuple[
     return tuple(kept)
 
 
-def _seen(gaps: _Gaps, gap: int, cause: Cause) -> dict[str, str]:
-    """What the host did in one gap, by role."""
-    timeline, activity, after = gaps.timeline, gaps.activity, gaps.after[gap]
-    start, end = gaps.windows.starts[gap], gaps.windows.ends[gap]
-    if not gaps.host_late(gap):
-        return {"next_kernel": timeline.device.name_of(after)}
-    if cause == "data_loader":
-        return {"loader": activity.loader_in(start, end)}
-    call = timeline.device.launch[after]
-    if cause in ("host_sync", "blocking_copy") and gap in gaps.waits:
-        call = gaps.waits[gap].call
-    elif cause == "launch_bound":
-        filling = activity.call_that_filled(start, end)
-        call = call if filling == NONE else filling
-    thread, moment = timeline.calls.thread[call], timeline.calls.start[call]
-    return {
-        "call": timeline.calls.name_of(call),
-        "operator": activity.operator_at(moment, thread),
-        "place": activity.place_at(moment, thread),
-    }
-
-
 def _described(gaps: _Gaps, gap: int, origin: int) -> Gap:
     parts = gaps.parts(gap)
     cause = parts[0][0]
-    seen = _seen(gaps, gap, cause)
+    seen = gaps.seen(gap, cause)
     device = gaps.timeline.device
     return Gap(
         start_nanoseconds=gaps.windows.starts[gap] - origin,

@@ -133,10 +133,9 @@ def held(windows: Intervals, these: Intervals) -> list[int]:
     for start, end in windows:
         while first < count and ends[first] <= start:
             first += 1
-        if first == count or starts[first] >= end:
-            found.append(0)
-        elif starts[first] <= start and ends[first] >= end:
-            found.append(end - start)
-        else:
-            found.append(these.within(start, end))
+        total, position = 0, first
+        while position < count and starts[position] < end:
+            total += min(ends[position], end) - max(starts[position], start)
+            position += 1
+        found.append(total)
     return found

@@ -130,7 +130,7 @@ def _coverage(reading: Reading, remark: str, builder: ColumnBuilder) -> Coverage
 
 def _graph_launches(device: DeviceEvents, calls: Calls) -> dict[int, list[int]]:
     """For each call that launches a graph, the graphs' identifiers on the device events that it launched."""
-    launching = calls.named(GRAPH_LAUNCH)
+    launching = calls.named(GRAPH_LAUNCH.match)
     if not launching:
         return {}
     found: dict[int, list[int]] = {call: [] for call, name in enumerate(calls.name) if name in launching}

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import ClassVar, NamedTuple, TypeAlias
 
@@ -34,7 +33,7 @@ class Events:
         self.end: list[int] = []
         self.name: list[int] = []
         self.names: list[str] = []
-        self._named: dict[re.Pattern[str], frozenset[int]] = {}
+        self._named: dict[Callable[[str], object], frozenset[int]] = {}
 
     def __len__(self) -> int:
         return len(self.start)
@@ -43,11 +42,11 @@ class Events:
         """The name of an event."""
         return self.names[self.name[event]]
 
-    def named(self, pattern: re.Pattern[str]) -> frozenset[int]:
-        """The numbers of the names in which a pattern is found; to be asked once the columns are complete."""
-        if pattern not in self._named:
-            self._named[pattern] = frozenset(number for number, it in enumerate(self.names) if pattern.search(it))
-        return self._named[pattern]
+    def named(self, fits: Callable[[str], object]) -> frozenset[int]:
+        """The numbers of the names that fit; to be asked once the columns are complete."""
+        if fits not in self._named:
+            self._named[fits] = frozenset(number for number, it in enumerate(self.names) if fits(it))
+        return self._named[fits]
 
     def of(self, events: Selection, column: list[int]) -> list[int]:
         """A column's entries for some of the events."""
@@ -187,11 +186,6 @@ class Timeline(NamedTuple):
     def host(self) -> tuple[HostEvents, ...]:
         """All host events, by kind."""
         return self.calls, self.operators, self.annotations, self.frames, self.overhead
-
-    @property
-    def step_starts(self) -> list[int]:
-        """When each step began."""
-        return [it.start for it in self.steps]
 
     def by_device(self) -> Mapping[int, Selection]:
         """For each accelerator that did anything, by number, its events."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 
-from hotlap.trace.dialects import COMMUNICATION_KERNEL, LAUNCH, Kind, copy_direction, copy_memory, uses_tensor_cores
+from hotlap.trace.dialects import LAUNCH, Kind, copy_direction, copy_memory, is_collective, uses_tensor_cores
 from hotlap.trace.intervals import Span, merged, subtraction
 from hotlap.trace.records import CopyRow, DeviceTime, KernelRow, KernelSummary, StreamIdle
 from hotlap.trace.timeline import NONE, Selection, Timeline
@@ -24,7 +24,7 @@ class DeviceSpans:
         kernels = [it for it, kind in zip(spans, kinds, strict=True) if kind == Kind.KERNEL]
         memory = [(it, kind) for it, kind in zip(spans, kinds, strict=True) if kind != Kind.KERNEL]
         compute, communication = kernels, list[Span]()
-        collective = events.named(COMMUNICATION_KERNEL)
+        collective = events.named(is_collective)
         if collective:
             names = [
                 it for it, kind in zip(events.of(selected, events.name), kinds, strict=True) if kind == Kind.KERNEL
@@ -135,7 +135,7 @@ def _kernel_row(name: str, kind: int, lengths: list[int]) -> KernelRow:
         nanoseconds=sum(lengths),
         shortest_nanoseconds=min(lengths),
         longest_nanoseconds=max(lengths),
-        communication=kernel and bool(COMMUNICATION_KERNEL.search(name)),
+        communication=kernel and is_collective(name),
         tensor_cores=uses_tensor_cores(name) if kernel else None,
     )
 
@@ -161,7 +161,7 @@ def kernel_summary(timeline: Timeline, selected: Selection, cost: int | None) ->
 def launch_cost(timeline: Timeline) -> int | None:
     """The median time of a call that launches one kernel; None without such calls."""
     calls = timeline.calls
-    launching = calls.named(LAUNCH)
+    launching = calls.named(LAUNCH.search)
     lengths = sorted(
         end - start for start, end, name in zip(calls.start, calls.end, calls.name, strict=True) if name in launching
     )
