@@ -145,6 +145,24 @@ def test_graph_launches_without_kernels_make_a_trace_unreliable(tmp_path: Path) 
     assert "2 of 2 graph launches" in breakdown.unreliable
 
 
+@pytest.mark.parametrize("lost", [0, 1, 3])
+def test_replays_of_a_graph_that_are_recorded_in_part_make_a_trace_unreliable(lost: int, tmp_path: Path) -> None:
+    writer = TraceWriter()
+    for replay in range(3):
+        begin = replay * 500
+        for graph, nodes in ((1, 4), (2, 2)):
+            writer.launch("first", begin, begin + 20, 10, call="GraphLaunch", **{"graph id": graph})
+            recorded = nodes - lost if (replay, graph) == (1, 1) else nodes
+            for node in range(1, recorded):
+                place = {"correlation": writer.correlation, "graph id": graph}
+                writer.device("kernel", f"node {node}", begin + 20 + 20 * node, 10, **place)
+    breakdown = analyse(read_trace(writer.write(tmp_path / "trace.json")))
+    seen = breakdown.coverage
+    assert (seen.graph_launches, seen.graph_launches_without_kernels) == (6, 0)
+    assert seen.graph_launches_in_part == bool(lost)
+    assert ("1 of 6 graph launches have fewer kernels" in breakdown.unreliable) == bool(lost)
+
+
 def test_device_work_is_known_by_its_category_alone(tmp_path: Path) -> None:
     writer = training_trace()
     expected = account(analyse(read_trace(writer.write(tmp_path / "plain.json"))))

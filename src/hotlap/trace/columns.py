@@ -11,8 +11,10 @@ from operator import add, itemgetter, le
 
 import msgspec
 
-from hotlap.trace.dialects import ANNOTATING_OPERATOR, KIND_OF_CATEGORY, LAST_DEVICE_KIND, Kind, is_useful_frame
-from hotlap.trace.events import LONGEST_NAME, MISSING, NO_TEXT, Batch, Event, Mark, Microseconds, phase_of
+from hotlap.trace.dialects import ANNOTATING_OPERATOR, KIND_OF_CATEGORY, LAST_DEVICE_KIND, Kind
+from hotlap.trace.events import MISSING, NO_TEXT, Batch, Event, Mark, Microseconds, phase_of
+from hotlap.trace.inputs import pair_of_inputs
+from hotlap.trace.numbering import Names, Texts, Threads, UsefulFrames
 from hotlap.trace.timeline import NONE, Calls, DeviceEvents, Events, HostEvents, Operators
 
 LONGEST_EVENT = 24 * 3600 * 10**9
@@ -23,21 +25,11 @@ NO_TIME = 2**63
 """What :func:`nanoseconds` makes of what is no number."""
 
 _LARGEST_COPY = 2**40
-_LONGEST_TEXT = 16_384
-_FRAMES_REMEMBERED = 2**16
+_LONGEST_CATEGORY = 200
+_MOST_CATEGORIES = 1000
 _WHOLE_NANOSECOND = Decimal(1)
 _PRODUCT_IS_EXACT_BELOW = 2.0**42
 """Microseconds. Below this, a double times a thousand is off by less than half a nanosecond."""
-
-
-class Numbers(dict[str, int]):
-    """Gives every distinct name a small number, in the order in which they come. Longer ones than sensible are cut."""
-
-    def __missing__(self, name: str) -> int:
-        if len(name) > LONGEST_NAME:
-            return self[name[:LONGEST_NAME]]
-        number = self[name] = len(self)
-        return number
 
 
 class ColumnBuilder:
@@ -51,18 +43,17 @@ class ColumnBuilder:
         self.annotations = HostEvents()
         self.frames = HostEvents()
         self.overhead = HostEvents()
-        self.threads: dict[tuple[str, str], int] = {}
-        self.stacks: dict[bytes, int] = {}
-        self.inputs: dict[tuple[bytes, bytes], int] = {}
+        self.threads = Threads()
+        self.stacks = Texts()
+        self.inputs = Texts()
         self._other: Counter[str] = Counter()
         self._marks: defaultdict[type[Mark], int] = defaultdict(int)
         self.invalid = 0
         self.frames_left_out = 0
         self._hosts = (self.calls, self.operators, self.annotations, self.frames, self.overhead)
         self._with_inputs = with_inputs
-        self._numbers: defaultdict[Events, Numbers] = defaultdict(Numbers)
-        self._processes: dict[int | str, _ThreadsOfProcess] = {}
-        self._useful = _UsefulFrames()
+        self._numbers: defaultdict[Events, Names] = defaultdict(Names)
+        self._useful = UsefulFrames()
 
     def add(self, batch: Batch) -> None:
         """Take in one batch."""
@@ -76,7 +67,7 @@ class ColumnBuilder:
         for category, events in groups.items():
             kind = KIND_OF_CATEGORY.get(category)
             if kind is None:
-                self._other[category] += len(events)
+                self._count(category, len(events))
             elif kind <= LAST_DEVICE_KIND:
                 self._add_device(kind, events)
             else:
@@ -94,6 +85,11 @@ class ColumnBuilder:
     def host_events(self) -> int:
         """How many host events there were, those included that no analysis can make use of."""
         return sum(map(len, self._hosts)) + self.frames_left_out
+
+    def _count(self, category: str, events: int) -> None:
+        category = category[:_LONGEST_CATEGORY]
+        known = category in self._other or len(self._other) < _MOST_CATEGORIES
+        self._other[category if known else "other categories"] += events
 
     def finish(self) -> None:
         """Put everything in order; nothing can be added after it."""
@@ -136,21 +132,18 @@ class ColumnBuilder:
             table.stack.extend(_numbers_of_texts(stacks, self.stacks))
         if self._with_inputs:
             table.external.extend([it.external for it in arguments])
-            texts = [(bytes(it.shapes), bytes(it.types)) for it in arguments]
-            table.inputs.extend(
-                self.inputs.setdefault(it, len(self.inputs)) if any(it) and max(map(len, it)) <= _LONGEST_TEXT else NONE
-                for it in texts
-            )
+            shapes, types = [it.shapes for it in arguments], [it.types for it in arguments]
+            table.inputs.extend(self.inputs[pair_of_inputs(*it)] for it in zip(shapes, types, strict=True))
 
     def _add_threaded(self, table: HostEvents, events: list[Event]) -> list[Event]:
         """Fill the columns that all host events have; returns those of the events that were taken."""
         events = self._add_common(table, events)
         processes = {it.pid for it in events}
         if len(processes) == 1:
-            (known,) = map(self._process, processes)
+            (known,) = map(self.threads.of_process, processes)
             table.thread.extend(map(known.__getitem__, [it.tid for it in events]))
         else:
-            table.thread.extend(self._process(it.pid)[it.tid] for it in events)
+            table.thread.extend(self.threads.of_process(it.pid)[it.tid] for it in events)
         return events
 
     def _add_common(self, table: Events, events: list[Event]) -> list[Event]:
@@ -172,12 +165,6 @@ class ColumnBuilder:
         table.end.extend(map(add, start, length))
         table.name.extend(map(self._numbers[table].__getitem__, [it.name for it in events]))
         return events
-
-    def _process(self, process: int | str) -> _ThreadsOfProcess:
-        known = self._processes.get(process)
-        if known is None:
-            known = self._processes[process] = _ThreadsOfProcess(process, self.threads)
-        return known
 
     def _move_annotations(self) -> None:
         """Annotations that old profilers wrote as operators become annotations."""
@@ -220,38 +207,15 @@ def _from_decimal(time: Decimal) -> int:
     return int((time * 1000).quantize(_WHOLE_NANOSECOND))
 
 
-class _UsefulFrames(dict[str, bool]):
-    """Which names of Python functions are worth keeping. Names with addresses in them are too many to remember."""
-
-    def __missing__(self, name: str) -> bool:
-        useful = is_useful_frame(name)
-        if len(self) < _FRAMES_REMEMBERED:
-            self[name] = useful
-        return useful
-
-
-class _ThreadsOfProcess(dict[int | str, int]):
-    """The numbers of a process's threads. Some versions write a thread's number as text."""
-
-    def __init__(self, process: int | str, all_threads: dict[tuple[str, str], int]) -> None:
-        self._process = str(process)[:LONGEST_NAME]
-        self._all = all_threads
-
-    def __missing__(self, thread: int | str) -> int:
-        number = self._all.setdefault((self._process, str(thread)[:LONGEST_NAME]), len(self._all))
-        self[thread] = number
-        return number
-
-
-def _numbers_of_texts(texts: list[msgspec.Raw], known: dict[bytes, int]) -> list[int]:
-    """The numbers of texts as they are written in the file; :data:`NONE` for none."""
+def _numbers_of_texts(texts: list[msgspec.Raw], known: Texts) -> list[int]:
+    """The numbers of texts as they are written in the file."""
     found: list[int] = []
     last, number = b"", NONE
     for it in texts:
-        text = bytes(it)[:_LONGEST_TEXT]
+        text = bytes(it)
         # An operator and those that it calls share their stack, and comparing is faster than looking up.
         if text != last:
-            last, number = text, known.setdefault(text, len(known)) if text else NONE
+            last, number = text, known[text]
         found.append(number)
     return found
 

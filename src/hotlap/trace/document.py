@@ -10,12 +10,11 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 
 from hotlap.errors import TraceError
-from hotlap.trace.events import UNREADABLE, Batch, Event, EventDecoder, Mark, repaired
+from hotlap.trace.events import NO_TEXT, UNREADABLE, Batch, Event, EventDecoder, Mark, repaired
 from hotlap.trace.source import ByteSource
 
 MOST_EVENT_BYTES = 16 * 2**20
@@ -44,6 +43,15 @@ class Reading:
         self.unreadable = 0
         self.bytes_read = 0
         self.ended_early = ""
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """What is read of the values that stand beside ``traceEvents``. They are JSON still, of whatever shape."""
+
+    name: msgspec.Raw = msgspec.field(default=NO_TEXT, name="traceName")
+    base_nanoseconds: msgspec.Raw = msgspec.field(default=NO_TEXT, name="baseTimeNanoseconds")
+    distributed: msgspec.Raw = msgspec.field(default=NO_TEXT, name="distributedInfo")
+    devices: msgspec.Raw = msgspec.field(default=NO_TEXT, name="deviceProperties")
 
 
 class TraceDocument:
@@ -81,19 +89,17 @@ class TraceDocument:
         batch, self._foot = self._decode_last(buffer)
         yield batch
 
-    def surroundings(self) -> dict[str, Any]:
-        """The values that stand beside ``traceEvents``; empty where they cannot be read."""
+    def surroundings(self) -> Surroundings:
+        """What stands beside ``traceEvents``; empty where it cannot be read."""
         if self._is_array:
-            return {}
+            return Surroundings()
         for text in (self._head + b"]" + self._foot, self._head + b"]}"):
             for candidate in (text, repaired(text)):
                 try:
-                    found = msgspec.json.decode(candidate)
+                    return msgspec.json.decode(candidate, type=Surroundings)
                 except UNREADABLE:
                     continue
-                if isinstance(found, dict):
-                    return {name: value for name, value in found.items() if name != "traceEvents"}
-        return {}
+        return Surroundings()
 
     def _find_events(self) -> bytes:
         """Read up to the first event; what stands in front is kept."""

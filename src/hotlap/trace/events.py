@@ -16,8 +16,6 @@ import msgspec
 MISSING = -(2**62)
 """Stands for an identifier that an event does not carry; no device, stream or correlation has this number."""
 
-LONGEST_NAME = 4096
-
 Microseconds: TypeAlias = int | float | Decimal
 
 _ARGUMENT_NAMES = {

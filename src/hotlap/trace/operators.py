@@ -8,22 +8,18 @@ the operator that made it, and the line of the user's code that both ran for.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any, NamedTuple
-
-import msgspec
+from typing import NamedTuple
 
 from hotlap.trace.dialects import is_users_frame
-from hotlap.trace.events import MISSING, UNREADABLE
+from hotlap.trace.events import MISSING
 from hotlap.trace.hosts import frames_of
+from hotlap.trace.inputs import shapes_and_types
 from hotlap.trace.reader import read_trace
 from hotlap.trace.records import OperatorRow
 from hotlap.trace.timeline import NONE, Timeline
 
 _FRAME, _OPERATOR, _CALL = range(3)
 """Of what begins and ends together the first encloses the others."""
-
-_MOST_INPUTS = 64
-_LONGEST_TYPE = 200
 
 
 def operators(timeline: Timeline, *, most: int | None = None) -> tuple[OperatorRow, ...]:
@@ -80,7 +76,7 @@ class _OperatorTable:
 
     def _row(self, key: _Key, events: list[int]) -> OperatorRow:
         timeline = self.timeline
-        shapes, types = _inputs(*timeline.inputs[key.inputs]) if key.inputs != NONE else ((), ())
+        shapes, types = shapes_and_types(timeline.inputs[key.inputs]) if key.inputs != NONE else ((), ())
         return OperatorRow(
             name=timeline.operators.names[key.name],
             shapes=shapes,
@@ -150,28 +146,3 @@ class _OperatorTable:
             operator = named.get(identifier, NONE) if launch == NONE else self._launches.get(launch, NONE)
             if operator != NONE:
                 self.device[operator] += end - start
-
-
-def _inputs(shapes: bytes, types: bytes) -> tuple[tuple[tuple[int, ...], ...], tuple[str, ...]]:
-    """An operator's inputs as they stand in the file; a list of tensors counts as an input without a shape."""
-    sizes = [_shape(it) for it in _list(shapes)[:_MOST_INPUTS]]
-    names = [it[:_LONGEST_TYPE] if isinstance(it, str) else "" for it in _list(types)[:_MOST_INPUTS]]
-    count = max(len(sizes), len(names))
-    return (
-        tuple(sizes + [()] * (count - len(sizes))),
-        tuple(names + [""] * (count - len(names))),
-    )
-
-
-def _shape(dimensions: Any) -> tuple[int, ...]:
-    if isinstance(dimensions, list) and all(type(it) is int for it in dimensions):
-        return tuple(dimensions)
-    return ()
-
-
-def _list(text: bytes) -> list[Any]:
-    try:
-        found = msgspec.json.decode(text)
-    except UNREADABLE:
-        return []
-    return found if isinstance(found, list) else []

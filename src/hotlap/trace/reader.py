@@ -7,11 +7,13 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from hotlap.errors import TraceError
 from hotlap.trace.columns import ColumnBuilder
 from hotlap.trace.dialects import GRAPH_LAUNCH, STEP_NAME
-from hotlap.trace.document import Reading, TraceDocument
-from hotlap.trace.events import MISSING, decoder
+from hotlap.trace.document import Reading, Surroundings, TraceDocument
+from hotlap.trace.events import MISSING, UNREADABLE, decoder
 from hotlap.trace.records import Coverage, TraceFacts
 from hotlap.trace.source import ByteSource
 from hotlap.trace.timeline import NONE, Calls, DeviceEvents, HostEvents, Step, Timeline
@@ -19,6 +21,7 @@ from hotlap.trace.timeline import NONE, Calls, DeviceEvents, HostEvents, Step, T
 _MOST_OTHER_KINDS = 20
 _MOST_DEVICES = 1024
 _LONGEST_FACT = 400
+_LONGEST_VALUE = 2**20
 
 
 def read_trace(path: Path | str, *, with_inputs: bool = False) -> Timeline:
@@ -149,20 +152,31 @@ def _recorded_in_part(launches: dict[int, list[int]]) -> int:
     return sum(size < max(counts) for counts in sizes.values() for size in counts)
 
 
-def _facts(path: Path, surroundings: dict[str, Any]) -> TraceFacts:
+def _facts(path: Path, surroundings: Surroundings) -> TraceFacts:
     """What stands around the events, as far as it has the shape that it should have."""
-    distributed = surroundings.get("distributedInfo")
+    distributed = _value(surroundings.distributed)
     distributed = distributed if isinstance(distributed, dict) else {}
-    devices = surroundings.get("deviceProperties")
+    devices = _value(surroundings.devices)
     devices = devices[:_MOST_DEVICES] if isinstance(devices, list) else []
     return TraceFacts(
         path=str(path),
-        name=_text(surroundings.get("traceName")),
-        base_nanoseconds=_integer(surroundings.get("baseTimeNanoseconds")) or 0,
+        name=_text(_value(surroundings.name)),
+        base_nanoseconds=_integer(_value(surroundings.base_nanoseconds)) or 0,
         rank=_integer(distributed.get("rank")),
         world_size=_integer(distributed.get("world_size")),
         device_names=tuple(_text(it.get("name")) for it in devices if isinstance(it, dict)),
     )
+
+
+def _value(text: msgspec.Raw) -> Any:
+    """A value that stands beside the events; None where there is none, or one that is too large to be what it says."""
+    written = bytes(text)
+    if not written or len(written) > _LONGEST_VALUE:
+        return None
+    try:
+        return msgspec.json.decode(written)
+    except UNREADABLE:
+        return None
 
 
 def _text(value: object) -> str:

@@ -12,7 +12,7 @@ PIECE_BYTES = 2**19
 """How much decompressed text :meth:`ByteSource.read` hands out at once. What is made of it fits the processor's caches,
 which is worth a sixth of the time."""
 
-MOST_EXPANSION = 400
+MOST_EXPANSION = 200
 """Real traces shrink 10 to 60 times. DEFLATE's limit of 1032 is only reached by text that says nothing."""
 
 EXPANSION_CHECKED_FROM = 64 * 2**20

@@ -179,7 +179,7 @@ class Timeline(NamedTuple):
     steps: tuple[Step, ...]
     threads: tuple[tuple[str, str], ...]
     stacks: tuple[bytes, ...] = ()
-    inputs: tuple[tuple[bytes, bytes], ...] = ()
+    inputs: tuple[bytes, ...] = ()
     with_inputs: bool = False
 
     @property
