@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from hotlap.trace.dialects import Kind
 from hotlap.trace.hosts import HostActivity, issuing_threads
 from hotlap.trace.idle import explain_idle
 from hotlap.trace.records import Breakdown, Coverage, DeviceBreakdown, DeviceTime, StepTime
 from hotlap.trace.timeline import Selection, Timeline
-from hotlap.trace.usage import DeviceSpans, copy_table, kernel_summary, kernel_table, launch_cost, stream_idle
+from hotlap.trace.usage import (
+    DeviceSpans,
+    copy_table,
+    kernel_summary,
+    kernel_table,
+    kernels_of,
+    launch_cost,
+    stream_idle,
+)
 
 MOST_DEVICES = 64
 """No process drives more; a broken file may name thousands."""
@@ -46,7 +53,7 @@ class _Analysis:
             facts=timeline.facts,
             coverage=timeline.coverage,
             host_nanoseconds=max(ends) - min(starts) if starts else 0,
-            steps=self._steps(self.every, [None] * len(timeline.steps)),
+            steps=self._steps(kernels_of(timeline, self.every), [None] * len(timeline.steps)),
             devices=tuple(self._device(*it) for it in list(self.by_device.items())[:MOST_DEVICES]),
             unreliable=_unreliable(timeline.coverage),
             notes=tuple(_notes(timeline, len(self.by_device))),
@@ -54,7 +61,8 @@ class _Analysis:
 
     def _device(self, device: int, selected: Selection) -> DeviceBreakdown:
         timeline = self.timeline
-        spans = DeviceSpans(timeline, selected)
+        kernels = kernels_of(timeline, selected)
+        spans = DeviceSpans(timeline, selected, kernels)
         known = timeline.facts.device_names
         steps = timeline.steps
         return DeviceBreakdown(
@@ -63,11 +71,11 @@ class _Analysis:
             start_nanoseconds=spans.window[0],
             time=spans.whole(),
             in_steps=spans.time(min(it.start for it in steps), max(it.end for it in steps)) if steps else None,
-            steps=self._steps(selected, [spans.time(it.start, it.end) for it in steps]),
+            steps=self._steps(kernels, [spans.time(it.start, it.end) for it in steps]),
             streams=tuple(stream_idle(timeline, selected)),
             copies=tuple(copy_table(timeline, selected)),
             kernels=tuple(kernel_table(timeline, selected, self.kernels)),
-            kernel_summary=kernel_summary(timeline, selected, self.launch_cost),
+            kernel_summary=kernel_summary(timeline, kernels, self.launch_cost),
             idle=explain_idle(timeline, selected, self._activity(self._threads(selected))),
         )
 
@@ -79,9 +87,9 @@ class _Analysis:
             self._activities[threads] = HostActivity(self.timeline, threads)
         return self._activities[threads]
 
-    def _steps(self, selected: Selection, times: Sequence[DeviceTime | None]) -> tuple[StepTime, ...]:
-        events = self.timeline.device
-        kernels = Counter([events.step[it] for it in selected if events.kind[it] == Kind.KERNEL])
+    def _steps(self, kernels: Selection, times: Sequence[DeviceTime | None]) -> tuple[StepTime, ...]:
+        steps = self.timeline.steps
+        launched = Counter(self.timeline.device.of(kernels, self.timeline.device.step)) if steps else Counter()
         return tuple(
             StepTime(
                 number=step.number,
@@ -89,9 +97,9 @@ class _Analysis:
                 nanoseconds=step.end - step.start,
                 loader_nanoseconds=self.loader.within(step.start, step.end),
                 device=time,
-                kernels=kernels[index],
+                kernels=launched[index],
             )
-            for index, (step, time) in enumerate(zip(self.timeline.steps, times, strict=True))
+            for index, (step, time) in enumerate(zip(steps, times, strict=True))
         )
 
 

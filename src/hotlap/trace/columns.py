@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from decimal import Decimal
+from collections.abc import Iterable, Iterator
 from itertools import compress, islice
-from operator import add, itemgetter, le
+from operator import itemgetter, le
+from typing import Any
 
 import msgspec
 
 from hotlap.trace.dialects import ANNOTATING_OPERATOR, KIND_OF_CATEGORY, LAST_DEVICE_KIND, Kind
-from hotlap.trace.events import MISSING, NO_TEXT, Batch, Event, Mark, Microseconds, phase_of
+from hotlap.trace.events import MISSING, NO_TEXT, Batch, Event
 from hotlap.trace.inputs import pair_of_inputs
 from hotlap.trace.numbering import Names, Texts, Threads, UsefulFrames
 from hotlap.trace.timeline import NONE, Calls, DeviceEvents, Events, HostEvents, Operators
-
-LONGEST_EVENT = 24 * 3600 * 10**9
-"""Nanoseconds. Nothing that a profiler records lasts longer than a day; a longer event is a defect of the trace."""
-
-LATEST_TIME = 2**62
-NO_TIME = 2**63
-"""What :func:`nanoseconds` makes of what is no number."""
+from hotlap.trace.times import DigitsLostError, TimedEvents
 
 _LARGEST_COPY = 2**40
 _LONGEST_CATEGORY = 200
 _MOST_CATEGORIES = 1000
-_WHOLE_NANOSECOND = Decimal(1)
-_PRODUCT_IS_EXACT_BELOW = 2.0**42
-"""Microseconds. Below this, a double times a thousand is off by less than half a nanosecond."""
+_MARKS = "arrows, instants, counters and names"
 
 
 class ColumnBuilder:
@@ -46,61 +37,80 @@ class ColumnBuilder:
         self.threads = Threads()
         self.stacks = Texts()
         self.inputs = Texts()
-        self._other: Counter[str] = Counter()
-        self._marks: defaultdict[type[Mark], int] = defaultdict(int)
+        self.other: Counter[str] = Counter()
         self.invalid = 0
-        self.frames_left_out = 0
-        self._hosts = (self.calls, self.operators, self.annotations, self.frames, self.overhead)
+        self._frames_left_out = 0
+        self._host_of_kind: dict[int, HostEvents] = {
+            Kind.CALL: self.calls, Kind.OPERATOR: self.operators, Kind.ANNOTATION: self.annotations,
+            Kind.PYTHON: self.frames, Kind.OVERHEAD: self.overhead,
+        }  # fmt: skip
         self._with_inputs = with_inputs
         self._numbers: defaultdict[Events, Names] = defaultdict(Names)
         self._useful = UsefulFrames()
 
     def add(self, batch: Batch) -> None:
         """Take in one batch."""
-        event, marks = batch.event, self._marks
+        event = batch.event
         groups: defaultdict[str, list[Event]] = defaultdict(list)
         for it in batch.elements:
             if type(it) is event:
                 groups[it.cat].append(it)
-            else:
-                marks[type(it)] += 1
-        for category, events in groups.items():
-            kind = KIND_OF_CATEGORY.get(category)
-            if kind is None:
-                self._count(category, len(events))
-            elif kind <= LAST_DEVICE_KIND:
+        try:
+            timed = [(kind, TimedEvents(events)) for kind, events in self._of_known_kinds(groups)]
+        except DigitsLostError:
+            assert batch.exact is not None, "only a batch with doubles can have lost digits"
+            self.add(batch.exact())
+            return
+        for kind, events in timed:
+            self.invalid += events.invalid
+            if kind <= LAST_DEVICE_KIND:
                 self._add_device(kind, events)
             else:
                 self._add_host(kind, events)
+        self._count_rest(batch, groups, timed)
 
-    @property
-    def other(self) -> Counter[str]:
-        """What is only counted, by category or by what kind of mark it is."""
-        found = Counter(self._other)
-        for mark, count in self._marks.items():
-            found[phase_of(mark)] += count
-        return found
+    def _of_known_kinds(self, groups: dict[str, list[Event]]) -> Iterator[tuple[int, list[Event]]]:
+        """The events of each kind that is known; of Python functions those that are useful."""
+        for category, events in groups.items():
+            kind = KIND_OF_CATEGORY.get(category)
+            if kind == Kind.PYTHON:
+                yield kind, [it for it in events if self._useful[it.name]]
+            elif kind is not None:
+                yield kind, events
+
+    def _count_rest(self, batch: Batch, groups: dict[str, list[Event]], timed: list[tuple[int, TimedEvents]]) -> None:
+        """Account for what was not taken: marks, events of other kinds, and Python functions of no use."""
+        known = 0
+        for category, events in groups.items():
+            if category in KIND_OF_CATEGORY:
+                known += len(events)
+            else:
+                self._count(category, len(events))
+        self._frames_left_out += known - sum(len(it.events) + it.invalid for _, it in timed)
+        self._count(_MARKS, len(batch.elements) - sum(map(len, groups.values())))
 
     @property
     def host_events(self) -> int:
         """How many host events there were, those included that no analysis can make use of."""
-        return sum(map(len, self._hosts)) + self.frames_left_out
+        return sum(map(len, self._host_of_kind.values())) + self._frames_left_out
 
     def _count(self, category: str, events: int) -> None:
+        if not events:
+            return
         category = category[:_LONGEST_CATEGORY]
-        known = category in self._other or len(self._other) < _MOST_CATEGORIES
-        self._other[category if known else "other categories"] += events
+        known = category in self.other or len(self.other) < _MOST_CATEGORIES
+        self.other[category if known else "other categories"] += events
 
     def finish(self) -> None:
         """Put everything in order; nothing can be added after it."""
         self._move_annotations()
-        for table in (self.device, *self._hosts):
+        for table in (self.device, *self._host_of_kind.values()):
             table.names = list(self._numbers[table])
             _sort(table)
 
-    def _add_device(self, kind: int, events: list[Event]) -> None:
-        table = self.device
-        events = self._add_common(table, events)
+    def _add_device(self, kind: int, timed: TimedEvents) -> None:
+        table, events = self.device, timed.events
+        self._add_common(table, timed)
         arguments = [it.args for it in events]
         table.kind.extend([kind] * len(events))
         table.device.extend(_identifiers([it.device for it in arguments], (it.pid for it in events)))
@@ -111,21 +121,23 @@ class ColumnBuilder:
         if self._with_inputs:
             table.external.extend([it.external for it in arguments])
 
-    def _add_host(self, kind: int, events: list[Event]) -> None:
-        if kind == Kind.CALL:
-            self.calls.correlation.extend([it.args.correlation for it in self._add_threaded(self.calls, events)])
-        elif kind == Kind.OPERATOR:
-            self._add_operators(events)
-        elif kind == Kind.PYTHON:
-            useful = [it for it in events if self._useful[it.name]]
-            self.frames_left_out += len(events) - len(useful)
-            self._add_threaded(self.frames, useful)
+    def _add_host(self, kind: int, timed: TimedEvents) -> None:
+        table = self._host_of_kind[kind]
+        self._add_common(table, timed)
+        processes = {it.pid for it in timed.events}
+        if len(processes) == 1:
+            (known,) = map(self.threads.of_process, processes)
+            table.thread.extend(map(known.__getitem__, [it.tid for it in timed.events]))
         else:
-            self._add_threaded(self.annotations if kind == Kind.ANNOTATION else self.overhead, events)
+            table.thread.extend(self.threads.of_process(it.pid)[it.tid] for it in timed.events)
+        if kind == Kind.CALL:
+            self.calls.correlation.extend([it.args.correlation for it in timed.events])
+        elif kind == Kind.OPERATOR:
+            self._add_arguments([it.args for it in timed.events])
 
-    def _add_operators(self, events: list[Event]) -> None:
+    def _add_arguments(self, arguments: list[Any]) -> None:
+        """Fill the columns that only operators have."""
         table = self.operators
-        arguments = [it.args for it in self._add_threaded(table, events)]
         stacks = [it.stack for it in arguments]
         if self.stacks or stacks.count(NO_TEXT) < len(stacks):
             table.stack.extend([NONE] * (len(table) - len(stacks) - len(table.stack)))
@@ -135,36 +147,11 @@ class ColumnBuilder:
             shapes, types = [it.shapes for it in arguments], [it.types for it in arguments]
             table.inputs.extend(self.inputs[pair_of_inputs(*it)] for it in zip(shapes, types, strict=True))
 
-    def _add_threaded(self, table: HostEvents, events: list[Event]) -> list[Event]:
-        """Fill the columns that all host events have; returns those of the events that were taken."""
-        events = self._add_common(table, events)
-        processes = {it.pid for it in events}
-        if len(processes) == 1:
-            (known,) = map(self.threads.of_process, processes)
-            table.thread.extend(map(known.__getitem__, [it.tid for it in events]))
-        else:
-            table.thread.extend(self.threads.of_process(it.pid)[it.tid] for it in events)
-        return events
-
-    def _add_common(self, table: Events, events: list[Event]) -> list[Event]:
-        """Fill the columns that all events have; those without a sensible time are left out."""
-        if not events:
-            return events
-        start, length = nanoseconds([it.ts for it in events]), nanoseconds([it.dur for it in events])
-        if (
-            min(length) < 0 or max(length) > LONGEST_EVENT or max(start) > LATEST_TIME or min(start) < -LATEST_TIME
-        ):  # fmt: skip
-            sensible = [
-                -LATEST_TIME <= began <= LATEST_TIME and 0 <= took <= LONGEST_EVENT
-                for began, took in zip(start, length, strict=True)
-            ]
-            self.invalid += sensible.count(False)
-            events = list(compress(events, sensible))
-            start, length = list(compress(start, sensible)), list(compress(length, sensible))
-        table.start.extend(start)
-        table.end.extend(map(add, start, length))
-        table.name.extend(map(self._numbers[table].__getitem__, [it.name for it in events]))
-        return events
+    def _add_common(self, table: Events, timed: TimedEvents) -> None:
+        """Fill the columns that all events have."""
+        table.start.extend(timed.start)
+        table.end.extend(timed.end)
+        table.name.extend(map(self._numbers[table].__getitem__, [it.name for it in timed.events]))
 
     def _move_annotations(self) -> None:
         """Annotations that old profilers wrote as operators become annotations."""
@@ -181,30 +168,6 @@ class ColumnBuilder:
         stayed = [not it for it in moved]
         for column in operators.columns:
             setattr(operators, column, list(compress(getattr(operators, column), stayed)))
-
-
-def nanoseconds(times: Sequence[Microseconds]) -> list[int]:
-    """Exact nanoseconds, rounded to the nearest where the file has more digits; :data:`NO_TIME` for what is none.
-
-    Doubles must lie below :data:`hotlap.trace.events.FLOAT_IS_EXACT_BELOW`; larger fractions come as decimals.
-    """
-    types = set(map(type, times))
-    if Decimal in types:
-        return [_from_decimal(Decimal(it)) for it in times]
-    if float not in types:
-        return [it * 1000 for it in times]  # type: ignore[misc]
-    # The nearest double is off by a quarter of a nanosecond at most, and so is its product, which is the quick way.
-    if min(times) > -_PRODUCT_IS_EXACT_BELOW and max(times) < _PRODUCT_IS_EXACT_BELOW:
-        return [round(it * 1000) for it in times]
-    # The whole part is exact; only the fraction is rounded, once.
-    return [whole * 1000 + round((it - whole) * 1000) for it, whole in zip(times, map(math.floor, times), strict=True)]
-
-
-def _from_decimal(time: Decimal) -> int:
-    # Compared before it is scaled: an exponent of a million digits must not be written out.
-    if not (time.is_finite() and -LATEST_TIME <= time <= LATEST_TIME):
-        return NO_TIME
-    return int((time * 1000).quantize(_WHOLE_NANOSECOND))
 
 
 def _numbers_of_texts(texts: list[msgspec.Raw], known: Texts) -> list[int]:

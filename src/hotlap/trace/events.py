@@ -7,6 +7,7 @@ The format is Chrome's "Trace Event Format"; the categories and arguments are th
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from functools import cache, cached_property
 from typing import Any, NamedTuple, TypeAlias, Union, cast
@@ -66,33 +67,24 @@ class Mark(msgspec.Struct, frozen=True, gc=False):
 
 
 class Batch(NamedTuple):
-    """Some consecutive elements of a trace: events, which are exactly of type ``event``, and marks, which are not."""
+    """Some consecutive elements of a trace: events, which are exactly of type ``event``, and marks, which are not.
+
+    ``exact`` gives the same with times as decimals, where those of this one may have lost digits.
+    """
 
     elements: list[Any]
     event: type[Event]
+    exact: Callable[[], Batch] | None = None
 
 
-_PHASES = {
-    "B": "begin", "E": "end", "I": "instant", "i": "instant", "b": "begin of an asynchronous span",
-    "n": "asynchronous instant", "e": "end of an asynchronous span", "s": "begin of an arrow", "t": "step of an arrow",
-    "f": "end of an arrow", "S": "begin of an asynchronous span", "T": "step of an asynchronous span",
-    "p": "step of an asynchronous span", "F": "end of an asynchronous span", "P": "sample", "C": "counter",
-    "M": "metadata", "N": "object", "O": "object", "D": "object", "R": "mark", "V": "memory dump", "v": "memory dump",
-    "a": "clock", "c": "clock", "(": "context", ")": "context", ",": "link of identifiers",
-}  # fmt: skip
-"""What the values of ``ph`` other than ``X`` mean."""
-
-_MARKS = {
-    phase: msgspec.defstruct(f"Mark{ord(phase)}", [], bases=(Mark,), frozen=True, gc=False, tag_field="ph", tag=phase)
-    for phase in _PHASES
-}
+_MARKS = tuple(
+    msgspec.defstruct(f"Mark{ord(phase)}", [], bases=(Mark,), frozen=True, gc=False, tag_field="ph", tag=phase)
+    for phase in "BEIibnesftSTpFPCMNODRVvac(),"
+)
 _anything = msgspec.json.Decoder(float_hook=Decimal)
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoding raises for text that is not JSON, is nested absurdly, or does not fit the declared types."""
-
-FLOAT_IS_EXACT_BELOW = 2.0**43
-"""Below this many microseconds the nearest double lies within half a nanosecond of the written number."""
 
 
 class EventDecoder:
@@ -114,13 +106,10 @@ class EventDecoder:
         return msgspec.json.Decoder(_any_of(self._exact))
 
     def decode(self, text: bytes) -> Batch:
-        """Decode a JSON array of events, times exact to the nanosecond. Raises one of :data:`UNREADABLE`."""
-        found = self._quick_list.decode(text)
-        event = self._quick
-        # Compared by identity: isinstance() is slow for the many elements that are none.
-        if any_rounded([it.ts for it in found if type(it) is event]):
-            return Batch(self._exact_list.decode(text), self._exact)
-        return Batch(found, event)
+        """Decode a JSON array of events. Raises one of :data:`UNREADABLE`."""
+        return Batch(
+            self._quick_list.decode(text), self._quick, lambda: Batch(self._exact_list.decode(text), self._exact)
+        )
 
     def salvage(self, text: bytes) -> tuple[Event | Mark, bool] | None:
         """Read one event in spite of what is wrong with its text; also whether the text had to be mended.
@@ -177,18 +166,6 @@ def decoder(*, with_inputs: bool = False) -> EventDecoder:
     return EventDecoder(InputArguments if with_inputs else Arguments)
 
 
-def phase_of(mark: type[Mark]) -> str:
-    """What kind of mark it is, in words."""
-    return next((_PHASES[phase] for phase, it in _MARKS.items() if it is mark), "unknown")
-
-
-def any_rounded(times: list[Any]) -> bool:
-    """Whether any time is a double so large that digits of the file may have been lost in it."""
-    if float not in set(map(type, times)):
-        return False
-    return bool(max(times) >= FLOAT_IS_EXACT_BELOW or min(times) <= -FLOAT_IS_EXACT_BELOW)
-
-
 def _event_type(name: str, time: Any, arguments: type[Arguments]) -> type[Event]:
     fields = [("ts", time, 0), ("dur", time, -1), ("args", arguments, arguments())]
     made = msgspec.defstruct(name, fields, bases=(Event,), frozen=True, gc=False, tag_field="ph", tag="X")
@@ -196,7 +173,7 @@ def _event_type(name: str, time: Any, arguments: type[Arguments]) -> type[Event]
 
 
 def _any_of(event: type[Event]) -> Any:
-    return Union[(event, *_MARKS.values())]
+    return Union[(event, *_MARKS)]
 
 
 _CONTROL_CHARACTERS = bytes(range(32))

@@ -79,6 +79,7 @@ class _Gaps:
         self.after: list[int] = []
         self.waits: dict[int, Wait] = {}
         self._step_starts = [it.start for it in timeline.steps]
+        self._parts: dict[int, list[tuple[Cause, int]]] = {}
         self._seen: dict[tuple[int, Cause], dict[str, str]] = {}
         self._find(selected)
         self.lengths = list(map(sub, self.windows.ends, self.windows.starts))
@@ -92,11 +93,15 @@ class _Gaps:
 
     def parts(self, gap: int) -> list[tuple[Cause, int]]:
         """What each cause has of a gap, the largest part first."""
-        parts = dict(self.shared.get(gap, {}))
-        rest = self.lengths[gap] - sum(parts.values())
-        if rest:
-            parts[self.rest[gap]] = parts.get(self.rest[gap], 0) + rest
-        return sorted(parts.items(), key=lambda it: (-it[1], _RANK[it[0]]))
+        if gap not in self.shared:
+            return [(self.rest[gap], self.lengths[gap])]
+        if gap not in self._parts:
+            parts = dict(self.shared[gap])
+            rest = self.lengths[gap] - sum(parts.values())
+            if rest:
+                parts[self.rest[gap]] = parts.get(self.rest[gap], 0) + rest
+            self._parts[gap] = sorted(parts.items(), key=lambda it: (-it[1], _RANK[it[0]]))
+        return self._parts[gap]
 
     def by_cause(self) -> dict[Cause, _Parts]:
         """What each cause has of all gaps. A gap counts for the cause that has most of it."""
@@ -150,6 +155,7 @@ class _Gaps:
         if not selected:
             return
         start, end = self.timeline.device.start, self.timeline.device.end
+        found: list[tuple[int, int, int, int]] = []
         last = first_then = selected[0]
         reached = then = start[last]
         for it in selected:
@@ -157,18 +163,15 @@ class _Gaps:
             if began != then:
                 then, first_then = began, it
             if ended > began > reached:
-                self._add(reached, began, last, first_then)
+                found.append((reached, began, last, first_then))
             elif ended < reached or ended == began > reached:
                 continue
             reached, last = ended, it
         if then > reached:
-            self._add(reached, then, last, first_then)
-
-    def _add(self, start: int, end: int, before: int, after: int) -> None:
-        self.windows.starts.append(start)
-        self.windows.ends.append(end)
-        self.before.append(before)
-        self.after.append(after)
+            found.append((reached, then, last, first_then))
+        if found:
+            starts, ends, before, after = map(list, zip(*found, strict=True))
+            self.windows, self.before, self.after = Intervals(starts, ends), before, after
 
     def _shared_host_time(self) -> dict[int, dict[Cause, int]]:
         """What the host spent on nameable things while the device waited for it. No moment counts twice."""
@@ -241,7 +244,7 @@ def _causes(gaps: _Gaps) -> tuple[IdleCause, ...]:
             gaps=len(parts.main),
             longest_nanoseconds=max(parts.lengths),
             host_operator_nanoseconds=(
-                _within_operators(gaps, cause, sorted(parts.main)) if cause in ("launch_bound", "between_steps") else 0
+                _within_operators(gaps, sorted(parts.main)) if cause in ("launch_bound", "between_steps") else 0
             ),
             evidence=_evidence(gaps, parts.largest(GAPS_LOOKED_INTO), cause),
         )
@@ -250,12 +253,13 @@ def _causes(gaps: _Gaps) -> tuple[IdleCause, ...]:
     return tuple(sorted(found, key=lambda it: -it.nanoseconds))
 
 
-def _within_operators(gaps: _Gaps, cause: Cause, of: list[int]) -> int:
-    """How much of what a cause has of these gaps the host may have spent in operators and calls."""
+def _within_operators(gaps: _Gaps, of: list[int]) -> int:
+    """How much of what the main cause has of these gaps the host may have spent in operators and calls."""
     starts, ends = gaps.windows.starts, gaps.windows.ends
     within = held(Intervals([starts[it] for it in of], [ends[it] for it in of]), gaps.activity.operators)
     shared = gaps.shared
-    has = [dict(gaps.parts(it))[cause] if it in shared else gaps.lengths[it] for it in of]
+    # The cause has most of each of them, so its part comes first.
+    has = [gaps.parts(it)[0][1] if it in shared else gaps.lengths[it] for it in of]
     return sum(map(min, within, has))
 
 

@@ -135,7 +135,8 @@ def held(windows: Intervals, these: Intervals) -> list[int]:
             first += 1
         total, position = 0, first
         while position < count and starts[position] < end:
-            total += min(ends[position], end) - max(starts[position], start)
+            total += ends[position] if ends[position] < end else end
+            total -= starts[position] if starts[position] > start else start
             position += 1
         found.append(total)
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import accumulate
 from typing import ClassVar, NamedTuple, TypeAlias
 
 from hotlap.trace.intervals import Span
@@ -93,7 +94,6 @@ class HostEvents(Events):
     def __init__(self) -> None:
         super().__init__()
         self.thread: list[int] = []
-        self._latest_ends: list[int] = []
 
     @cached_property
     def threads(self) -> frozenset[int]:
@@ -114,17 +114,24 @@ class HostEvents(Events):
         """Of the first ``begun`` events those that end at a moment or later, the last one first.
 
         Blocks of events that all end earlier are passed over at once, for the event around a moment may have begun a
-        hundred thousand events before it.
+        hundred thousand events before it; where all that is left ends earlier, there is nothing to look for.
         """
-        if not self._latest_ends:
-            self._latest_ends = [max(self.end[it : it + _BLOCK]) for it in range(0, len(self), _BLOCK)]
+        latest, latest_so_far = self._latest_ends
         while begun > 0:
             block = (begun - 1) // _BLOCK
-            if self._latest_ends[block] >= moment:
+            if latest_so_far[block] < moment:
+                return
+            if latest[block] >= moment:
                 for event in range(begun - 1, block * _BLOCK - 1, -1):
                     if self.end[event] >= moment:
                         yield event
             begun = block * _BLOCK
+
+    @cached_property
+    def _latest_ends(self) -> tuple[list[int], list[int]]:
+        """The latest end within each block of events, and up to and with it."""
+        latest = [max(self.end[it : it + _BLOCK]) for it in range(0, len(self), _BLOCK)]
+        return latest, list(accumulate(latest, max))
 
 
 class Calls(HostEvents):

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections import defaultdict
 
 from hotlap.trace.dialects import LAUNCH, Kind, copy_direction, copy_memory, is_collective, uses_tensor_cores
-from hotlap.trace.intervals import Span, merged, subtraction
+from hotlap.trace.intervals import merged, subtraction
 from hotlap.trace.records import CopyRow, DeviceTime, KernelRow, KernelSummary, StreamIdle
 from hotlap.trace.timeline import NONE, Selection, Timeline
 
@@ -14,32 +14,34 @@ KERNEL_WAIT_BELOW = 30_000
 """Nanoseconds. A launched kernel that begins sooner than this only waited for its turn; the figure is HTA's."""
 
 
-class DeviceSpans:
-    """The disjoint times in which the selected events of a device kept it busy, by what they did."""
+def kernels_of(timeline: Timeline, selected: Selection) -> Selection:
+    """The kernels among some device events."""
+    kind = timeline.device.kind
+    return [it for it in selected if kind[it] == Kind.KERNEL]
 
-    def __init__(self, timeline: Timeline, selected: Selection) -> None:
+
+class DeviceSpans:
+    """The disjoint times in which the selected events of a device, ``kernels`` among them, kept it busy, by what they
+    did."""
+
+    def __init__(self, timeline: Timeline, selected: Selection, kernels: Selection) -> None:
         events = timeline.device
         spans = events.spans(selected)
-        kinds = events.of(selected, events.kind)
-        kernels = [it for it, kind in zip(spans, kinds, strict=True) if kind == Kind.KERNEL]
-        memory = [(it, kind) for it, kind in zip(spans, kinds, strict=True) if kind != Kind.KERNEL]
-        compute, communication = kernels, list[Span]()
+        memory = [it for it in selected if events.kind[it] != Kind.KERNEL]
+        copies = [it for it in memory if events.kind[it] == Kind.COPY]
+        memsets = [it for it in memory if events.kind[it] == Kind.MEMSET]
         collective = events.named(is_collective)
-        if collective:
-            names = [
-                it for it, kind in zip(events.of(selected, events.name), kinds, strict=True) if kind == Kind.KERNEL
-            ]
-            compute = [it for it, name in zip(kernels, names, strict=True) if name not in collective]
-            communication = [it for it, name in zip(kernels, names, strict=True) if name in collective]
+        collectives = [it for it in kernels if events.name[it] in collective] if collective else []
+        computing = [it for it in kernels if events.name[it] not in collective] if collectives else kernels
         self.starts = [start for start, _ in spans]
         self.window = (self.starts[0], max(end for _, end in spans)) if spans else (0, 0)
         self.busy = merged(spans)
-        self.compute = merged(compute)
-        self.communication = merged(communication)
+        self.compute = merged(events.spans(computing))
+        self.communication = merged(events.spans(collectives))
         self.exposed = subtraction(self.communication, self.compute)
-        self.copies = merged(it for it, kind in memory if kind == Kind.COPY)
-        self.memsets = merged(it for it, kind in memory if kind == Kind.MEMSET)
-        self.memory = merged(it for it, _ in memory)
+        self.copies = merged(events.spans(copies))
+        self.memsets = merged(events.spans(memsets))
+        self.memory = merged(events.spans(memory))
 
     def time(self, start: int, end: int) -> DeviceTime:
         """How the device spent a window. ``events`` are those that started in it."""
@@ -73,7 +75,7 @@ class DeviceSpans:
 
 def device_time(timeline: Timeline, selected: Selection) -> DeviceTime:
     """How the selected events of one device spent the time from the first one's start to the last one's end."""
-    return DeviceSpans(timeline, selected).whole()
+    return DeviceSpans(timeline, selected, kernels_of(timeline, selected)).whole()
 
 
 def stream_idle(timeline: Timeline, selected: Selection) -> list[StreamIdle]:
@@ -140,10 +142,9 @@ def _kernel_row(name: str, kind: int, lengths: list[int]) -> KernelRow:
     )
 
 
-def kernel_summary(timeline: Timeline, selected: Selection, cost: int | None) -> KernelSummary:
+def kernel_summary(timeline: Timeline, kernels: Selection, cost: int | None) -> KernelSummary:
     """How many kernels, how many a step, and how many are shorter than what it costs to launch one."""
     events = timeline.device
-    kernels = [it for it in selected if events.kind[it] == Kind.KERNEL]
     lengths = [end - start for start, end in events.spans(kernels)]
     short = [] if cost is None else [it for it in lengths if it < cost]
     in_steps = len(kernels) - events.of(kernels, events.step).count(NONE)
