@@ -32,7 +32,9 @@ def test_what_was_planted_is_found(planted: Any, tmp_path: Path) -> None:
     if lack:
         pytest.skip(f"needs {lack}")
     score = measure(planted, tmp_path)
-    assert score.is_right, (score.in_words(), score.titles, score.warnings)
+    assert not score.missed and not score.wrong_lines, (score.in_words(), score.titles, score.warnings)
+    if planted.slow:  # what else is said depends on how quiet the machine is; the gate must not
+        assert score.is_right, (score.in_words(), score.titles, score.warnings)
 
 
 def test_every_script_is_in_the_manifest() -> None:

@@ -52,13 +52,13 @@ class Planted:
 LOADING = ("loader-bound", "no-workers")
 ON_HOST = (
     Planted("slow_transform.py", "loader-bound", ("slow-transform",), ("worker-startup", "oversubscribed")),
-    Planted("no_workers.py", "loader-bound", ("no-workers",), ("slow-transform",), need="two-cores", slow=False),
+    Planted("no_workers.py", "loader-bound", ("no-workers",), ("slow-transform",), need="two-cores"),
     Planted("worker_startup.py", "loader-bound", ("worker-startup",), ("oversubscribed",)),
     Planted("too_many_workers.py", "too-many-workers", (), LOADING, need="two-cores"),
     Planted("logging_cost.py", "logging-cost", (), ("python-overhead",), slow=False),
     Planted("logging_module.py", "logging-cost", (), ("python-overhead",)),
     Planted("anomaly_detection.py", "anomaly-detection", (), ("python-overhead",)),
-    Planted("python_overhead.py", "python-overhead", slow=False),
+    Planted("python_overhead.py", "python-overhead"),
     Planted("dominant_operator.py", "dominant-operator"),
     Planted("bias_before_norm.py", "bias-before-norm"),
     Planted("eager_attention.py", "eager-attention", (), ("dominant-operator",)),
@@ -76,7 +76,7 @@ ON_HOST = (
     Planted("straggler.py", "straggler", (), ("exposed-communication",), need="two-processes"),
 )
 CLEAN_ON_HOST = (
-    Planted("clean_resident.py", slow=False),
+    Planted("clean_resident.py"),
     Planted("clean_loader.py", need="two-cores"),
     Planted("clean_convolutions.py"),
     Planted("clean_attention.py"),
