@@ -87,11 +87,21 @@ def main() -> int:
         generated = [write_trace(Path(folder) / f"generated-{size}MiB.json", size * MEBIBYTE) for size in sizes]
         real = sorted(arguments.traces.glob("*.json.gz"))
         rows = [measured(file, file in real, arguments.repeats, arguments.hta_python) for file in [*generated, *real]]
-    text = "Least of several fresh processes each, start-up included.\n\n" + as_table(rows) + "\n\n" + verdict(rows)
+    text = "\n\n".join([introduction(arguments.hta_python), as_table(rows), verdict(rows)])
     data = [asdict(it) for it in rows]
     write(arguments.out, title="Reading traces", command=command_line("bench.trace"), text=text, data=data)
     print(text)
     return 0 if holds(rows) else 1
+
+
+def introduction(hta_python: str | None) -> str:
+    """What was measured, and beside which HTA."""
+    said = "Least of several fresh processes each, start-up included."
+    if hta_python is None:
+        return said
+    asked = "from importlib.metadata import version; print(version('HolisticTraceAnalysis'))"
+    version = subprocess.run([hta_python, "-c", asked], capture_output=True, text=True, check=True).stdout.strip()
+    return f"{said} HolisticTraceAnalysis {version} took turns with it."
 
 
 def measured(file: Path, real: bool, repeats: int, hta_python: str | None) -> Row:
