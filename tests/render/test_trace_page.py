@@ -96,3 +96,12 @@ def test_colours_only_where_they_are_wanted(tmp_path: Path) -> None:
     assert "\x1b" not in plain
     assert "\x1b[31m█" in coloured
     assert shown(breakdown, colours=True, ascii_only=True).isascii()
+
+
+def test_steps_without_an_accelerator_tell_what_is_known(tmp_path: Path) -> None:
+    writer = TraceWriter()
+    writer.step(7, 0, 500)
+    writer.host("annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 10, 200)
+    text = shown(breakdown_of(writer, tmp_path))
+    assert "step    time  loader\n     7  500 us  200 us" in text
+    assert "kernels" not in text

@@ -183,18 +183,18 @@ def _longest_gaps(device: DeviceBreakdown) -> Table:
 
 
 def _steps(steps: Sequence[StepTime]) -> Table:
-    table = Table(">step", ">time", ">busy", ">compute", ">exposed comm.", ">memory", ">idle", ">loader", ">kernels")
+    shares = (">busy", ">compute", ">exposed comm.", ">memory", ">idle") if any(it.device for it in steps) else ()
+    table = Table(">step", ">time", *shares, ">loader", *([">kernels"] if shares else []))
     for step in steps[:_STEPS_SHOWN]:
-        time = step.device
-        shares = ("-",) * 5 if time is None else (
-            _share(time.busy_nanoseconds, time.window_nanoseconds),
-            _share(time.compute_nanoseconds, time.window_nanoseconds),
-            _share(time.exposed_communication_nanoseconds, time.window_nanoseconds),
-            _share(time.memory_nanoseconds, time.window_nanoseconds),
-            _share(time.idle_nanoseconds, time.window_nanoseconds),
-        )  # fmt: skip
-        row = (str(step.number), _length(step.nanoseconds), *shares, _length(step.loader_nanoseconds))
-        table.add(*row, f"{step.kernels:,}")
+        cells = [str(step.number), _length(step.nanoseconds)]
+        if step.device is not None:
+            time = step.device
+            parts = (
+                time.busy_nanoseconds, time.compute_nanoseconds, time.exposed_communication_nanoseconds,
+                time.memory_nanoseconds, time.idle_nanoseconds,
+            )  # fmt: skip
+            cells += [_share(part, time.window_nanoseconds) for part in parts]
+        table.add(*cells, _length(step.loader_nanoseconds), *([f"{step.kernels:,}"] if shares else []))
     if len(steps) > _STEPS_SHOWN:
         table.add("...", f"{len(steps) - _STEPS_SHOWN} more")
     return table
