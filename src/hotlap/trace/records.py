@@ -27,9 +27,9 @@ class Coverage(Record, frozen=True, kw_only=True):
     ``events = device_events + host_events + other_events + invalid_events + unreadable_events``. ``invalid_events``
     have no time, a negative duration or an absurd one; ``repaired_events`` were read although their text is no JSON
     or their fields have unusual types; ``other`` counts by category what is read but not analysed, arrows, instants,
-    counters and names in one. ``graph_launches_in_part`` have fewer device events than other launches of the same graph. ``ended_early``
-    says why the file stops before its end; it is empty for a whole file. ``remark`` says what else is odd about the
-    file.
+    counters and names in one. ``graph_launches_in_part`` have fewer device events than other launches of the same
+    graph. ``ended_early`` says why the file stops before its end; it is empty for a whole file. ``remark`` says what
+    else is odd about the file.
     """
 
     bytes_read: int
