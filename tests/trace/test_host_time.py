@@ -45,6 +45,16 @@ def test_work_in_other_threads_that_train_is_no_python(tmp_path: Path) -> None:
     assert microseconds(of(writer, tmp_path)) == (0, 0, 300, 700)
 
 
+def test_operators_of_the_backward_pass_are_told_apart(tmp_path: Path) -> None:
+    writer = TraceWriter()
+    writer.step(0, 0, 1000)
+    writer.host("operator", "aten::mm", 0, 100)
+    writer.host("operator", "autograd::engine::evaluate_function: MmBackward0", 200, 300, thread=7)
+    writer.host("operator", "aten::mm", 250, 100, thread=7)
+    found = of(writer, tmp_path)
+    assert (found.operator_nanoseconds, found.backward_nanoseconds) == (400_000, 300_000)
+
+
 def test_a_thread_that_issues_work_trains(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.step(0, 0, 1000)

@@ -9,13 +9,15 @@ Python runs on one core, some ten million simple operations a second. On a CPU a
 an accelerator the host's lead shrinks, and when it is used up, the device idles.
 
 ## How to see it
-On a CPU: the untouched step, less its data wait, less the time that the traced steps spent inside operators. Tracing
-makes operators longer and never shorter, so what is left was spent outside of them at least; from that 6 % of the step
-are taken off for the low end, since the two come from different launches. A compiled model's kernels are no operators
-to the profiler: then nothing is said. On an accelerator: the time for which the device idled while the host was in no
-operator and no call, between kernels or between steps, as it falls on an untouched step.
+On a CPU: the untouched step, less its data wait and its backward pass (which runs without Python, and frees memory
+between operators), less the time that the traced steps spent inside other operators. Tracing makes operators longer and
+never shorter, so what is left was spent outside of them at least; from that 6 % of the step are taken off for the low
+end, since the two come from different launches. Printing and logging are left to `logging-cost`. A compiled model's
+kernels are no operators to the profiler: then nothing is said. On an accelerator: the time for which the device idled
+while the host was in no operator and no call, between kernels or between steps, as it falls on an untouched step.
 
-A few percent of it are in every training loop, and cannot be had back by small means: this rule speaks from 10 % on.
+A few percent of it are in every training loop, and cannot be had back by small means: this rule speaks from 10 % on,
+and from 15 % on a CPU, where freeing large tensors between operators looks alike.
 
 ## What to do
 Look at where it is with a sampling profiler (`py-spy top`). Replace loops over samples, tokens or parameters by one
@@ -35,9 +37,9 @@ from hotlap.diagnose.api import Group
 from hotlap.diagnose.device_idle import idle_cause, idle_share, in_operators
 from hotlap.diagnose.example_traces import STEP_SECONDS, idle_for, trace_of
 from hotlap.diagnose.profile import Profile
-from hotlap.diagnose.shares import between, is_material, scaled
+from hotlap.diagnose.shares import between, is_material, observed_share, scaled
 from hotlap.diagnose.wording import duration, levers_for, name, percent, share_of_step
-from hotlap.evidence import RunEvidence, Window
+from hotlap.evidence import LoopCall, RunEvidence, Window
 from hotlap.records import Estimate, Finding, ModelFacts, PhaseAccount, ScriptFacts
 from hotlap.trace.records import Breakdown, Cause, HostTime
 
@@ -45,7 +47,7 @@ title = "Python takes a large part of the step"
 group: Group = "host"
 
 _NAME = "python-overhead"
-_NOTABLE = 0.1
+_NOTABLE, _NOTABLE_ON_CPU = 0.1, 0.15
 _LAUNCH_NOISE = 0.06
 _CAUSES: tuple[Cause, ...] = ("launch_bound", "between_steps")
 _SHOWN = 3
@@ -66,29 +68,43 @@ def _on_cpu(profile: Profile, host: HostTime) -> Iterator[Finding]:
     window = profile.evidence.window
     if window is None or window.steps < 1 or any(it.unreliable for it in profile.breakdowns[:1]):
         return
-    wall, data_wait = profile.account.wall, profile.account.data_wait
-    operators, traced = (it / 1e9 / window.steps for it in (host.operator_nanoseconds, host.python_nanoseconds))
+    wall, elsewhere = profile.account.wall, profile.account.data_wait + profile.account.backward
+    operators, traced = (it / 1e9 / window.steps for it in (_outside_backward(profile, host), host.python_nanoseconds))
     # Tracing makes Python dearer, so its part of the traced step bounds its part of the untouched one: where that took
     # longer for another reason, as on a busy machine, the difference is not Python's.
     most = host.python_nanoseconds / host.step_nanoseconds if host.step_nanoseconds else 0.0
-    value = min((wall - data_wait - operators) / wall, most)
-    share = between(value, value - _LAUNCH_NOISE, max(value, min(traced, wall - data_wait) / wall))
-    if _is_notable(share):
+    named = _with_a_finding_of_its_own(profile)
+    value = min((wall - elsewhere - operators) / wall, most) - named
+    share = between(value, value - _LAUNCH_NOISE, max(value, min(traced, wall - elsewhere) / wall - named))
+    if share.value >= _NOTABLE_ON_CPU and is_material(share):
+        logging = (f"printing and logging, {percent(named)} of it, are not counted",) if named else ()
         yield _finding(
             share,
             title=f"In {percent(share.value)} of the step no operator of torch runs, and nothing is waited for.",
             evidence=(
-                f"an untouched step: {duration(wall)}, of which {duration(data_wait)} are data wait",
+                f"an untouched step: {duration(wall)}, of which {duration(elsewhere)} are data wait and backward",
                 f"a traced step: {duration(host.step_nanoseconds / 1e9 / window.steps)}, {duration(operators)} of it "
-                "inside operators",
+                "inside operators outside backward",
+                *logging,
             ),
         )
+
+
+def _outside_backward(profile: Profile, host: HostTime) -> int:
+    """Nanoseconds in operators, without those of the backward pass where its time is known and left out as well."""
+    return host.operator_nanoseconds - (host.backward_nanoseconds if profile.account.backward > 0 else 0)
+
+
+def _with_a_finding_of_its_own(profile: Profile) -> float:
+    """The share of printing and logging, of which `logging-cost` speaks."""
+    calls = [it for it in profile.evidence.calls if it.kind in ("print", "logging") and it.phase != "outside"]
+    return observed_share(profile, sum(it.seconds for it in calls))
 
 
 def _on_accelerator(profile: Profile) -> Iterator[Finding]:
     parts = [it for it in (_python_part(profile, cause) for cause in _CAUSES) if it is not None]
     share = between(sum(it.value for it in parts), sum(it.low for it in parts), sum(it.high for it in parts))
-    if _is_notable(share):
+    if share.value >= _NOTABLE and is_material(share):
         yield _finding(
             share,
             title=f"The device idles {percent(share.value)} of the step while the host runs Python.",
@@ -106,10 +122,6 @@ def _places(profile: Profile) -> Iterator[str]:
     for cause in filter(None, (idle_cause(profile, it) for it in _CAUSES)):
         for it in [it for it in cause.evidence if it.role == "place"][:_SHOWN]:
             yield f"in such gaps the host was at {name(it.name)}: {duration(it.nanoseconds / 1e9)}"
-
-
-def _is_notable(share: Estimate) -> bool:
-    return share.value >= _NOTABLE and is_material(share)
 
 
 def _finding(share: Estimate, *, title: str, evidence: tuple[str, ...]) -> Finding:
@@ -134,14 +146,22 @@ def _on_a_cpu(
     data_wait: float = 0.0,
     traced_step: float = 130.0,
     processes: int = 1,
+    backward: tuple[float, float] = (0.0, 0.0),
+    printing: float = 0.0,
 ) -> Profile:
-    """A step of 100 ms, of which the traced one, as a rule longer, spends so many milliseconds in operators."""
+    """A step of 100 ms, of which the traced one, as a rule longer, spends so many milliseconds in operators;
+    ``backward`` are the milliseconds of the backward pass, and of its operators."""
     step, inside = round(traced_step * 1e6 * _STEPS), round(operators * 1e6 * _STEPS)
     return Profile(
         facts=ScriptFacts(processes=processes, models=(ModelFacts(kind="Net", parameters=10, compiled=compiled),)),
-        account=PhaseAccount(wall=0.1, data_wait=data_wait, forward=0.1 - data_wait),
+        account=PhaseAccount(
+            wall=0.1, data_wait=data_wait, forward=0.1 - data_wait - backward[0] / 1e3, backward=backward[0] / 1e3
+        ),
         evidence=RunEvidence(
-            observed_steps=40, window=Window(first_step=30, steps=_STEPS, wall_seconds=1.3, trace_path="trace.json")
+            observed_steps=40,
+            observed_seconds=4.0,
+            calls=(LoopCall(kind="print", calls=40, steps=40, seconds=4.0 * printing),) if printing else (),
+            window=Window(first_step=30, steps=_STEPS, wall_seconds=1.3, trace_path="trace.json"),
         ),
         host_time=HostTime(
             step_nanoseconds=step,
@@ -149,6 +169,7 @@ def _on_a_cpu(
             loader_nanoseconds=0,
             sync_nanoseconds=0,
             python_nanoseconds=step - inside,
+            backward_nanoseconds=round(backward[1] * 1e6 * _STEPS),
         ),
     )
 
@@ -163,6 +184,8 @@ def _on_a_device(trace: Breakdown) -> Profile:
 
 fires = {
     "four tenths of a step on a CPU": _on_a_cpu(60.0),
+    "three tenths, all of them outside backward": _on_a_cpu(70.0, backward=(40.0, 40.0)),
+    "twice as much as what is printed": _on_a_cpu(60.0, printing=0.2),
     "a device idles between steps": _on_a_device(trace_of(idle_for("between_steps", 20.0, in_operators=0.1))),
     "and between kernels": _on_a_device(
         trace_of(idle_for("between_steps", 8.0, in_operators=0.1), idle_for("launch_bound", 10.0, in_operators=0.3))
@@ -172,6 +195,8 @@ silent = {
     "nothing measured": Profile(),
     "operators fill the step, and tracing made it longer": _on_a_cpu(95.0),
     "the untouched step was slower for another reason": _on_a_cpu(80.0, traced_step=82.0),
+    "memory is freed within backward": _on_a_cpu(70.0, backward=(60.0, 35.0)),
+    "it prints, of which another rule speaks": _on_a_cpu(60.0, printing=0.3),
     "several processes, which wait for each other": _on_a_cpu(60.0, processes=2),
     "what is left is waiting for data": _on_a_cpu(60.0, data_wait=0.035),
     "a compiled model, whose kernels are no operators": _on_a_cpu(10.0, compiled=True),

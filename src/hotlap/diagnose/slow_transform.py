@@ -12,8 +12,9 @@ anything else.
 ## How to see it
 Some samples are made in the main process under a profiler, which books time under the function that spent it (what it
 called left out). Profiling makes short Python functions look dearer than they are, so a function must take 30 % of the
-time to be named. What it costs is that part of the data wait: without it a batch takes so much less, and the wait
-shrinks by at least as much. It is never more than what the function takes for all samples of a step.
+time to be named. What it costs is that part of the data wait within epochs (waiting for workers to start is left out):
+without it a batch takes so much less, and the wait shrinks by at least as much. It is never more than what the function
+takes for all samples of a step. A function of a library is shown at the data set that calls it.
 
 ## What to do
 Do it once, beforehand, and store the result; or do it with a library that is compiled; or do it on the device, for a
@@ -30,13 +31,16 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import msgspec
+
 from hotlap.diagnose.api import Group
 from hotlap.diagnose.data_wait import distinct_datasets, step_seconds_per_sample, waiting
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import between, is_material, scaled
 from hotlap.diagnose.wording import count, duration, levers_for, line_of, name, percent
-from hotlap.evidence import DatasetProfile, FunctionTime, RunEvidence
+from hotlap.evidence import DatasetProfile, FunctionTime, LoaderUse, RunEvidence
 from hotlap.records import CallSite, Estimate, Finding, PhaseAccount
+from hotlap.trace.dialects import is_users_frame
 
 title = "One function takes most of the time of making samples"
 group: Group = "data"
@@ -61,12 +65,11 @@ class _Culprit:
 
 def check(profile: Profile) -> Iterator[Finding]:
     """One finding for each data set whose samples are mostly one function's work, where the training waits for it."""
-    wait = waiting(profile)
     for dataset in distinct_datasets(profile):
         culprit = _culprit(dataset)
         if culprit is None:
             continue
-        share = _cost(profile, dataset, culprit, wait)
+        share = _cost(profile, dataset, culprit, scaled(waiting(profile), _within_epochs(profile, dataset)))
         if not is_material(share):
             continue
         yield Finding(
@@ -93,6 +96,15 @@ def _cost(profile: Profile, dataset: DatasetProfile, culprit: _Culprit, wait: Es
     return between(min(share.value, most), min(share.low, most), min(share.high, most))
 
 
+def _within_epochs(profile: Profile, dataset: DatasetProfile) -> float:
+    """The part of fetching that is not waiting for workers to start, of which `worker-startup` speaks; all of it where
+    the starts were not timed."""
+    uses = [it for it in profile.evidence.loaders if it.dataset == dataset.dataset]
+    within = sum(sum(it.fetch_seconds) for it in uses)
+    starting = sum(sum(it.start_seconds) + sum(it.first_fetch_seconds) for it in uses)
+    return within / (within + starting) if within > 0 else 1.0
+
+
 def _culprit(dataset: DatasetProfile) -> _Culprit | None:
     if dataset.samples < _FEWEST_SAMPLES or dataset.seconds <= 0:
         return None
@@ -116,7 +128,7 @@ def _culprit(dataset: DatasetProfile) -> _Culprit | None:
 
 
 def _site(function: FunctionTime, dataset: DatasetProfile) -> CallSite | None:
-    if not function.file or function.line < 1:  # a function that is not written in Python
+    if not is_users_frame(f"{function.file}({function.line}): {function.name}"):
         return dataset.site
     return CallSite(role="loader", file=function.file, line=function.line, function=function.name)
 
@@ -167,6 +179,13 @@ silent = {
     ),
     "the samples of a step are made in a millisecond": Profile(
         account=PhaseAccount(wall=1.0, data_wait=0.5, forward=0.5), evidence=_images(_RESIZE)
+    ),
+    "the wait is for workers that start": Profile(
+        account=_WAITING,
+        evidence=msgspec.structs.replace(
+            _images(_RESIZE),
+            loaders=(LoaderUse(dataset="Images", first_fetch_seconds=(0.3,) * 4, fetch_seconds=(0.001,) * 40),),
+        ),
     ),
     "two samples say nothing": Profile(account=_WAITING, evidence=_images(_RESIZE, samples=2)),
 }

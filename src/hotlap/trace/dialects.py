@@ -74,6 +74,8 @@ COMPILATION = re.compile(
     r"|^(?:TorchDynamo|compile_fx|_compile\.|Inductor|backward_compile|entire_frame_compile)",
 )
 
+BACKWARD = re.compile(r"^autograd::engine::evaluate_function")
+
 SYNCHRONISATION = re.compile(r"^(?:cuda|hip|cu)(?:\w*Synchronize\w*)$")
 BLOCKING_COPY = re.compile(r"^(?:cudaMemcpy(?:2D|3D|ToSymbol|FromSymbol)?|cuMemcpy(?:HtoD|DtoH|DtoD)?(?:_v2)?"
                            r"|hipMemcpy(?:2D|3D|HtoD|DtoH|DtoD)?|hipMemcpyWithStream)$")  # fmt: skip

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
+from hotlap.trace.dialects import BACKWARD
 from hotlap.trace.hosts import HostActivity, issuing_threads
 from hotlap.trace.intervals import subtraction, union
 from hotlap.trace.records import HostTime
 from hotlap.trace.timeline import Timeline
-
-_BACKWARD = re.compile(r"^autograd::engine::evaluate_function")
 
 
 def host_time(timeline: Timeline) -> HostTime | None:
@@ -27,18 +24,20 @@ def host_time(timeline: Timeline) -> HostTime | None:
     waits = union((calls.start[it.call], it.end) for it in activity.waits)
     without_waits = subtraction(without_loader, waits)
     python = subtraction(without_waits, activity.operators)
+    outside_backward = subtraction(without_waits, activity.backward)
     return HostTime(
         step_nanoseconds=steps.total,
         loader_nanoseconds=steps.total - without_loader.total,
         sync_nanoseconds=without_loader.total - without_waits.total,
         operator_nanoseconds=without_waits.total - python.total,
         python_nanoseconds=python.total,
+        backward_nanoseconds=without_waits.total - outside_backward.total,
     )
 
 
 def _training_threads(timeline: Timeline) -> set[int]:
     operators = timeline.operators
-    backward = operators.named(_BACKWARD.match)
+    backward = operators.named(BACKWARD.search)
     running = {thread for name, thread in zip(operators.name, operators.thread, strict=True) if name in backward}
     marked = {it.thread for it in timeline.steps}
     return running | marked | issuing_threads(timeline, range(len(timeline.device)))

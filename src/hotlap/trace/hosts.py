@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from hotlap.trace.dialects import (
+    BACKWARD,
     BLOCKING_COPY,
     COMMUNICATION_ON_HOST,
     COMPILATION,
@@ -97,6 +98,11 @@ class HostActivity:
         operators = merged(self._all_spans(self.timeline.operators))
         # Nearly all calls are made by operators.
         return union([*operators, *outside(self._all_spans(self.timeline.calls), operators)])
+
+    @cached_property
+    def backward(self) -> Intervals:
+        """When one was inside an operator that autograd's engine called."""
+        return union(self._spans(BACKWARD, self.timeline.operators))
 
     @cached_property
     def waits(self) -> list[Wait]:

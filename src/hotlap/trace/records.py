@@ -223,7 +223,7 @@ class HostTime(Record, frozen=True, kw_only=True):
     ``loader_nanoseconds``: inside the data loader, whatever ran there. ``sync_nanoseconds``: waiting for a device.
     ``operator_nanoseconds``: inside an operator or a call into the accelerator's runtime, in any of these threads.
     ``python_nanoseconds`` is the rest: Python, and whatever else the profiler does not see. A profiler that records
-    Python functions makes it longer.
+    Python functions makes it longer. ``backward_nanoseconds`` is that part of the operators that autograd's engine ran.
     """
 
     step_nanoseconds: int
@@ -231,6 +231,7 @@ class HostTime(Record, frozen=True, kw_only=True):
     loader_nanoseconds: int
     sync_nanoseconds: int
     python_nanoseconds: int
+    backward_nanoseconds: int = 0
 
 
 class StepTime(Record, frozen=True, kw_only=True):

@@ -33,8 +33,11 @@ _FEWEST_STEPS, _USUAL_STEPS, _MOST_STEPS = 16, 48, 200
 _USUAL_STEPS_SECONDS = 30.0
 """A slow script is watched for fewer steps than usual if these would take longer than that."""
 
-_PROFILED_SECONDS = 0.5
-_FEWEST_PROFILED, _MOST_PROFILED = 3, 8
+_PROFILED_SECONDS, _FEWEST_SECONDS = 0.5, 0.05
+_FEWEST_PROFILED, _USUAL_PROFILED, _MOST_PROFILED = 3, 8, 32
+"""Eight steps, fewer of long ones; and more of those that would be over within a twentieth of a second, which a single
+disturbance could fill."""
+
 _PROFILED_PART = 5
 """Of so many steps at most one is profiled: the others are watched, and calls are counted in these alone."""
 
@@ -128,7 +131,9 @@ def _length(trials: Trials, steps: int) -> Length:
     available = trials.costs.shape.most_steps
     most = _MOST_STEPS if available is None else min(_MOST_STEPS, available - _STEPS_BEFORE_THE_END)
     steps = min(most, max(_FEWEST_STEPS, steps))
-    profiled = min(_MOST_PROFILED, math.ceil(_PROFILED_SECONDS / trials.costs.of_steps(1)), steps // _PROFILED_PART)
+    step_seconds = trials.costs.of_steps(1)
+    usual = max(_USUAL_PROFILED, min(_MOST_PROFILED, math.ceil(_FEWEST_SECONDS / step_seconds)))
+    profiled = min(usual, math.ceil(_PROFILED_SECONDS / step_seconds), steps // _PROFILED_PART)
     return Length(steps=steps, profiled=max(_FEWEST_PROFILED, profiled))
 
 
