@@ -646,6 +646,24 @@ class Comparison(Record, frozen=True, kw_only=True):
     candidate_peak_bytes: int = 0
 
 
+class LossCurves(Record, frozen=True, kw_only=True):
+    """The loss step by step, of the script as it is and with the plan, from the runs that sameness was judged by.
+
+    Columns of equal length; ``steps`` count from 1. Of ``compared_steps`` steps every ``every``-th is kept. The averages
+    are exponential moving averages over all steps (those that gate G3 compares), and ``allowed`` is how far the plan's
+    may be from the baseline's at that step; it is empty where G3 gave no limit.
+    """
+
+    compared_steps: int
+    every: int = 1
+    steps: tuple[int, ...] = ()
+    baseline: tuple[float, ...] = ()
+    plan: tuple[float, ...] = ()
+    baseline_average: tuple[float, ...] = ()
+    plan_average: tuple[float, ...] = ()
+    allowed: tuple[float, ...] = ()
+
+
 class Kept(Record, frozen=True, kw_only=True, tag="kept"):
     comparison: Comparison
     reason: str = ""
@@ -749,7 +767,8 @@ class Study(Record, frozen=True, kw_only=True):
     lever. Rendering needs nothing else.
 
     ``profiled_steps`` is over how many steps evidence was collected (0: there is none, and ``findings`` rest on the
-    time account and the ceilings alone), and ``trace_path`` the trace of some of them.
+    time account and the ceilings alone), and ``trace_path`` the trace of some of them. ``loader_rates`` is the loader
+    alone with the settings that were timed, and ``losses`` what the verification's sameness was judged by.
     """
 
     format_version: int = 1
@@ -768,12 +787,14 @@ class Study(Record, frozen=True, kw_only=True):
     account_after: PhaseAccount | None = None
     ceilings: tuple[Ceiling, ...] = ()
     model_flop_utilisation: float | None = None
+    loader_rates: tuple[LoaderRate, ...] = ()
     profiled_steps: int = 0
     trace_path: str = ""
     findings: tuple[Finding, ...] = ()
     outcomes: tuple[Outcome, ...] = ()
     plan: Plan = Plan()
     verification: Comparison | None = None
+    losses: LossCurves | None = None
     files: tuple[FileWrite, ...] = ()
     warnings: tuple[str, ...] = ()
     directory: str = ""

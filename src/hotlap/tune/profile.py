@@ -47,6 +47,10 @@ def _look(trials: Trials, book: Book) -> None:
     trials.reserve_seconds = usual_length(trials).seconds(trials)
     bounds = measure_ceilings(trials, book, observation, machine)
     trials.reserve_seconds = 0.0
-    book.update(ceilings=bounds.situation.ceilings, model_flop_utilisation=bounds.flop_utilisation)
+    book.update(
+        ceilings=bounds.situation.ceilings,
+        model_flop_utilisation=bounds.flop_utilisation,
+        loader_rates=bounds.situation.loader_rates,
+    )
     note_findings(book, take_profile(trials, book, observation, bounds))
     book.close("finished")

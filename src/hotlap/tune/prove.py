@@ -64,6 +64,11 @@ class Prover:
             self._verdicts[plan] = self._judge(plan)
         return self._verdicts[plan]
 
+    def compared_runs(self, plan: Plan) -> tuple[Run, Run] | None:
+        """The baseline's run and the plan's whose losses :meth:`prove` compared; None where it was not asked."""
+        baseline, candidate = self._runs.get((plans_of.EMPTY, "baseline")), self._runs.get((plan, "candidate"))
+        return (baseline, candidate) if baseline is not None and candidate is not None else None
+
     # -- evidence -----------------------------------------------------------------------------
 
     def _judge(self, plan: Plan) -> ParityComparison | Failure:

@@ -18,6 +18,7 @@ from hotlap.diagnose.profile import Profile
 from hotlap.errors import BudgetError, ScriptError
 from hotlap.levers.api import Lever, all_levers
 from hotlap.measure import speed
+from hotlap.measure.parity.curves import loss_curves
 from hotlap.records import (
     Comparison,
     Failed,
@@ -166,7 +167,8 @@ class _Search:
         bounds = measure_ceilings(self._trials, self._book, observation, machine)
         self._baseline_situation = self._situation = bounds.situation
         ceilings = bounds.situation.ceilings
-        self._book.update(ceilings=ceilings, model_flop_utilisation=bounds.flop_utilisation)
+        rates = bounds.situation.loader_rates
+        self._book.update(ceilings=ceilings, model_flop_utilisation=bounds.flop_utilisation, loader_rates=rates)
         self._profile = take_profile(self._trials, self._book, observation, bounds, budget_share=SEARCH_SHARE)
         self._findings = note_findings(self._book, self._profile)
         self._prover = Prover(self._trials, self._levers, bounds.situation)
@@ -390,8 +392,10 @@ class _Search:
             self._withdraw(f"The verification of the whole plan failed. {result.reason}")
             self._book.close(status, f"The verification of the whole plan failed. {result.reason}")
             return
+        compared = self._prover.compared_runs(self._plan) or (result.baseline_run, result.run)
         self._book.update(
             verification=result.comparison,
+            losses=loss_curves(*compared, result.comparison.parity),
             account_before=account_of(result.baseline_run)[0],
             account_after=account_of(result.run)[0],
         )

@@ -80,7 +80,7 @@ def distance(paired: PairedLosses) -> float | None:
     if not paired.first:
         return None
     differences = moving_average([other - one for one, other in zip(paired.first, paired.second, strict=True)])
-    pairs = zip(differences, _scales(paired.first), strict=True)
+    pairs = zip(differences, loss_scales(paired.first), strict=True)
     ratios = [abs(difference) / scale if scale else math.inf for difference, scale in pairs if difference]
     largest = max(ratios, default=0.0)
     return largest if math.isfinite(largest) else None
@@ -109,7 +109,8 @@ def _diverged(steps: Steps, row: int, diverged: set[int]) -> bool:
     return row in diverged or steps.loss[row] is not None
 
 
-def _scales(losses: Sequence[float]) -> list[float]:
+def loss_scales(losses: Sequence[float]) -> list[float]:
+    """What a difference at each step is held against: see :func:`distance`."""
     sizes = moving_average([abs(loss) for loss in losses])
     if min(losses) < 0 < max(losses):
         return [fmean(abs(loss) for loss in losses)] * len(losses)
