@@ -22,11 +22,8 @@ from hotlap.tune.options import Options
 STUDIES = Path(".hotlap")
 """Where studies are kept unless another folder is named."""
 
-LABS = "lab"
-"""The folder in there for the studies of ``hotlap lab``, which a resumed search must not take for its own."""
-
-PROFILES = "profile"
-"""The folder for the studies of ``hotlap profile``, for the same reason."""
+LABS, PROFILES = study.LABS, study.PROFILES
+"""The folders in there for the studies of ``hotlap lab`` and ``hotlap profile``."""
 
 OnProgress: TypeAlias = Callable[[Progress], None]
 MakeExecutor: TypeAlias = Callable[[Path], Executor]

@@ -26,11 +26,26 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 # ---------------------------------------------------------------------------------------------
 
 
+class Checkout(Record, frozen=True, kw_only=True):
+    """A copy of the user's source tree, in which a workload runs in the place of the tree itself.
+
+    ``original`` is the tree's topmost folder and ``copy`` the copy's. ``revision`` is the git commit that the copy
+    shows; empty, it shows the tree as it is now. A folder that is searched for modules and lies in the original is
+    searched in the copy instead, and ``python_path`` names further ones in the copy.
+    """
+
+    original: str
+    copy: str
+    revision: str = ""
+    python_path: tuple[str, ...] = ()
+
+
 class Workload(Record, frozen=True, kw_only=True):
     """The user's command: what python is told to run, and where.
 
     ``kind`` is ``script`` (``target`` is a path) or ``module`` (``target`` is a dotted name, run as
-    ``python -m`` does). ``torchrun train.py`` is the module ``torch.distributed.run``.
+    ``python -m`` does). ``torchrun train.py`` is the module ``torch.distributed.run``. ``checkout`` is there where it
+    runs in a copy of its source tree.
     """
 
     kind: Literal["script", "module"]
@@ -38,6 +53,20 @@ class Workload(Record, frozen=True, kw_only=True):
     arguments: tuple[str, ...] = ()
     directory: str
     python: str
+    checkout: Checkout | None = None
+
+
+class Source(Record, frozen=True, kw_only=True):
+    """The state of the user's source, as far as it could be told.
+
+    ``git_revision`` is the commit that was checked out (empty: no repository, or no git). ``git_modified`` says whether
+    files that git tracks differed from it (None: not known). ``script_sha256`` is the script's own digest (empty: it
+    was not found, or is very large).
+    """
+
+    git_revision: str = ""
+    git_modified: bool | None = None
+    script_sha256: str = ""
 
 
 class Setting(Record, frozen=True, kw_only=True):
@@ -264,11 +293,16 @@ class Steps(Record, frozen=True, kw_only=True):
     not_finite: tuple[int, ...] = ()
 
 
+EnergySource: TypeAlias = Literal["device-counter", "device-power", "processor-counter"]
+
+
 class Block(Record, frozen=True, kw_only=True):
     """Consecutive steps that were timed as one: the clock was read at both ends only.
 
     ``wall_seconds`` excludes time outside steps. ``own_cpu_seconds`` is this process and its
     workers; ``other_load`` is the share of the wall that the machine spent on others' work.
+    ``energy_joules`` (None: nobody tells) is what the whole device or, with ``processor-counter``, all processors of
+    the machine took in that time, whoever used them; ``device-power`` says that power was sampled, not counted.
     """
 
     steps: int
@@ -280,6 +314,8 @@ class Block(Record, frozen=True, kw_only=True):
     involuntary_switches: int = 0
     device_clock_mhz: float | None = None
     throttled: str = ""
+    energy_joules: float | None = None
+    energy_source: EnergySource | None = None
 
 
 class GraphBreak(Record, frozen=True, kw_only=True):
@@ -432,7 +468,8 @@ class Run(Record, frozen=True, kw_only=True):
     ``steps`` is the account of all steps, warm-up included. ``gradients_path`` names the file with
     the first step's gradients where they were asked for, and ``evidence_path`` the :class:`hotlap.evidence.RunEvidence`
     in JSON. With several ranks the ``rank_`` fields have one row for each: the wall seconds of its steps, and those of
-    them that passed before it called backward, which is to say before it met the others.
+    them that passed before it called backward, which is to say before it met the others. ``imported_from_original``
+    are modules that a workload in a checkout took from the original tree all the same.
     """
 
     plan: Plan = Plan()
@@ -457,6 +494,7 @@ class Run(Record, frozen=True, kw_only=True):
     rank_step_seconds: tuple[tuple[float, ...], ...] = ()
     rank_forward_seconds: tuple[tuple[float, ...], ...] = ()
     rank_evidence_paths: tuple[str, ...] = ()
+    imported_from_original: tuple[str, ...] = ()
     loader_rates: tuple[LoaderRate, ...] = ()
     bad_number: BadNumber | None = None
     seed: int = 0
@@ -635,8 +673,27 @@ class ParityComparison(Record, frozen=True, kw_only=True):
     text: str = ""
 
 
+class EnergyComparison(Record, frozen=True, kw_only=True):
+    """Joules per sample of a plan and of its baseline, from the same blocks as their speed.
+
+    All are geometric means with intervals over ``sets`` fresh launches; ``ratio`` is the candidate's energy as a part
+    of the baseline's, compared set by set. What the counters cover says :class:`Block`.
+    """
+
+    source: EnergySource
+    baseline_joules_per_sample: Estimate
+    candidate_joules_per_sample: Estimate
+    ratio: Estimate
+    sets: int
+    confidence: float
+
+
 class Comparison(Record, frozen=True, kw_only=True):
-    """Speed and sameness of a plan against a baseline plan."""
+    """Speed and sameness of a plan against a baseline plan.
+
+    ``extra_startup_seconds`` is what the candidate's start and warm-up took longer than the baseline's, steady steps
+    taken off; its interval, as that of ``baseline_seconds_per_sample``, is over sets. None where it is not known.
+    """
 
     baseline: Plan
     candidate: Plan
@@ -644,6 +701,9 @@ class Comparison(Record, frozen=True, kw_only=True):
     parity: ParityComparison | None = None
     baseline_peak_bytes: int = 0
     candidate_peak_bytes: int = 0
+    baseline_seconds_per_sample: Estimate | None = None
+    extra_startup_seconds: Estimate | None = None
+    energy: EnergyComparison | None = None
 
 
 class LossCurves(Record, frozen=True, kw_only=True):
@@ -779,6 +839,7 @@ class Study(Record, frozen=True, kw_only=True):
     status: StudyStatus = "running"
     status_text: str = ""
     workload: Workload
+    source: Source = Source()
     machine: Machine = Machine()
     budget_seconds: float | None = None
     spent_seconds: float = 0.0
@@ -798,6 +859,56 @@ class Study(Record, frozen=True, kw_only=True):
     files: tuple[FileWrite, ...] = ()
     warnings: tuple[str, ...] = ()
     directory: str = ""
+
+
+class Price(Record, frozen=True, kw_only=True):
+    """What an hour of this machine costs; ``currency`` is the word that stands behind amounts, or nothing."""
+
+    per_hour: float
+    currency: str = ""
+
+
+class BreakEven(Record, frozen=True, kw_only=True):
+    """How long training must go on with the plan until seconds that were spent are earned back.
+
+    ``steps`` counts steps of the original script's size; None where nothing is saved, or perhaps nothing.
+    """
+
+    spent_seconds: Estimate
+    samples: Estimate | None = None
+    steps: Estimate | None = None
+
+
+class WholeRun(Record, frozen=True, kw_only=True):
+    """One training run of so many samples, in steps alone; what it takes after has the plan's longer start in it."""
+
+    samples: int
+    seconds_before: Estimate
+    seconds_after: Estimate | None = None
+    price_before: Estimate | None = None
+    price_after: Estimate | None = None
+
+
+class Costs(Record, frozen=True, kw_only=True):
+    """What training costs before and after, by arithmetic on what a study measured (:mod:`hotlap.measure.cost`).
+
+    Only training steps count; evaluation, checkpoints and the like come on top of both. What it takes after is what it
+    took before divided by the speedup, hence with the speedup's interval; None where no gain is claimed. ``million_``
+    is the price of a million samples and ``tuning_price`` that of the study itself, where a price was given.
+    :func:`hotlap.render.cost.cost_lines` says all this in sentences.
+    """
+
+    confidence: float
+    samples_per_step: float
+    seconds_per_sample_before: Estimate
+    seconds_per_sample_after: Estimate | None = None
+    price: Price | None = None
+    million_before: Estimate | None = None
+    million_after: Estimate | None = None
+    run: WholeRun | None = None
+    startup: BreakEven | None = None
+    tuning: BreakEven | None = None
+    tuning_price: float | None = None
 
 
 # ---------------------------------------------------------------------------------------------

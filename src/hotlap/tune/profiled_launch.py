@@ -19,12 +19,13 @@ from hotlap.errors import TraceError
 from hotlap.evidence import RunEvidence
 from hotlap.records import Run
 from hotlap.trace import Breakdown, HostTime, OperatorRow, analyse, host_time, operators, read_trace
+from hotlap.study import PROFILE
 from hotlap.tune.book import Book
 from hotlap.tune.ceilings import Bounds
 from hotlap.tune.observe import Observation
 from hotlap.tune.trials import Trials, ending_text, ran_through
 
-ATTACHMENT = "profile.json"
+ATTACHMENT = PROFILE
 SEARCH_SHARE = 0.04
 """How much of a search's budget may go into looking for causes before levers are tried."""
 

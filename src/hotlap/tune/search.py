@@ -105,6 +105,7 @@ def blank_study(workload: Workload, options: Options, journal: Journal | None) -
         identifier=header.identifier,
         hotlap_version=header.hotlap_version,
         started=header.started,
+        source=header.source,
         directory=str(journal.directory),
     )
 

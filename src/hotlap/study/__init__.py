@@ -1,0 +1,43 @@
+"""A study on disk: an append-only journal, its lock, and how a search goes on where it was cut.
+
+A study is a folder::
+
+    .hotlap/20260131-142501-337/
+        journal.jsonl   what was asked of the executor and what it answered, one JSON object a line
+        study.json      the Study as it stands, replaced as a whole after every outcome
+        profile.json    what findings were made of; the files it was read from may be gone by then
+        lock            held while a run is at work; holds its process number
+        runs/           what the trials left behind: output, gradients, evidence, traces
+
+``docs/study-format.md`` describes every file and field. Reading is :mod:`hotlap.study.reading`, writing
+:mod:`hotlap.study.journal`; a format of the past is brought up to date by :mod:`hotlap.study.migrations`.
+"""
+
+from hotlap.study.journal import Journal, create_study, open_study
+from hotlap.study.layout import FORMAT, JOURNAL, LABS, LOCK, PROFILE, PROFILES, RUNS, SUMMARY
+from hotlap.study.reading import RecordType, attachment_of, latest_study, load_study, studies_in
+from hotlap.study.records import Answer, Header, LaunchAnswer, MachineAnswer, TurnAnswer
+
+__all__ = [
+    "FORMAT",
+    "JOURNAL",
+    "LABS",
+    "LOCK",
+    "PROFILE",
+    "PROFILES",
+    "RUNS",
+    "SUMMARY",
+    "Answer",
+    "Header",
+    "Journal",
+    "LaunchAnswer",
+    "MachineAnswer",
+    "RecordType",
+    "TurnAnswer",
+    "attachment_of",
+    "create_study",
+    "latest_study",
+    "load_study",
+    "open_study",
+    "studies_in",
+]

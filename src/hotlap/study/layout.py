@@ -1,0 +1,26 @@
+"""The names of what a study's folder holds, its format, and how much of it is read at most."""
+
+from __future__ import annotations
+
+from typing import Final
+
+FORMAT: Final = 1
+"""The format that is written. Older ones are read by way of :mod:`hotlap.study.migrations`."""
+
+JOURNAL: Final = "journal.jsonl"
+SUMMARY: Final = "study.json"
+PROFILE: Final = "profile.json"
+LOCK: Final = "lock"
+RUNS: Final = "runs"
+
+LABS: Final = "lab"
+"""The folder for the studies of ``hotlap lab``, which a resumed search must not take for its own."""
+
+PROFILES: Final = "profile"
+"""The folder for the studies of ``hotlap profile``, for the same reason."""
+
+SUMMARY_LIMIT_BYTES: Final = 32 * 2**20
+ATTACHMENT_LIMIT_BYTES: Final = 64 * 2**20
+LINE_LIMIT_BYTES: Final = 256 * 2**20
+JOURNAL_LIMIT_BYTES: Final = 2**30
+"""A study that somebody sent may be of any size. Ours stay a hundred times below these."""

@@ -1,0 +1,218 @@
+"""Reading studies, whoever wrote them and in whichever format: nothing in one is believed before it was checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+
+from hotlap.errors import StudyError
+from hotlap.records import Record, Study
+from hotlap.study import migrations
+from hotlap.study.files import damaged, explained, is_locked, open_regular, read_bounded
+from hotlap.study.layout import (
+    ATTACHMENT_LIMIT_BYTES,
+    FORMAT,
+    JOURNAL,
+    JOURNAL_LIMIT_BYTES,
+    LINE_LIMIT_BYTES,
+    SUMMARY,
+    SUMMARY_LIMIT_BYTES,
+)
+from hotlap.study.migrations import Part
+from hotlap.study.records import Answer, Header
+
+_T = TypeVar("_T")
+RecordType = TypeVar("RecordType", bound=Record)
+
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_NO_LONGER_FITS = (KeyError, TypeError, ValueError, AttributeError)
+
+
+class _Version(msgspec.Struct, frozen=True):
+    """Only the format version, read before anything else is believed."""
+
+    format_version: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
+
+
+@dataclass(frozen=True, slots=True)
+class JournalContent:
+    """What a journal holds, in the present format. ``written_in`` is the format it was written in, and ``whole_bytes``
+    how much of the file are whole lines."""
+
+    header: Header
+    answers: dict[tuple[str, int], Answer]
+    whole_bytes: int
+    written_in: int
+
+
+def load_study(path: Path) -> Study:
+    """Read a study without touching it: its folder, its ``study.json``, or the root (the latest study under it).
+
+    A study that says "running" while no run holds it was killed; it is given the status "interrupted".
+    Raises :class:`StudyError` when there is none, when a newer hotlap wrote it, or when it is damaged.
+    """
+    if path.is_file() and path.name != JOURNAL:
+        return _read_summary(path)
+    directory = directory_of(path)
+    if (directory / SUMMARY).exists():
+        study = _read_summary(directory / SUMMARY)
+    else:
+        study = study_of(directory, _read_header(directory / JOURNAL))
+    if study.status == "running" and not is_locked(directory):
+        goes_on = "`hotlap tune --resume` goes on with it"
+        text = f"The run was killed; {goes_on if study.kind == 'search' else 'only what it had found is known'}."
+        study = msgspec.structs.replace(study, status="interrupted", status_text=text)
+    return msgspec.structs.replace(study, directory=str(directory))
+
+
+def attachment_of(directory: Path, name: str, kind: type[RecordType]) -> RecordType | None:
+    """What was attached to the study in that folder under that name; None where nothing was, or where it cannot be read
+    as ``kind``."""
+    try:
+        return msgspec.json.decode(read_bounded(directory / name, ATTACHMENT_LIMIT_BYTES), type=kind)
+    except (StudyError, *_UNREADABLE):
+        return None
+
+
+def studies_in(root: Path) -> list[Path]:
+    """The folders of the studies that lie directly in ``root``, the newest last; none where there is no such folder.
+
+    Raises :class:`StudyError` when the folder cannot be read.
+    """
+    with explained(root):
+        found = [it for it in root.iterdir() if (it / JOURNAL).is_file()] if root.is_dir() else []
+    return sorted(found, key=lambda it: it.name)
+
+
+def latest_study(root: Path) -> Path:
+    """The folder of the newest study under ``root``.
+
+    Raises :class:`StudyError` when there is none.
+    """
+    found = studies_in(root)
+    if not found:
+        raise StudyError(f"There is no study under {root}.", remedy="`hotlap tune train.py` makes one.")
+    return found[-1]
+
+
+def directory_of(path: Path) -> Path:
+    """The folder of the study that a path stands for. Raises :class:`StudyError` when there is none."""
+    if path.is_file() and (path.parent / JOURNAL).is_file():
+        return path.parent
+    if (path / JOURNAL).is_file():
+        return path
+    return latest_study(path)
+
+
+def study_of(directory: Path, header: Header) -> Study:
+    """A study of which no more is known than how it began."""
+    return Study(
+        identifier=header.identifier,
+        hotlap_version=header.hotlap_version,
+        started=header.started,
+        workload=header.workload,
+        source=header.source,
+        directory=str(directory),
+    )
+
+
+# ---------------------------------------------------------------------------------------------
+# The two files
+# ---------------------------------------------------------------------------------------------
+
+
+def read_journal(path: Path) -> JournalContent:
+    """The header and all answers, read line by line. A last line that was written in part is left out.
+
+    Raises :class:`StudyError` when a newer hotlap wrote it or when it is damaged.
+    """
+    answers: dict[tuple[str, int], Answer] = {}
+    with open_regular(path, JOURNAL_LIMIT_BYTES) as file, explained(path):
+        first = _whole_line(file.readline(LINE_LIMIT_BYTES), path, 1)
+        header, written_in = _decoded_header(first, path)
+        whole_bytes, number = len(first), 1
+        doubt: StudyError | None = None
+        while (line := file.readline(LINE_LIMIT_BYTES)).endswith(b"\n"):
+            if doubt is not None:  # it was not the last line: no interrupted write can explain that
+                raise doubt
+            number += 1
+            try:
+                answer = _decoded(line, Answer, "answer", written_in)
+            except _UNREADABLE as error:
+                doubt = damaged(path, f"line {number}: {error}")
+                continue
+            answers[(answer.key, answer.ordinal)] = answer
+            whole_bytes += len(line)
+        if len(line) == LINE_LIMIT_BYTES:
+            raise damaged(path, f"line {number + 1} is longer than {LINE_LIMIT_BYTES} bytes")
+    return JournalContent(header=header, answers=answers, whole_bytes=whole_bytes, written_in=written_in)
+
+
+def _read_header(path: Path) -> Header:
+    with open_regular(path, JOURNAL_LIMIT_BYTES) as file, explained(path):
+        header, _ = _decoded_header(_whole_line(file.readline(LINE_LIMIT_BYTES), path, 1), path)
+    return header
+
+
+def _whole_line(line: bytes, path: Path, number: int) -> bytes:
+    if not line.endswith(b"\n"):
+        raise damaged(path, f"line {number} is missing or was cut short")
+    return line
+
+
+def _decoded_header(line: bytes, path: Path) -> tuple[Header, int]:
+    written_in = _version_of(line, path)
+    try:
+        return _decoded(line, Header, "header", written_in), written_in
+    except _UNREADABLE as error:
+        raise damaged(path, f"line 1: {error}") from None
+
+
+def _read_summary(path: Path) -> Study:
+    text = read_bounded(path, SUMMARY_LIMIT_BYTES)
+    written_in = _version_of(text, path)
+    try:
+        return _decoded(text, Study, "summary", written_in)
+    except _UNREADABLE as error:
+        raise damaged(path, str(error)) from None
+
+
+# ---------------------------------------------------------------------------------------------
+# Formats
+# ---------------------------------------------------------------------------------------------
+
+
+def _decoded(text: bytes, kind: type[_T] | Any, part: Part, written_in: int) -> _T:
+    """The record that a text holds, brought to the present format. Raises one of :data:`_UNREADABLE`."""
+    if written_in < FORMAT:
+        text = _in_present_format(text, part, written_in)
+    record: _T = msgspec.json.decode(text, type=kind)
+    return record
+
+
+def _in_present_format(text: bytes, part: Part, written_in: int) -> bytes:
+    document = msgspec.json.decode(text, type=dict[str, Any])
+    try:
+        present = migrations.migrated(part, document, written_in)
+    except _NO_LONGER_FITS as error:
+        raise msgspec.ValidationError(f"it is not of format {written_in}, as it says: {error!r}") from None
+    if part != "answer":
+        present["format_version"] = FORMAT
+    return msgspec.json.encode(present)
+
+
+def _version_of(text: bytes, path: Path) -> int:
+    """The format that a text says it is of. Raises :class:`StudyError` for one that is newer than ours."""
+    try:
+        version = msgspec.json.decode(text, type=_Version).format_version
+    except _UNREADABLE as error:
+        raise damaged(path, str(error)) from None
+    if version > FORMAT:
+        raise StudyError(
+            f"The study {path.parent} has format {version}; this hotlap reads formats up to {FORMAT}.",
+            remedy="Use the newer hotlap that wrote it, or start a new study.",
+        )
+    return version
