@@ -16,7 +16,7 @@ from hotlap.render.layout import paragraphs
 
 # Okabe and Ito's colours ("Color Universal Design", 2008), which people with every common kind of colour vision
 # can tell apart; a pattern for each where there are no colours, a letter where there is no Unicode.
-_PHASES = (
+PHASES = (
     ("data_wait", "data wait", "#e69f00", "█", "D"),
     ("host_to_device", "host-to-device", "#f0e442", "▞", "H"),
     ("forward", "forward", "#56b4e9", "▓", "F"),
@@ -30,7 +30,7 @@ def parts(account: PhaseAccount, factor: float = 1.0) -> tuple[Part, ...]:
     """The phases of an account as parts of a bar, in the order in which a step goes through them."""
     return tuple(
         Part(amount=getattr(account, field) * factor, colour=colour, pattern=pattern, plain=plain)
-        for field, _, colour, pattern, plain in _PHASES
+        for field, _, colour, pattern, plain in PHASES
     )
 
 
@@ -40,12 +40,12 @@ def time_account(before: PhaseAccount, after: PhaseAccount | None, after_name: s
     Both are given for the samples of one step of the original script, so that their lengths compare even
     where a step has come to hold more samples.
     """
-    factor = _samples_factor(before, after)
+    factor = samples_factor(before, after)
     accounts = [("before" if after else "as it is", before, 1.0)]
     if after:
         accounts.append((after_name, after, factor))
     pieces: list[RenderableType] = [_bars(accounts), Text(), _table(accounts)]
-    remarks = _remarks(before, after, factor)
+    remarks = account_remarks(before, after, factor)
     if remarks:
         pieces += paragraphs(remarks)
     return Group(*pieces)
@@ -55,7 +55,7 @@ def bottleneck(account: PhaseAccount) -> tuple[str, float]:
     """The phase that takes most of a step, and its share of it."""
     if account.wall <= 0:
         return "", 0.0
-    seconds, name = max((getattr(account, field), name) for field, name, *_ in _PHASES)
+    seconds, name = max((getattr(account, field), name) for field, name, *_ in PHASES)
     return name, seconds / account.wall
 
 
@@ -90,7 +90,7 @@ def _table(accounts: list[tuple[str, PhaseAccount, float]]) -> Table:
             shown.append(Text(f"{part * 100:.0f} %", style=style or "dim"))
         return shown
 
-    for part, (field, name, *_) in zip(parts(accounts[0][1]), _PHASES, strict=True):
+    for part, (field, name, *_) in zip(parts(accounts[0][1]), PHASES, strict=True):
         amounts = [getattr(account, field) * factor for _, account, factor in accounts]
         table.add_row(Padding(Swatch(part), (0, 0, 0, 2)), Text(name), *cells(amounts))
     wholes = [account.wall * factor for _, account, factor in accounts]
@@ -98,7 +98,8 @@ def _table(accounts: list[tuple[str, PhaseAccount, float]]) -> Table:
     return table
 
 
-def _remarks(before: PhaseAccount, after: PhaseAccount | None, factor: float) -> list[str]:
+def account_remarks(before: PhaseAccount, after: PhaseAccount | None, factor: float) -> list[str]:
+    """What must be known beside the account: steps of another size, and time outside of steps."""
     remarks: list[str] = []
     if factor != 1.0 and after:
         remarks.append(
@@ -112,7 +113,8 @@ def _remarks(before: PhaseAccount, after: PhaseAccount | None, factor: float) ->
     return remarks
 
 
-def _samples_factor(before: PhaseAccount, after: PhaseAccount | None) -> float:
+def samples_factor(before: PhaseAccount, after: PhaseAccount | None) -> float:
+    """By what the second account's seconds are multiplied for them to be those of as many samples as the first's."""
     if after is None or after.samples_per_step <= 0:
         return 1.0
     factor = before.samples_per_step / after.samples_per_step

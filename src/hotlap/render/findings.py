@@ -22,7 +22,7 @@ _LABELS: dict[FindingKind, tuple[str, str]] = {
     "hint": ("hint", "cyan"),
 }
 _TO_DO = ("→", ">")
-_OVERLAP = "Shares are of the step as it is, and do not add up where one cause lies behind another."
+OVERLAP = "Shares are of the step as it is, and do not add up where one cause lies behind another."
 _UNANSWERED = "No lever answers it: what to do stands above."
 
 
@@ -36,7 +36,7 @@ def findings_list(study: Study) -> RenderableType:
         if number:
             table.add_row("", "")
         table.add_row(Text(label(it), style=_LABELS[it.kind][1]), Group(*_body(it, study)))
-    below = [Text(), Text(_OVERLAP, style="dim italic")] if len(costs) > 1 else []
+    below = [Text(), Text(OVERLAP, style="dim italic")] if len(costs) > 1 else []
     return Padding(Group(table, *below), (0, 0, 0, 2), expand=False)
 
 
@@ -81,26 +81,27 @@ def _fate(name: str, outcome: Outcome | None) -> tuple[Tone, str]:
 
 def _body(it: Finding, study: Study) -> Iterator[RenderableType]:
     yield Text(text.one_line(it.title), style="bold")
-    place = _place(it, study.workload.directory)
-    yield Text("  ".join(filter(None, (text.one_line(it.rule), place, _interval(it)))), style="dim")
+    where = place(it, study.workload.directory)
+    yield Text("  ".join(filter(None, (text.one_line(it.rule), where, share_interval(it)))), style="dim")
     for line in it.evidence:
         yield Text(text.one_line(line), style="dim")
     if it.remedy:
         yield _Marked(_TO_DO, "default", text.one_line(it.remedy))
     if study.kind == "profile":
         if it.levers:
-            yield Text(_answering(it.levers))
+            yield Text(answering(it.levers))
     elif study.outcomes:
         for tone, words in fates(it, study.outcomes):
             yield _Marked(MARKS[tone], COLOURS[tone], words)
 
 
-def _answering(levers: Sequence[str]) -> str:
+def answering(levers: Sequence[str]) -> str:
+    """``The levers loader and compile answer it.``"""
     names = text.listed([text.one_line(it) for it in levers])
     return f"The lever {names} answers it." if len(levers) == 1 else f"The levers {names} answer it."
 
 
-def _place(it: Finding, directory: str) -> str:
+def place(it: Finding, directory: str) -> str:
     """The line, from the directory in which the script was started where it lies below that."""
     if it.site is None or not it.site.file:
         return ""
@@ -109,7 +110,8 @@ def _place(it: Finding, directory: str) -> str:
     return f"{text.one_line(str(file))}:{it.site.line}"
 
 
-def _interval(it: Finding) -> str:
+def share_interval(it: Finding) -> str:
+    """``46 % to 50 % of a step``, or nothing where there is no interval."""
     if it.kind != "cost" or text.is_bound(it.share) or it.share.low == it.share.high:
         return ""
     return f"{text.share(it.share.low)} to {text.share(it.share.high)} of a step"

@@ -64,17 +64,29 @@ def lever_table(
 
     ``beside`` has a further line for some levers: why they were tried.
     """
-    tried = [it for it in outcomes if not isinstance(it.verdict, Skipped)]
+    rows, skipped = tried_rows(outcomes, account, beside), skipped_rows(outcomes)
     pieces: list[RenderableType] = []
-    if tried:
-        rows = tuple(row(it, _step_seconds(it, outcomes, account), beside.get(it.lever, "")) for it in tried)
+    if rows:
         pieces.append(_Tried(rows))
-        pieces += _beneath(_footnote(tried), "dim italic")
-    skipped = [(it.lever, it.verdict) for it in outcomes if isinstance(it.verdict, Skipped)]
+        pieces += _beneath(footnote(outcomes), "dim italic")
     if skipped:
-        pieces += [Text()] if tried else []
+        pieces += [Text()] if rows else []
         pieces.append(_skipped_table(skipped))
     return Group(*pieces)
+
+
+def tried_rows(
+    outcomes: Sequence[Outcome], account: PhaseAccount | None = None, beside: Mapping[str, str] = NOTHING_BESIDE
+) -> tuple[Row, ...]:
+    """The levers that were tried, in the order of their trials."""
+    tried = [it for it in outcomes if not isinstance(it.verdict, Skipped)]
+    return tuple(row(it, _step_seconds(it, outcomes, account), beside.get(it.lever, "")) for it in tried)
+
+
+def skipped_rows(outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
+    """The levers that were not tried, each with the reason; those that the script has already come first."""
+    skipped = [(it.lever, it.verdict) for it in outcomes if isinstance(it.verdict, Skipped)]
+    return [(text.one_line(lever), _why_skipped(it)) for lever, it in sorted(skipped, key=lambda it: not it[1].already)]
 
 
 def row(outcome: Outcome, step_seconds: float | None = None, beside: str = "") -> Row:
@@ -238,9 +250,9 @@ def _joined(it: Row) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _footnote(tried: Sequence[Outcome]) -> str:
+def footnote(outcomes: Sequence[Outcome]) -> str:
     """What the intervals and the word "exact" stand for."""
-    comparisons = [it for it in (getattr(outcome.verdict, "comparison", None) for outcome in tried) if it is not None]
+    comparisons = [it for it in (getattr(outcome.verdict, "comparison", None) for outcome in outcomes) if it is not None]
     levels = sorted({it.speed.confidence for it in comparisons})
     notes = [f"Intervals hold at {text.listed([f'{level * 100:.3g}' for level in levels])} %."] if levels else []
     if any(it.parity is not None and it.parity.verdict == "exact" for it in comparisons):
@@ -248,17 +260,21 @@ def _footnote(tried: Sequence[Outcome]) -> str:
     return " ".join(notes)
 
 
-def _skipped_table(skipped: Sequence[tuple[str, Skipped]]) -> Table:
-    """The levers that were not tried, in the shortest form: those that the script has already come first."""
+def _skipped_table(skipped: Sequence[tuple[str, str]]) -> Table:
+    """The levers that were not tried, in the shortest form."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(width=3)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     table.add_row("", Text("not tried", style="dim"), "")
-    for lever, verdict in sorted(skipped, key=lambda it: not it[1].already):
-        bound = f" (bound {text.ratio(verdict.bound)})" if verdict.bound is not None else ""
-        why = text.one_line(verdict.reason) + bound
-        if verdict.already:
-            why = f"in the script: {why}" if why else "in the script"
-        table.add_row("", Text(text.one_line(lever), style="dim"), Text(why, style="dim"))
+    for lever, why in skipped:
+        table.add_row("", Text(lever, style="dim"), Text(why, style="dim"))
     return table
+
+
+def _why_skipped(verdict: Skipped) -> str:
+    bound = f" (bound {text.ratio(verdict.bound)})" if verdict.bound is not None else ""
+    why = text.one_line(verdict.reason) + bound
+    if not verdict.already:
+        return why
+    return f"in the script: {why}" if why else "in the script"

@@ -20,7 +20,7 @@ from hotlap.render.lever_table import lever_table
 
 WIDEST = 120
 _FILES_SHOWN = 8
-_CEILING_MEANINGS = {
+CEILING_MEANINGS = {
     "loader-alone": "No model can train faster than this loader delivers.",
     "model-alone": "No loader can make this model train faster.",
     "matmul": "Every operation at the measured matmul rate.",
@@ -153,7 +153,7 @@ def _ceilings(study: Study) -> Iterator[RenderableType]:
         for it in study.ceilings:
             seconds = text.duration(it.seconds_per_sample) if it.seconds_per_sample is not None else ""
             bound = text.ratio(it.bound_speedup) if it.bound_speedup is not None else ""
-            meaning = f"{_CEILING_MEANINGS[it.name]} {text.sentence(it.text)}".rstrip()
+            meaning = f"{CEILING_MEANINGS[it.name]} {text.sentence(it.text)}".rstrip()
             table.add_row(f"  {it.name.replace('-', ' ')}", seconds, bound, Text(meaning, style="dim"))
         yield table
     if study.model_flop_utilisation is not None:
