@@ -240,12 +240,12 @@ def traced_on_cpu(operators: float, *, data_wait: float = 0.0, traced_step: floa
     return msgspec.structs.replace(known, **fields)
 
 
-@pytest.mark.parametrize(("operators", "fires"), [(85.1, False), (84.9, True)])
-def test_python_overhead_from_fifteen_percent_on(operators: float, fires: bool) -> None:
+@pytest.mark.parametrize(("operators", "fires"), [(80.1, False), (79.9, True)])
+def test_python_overhead_from_a_fifth_on(operators: float, fires: bool) -> None:
     assert bool(list(python_overhead.check(traced_on_cpu(operators)))) is fires
 
 
-@pytest.mark.parametrize(("data_wait", "fires"), [(0.0149, True), (0.0151, False)])
+@pytest.mark.parametrize(("data_wait", "fires"), [(0.0099, True), (0.0101, False)])
 def test_python_overhead_is_not_the_data_wait(data_wait: float, fires: bool) -> None:
     assert bool(list(python_overhead.check(traced_on_cpu(70.0, data_wait=data_wait)))) is fires
 

@@ -55,6 +55,17 @@ def test_operators_of_the_backward_pass_are_told_apart(tmp_path: Path) -> None:
     assert (found.operator_nanoseconds, found.backward_nanoseconds) == (400_000, 300_000)
 
 
+def test_the_engine_between_two_of_its_operators_is_no_python(tmp_path: Path) -> None:
+    writer = TraceWriter()
+    writer.step(0, 0, 1000)
+    for start in (0, 200, 600):
+        writer.host("operator", "autograd::engine::evaluate_function: MmBackward0", start, 100)
+    writer.host("operator", "aten::mm", 400, 100)
+    found = of(writer, tmp_path)
+    # From 0 to 300 it is at work; another operator lies between 300 and 600.
+    assert (found.operator_nanoseconds, found.backward_nanoseconds) == (500_000, 400_000)
+
+
 def test_a_thread_that_issues_work_trains(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.step(0, 0, 1000)

@@ -17,7 +17,7 @@ kernels are no operators to the profiler: then nothing is said. On an accelerato
 while the host was in no operator and no call, between kernels or between steps, as it falls on an untouched step.
 
 A few percent of it are in every training loop, and cannot be had back by small means: this rule speaks from 10 % on,
-and from 15 % on a CPU, where freeing large tensors between operators looks alike.
+and from 20 % on a CPU, where tracing itself and the freeing of large tensors look alike.
 
 ## What to do
 Look at where it is with a sampling profiler (`py-spy top`). Replace loops over samples, tokens or parameters by one
@@ -47,7 +47,7 @@ title = "Python takes a large part of the step"
 group: Group = "host"
 
 _NAME = "python-overhead"
-_NOTABLE, _NOTABLE_ON_CPU = 0.1, 0.15
+_NOTABLE, _NOTABLE_ON_CPU = 0.1, 0.2
 _LAUNCH_NOISE = 0.06
 _CAUSES: tuple[Cause, ...] = ("launch_bound", "between_steps")
 _SHOWN = 3

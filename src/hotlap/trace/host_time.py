@@ -23,8 +23,8 @@ def host_time(timeline: Timeline) -> HostTime | None:
     without_loader = subtraction(steps, activity.loader)
     waits = union((calls.start[it.call], it.end) for it in activity.waits)
     without_waits = subtraction(without_loader, waits)
-    python = subtraction(without_waits, activity.operators)
     outside_backward = subtraction(without_waits, activity.backward)
+    python = subtraction(outside_backward, activity.operators)
     return HostTime(
         step_nanoseconds=steps.total,
         loader_nanoseconds=steps.total - without_loader.total,

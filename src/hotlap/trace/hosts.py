@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from itertools import chain
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import msgspec
@@ -101,8 +101,13 @@ class HostActivity:
 
     @cached_property
     def backward(self) -> Intervals:
-        """When one was inside an operator that autograd's engine called."""
-        return union(self._spans(BACKWARD, self.timeline.operators))
+        """When autograd's engine was at work: inside an operator that it called, and between two of them unless another
+        operator ran there. The engine is no Python, and frees the memory of the forward pass as it goes."""
+        table = self.timeline.operators
+        called = union(self._spans(BACKWARD, table))
+        others = union(outside(self._all_spans(table), called))
+        between = ((before[1], after[0]) for before, after in pairwise(called))
+        return union([*called, *(it for it in between if not others.within(*it))])
 
     @cached_property
     def waits(self) -> list[Wait]:

@@ -221,9 +221,10 @@ class HostTime(Record, frozen=True, kw_only=True):
     ``step = loader + sync + operator + python``.
 
     ``loader_nanoseconds``: inside the data loader, whatever ran there. ``sync_nanoseconds``: waiting for a device.
-    ``operator_nanoseconds``: inside an operator or a call into the accelerator's runtime, in any of these threads.
+    ``operator_nanoseconds``: inside an operator or a call into the accelerator's runtime, in any of these threads, or
+    in autograd's engine between two of its operators; ``backward_nanoseconds`` is the engine's part of it.
     ``python_nanoseconds`` is the rest: Python, and whatever else the profiler does not see. A profiler that records
-    Python functions makes it longer. ``backward_nanoseconds`` is that part of the operators that autograd's engine ran.
+    Python functions makes it longer.
     """
 
     step_nanoseconds: int
