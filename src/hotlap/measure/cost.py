@@ -1,0 +1,155 @@
+"""What training costs before and after a plan, and when what was spent on the plan is earned back.
+
+Arithmetic on a study, nothing else. One convention runs through it: the time of a sample before is taken as it was
+measured, and what a plan changes follows from it by the speedup. So the interval of a cost after, or of a break-even,
+is that of the speedup (and of the seconds that were spent); how fast the machine was on that day, which is the same on
+both sides, is not in it.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from hotlap.records import BreakEven, Comparison, Completed, Costs, Estimate, Kept, Price, Study, WholeRun
+
+_MILLION = 1e6
+_SECONDS_AN_HOUR = 3600.0
+_USUAL_CONFIDENCE = 0.95
+
+
+def costs(study: Study, *, price: Price | None = None, samples: int | None = None) -> Costs | None:
+    """The costs of a study's script; None where not even the time of a sample is known.
+
+    ``samples`` is how many a whole training run goes through. Without it they are counted where the script was seen to
+    its own end, and otherwise there is no figure for a run.
+    """
+    comparison = claimed(study)
+    before = _seconds_per_sample(study, comparison)
+    if before is None or study.account_before is None:
+        return None
+    found = Costs(
+        confidence=comparison.speed.confidence if comparison is not None else _USUAL_CONFIDENCE,
+        samples_per_step=study.account_before.samples_per_step,
+        seconds_per_sample_before=before,
+        seconds_per_sample_after=divided(before.value, comparison.speed.speedup) if comparison is not None else None,
+        price=price,
+        million_before=_priced(before, price, _MILLION),
+        run=_whole_run(samples or samples_of_a_run(study), before, comparison, price),
+        tuning_price=study.spent_seconds * price.per_hour / _SECONDS_AN_HOUR if price is not None else None,
+    )
+    return found if comparison is None else _with_gain(found, comparison, study.spent_seconds)
+
+
+def claimed(study: Study) -> Comparison | None:
+    """The comparison of the whole plan with the untouched script, where it claims a gain; None where nothing does."""
+    if not study.plan.settings:
+        return None
+    comparison = study.verification or (_measured_whole(study) if study.status == "finished" else None)
+    if comparison is None or comparison.speed.verdict != "faster" or not comparison.speed.baseline_agrees:
+        return None
+    return comparison
+
+
+def samples_of_a_run(study: Study) -> int | None:
+    """The samples of a whole run, where the script was seen to its own good end."""
+    run = study.baseline
+    if run is None or run.ending != Completed() or not run.steps.samples:
+        return None
+    return sum(run.steps.samples) or None
+
+
+def divided(seconds: float, speedup: Estimate) -> Estimate:
+    """What takes so many seconds, after a speedup."""
+    return Estimate(value=seconds / speedup.value, low=seconds / speedup.high, high=seconds / speedup.low, unit="s")
+
+
+def saved(seconds: float, speedup: Estimate) -> Estimate:
+    """What a speedup takes off so many seconds; where the speedup may be none, the lower end is a loss."""
+    after = divided(seconds, speedup)
+    return Estimate(value=seconds - after.value, low=seconds - after.high, high=seconds - after.low, unit="s")
+
+
+def break_even(spent_seconds: Estimate, saved_seconds: Estimate, samples_per_step: float) -> BreakEven:
+    """After how many samples, and steps of so many samples, the seconds that were spent are earned back by those that
+    each sample saves.
+
+    The interval takes the worst of both: most spent and least saved, least spent and most saved. Where the saving may
+    be none there is no figure, and what may have cost nothing may be earned back at once.
+    """
+    if saved_seconds.low <= 0:
+        return BreakEven(spent_seconds=spent_seconds)
+    samples = Estimate(
+        value=max(0.0, spent_seconds.value) / saved_seconds.value,
+        low=max(0.0, spent_seconds.low) / saved_seconds.high,
+        high=max(0.0, spent_seconds.high) / saved_seconds.low,
+        unit="samples",
+    )
+    steps = _scaled(samples, 1 / samples_per_step, "steps") if samples_per_step > 0 else None
+    return BreakEven(spent_seconds=spent_seconds, samples=samples, steps=steps)
+
+
+def _with_gain(found: Costs, comparison: Comparison, spent_seconds: float) -> Costs:
+    """The costs with what a gain changes."""
+    saving = saved(found.seconds_per_sample_before.value, comparison.speed.speedup)
+    extra = comparison.extra_startup_seconds
+    spent = Estimate(value=spent_seconds, low=spent_seconds, high=spent_seconds, unit="s")
+    return msgspec.structs.replace(
+        found,
+        million_after=_priced(found.seconds_per_sample_after, found.price, _MILLION),
+        startup=break_even(extra, saving, found.samples_per_step) if extra is not None else None,
+        tuning=break_even(spent, saving, found.samples_per_step),
+    )
+
+
+def _measured_whole(study: Study) -> Comparison | None:
+    """The trial of just the plan against the untouched script, where there was no verification of its own."""
+    kept = [it.verdict.comparison for it in study.outcomes if isinstance(it.verdict, Kept)]
+    whole = [it for it in kept if it.candidate == study.plan and not it.baseline.settings]
+    return whole[-1] if whole else None
+
+
+def _seconds_per_sample(study: Study, comparison: Comparison | None) -> Estimate | None:
+    """Over the sets of the comparison where it says so, else the mean of one run, whose interval nobody knows."""
+    account = study.account_before
+    if account is None or account.wall <= 0 or account.samples_per_step <= 0:
+        return None
+    if comparison is not None and comparison.baseline_seconds_per_sample is not None:
+        return comparison.baseline_seconds_per_sample
+    seconds = account.wall / account.samples_per_step
+    return Estimate(value=seconds, low=seconds, high=seconds, unit="s")
+
+
+def _whole_run(
+    samples: int | None, before: Estimate, comparison: Comparison | None, price: Price | None
+) -> WholeRun | None:
+    if not samples:
+        return None
+    seconds_before = _scaled(before, samples, "s")
+    seconds_after = None
+    if comparison is not None:
+        seconds_after = divided(seconds_before.value, comparison.speed.speedup)
+        if comparison.extra_startup_seconds is not None:
+            seconds_after = _added(seconds_after, comparison.extra_startup_seconds)
+    return WholeRun(
+        samples=samples,
+        seconds_before=seconds_before,
+        seconds_after=seconds_after,
+        price_before=_priced(seconds_before, price),
+        price_after=_priced(seconds_after, price),
+    )
+
+
+def _priced(seconds: Estimate | None, price: Price | None, times: float = 1.0) -> Estimate | None:
+    """What so much time, so many times, costs."""
+    if seconds is None or price is None:
+        return None
+    return _scaled(seconds, times * price.per_hour / _SECONDS_AN_HOUR, price.currency)
+
+
+def _scaled(of: Estimate, factor: float, unit: str) -> Estimate:
+    return Estimate(value=of.value * factor, low=of.low * factor, high=of.high * factor, unit=unit)
+
+
+def _added(one: Estimate, other: Estimate) -> Estimate:
+    """The sum of two, whose interval is as wide as both together."""
+    return Estimate(value=one.value + other.value, low=one.low + other.low, high=one.high + other.high, unit=one.unit)
