@@ -37,6 +37,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tune": SEARCH | {"diagnose", "trace"},
     # Reads files that a profiler wrote; knows nothing of trials. Its result is records of its own.
     "trace": GROUND,
+    # Reads and edits training code as text; knows nothing of runs.
+    "source": GROUND,
     # Two runs side by side: reads what was measured of each, and measures nothing.
     "compare": GROUND | {"measure", "trace"},
     "render": GROUND | {"plan", "trace", "diagnose", "compare"},

@@ -61,9 +61,17 @@ class BudgetError(UsageError):
         self.needed_seconds = needed_seconds
 
 
+class MissingPackageError(HotlapError):
+    """What was asked for needs a package that is not installed: one of hotlap's extras."""
+
+
 class LeverError(HotlapError):
     """A lever file is broken, or two levers share a name."""
 
 
 class TraceError(HotlapError):
     """A file is no trace that can be read, or a trace holds nothing that can be analysed."""
+
+
+class LintError(HotlapError):
+    """A lint rule's file or the lint configuration is broken, or there is nothing to check."""

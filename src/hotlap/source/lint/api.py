@@ -1,0 +1,153 @@
+"""What a lint rule's file must offer, and the look into the folder that finds them all.
+
+One file is one rule, named after the bad pattern: ``rules/item_in_hot_loop.py`` is the rule ``item-in-hot-loop``. Its
+docstring is its page, its members are the fields of :class:`Rule`; nothing is registered anywhere else.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
+from typing import Literal, TypeAlias, get_args
+
+from hotlap.errors import LintError
+from hotlap.source.edits.kinds import Change
+from hotlap.source.lint.context import Context
+
+FixSafety: TypeAlias = Literal["safe", "unsafe", "shown", "none"]
+"""``safe``: what the program computes stays the same. ``unsafe``: it should, but that cannot be seen from the source,
+or comments may move. ``shown``: only ever shown, never written. ``none``: there is no fix."""
+
+SECTIONS = ("What it does", "Why it is slow", "Example", "Use instead", "Fix safety", "References")
+SECTIONS_OF_WRONG = ("What it does", "Why it is wrong", *SECTIONS[2:])
+"""The headings of a page; a rule about wrong numbers says why it is wrong."""
+
+GROUPS = {
+    "1": "Data: reading, transforming and feeding batches",
+    "2": "Host: what makes the device wait for Python",
+    "3": "Numbers: what trains wrongly, or not what was meant",
+    "4": "Compile: what torch.compile makes of the model",
+    "5": "Memory: what is held for nothing",
+    "6": "Compute: optimizers, precision and operators",
+    "7": "Distributed: several devices or processes",
+}
+"""What the first digit of a code means."""
+
+
+@dataclass(frozen=True, slots=True)
+class Related:
+    """Another place that belongs to a violation, and what is there."""
+
+    node: ast.AST
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One hit. ``message`` is one sentence about this very place; ``related`` are other places that explain it.
+
+    ``edits`` put it right, all of them or none; empty where nothing can be done here. ``safety`` grades them lower than
+    the rule itself does, where this place asks for it.
+    """
+
+    node: ast.AST
+    message: str
+    related: tuple[Related, ...] = ()
+    edits: Change = ()
+    safety: FixSafety | None = None
+
+
+Check: TypeAlias = Callable[[Context], Iterable[Violation]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One bad pattern that can be seen in the source.
+
+    ``bad`` and ``good`` are sources, by what they show, on which it must and must not fire. ``fixed`` holds what its
+    edits must make of some of ``bad``. ``measured`` names the committed benchmark that measured what the pattern costs;
+    empty where none did.
+    """
+
+    code: str
+    name: str
+    title: str
+    page: str
+    fix_safety: FixSafety
+    check: Check
+    bad: Mapping[str, str]
+    good: Mapping[str, str]
+    fixed: Mapping[str, str]
+    measured: str
+
+    @property
+    def group(self) -> str:
+        """What kind of rule it is, by the first digit of its code."""
+        return GROUPS[self.code[2]]
+
+
+_REQUIRED = ("code", "title", "fix_safety", "check", "bad", "good")
+_CODE = re.compile(r"HL[1-7]\d\d")
+
+
+@cache
+def all_rules() -> Mapping[str, Rule]:
+    """Every rule of the folder by code, in order. Raises :class:`LintError` for a broken file or a code used twice."""
+    import hotlap.source.lint.rules as folder
+
+    found: dict[str, Rule] = {}
+    for entry in sorted(pkgutil.iter_modules(folder.__path__), key=lambda it: it.name):
+        if entry.name.startswith("_"):
+            continue
+        rule = build(importlib.import_module(f"{folder.__name__}.{entry.name}"))
+        if rule.code in found:
+            raise LintError(
+                f"The rules {found[rule.code].name!r} and {rule.name!r} both have the code {rule.code}.",
+                remedy="Give one of them the next free number.",
+            )
+        found[rule.code] = rule
+    return dict(sorted(found.items()))
+
+
+def build(module: ModuleType) -> Rule:
+    """The rule that a file describes. Raises :class:`LintError` where something is missing or of a wrong shape."""
+    name = module.__name__.rpartition(".")[2].replace("_", "-")
+    wrong = _what_is_wrong(module)
+    if wrong:
+        raise LintError(
+            f"The rule file for {name!r} {wrong}.", remedy="source/lint/api.py says what a rule must offer."
+        )
+    return Rule(
+        code=module.code,
+        name=name,
+        title=module.title,
+        page=inspect.cleandoc(module.__doc__ or ""),
+        fix_safety=module.fix_safety,
+        check=module.check,
+        bad={key: inspect.cleandoc(text) + "\n" for key, text in module.bad.items()},
+        good={key: inspect.cleandoc(text) + "\n" for key, text in module.good.items()},
+        fixed={key: inspect.cleandoc(text) + "\n" for key, text in getattr(module, "fixed", {}).items()},
+        measured=getattr(module, "measured", ""),
+    )
+
+
+def _what_is_wrong(module: ModuleType) -> str:
+    if not module.__doc__:
+        return "lacks a docstring"
+    for member in _REQUIRED:
+        if not hasattr(module, member):
+            return f"lacks {member!r}"
+    if not _CODE.fullmatch(module.code):
+        return f"has the code {module.code!r}, which is not HL and three digits from 101 to 799"
+    if module.fix_safety not in get_args(FixSafety):
+        return f"grades its fix {module.fix_safety!r}, which is none of {', '.join(get_args(FixSafety))}"
+    if (module.fix_safety == "none") is bool(getattr(module, "fixed", {})):
+        return "grades a fix without showing one in 'fixed', or the other way round"
+    return ""

@@ -1,0 +1,171 @@
+"""What a rule is given: one file's tree and everything that is known about it.
+
+All answers are computed once per file, when the first rule asks. The file is never imported or run.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+from hotlap.source.lint.model import torch_names as known
+from hotlap.source.lint.model.arguments import Argument, Arguments
+from hotlap.source.lint.model.calls import Calls
+from hotlap.source.lint.model.guards import Guards
+from hotlap.source.lint.model.kinds import Kind, Kinds, Place
+from hotlap.source.lint.model.names import Binding, Names
+from hotlap.source.lint.model.training import HotPlace, Training, TrainingLoop
+from hotlap.source.lint.model.tree import Function, Loop, Tree
+
+TRAINING_PACKAGES = frozenset(
+    {"torch", "torchvision", "torchaudio", "lightning", "pytorch_lightning", "lightning_fabric", "accelerate"}
+)
+"""Packages whose import makes a file one to look at; files that import none of them are silent."""
+_ACCELERATOR_METHODS = ("cuda", "to", "xpu", "npu", "prepare", "setup")
+
+
+class Context:
+    """One file, as rules see it. The parts that a rule asks most often have a method here."""
+
+    def __init__(self, module: ast.Module, text: str) -> None:
+        self.tree = Tree(module, text)
+        self.names = Names(self.tree)
+
+    # -- the parts of the model, each made when it is first asked for -----------------------------
+
+    @cached_property
+    def call_graph(self) -> Calls:
+        """Calls, functions and classes of the file."""
+        return Calls(self.tree, self.names)
+
+    @cached_property
+    def kinds(self) -> Kinds:
+        """Kinds of values."""
+        return Kinds(self.tree, self.names, self.call_graph)
+
+    @cached_property
+    def guards(self) -> Guards:
+        """How often branches are taken."""
+        return Guards(self.tree, self.names)
+
+    @cached_property
+    def training(self) -> Training:
+        """Training loops and hot code."""
+        return Training(self.tree, self.call_graph, self.kinds, self.guards)
+
+    @cached_property
+    def arguments(self) -> Arguments:
+        """Arguments of calls."""
+        return Arguments(self.tree, self.names)
+
+    # -- names and calls --------------------------------------------------------------------------
+
+    @property
+    def imports_torch(self) -> bool:
+        """Whether the file imports torch or a package that trains with it."""
+        return not TRAINING_PACKAGES.isdisjoint(self.names.imported_roots)
+
+    def qualified_name(self, expression: ast.expr | None) -> str | None:
+        """``torch.nn.functional.relu`` for ``F.relu``; None where it is not known, or not only one thing."""
+        return self.names.qualified_name(expression)
+
+    def calls(self, *qualified: str) -> Iterator[ast.Call]:
+        """The calls that are known to be of one of these: ``context.calls("torch.utils.data.DataLoader")``."""
+        for name in qualified:
+            yield from (it for it in self.call_graph.named(name) if self.qualified_name(it.func) == name)
+
+    def methods(self, *attributes: str) -> Iterator[tuple[ast.Call, ast.Attribute]]:
+        """The calls ``x.name(...)`` by the last name, whatever x is, each with its ``x.name``."""
+        return self.call_graph.methods(*attributes)
+
+    def callee(self, call: ast.Call) -> Function | None:
+        """The function of this file that a call runs, also as a method or as a module's ``forward``."""
+        return self.call_graph.callee(call)
+
+    def classes_of(self, *qualified: str) -> Iterator[ast.ClassDef]:
+        """The classes of this file that derive from one of these, also through one another."""
+        return self.call_graph.classes_of(*qualified)
+
+    def bindings(self, name: ast.Name) -> tuple[Binding, ...]:
+        """The bindings that a name may have where it is read."""
+        return self.names.reaching(name)
+
+    # -- values -----------------------------------------------------------------------------------
+
+    def argument(self, call: ast.Call, name: str, position: int | None = None) -> Argument:
+        """What a call gives to a parameter: by name, at ``position`` (from 0), or through a known ``**`` dictionary."""
+        return self.arguments.argument(call, name, position)
+
+    def value(self, expression: ast.expr | None) -> ast.expr | None:
+        """A name followed to the one expression it was assigned; anything else as it is."""
+        return self.arguments.value(expression)
+
+    def constant(self, expression: ast.expr | None) -> object:
+        """The value of a literal, or of a name that was assigned one; ``...`` where it is not known."""
+        return self.arguments.constant(expression)
+
+    def kind(self, expression: ast.expr | None) -> Kind | None:
+        """What kind of thing an expression is; None where it is not known."""
+        return self.kinds.kind(expression)
+
+    def is_tensor(self, expression: ast.expr | None) -> bool:
+        """Whether an expression is known to be one tensor."""
+        return self.kinds.is_tensor(expression)
+
+    def place(self, expression: ast.expr | None) -> Place | None:
+        """Where a tensor is known to lie: ``host``, ``device``, or None for unknown."""
+        return self.kinds.place(expression)
+
+    @cached_property
+    def uses_accelerator(self) -> bool:
+        """Whether anything in the file moves to a device; where nothing does, nothing waits for one."""
+        if any(True for _ in self.methods(*_ACCELERATOR_METHODS)):
+            return True
+        texts = (it.value for it in self.tree.of(ast.Constant) if isinstance(it.value, str))
+        if any(it.partition(":")[0] in ("cuda", "mps", "xpu", "hpu", "npu") for it in texts):
+            return True
+        return bool(list(self.classes_of(*known.LIGHTNING_MODULES, *known.TRAINERS)))
+
+    # -- where a node stands ----------------------------------------------------------------------
+
+    @property
+    def training_loops(self) -> Sequence[TrainingLoop]:
+        """The loops whose passes are training steps, in source order."""
+        return self.training.loops
+
+    def hot_place(self, node: ast.AST) -> HotPlace | None:
+        """Where and how often a node runs in training steps; None where it is not known to."""
+        return self.training.hot_place(node)
+
+    def loops(self, node: ast.AST) -> Iterator[Loop]:
+        """All loops that repeat a node, innermost first, within its function."""
+        return self.tree.loops(node)
+
+    def withs(self, node: ast.AST) -> Iterator[ast.expr]:
+        """What the ``with`` statements around a node have entered, innermost first, within its function."""
+        child = node
+        for above in self.tree.ancestors(node):
+            if isinstance(above, (ast.With, ast.AsyncWith)) and child in above.body:
+                yield from (it.context_expr for it in reversed(above.items))
+            if isinstance(above, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+                return
+            child = above
+
+    def inside(self, node: ast.AST, *qualified: str) -> ast.expr | None:
+        """The innermost ``with`` around a node that entered one of these, called or not; None for none."""
+        for entered in self.withs(node):
+            what = self.value(entered)
+            function = what.func if isinstance(what, ast.Call) else what
+            if self.qualified_name(function) in qualified:
+                return entered
+        return None
+
+    def gradients_off(self, node: ast.AST) -> bool:
+        """Whether a node runs under ``no_grad`` or ``inference_mode``, by a ``with`` or its function's decorator."""
+        if self.inside(node, *known.GRADIENTS_OFF) is not None:
+            return True
+        function = self.tree.function(node)
+        decorators = function.decorator_list if function is not None else []
+        plain = (it.func if isinstance(it, ast.Call) else it for it in decorators)
+        return any(self.qualified_name(it) in known.GRADIENTS_OFF for it in plain)

@@ -1,0 +1,68 @@
+"""Putting right what the rules found, again and again until nothing changes any more.
+
+Every violation's edits are carried out as a whole or not at all. Of violations that touch the same place one is put
+right in a round and the others in the next, so that none drops another. A round that would leave a file that cannot be
+parsed is not kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from hotlap.source.lint.api import FixSafety, Rule, Violation
+from hotlap.source.lint.check import Hit, Unreadable, check, parsed
+from hotlap.source.lint.suppressions import Suppressions
+
+_MOST_ROUNDS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A text after its fixes: what is left in it, and how many violations of each code were put right."""
+
+    text: str
+    hits: Sequence[Hit]
+    counts: dict[str, int]
+
+
+def grade(rule: Rule, violation: Violation) -> FixSafety:
+    """How safe this place's edits are; ``none`` where there are none."""
+    if not violation.edits:
+        return "none"
+    return violation.safety if violation.safety is not None else rule.fix_safety
+
+
+def fix(text: str, rules: Sequence[Rule], grades: Collection[FixSafety]) -> Fixed:
+    """Carry out all edits of these grades. Raises :class:`Unreadable` for a text that cannot be parsed."""
+    from hotlap.source.edits.apply import apply_changes
+
+    counts: dict[str, int] = {}
+    hits = visible(text, rules)
+    for _ in range(_MOST_ROUNDS):
+        wanted = [it for it in hits if grade(it.rule, it.violation) in grades]
+        if not wanted:
+            break
+        applied = apply_changes(text, [it.violation.edits for it in wanted])
+        if applied.text == text:
+            break
+        try:
+            parsed(applied.text)
+            hits_after = visible(applied.text, rules)
+        except Unreadable:
+            break
+        refused = {it.index for it in applied.refused}
+        for index, hit in enumerate(wanted):
+            if index not in refused:
+                counts[hit.rule.code] = counts.get(hit.rule.code, 0) + 1
+        text, hits = applied.text, hits_after
+    return Fixed(text, hits, counts)
+
+
+def visible(text: str, rules: Sequence[Rule]) -> list[Hit]:
+    """What the rules find and no comment in the file suppresses. Raises :class:`Unreadable`."""
+    context, hits = check(text, rules)
+    if not hits:
+        return hits
+    suppressions = Suppressions(text)
+    return [it for it in hits if not suppressions.covers(it.rule.code, context.tree, it.violation.node)]

@@ -1,0 +1,214 @@
+"""Which loops train, and what runs in each of their steps.
+
+A loop trains where its body calls backward or an optimizer's step, directly or through a function of this file. Of
+nested loops it is the innermost around such a call whose passes are the steps. Code is *hot* where it runs in such a
+loop, or in a function that is called from there (one call deep), or in Lightning's ``training_step``.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from hotlap.source.lint.model import torch_names as known
+from hotlap.source.lint.model.calls import Calls
+from hotlap.source.lint.model.guards import Frequency, Guards, rarer
+from hotlap.source.lint.model.kinds import Kinds
+from hotlap.source.lint.model.tree import FUNCTIONS, LOOPS, Function, Loop, Tree
+
+Repeated: TypeAlias = Loop | Function
+_OPTIMIZER_NAME = re.compile(r"optim|(^|_)opt(_|s?$|\d)", re.IGNORECASE)
+_STEP_METHODS = ("training_step", "compute_loss")
+_RARITY: dict[Frequency, int] = {"every_step": 0, "unknown": 1, "interval": 2}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainingLoop:
+    """A loop whose passes are training steps; for Lightning and the like the method that is called in each step.
+
+    ``evidence`` is what shows that it trains: the call of backward or of an optimizer's step, in source order.
+    """
+
+    node: Repeated
+    evidence: tuple[ast.AST, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HotPlace:
+    """That a node runs in the steps of a training loop, and how often.
+
+    ``frequency`` is ``every_step``, ``interval`` (guarded, as by ``if step % n == 0``), or ``unknown`` (guarded by
+    something that nobody can judge from the source). ``call`` is the call in the loop that leads to the node, where it
+    stands in another function.
+    """
+
+    loop: TrainingLoop
+    frequency: Frequency
+    call: ast.Call | None = None
+
+    @property
+    def every_step(self) -> bool:
+        """Whether it runs in every step."""
+        return self.frequency == "every_step"
+
+
+class Training:
+    """The training loops of one file, and its hot code."""
+
+    def __init__(self, tree: Tree, calls: Calls, kinds: Kinds, guards: Guards) -> None:
+        self._tree = tree
+        self._calls = calls
+        self._kinds = kinds
+        self._guards = guards
+        self._hot: dict[ast.AST, HotPlace | None] = {}
+        self.backward_calls: Sequence[ast.Call] = tuple(self._backward_calls())
+        self.optimizer_steps: Sequence[ast.Call] = tuple(self._optimizer_steps())
+        self.loops: Sequence[TrainingLoop] = tuple(self._find())
+        self._by_node = {it.node: it for it in self.loops}
+
+    def hot_place(self, node: ast.AST) -> HotPlace | None:
+        """Where and how often a node runs in training steps; None where it is not known to."""
+        if node not in self._hot:
+            here = self._hot_here(node)
+            self._hot[node] = here if here is not None else self._hot_by_call(node)
+        return self._hot[node]
+
+    def loop_of(self, node: ast.AST) -> TrainingLoop | None:
+        """The training loop in whose body a node stands."""
+        place = self._hot_here(node)
+        return place.loop if place is not None else None
+
+    def around_training(self, loop: Loop) -> bool:
+        """Whether a loop has training steps inside it, its own or those of a loop within: epochs do."""
+        return any(
+            self._tree.within(it.node, loop) or any(self._calls_into(call, loop) for call in self._callers_of(it))
+            for it in self.loops
+        )
+
+    # -- evidence ---------------------------------------------------------------------------------
+
+    def _backward_calls(self) -> list[ast.Call]:
+        found = []
+        for call, function in self._calls.methods("backward", "manual_backward"):
+            within = self._tree.function(call)
+            # A Function's own backward, or a wrapper of that name, calls others of that name; it is no step.
+            if within is not None and within.name == "backward":
+                continue
+            receiver = function.value.func if isinstance(function.value, ast.Call) else None
+            if not (isinstance(receiver, ast.Name) and receiver.id == "super"):
+                found.append(call)
+        return found
+
+    def _optimizer_steps(self) -> list[ast.Call]:
+        found = []
+        for call, function in self._calls.methods("step"):
+            kind = self._kinds.kind(function.value)
+            if kind == "optimizer" or (kind == "scaler" and call.args) or self._acts_as_optimizer(function.value, call):
+                found.append(call)
+        return found
+
+    def _acts_as_optimizer(self, receiver: ast.expr, call: ast.Call) -> bool:
+        """What is called an optimizer, or given one: ``scaler.step(optimizer)``."""
+        if self._kinds.kind(receiver) is not None:
+            return False
+        match receiver:
+            case ast.Name(id=word) | ast.Attribute(attr=word):
+                pass
+            case _:
+                return False
+        if _OPTIMIZER_NAME.search(word):
+            return True
+        first = call.args[0] if call.args else None
+        return isinstance(first, (ast.Name, ast.Attribute)) and bool(
+            _OPTIMIZER_NAME.search(first.id if isinstance(first, ast.Name) else first.attr)
+        )
+
+    def _find(self) -> list[TrainingLoop]:
+        evidence: dict[Repeated, list[ast.AST]] = {}
+        for call in (*self.backward_calls, *self.optimizer_steps):
+            loop = self._innermost(call)
+            if loop is not None:
+                evidence.setdefault(loop, []).append(call)
+                continue
+            function = self._tree.function(call)
+            for caller in self._calls.callers(function) if function is not None else ():
+                around = self._innermost(caller)
+                if around is not None:
+                    evidence.setdefault(around, []).append(caller)
+        for owner in self._calls.classes_of(*known.LIGHTNING_MODULES, *known.TRAINERS):
+            for statement in owner.body:
+                if isinstance(statement, FUNCTIONS) and statement.name in _STEP_METHODS:
+                    evidence.setdefault(statement, []).append(statement)
+        found = [TrainingLoop(node, tuple(sorted(them, key=_position))) for node, them in evidence.items()]
+        return sorted(found, key=lambda it: _position(it.node))
+
+    def _innermost(self, node: ast.AST) -> Loop | None:
+        """The innermost loop that repeats a node, through functions that are defined within the loop."""
+        here: ast.AST | None = node
+        while here is not None:
+            found = next(self._tree.loops(here), None)
+            if found is not None:
+                return found
+            here = self._tree.function(here)
+            if here is not None and not any(isinstance(it, LOOPS) for it in self._tree.ancestors(here)):
+                return None
+        return None
+
+    # -- hot code ---------------------------------------------------------------------------------
+
+    def _hot_here(self, node: ast.AST) -> HotPlace | None:
+        """By the loops around a node, or the step method that it is in."""
+        child = node
+        for above in self._tree.ancestors(node):
+            loop = self._by_node.get(above)  # type: ignore[call-overload]
+            if loop is not None and self._in_body(above, child):
+                return HotPlace(loop, self._guards.frequency(node, above))
+            if isinstance(above, (*FUNCTIONS, ast.Lambda, ast.ClassDef)) and not self._within_loop(above):
+                return None
+            child = above
+        return None
+
+    def _hot_by_call(self, node: ast.AST) -> HotPlace | None:
+        """By the calls of the function that a node is in; of several the one that runs it most often."""
+        function = self._tree.function(node)
+        if function is None or not any(it is function for it in self._function_bodies(node)):
+            return None
+        own = self._guards.frequency(node, function)
+        found: list[HotPlace] = []
+        for call in self._calls.callers(function):
+            place = self._hot_here(call)
+            if place is not None:
+                found.append(HotPlace(place.loop, rarer(place.frequency, own), call))
+        return min(found, key=lambda it: _RARITY[it.frequency], default=None)
+
+    def _function_bodies(self, node: ast.AST) -> list[ast.AST]:
+        """The functions whose body, not whose decorators or defaults, a node is in."""
+        child, found = node, []
+        for above in self._tree.ancestors(node):
+            if isinstance(above, FUNCTIONS) and child in above.body:
+                found.append(above)
+            child = above
+        return found
+
+    @staticmethod
+    def _in_body(above: ast.AST, child: ast.AST) -> bool:
+        if isinstance(above, ast.While):
+            return child is above.test or child in above.body
+        return isinstance(above, (*FUNCTIONS, ast.For, ast.AsyncFor)) and child in above.body
+
+    def _within_loop(self, node: ast.AST) -> bool:
+        return any(it in self._by_node and isinstance(it, LOOPS) for it in self._tree.ancestors(node))
+
+    def _callers_of(self, loop: TrainingLoop) -> Sequence[ast.Call]:
+        function = self._tree.function(loop.node)
+        return self._calls.callers(function) if function is not None else ()
+
+    def _calls_into(self, call: ast.Call, loop: Loop) -> bool:
+        return any(it is loop for it in self._tree.loops(call))
+
+
+def _position(node: ast.AST) -> tuple[int, int]:
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)

@@ -1,0 +1,1 @@
+"""The lint rules, one file each, named after the bad pattern."""
