@@ -22,7 +22,7 @@ TEST_READY := $(VENV)/.ready-test
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-gpu bench bench-gpu bench-gpu-findings lint clean
+.PHONY: help docs demo test test-all test-gpu bench bench-gpu bench-gpu-findings lint clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -53,8 +53,11 @@ bench-gpu: $(TEST_READY)  ## the benchmarks of an accelerator; results go to doc
 bench-gpu-findings: $(TEST_READY)  ## whether causes planted on an accelerator are found; to docs/benchmarks/findings-gpu
 	$(RUN) -m bench.findings --device --out docs/benchmarks/findings-gpu
 
+docs: $(TEST_READY)  ## the documentation site, into site/; warnings are errors
+	PYTHONPATH=src $(RUN) -m mkdocs build --strict
+
 lint: $(TEST_READY)  ## ruff and mypy --strict
-	$(RUN) -m ruff check src tests bench examples
+	$(RUN) -m ruff check src tests bench examples docs
 	$(RUN) -m mypy
 
 clean:  ## remove the virtual environment and everything that was built or cached

@@ -1,0 +1,129 @@
+"""Pages that the site makes from the code: levers, findings, lint rules, commands.
+
+A hook of MkDocs. The docstring of a lever's or rule's file is its page, and a command's help is what its own parser
+says; nothing is written twice, so nothing can differ.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+from hotlap.cli.main import COMMANDS
+from hotlap.diagnose.api import all_rules
+from hotlap.levers.api import all_levers
+from hotlap.render.rule_pages import GROUPS
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One generated page: its path within the site's sources, and its Markdown."""
+
+    path: str
+    text: str
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages to the site (MkDocs calls this by its name)."""
+    for page in pages():
+        files.append(File.generated(config, page.path, content=page.text))
+    return files
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Put the pages into the navigation, where a section says so by naming a folder."""
+    config.nav = [_filled(entry) for entry in config.nav or ()]
+    return config
+
+
+def pages() -> Iterator[Page]:
+    """All of them."""
+    yield from _levers()
+    yield from _findings()
+    yield _commands()
+
+
+def _filled(entry: object) -> object:
+    """An entry such as ``Levers: levers/`` with the pages of that folder in its place."""
+    if isinstance(entry, dict):
+        return {
+            title: [it.path for it in pages() if it.path.startswith(target)]
+            if isinstance(target, str) and target.endswith("/")
+            else target
+            for title, target in entry.items()
+        }
+    return entry
+
+
+def _levers() -> Iterator[Page]:
+    levers = all_levers().values()
+    rows = [(f"[{it.name}]({it.name}.md)", it.proof, it.title) for it in levers]
+    yield Page(
+        "levers/index.md",
+        "# Levers\n\nWhat hotlap tries. Each owes a proof that training still computes the same thing: "
+        "[how it measures](../how-it-measures.md#sameness) says what the words mean.\n\n"
+        + _table(("lever", "proof", "what it does"), rows),
+    )
+    for it in levers:
+        findings = [f"[{name}](../findings/{name}.md)" for name in it.addresses]
+        facts = [f"**Proof it owes:** {it.proof}"]
+        facts += [f"**Answers:** {', '.join(findings)}"] if findings else []
+        facts += [f"**In a plan:** `{name}`, {_values(parameter)}" for name, parameter in it.parameters.items()]
+        yield Page(f"levers/{it.name}.md", _docstring_page(it.name, it.page, facts))
+
+
+def _values(parameter: object) -> str:
+    choices = getattr(parameter, "choices", ())
+    if choices:
+        return "one of " + ", ".join(f"`{choice}`" for choice in choices)
+    low, high = getattr(parameter, "minimum", None), getattr(parameter, "maximum", None)
+    kind = {"int": "a whole number", "bool": "true or false", "str": "a text", "float": "a number"}
+    bounds = f" from {low} to {high}" if low is not None and high is not None else ""
+    return kind[getattr(parameter, "kind", str).__name__] + bounds
+
+
+def _findings() -> Iterator[Page]:
+    rules = all_rules().values()
+    parts = ["# Findings\n\nThe causes of slowness that hotlap knows, and shows only with evidence."]
+    for group, heading in GROUPS.items():
+        rows = [(f"[{it.name}]({it.name}.md)", it.title) for it in rules if it.group == group]
+        parts += [f"## {heading}", _table(("finding", "what it says"), rows)]
+    yield Page("findings/index.md", "\n\n".join(parts))
+    for it in rules:
+        levers = [f"[{name}](../levers/{name}.md)" for name in it.levers]
+        facts = [f"**Levers that answer it:** {', '.join(levers) or 'none; see what to do'}"]
+        yield Page(f"findings/{it.name}.md", _docstring_page(it.name, it.page, facts))
+
+
+def _commands() -> Page:
+    parts = ["# Commands"]
+    for name, what in COMMANDS.items():
+        command = importlib.import_module(f"hotlap.cli.{name}")
+        parts += [f"## hotlap {name}", f"{what[:1].upper()}{what[1:]}.", _fenced(command.parser().format_help())]
+    return Page("commands.md", "\n\n".join(parts))
+
+
+def _docstring_page(name: str, docstring: str, facts: Iterable[str]) -> str:
+    title, _, rest = inspect.cleandoc(docstring).partition("\n")
+    return "\n\n".join((f"# {name}", title, *facts, _spaced(rest.strip())))
+
+
+def _spaced(text: str) -> str:
+    """Lists and indented code of a docstring with the blank line before them that Markdown wants."""
+    headed = re.sub(r"^(#+ .*)\n(?!\n)", r"\1\n\n", text, flags=re.MULTILINE)
+    return re.sub(r"(^[^\n\-*| #][^\n]*\n)(?=[-*|] )", r"\1\n", headed, flags=re.MULTILINE)
+
+
+def _table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [header, tuple("---" for _ in header), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def _fenced(text: str) -> str:
+    return f"```text\n{text.rstrip()}\n```"

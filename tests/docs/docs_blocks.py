@@ -1,0 +1,59 @@
+"""The fenced code blocks of a Markdown page, and what is to be done with each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+
+_BLOCK = re.compile(
+    r"(?:^<!-- (?P<note>[^\n]*?) -->\n)?^(?P<fence>```+)(?P<language>[\w+-]*)[^\n]*\n(?P<text>.*?)^(?P=fence)$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One block. ``file`` is the name that it is saved under where the page gives it one; ``executed`` is false where a
+    comment above it says why not."""
+
+    page: Path
+    line: int
+    language: str
+    text: str
+    file: str = ""
+    executed: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+    def commands(self) -> Iterator[str]:
+        """The lines of a console session that are typed."""
+        for line in self.text.splitlines():
+            if line.startswith("$ "):
+                yield line.removeprefix("$ ")
+
+
+def pages() -> list[Path]:
+    """The pages that people read to learn what to type; the benchmarks' are written by programs."""
+    found = [it for it in DOCS.rglob("*.md") if "benchmarks" not in it.parts]
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(found)]
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    """All blocks of a page, in order."""
+    text = page.read_text(encoding="utf-8")
+    for match in _BLOCK.finditer(text):
+        note = match["note"] or ""
+        yield Block(
+            page=page,
+            line=text.count("\n", 0, match.start("fence")) + 1,
+            language=match["language"],
+            text=match["text"],
+            file=note.removeprefix("file: ") if note.startswith("file: ") else "",
+            executed=not note.startswith("not executed: "),
+        )

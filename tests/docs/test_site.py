@@ -1,0 +1,57 @@
+"""The site builds from the repository, with warnings as errors, and holds a page for all that has one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from docs_blocks import ROOT
+from mkdocs.commands.build import build
+from mkdocs.config import load_config
+
+from hotlap.cli.main import COMMANDS
+from hotlap.diagnose.api import all_rules
+from hotlap.levers.api import all_levers
+
+
+class _Loudest(logging.Handler):
+    """Keeps what MkDocs warns of; it counts warnings in strict mode only when its own command starts it."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append(record.getMessage())
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("site")
+    heard = _Loudest()
+    logging.getLogger("mkdocs").addHandler(heard)
+    try:
+        build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(folder)))
+    finally:
+        logging.getLogger("mkdocs").removeHandler(heard)
+    assert not heard.said
+    yield folder
+
+
+def test_every_lever_and_finding_has_a_page(site: Path) -> None:
+    assert {it.stem for it in (site / "levers").glob("*.html")} == {"index", *all_levers()}
+    assert {it.stem for it in (site / "findings").glob("*.html")} == {"index", *all_rules()}
+
+
+def test_every_command_is_described(site: Path) -> None:
+    text = (site / "commands.html").read_text(encoding="utf-8")
+    for name in COMMANDS:
+        assert f"usage: hotlap {name}" in text
+
+
+def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        assert 'src="http' not in text and "fonts.googleapis" not in text, page
