@@ -293,16 +293,14 @@ class Steps(Record, frozen=True, kw_only=True):
     not_finite: tuple[int, ...] = ()
 
 
-EnergySource: TypeAlias = Literal["device-counter", "device-power", "processor-counter"]
-
-
 class Block(Record, frozen=True, kw_only=True):
     """Consecutive steps that were timed as one: the clock was read at both ends only.
 
     ``wall_seconds`` excludes time outside steps. ``own_cpu_seconds`` is this process and its
     workers; ``other_load`` is the share of the wall that the machine spent on others' work.
-    ``energy_joules`` (None: nobody tells) is what the whole device or, with ``processor-counter``, all processors of
-    the machine took in that time, whoever used them; ``device-power`` says that power was sampled, not counted.
+    Energies (None: nobody tells) are those of whole devices, as many as there are trainers, and of all processors of
+    the machine, whoever used them in that time. ``device_power_sampled`` says that the former was not counted, but
+    taken from samples of power.
     """
 
     steps: int
@@ -314,8 +312,9 @@ class Block(Record, frozen=True, kw_only=True):
     involuntary_switches: int = 0
     device_clock_mhz: float | None = None
     throttled: str = ""
-    energy_joules: float | None = None
-    energy_source: EnergySource | None = None
+    device_energy_joules: float | None = None
+    device_power_sampled: bool = False
+    processor_energy_joules: float | None = None
 
 
 class GraphBreak(Record, frozen=True, kw_only=True):
@@ -671,6 +670,9 @@ class ParityComparison(Record, frozen=True, kw_only=True):
     steps: int = 0
     gates: tuple[GateResult, ...] = ()
     text: str = ""
+
+
+EnergySource: TypeAlias = Literal["device-counter", "device-power", "processor-counter"]
 
 
 class EnergyComparison(Record, frozen=True, kw_only=True):
