@@ -41,10 +41,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "source": GROUND,
     # Two runs side by side: reads what was measured of each, and measures nothing.
     "compare": GROUND | {"measure", "trace"},
-    "render": GROUND | {"plan", "trace", "diagnose", "compare"},
+    # Whether a script became slower or stopped matching: trials of two workloads or plans, and a verdict.
+    "check": SEARCH | {"tune"},
+    # Every study of a project, reduced to a row.
+    "history": GROUND | {"study", "machine"},
+    "render": GROUND | {"plan", "trace", "diagnose", "compare", "check", "history"},
     # Puts the rooms together, for `import hotlap` and for the command line.
     "api": SEARCH | {"tune", "runtime"},
-    "cli": SEARCH | {"api", "tune", "render", "trace", "diagnose", "compare"},
+    "cli": SEARCH | {"api", "tune", "render", "trace", "diagnose", "compare", "check", "history"},
     # Workloads that are run as a user's script is: they know nothing of hotlap.
     "demo": set(),
     "__init__": GROUND | {"api"},

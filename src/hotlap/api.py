@@ -17,6 +17,7 @@ from hotlap.errors import HotlapError, StudyError
 from hotlap.records import Plan, Progress, Study, Workload
 from hotlap.study import Journal
 from hotlap.trial.executor import Executor
+from hotlap.trial.source import source_of
 from hotlap.tune.options import Options
 
 STUDIES = Path(".hotlap")
@@ -90,7 +91,8 @@ def begin(
 
     A study that Ctrl-C ended is returned as it stood, with the status ``interrupted``. Raises :class:`HotlapError`.
     """
-    with study.create_study(root.absolute(), workload, options, hotlap_version=__version__) as journal:
+    source = source_of(workload)
+    with study.create_study(root.absolute(), workload, options, hotlap_version=__version__, source=source) as journal:
         on_opened(journal.directory)
         return _carry_out(journal, options, on_progress, executor, search)
 

@@ -87,7 +87,9 @@ def _boot_trial() -> None:
 
     run_directory = Path(os.environ["HOTLAP_RUN_DIRECTORY"])
     assignment = msgspec.json.decode(Path(os.environ["HOTLAP_ASSIGNMENT"]).read_bytes(), type=Assignment)
-    redirection = redirect_writes(run_directory / "files", passthrough=(run_directory,))
+    checkout = assignment.workload.checkout
+    trees = (Path(checkout.original), Path(checkout.copy)) if checkout is not None else ()
+    redirection = redirect_writes(run_directory / "files", passthrough=(run_directory,), protected=trees)
 
     def imported(name: str, module: ModuleType) -> None:
         redirection.on_import(name, module)

@@ -35,15 +35,16 @@ _active: Redirection | None = None
 _audited = False
 
 
-def redirect_writes(overlay: Path, *, passthrough: Sequence[Path]) -> Redirection:
-    """From now on, what this process writes goes to ``overlay``, but for the folders in ``passthrough``.
+def redirect_writes(overlay: Path, *, passthrough: Sequence[Path], protected: Sequence[Path] = ()) -> Redirection:
+    """From now on, what this process writes goes to ``overlay``, but for the folders in ``passthrough``. Those in
+    ``protected`` are protected wherever they lie, as the working directory is.
 
     Several processes may share an overlay. Raises ``OSError`` when the overlay cannot be made.
     """
     global _active
     overlay.mkdir(parents=True, exist_ok=True)
     folder = overlay.resolve()
-    redirection = Redirection(str(folder), find_places((*passthrough, folder), os.environ))
+    redirection = Redirection(str(folder), find_places((*passthrough, folder), os.environ, protected))
     redirection.install()
     _active = redirection
     _listen()

@@ -46,10 +46,10 @@ class Places:
         return path
 
 
-def find_places(passthrough: Sequence[Path], environment: Mapping[str, str]) -> Places:
+def find_places(passthrough: Sequence[Path], environment: Mapping[str, str], protected: Sequence[Path] = ()) -> Places:
     """The places of this machine and user, all as canonical paths."""
     home, working = _canonical(Path.home()), _canonical(Path.cwd())
-    own = {working, home}
+    own = {working, home, *map(_canonical, protected)}
     caches = {_canonical(Path(environment[name])) for name in _CACHE_VARIABLES if environment.get(name)}
     caches |= {_canonical(Path(home) / name) for name in _CACHES_IN_HOME}
     # A variable that names the working directory, the home or one above them does not open these.

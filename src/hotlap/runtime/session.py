@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hotlap.records import Assignment, Block, BlockDone, End, Hello, Proceed, Report, Run
 from hotlap.runtime import compile_report
 from hotlap.runtime.channel import Channel
+from hotlap.runtime.checkouts import imported_from_original
 from hotlap.runtime.clock import StepClock
 from hotlap.runtime.copies import time_copies
 from hotlap.runtime.files import Redirection
@@ -200,6 +201,7 @@ class Session:
             files=self._redirection.files(),
             gradients_path=self._invariants.gradients_path,
             evidence_path=evidence_path,
+            imported_from_original=imported_from_original(self.assignment.workload.checkout),
             **found,
         )
         self._channel.send(Report(run=run, exit_code=exit_code))

@@ -140,7 +140,7 @@ def read_journal(path: Path) -> JournalContent:
                 raise doubt
             number += 1
             try:
-                answer = _decoded(line, Answer, "answer", written_in)
+                answer: Answer = _decoded(line, Answer, "answer", written_in)
             except _UNREADABLE as error:
                 doubt = damaged(path, f"line {number}: {error}")
                 continue

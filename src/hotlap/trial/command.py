@@ -35,7 +35,7 @@ def environment_of(
     environment = {name: value for name, value in os.environ.items() if name not in _OURS} | dict(added)
     for setting in assignment.plan.settings:
         environment |= find(setting.lever).environment(setting)
-    path = [str(hooks_directory), environment.get("PYTHONPATH", "")]
+    path = [str(hooks_directory), *_python_path(assignment.workload, environment.get("PYTHONPATH", ""))]
     # An installed hotlap is found anyway; its folder on the path would put what lies beside it before the standard
     # library. Last, so that it hides nothing that the user named.
     if PACKAGE_PARENT.name not in _INSTALLED:
@@ -45,6 +45,17 @@ def environment_of(
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": str(assignment.seed % (_LARGEST_HASH_SEED + 1)),
     }
+
+
+def _python_path(workload: Workload, inherited: str) -> list[str]:
+    """The folders that the user's PYTHONPATH names; for a workload in a checkout those of the original in the copy."""
+    checkout = workload.checkout
+    if checkout is None:
+        return [inherited]
+    original = Path(checkout.original)
+    named = [Path(it) for it in inherited.split(os.pathsep) if it]
+    moved = [Path(checkout.copy) / it.relative_to(original) if it.is_relative_to(original) else it for it in named]
+    return [*map(str, moved), *checkout.python_path]
 
 
 def check(workload: Workload) -> None:

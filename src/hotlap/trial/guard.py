@@ -47,8 +47,10 @@ class Guard:
         """Kill every child that is left, and end the watchdog. Does nothing in a process forked from this one."""
         if os.getpid() != self._owner:
             return
-        for root in list(self._roots.values()):
+        roots = list(self._roots.values())
+        for root in roots:
             tree.kill(root)
+        for root in roots:  # when all are dead: one may have written to another's folder
             self.release(root.mark)
             shutil.rmtree(root.mark, ignore_errors=True)
         if self._watchdog is not None and self._watchdog.stdin is not None:

@@ -26,6 +26,7 @@ def main() -> int:
     left = _follow(sys.stdin.fileno(), os.getppid())
     for root in left.values():
         tree.kill(root)
+    for root in left.values():  # when all are dead: one may have written to another's folder
         shutil.rmtree(root.mark, ignore_errors=True)
     return 0
 

@@ -18,8 +18,8 @@ from hotlap.diagnose.profile import Profile
 from hotlap.errors import TraceError
 from hotlap.evidence import RunEvidence
 from hotlap.records import Run
-from hotlap.trace import Breakdown, HostTime, OperatorRow, analyse, host_time, operators, read_trace
 from hotlap.study import PROFILE
+from hotlap.trace import Breakdown, HostTime, OperatorRow, analyse, host_time, operators, read_trace
 from hotlap.tune.book import Book
 from hotlap.tune.ceilings import Bounds
 from hotlap.tune.observe import Observation

@@ -1,0 +1,23 @@
+"""A temporary folder that is gone when we are, however we end."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hotlap.trial.guard import guard
+
+
+@contextmanager
+def owned_folder(prefix: str) -> Iterator[Path]:
+    """A new folder in the temporary directory, removed at the end; after ``kill -9`` the watchdog removes it."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix)).resolve()
+    try:
+        guard().expect(str(folder))
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        guard().release(str(folder))
