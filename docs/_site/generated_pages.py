@@ -19,6 +19,15 @@ from hotlap.cli.main import COMMANDS
 from hotlap.diagnose.api import all_rules
 from hotlap.levers.api import all_levers
 from hotlap.render.rule_pages import GROUPS
+from hotlap.source.lint.api import FixSafety
+from hotlap.source.lint.api import all_rules as lint_rules
+
+_FIXES: dict[FixSafety, str] = {
+    "safe": "`--fix` writes it",
+    "unsafe": "`--unsafe-fixes` writes it",
+    "shown": "shown only",
+    "none": "none",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +55,7 @@ def pages() -> Iterator[Page]:
     """All of them."""
     yield from _levers()
     yield from _findings()
+    yield from _lint_rules()
     yield _commands()
 
 
@@ -101,6 +111,19 @@ def _findings() -> Iterator[Page]:
         yield Page(f"findings/{it.name}.md", _docstring_page(it.name, it.page, facts))
 
 
+def _lint_rules() -> Iterator[Page]:
+    rules = lint_rules().values()
+    parts = ["# Lint rules\n\nWhat `hotlap lint` sees without running anything."]
+    for group in dict.fromkeys(it.group for it in rules):
+        rows = [(f"[{it.code}]({it.code}.md)", it.title, _FIXES[it.fix_safety]) for it in rules if it.group == group]
+        parts += [f"## {group}", _table(("rule", "what it finds", "fix"), rows)]
+    yield Page("lint/index.md", "\n\n".join(parts))
+    for it in rules:
+        facts = [f"**Name:** `{it.name}`", f"**Fix:** {_FIXES[it.fix_safety]}"]
+        facts += [f"**Measured:** {it.measured}"] if it.measured else []
+        yield Page(f"lint/{it.code}.md", _docstring_page(f"{it.code} {it.name}", it.page, facts))
+
+
 def _commands() -> Page:
     parts = ["# Commands"]
     for name, what in COMMANDS.items():
@@ -116,7 +139,8 @@ def _docstring_page(name: str, docstring: str, facts: Iterable[str]) -> str:
 
 def _spaced(text: str) -> str:
     """Lists and indented code of a docstring with the blank line before them that Markdown wants."""
-    headed = re.sub(r"^(#+ .*)\n(?!\n)", r"\1\n\n", text, flags=re.MULTILINE)
+    linked = re.sub(r"(?<![<(\"`])(https://[^\s)>]+)", r"<\1>", text)
+    headed = re.sub(r"^(#+ .*)\n(?!\n)", r"\1\n\n", linked, flags=re.MULTILINE)
     return re.sub(r"(^[^\n\-*| #][^\n]*\n)(?=[-*|] )", r"\1\n", headed, flags=re.MULTILINE)
 
 

@@ -14,6 +14,7 @@ from mkdocs.config import load_config
 from hotlap.cli.main import COMMANDS
 from hotlap.diagnose.api import all_rules
 from hotlap.levers.api import all_levers
+from hotlap.source.lint.api import all_rules as lint_rules
 
 
 class _Loudest(logging.Handler):
@@ -40,9 +41,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield folder
 
 
-def test_every_lever_and_finding_has_a_page(site: Path) -> None:
+def test_every_lever_finding_and_lint_rule_has_a_page(site: Path) -> None:
     assert {it.stem for it in (site / "levers").glob("*.html")} == {"index", *all_levers()}
     assert {it.stem for it in (site / "findings").glob("*.html")} == {"index", *all_rules()}
+    assert {it.stem for it in (site / "lint").glob("*.html")} == {"index", *lint_rules()}
 
 
 def test_every_command_is_described(site: Path) -> None:
