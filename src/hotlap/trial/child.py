@@ -181,7 +181,7 @@ class Child:
         processes = self._frozen if self._frozen_at is not None else tree.members(self._process.root)
         self.thaw()
         limit = self.assignment.block_limit_seconds + (order.seconds or 0.0)
-        watch = BlockWatch(processes, self._device)
+        watch = BlockWatch(processes, self._device, trainers=self.processes)
         self._crew.order(order)
         if not self._wait(lambda: self._crew.answered, limit, "block", sample_memory=sample_memory, watch=watch):
             return None

@@ -1,10 +1,11 @@
-"""What else went on while a block was timed: the child's own processor time, the others', and the device's clock."""
+"""What else went on while a block was timed: the child's own processor time, the others', the device's clock, and the
+energy that all this took."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -12,8 +13,10 @@ import msgspec
 import psutil
 import pynvml
 
+from hotlap.machine.energy import ProcessorEnergy
 from hotlap.records import Block
 from hotlap.trial import tree
+from hotlap.trial.energy import CountedEnergy, SampledPower
 
 # Bits of NVML's clocks event reasons that mean "slower than it could be" (idle and the user's own settings do not).
 _THROTTLED = (
@@ -26,11 +29,13 @@ _THROTTLED = (
 
 
 class Device:
-    """The NVIDIA device whose clock is looked at: the first of ``visible_devices`` (as CUDA_VISIBLE_DEVICES), or the
-    first of all. Tells nothing where there is none, or its driver does not say."""
+    """The NVIDIA devices that a child sees (``visible_devices`` as in CUDA_VISIBLE_DEVICES; empty: all). The clock is
+    that of the first, the energy that of the first few. Tells nothing where there is none, or its driver does not say.
+    """
 
     def __init__(self, visible_devices: str) -> None:
-        self._handle = _handle(visible_devices.split(",")[0].strip()) if _library_present() else None
+        self._handles = _handles(visible_devices) if _library_present() else []
+        self._handle = self._handles[0] if self._handles else None
 
     @property
     def present(self) -> bool:
@@ -54,21 +59,45 @@ class Device:
         except pynvml.NVMLError:
             return 0
 
+    def energy_joules(self, devices: int) -> float | None:
+        """Joules that the first few devices have counted since their driver was loaded."""
+        return _sum(pynvml.nvmlDeviceGetTotalEnergyConsumption, self._handles[:devices])
+
+    def power_watts(self, devices: int) -> float | None:
+        """What the first few devices take right now."""
+        return _sum(pynvml.nvmlDeviceGetPowerUsage, self._handles[:devices])
+
 
 class BlockWatch:
-    """Watches one block of one child, from its making until :meth:`stop`; ``processes`` are the child's."""
+    """Watches one block of one child, from its making until :meth:`stop`; ``processes`` are the child's, of which
+    ``trainers`` train, each on a device of its own where there are devices."""
 
-    def __init__(self, processes: Sequence[psutil.Process], device: Device) -> None:
+    def __init__(
+        self,
+        processes: Sequence[psutil.Process],
+        device: Device,
+        *,
+        trainers: int = 1,
+        processors: ProcessorEnergy | None = None,
+    ) -> None:
         self._device = device
+        self._trainers = trainers
+        self._processors = processors or _processors()
         self._clocks_mhz: list[float] = []
         self._throttle_bits = 0
         self._switches, self._own_seconds = _used_by(processes)
         self._busy_seconds = _busy_seconds()
+        self._processor_joules = self._processors.joules()
+        self._counted, self._sampled = CountedEnergy(), SampledPower()
         self._began = time.perf_counter()
         self._wall_seconds = 0.0
+        self._counted.read(self._began, self._device.energy_joules(trainers))
 
     def look(self) -> None:
-        """Sample the device's clock. Meant to be called now and then while the block runs."""
+        """Sample the device's clock and its energy. Meant to be called now and then while the block runs."""
+        self._counted.read(time.perf_counter(), self._device.energy_joules(self._trainers))
+        if not self._counted.tells:
+            self._sampled.read(self._device.power_watts(self._trainers))
         clock = self._device.clock_mhz()
         if clock is not None:
             self._clocks_mhz.append(clock)
@@ -76,16 +105,23 @@ class BlockWatch:
 
     def stop(self) -> None:
         """The block has ended; what is still to be looked up may take its time."""
-        self._wall_seconds = time.perf_counter() - self._began
+        ended = time.perf_counter()
+        self._wall_seconds = ended - self._began
         self._busy_seconds = _busy_seconds() - self._busy_seconds
+        self._counted.read(ended, self._device.energy_joules(self._trainers))
+        before, after = self._processor_joules, self._processors.joules()
+        self._processor_joules = after - before if before is not None and after is not None else None
 
     def complete(self, block: Block, processes: Sequence[psutil.Process]) -> Block:
         """The block with what was seen; ``processes`` are the child's at its end. The counters cover the steps that
-        were led in with too, and are scaled to the block's own wall time; they tick in hundredths of a second."""
+        were led in with too, and are scaled to the block's own wall time; those of processor time tick in hundredths of
+        a second."""
         wall, busy = self._wall_seconds, self._busy_seconds
         switches, own = _used_by(processes)
         own = max(0.0, own - self._own_seconds)
         share = min(1.0, block.wall_seconds / wall) if wall > 0 else 1.0
+        watts = self._counted.watts() if self._counted.tells else self._sampled.watts()
+        processors = self._processor_joules
         return msgspec.structs.replace(
             block,
             own_cpu_seconds=own * share,
@@ -93,6 +129,9 @@ class BlockWatch:
             involuntary_switches=max(block.involuntary_switches, switches - self._switches),
             device_clock_mhz=sum(self._clocks_mhz) / len(self._clocks_mhz) if self._clocks_mhz else None,
             throttled=", ".join(name for bit, name in _THROTTLED if self._throttle_bits & bit),
+            device_energy_joules=watts * block.wall_seconds if watts is not None else None,
+            device_power_sampled=watts is not None and not self._counted.tells,
+            processor_energy_joules=processors * share if processors is not None else None,
         )
 
 
@@ -109,6 +148,19 @@ def _busy_seconds() -> float:
 
 
 @cache
+def _processors() -> ProcessorEnergy:
+    return ProcessorEnergy()
+
+
+def _sum(question: Callable[[Any], int], handles: Sequence[Any]) -> float | None:
+    """What devices answer in thousandths, added up; None where there is none or one does not say."""
+    try:
+        return sum(question(it) for it in handles) / 1000 if handles else None
+    except pynvml.NVMLError:
+        return None
+
+
+@cache
 def _library_present() -> bool:
     try:
         pynvml.nvmlInit()
@@ -117,17 +169,37 @@ def _library_present() -> bool:
     return True
 
 
-def _handle(device: str) -> Any:
-    """NVML's handle for ``device``: a number, a name such as ``GPU-5a...``, or nothing, for the first;
-    None where there is no such device."""
+def _handles(visible_devices: str) -> list[Any]:
+    """NVML's handles of the visible devices; as in CUDA, the first wrong one hides all that follow."""
+    named = (
+        [it.strip() for it in visible_devices.split(",")] if visible_devices else [str(it) for it in range(_count())]
+    )
+    handles: list[Any] = []
+    for name in named:
+        handle = _handle(name)
+        if handle is None:
+            break
+        handles.append(handle)
+    return handles
+
+
+def _count() -> int:
     try:
-        if device.isdigit() or not device:
-            return pynvml.nvmlDeviceGetHandleByIndex(int(device or 0))
+        return int(pynvml.nvmlDeviceGetCount())
+    except pynvml.NVMLError:
+        return 0
+
+
+def _handle(device: str) -> Any:
+    """NVML's handle for ``device``: a number, or a name such as ``GPU-5a...``; None where there is no such device."""
+    try:
+        if device.isdigit():
+            return pynvml.nvmlDeviceGetHandleByIndex(int(device))
         return pynvml.nvmlDeviceGetHandleByUUID(device)
     except pynvml.NVMLError:
         return None
 
 
 def device_of(environment: dict[str, str]) -> Device:
-    """The device that a process with this environment uses first."""
+    """The devices that a process with this environment sees."""
     return Device(environment.get("CUDA_VISIBLE_DEVICES", os.environ.get("CUDA_VISIBLE_DEVICES", "")))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from hotlap import plan as plans_of
-from hotlap.measure import speed
+from hotlap.measure import levels, speed
 from hotlap.measure.disturbance import disturbances
 from hotlap.records import Comparison, Estimate, Plan, Run, SpeedComparison, Stage, Stopped, TurnSet
 from hotlap.tune.book import Book
@@ -112,13 +112,18 @@ def comparison_of(
     *,
     candidate_arm: int = CANDIDATE,
 ) -> Comparison:
-    """The record of a comparison, with the memory peaks of both sides (per launch, the largest)."""
+    """The record of a comparison, with the memory peaks of both sides (per launch, the largest), the level of the
+    reference, and what the candidate changes beside the speed: its start and its energy."""
+    arms = (BASELINE, candidate_arm)
     return Comparison(
         baseline=reference,
         candidate=candidate,
         speed=found,
         baseline_peak_bytes=_peak_bytes(sets, BASELINE),
         candidate_peak_bytes=_peak_bytes(sets, candidate_arm),
+        baseline_seconds_per_sample=levels.seconds_per_sample(sets, BASELINE, confidence=found.confidence),
+        extra_startup_seconds=levels.extra_startup_seconds(sets, confidence=found.confidence, arms=arms),
+        energy=levels.energy(sets, confidence=found.confidence, arms=arms),
     )
 
 

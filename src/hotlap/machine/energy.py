@@ -1,0 +1,61 @@
+"""The energy that this machine's processors have taken so far, as the kernel's power capping framework tells it.
+
+Source: the kernel's documentation, *Power Capping Framework* (``/sys/class/powercap``, RAPL). The counters are the
+whole machine's: nobody can tell from them who used the processors. Most systems let only root read them, and virtual
+machines have none.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+_ZONES = "sys/class/powercap"
+_PACKAGE = re.compile(r"package-\d+")
+_MICROJOULES = 1e-6
+
+
+class ProcessorEnergy:
+    """Counts the joules of all processor packages below ``root`` since it was made.
+
+    A counter starts over at its end, which is noticed as long as it is read more often than that (every few minutes).
+    """
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._zones = _package_zones(root / _ZONES)
+        self._last = {zone: _number(zone / "energy_uj") for zone in self._zones}
+        self._microjoules = 0
+
+    def joules(self) -> float | None:
+        """Joules since this was made; None where a package does not tell."""
+        for zone in self._zones:
+            before, now = self._last[zone], _number(zone / "energy_uj")
+            if before is None or now is None:
+                return None
+            began_anew = now < before
+            gone_through = (_number(zone / "max_energy_range_uj") or before) if began_anew else 0
+            self._microjoules += gone_through + now - before
+            self._last[zone] = now
+        return self._microjoules * _MICROJOULES if self._zones else None
+
+
+def _package_zones(folder: Path) -> list[Path]:
+    """One zone a package: some machines show each package twice, by register and by memory (``-mmio``)."""
+    found: dict[str, Path] = {}
+    for zone in sorted(folder.glob("*")) if folder.is_dir() else ():
+        name = _text(zone / "name")
+        if _PACKAGE.match(name) and "-mmio" not in zone.name:
+            found.setdefault(name, zone)
+    return list(found.values())
+
+
+def _number(path: Path) -> int | None:
+    shown = _text(path)
+    return int(shown) if shown.isascii() and shown.isdecimal() and len(shown) < 20 else None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,106 @@
+"""What the sets of a comparison say beside the speedup: the level of one arm, its energy, and what its start takes.
+
+As everywhere the set is the replicate: each gives one number an arm, and intervals are Student's over sets.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import fmean, median, stdev
+
+from hotlap.measure import student
+from hotlap.records import EnergyComparison, EnergySource, Estimate, Run, TurnSet
+
+_FEWEST_STEADY_STEPS = 8
+
+
+def seconds_per_sample(sets: Sequence[TurnSet], arm: int, *, confidence: float) -> Estimate | None:
+    """The arm's wall seconds for a sample; None with fewer than two sets, or where samples could not be counted."""
+    blocks = [run.blocks for it in sets for run in it.runs]
+    counted = all(blocks) and all(block.samples > 0 for row in blocks for block in row)
+    if len(sets) < 2 or not counted or not all(it.rounds[arm] for it in sets):
+        return None
+    return geometric([fmean(map(math.log, it.rounds[arm])) for it in sets], "s", confidence)
+
+
+def energy(sets: Sequence[TurnSet], *, confidence: float, arms: tuple[int, int] = (0, 2)) -> EnergyComparison | None:
+    """The joules of a sample, of the arm ``arms[1]`` and of its baseline ``arms[0]``.
+
+    By the devices' energy where the script trains on one, else by the processors'. None where these were not told in
+    two sets at least.
+    """
+    source = _source(sets, arms)
+    if source is None:
+        return None
+    pairs = [(joules_per_sample(it.runs[arms[0]], source), joules_per_sample(it.runs[arms[1]], source)) for it in sets]
+    logs = [(math.log(one), math.log(other)) for one, other in pairs if one and other]
+    if len(logs) < 2:
+        return None
+    return EnergyComparison(
+        source=source,
+        baseline_joules_per_sample=geometric([one for one, _ in logs], "J", confidence),
+        candidate_joules_per_sample=geometric([other for _, other in logs], "J", confidence),
+        ratio=geometric([other - one for one, other in logs], "", confidence),
+        sets=len(logs),
+        confidence=confidence,
+    )
+
+
+def joules_per_sample(run: Run, source: EnergySource) -> float | None:
+    """Over the run's timed blocks (warm-up excepted) whose energy is known; None where there is none."""
+    blocks = run.blocks[run.warm_up_blocks :]
+    known = [
+        (it.processor_energy_joules if source == "processor-counter" else it.device_energy_joules, it.samples)
+        for it in blocks
+    ]
+    joules = math.fsum(joules for joules, _ in known if joules is not None)
+    samples = sum(samples for joules, samples in known if joules is not None)
+    return joules / samples if samples > 0 and joules > 0 else None
+
+
+def extra_startup_seconds(
+    sets: Sequence[TurnSet], *, confidence: float, arms: tuple[int, int] = (0, 2)
+) -> Estimate | None:
+    """What the start and the warm-up of the arm ``arms[1]`` took longer than those of ``arms[0]``; None where that is
+    not known of two sets at least. The arms of a set start side by side, so that both are slowed down alike."""
+    pairs = [(startup_seconds(it.runs[arms[0]]), startup_seconds(it.runs[arms[1]])) for it in sets]
+    differences = [other - one for one, other in pairs if one is not None and other is not None]
+    if len(differences) < 2:
+        return None
+    mean, half_width = _interval(differences, confidence)
+    return Estimate(value=mean, low=mean - half_width, high=mean + half_width, unit="s")
+
+
+def startup_seconds(run: Run) -> float | None:
+    """Seconds until the run was as fast as it stayed: those to the end of its first step, and what the steps of its
+    warm-up took longer than the later ones. None where too few steps came after the warm-up."""
+    warm_up = 1 + sum(block.steps + 1 for block in run.blocks[: run.warm_up_blocks])  # each is led in with a step
+    walls = run.steps.wall_seconds
+    steady = walls[warm_up:]
+    if not run.startup_seconds or len(steady) < _FEWEST_STEADY_STEPS:
+        return None
+    usual = median(steady)
+    return run.startup_seconds + math.fsum(it - usual for it in walls[1:warm_up])
+
+
+def geometric(logarithms: Sequence[float], unit: str, confidence: float) -> Estimate:
+    """The geometric mean of numbers, given by their logarithms, with its interval. At least two are needed."""
+    mean, half_width = _interval(logarithms, confidence)
+    return Estimate(value=math.exp(mean), low=math.exp(mean - half_width), high=math.exp(mean + half_width), unit=unit)
+
+
+def _source(sets: Sequence[TurnSet], arms: tuple[int, int]) -> EnergySource | None:
+    runs = [it.runs[arm] for it in sets for arm in arms]
+    blocks = [block for run in runs for block in run.blocks[run.warm_up_blocks :]]
+    if any(run.facts.device != "cpu" for run in runs):
+        if not any(it.device_energy_joules is not None for it in blocks):
+            return None
+        return "device-power" if any(it.device_power_sampled for it in blocks) else "device-counter"
+    return "processor-counter" if any(it.processor_energy_joules is not None for it in blocks) else None
+
+
+def _interval(values: Sequence[float], confidence: float) -> tuple[float, float]:
+    """Mean and half the width of Student's interval."""
+    reach = student.quantile((1 + confidence) / 2, len(values) - 1)
+    return fmean(values), reach * stdev(values) / math.sqrt(len(values))
