@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import count
 from typing import Any
 
 import pytest
@@ -135,9 +136,16 @@ def test_a_data_set_that_fails_is_left_out(make: Callable[[int], Any]) -> None:
     assert profiled(Made(make)) is None
 
 
-class Endless(IterableDataset[int]):
+class Stream(IterableDataset[int]):
+    """``read`` is called for each sample."""
+
+    def __init__(self, samples: Iterable[int], read: Callable[[int], int] = int) -> None:
+        self.samples = samples
+        self.read = read
+
     def __iter__(self) -> Iterator[int]:
-        return iter(range(3))
+        for number in self.samples:
+            yield self.read(number)
 
 
 class Sized:
@@ -149,9 +157,27 @@ class Sized:
 
 
 @pytest.mark.usefixtures("nothing_is_printed")
-def test_streams_and_empty_data_sets_are_left_out() -> None:
-    assert profiled(Endless()) is None
+def test_empty_data_sets_and_streams_are_left_out() -> None:
+    assert profiled(Stream(range(0))) is None
+    assert profiled(Stream(range(2))) is None
     assert profiled(Sized(), sampler=[]) is None
+
+
+@pytest.mark.usefixtures("nothing_is_printed")
+def test_a_stream_that_fails_is_left_out() -> None:
+    assert profiled(Stream(range(50), fails)) is None
+
+
+def test_a_stream_is_begun_anew_and_read_as_far_as_needed() -> None:
+    def read(number: int) -> int:
+        return sum(range(2000)) + number
+
+    found = profiled(Stream(count(), read), batch_size=8)
+    assert found is not None
+    assert (found.dataset, found.samples) == ("Stream", datasets.MOST_SAMPLES)
+    assert found.functions[0].name in ("read", "built-in method builtins.sum")
+    assert found.site is not None
+    assert (found.site.file, found.site.line) == (__file__, Stream.__iter__.__code__.co_firstlineno)
 
 
 def test_one_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,8 @@ import cProfile
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from types import CodeType
 from typing import Any, TypeAlias
@@ -44,10 +45,10 @@ _Code: TypeAlias = CodeType | str
 def profile_dataset(torch: Any, loader: Any, site: CallSite | None) -> DatasetProfile | None:
     """Fetch samples of ``loader``'s data set and collate them, as a loader without workers would.
 
-    None for a data set that is no map from whole numbers, or where a fetch failed or took longer than the limit.
+    A stream (an iterable data set) is begun anew for it. None for what is neither a stream nor a map from whole
+    numbers, and where a fetch failed or took longer than the limit.
     """
-    dataset = loader.dataset
-    size = _length(torch, dataset)
+    size = _length(torch, loader.dataset)
     if not size:
         return None
     fetching = _Fetching(torch, loader, size)
@@ -66,8 +67,15 @@ def profile_dataset(torch: Any, loader: Any, site: CallSite | None) -> DatasetPr
     return fetching.result(site)
 
 
+def _is_stream(torch: Any, dataset: Any) -> bool:
+    return isinstance(dataset, torch.utils.data.IterableDataset)
+
+
 def _length(torch: Any, dataset: Any) -> int:
-    if isinstance(dataset, torch.utils.data.IterableDataset) or not hasattr(dataset, "__getitem__"):
+    """How many samples there are to choose from; of a stream as many as are wanted."""
+    if _is_stream(torch, dataset):
+        return MOST_SAMPLES + SAMPLES_BEFORE
+    if not hasattr(dataset, "__getitem__"):
         return 0
     try:
         return len(dataset)
@@ -113,6 +121,8 @@ class _Fetching:
         self._size = size
         # torch asks a data set that can for all samples of a batch at once.
         self._together = self._batch_size > 0 and bool(getattr(loader.dataset, "__getitems__", None))
+        self._is_stream = _is_stream(torch, loader.dataset)
+        self._stream: Iterator[Any] | None = None
         self._device = torch.cuda.current_device() if torch.cuda.is_initialized() else None
         self._profiler = cProfile.Profile()
         self._functions: tuple[FunctionTime, ...] = ()
@@ -139,7 +149,7 @@ class _Fetching:
         self._seconds = time.perf_counter() - began
         self._collate_seconds = self._seconds - (fetched - began)
         self._samples = len(samples)
-        self.complete = True
+        self.complete = bool(samples)
 
     def _watch(self, indices: list[int]) -> None:
         watch = _accelerator_watch(self._torch)
@@ -160,6 +170,10 @@ class _Fetching:
         return samples
 
     def _fetch(self, indices: list[int]) -> list[Any]:
+        if self._is_stream:
+            # Within the thread: a stream may do all of its work when it begins.
+            self._stream = iter(self._dataset) if self._stream is None else self._stream
+            return list(islice(self._stream, len(indices)))
         if self._together:
             return list(self._dataset.__getitems__(indices))
         return [self._dataset[index] for index in indices]
@@ -183,7 +197,7 @@ class _Fetching:
             collate_seconds=self._collate_seconds,
             accelerator_calls=self._accelerator_calls,
             sample_devices=self._sample_devices,
-            site=_place_of_getitem(kind) or site,
+            site=_place_of(kind, "__iter__" if self._is_stream else "__getitem__") or site,
         )
 
 
@@ -202,9 +216,9 @@ def _common_divisor(a: int, b: int) -> int:
     return a
 
 
-def _place_of_getitem(kind: type) -> CallSite | None:
+def _place_of(kind: type, method: str) -> CallSite | None:
     """The line where the user's data set makes a sample."""
-    code = getattr(getattr(kind, "__getitem__", None), "__code__", None)
+    code = getattr(getattr(kind, method, None), "__code__", None)
     if code is None or not is_users(code.co_filename):
         return None
     return CallSite(
