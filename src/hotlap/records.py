@@ -297,7 +297,7 @@ class Block(Record, frozen=True, kw_only=True):
     """Consecutive steps that were timed as one: the clock was read at both ends only.
 
     ``wall_seconds`` excludes time outside steps. ``own_cpu_seconds`` is this process and its
-    workers; ``other_load`` is the share of the wall that the machine spent on others' work.
+    workers; ``other_load`` is how many cores others kept busy meanwhile.
     Energies (None: nobody tells) are those of whole devices, as many as there are trainers, and of all processors of
     the machine, whoever used them in that time. ``device_power_sampled`` says that the former was not counted, but
     taken from samples of power.
@@ -646,6 +646,16 @@ class SpeedComparison(Record, frozen=True, kw_only=True):
     baseline_agrees: bool = True
     baseline_speedup: Estimate | None = None
     remarks: tuple[str, ...] = ()
+
+
+class RecordedGain(Record, frozen=True, kw_only=True):
+    """What a plan was found to give when it was verified, and on which machine; a plan file carries it along."""
+
+    speedup: Estimate
+    confidence: float
+    sets: int
+    machine: str = ""
+    torch_version: str = ""
 
 
 Proof: TypeAlias = Literal["exact", "rounding", "behaviour"]

@@ -85,7 +85,7 @@ def test_what_disturbed_the_machine_is_named() -> None:
         Run(blocks=(block(other_load=0.4, device_clock_mhz=1980.0, throttled="thermal"),)),
     ]
     load, throttling, clock = disturbances(runs)
-    assert "30%" in load
-    assert "40% at most" in load
+    assert "0.3 processor cores" in load
+    assert "0.4 at most" in load
     assert "1 of 2 blocks (thermal)" in throttling
     assert "1000 and 1980 MHz" in clock

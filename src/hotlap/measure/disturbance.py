@@ -9,6 +9,8 @@ from statistics import fmean
 from hotlap.records import Block, Run
 
 NOTABLE_LOAD = 0.05
+"""In cores."""
+
 NOTABLE_CLOCK_SPREAD = 0.05
 
 
@@ -26,7 +28,7 @@ def _load(blocks: list[Block]) -> str:
     highest = max(block.other_load for block in blocks)
     if mean < NOTABLE_LOAD:
         return ""
-    return f"Others used {mean:.0%} of the machine on average while it was timed, {highest:.0%} at most."
+    return f"Others kept {mean:.1f} processor cores busy on average while it was timed, {highest:.1f} at most."
 
 
 def _throttling(blocks: list[Block]) -> str:
