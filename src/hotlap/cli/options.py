@@ -10,6 +10,7 @@ from pathlib import Path
 from hotlap import api
 from hotlap.cli import arguments
 from hotlap.cli.arguments import Parser
+from hotlap.cli.costs import add_cost_options
 from hotlap.errors import UsageError
 from hotlap.levers.api import all_levers
 from hotlap.tune.options import Options, check
@@ -101,6 +102,7 @@ def add_output_options(parser: Parser, *, plan_out: str = "", plan: bool = True)
     group.add_argument("--json", action="store_true", help="print one JSON document instead of the report")
     group.add_argument("--quiet", action="store_true", help="show no progress")
     group.add_argument("--show-output", action="store_true", help="show what the script prints in each trial")
+    add_cost_options(parser)
     parser.add_debug()
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from hotlap import api
 from hotlap.cli import screen
 from hotlap.cli.arguments import Parser
+from hotlap.cli.costs import add_cost_options, costs_of
 from hotlap.errors import StudyError
 from hotlap.render.json import study_json
 from hotlap.render.terminal import report
@@ -17,6 +18,7 @@ _EXAMPLES = """\
 examples:
   hotlap report
   hotlap report --json .hotlap/20260131-142501-337
+  hotlap report --price 2.50EUR --samples 90M  what that costs, before and after
   hotlap report --plan-out hotlap.toml         write the study's plan (again)"""
 
 
@@ -26,6 +28,7 @@ def parser() -> Parser:
     made.add_argument("study", nargs="?", type=Path, default=api.STUDIES, help="a study, or a folder of studies")
     made.add_argument("--json", action="store_true", help="print the study as one JSON document")
     made.add_argument("--plan-out", type=Path, metavar="FILE", help="write the study's plan to this file")
+    add_cost_options(made)
     made.add_debug()
     return made
 
@@ -40,9 +43,9 @@ def main(words: list[str], engine: api.Engine) -> int:
             raise StudyError("The study kept no lever, so there is no plan to write.", remedy="Leave --plan-out out.")
         api.write_plan(found, plan_path)
     if choices.json:
-        screen.say(study_json(found))
+        screen.say(study_json(found, costs_of(found, choices)))
     else:
-        screen.show(report(found, plan_path=_shown_plan(plan_path)))
+        screen.show(report(found, plan_path=_shown_plan(plan_path), costs=costs_of(found, choices)))
     return 0
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from hotlap import api
 from hotlap.cli import screen
+from hotlap.cli.costs import costs_of
 from hotlap.errors import ScriptError, StudyError
 from hotlap.records import Completed, Crashed, Study, Workload
 from hotlap.render import text
@@ -73,10 +74,11 @@ def _carry_out(choices: argparse.Namespace, workload: Workload | None, study: Ca
 
 
 def _show(found: Study, choices: argparse.Namespace, *, plan_path: str) -> None:
+    costs = costs_of(found, choices)
     if choices.json:
-        screen.say(study_json(found))
+        screen.say(study_json(found, costs))
     else:
-        screen.show(report(found, plan_path=plan_path))
+        screen.show(report(found, plan_path=plan_path, costs=costs))
 
 
 def _show_failure(found: Study, choices: argparse.Namespace) -> None:

@@ -10,9 +10,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from hotlap.records import FileWrite, Machine, Study
+from hotlap.records import Costs, FileWrite, Machine, Study
 from hotlap.render import text
 from hotlap.render.account import time_account
+from hotlap.render.cost import cost_lines, energy_line
 from hotlap.render.findings import answers, findings_list
 from hotlap.render.headline import Headline, headline
 from hotlap.render.layout import Trimmed, indented, paragraphs
@@ -28,10 +29,10 @@ CEILING_MEANINGS = {
 _TONES = {"good": "bold green", "neutral": "bold yellow", "bad": "bold red"}
 
 
-def report(study: Study, *, plan_path: str = "hotlap.toml") -> RenderableType:
+def report(study: Study, *, plan_path: str = "hotlap.toml", costs: Costs | None = None) -> RenderableType:
     """The whole report. ``plan_path`` is where the plan was written, empty when it was not."""
     pieces: list[RenderableType] = [_top(study), Text(), _headline(headline(study))]
-    for title, body in _sections(study, plan_path):
+    for title, body in _sections(study, plan_path, costs):
         pieces += [Text(), Text(title, style="bold"), body]
     return Trimmed(Constrain(Group(*pieces), WIDEST))
 
@@ -64,7 +65,7 @@ def ceiling_rates(machine: Machine) -> Iterator[tuple[str, str]]:
             yield name, text.rate(bytes_per_second, "B")
 
 
-def _sections(study: Study, plan_path: str) -> Iterator[tuple[str, RenderableType]]:
+def _sections(study: Study, plan_path: str, costs: Costs | None) -> Iterator[tuple[str, RenderableType]]:
     if study.account_before is not None:
         yield (
             "Where a step's time goes",
@@ -78,6 +79,9 @@ def _sections(study: Study, plan_path: str) -> Iterator[tuple[str, RenderableTyp
         yield "Ceilings", Group(*ceilings)
     if study.findings:
         yield "Findings", findings_list(study)
+    spent = list(_costs(study, costs))
+    if spent:
+        yield "Costs", Group(*paragraphs(spent, style=""))
     if study.files:
         yield "Files the script opened for writing", Group(*_file_lines(study.files))
     warnings = list(dict.fromkeys(text.sentence(it) for it in (*study.warnings, *study.machine.warnings)))
@@ -159,6 +163,14 @@ def _ceilings(study: Study) -> Iterator[RenderableType]:
     if study.model_flop_utilisation is not None:
         share = text.share(study.model_flop_utilisation)
         yield from paragraphs([f"Model FLOP utilisation: {share} of the matmul rate measured on this machine."])
+
+
+def _costs(study: Study, costs: Costs | None) -> Iterator[str]:
+    """What is known of money and break-evens, and the energy of the plan that is kept."""
+    if costs is not None:
+        yield from cost_lines(costs)
+    if study.verification is not None and study.plan.settings and study.verification.speed.baseline_agrees:
+        yield energy_line(study.verification.energy)
 
 
 def _file_lines(files: Sequence[FileWrite]) -> Iterator[RenderableType]:

@@ -1,0 +1,52 @@
+"""The options for energy and money, and the costs of a study by them."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+
+from hotlap.cli.arguments import Parser
+from hotlap.measure.cost import costs
+from hotlap.records import Costs, Price, Study
+
+_CURRENCY = r"[^\W\d_]{1,8}|[$€£¥₹]"
+_PRICE = re.compile(rf"(?P<before>{_CURRENCY})? ?(?P<amount>\d+(?:\.\d*)?|\.\d+) ?(?P<behind>{_CURRENCY})?")
+_SAMPLES = re.compile(r"(?P<amount>\d+(?:\.\d*)?)(?P<unit>[kMB]?)")
+_UNITS = {"": 1, "k": 10**3, "M": 10**6, "B": 10**9}
+_MOST_SAMPLES = 10**18
+
+
+def add_cost_options(parser: Parser) -> None:
+    """What turns time into money. Nothing of it is measured: a report can be given another price at any time."""
+    group = parser.add_argument_group("costs")
+    group.add_argument(
+        "--price", type=price, metavar="PER_HOUR", help="what an hour of this machine costs: 2.50, or 2.50EUR"
+    )
+    group.add_argument(
+        "--samples", type=samples, metavar="N", help="how many samples a whole run trains on: 1281167, 90M"
+    )
+
+
+def costs_of(study: Study, choices: argparse.Namespace) -> Costs | None:
+    """The costs of a study by the options; None where no sample was timed."""
+    return costs(study, price=choices.price, samples=choices.samples)
+
+
+def price(text: str) -> Price:
+    """``2.50``, ``2.50EUR`` or ``$2.50`` as a price. Raises :class:`argparse.ArgumentTypeError`."""
+    match = _PRICE.fullmatch(text.strip())
+    amount = float(match["amount"]) if match else 0.0
+    currencies = [it for it in (match["before"], match["behind"]) if it] if match else []
+    if not 0 < amount < math.inf or len(currencies) > 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no price of an hour above zero; write it like 2.50 or 2.50EUR")
+    return Price(per_hour=amount, currency="".join(currencies))
+
+
+def samples(text: str) -> int:
+    """``1281167``, ``50k``, ``1.28M`` or ``2B`` as a number. Raises :class:`argparse.ArgumentTypeError`."""
+    match = _SAMPLES.fullmatch(text.strip().replace("_", ""))
+    found = round(float(match["amount"]) * _UNITS[match["unit"]]) if match and len(text) < 30 else 0
+    if not 0 < found <= _MOST_SAMPLES:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of samples; write it like 1281167, 50k or 1.28M")
+    return found
