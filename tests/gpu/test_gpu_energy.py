@@ -22,7 +22,7 @@ def test_blocks_tell_their_energy_and_it_is_plausible(lab) -> None:
 
 
 def test_a_busier_arm_takes_more_energy_for_a_sample(lab) -> None:
-    """What sleeps between its steps takes longer for the same computation, on a device that idles meanwhile."""
+    """Kernels on top of the same computation take energy of their own."""
     fast, slow = lab.assignment(), lab.assignment("--busy", "0.02")
     sets = [
         lab.executor.take_turns(TurnRequest(arms=(fast, fast, slow), rounds=4, block_seconds=0.5, order_seed=seed))
