@@ -11,7 +11,7 @@ import gc
 import os
 import sys
 
-READS_ONLY = frozenset({"trace"})
+READS_ONLY = frozenset({"lint", "rule", "trace"})
 """Commands that start no process or thread and leave nothing to be tidied up at exit."""
 
 

@@ -29,6 +29,9 @@ COMMANDS = {
     "diff": "what got slower between two traces or studies, and why",
     "doctor": "what this machine is, what it reaches, what is wrong with it",
     "findings": "the known causes of slowness, and what to do about each",
+    "lint": "patterns in the source that make training slow or wrong, and their fixes",
+    "rule": "the patterns that lint looks for, and the page of each",
+    "new": "write a complete, fast training script to begin with",
     "levers": "what each lever does, when it helps, what proof it owes",
     "demo": "the main job on a small workload that ships with hotlap",
 }

@@ -34,8 +34,9 @@ def grade(rule: Rule, violation: Violation) -> FixSafety:
 
 
 def fix(text: str, rules: Sequence[Rule], grades: Collection[FixSafety]) -> Fixed:
-    """Carry out all edits of these grades. Raises :class:`Unreadable` for a text that cannot be parsed."""
+    """Carry out all edits of these grades. Raises :class:`Unreadable` for a text that cannot be edited."""
     from hotlap.source.edits.apply import apply_changes
+    from hotlap.source.edits.refusals import CannotEdit
 
     counts: dict[str, int] = {}
     hits = visible(text, rules)
@@ -43,7 +44,10 @@ def fix(text: str, rules: Sequence[Rule], grades: Collection[FixSafety]) -> Fixe
         wanted = [it for it in hits if grade(it.rule, it.violation) in grades]
         if not wanted:
             break
-        applied = apply_changes(text, [it.violation.edits for it in wanted])
+        try:
+            applied = apply_changes(text, [it.violation.edits for it in wanted])
+        except CannotEdit as error:
+            raise Unreadable(f"Nothing was fixed. {error.reason}") from None
         if applied.text == text:
             break
         try:

@@ -222,7 +222,8 @@ class Names:
     def _collect(self) -> None:
         tree = self._tree
         declared: dict[Scope, dict[str, Scope]] = {}
-        for statement in tree.of(ast.Global, ast.Nonlocal):
+        statements: list[ast.Global | ast.Nonlocal] = [*tree.of(ast.Global), *tree.of(ast.Nonlocal)]
+        for statement in statements:
             scope = tree.scope(statement)
             outer: Scope = tree.module if isinstance(statement, ast.Global) else tree.scope(scope)
             declared.setdefault(scope, {}).update(dict.fromkeys(statement.names, outer))
@@ -246,7 +247,8 @@ class Names:
                     while isinstance(scope, COMPREHENSIONS):
                         scope = tree.scope(scope)
                 yield self._of_target(name), scope
-        for definition in tree.of(ast.FunctionDef, ast.AsyncFunctionDef):
+        functions: list[Function] = [*tree.of(ast.FunctionDef), *tree.of(ast.AsyncFunctionDef)]
+        for definition in functions:
             yield Binding(definition.name, "function", definition), tree.scope(definition)
         for it in tree.of(ast.ClassDef):
             yield Binding(it.name, "class", it), tree.scope(it)
@@ -255,7 +257,8 @@ class Names:
         for handler in tree.of(ast.ExceptHandler):
             if handler.name:
                 yield Binding(handler.name, "other", handler), tree.scope(handler)
-        for pattern in tree.of(ast.MatchAs, ast.MatchStar):
+        patterns: list[ast.MatchAs | ast.MatchStar] = [*tree.of(ast.MatchAs), *tree.of(ast.MatchStar)]
+        for pattern in patterns:
             if pattern.name:
                 yield Binding(pattern.name, "other", pattern), tree.scope(pattern)
         yield from self._imports()

@@ -184,9 +184,10 @@ class Training:
                 found.append(HotPlace(place.loop, rarer(place.frequency, own), call))
         return min(found, key=lambda it: _RARITY[it.frequency], default=None)
 
-    def _function_bodies(self, node: ast.AST) -> list[ast.AST]:
+    def _function_bodies(self, node: ast.AST) -> list[Function]:
         """The functions whose body, not whose decorators or defaults, a node is in."""
-        child, found = node, []
+        child = node
+        found: list[Function] = []
         for above in self._tree.ancestors(node):
             if isinstance(above, FUNCTIONS) and child in above.body:
                 found.append(above)

@@ -79,10 +79,9 @@ class Tree:
             children.reverse()
             stack.extend(children)
 
-    def of(self, *types: type[Node]) -> Iterator[Node]:
-        """All nodes of these types, each type in source order."""
-        for it in types:
-            yield from self._nodes.get(it, ())  # type: ignore[misc]
+    def of(self, kind: type[Node]) -> Iterator[Node]:
+        """All nodes of this very type, in source order."""
+        return iter(self._nodes.get(kind, ()))  # type: ignore[arg-type]
 
     def parent(self, node: ast.AST) -> ast.AST | None:
         """The node around it; None for the module."""

@@ -1,0 +1,93 @@
+"""Files as the engine sees them: one text of Python, and the way back from it to the file.
+
+A script is its own text. A notebook's code cells are put together in order (:mod:`hotlap.source.lint.notebooks`).
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import os
+import tempfile
+import tokenize
+from pathlib import Path
+from typing import Protocol
+
+from hotlap.source.lint.check import Unreadable
+
+LARGEST_SCRIPT_BYTES = 5_000_000
+LARGEST_NOTEBOOK_BYTES = 100_000_000
+"""Notebooks carry their pictures; the code within is bounded as that of a script is."""
+
+
+class Document(Protocol):
+    """One text of Python that came from a file."""
+
+    text: str
+
+    def whereabouts(self, line: int) -> tuple[int | None, int]:
+        """The notebook's cell, if any, and the line within it, both from 1, for a line of the text."""
+
+    def rewritten(self, text: str) -> bytes:
+        """The whole file with another text. Raises :class:`Unreadable` where that cannot be put back."""
+
+
+class Script:
+    """A Python file. Its encoding, byte order mark and line ends stay what they are."""
+
+    def __init__(self, source: bytes) -> None:
+        self._mark = source.startswith(codecs.BOM_UTF8)
+        try:
+            encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
+            self._encoding = "utf-8" if encoding == "utf-8-sig" else encoding
+            self.text = source.removeprefix(codecs.BOM_UTF8).decode(self._encoding)
+        except (SyntaxError, LookupError) as error:
+            raise Unreadable(f"Its encoding is not known: {error}.") from None
+        except UnicodeDecodeError as error:
+            raise Unreadable(f"It is no {error.encoding} text: byte {error.start} cannot be decoded.") from None
+        if "\0" in self.text:
+            raise Unreadable("It holds null bytes, so it is no Python source.")
+
+    def whereabouts(self, line: int) -> tuple[int | None, int]:
+        """As in :class:`Document`: a script has no cells."""
+        return None, line
+
+    def rewritten(self, text: str) -> bytes:
+        """As in :class:`Document`."""
+        try:
+            return (codecs.BOM_UTF8 if self._mark else b"") + text.encode(self._encoding)
+        except UnicodeEncodeError:
+            raise Unreadable(f"The fixed file could not be written as {self._encoding}.") from None
+
+
+def read_bounded(path: Path) -> bytes:
+    """A file's bytes. Raises :class:`Unreadable` for what cannot be read, is no file, or is too large."""
+    largest = LARGEST_NOTEBOOK_BYTES if path.suffix == ".ipynb" else LARGEST_SCRIPT_BYTES
+    try:
+        if not path.is_file():
+            raise Unreadable("It is no regular file." if path.exists() else "It does not exist.")
+        with path.open("rb") as file:
+            source = file.read(largest + 1)
+    except OSError as error:
+        raise Unreadable(f"It cannot be read: {error.strerror or error}.") from None
+    if len(source) > largest:
+        raise Unreadable(f"It is larger than {largest // 1_000_000} MB and was not read.")
+    return source
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Put a file in the place of another, at once and with the same permissions. Raises :class:`Unreadable`."""
+    target = path.resolve()
+    try:
+        mode = target.stat().st_mode & 0o7777
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        temporary = Path(name)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+            temporary.chmod(mode)
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise Unreadable(f"The fixed file cannot be written: {error.strerror or error}.") from None

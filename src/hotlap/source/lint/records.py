@@ -1,0 +1,83 @@
+"""What linting gives back: frozen records, for whoever shows them."""
+
+from __future__ import annotations
+
+from hotlap.records import Record
+from hotlap.source.lint.api import FixSafety
+
+
+class LintPlace(Record, frozen=True, kw_only=True):
+    """Where something stands. Lines, columns (in characters) and a notebook's ``cell`` count from 1; the end column is
+    the one after the last character."""
+
+    line: int
+    column: int = 1
+    end_line: int = 0
+    end_column: int = 0
+    cell: int | None = None
+
+
+class LintNote(Record, frozen=True, kw_only=True):
+    """Another place that explains a finding."""
+
+    place: LintPlace
+    message: str
+
+
+class LintFinding(Record, frozen=True, kw_only=True):
+    """One hit of one rule. ``fix`` is how safe the edit that puts it right is; ``none`` where there is none."""
+
+    file: str
+    place: LintPlace
+    code: str
+    rule: str
+    message: str
+    source: str = ""
+    fix: FixSafety = "none"
+    notes: tuple[LintNote, ...] = ()
+
+
+class LintProblem(Record, frozen=True, kw_only=True):
+    """A file that could not be checked, or not be fixed, and why."""
+
+    file: str
+    what: str
+    line: int = 0
+    cell: int | None = None
+
+
+class LintRule(Record, frozen=True, kw_only=True):
+    """What a finding's rule is, for renderings that list rules."""
+
+    code: str
+    name: str
+    title: str
+    page: str
+    group: str
+    fix: FixSafety
+    measured: str = ""
+
+
+class FileResult(Record, frozen=True, kw_only=True):
+    """What became of one file. ``diff`` is the unified diff of its fixes, ``suggested`` that of edits that are
+    only ever shown."""
+
+    file: str
+    findings: tuple[LintFinding, ...] = ()
+    problems: tuple[LintProblem, ...] = ()
+    fixed: tuple[tuple[str, int], ...] = ()
+    diff: str = ""
+    suggested: str = ""
+
+
+class LintReport(Record, frozen=True, kw_only=True):
+    """All files in order. ``fixed`` counts what was put right, by code; ``rules`` are those that were asked."""
+
+    checked_files: int
+    findings: tuple[LintFinding, ...] = ()
+    problems: tuple[LintProblem, ...] = ()
+    fixed: tuple[tuple[str, int], ...] = ()
+    fixed_files: int = 0
+    diffs: tuple[str, ...] = ()
+    suggestions: tuple[str, ...] = ()
+    rules: tuple[LintRule, ...] = ()
