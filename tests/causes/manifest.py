@@ -83,16 +83,30 @@ CLEAN_ON_HOST = (
     Planted("clean_convolutions.py"),
     Planted("clean_attention.py"),
 )
+COPYING = ("pageable-copies", "blocking-copies")
+SMALL = ("room-for-batch", "python-overhead")
+"""True of every script whose batches are small for a device."""
+
 ON_DEVICE = (
-    Planted("device_host_sync.py", "host-sync", (), ("launch-bound",), need="device"),
-    Planted("device_launch_bound.py", "launch-bound", (), ("slow-matmul-precision", "python-overhead"), need="device"),
-    Planted("device_empty_cache.py", "empty-cache", (), ("launch-bound",), need="device"),
-    Planted("device_tensor_on_host.py", "tensor-on-host", (), ("pageable-copies", "blocking-copies"), need="device"),
-    Planted("device_pageable_copies.py", "loader-bound", ("pageable-copies",), LOADING, need="device"),
+    Planted("device_host_sync.py", "host-sync", (), ("launch-bound", *SMALL), need="device"),
+    Planted("device_launch_bound.py", "launch-bound", (), ("slow-matmul-precision", *SMALL), need="device"),
+    Planted("device_empty_cache.py", "empty-cache", (), ("launch-bound", *SMALL), need="device"),
+    Planted("device_tensor_on_host.py", "tensor-on-host", (), (*COPYING, *SMALL), need="device"),
+    Planted("device_pageable_copies.py", "loader-bound", ("pageable-copies",), (*LOADING, *SMALL), need="device"),
+    Planted("device_blocking_copies.py", "loader-bound", ("blocking-copies",), (*LOADING, *SMALL), need="device"),
+    Planted(
+        "device_accelerator_in_dataset.py",
+        "loader-bound",
+        ("accelerator-in-dataset",),
+        (*LOADING, *COPYING, *SMALL, "slow-transform"),
+        need="device",
+    ),
     Planted("device_slow_matmul_precision.py", "slow-matmul-precision", need="device"),
     Planted("device_unaligned_sizes.py", "unaligned-sizes", need="device"),
-    Planted("device_cudnn_benchmark.py", "cudnn-benchmark-off", (), ("launch-bound",), need="device"),
-    Planted("device_memory_growth.py", "memory-growth", (), ("tensor-on-host",), need="device"),
+    Planted("device_cudnn_benchmark.py", "cudnn-benchmark-off", (), ("launch-bound", *SMALL), need="device"),
+    Planted("device_memory_growth.py", "memory-growth", (), ("tensor-on-host", *SMALL), need="device"),
+    Planted("device_close_to_limit.py", "close-to-limit", need="device"),
+    Planted("device_room_for_batch.py", "room-for-batch", (), ("launch-bound", "python-overhead"), need="device"),
     Planted("device_clean.py", need="device"),
 )
 ALL = (*ON_HOST, *CLEAN_ON_HOST, *ON_DEVICE)

@@ -1,0 +1,23 @@
+"""On a device: large batches in pinned memory, and the host waits for every copy."""
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+if not torch.cuda.is_available():
+    raise SystemExit("This script needs an accelerator.")
+device = torch.device("cuda")
+torch.manual_seed(0)
+data = TensorDataset(torch.randn(256, 3, 512, 512), torch.randint(0, 8, (256,)))
+loader = DataLoader(data, batch_size=64, num_workers=2, persistent_workers=True, pin_memory=True)
+model = nn.Sequential(nn.Conv2d(3, 8, 7, stride=4), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 8)).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01, fused=True)
+for _ in range(1000):
+    for images, labels in loader:
+        images = images.to(device)  # planted: blocking-copies
+        labels = labels.to(device, non_blocking=True)
+        optimizer.zero_grad()
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = nn.functional.cross_entropy(model(images), labels)
+        loss.backward()
+        optimizer.step()
