@@ -1,0 +1,160 @@
+"""Edits carried out: a text and changes in, the new text and what was left out of it out."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import libcst as cst
+
+from hotlap.source.edits import arguments, insertions
+from hotlap.source.edits.blocks import BlockEdits, edited_block
+from hotlap.source.edits.kinds import Change
+from hotlap.source.edits.names import Names, import_order, is_plain_import
+from hotlap.source.edits.queue import Queue, State
+from hotlap.source.edits.refusals import Applied, CannotEdit, Refused
+from hotlap.source.edits.tree import Block, Statement, Tree
+
+_BLANK_LINE = cst.EmptyLine(indent=False)
+
+
+def apply_changes(text: str, changes: Sequence[Change], *, given: Mapping[str, str] | None = None) -> Applied:
+    """The text with all changes that can be made safely, each as a whole, and the reasons for those left out.
+
+    The text may be a file or a part that parses by itself, as a notebook's cell; ``given`` then names what earlier
+    parts have imported (``{"torch": "torch", "F": "torch.nn.functional"}``). Whatever no edit touches stays as it is,
+    to the last blank. Raises :class:`CannotEdit` when the text is no Python.
+    """
+    tree = Tree(text)
+    queue = Queue(tree, Names(tree, given or {}))
+    refused: list[Refused] = []
+    for index, change in enumerate(changes):
+        mark = queue.mark()
+        try:
+            for edit in change:
+                queue.add(edit)
+        except CannotEdit as error:
+            queue.reset(mark)
+            refused.append(Refused(index, error.kind, error.reason))
+    return Applied(_written(tree, queue.state), tuple(refused))
+
+
+def _written(tree: Tree, state: State) -> str:
+    _place_at_top(tree, state)
+    new = tree.module.visit(_Applying(tree, state)).code
+    problem = _problem(new)
+    if problem and not _problem(tree.text):
+        raise CannotEdit("shape", f"The edited file would be no Python: {problem}.")
+    return new
+
+
+def _problem(text: str) -> str:
+    """Why Python would not run the text, a file's or a notebook cell's; empty where it would."""
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            compile(text, "<edited>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    except SyntaxError as error:
+        return f"{error.msg}, line {error.lineno}"
+    return ""
+
+
+def _place_at_top(tree: Tree, state: State) -> None:
+    """Turn new imports, and what goes below the imports, into statements beside their anchors."""
+    if not state.imports and not state.top:
+        return
+    top = Names(tree, {}).top
+    edits = state.blocks.setdefault(tree.module, BlockEdits())
+    at_start = not top.lines
+    for new in sorted(state.imports.values(), key=lambda it: import_order(it.text)):
+        line = cst.parse_statement(new.text)
+        assert isinstance(line, cst.SimpleStatementLine)
+        if new.anchor is None:
+            edits.start.append(line)
+        elif new.before:
+            edits.before.setdefault(new.anchor, []).append(line)
+        else:
+            apart = not is_plain_import(new.anchor) and not edits.after.get(new.anchor)
+            spaced = line.with_changes(leading_lines=[_BLANK_LINE]) if apart else line
+            _first_after(edits, new.anchor, spaced)
+    anchor = top.after_imports()
+    for number, new_line in enumerate(state.top):
+        apart = number == 0 and not (at_start and not edits.start)
+        below = new_line.with_changes(leading_lines=[_BLANK_LINE]) if apart else new_line
+        if anchor is None:
+            edits.start.append(below)
+        else:
+            edits.after.setdefault(anchor, []).append(below)
+
+
+def _first_after(edits: BlockEdits, anchor: Statement, line: cst.BaseStatement) -> None:
+    """Put an import behind imports that were put there before, and above anything else."""
+    after = edits.after.setdefault(anchor, [])
+    position = sum(1 for it in after if _is_import(it))
+    after.insert(position, line)
+
+
+def _is_import(line: cst.BaseStatement) -> bool:
+    return isinstance(line, cst.SimpleStatementLine) and isinstance(line.body[0], (cst.Import, cst.ImportFrom))
+
+
+class _Applying(cst.CSTTransformer):
+    """Rewrites the tree from its leaves up, so that what an outer edit keeps holds what inner edits did."""
+
+    def __init__(self, tree: Tree, state: State) -> None:
+        super().__init__()
+        self._tree = tree
+        self._state = state
+
+    def on_leave(self, original_node: cst.CSTNode, updated_node: cst.CSTNode) -> Any:
+        if isinstance(original_node, cst.Call):
+            assert isinstance(updated_node, cst.Call)
+            updated_node = self._call(original_node, updated_node)
+        elif isinstance(original_node, cst.Dict):
+            assert isinstance(updated_node, cst.Dict)
+            updated_node = self._dictionary(original_node, updated_node)
+        if isinstance(original_node, cst.BaseExpression):
+            assert isinstance(updated_node, cst.BaseExpression)
+            return self._expression(original_node, updated_node)
+        if isinstance(original_node, (cst.Module, cst.IndentedBlock, cst.SimpleStatementSuite)):
+            return self._block(original_node, updated_node)
+        return updated_node
+
+    def _call(self, original: cst.Call, updated: cst.Call) -> cst.Call:
+        args = list(updated.args)
+        for index in range(len(args)):
+            value = self._state.values.get((original, index))
+            if value is not None:
+                args[index] = arguments.with_value(args[index], value)
+        updated = updated.with_changes(args=args)
+        for index in sorted(self._state.removed.get(original, ()), reverse=True):
+            updated = arguments.without(updated, index)
+        for name, value in self._state.added.get(original, {}).items():
+            updated = arguments.with_argument(updated, name, value)
+        return updated
+
+    def _dictionary(self, original: cst.Dict, updated: cst.Dict) -> cst.Dict:
+        elements = list(updated.elements)
+        for index, element in enumerate(elements):
+            value = self._state.values.get((original, index))
+            if value is not None:
+                elements[index] = element.with_changes(value=value)
+        updated = updated.with_changes(elements=elements)
+        for key, value in self._state.added.get(original, {}).items():
+            updated = arguments.with_entry(updated, key, value)
+        return updated
+
+    def _expression(self, original: cst.BaseExpression, updated: cst.BaseExpression) -> cst.BaseExpression:
+        new = self._state.replaced.get(original, updated)
+        around = self._tree.parent(original)
+        for template in self._state.wrapped.get(original, ()):
+            new = insertions.in_place_of(insertions.filled(template, new), cst.Name("_"), around)
+        return new
+
+    def _block(self, original: Block, updated: cst.CSTNode) -> cst.CSTNode:
+        edits = self._state.blocks.get(original)
+        if edits is None:
+            return updated
+        assert isinstance(updated, (cst.Module, cst.IndentedBlock, cst.SimpleStatementSuite))
+        return edited_block(original, updated, edits)

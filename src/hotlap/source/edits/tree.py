@@ -1,0 +1,185 @@
+"""A text as LibCST reads it, with its nodes found by where they stand."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TypeAlias, TypeVar
+
+from hotlap.errors import UsageError
+from hotlap.source.edits.kinds import Span
+from hotlap.source.edits.refusals import CannotEdit
+
+try:
+    import libcst as cst
+    from libcst import metadata
+except ImportError as error:
+    raise UsageError(
+        "Editing source needs LibCST, which is not installed.", remedy='Run: pip install "hotlap[source]"'
+    ) from error
+
+Statement: TypeAlias = cst.BaseSmallStatement | cst.BaseCompoundStatement
+Block: TypeAlias = cst.Module | cst.IndentedBlock | cst.SimpleStatementSuite
+Node = TypeVar("Node", bound=cst.CSTNode)
+Range: TypeAlias = tuple[int, int]
+"""From which byte to which, the latter not included."""
+
+# The syntax tree counts the parentheses of these as theirs, LibCST as something around them.
+_WITH_THEIR_PARENTHESES = (cst.Tuple, cst.GeneratorExp)
+
+
+class Tree:
+    """One text, parsed. Raises :class:`CannotEdit` when it is no Python, or LibCST would not write it back as it is."""
+
+    def __init__(self, text: str) -> None:
+        try:
+            with warnings.catch_warnings(action="ignore"):  # of the user's strings, which are none of our business
+                self.syntax = ast.parse(text)
+            module = cst.parse_module(text)
+        except (SyntaxError, ValueError, cst.ParserSyntaxError, RecursionError) as error:
+            raise CannotEdit("not-parsable", f"The file cannot be parsed: {_first_line(error)}.") from None
+        if module.code != text:
+            raise CannotEdit("not-parsable", "The file cannot be written back exactly as it is.")
+        self.text = text
+        self._wrapper = metadata.MetadataWrapper(module, unsafe_skip_copy=True)  # the parser shares no node
+        self.module = self._wrapper.module
+        self._bytes = text.encode("utf-8")
+        self._line_starts = _line_starts(self._bytes)
+        self._parents: dict[cst.CSTNode, cst.CSTNode] = {}
+        self._ranges: dict[cst.CSTNode, Range] = {}
+        self._expressions: dict[Range, cst.BaseExpression] = {}
+        self._statements: dict[int, Statement] = {}
+        self._collect()
+
+    # -- finding nodes ----------------------------------------------------------------------------
+
+    def expression(self, span: Span) -> cst.BaseExpression:
+        """The expression that stands there. Raises :class:`CannotEdit`."""
+        found = self._expressions.get(self._range(span))
+        if found is None:
+            raise CannotEdit("not-found", f"Line {span.line} holds no expression at column {span.column}.")
+        return found
+
+    def call(self, span: Span) -> cst.Call:
+        """The call that stands there. Raises :class:`CannotEdit`."""
+        found = self.expression(span)
+        if not isinstance(found, cst.Call):
+            raise CannotEdit("not-found", f"Line {span.line} holds no call at column {span.column}.")
+        return found
+
+    def statement(self, span: Span) -> Statement:
+        """The statement that begins there. Raises :class:`CannotEdit`."""
+        found = self._statements.get(self._range(span)[0])
+        if found is None:
+            raise CannotEdit("not-found", f"No statement begins in line {span.line} at column {span.column}.")
+        if isinstance(found, cst.If) and isinstance(self.parent(found), cst.If):
+            raise CannotEdit("shape", f"Line {span.line} holds an elif, which is part of another statement.")
+        return found
+
+    def _range(self, span: Span) -> Range:
+        try:
+            return (
+                self._line_starts[span.line - 1] + span.column,
+                self._line_starts[span.end_line - 1] + span.end_column,
+            )
+        except IndexError:
+            raise CannotEdit("not-found", f"The file has no line {span.end_line}.") from None
+
+    def nodes(self, kind: type[Node]) -> Iterator[Node]:
+        """All nodes of a kind, in no particular order."""
+        return (it for it in self._parents if isinstance(it, kind))
+
+    # -- asking about nodes -----------------------------------------------------------------------
+
+    def range_of(self, node: cst.CSTNode) -> Range:
+        """Which bytes the node covers, without parentheses around it."""
+        return self._ranges[node]
+
+    def line_of(self, node: cst.CSTNode) -> int:
+        """The line that the node begins in."""
+        start = self.range_of(node)[0]
+        return sum(1 for it in self._line_starts if it <= start)
+
+    def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        return self._parents.get(node)
+
+    def parents(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """All nodes around this one, the innermost first."""
+        above = self._parents.get(node)
+        while above is not None:
+            yield above
+            above = self._parents.get(above)
+
+    def block_of(self, statement: Statement) -> Block:
+        """The block whose direct part the statement is."""
+        for above in self.parents(statement):
+            if isinstance(above, (cst.Module, cst.IndentedBlock, cst.SimpleStatementSuite)):
+                return above
+        raise AssertionError("every statement stands in a block")
+
+    def statement_around(self, node: cst.CSTNode) -> Statement | None:
+        """The innermost statement that the node is part of, itself included."""
+        for it in (node, *self.parents(node)):
+            if isinstance(it, (cst.BaseSmallStatement, cst.BaseCompoundStatement)):
+                return it
+        return None
+
+    def scope_of(self, node: cst.CSTNode) -> metadata.Scope:
+        """The scope in which a name at that node is looked up."""
+        for it in (node, *self.parents(node)):
+            scope = self._scopes.get(it)
+            if scope is not None:
+                return scope
+        return self.module_scope
+
+    @property
+    def module_scope(self) -> metadata.Scope:
+        """The file's own scope."""
+        scope = self._scopes.get(self.module)
+        return scope if scope is not None else metadata.GlobalScope()
+
+    @cached_property
+    def _scopes(self) -> dict[cst.CSTNode, metadata.Scope | None]:
+        return dict(self._wrapper.resolve(metadata.ScopeProvider))
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    def _collect(self) -> None:
+        spans = self._wrapper.resolve(metadata.ByteSpanPositionProvider)
+        stack: list[cst.CSTNode] = [self.module]
+        while stack:
+            node = stack.pop()
+            for child in node.children:
+                self._parents[child] = node
+                stack.append(child)
+            span = spans.get(node)
+            if span is None:
+                continue
+            place = (span.start, span.start + span.length)
+            self._ranges[node] = place
+            if isinstance(node, cst.BaseExpression):
+                self._expressions.setdefault(self._as_syntax_tree(node, place), node)
+            elif isinstance(node, (cst.BaseSmallStatement, cst.BaseCompoundStatement)):
+                self._statements.setdefault(place[0], node)
+
+    def _as_syntax_tree(self, node: cst.BaseExpression, place: Range) -> Range:
+        if not isinstance(node, _WITH_THEIR_PARENTHESES) or not node.lpar:
+            return place
+        before = "(" + self.module.code_for_node(node.lpar[-1].whitespace_after)
+        after = self.module.code_for_node(node.rpar[0].whitespace_before) + ")"
+        return place[0] - len(before.encode()), place[1] + len(after.encode())
+
+
+def _line_starts(text: bytes) -> list[int]:
+    starts = [0]
+    for line in text.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    return starts
+
+
+def _first_line(error: Exception) -> str:
+    if isinstance(error, SyntaxError):
+        return f"{error.msg}, line {error.lineno}"
+    return str(error).partition("\n")[0].rstrip(".") or type(error).__name__
