@@ -298,9 +298,12 @@ def test_the_fewest_workers_that_outpace_the_model_come_first_on_a_cpu() -> None
 
 
 def test_failed_sweeps_are_not_chosen_and_what_the_script_has_is_not_tried_again() -> None:
-    situation = on_gpu(cores=4, loaders=(LoaderFacts(dataset="D", workers=2, pin_memory=True),))
-    rates = swept(situation, {0: 8e-3, 1: 4e-3, 2: 2e-3, 4: 2e-3})
+    has = LoaderFacts(dataset="D", workers=2, pin_memory=True, persistent_workers=True)
+    rates = swept(on_gpu(cores=4, loaders=(has,)), {0: 8e-3, 1: 4e-3, 2: 2e-3, 4: 2e-3})
     assert loader.candidates(rates) == ()
+    anew = msgspec.structs.replace(has, persistent_workers=False)
+    (setting,) = loader.candidates(swept(on_gpu(cores=4, loaders=(anew,)), {0: 8e-3, 1: 4e-3, 2: 2e-3, 4: 2e-3}))
+    assert dict(setting.values)["persistent-workers"] is True
     assert already(loader, rates)
     broken = tuple(
         msgspec.structs.replace(rate, seconds_per_sample=0.0, error="OSError: full") for rate in rates.loader_rates

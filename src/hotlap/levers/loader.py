@@ -281,9 +281,11 @@ def _that_change_something(situation: Situation, settings: tuple[Setting, ...]) 
 
 
 def _has(loader: LoaderFacts, setting: Setting) -> bool:
-    """Whether the script's loader works as the setting says. Persistence matters between epochs only."""
+    """Whether the script's loader works as the setting says."""
     values = dict(setting.values)
     if loader.workers != values["workers"] or loader.pin_memory != values.get("pin-memory", False):
+        return False
+    if loader.workers and loader.persistent_workers != values.get("persistent-workers", False):
         return False
     return loader.workers == 0 or (loader.prefetch_factor or USUAL_PREFETCH) >= int(values.get("prefetch-factor", 0))
 
