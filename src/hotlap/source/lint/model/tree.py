@@ -27,10 +27,31 @@ Node = TypeVar("Node", bound=ast.AST)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_SCOPES = (*FUNCTIONS, ast.ClassDef, ast.Lambda, *COMPREHENSIONS)
+_SCOPES = frozenset({*FUNCTIONS, ast.ClassDef, ast.Lambda, *COMPREHENSIONS})
 # What belongs to the scope around a function or class, although it stands in its node.
-_OUTSIDE = {"decorator_list", "returns", "bases", "keywords", "type_params"}
-_SHARED = (ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
+_OUTSIDE = frozenset({"decorator_list", "returns", "bases", "keywords", "type_params"})
+_DEFAULTS = frozenset({"defaults", "kw_defaults"})
+_BLOCKS = frozenset({"body", "orelse", "finalbody", "handlers", "cases"})
+# Fields that hold no nodes, or nodes that the parser shares among all places (operators, load or store).
+_NO_NODES = frozenset(
+    {"ctx", "op", "ops", "id", "attr", "name", "rest", "kwd_attrs", "kind", "level", "module", "asname", "is_async",
+     "simple", "conversion", "type_comment", "lineno", "tag", "type_ignores"}
+)  # fmt: skip
+
+
+def _children(kind: type[ast.AST]) -> tuple[str, ...]:
+    without = {*_NO_NODES}
+    if kind in (ast.Constant, ast.MatchSingleton):
+        without.add("value")
+    if kind in (ast.Global, ast.Nonlocal):
+        without.add("names")
+    if kind in (ast.arg, ast.keyword):
+        without.add("arg")
+    return tuple(it for it in kind._fields if it not in without)
+
+
+_CHILDREN = {it: _children(it) for it in vars(ast).values() if isinstance(it, type) and issubclass(it, ast.AST)}
+"""By type of node: its fields that hold nodes."""
 
 
 class Tree:
@@ -44,51 +65,58 @@ class Tree:
         self._scopes: dict[ast.AST, Scope] = {}
         self._fields: dict[ast.AST, str] = {}
         self._nodes: dict[type[ast.AST], list[ast.AST]] = {}
+        self._sorted: set[type[ast.AST]] = set()
         self._walk(module)
 
     def _walk(self, module: ast.Module) -> None:
-        """In source order and without recursion, so that no depth of nesting is too much."""
+        """Without recursion, so that no depth of nesting is too much; in no particular order."""
         parents, scopes, fields, nodes = self._parents, self._scopes, self._fields, self._nodes
         stack: list[tuple[ast.AST, Scope]] = [(module, module)]
         while stack:
             node, scope = stack.pop()
             scopes[node] = scope
-            nodes.setdefault(node.__class__, []).append(node)
-            inner: Scope = node if isinstance(node, _SCOPES) else scope
-            children: list[tuple[ast.AST, Scope]] = []
-            for field in node._fields:
-                value = getattr(node, field, None)
+            kind = node.__class__
+            if kind in nodes:
+                nodes[kind].append(node)
+            else:
+                nodes[kind] = [node]
+            inner: Scope = node if kind in _SCOPES else scope  # type: ignore[assignment]
+            for field in _CHILDREN[kind]:
+                value = getattr(node, field)
                 if not value:
                     continue
-                within = scope if field in _OUTSIDE and inner is node else inner
-                if isinstance(value, list):
-                    for item in value:
-                        if isinstance(item, ast.AST) and not isinstance(item, _SHARED):
-                            parents[item] = node
-                            fields[item] = field
-                            children.append((item, within))
-                elif isinstance(value, ast.AST) and not isinstance(value, _SHARED):
+                within = scope if inner is node and field in _OUTSIDE else inner
+                if value.__class__ is not list:
                     parents[value] = node
-                    fields[value] = field
-                    children.append((value, within))
-            if isinstance(node, ast.arguments):
-                # Defaults are evaluated where the function is made.
-                outer = scopes[parents[node]]
-                defaults = {*node.defaults, *node.kw_defaults}
-                children = [(it, outer if it in defaults else within) for it, within in children]
-            children.reverse()
-            stack.extend(children)
+                    stack.append((value, within))
+                    continue
+                if kind is ast.arguments and field in _DEFAULTS:
+                    # They are evaluated where the function is made.
+                    within = scopes[parents[node]]
+                in_block = field in _BLOCKS
+                for item in value:
+                    if item is not None:
+                        parents[item] = node
+                        stack.append((item, within))
+                        if in_block:
+                            fields[item] = field
 
     def of(self, kind: type[Node]) -> Iterator[Node]:
         """All nodes of this very type, in source order."""
-        return iter(self._nodes.get(kind, ()))  # type: ignore[arg-type]
+        nodes = self._nodes.get(kind)
+        if nodes is None:
+            return iter(())
+        if kind not in self._sorted:
+            self._sorted.add(kind)
+            nodes.sort(key=_position)
+        return iter(nodes)  # type: ignore[arg-type]
 
     def parent(self, node: ast.AST) -> ast.AST | None:
         """The node around it; None for the module."""
         return self._parents.get(node)
 
     def field(self, node: ast.AST) -> str:
-        """The name of the parent's field that the node stands in."""
+        """The name of the list of statements (or handlers, or cases) that the node stands in; empty for expressions."""
         return self._fields.get(node, "")
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
@@ -169,3 +197,7 @@ class Tree:
         if isinstance(loop, ast.While):
             return child is loop.test or child in loop.body
         return child in loop.body
+
+
+def _position(node: ast.AST) -> tuple[int, int]:
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
