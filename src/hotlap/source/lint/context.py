@@ -15,6 +15,7 @@ from hotlap.source.lint.model.calls import Calls
 from hotlap.source.lint.model.guards import Guards
 from hotlap.source.lint.model.kinds import Kind, Kinds, Place
 from hotlap.source.lint.model.names import Binding, Names
+from hotlap.source.lint.model.origins import Origins
 from hotlap.source.lint.model.training import HotPlace, Training, TrainingLoop
 from hotlap.source.lint.model.tree import Function, Loop, Tree
 
@@ -58,6 +59,10 @@ class Context:
     def arguments(self) -> Arguments:
         """Arguments of calls."""
         return Arguments(self.tree, self.names)
+
+    @cached_property
+    def _origins(self) -> Origins:
+        return Origins(self.names, self.call_graph)
 
     # -- names and calls --------------------------------------------------------------------------
 
@@ -104,6 +109,10 @@ class Context:
     def constant(self, expression: ast.expr | None) -> object:
         """The value of a literal, or of a name that was assigned one; ``...`` where it is not known."""
         return self.arguments.constant(expression)
+
+    def origins(self, expression: ast.expr | None) -> tuple[ast.Call, ...]:
+        """The calls that may have given a value, through names, attributes, parameters, wrappers and ``.to()``."""
+        return self._origins.of(expression)
 
     def kind(self, expression: ast.expr | None) -> Kind | None:
         """What kind of thing an expression is; None where it is not known."""
