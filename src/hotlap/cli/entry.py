@@ -12,7 +12,7 @@ import os
 import sys
 
 READS_ONLY = frozenset({"lint", "rule", "trace"})
-"""Commands that start no process or thread and leave nothing to be tidied up at exit."""
+"""Commands that leave nothing to be tidied up at exit: whatever they started has ended by then."""
 
 
 def run() -> int:

@@ -16,8 +16,9 @@ from hotlap.source.lint.check import Unreadable
 from hotlap.source.lint.configuration import Configuration, chosen_rules, configuration_for
 from hotlap.source.lint.documents import LARGEST_SCRIPT_BYTES
 from hotlap.source.lint.folders import files_of
+from hotlap.source.lint.pool import lint_many
 from hotlap.source.lint.records import FileResult, LintProblem, LintReport
-from hotlap.source.lint.run import Options, lint_files, lint_source, report_of
+from hotlap.source.lint.run import Options, lint_source, report_of
 
 _DESCRIPTION = """\
 Finds patterns that make PyTorch training slow or wrong, without running anything: in .py files and
@@ -109,7 +110,7 @@ def _report(paths: list[str], configuration: Configuration, options: Options) ->
     files = files_of([Path(it) for it in paths], configuration)
     if not files:
         raise LintError("There is no Python file or notebook there.", where=", ".join(paths), remedy="Name others.")
-    return lint_files(files, options)
+    return lint_many(files, options)
 
 
 def _from_standard_input(options: Options) -> FileResult:
