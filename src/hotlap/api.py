@@ -14,6 +14,7 @@ import msgspec
 
 from hotlap import __version__, plan, study
 from hotlap.errors import HotlapError, StudyError
+from hotlap.gain import recorded_gain
 from hotlap.records import Plan, Progress, Study, Workload
 from hotlap.study import Journal
 from hotlap.trial.executor import Executor
@@ -114,7 +115,9 @@ def go_on(
 def write_plan(found: Study, path: Path) -> None:
     """Write a study's plan, as a whole or not at all. Raises :class:`StudyError` when that fails."""
     versions = dict(found.machine.library_versions)
-    text = plan.to_toml(found.plan, torch_version=versions.get("torch", ""), study=found.identifier)
+    text = plan.to_toml(
+        found.plan, torch_version=versions.get("torch", ""), study=found.identifier, gain=recorded_gain(found)
+    )
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         beside.write_text(text, encoding="utf-8")

@@ -6,14 +6,22 @@ A plan file holds one table per lever, in the order of installation::
     format = 1
     torch = "2.13.0"
 
+    [hotlap.gain]
+    speedup = 1.62
+    ...
+
     [levers.loader]
     workers = 4
     pin-memory = true
+
+``gain`` is what the plan gave when it was verified. It names the plan it belongs to, and says nothing of one that was
+edited since.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import tomllib
 from pathlib import Path
 
@@ -22,7 +30,7 @@ import tomli_w
 
 from hotlap.errors import PlanError
 from hotlap.levers.api import validate
-from hotlap.records import Plan, Setting, Value
+from hotlap.records import Estimate, Plan, RecordedGain, Setting, Value
 
 FORMAT = 1
 EMPTY = Plan()
@@ -59,13 +67,15 @@ def describe(of: Setting) -> str:
     return f"{of.lever} ({', '.join(parts)})" if parts else of.lever
 
 
-def to_toml(plan: Plan, *, torch_version: str = "", study: str = "") -> str:
-    """The plan as TOML text."""
+def to_toml(plan: Plan, *, torch_version: str = "", study: str = "", gain: RecordedGain | None = None) -> str:
+    """The plan as TOML text, with what it gave where that is known."""
     head: dict[str, object] = {"format": FORMAT}
     if torch_version:
         head["torch"] = torch_version
     if study:
         head["study"] = study
+    if gain is not None:
+        head["gain"] = _gain_table(plan, gain)
     levers = {it.lever: dict(it.values) for it in plan.settings}
     return tomli_w.dumps({"hotlap": head, "levers": levers})
 
@@ -98,6 +108,66 @@ def read(path: Path) -> Plan:
             remedy="`hotlap tune` writes one, by default hotlap.toml.",
         ) from None
     return from_toml(text, where=str(path))
+
+
+def read_gain(path: Path) -> RecordedGain | None:
+    """What the plan in that file gave when it was verified; None where that is not recorded, or of another plan.
+
+    Raises :class:`PlanError` as :func:`read` does, and for a record that makes no sense.
+    """
+    plan = read(path)
+    head = tomllib.loads(path.read_text(encoding="utf-8")).get("hotlap", {})
+    if "gain" not in head:
+        return None
+    try:
+        table = msgspec.convert(head["gain"], type=_GainTable)
+    except msgspec.ValidationError as error:
+        raise _senseless_gain(path, str(error)) from None
+    if table.plan != key(plan):
+        return None
+    if not (0 < table.low <= table.speedup <= table.high < math.inf and 0 < table.confidence < 1 and table.sets >= 2):
+        raise _senseless_gain(path, "its interval is none")
+    return RecordedGain(
+        speedup=Estimate(value=table.speedup, low=table.low, high=table.high, unit="x"),
+        confidence=table.confidence,
+        sets=table.sets,
+        machine=table.machine,
+        torch_version=str(head.get("torch", "")),
+    )
+
+
+class _GainTable(msgspec.Struct, frozen=True, kw_only=True):
+    """``[hotlap.gain]``; ``plan`` is the key of the plan it belongs to."""
+
+    plan: str
+    speedup: float
+    low: float
+    high: float
+    confidence: float
+    sets: int
+    machine: str = ""
+
+
+def _gain_table(plan: Plan, gain: RecordedGain) -> dict[str, object]:
+    of = gain.speedup
+    table = _GainTable(
+        plan=key(plan),
+        speedup=float(f"{of.value:.6g}"),
+        low=float(f"{of.low:.6g}"),
+        high=float(f"{of.high:.6g}"),
+        confidence=gain.confidence,
+        sets=gain.sets,
+        machine=gain.machine,
+    )
+    return msgspec.structs.asdict(table)
+
+
+def _senseless_gain(path: Path, how: str) -> PlanError:
+    return PlanError(
+        f"The gain that the plan records makes no sense: {how}.",
+        where=str(path),
+        remedy="Remove the table [hotlap.gain], or have `hotlap tune` write the plan again.",
+    )
 
 
 def _check_head(document: dict[str, object], where: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tune"))
+sys.path.insert(0, str(Path(__file__).parent))
 
 Git = Callable[..., str]
 

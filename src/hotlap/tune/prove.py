@@ -29,7 +29,7 @@ class Prover:
     """Makes the comparisons of a study and remembers them."""
 
     def __init__(self, trials: Trials, levers: Mapping[str, Lever], situation: Situation) -> None:
-        self.steps = _affordable_steps(trials)
+        self.steps = affordable_steps(trials)
         self._trials = trials
         self._levers = levers
         self._situation = situation
@@ -167,7 +167,7 @@ def _changes_precision(plan: Plan) -> bool:
     return any(name in _PRECISION_VALUES for it in plan.settings for name, _ in it.values)
 
 
-def _affordable_steps(trials: Trials) -> int:
+def affordable_steps(trials: Trials) -> int:
     """As many steps as the options ask for, fewer when the script ends sooner or the budget is short."""
     options, shape = trials.options, trials.costs.shape
     steps = options.parity_steps if shape.most_steps is None else min(options.parity_steps, shape.most_steps)

@@ -1,0 +1,301 @@
+"""The trials of a check: observe, time both sides in the same sets until a look decides, compare the numbers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from hotlap import plan as plans_of
+from hotlap.check.numbers import TwoScripts, without_blame
+from hotlap.check.records import Against, Check, CheckVerdict, NumbersCheck, Sides, SpeedCheck
+from hotlap.check.rule import limit_of, look_at
+from hotlap.check.wording import numbers_text, overall, speed_text
+from hotlap.errors import BudgetError, HotlapError, ScriptError, UsageError
+from hotlap.levers.api import Lever, all_levers
+from hotlap.machine.label import machine_label
+from hotlap.measure import speed
+from hotlap.records import Assignment, Completed, Machine, ParityComparison, ParityVerdict, Situation, TurnSet, Workload
+from hotlap.trial.executor import Executor
+from hotlap.tune.book import Book, OnProgress, say_nothing
+from hotlap.tune.confirm import BASELINE, CANDIDATE, adapt_rounds, compare_sets, divergence, peak_bytes
+from hotlap.tune.costs import FEWEST_ROUNDS
+from hotlap.tune.journaled import JournaledExecutor
+from hotlap.tune.observe import Observation
+from hotlap.tune.options import Options
+from hotlap.tune.options import check as check_options
+from hotlap.tune.prove import Prover
+from hotlap.tune.search import begin, blank_study
+from hotlap.tune.trials import Failure, Trials
+
+_VERDICTS: Mapping[ParityVerdict, CheckVerdict] = {
+    "exact": "passed", "within": "passed", "lost": "failed", "not-verified": "inconclusive"
+}  # fmt: skip
+
+
+def check(
+    workload: Workload,
+    against: Against,
+    sides: Sides,
+    options: Options,
+    executor: Executor,
+    on_progress: OnProgress = say_nothing,
+    *,
+    speed_only: bool = False,
+    levers: Mapping[str, Lever] | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Check:
+    """Compare the present side with the other one on this machine. ``options.delta`` is the smallest slowdown that
+    counts.
+
+    That the present script fails is an answer; that the other side cannot be measured is a :class:`HotlapError`.
+    Raises :class:`BudgetError` when not even the first look fits into the budget, and :class:`UsageError` for options
+    that make no sense.
+    """
+    known = all_levers() if levers is None else levers
+    check_options(options, known)
+    trials = Trials(sides.before, options, JournaledExecutor(executor, clock=clock))
+    book = Book(blank_study(sides.before, options, None), trials, None, on_progress)
+    return _Checker(workload, against, sides, trials, book, known, speed_only=speed_only).run()
+
+
+class _Checker:
+    def __init__(
+        self,
+        workload: Workload,
+        against: Against,
+        sides: Sides,
+        trials: Trials,
+        book: Book,
+        levers: Mapping[str, Lever],
+        *,
+        speed_only: bool,
+    ) -> None:
+        self._workload = workload
+        self._against = against
+        self._sides = sides
+        self._trials = trials
+        self._book = book
+        self._levers = levers
+        self._speed_only = speed_only
+        self._sets: list[TurnSet] = []
+
+    def run(self) -> Check:
+        try:
+            machine, observation = begin(self._trials, self._book)
+        except ScriptError as error:
+            return self._not_measured(error)
+        self._refuse_mixture(observation)
+        self._compare_only_here(machine)
+        proof = None if self._speed_only else self._proof(machine, observation)
+        self._reserve(0.0 if proof is None else proof.cost())
+        found = self._time()
+        self._trials.reserve_seconds = 0.0
+        numbers = self._numbers(proof) if proof is not None and self._sets else None
+        return self._answer(machine, found, numbers)
+
+    # -- what cannot be compared ---------------------------------------------------------------
+
+    def _not_measured(self, error: ScriptError) -> Check:
+        if self._against.kind == "plan":  # both sides are the present script
+            found = SpeedCheck(verdict="failed", text=f"{error.what} {error.remedy}", limit=self._limit)
+            return self._answer(self._book.study.machine, found, None)
+        raise HotlapError(
+            f"The script as it was at {self._against.name} cannot be measured. {error.what}",
+            where=error.where,
+            remedy=f"Compare with a revision at which it runs. {error.remedy}",
+        ) from error
+
+    def _refuse_mixture(self, observation: Observation) -> None:
+        """Raises :class:`UsageError` when the past took modules from the present: it would be compared with itself."""
+        names = observation.run.imported_from_original
+        if not names:
+            return
+        raise UsageError(
+            f"At {self._against.name} the script still imports {', '.join(names[:3])} as of now.",
+            where=self._original,
+            remedy="They are installed in place. Put their folder on the path, as in `PYTHONPATH=$PWD/src hotlap check "
+            "...`: a path inside the repository is taken to mean the same folder at that revision.",
+        )
+
+    @property
+    def _original(self) -> str:
+        checkout = self._sides.before.checkout
+        return checkout.original if checkout is not None else self._sides.before.directory
+
+    def _compare_only_here(self, machine: Machine) -> None:
+        """A gain that was recorded on another machine is not asked for: the ratio too depends on the machine."""
+        recorded = self._against.recorded
+        here = machine_label(machine)
+        if self._against.kind != "plan":
+            return
+        if recorded is None:
+            self._book.warn(
+                f"{self._against.name} records no gain, so all that is asked is that the plan costs no speed."
+            )
+        elif recorded.machine != here:
+            there = recorded.machine or "an unknown machine"
+            self._book.warn(
+                f"The gain of {recorded.speedup.value:.2f}x was recorded on {there}, and this is {here or 'another'}: "
+                "all that is asked is that the plan costs no speed."
+            )
+            self._against = msgspec.structs.replace(self._against, recorded=None)
+
+    # -- budget --------------------------------------------------------------------------------
+
+    def _reserve(self, proof_seconds: float) -> None:
+        """Keep what the proof takes. Raises :class:`BudgetError` when the first look does not fit beside it."""
+        trials, first = self._trials, speed.LOOKS[0].sets
+        trials.reserve_seconds = proof_seconds
+        trials.choose_rounds(1)
+        if not trials.fits(first * self._set_seconds):
+            trials.set_rounds(FEWEST_ROUNDS)
+        cost = first * self._set_seconds
+        if not trials.fits(cost):
+            needed = trials.spent_seconds + cost + proof_seconds
+            raise BudgetError(
+                f"The budget is too small for a check: this script needs about {needed:.0f} s.",
+                remedy=f"Give at least --budget {1.15 * needed:.0f}s, or none.",
+                needed_seconds=needed,
+            )
+
+    @property
+    def _set_seconds(self) -> float:
+        plans = [self._sides.before_plan, self._sides.before_plan, self._sides.now_plan]
+        return self._trials.costs.of_set(plans, self._trials.rounds)
+
+    # -- speed ---------------------------------------------------------------------------------
+
+    @property
+    def _limit(self) -> float:
+        return limit_of(self._trials.options.delta)
+
+    def _time(self) -> SpeedCheck:
+        """Sets until a look decides, the last look is done, or the budget is."""
+        delta, short = self._trials.options.delta, False
+        for position, look in enumerate(speed.LOOKS):
+            if position > 0 and not self._trials.fits((look.sets - len(self._sets)) * self._set_seconds):
+                short = True
+                break
+            failure = self._take_sets(look.sets)
+            if failure is not None:
+                return self._failed(failure)
+            verdict, judged, at_least, found = look_at(self._sets, self._against.recorded, delta)
+            if verdict != "inconclusive":
+                break
+            adapt_rounds(self._trials, self._sets)
+        return SpeedCheck(
+            verdict=verdict,
+            text=speed_text(verdict, self._against, delta, found, judged, at_least, short=short),
+            limit=self._limit,
+            judged=judged,
+            at_least=at_least,
+            comparison=found,
+        )
+
+    def _take_sets(self, upto: int) -> Failure | None:
+        while len(self._sets) < upto:
+            running = None
+            if len(self._sets) > 1:
+                confidence = speed.HEADLINE_CONFIDENCE
+                running = compare_sets(self._sets, delta=self._trials.options.delta, confidence=confidence).speedup
+            text = f"now against {self._against.name}: set {len(self._sets) + 1} of {upto}"
+            self._book.tell("trial", text, sets_done=len(self._sets), sets_planned=upto, running=running)
+            turns = self._trials.take_set(self._arms(), rounds=self._trials.rounds, purpose="check")
+            if isinstance(turns, Failure):
+                return turns
+            diverged = divergence(turns.runs[BASELINE], turns.runs[CANDIDATE])
+            if diverged is not None:
+                return diverged
+            self._sets.append(turns)
+        return None
+
+    def _arms(self) -> Sequence[Assignment]:
+        sides = self._sides
+        before = self._trials.assignment(sides.before_plan)
+        now = msgspec.structs.replace(self._trials.assignment(sides.now_plan), workload=sides.now)
+        return [before, before, now]
+
+    def _failed(self, failure: Failure) -> SpeedCheck:
+        """An arm that gave no numbers: the present one's failure is an answer."""
+        self._sets.clear()
+        if failure.arm != CANDIDATE:
+            raise HotlapError(
+                f"The other side of the comparison, {self._against.name}, failed while it was timed. {failure.reason}",
+                remedy="Run the check again; if it fails again, make that script run by itself first.",
+            )
+        if isinstance(failure.ending, Completed):
+            text = f"The speed could not be compared: {failure.reason} Let it train longer."
+            return SpeedCheck(verdict="inconclusive", text=text, limit=self._limit)
+        now = "With the plan the script" if self._against.kind == "plan" else "The script as it is now"
+        return SpeedCheck(verdict="failed", text=f"{now} does not run through: {failure.reason}", limit=self._limit)
+
+    # -- numbers -------------------------------------------------------------------------------
+
+    def _proof(self, machine: Machine, observation: Observation) -> TwoScripts | _PlanProof:
+        if self._against.kind == "revision":
+            return TwoScripts(self._trials, self._sides)
+        situation = Situation(
+            facts=observation.facts,
+            machine=machine,
+            account=observation.account,
+            device_peak_bytes=observation.run.device_peak_bytes,
+            host_peak_bytes=observation.run.host_peak_bytes,
+        )
+        return _PlanProof(Prover(self._trials, self._levers, situation), self._against)
+
+    def _numbers(self, proof: TwoScripts | _PlanProof) -> NumbersCheck:
+        self._book.tell("parity", "Does it still compute the same?")
+        parity = proof.prove(self._sets)
+        if isinstance(parity, Failure):
+            return NumbersCheck(verdict="failed", text=parity.reason)
+        parity = without_blame(parity)
+        return NumbersCheck(verdict=_VERDICTS[parity.verdict], text=numbers_text(self._against, parity), parity=parity)
+
+    # -- answer --------------------------------------------------------------------------------
+
+    def _answer(self, machine: Machine, found: SpeedCheck, numbers: NumbersCheck | None) -> Check:
+        verdict, text = overall(found, numbers)
+        remarks = found.comparison.remarks if found.comparison is not None and found.comparison.baseline_agrees else ()
+        return Check(
+            verdict=verdict,
+            text=text,
+            workload=self._workload,
+            against=self._against,
+            speed=found,
+            numbers=numbers,
+            delta=self._trials.options.delta,
+            machine=machine_label(machine),
+            torch_version=dict(machine.library_versions).get("torch", ""),
+            before_peak_bytes=self._peak_bytes(BASELINE),
+            now_peak_bytes=self._peak_bytes(CANDIDATE),
+            spent_seconds=self._trials.spent_seconds,
+            budget_seconds=self._trials.options.budget_seconds,
+            warnings=(*self._book.study.warnings, *remarks),
+        )
+
+    def _peak_bytes(self, arm: int) -> int:
+        return max((peak_bytes(it.runs[arm]) for it in self._sets), default=0)
+
+
+class _PlanProof:
+    """The proof that the levers of the recorded plan owe, of which exact ones are proved by the timing runs."""
+
+    def __init__(self, prover: Prover, against: Against) -> None:
+        self._prover = prover
+        self._plan = against.plan
+        self._exact = all(prover.proof_for(it) == "exact" for it in self._plan.settings)
+
+    def cost(self) -> float:
+        """Seconds that its launches take."""
+        return self._prover.cost(self._plan)
+
+    def prove(self, sets: Sequence[TurnSet]) -> ParityComparison | Failure:
+        """The plan against the untouched script."""
+        return self._prover.prove_exact(sets) if self._exact else self._prover.prove(self._plan)
+
+
+def without_plan(workload: Workload, against: Against) -> Sides:
+    """The sides of a comparison with a recorded plan: the present script without it, and with it."""
+    return Sides(before=workload, before_plan=plans_of.EMPTY, now=workload, now_plan=against.plan)

@@ -1,0 +1,83 @@
+"""What a check compared, and what it found."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from hotlap.records import Estimate, ParityComparison, Plan, Record, RecordedGain, SpeedComparison, Workload
+
+CheckVerdict: TypeAlias = Literal["passed", "failed", "inconclusive"]
+
+
+class Against(Record, frozen=True, kw_only=True):
+    """What the present script is compared with.
+
+    ``revision``: the script as it was at a git commit, both under ``plan``. ``plan``: the present script without the
+    plan; what the plan gave when it was ``recorded`` must still be there. ``name`` is what a person called it,
+    ``commit`` the commit, and ``plan_name`` where the plan came from (empty: there is none).
+    """
+
+    kind: Literal["revision", "plan"]
+    name: str
+    commit: str = ""
+    plan: Plan = Plan()
+    plan_name: str = ""
+    recorded: RecordedGain | None = None
+
+
+class Sides(Record, frozen=True, kw_only=True):
+    """The two that take turns in the same sets."""
+
+    before: Workload
+    before_plan: Plan = Plan()
+    now: Workload
+    now_plan: Plan = Plan()
+
+
+class SpeedCheck(Record, frozen=True, kw_only=True):
+    """How fast the present side is.
+
+    ``comparison`` is the present side against the other one, as measured. ``judged`` is the ratio that the verdict is
+    about, with an interval of the same confidence: the speedup itself, or where a recorded gain must still be there,
+    today's speedup as a share of it. ``at_least`` is the end of the one-sided interval that a pass rests on. The script
+    is slower when all of ``judged`` lies below 1 and its value at or below ``limit``; it passes when ``at_least`` lies
+    above ``limit``.
+    """
+
+    verdict: CheckVerdict
+    text: str
+    limit: float
+    judged: Estimate | None = None
+    at_least: float | None = None
+    comparison: SpeedComparison | None = None
+
+
+class NumbersCheck(Record, frozen=True, kw_only=True):
+    """Whether training still computes the same."""
+
+    verdict: CheckVerdict
+    text: str
+    parity: ParityComparison | None = None
+
+
+class Check(Record, frozen=True, kw_only=True):
+    """The answer: ``failed`` when either part failed, else ``inconclusive`` when either is, else ``passed``.
+
+    ``numbers`` is None where only the speed was asked for, or where the script failed before. ``delta`` is the smallest
+    slowdown that counts, as a share.
+    """
+
+    verdict: CheckVerdict
+    text: str
+    workload: Workload
+    against: Against
+    speed: SpeedCheck
+    numbers: NumbersCheck | None = None
+    delta: float
+    machine: str = ""
+    torch_version: str = ""
+    before_peak_bytes: int = 0
+    now_peak_bytes: int = 0
+    spent_seconds: float = 0.0
+    budget_seconds: float | None = None
+    warnings: tuple[str, ...] = ()

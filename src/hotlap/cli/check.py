@@ -1,0 +1,171 @@
+"""``hotlap check``: for continuous integration. Has the script become slower, and does it still compute the same?"""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from hotlap import api
+from hotlap.check import Against, Check, CheckVerdict, Sides, check, find_against
+from hotlap.check.compare import without_plan
+from hotlap.cli import arguments, screen
+from hotlap.cli.arguments import Parser
+from hotlap.cli.options import add_limit_options
+from hotlap.cli.workload import workload_from
+from hotlap.errors import UsageError
+from hotlap.records import Workload
+from hotlap.render.check import check_report
+from hotlap.render.check_files import check_junit, check_markdown
+from hotlap.render.live import LiveView
+from hotlap.trial.checkout import before_and_now, find_commit
+from hotlap.trial.executor import Executor
+from hotlap.trial.owned_folder import owned_folder
+from hotlap.tune.options import Options
+
+PASSED, FAILED, INCONCLUSIVE = 0, 1, 3
+
+_EXIT_CODES: dict[CheckVerdict, int] = {"passed": PASSED, "failed": FAILED, "inconclusive": INCONCLUSIVE}
+_INCONCLUSIVE_IS: dict[str | None, CheckVerdict] = {None: "inconclusive", "pass": "passed", "fail": "failed"}
+
+_DESCRIPTION = """\
+Compares the script with what it was at a git revision, or with what a recorded plan gave, on this
+machine and in the same sets: has it become slower, and does training still compute the same?
+Without --baseline it is the last finished study of the script, else hotlap.toml."""
+
+_EXAMPLES = """\
+examples:
+  hotlap check --baseline main train.py --epochs 1
+  hotlap check --baseline HEAD~1 --speed-only train.py     the change is meant to change training
+  hotlap check --baseline hotlap.toml train.py             does the plan still give what it gave?
+  hotlap check --markdown "$GITHUB_STEP_SUMMARY" --junit hotlap.xml --baseline main train.py
+
+Nothing is written to your files, the repository's own folder included.
+
+exit code: 0 passed; 1 slower, no longer matching, or failing; 3 inconclusive (--inconclusive-is makes
+it 0 or 1); 2 for bad usage or a baseline that cannot be measured; 130 after Ctrl-C."""
+
+
+def parser() -> Parser:
+    """The command's options."""
+    made = Parser(
+        "hotlap check", _DESCRIPTION, _EXAMPLES, usage="hotlap check [options] SCRIPT [arguments of the script]"
+    )
+    group = made.add_argument_group("the comparison")
+    group.add_argument("--baseline", metavar="REF|FILE", help="a git revision, a plan file, or a study")
+    group.add_argument(
+        "--plan", type=Path, metavar="FILE",
+        help="with a git revision: run both under this plan (default: hotlap.toml where there is one)",
+    )  # fmt: skip
+    group.add_argument("--no-plan", action="store_true", help="with a git revision: run both without a plan")
+    group.add_argument(
+        "--delta", type=arguments.share, default=0.05, metavar="SHARE",
+        help="the smallest slowdown that counts (default: 5%%)",
+    )  # fmt: skip
+    group.add_argument("--speed-only", action="store_true", help="do not compare the numbers")
+    group.add_argument(
+        "--inconclusive-is", choices=("pass", "fail"), help="what an answer that stays open counts as (default: exit 3)"
+    )
+    group.add_argument(
+        "--budget", type=arguments.seconds, metavar="TIME", help="take no longer: 90s, 10m (default: no limit)"
+    )
+    group.add_argument(
+        "--parity-steps", type=partial(arguments.whole, 1), default=300, metavar="N",
+        help="over how many steps losses are compared (default: 300)",
+    )  # fmt: skip
+    group.add_argument(
+        "--seed", type=partial(arguments.whole, 0), default=0, metavar="N", help="seed of the trials (default: 0)"
+    )
+    add_limit_options(made)
+    _add_output_options(made)
+    return made
+
+
+def _add_output_options(made: Parser) -> None:
+    group = made.add_argument_group("output")
+    group.add_argument("--markdown", type=Path, metavar="FILE", help="append the answer to this file as Markdown")
+    group.add_argument("--junit", type=Path, metavar="FILE", help="write the answer to this file as JUnit XML")
+    group.add_argument(
+        "--study", type=Path, default=api.STUDIES, metavar="DIR", help="the folder of studies (default: .hotlap)"
+    )
+    group.add_argument("--json", action="store_true", help="print one JSON document")
+    group.add_argument("--quiet", action="store_true", help="show no progress")
+    group.add_argument("--show-output", action="store_true", help="show what the script prints in each trial")
+    made.add_debug()
+
+
+def main(words: list[str], engine: api.Engine) -> int:
+    """Run the command. Raises :class:`hotlap.errors.HotlapError`."""
+    made = parser()
+    own, target = made.split(words)
+    choices = made.parse_args(own)
+    workload = workload_from(target, "check")
+    for path in (choices.markdown, choices.junit):
+        _refuse_folder(path)
+    against = find_against(
+        choices.baseline, workload, choices.study, plan_path=choices.plan, without_plan=choices.no_plan
+    )
+    with owned_folder("hotlap-check-") as folder:
+        sides = _sides(workload, against, folder)
+        found = _check(choices, workload, against, sides, engine.executor(folder))
+    _show(choices, found)
+    verdict = _INCONCLUSIVE_IS[choices.inconclusive_is] if found.verdict == "inconclusive" else found.verdict
+    return _EXIT_CODES[verdict]
+
+
+def _sides(workload: Workload, against: Against, folder: Path) -> Sides:
+    if against.kind == "plan":
+        return without_plan(workload, against)
+    before, now = before_and_now(find_commit(workload, against.commit), workload, folder)
+    return Sides(before=before, before_plan=against.plan, now=now, now_plan=against.plan)
+
+
+def _check(
+    choices: argparse.Namespace, workload: Workload, against: Against, sides: Sides, executor: Executor
+) -> Check:
+    options = Options(
+        budget_seconds=choices.budget,
+        delta=choices.delta,
+        seed=choices.seed,
+        parity_steps=choices.parity_steps,
+        rounds=choices.rounds,
+        startup_limit_seconds=choices.startup_limit,
+        block_limit_seconds=choices.block_limit,
+        show_output=choices.show_output,
+    )
+    compare = partial(check, workload, against, sides, options, executor, speed_only=choices.speed_only)
+    if choices.quiet:
+        return compare()
+    console = screen.err()
+    with LiveView(console, workload, interactive=console.is_terminal and not choices.show_output) as view:
+        return compare(view.update)
+
+
+def _show(choices: argparse.Namespace, found: Check) -> None:
+    if choices.json:
+        screen.say(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+    else:
+        screen.show(check_report(found))
+    if choices.markdown is not None:
+        _write(choices.markdown, check_markdown(found), "a")
+    if choices.junit is not None:
+        verdict = _INCONCLUSIVE_IS[choices.inconclusive_is]
+        _write(choices.junit, check_junit(found, inconclusive_is=verdict), "w")
+
+
+def _write(path: Path, said: str, mode: str) -> None:
+    try:
+        with path.open(mode, encoding="utf-8") as file:
+            file.write(said)
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be written: {error.strerror or error}.", remedy="Name a file that may be written."
+        ) from error
+
+
+def _refuse_folder(path: Path | None) -> None:
+    """Raises :class:`UsageError` at once for what would only be found out after minutes of trials."""
+    if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
+        raise UsageError(f"{path} is no file that can be written.", remedy="Name a file in a folder that exists.")

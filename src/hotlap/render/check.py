@@ -1,0 +1,82 @@
+"""A check's answer on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Group, RenderableType
+from rich.constrain import Constrain
+from rich.table import Table
+from rich.text import Text
+
+from hotlap.check.records import Against, Check, CheckVerdict
+from hotlap.render import text
+from hotlap.render.headline import how_measured
+from hotlap.render.layout import Trimmed, paragraphs
+
+WORDS: dict[CheckVerdict, str] = {"passed": "Passed", "failed": "Failed", "inconclusive": "Inconclusive"}
+STYLES: dict[CheckVerdict, str] = {"passed": "bold green", "failed": "bold red", "inconclusive": "bold yellow"}
+
+_WIDEST = 110
+
+
+def check_report(found: Check) -> RenderableType:
+    """The page of one check."""
+    pieces: list[RenderableType] = [
+        Text("hotlap check  ", style="dim")
+        .append(text.command(found.workload), style="default")
+        .append(f"  {text.clock(found.spent_seconds)}", style="dim"),
+        Text(),
+        Text(f"{WORDS[found.verdict]}.", style=STYLES[found.verdict]),
+        _parts(found),
+        Text(),
+        *paragraphs(beside(found)),
+    ]
+    return Trimmed(Constrain(Group(*pieces), _WIDEST))
+
+
+def beside(found: Check) -> list[str]:
+    """What stands behind the answer: the sides, the method, memory, the machine, every warning."""
+    lines = [against_words(found.against)]
+    if found.speed.comparison is not None:
+        lines.append(how_measured(found.speed.comparison))
+    memory = text.change_of_size(found.before_peak_bytes, found.now_peak_bytes)
+    if memory and memory != "same":
+        lines.append(f"Peak memory: {memory}.")
+    where = ", ".join(
+        filter(None, (text.one_line(found.machine), found.torch_version and f"torch {found.torch_version}"))
+    )
+    if where:
+        lines.append(f"Measured on {text.one_line(where)}.")
+    return lines + [text.sentence(it) for it in found.warnings]
+
+
+def against_words(against: Against) -> str:
+    """Which two were compared."""
+    name = text.one_line(against.name)
+    if against.kind == "plan":
+        return f"Compared: the script with the plan of {name}, and without."
+    under = f"both under the plan {text.one_line(against.plan_name)}" if against.plan_name else "both without a plan"
+    return f"Compared: the script as it is now, and as it was at {name} ({against.commit[:12]}), {under}."
+
+
+def verdicts(found: Check) -> Iterator[tuple[str, CheckVerdict | None, str]]:
+    """Each part of the check: its name, its verdict (None: it was left out) and its sentences."""
+    yield "speed", found.speed.verdict, text.one_line(found.speed.text, limit=2000)
+    if found.numbers is not None:
+        yield "numbers", found.numbers.verdict, text.one_line(found.numbers.text, limit=2000)
+    elif found.speed.comparison is not None:
+        yield "numbers", None, "Left out, as --speed-only asks."
+    else:
+        yield "numbers", None, "Not compared, since the speed could not be."
+
+
+def _parts(found: Check) -> RenderableType:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, verdict, said in verdicts(found):
+        word = Text("left out", style="dim") if verdict is None else Text(verdict, style=STYLES[verdict])
+        table.add_row(Text(f"  {name}"), word, Text(said))
+    return table

@@ -1,0 +1,255 @@
+"""A check on scripts made of arithmetic: what passes, what fails, what stays open, and what it costs."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from fake_script import WORKLOAD, Effect, lever, named
+from pair import NOW, REVISION, SIDES, Pair, compare
+
+from hotlap.check import Against
+from hotlap.check.compare import without_plan
+from hotlap.errors import BudgetError, HotlapError, UsageError
+from hotlap.machine.label import machine_label
+from hotlap.plan import setting
+from hotlap.records import Completed, Crashed, Estimate, Machine, Plan, RecordedGain
+
+HALF = setting("halves")
+PLAN = Plan(settings=(HALF,))
+LEVERS = named(lever("halves"), lever("keeps", proof="exact"))
+HERE = Machine(processor="Arithmetic 1", cores=1, memory_bytes=16_000_000_000)
+
+
+# -- against a revision -----------------------------------------------------------------------------
+
+
+def test_nothing_changed() -> None:
+    executor = Pair()
+    found = compare(executor)
+    assert (found.verdict, found.speed.verdict) == ("passed", "passed")
+    assert found.numbers is not None and found.numbers.verdict == "passed"
+    assert found.numbers.parity is not None and found.numbers.parity.verdict == "exact"
+    assert found.text.startswith("Not slower than at main by 5 % or more: 1.0")
+    assert found.speed.at_least is not None and found.speed.at_least > found.speed.limit
+    assert {it.workload.directory for it in executor.assignments} == {"/work"}
+    assert {it.workload.checkout for it in executor.assignments} == {SIDES.before.checkout, SIDES.now.checkout}
+
+
+def test_slower_fails() -> None:
+    found = compare(Pair(Effect(compute=1.2)))
+    assert found.verdict == found.speed.verdict == "failed"
+    assert found.numbers is not None and found.numbers.verdict == "passed", "the numbers are compared all the same"
+    assert found.speed.judged is not None
+    assert found.speed.judged.low < 20 / 22.8 < found.speed.judged.high
+    assert "Slower than at main: 0.8" in found.text and "5 % is allowed" in found.text
+
+
+def test_faster_passes_and_says_so() -> None:
+    found = compare(Pair(Effect(compute=0.7)))
+    assert found.verdict == "passed"
+    assert found.text.startswith("Faster than at main: 1.")
+
+
+def test_a_slowdown_below_delta_is_no_failure() -> None:
+    assert compare(Pair(Effect(compute=1.01), launch_noise=0.002)).verdict == "passed"
+    assert compare(Pair(Effect(compute=1.01), launch_noise=0.0001, round_noise=0.0001), delta=0.002).verdict == "failed"
+
+
+def test_other_losses_fail() -> None:
+    found = compare(Pair(Effect(loss=1.01)))
+    assert found.speed.verdict == "passed"
+    assert found.numbers is not None and found.numbers.verdict == found.verdict == "failed"
+    assert "no longer computes the same" in found.text and "--speed-only" in found.text
+
+
+def test_another_rounding_does_not() -> None:
+    found = compare(Pair(Effect(loss=1 + 1e-6)))
+    assert found.verdict == "passed"
+    assert found.numbers is not None and found.numbers.parity is not None
+    assert found.numbers.parity.verdict == "within"
+    assert "No difference found within 0.1 %" in found.text
+
+
+def test_speed_only() -> None:
+    executor = Pair(Effect(loss=1.5))
+    found = compare(executor, speed_only=True)
+    assert (found.verdict, found.numbers) == ("passed", None)
+    assert not any(it.aligned_randomness for it in executor.assignments)
+
+
+def test_numbers_that_cannot_be_compared_are_no_pass() -> None:
+    for script in ({"reads_loss": False}, {"repeatable": False}):
+        found = compare(Pair(**script))
+        assert found.speed.verdict == "passed"
+        assert found.verdict == "inconclusive"
+        assert "Not verified" in found.text
+
+
+def test_a_noisy_machine_leaves_it_open() -> None:
+    found = compare(Pair(launch_noise=0.3, seed=1))
+    assert found.verdict == "inconclusive"
+    assert found.speed.comparison is not None and found.speed.comparison.sets == 8
+    assert "Undecided whether it became slower than at main" in found.text
+
+
+def test_a_baseline_that_disagrees_with_itself_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second launch of the past is always slower: something disturbs this machine."""
+    take_turns = Pair.take_turns
+
+    def disturbed(self: Pair, request):
+        turns = take_turns(self, request)
+        first, second, third = turns.rounds
+        return msgspec.structs.replace(turns, rounds=(first, tuple(1.3 * it for it in second), third))
+
+    monkeypatch.setattr(Pair, "take_turns", disturbed)
+    found = compare(Pair(Effect(compute=1.5)))
+    assert found.speed.verdict == found.verdict == "inconclusive"
+    assert "No claim about the speed: the baseline measured against itself" in found.text
+
+
+def test_the_present_script_fails() -> None:
+    for how, says in (("crash", "RuntimeError: planted"), ("memory", "ran out of memory"), ("hang", "Nothing came")):
+        found = compare(Pair(Effect(fails=how)))
+        assert (found.verdict, found.numbers) == ("failed", None)
+        assert found.text.startswith("The script as it is now does not run through:") and says in found.text
+
+
+def test_the_present_script_diverges() -> None:
+    found = compare(Pair(Effect(fails="diverge")), speed_only=True)
+    assert found.verdict == "failed" and "It diverged" in found.text
+
+
+def test_the_past_fails() -> None:
+    ending = Crashed(exit_code=3, error="ImportError: gone")
+    with pytest.raises(HotlapError, match=r"as it was at main cannot be measured.*ImportError: gone") as caught:
+        compare(Pair(baseline_ending=ending))
+    assert caught.value.exit_code == 2
+
+
+def test_a_past_that_imports_the_present_is_refused() -> None:
+    executor = Pair()
+    executor.imported = ("package", "package.model")
+    with pytest.raises(UsageError, match=r"still imports package, package\.model as of now"):
+        compare(executor)
+
+
+def test_a_script_that_ends_soon_is_compared_in_short_blocks() -> None:
+    found = compare(Pair(total_steps=60))
+    assert found.speed.comparison is not None and found.numbers is not None
+    assert any("ends after 60 steps" in it for it in found.warnings)
+
+
+def test_both_run_under_the_plan() -> None:
+    against = msgspec.structs.replace(REVISION, plan=PLAN, plan_name="hotlap.toml")
+    sides = msgspec.structs.replace(SIDES, before_plan=PLAN, now_plan=PLAN)
+    executor = Pair(effects={HALF: Effect(compute=0.5)})
+    found = compare(executor, against, sides, levers=LEVERS)
+    assert found.verdict == "passed"
+    timed = [it for it in executor.assignments if not it.observe]
+    assert timed and all(it.plan == PLAN for it in timed)
+
+
+def test_numbers_that_the_sets_have_shown_are_not_computed_again() -> None:
+    executor = Pair()
+    compare(executor, parity_steps=30)
+    assert not any(it.aligned_randomness for it in executor.assignments)
+    executor = Pair()
+    compare(executor, parity_steps=300)
+    assert sum(it.aligned_randomness for it in executor.assignments) == 3
+
+
+# -- the budget -------------------------------------------------------------------------------------
+
+
+def test_the_budget_is_kept() -> None:
+    unlimited = Pair(launch_noise=0.3, seed=1)
+    compare(unlimited)
+    budget = 0.6 * unlimited.seconds
+    executor = Pair(launch_noise=0.3, seed=1)
+    found = compare(executor, budget_seconds=budget)
+    assert executor.seconds <= budget
+    assert found.verdict == "inconclusive" and "the budget ended the measurement" in found.text
+    assert found.numbers is not None and found.numbers.verdict == "passed"
+
+
+def test_a_budget_that_is_too_small() -> None:
+    with pytest.raises(BudgetError, match="too small for a check") as caught:
+        compare(Pair(), budget_seconds=20)
+    found = compare(Pair(), budget_seconds=1.15 * caught.value.needed_seconds)
+    assert found.speed.comparison is not None
+
+
+# -- against a plan ---------------------------------------------------------------------------------
+
+
+def recorded(value: float, *, half: float = 0.02, machine: str = machine_label(HERE)) -> RecordedGain:
+    speedup = Estimate(value=value, low=value * (1 - half), high=value * (1 + half), unit="x")
+    return RecordedGain(speedup=speedup, confidence=0.95, sets=5, machine=machine)
+
+
+def of_plan(gain: RecordedGain | None, plan: Plan = PLAN) -> Against:
+    return Against(kind="plan", name="hotlap.toml", plan=plan, plan_name="hotlap.toml", recorded=gain)
+
+
+def check_plan(gain: RecordedGain | None, effect: Effect, plan: Plan = PLAN, **script: object):
+    against = of_plan(gain, plan)
+    executor = Pair(effects=dict.fromkeys(plan.settings, effect), machine=HERE, **script)
+    return compare(executor, against, without_plan(WORKLOAD, against), levers=LEVERS)
+
+
+FASTER = 20 / 13  # compute halved: 4 + 7 + 2 milliseconds instead of 20
+
+
+def test_the_recorded_gain_is_still_there() -> None:
+    found = check_plan(recorded(FASTER), Effect(compute=0.5))
+    assert found.verdict == "passed"
+    assert "The plan still makes it faster as recorded: 1.5" in found.text
+    assert found.speed.judged is not None and found.speed.judged.low < 1 < found.speed.judged.high
+
+
+def test_the_recorded_gain_is_gone() -> None:
+    for effect in (Effect(), Effect(compute=0.75), Effect(compute=1.2)):
+        found = check_plan(recorded(FASTER), effect)
+        assert found.verdict == found.speed.verdict == "failed"
+        assert "The recorded gain is no longer there" in found.text
+
+
+def test_a_gain_that_was_hardly_known_cannot_be_held_against_anybody() -> None:
+    assert check_plan(recorded(FASTER, half=0.4), Effect(compute=0.6)).speed.verdict == "inconclusive"
+
+
+def test_a_gain_from_another_machine_is_not_asked_for() -> None:
+    found = check_plan(recorded(3.0, machine="Another, 8 cores"), Effect(compute=0.9))
+    assert found.verdict == "passed" and found.against.recorded is None
+    assert any("recorded on Another, 8 cores" in it for it in found.warnings)
+    assert check_plan(recorded(3.0, machine="Another, 8 cores"), Effect(compute=1.3)).verdict == "failed"
+
+
+def test_a_plan_without_a_record() -> None:
+    found = check_plan(None, Effect(compute=0.9))
+    assert found.verdict == "passed" and "The plan does not make it slower" in found.text
+    assert any("records no gain" in it for it in found.warnings)
+    assert "The plan makes it slower" in check_plan(None, Effect(compute=1.3)).text
+
+
+def test_a_plan_that_no_longer_computes_the_same() -> None:
+    found = check_plan(recorded(FASTER), Effect(compute=0.5, loss=1.02))
+    assert (found.speed.verdict, found.verdict) == ("passed", "failed")
+    assert "--speed-only" not in found.text
+
+
+def test_an_exact_plan_is_proved_by_the_sets() -> None:
+    plan = Plan(settings=(setting("keeps"),))
+    found = check_plan(recorded(FASTER), Effect(compute=0.5), plan)
+    assert found.numbers is not None and found.numbers.parity is not None
+    assert found.numbers.parity.verdict == "exact"
+
+
+def test_a_script_that_fails_by_itself() -> None:
+    for ending in (Crashed(exit_code=3, error="ValueError: no data"), Completed(exit_code=5)):
+        found = check_plan(recorded(FASTER), Effect(), baseline_ending=ending)
+        assert found.verdict == "failed" and found.speed.comparison is None
+
+
+def test_the_marks_of_this_fake_are_no_levers() -> None:
+    assert NOW.lever not in LEVERS
