@@ -168,7 +168,9 @@ class Guards:
         return False
 
     def _counts(self, side: ast.expr) -> bool:
-        """Whether it is a counter of a loop, as far as its bindings tell: ``i`` of ``for i, x in enumerate(...)``."""
+        """Whether it is a loop's counter, as far as its bindings tell: ``i + 1`` of ``for i, x in enumerate(...)``."""
+        if isinstance(side, ast.BinOp) and isinstance(side.op, (ast.Add, ast.Sub)):
+            return self._counts(side.left) or self._counts(side.right)
         if not isinstance(side, ast.Name):
             return False
         for binding in self._names.reaching(side):
