@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import json
 from collections import Counter
 from pathlib import Path
@@ -11,8 +12,10 @@ from types import ModuleType
 import pytest
 
 from hotlap.errors import LintError
-from hotlap.source.lint.api import GROUPS, SECTIONS, SECTIONS_OF_WRONG, Rule, all_rules, build
+from hotlap.source.lint.api import GROUPS, SECTIONS, SECTIONS_OF_WRONG, FixSafety, Rule, all_rules, build
 from hotlap.source.lint.check import check
+from hotlap.source.lint.context import Context
+from hotlap.source.lint.fix import fix
 
 ROOT = Path(__file__).parents[3]
 LONGEST_MESSAGE = 200
@@ -131,6 +134,50 @@ def test_rules_are_listed_by_code() -> None:
     codes = list(all_rules())
     assert codes == sorted(codes)
     assert json.dumps(codes)
+
+
+# -- fixes -------------------------------------------------------------------------------------------
+
+ALL_GRADES: tuple[FixSafety, ...] = ("safe", "unsafe", "shown")
+FIXED = [pytest.param(rule, what, id=f"{rule.name}: {what}") for rule in all_rules().values() for what in rule.fixed]
+WITH_EDITS = [
+    pytest.param(rule, text, id=f"{rule.name}: {what}")
+    for rule in all_rules().values()
+    for what, text in rule.bad.items()
+    if any(hit.violation.edits for hit in check(text, [rule])[1])
+]
+
+
+@pytest.mark.parametrize(("rule", "what"), FIXED)
+def test_a_fix_makes_what_it_says(rule: Rule, what: str) -> None:
+    assert fix(rule.bad[what], [rule], ALL_GRADES).text == rule.fixed[what]
+
+
+@pytest.mark.parametrize(("rule", "text"), WITH_EDITS)
+def test_a_fixed_source_is_sound(rule: Rule, text: str) -> None:
+    """It parses, what was put right is not found again, it stays what it is, and uses no name that nothing binds."""
+    fixed = fix(text, [rule], ALL_GRADES)
+    assert fixed.text != text
+    assert sum(fixed.counts.values()) >= 1
+    assert [hit.violation.message for hit in fixed.hits if hit.violation.edits] == []
+    assert fix(fixed.text, [rule], ALL_GRADES).text == fixed.text
+    assert unbound_names(fixed.text) <= unbound_names(text)
+
+
+@every_rule
+def test_only_graded_rules_make_edits(rule: Rule) -> None:
+    made = [hit for text in rule.bad.values() for hit in check(text, [rule])[1] if hit.violation.edits]
+    assert bool(made) is (rule.fix_safety != "none")
+
+
+def unbound_names(text: str) -> set[str]:
+    context = Context(ast.parse(text), text)
+    names = context.names
+    return {
+        it.id
+        for it in context.tree.of(ast.Name)
+        if isinstance(it.ctx, ast.Load) and names.home(it) is None and not hasattr(builtins, it.id)
+    }
 
 
 # -- what is wrong with a rule's file is said ---------------------------------------------------------
