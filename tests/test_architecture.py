@@ -48,9 +48,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     # What the plan of a study was found to give.
     "gain": GROUND | {"machine"},
     "render": GROUND | {"plan", "source", "trace", "diagnose", "compare", "check", "history"},
+    # A study for other tools: tables, event files, runs of trackers.
+    "export": GROUND | {"plan", "study", "render"},
     # Puts the rooms together, for `import hotlap` and for the command line.
     "api": SEARCH | {"tune", "runtime", "gain"},
-    "cli": SEARCH | {"api", "tune", "render", "source", "trace", "diagnose", "compare", "check", "history"},
+    "cli": SEARCH | {"api", "tune", "render", "source", "trace", "diagnose", "compare", "check", "history", "export"},
     # Workloads that are run as a user's script is: they know nothing of hotlap.
     "demo": set(),
     "__init__": GROUND | {"api"},
