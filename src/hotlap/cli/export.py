@@ -1,0 +1,102 @@
+"""``hotlap export``: a study for other tools. Nothing is measured."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import msgspec
+
+from hotlap import api
+from hotlap.cli import screen
+from hotlap.cli.arguments import Parser
+from hotlap.errors import UsageError
+from hotlap.export.csv_files import write_csv
+from hotlap.export.gather import Gathered, gather
+from hotlap.export.mlflow import EXPERIMENT, write_mlflow
+from hotlap.export.tables import tables
+from hotlap.export.tensorboard import write_tensorboard
+from hotlap.export.wandb import PROJECT, write_wandb
+
+FORMATS = ("csv", "tensorboard", "mlflow", "wandb")
+
+_DESCRIPTION = """\
+Writes a study, by default the last one, for other tools: tidy tables (csv), event files
+(tensorboard), or a run of an experiment tracker (mlflow, wandb). Nothing is measured, and nothing
+leaves this machine unless you name the place."""
+
+_EXAMPLES = """\
+examples:
+  hotlap export csv                            tables of the last study, below hotlap-export/csv
+  hotlap export tensorboard --out runs
+  hotlap export mlflow --tracking-uri http://localhost:5000 .hotlap/20260131-142501-337
+  hotlap export wandb                          offline; `wandb sync` sends it, if you want
+
+tensorboard, mlflow and wandb need the extra of that name: pip install "hotlap[tensorboard]"."""
+
+_OPTIONS_OF = {"tracking_uri": "mlflow", "experiment": "mlflow", "online": "wandb", "project": "wandb"}
+
+
+def parser() -> Parser:
+    """The command's options."""
+    made = Parser("hotlap export", _DESCRIPTION, _EXAMPLES, usage="hotlap export [options] FORMAT [STUDY]")
+    made.add_argument("format", choices=FORMATS, metavar="FORMAT", help=f"one of {', '.join(FORMATS)}")
+    made.add_argument("study", nargs="?", type=Path, default=api.STUDIES, help="a study, or a folder of studies")
+    made.add_argument("--out", type=Path, metavar="DIR", help="where to write (default: hotlap-export/FORMAT)")
+    made.add_argument("--tracking-uri", metavar="URI", help="mlflow: where the run goes instead of a folder")
+    made.add_argument("--experiment", metavar="NAME", help=f"mlflow: the experiment (default: {EXPERIMENT})")
+    made.add_argument("--online", action="store_true", help="wandb: send the run to where you are logged in")
+    made.add_argument("--project", metavar="NAME", help=f"wandb: the project (default: {PROJECT})")
+    made.add_argument("--json", action="store_true", help="print one JSON document: what was written")
+    made.add_argument("--quiet", action="store_true", help="print nothing but what was written")
+    made.add_debug()
+    return made
+
+
+def main(words: list[str], engine: api.Engine) -> int:
+    """Run the command. Raises :class:`hotlap.errors.HotlapError`."""
+    choices = parser().parse_args(words)
+    _refuse_foreign(choices)
+    folder = choices.out if choices.out is not None else Path("hotlap-export") / choices.format
+    gathered = gather(api.load_study(choices.study))
+    written = _write(choices, gathered, folder)
+    if choices.json:
+        document = {"format": choices.format, "study": gathered.study.identifier, "written": written}
+        screen.say(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+        return 0
+    for it in written:
+        screen.say(it)
+    if not choices.quiet:
+        screen.note(_next(choices, folder, written))
+    return 0
+
+
+def _write(choices: argparse.Namespace, gathered: Gathered, folder: Path) -> list[str]:
+    """Write it, and name what was written."""
+    if choices.format == "csv":
+        return [str(it) for it in write_csv(tables(gathered), folder)]
+    if choices.format == "tensorboard":
+        return [str(write_tensorboard(gathered, folder))]
+    if choices.format == "mlflow":
+        experiment = choices.experiment or EXPERIMENT
+        return [write_mlflow(gathered, folder, tracking_uri=choices.tracking_uri, experiment=experiment)]
+    return [str(write_wandb(gathered, folder, online=choices.online, project=choices.project or PROJECT))]
+
+
+def _next(choices: argparse.Namespace, folder: Path, written: list[str]) -> str:
+    """What to do with it now."""
+    if choices.format == "csv":
+        return "columns.csv says what every column means"
+    if choices.format == "tensorboard":
+        return f"`tensorboard --logdir {folder}` shows it"
+    if choices.format == "mlflow":
+        return f"the run {written[0]} is in {choices.tracking_uri or folder}"
+    return "sent" if choices.online else f"nothing was sent; `wandb sync {written[0]}` would send it"
+
+
+def _refuse_foreign(choices: argparse.Namespace) -> None:
+    """Raise :class:`UsageError` for an option of another format."""
+    for name, of in _OPTIONS_OF.items():
+        if getattr(choices, name) and choices.format != of:
+            flag = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{flag} is an option of `hotlap export {of}`.", remedy="Leave it out.")

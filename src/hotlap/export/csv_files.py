@@ -1,0 +1,70 @@
+"""Tables as CSV files, for spreadsheets and data frames."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import unicodedata
+from collections.abc import Sequence
+from pathlib import Path
+
+from hotlap.errors import StudyError
+from hotlap.export.tables import Cell, Table
+from hotlap.render.text import clean
+
+COLUMNS = "columns.csv"
+"""The file that says what every column of every other file means."""
+
+_BEGINS_A_FORMULA = ("=", "+", "-", "@")
+_LONGEST_TEXT = 32_000
+"""A spreadsheet's cell holds 32 767 characters."""
+
+
+def write_csv(tables: Sequence[Table], folder: Path) -> tuple[Path, ...]:
+    """One file a table and one on their columns, in UTF-8 with a header; what was written.
+
+    Text that a spreadsheet would take for a formula is given an apostrophe in front (OWASP, *CSV Injection*): names
+    come from scripts, and a study may come from anywhere. Raises :class:`StudyError` when the folder cannot be written.
+    """
+    meanings = [(table.name, name, meaning) for table in tables for name, meaning in table.columns]
+    about = Table("columns", "", (("table", ""), ("column", ""), ("meaning", "")), tuple(meanings))
+    written = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for table in (*tables, about):
+            path = folder / f"{table.name}.csv"
+            beside = folder / f".{table.name}.{os.getpid()}.csv"
+            beside.write_text(as_csv(table), encoding="utf-8", newline="")
+            beside.replace(path)
+            written.append(path)
+    except OSError as error:
+        raise StudyError(
+            f"The tables cannot be written to {folder}: {error.strerror or error}.",
+            remedy="Name another folder with --out.",
+        ) from error
+    return tuple(written)
+
+
+def as_csv(table: Table) -> str:
+    """A table's header and rows; nothing stands for what is not known, ``true`` and ``false`` for the two."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([name for name, _ in table.columns])
+    writer.writerows([_shown(cell) for cell in row] for row in table.rows)
+    return text.getvalue()
+
+
+def _shown(cell: Cell) -> str | int | float:
+    if cell is None:
+        return ""
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    return _harmless(cell) if isinstance(cell, str) else cell
+
+
+def _harmless(text: str) -> str:
+    """Text without control characters that no spreadsheet computes; signs of full width are signs to some."""
+    shown = clean(text, limit=_LONGEST_TEXT)
+    first = unicodedata.normalize("NFKC", shown.lstrip()[:1])
+    return f"'{shown}" if first.startswith(_BEGINS_A_FORMULA) else shown

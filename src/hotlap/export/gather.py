@@ -1,0 +1,47 @@
+"""All that a study's folder holds for an export: the study, its sets, and a run of the script before and after."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from hotlap.records import Plan, Run, Study, TurnSet
+from hotlap.study import JOURNAL, TurnAnswer
+from hotlap.study.reading import read_journal
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """``sets`` are those of all comparisons, in the order in which they were taken. ``baseline`` and ``planned`` are
+    launches of the verification's last set; without one ``baseline`` is the first run of the script as it is."""
+
+    study: Study
+    sets: tuple[TurnSet, ...] = ()
+    baseline: Run | None = None
+    planned: Run | None = None
+
+
+def gather(study: Study) -> Gathered:
+    """What the study's folder holds; only the study itself where there is no journal.
+
+    Raises :class:`hotlap.errors.StudyError` for a journal that is damaged.
+    """
+    journal = Path(study.directory) / JOURNAL if study.directory else None
+    if journal is None or not journal.is_file():
+        return Gathered(study=study, baseline=study.baseline)
+    answers = read_journal(journal).answers.values()
+    sets = tuple(it.answer for it in answers if isinstance(it, TurnAnswer))
+    baseline, planned = _verified_runs(study, sets)
+    return Gathered(study=study, sets=sets, baseline=baseline or study.baseline, planned=planned)
+
+
+def _verified_runs(study: Study, sets: tuple[TurnSet, ...]) -> tuple[Run | None, Run | None]:
+    """The script as it is and with the verified plan, side by side in the last set that had just these arms."""
+    if study.verification is None:
+        return None, None
+    wanted = study.verification.candidate
+    for turns in reversed(sets):
+        plans = [run.plan for run in turns.runs]
+        if plans == [Plan(), Plan(), wanted]:
+            return turns.runs[0], turns.runs[-1]
+    return None, None
