@@ -69,17 +69,17 @@ def _check_name(directory: Path) -> None:
 
 
 def _write(path: Path, text: str, force: bool) -> None:
-    """Write a file whole or not at all; what a link leads to is never written through."""
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(text, encoding="utf-8")
-    if force:
-        partial.replace(path)
+    """Write a file; what a link leads to is never written through."""
+    if not force:
+        with path.open("x", encoding="utf-8") as file:  # fails for a file that has come in between
+            file.write(text)
         return
+    partial = path.with_name(f".{path.name}.partial")
     try:
-        # Fails where the file exists: one that has just come is not replaced either.
-        path.hardlink_to(partial)
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
     finally:
-        partial.unlink()
+        partial.unlink(missing_ok=True)
 
 
 def _listed(names: tuple[str, ...]) -> str:
