@@ -156,18 +156,32 @@ class TurnRequest(Record, frozen=True, kw_only=True):
 # ---------------------------------------------------------------------------------------------
 
 SiteRole: TypeAlias = Literal[
-    "loader", "optimizer", "model", "backward", "step", "copy", "scheduler", "operation", "call"
+    "loader", "optimizer", "model", "backward", "step", "clip", "copy", "scheduler", "operation", "call"
 ]
 
 
 class CallSite(Record, frozen=True, kw_only=True):
-    """A line of the user's code where something that matters was called."""
+    """A line of the user's code where something that matters was called.
+
+    Where it is known which call of the line it was, ``column``, ``end_line`` and ``end_column`` are where its
+    expression begins and ends, as :mod:`ast` counts (columns in bytes of UTF-8, from 0).
+    """
 
     role: SiteRole
     file: str
     line: int
     function: str = ""
     what: str = ""
+    column: int | None = None
+    end_line: int | None = None
+    end_column: int | None = None
+
+
+class FileDigest(Record, frozen=True, kw_only=True):
+    """What a source file held when a script was run from it."""
+
+    file: str
+    sha256: str
 
 
 class LoaderFacts(Record, frozen=True, kw_only=True):
@@ -232,7 +246,10 @@ class ModelFacts(Record, frozen=True, kw_only=True):
 
 
 class ScriptFacts(Record, frozen=True, kw_only=True):
-    """What hotlap saw the script do: the ground on which levers decide whether they apply."""
+    """What hotlap saw the script do: the ground on which levers decide whether they apply.
+
+    ``files`` are the files that the sites lie in, as they were when the script was run.
+    """
 
     device: str = "cpu"
     step_source: Literal["optimizer", "backward"] = "optimizer"
@@ -251,6 +268,7 @@ class ScriptFacts(Record, frozen=True, kw_only=True):
     backwards_per_step: float = 1.0
     random_in_forward: bool = False
     sites: tuple[CallSite, ...] = ()
+    files: tuple[FileDigest, ...] = ()
 
 
 class Invariants(Record, frozen=True, kw_only=True):
@@ -265,6 +283,136 @@ class Invariants(Record, frozen=True, kw_only=True):
     dropout: tuple[float, ...] = ()
     training: tuple[bool, ...] = ()
     trainable: tuple[int, ...] = ()
+
+
+# ---------------------------------------------------------------------------------------------
+# What a lever wants changed in the source
+# ---------------------------------------------------------------------------------------------
+
+
+class LoaderArguments(Record, frozen=True, kw_only=True, tag="loader-arguments"):
+    """These arguments for the training loaders over map-style data sets; ``removed`` are those that may not be given
+    beside them."""
+
+    values: Values
+    removed: tuple[str, ...] = ()
+
+
+class OptimizerArguments(Record, frozen=True, kw_only=True, tag="optimizer-arguments"):
+    """These arguments for each optimizer that leaves them, and the ``alternatives`` to them, open."""
+
+    values: Values
+    alternatives: tuple[str, ...] = ()
+
+
+class ModelStatement(Record, frozen=True, kw_only=True, tag="model-statement"):
+    """A statement on each model once it is on its device; the name ``_`` in ``code`` stands for the model. ``needs`` are
+    the full names that the code uses. With ``convolutions_only`` other models are passed over."""
+
+    code: str
+    needs: tuple[str, ...] = ()
+    convolutions_only: bool = False
+
+
+class ModelInputs(Record, frozen=True, kw_only=True, tag="model-inputs"):
+    """The tensor that each training forward is given, wrapped; ``_`` stands for it. ``dimensions`` it must have."""
+
+    code: str
+    needs: tuple[str, ...] = ()
+    dimensions: int
+
+
+class ForwardRegion(Record, frozen=True, kw_only=True, tag="forward-region"):
+    """Forward pass and loss within a ``with`` over this context manager, which the name in ``already`` tells."""
+
+    context: str
+    needs: tuple[str, ...] = ()
+    already: str = ""
+
+
+class ScaledLoss(Record, frozen=True, kw_only=True, tag="scaled-loss"):
+    """The loss scaled by a ``torch.amp.GradScaler`` for this device, unscaled before clipping, and its steps."""
+
+    device: str
+
+
+class CopiesWithoutWaiting(Record, frozen=True, kw_only=True, tag="copies-without-waiting"):
+    """``non_blocking=True`` for the copies of batches to the device, where they can be seen; others stay."""
+
+
+class AttentionArgument(Record, frozen=True, kw_only=True, tag="attention-argument"):
+    """This implementation, wherever the script asks ``transformers`` for the one in ``instead_of``."""
+
+    implementation: str
+    instead_of: str
+
+
+class TopStatement(Record, frozen=True, kw_only=True, tag="top-statement"):
+    """A statement below the imports of the script."""
+
+    code: str
+    needs: tuple[str, ...] = ()
+
+
+class NoSourceForm(Record, frozen=True, kw_only=True, tag="no-source-form"):
+    """The lever cannot be written into a script, and why."""
+
+    reason: str
+
+
+SourceWish: TypeAlias = (
+    LoaderArguments
+    | OptimizerArguments
+    | ModelStatement
+    | ModelInputs
+    | ForwardRegion
+    | ScaledLoss
+    | CopiesWithoutWaiting
+    | AttentionArgument
+    | TopStatement
+    | NoSourceForm
+)
+
+
+class LeftOut(Record, frozen=True, kw_only=True):
+    """A lever of the plan that is not in the patch, and why."""
+
+    setting: Setting
+    reason: str
+
+
+class PatchedFile(Record, frozen=True, kw_only=True):
+    """A file before and after, by its absolute path; ``sha256`` is the digest of its bytes before."""
+
+    path: str
+    before: str
+    after: str
+    sha256: str
+
+
+class PatchProof(Record, frozen=True, kw_only=True):
+    """The patched copy (with no plan) against the original with the same levers installed from outside.
+
+    ``numbers`` compares what training computes; ``speed`` above 1 means that the patched copy is faster. ``refusal`` is
+    why the patch may not be used, empty where nothing speaks against it; ``text`` says what was found.
+    """
+
+    text: str
+    refusal: str = ""
+    numbers: ParityComparison | None = None
+    speed: SpeedComparison | None = None
+
+
+class Patch(Record, frozen=True, kw_only=True):
+    """The levers of a study as a change of its source: those that are in it, those that are not, and the files."""
+
+    study: str = ""
+    directory: str
+    written: tuple[Setting, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    files: tuple[PatchedFile, ...] = ()
+    remarks: tuple[str, ...] = ()
+    proof: PatchProof | None = None
 
 
 # ---------------------------------------------------------------------------------------------

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from types import FrameType
 
-from hotlap.records import CallSite, SiteRole
+from hotlap.records import CallSite, FileDigest, SiteRole
 
 _LIBRARIES = (
     *sorted({sysconfig.get_paths()[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")}),
@@ -32,13 +35,47 @@ def is_users(file: str) -> bool:
 
 def user_site(role: SiteRole, what: str = "") -> CallSite | None:
     """The user's innermost line on the stack, or None when no frame is the user's (a framework's command line)."""
-    frame = sys._getframe(1)
+    frame = _user_frame(sys._getframe(1))
+    if frame is None:
+        return None
+    code = frame.f_code
+    return CallSite(role=role, file=code.co_filename, line=frame.f_lineno, function=code.co_name, what=what)
+
+
+def exact_user_site(role: SiteRole, what: str = "") -> CallSite | None:
+    """The same with the place of the call within its line, which takes longer to look up."""
+    frame = _user_frame(sys._getframe(1))
+    if frame is None:
+        return None
+    code = frame.f_code
+    # One entry for each instruction of two bytes; all are None where Python was told to keep no columns.
+    positions = next(islice(code.co_positions(), frame.f_lasti // 2, None), (None,) * 4)
+    line, end_line, column, end_column = positions
+    return CallSite(
+        role=role,
+        file=code.co_filename,
+        line=line or frame.f_lineno,
+        function=code.co_name,
+        what=what,
+        column=column,
+        end_line=end_line,
+        end_column=end_column,
+    )
+
+
+def digests(sites: Iterable[CallSite | None]) -> tuple[FileDigest, ...]:
+    """What the files of the sites hold; one that cannot be read is left out."""
+    found = []
+    for file in sorted({it.file for it in sites if it is not None}):
+        with suppress(OSError, ValueError):
+            found.append(FileDigest(file=file, sha256=hashlib.sha256(Path(file).read_bytes()).hexdigest()))
+    return tuple(found)
+
+
+def _user_frame(frame: FrameType | None) -> FrameType | None:
     for _ in range(MAXIMUM_DEPTH):
-        file = frame.f_code.co_filename
-        if is_users(file):
-            return CallSite(role=role, file=file, line=frame.f_lineno, function=frame.f_code.co_name, what=what)
-        if frame.f_back is None:
-            return None
+        if frame is None or is_users(frame.f_code.co_filename):
+            return frame
         frame = frame.f_back
     return None
 

@@ -11,7 +11,7 @@ from typing import Any
 from hotlap.records import Assignment, CallSite, LoaderFacts, ModelFacts, OptimizerFacts, ScriptFacts
 from hotlap.runtime import randomness
 from hotlap.runtime.batches import size_in_bytes, tensors
-from hotlap.runtime.call_sites import user_site
+from hotlap.runtime.call_sites import digests, exact_user_site
 from hotlap.runtime.clock import StepClock
 from hotlap.runtime.hooks import Fetch
 from hotlap.runtime.interception import Interception
@@ -30,7 +30,7 @@ class Observer:
         self._clock = clock
         self._roots = interception.roots
         self._observing = assignment.observe
-        self._sites: dict[tuple[str, str, int], CallSite] = {}
+        self._sites: dict[tuple[str, str, int, int | None], CallSite] = {}
         self._loaders: dict[int, _Loader] = {}
         self._constructed: dict[int, CallSite | None] = {}
         self._optimizers: list[tuple[Any, CallSite | None, dict[str, Any]]] = []
@@ -79,7 +79,7 @@ class Observer:
     # -- loaders -------------------------------------------------------------------------------
 
     def _loader_made(self, loader: Any) -> None:
-        self._constructed[id(loader)] = user_site("loader", type(loader).__name__)
+        self._constructed[id(loader)] = exact_user_site("loader", type(loader).__name__)
 
     def _loader_start(self, loader: Any, start: Fetch) -> Any:
         iterator = start()
@@ -118,7 +118,7 @@ class Observer:
         self._requested = {name: arguments.get(name) for name in ("fused", "foreach")}
 
     def _optimizer_made(self, optimizer: Any) -> None:
-        self._optimizers.append((optimizer, user_site("optimizer", type(optimizer).__name__), self._requested))
+        self._optimizers.append((optimizer, exact_user_site("optimizer", type(optimizer).__name__), self._requested))
         self._requested = {}
 
     # -- forward, backward, update -------------------------------------------------------------
@@ -136,7 +136,7 @@ class Observer:
             model.saw(args, kwargs)
             if self._early():
                 self._processes = _process_count(self._torch)  # a script may leave its group before it ends
-                self._note(user_site("model", type(root).__name__))
+                self._note(exact_user_site("model", type(root).__name__))
                 self._note_autocast(root)
         if self._observing and self._early():
             self._states_before_forward = randomness.states(self._torch)
@@ -156,15 +156,17 @@ class Observer:
     def _backward(self, loss: Any) -> Any:
         self._scaler = self._scaler or self._interception.unscaled is not None
         if self._early():
-            self._note(user_site("backward"))
+            self._note(exact_user_site("backward"))
         return loss
 
     def _clip(self, parameters: Any, limit: float) -> None:
         self._clips = True
+        if self._early():
+            self._note(exact_user_site("clip"))
 
     def _update(self, optimizer: Any) -> None:
         if self._early():
-            self._note(user_site("step", type(optimizer).__name__))
+            self._note(exact_user_site("step", type(optimizer).__name__))
 
     def _step_ended(self) -> None:
         if not self._observing:
@@ -186,7 +188,7 @@ class Observer:
 
     def _note(self, site: CallSite | None) -> None:
         if site is not None:
-            self._sites.setdefault((site.role, site.file, site.line), site)
+            self._sites.setdefault((site.role, site.file, site.line, site.column), site)
 
     # -- the result ----------------------------------------------------------------------------
 
@@ -212,7 +214,15 @@ class Observer:
             backwards_per_step=self._clock.backwards / steps,
             random_in_forward=self._random_in_forward,
             sites=tuple(self._sites.values()),
+            files=digests(self._all_sites()) if self._observing else (),
         )
+
+    def _all_sites(self) -> list[CallSite | None]:
+        return [
+            *self._sites.values(),
+            *(it.site for it in self._loaders.values() if it.used),
+            *(site for _, site, _ in self._optimizers),
+        ]
 
 
 class _Loader:
@@ -263,7 +273,7 @@ class _Model:
             for tensor in tensors((args, kwargs)):
                 self._shapes[tuple(int(size) for size in tensor.shape)] = None
 
-    def facts(self, flops: float | None, sites: dict[tuple[str, str, int], CallSite]) -> ModelFacts:
+    def facts(self, flops: float | None, sites: dict[tuple[str, str, int, int | None], CallSite]) -> ModelFacts:
         root = self._root
         parameters = list(root.parameters())
         kinds = [type(module).__name__ for module in root.modules()]
