@@ -34,6 +34,7 @@ COMMANDS = {
     "rule": "the patterns that lint looks for, and the page of each",
     "new": "write a complete, fast training script to begin with",
     "levers": "what each lever does, when it helps, what proof it owes",
+    "export": "a study as CSV tables, or for TensorBoard, MLflow or Weights & Biases",
     "demo": "the main job on a small workload that ships with hotlap",
 }
 
