@@ -12,8 +12,11 @@ from functools import cached_property
 from hotlap.source.lint.model import torch_names as known
 from hotlap.source.lint.model.arguments import Argument, Arguments
 from hotlap.source.lint.model.calls import Calls
+from hotlap.source.lint.model.datasets import Datasets
+from hotlap.source.lint.model.devices import Devices
 from hotlap.source.lint.model.guards import Guards
 from hotlap.source.lint.model.kinds import Kind, Kinds, Place
+from hotlap.source.lint.model.loaders import Loaders
 from hotlap.source.lint.model.names import Binding, Names
 from hotlap.source.lint.model.origins import Origins
 from hotlap.source.lint.model.training import HotPlace, Training, TrainingLoop
@@ -63,6 +66,21 @@ class Context:
     @cached_property
     def _origins(self) -> Origins:
         return Origins(self.names, self.call_graph)
+
+    @cached_property
+    def loaders(self) -> Loaders:
+        """Data loaders, the loops over them, and the batches they give."""
+        return Loaders(self.tree, self.names, self.call_graph)
+
+    @cached_property
+    def datasets(self) -> Datasets:
+        """What data sets do for a sample."""
+        return Datasets(self.tree, self.names, self.call_graph)
+
+    @cached_property
+    def devices(self) -> Devices:
+        """Devices by name, and copies of tensors to them."""
+        return Devices(self.names, self.call_graph)
 
     # -- names and calls --------------------------------------------------------------------------
 
