@@ -200,7 +200,7 @@ class _Checker:
             if len(self._sets) > 1:
                 confidence = speed.HEADLINE_CONFIDENCE
                 running = compare_sets(self._sets, delta=self._trials.options.delta, confidence=confidence).speedup
-            text = f"now against {self._against.name}: set {len(self._sets) + 1} of {upto}"
+            text = f"set {len(self._sets) + 1} of {upto}"
             self._book.tell("trial", text, sets_done=len(self._sets), sets_planned=upto, running=running)
             turns = self._trials.take_set(self._arms(), rounds=self._trials.rounds, purpose="check")
             if isinstance(turns, Failure):

@@ -1,0 +1,251 @@
+"""``hotlap check`` from its command line to its answer, exit code and files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import fakes
+import msgspec
+import pytest
+from fake_script import Effect
+from pair import Pair
+
+from hotlap import api
+from hotlap.api import Engine
+from hotlap.check import Check, NumbersCheck, SpeedCheck
+from hotlap.cli.check import parser
+from hotlap.cli.main import main
+from hotlap.records import Workload
+from hotlap.render.check_files import check_junit, check_markdown
+
+Commit = Callable[..., str]
+QUICK = ["check", "--quiet", "--baseline", "HEAD~1"]
+
+
+class Folders:
+    """Makes the same executor for every folder, and remembers them."""
+
+    def __init__(self, executor: Pair) -> None:
+        self.executor = executor
+        self.seen: list[Path] = []
+
+    def __call__(self, directory: Path) -> Pair:
+        assert directory.is_dir()
+        self.seen.append(directory)
+        return self.executor
+
+
+@pytest.fixture(autouse=True)
+def project(repository: Path, commit: Commit, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("COLUMNS", "120")
+    commit(train_dot_py="old")
+    commit(train_dot_py="new")
+    return repository
+
+
+def run(executor: Pair, *words: str) -> int:
+    folders = Folders(executor)
+    code = main(list(words), engine=Engine(executor=folders))
+    assert not any(it.exists() for it in folders.seen), "nothing is left behind"
+    return code
+
+
+def test_passing(capsys: pytest.CaptureFixture[str], project: Path) -> None:
+    assert run(Pair(), *QUICK, "train.py", "--epochs", "1") == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    page = " ".join(out.split())
+    for piece in (
+        "hotlap check train.py --epochs 1",
+        "Passed.",
+        "speed passed Not slower than at HEAD~1 by 5 % or more",
+        "numbers passed The losses of 300 steps are identical to the last bit.",
+        "as it was at HEAD~1 (",
+        "both without a plan.",
+        "the script against itself varied by",
+    ):
+        assert piece in page
+    assert [it.name for it in project.iterdir()] == [".git", "train.py"]
+
+
+def test_both_versions_are_what_they_were() -> None:
+    executor = Pair()
+    seen: dict[str, str] = {}
+    asked = executor._marked
+
+    def look(arm):
+        checkout = arm.workload.checkout
+        seen[checkout.revision] = Path(arm.workload.directory, arm.workload.target).read_text()
+        return asked(arm)
+
+    executor._marked = look
+    assert run(executor, *QUICK, "train.py") == 0
+    assert sorted(seen.values()) == ["new", "old"] and seen[""] == "new"
+
+
+@pytest.mark.parametrize(
+    ("now", "more", "code"),
+    [
+        (Effect(), [], 0),
+        (Effect(compute=1.3), [], 1),
+        (Effect(loss=1.02), [], 1),
+        (Effect(loss=1.02), ["--speed-only"], 0),
+        (Effect(fails="crash"), [], 1),
+        (Effect(compute=1.3), ["--delta", "40%"], 0),
+    ],
+)
+def test_exit_codes(now: Effect, more: list[str], code: int) -> None:
+    assert run(Pair(now), *QUICK, *more, "train.py") == code
+
+
+def test_an_open_answer_has_a_code_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    for more, code in (([], 3), (["--inconclusive-is", "pass"], 0), (["--inconclusive-is=fail"], 1)):
+        assert run(Pair(launch_noise=0.3, seed=1), *QUICK, *more, "train.py") == code
+        assert "Inconclusive." in capsys.readouterr().out
+
+
+def test_bad_words(capsys: pytest.CaptureFixture[str], project: Path) -> None:
+    (project / "folder").mkdir()
+    for words, says in (
+        ([], "No script was named."),
+        (["--baseline", "nowhere", "train.py"], "no git revision 'nowhere'"),
+        (["train.py"], "nothing to compare with"),
+        (["--baseline", "HEAD", "--delta", "0", "train.py"], "is no share"),
+        (["--baseline", "HEAD", "--junit", "folder", "train.py"], "no file that can be written"),
+        (["--baseline", "HEAD", "--markdown", "no/where.md", "train.py"], "no file that can be written"),
+        (["--inconclusive-is", "maybe", "train.py"], "invalid choice"),
+        (["--baseline", "HEAD", "--budget", "20s", "--quiet", "train.py"], "too small for a check"),
+    ):
+        assert run(Pair(), "check", *words) == 2
+        assert says in capsys.readouterr().err
+
+
+def test_ctrl_c_leaves_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    from fake_script import Interrupt
+
+    for call in (1, 2, 4):
+        executor = Pair()
+        executor._interrupt = Interrupt(call, KeyboardInterrupt)
+        assert run(executor, *QUICK, "train.py") == 130
+
+
+def test_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(Pair(Effect(compute=1.3)), *QUICK, "--json", "train.py") == 1
+    out = capsys.readouterr().out
+    found = msgspec.json.decode(out, type=Check)
+    assert (found.verdict, found.workload.target, found.against.name) == ("failed", "train.py", "HEAD~1")
+    assert found.workload.checkout is None, "what was asked for, not the copy it ran in"
+    assert json.loads(out)["speed"]["comparison"]["speedup"]["high"] < 1
+
+
+def test_against_a_plan(capsys: pytest.CaptureFixture[str], project: Path) -> None:
+    api.write_plan(fakes.FINISHED, project / "hotlap.toml")
+    assert run(Pair(), "check", "--quiet", "train.py") == 0
+    page = " ".join(capsys.readouterr().out.split())
+    assert "Compared: the script with the plan of hotlap.toml, and without." in page
+    assert "recorded on AMD EPYC 7742, 16 cores, NVIDIA A10" in page
+
+
+def test_progress_goes_beside_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(Pair(), "check", "--baseline", "HEAD", "train.py") == 0
+    out, err = capsys.readouterr()
+    assert "trying, set 3 of 3" in err and "comparing numbers" in err
+    assert "trying" not in out
+
+
+# -- files ------------------------------------------------------------------------------------------
+
+
+def test_markdown_is_appended(project: Path) -> None:
+    path = project / "summary.md"
+    path.write_text("# before\n\n")
+    for now in (Effect(), Effect(compute=1.3)):
+        run(Pair(now), *QUICK, "--markdown", str(path), "train.py")
+    text = path.read_text()
+    assert text.startswith("# before\n\n### hotlap check: passed\n")
+    assert "\n\n### hotlap check: failed\n" in text
+    assert "| speed | **failed** | Slower than at HEAD\\~1: 0\\.8" in text or "| speed | **failed** |" in text
+
+
+def parts(path: Path) -> dict[str, str]:
+    """Each test of the suite with what became of it."""
+    suite = ElementTree.parse(path).getroot()[0]
+    return {it.attrib["name"]: it[0].tag if len(it) else "passed" for it in suite.iter("testcase")}
+
+
+def test_junit(project: Path) -> None:
+    path = project / "hotlap.xml"
+    noisy = {"launch_noise": 0.3, "seed": 1}
+    for executor, more, expected in (
+        (Pair(), [], {"speed": "passed", "numbers": "passed"}),
+        (Pair(Effect(compute=1.3)), [], {"speed": "failure", "numbers": "passed"}),
+        (Pair(Effect(loss=1.02)), [], {"speed": "passed", "numbers": "failure"}),
+        (Pair(), ["--speed-only"], {"speed": "passed", "numbers": "skipped"}),
+        (Pair(**noisy), [], {"speed": "error", "numbers": "passed"}),
+        (Pair(**noisy), ["--inconclusive-is", "pass"], {"speed": "skipped", "numbers": "passed"}),
+        (Pair(**noisy), ["--inconclusive-is", "fail"], {"speed": "failure", "numbers": "passed"}),
+    ):
+        run(executor, *QUICK, *more, "--junit", str(path), "train.py")
+        assert parts(path) == expected
+
+
+def hostile(project: Path) -> Check:
+    workload = Workload(
+        kind="script", target=fakes.HOSTILE_TEXT, arguments=("]]>", "|", "**"), directory=str(project), python="python"
+    )
+    from pair import REVISION
+
+    bad = f"{fakes.HOSTILE_TEXT}\0\x0b\ufffe<script>alert(1)</script>|`x`](http://x)&amp;"
+    return Check(
+        verdict="failed",
+        text=bad,
+        workload=workload,
+        against=msgspec.structs.replace(REVISION, name=bad, plan_name=bad),
+        speed=SpeedCheck(verdict="failed", text=bad, limit=0.95),
+        numbers=NumbersCheck(verdict="inconclusive", text=bad),
+        delta=0.05,
+        machine=bad,
+        warnings=(bad,),
+    )
+
+
+def test_foreign_text_stays_text(project: Path) -> None:
+    found = hostile(project)
+    text = check_junit(found, inconclusive_is="inconclusive")
+    root = ElementTree.fromstring(text)
+    assert (root.attrib["tests"], root.attrib["failures"], root.attrib["errors"]) == ("2", "1", "1")
+    assert "<script>" not in text and "\x1b" not in text and "\0" not in text
+    (failure,) = root.iter("failure")
+    assert "<script>alert(1)</script>" in failure.attrib["message"]
+    markdown = check_markdown(found)
+    assert "<script>" not in markdown and "](http" not in markdown and "\x1b" not in markdown
+    rows = [line for line in markdown.splitlines() if line.startswith("| ")]
+    assert len(rows) == 3
+    for row in rows[1:]:
+        assert row.replace("\\|", "").count("|") == 4, "a bar in a cell is no border"
+
+
+def test_the_suite_has_what_readers_of_junit_ask_for(project: Path) -> None:
+    """As in the schema that Jenkins publishes: attributes, their types, and the order of elements."""
+    root = ElementTree.fromstring(check_junit(hostile(project), inconclusive_is="failed"))
+    assert root.tag == "testsuites"
+    (suite,) = root
+    assert {"name", "tests", "failures", "errors", "skipped", "time"} <= set(suite.attrib)
+    assert [it.tag for it in suite] == ["testcase", "testcase", "system-out"]
+    for case in suite.iter("testcase"):
+        assert {"name", "classname", "time"} <= set(case.attrib)
+        assert float(case.attrib["time"]) >= 0
+        assert all(it.tag in ("failure", "error", "skipped") and it.attrib["message"] for it in case)
+
+
+def test_the_help_tells_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--help"]) == 0
+    text = capsys.readouterr().out
+    for piece in ("0 passed", "1 slower", "3 inconclusive", "2 for bad usage"):
+        assert piece in text
+    assert parser().get_default("delta") == 0.05
