@@ -93,8 +93,9 @@ class Kinds:
                 return "tensor" if not plain and any(it in _TENSORS for it in kinds) else None
             case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Invert(), operand=operand):
                 return self._kind(operand, depth)
-            case ast.Subscript(value=value):
-                return _part_of(self._kind(value, depth))
+            case ast.Subscript(value=value, slice=index):
+                kind = self._kind(value, depth)
+                return kind if kind == "tensors" and isinstance(index, ast.Slice) else _part_of(kind)
             case ast.IfExp(body=body, orelse=orelse):
                 return self._common([self._kind(body, depth), self._kind(orelse, depth)])
             case ast.NamedExpr(value=value) | ast.Await(value=value) | ast.Starred(value=value):

@@ -2,8 +2,8 @@
 
 ## What it does
 Finds a loop over a tensor, or over `range(len(tensor))` and its like, whose passes compute with one element each:
-`tensor[i] * 2`, `total += tensor[i]`, `if x > 0`, `x.item()`. Loops in which a pass needs the result of the one before,
-other than for a sum, are not reported, and neither are loops that hand an element on to a module or a function.
+`tensor[i] * 2`, `total += tensor[i]`, `if x > 0`, `x.item()`. It is silent where a pass needs the result of the one
+before, other than for a sum, and where an element is an index or is handed on to a function.
 
 ## Why it is slow
 Each operation on one element costs as much Python and as many launches as the same operation on the whole tensor, and
@@ -38,17 +38,19 @@ title = "Python loops over the elements of a tensor"
 fix_safety: FixSafety = "none"
 
 _SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.If, ast.Pass, ast.Continue)
-_READS = frozenset({"item", "abs", "exp", "log", "sqrt", "pow"})
+_READS = frozenset({"item", "abs", "exp", "log", "sqrt", "pow", "clamp", "square"})
+_FUNCTIONS = frozenset(f"builtins.{it}" for it in ("abs", "float", "int", "min", "max", "round", "len"))
 
 
 def check(context: Context) -> Iterator[Violation]:
-    """Each loop whose passes compute with one element of a tensor."""
+    """Each loop whose passes do nothing but compute with one element of a tensor."""
     for loop in context.tree.of(ast.For):
         tensor, element = _over(context, loop)
-        if tensor is None or not all(isinstance(it, _SIMPLE) for it in _statements(loop)) or _carries(context, loop):
+        if tensor is None or not context.is_tensor(tensor) or _is_written_out(context, tensor):
             continue
-        used = [it for it in _elements(context, loop, element) if _computes(context, it)]
-        if used and context.kind(tensor) in ("tensor", "loss") and not _is_test_data(context, tensor):
+        used = list(_elements(loop, element))
+        only_computes = bool(used) and all(_computes(context, it) for it in used) and _is_arithmetic(context, loop)
+        if only_computes and not _carries(context, loop):
             text = context.tree.source(tensor)
             yield Violation(
                 loop.iter, f"This loop computes with `{text}` element by element; compute with all at once."
@@ -88,12 +90,25 @@ def _sized(context: Context, size: ast.expr) -> ast.expr | None:
     return None
 
 
-def _statements(loop: ast.For) -> Iterator[ast.stmt]:
+def _is_arithmetic(context: Context, loop: ast.For) -> bool:
+    """Whether a pass only computes, compares, adds up, and stores or appends what it computed."""
     for statement in loop.body:
-        yield from (it for it in ast.walk(statement) if isinstance(it, ast.stmt))
+        for it in ast.walk(statement):
+            if isinstance(it, ast.stmt) and not isinstance(it, _SIMPLE):
+                return False
+            if isinstance(it, ast.Call) and not _is_plain(context, it):
+                return False
+    return True
 
 
-def _elements(context: Context, loop: ast.For, element: str) -> Iterator[ast.expr]:
+def _is_plain(context: Context, call: ast.Call) -> bool:
+    name = context.qualified_name(call.func)
+    if name is not None:
+        return name in _FUNCTIONS or name.startswith("math.") or name.removeprefix("torch.") in _READS
+    return isinstance(call.func, ast.Attribute) and (call.func.attr in _READS or call.func.attr == "append")
+
+
+def _elements(loop: ast.For, element: str) -> Iterator[ast.expr]:
     for statement in loop.body:
         for it in ast.walk(statement):
             if (
@@ -117,36 +132,37 @@ def _computes(context: Context, element: ast.expr) -> bool:
 
 
 def _carries(context: Context, loop: ast.For) -> bool:
-    """Whether a pass reads what the one before has computed, other than a sum or list that it adds to."""
-    assigned = set()
-    for statement in loop.body:
-        for it in ast.walk(statement):
-            if isinstance(it, ast.Name) and isinstance(it.ctx, ast.Store):
-                if not isinstance(context.tree.parent(it), ast.AugAssign):
-                    assigned.add(it.id)
-            elif isinstance(it, ast.Subscript) and isinstance(it.ctx, ast.Store) and isinstance(it.value, ast.Name):
-                assigned.add(f"{it.value.id}[]")
-    for statement in loop.body:
-        for it in ast.walk(statement):
-            if not isinstance(it, ast.Name) or not isinstance(it.ctx, ast.Load):
-                continue
-            if it.id in assigned and any(_is_later(context, binding.node, it) for binding in context.bindings(it)):
-                return True
-            # out[i] = out[i - 1] * ...: the element before is read.
-            above = context.tree.parent(it)
-            if f"{it.id}[]" in assigned and isinstance(above, ast.Subscript) and isinstance(above.ctx, ast.Load):
-                return True
+    """Whether a pass reads what the one before has computed: a state, a sum, an element that was stored."""
+    names = [it for statement in loop.body for it in ast.walk(statement) if isinstance(it, ast.Name)]
+    stored = {it.id for it in names if _is_stored_into(context, it)}
+    for it in names:
+        if not isinstance(it.ctx, ast.Load) or _is_stored_into(context, it):
+            continue
+        if it.id in stored or any(_is_later(context, loop, binding.node, it) for binding in context.bindings(it)):
+            return True
     return False
 
 
-def _is_later(context: Context, bound: ast.AST, use: ast.Name) -> bool:
-    """Whether the name is bound further down, or by the statement that reads it."""
-    if not isinstance(bound, ast.Name):
+def _is_stored_into(context: Context, name: ast.Name) -> bool:
+    """``out`` of ``out[i] = ...``."""
+    above = context.tree.parent(name)
+    return isinstance(above, ast.Subscript) and above.value is name and isinstance(above.ctx, ast.Store)
+
+
+def _is_later(context: Context, loop: ast.For, bound: ast.AST, use: ast.Name) -> bool:
+    """Whether the name is bound in the loop, but not further up in the same pass."""
+    if (
+        not isinstance(bound, ast.Name)
+        or not context.tree.within(bound, loop)
+        or context.tree.within(bound, loop.target)
+    ):
         return False
+    if isinstance(context.tree.parent(bound), ast.AugAssign):
+        return True
     return context.tree.statement(bound) is context.tree.statement(use) or bound.lineno > use.lineno
 
 
-def _is_test_data(context: Context, tensor: ast.expr) -> bool:
+def _is_written_out(context: Context, tensor: ast.expr) -> bool:
     """A handful of numbers written into the source, such as a list of learning rates."""
     made = context.value(tensor)
     name = context.qualified_name(made.func) if isinstance(made, ast.Call) else None
@@ -236,6 +252,24 @@ good = {
         total = 0
         for loss in losses:
             total += loss * 2
+        """,
+    "offsets into another tensor": """
+        import torch
+
+        def parts(sizes: torch.Tensor, joined: torch.Tensor):
+            found, start = [], 0
+            for size in sizes:
+                found.append(joined[start : start + size])
+                start += size
+            return found
+        """,
+    "elements that choose": """
+        import torch
+
+        def painted(scores: torch.Tensor, masks):
+            for i in range(scores.shape[0]):
+                if scores[i] > 0.5:
+                    paint(masks[i], scores[i])
         """,
     "images that are shown": """
         import torch
