@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
 
 from hotlap.source.scaffold.compose import TASKS, Task, compose
 
@@ -50,6 +51,7 @@ def train(scripts: dict[Task, Path], tmp_path: Path) -> Train:
 
     def run(task: Task, *flags: str, launcher: tuple[str, ...] = (), expect: int = 0) -> list[str]:
         environment = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
+        environment["OMP_NUM_THREADS"] = "1"  # the models are tiny, and tests share the machine
         strict = () if launcher else ("-W", "error")
         done = subprocess.run(
             [sys.executable, *strict, *launcher, str(scripts[task]), *TINY[task], *flags],
@@ -67,7 +69,9 @@ def train(scripts: dict[Task, Path], tmp_path: Path) -> Train:
 
 @pytest.fixture
 def modules(scripts: dict[Task, Path]) -> Iterator[dict[Task, ModuleType]]:
-    """The scripts as modules, to look at their parts."""
+    """The scripts as modules, to look at their parts, on one thread."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
     found: dict[Task, ModuleType] = {}
     for it, path in scripts.items():
         spec = importlib.util.spec_from_file_location(f"scaffold_{it}", path)
@@ -76,5 +80,6 @@ def modules(scripts: dict[Task, Path]) -> Iterator[dict[Task, ModuleType]]:
         sys.modules[spec.name] = found[it]
         spec.loader.exec_module(found[it])
     yield found
+    torch.set_num_threads(threads)
     for module in found.values():
         del sys.modules[module.__name__]
