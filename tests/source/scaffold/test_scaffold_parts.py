@@ -355,7 +355,7 @@ def test_a_checkpoint_cut_short_leaves_the_last_one(
 @pytest.mark.parametrize("changed", [{"seed": 1}, {"batch_size": 8}, {"accumulation": 2}])
 def test_a_checkpoint_of_another_course_is_refused(lm: ModuleType, tmp_path: Path, changed: dict[str, int]) -> None:
     trainer(lm, checkpoint=tmp_path / "state.pt").save(1)
-    with pytest.raises(SystemExit, match="The checkpoint is of a run with other epochs"):
+    with pytest.raises(SystemExit, match="The checkpoint is of another seed, batch size, number of epochs or of processes"):
         trainer(lm, checkpoint=tmp_path / "state.pt", **changed).load()
 
 
