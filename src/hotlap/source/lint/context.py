@@ -14,6 +14,7 @@ from hotlap.source.lint.model.arguments import Argument, Arguments
 from hotlap.source.lint.model.calls import Calls
 from hotlap.source.lint.model.datasets import Datasets
 from hotlap.source.lint.model.devices import Devices
+from hotlap.source.lint.model.evaluation import Evaluation
 from hotlap.source.lint.model.guards import Guards
 from hotlap.source.lint.model.kinds import Kind, Kinds, Place
 from hotlap.source.lint.model.loaders import Loaders
@@ -62,6 +63,11 @@ class Context:
     def arguments(self) -> Arguments:
         """Arguments of calls."""
         return Arguments(self.tree, self.names)
+
+    @cached_property
+    def evaluation(self) -> Evaluation:
+        """Evaluation loops."""
+        return Evaluation(self.tree, self.names, self.call_graph, self.kinds, self.training)
 
     @cached_property
     def _origins(self) -> Origins:
