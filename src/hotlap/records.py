@@ -1,14 +1,16 @@
 """The frozen records that cross a room's border.
 
 No logic and no torch in here: this module is imported into the user's training process, by the
-search, and by every renderer. Times are in seconds, memory in bytes, and the name says so. Every
-record is an immutable :class:`msgspec.Struct`; ``msgspec.json`` and ``msgspec.to_builtins`` turn
-them into JSON and back, checking types on the way in. Unknown fields are ignored and new fields
-carry defaults, so that older studies stay readable.
+search, and by every renderer. (A study names who renders it for a notebook, which is all.) Times are
+in seconds, memory in bytes, and the name says so. Every record is an immutable
+:class:`msgspec.Struct`; ``msgspec.json`` and ``msgspec.to_builtins`` turn them into JSON and back,
+checking types on the way in. Unknown fields are ignored and new fields carry defaults, so that older
+studies stay readable.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -1019,6 +1021,15 @@ class Study(Record, frozen=True, kw_only=True):
     files: tuple[FileWrite, ...] = ()
     warnings: tuple[str, ...] = ()
     directory: str = ""
+
+    # Notebooks look for these on the object that they are to show; what they show is rendered elsewhere, on demand.
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        bundle: dict[str, str] = importlib.import_module("hotlap.render.notebook").mime_bundle(self)
+        return bundle
+
+    def _repr_html_(self) -> str:
+        return self._repr_mimebundle_()["text/html"]
 
 
 class Price(Record, frozen=True, kw_only=True):

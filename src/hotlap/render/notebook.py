@@ -1,0 +1,180 @@
+"""A study as a notebook shows it: the answer, the time account as bars, and what became of each lever.
+
+A fragment of HTML without scripts, style sheets or addresses. Text takes its colour from the notebook's theme. It is
+built as a tree, so that every name from a script is escaped by the serialiser and none by hand.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from xml.etree.ElementTree import Element, SubElement, tostring
+
+from rich.console import Console
+
+from hotlap.records import PhaseAccount, Study
+from hotlap.render import text
+from hotlap.render.account import PHASES, samples_factor
+from hotlap.render.findings import place
+from hotlap.render.headline import headline
+from hotlap.render.lever_table import MARKS, Row, footnote, skipped_rows, tried_rows
+from hotlap.render.terminal import machine_line, report
+
+_PLAIN_COLUMNS = 100
+_FINDINGS_SHOWN = 5
+_CELL = "text-align:left;padding:2px 12px 2px 0;vertical-align:top"
+_NUMBER = "text-align:right;padding:2px 12px 2px 0;white-space:nowrap;vertical-align:top"
+_QUIET = "opacity:0.75;margin:4px 0"
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+def mime_bundle(study: Study) -> dict[str, str]:
+    """The study for any front end: as HTML, and as the text that a terminal shows."""
+    return {"text/plain": plain(study), "text/html": fragment(study)}
+
+
+def plain(study: Study) -> str:
+    """The report as text without colours."""
+    page = io.StringIO()
+    # Within a notebook rich would print to the notebook, whatever file it is given.
+    console = Console(
+        file=page, width=_PLAIN_COLUMNS, color_system=None, markup=False, highlight=False, emoji=False,
+        force_jupyter=False, force_terminal=False,
+    )  # fmt: skip
+    console.print(report(study, plan_path=""))
+    return page.getvalue().rstrip("\n")
+
+
+def fragment(study: Study) -> str:
+    """One ``<div>`` with all of it."""
+    whole = Element("div", {"style": "max-width:60em;line-height:1.4"})
+    said = headline(study)
+    _add(whole, "p", f"hotlap  {text.command(study.workload)}", style=f"{_QUIET};font-family:monospace")
+    _add(whole, "p", said.sentence, style="font-size:1.2em;font-weight:bold;margin:4px 0")
+    for line in said.beside:
+        _add(whole, "p", line, style=_QUIET)
+    if said.output:
+        _add(whole, "pre", said.output, style="white-space:pre-wrap")
+    if study.account_before is not None:
+        _account(whole, study.account_before, study.account_after, "after" if study.plan.settings else "given up")
+    if study.outcomes:
+        _levers(whole, study)
+    if study.findings:
+        _findings(whole, study)
+    _add(whole, "p", machine_line(study.machine), style=_QUIET)
+    if study.directory:
+        _add(whole, "p", f"Kept in {text.one_line(study.directory)}", style=_QUIET)
+    return tostring(whole, encoding="unicode", method="html")
+
+
+# ---------------------------------------------------------------------------------------------
+# The time account
+# ---------------------------------------------------------------------------------------------
+
+
+def _account(whole: Element, before: PhaseAccount, after: PhaseAccount | None, after_name: str) -> None:
+    """Bars on one scale, for the samples of one step of the original script, with their figures as a table."""
+    accounts = [("before" if after else "as it is", before, 1.0)]
+    if after is not None:
+        accounts.append((after_name, after, samples_factor(before, after)))
+    _heading(whole, "Where a step's time goes")
+    full = max(account.wall * factor for _, account, factor in accounts)
+    for name, account, factor in accounts:
+        _bar(whole, name, account, factor, full)
+    rows = [
+        (label, *(text.duration(getattr(account, field) * factor) for _, account, factor in accounts))
+        for field, label, *_ in PHASES
+    ]
+    rows.append(("whole step", *(text.duration(account.wall * factor) for _, account, factor in accounts)))
+    colours = {label: colour for _, label, colour, *_ in PHASES}
+    _table(whole, ("phase", *(f">{name}" for name, *_ in accounts)), rows, colours=colours)
+
+
+def _bar(whole: Element, name: str, account: PhaseAccount, factor: float, full: float) -> None:
+    spoken = ", ".join(f"{label} {text.duration(getattr(account, field) * factor)}" for field, label, *_ in PHASES)
+    line = SubElement(whole, "div", {"role": "img", "aria-label": f"{name}: {spoken}"})
+    line.set("style", "display:flex;align-items:center;margin:2px 0")
+    _add(line, "span", name, style="flex:0 0 5em")
+    track = SubElement(line, "span", {"style": "flex:1 1 auto;display:flex;height:1em"})
+    for field, label, colour, *_ in PHASES:
+        share = max(0.0, getattr(account, field) * factor / full) if full > 0 else 0.0
+        if share > 0:
+            style = f"flex:0 0 {min(1.0, share):.2%};background:{colour}"
+            SubElement(track, "span", {"title": label, "style": style})
+    _add(line, "span", text.duration(account.wall * factor), style="flex:0 0 6em;text-align:right;font-weight:bold")
+
+
+# ---------------------------------------------------------------------------------------------
+# Levers and findings
+# ---------------------------------------------------------------------------------------------
+
+
+def _levers(whole: Element, study: Study) -> None:
+    tried = tried_rows(study.outcomes, study.account_before)
+    skipped = skipped_rows(study.outcomes)
+    _heading(whole, "Levers")
+    if tried:
+        _table(whole, ("lever", ">speedup", "numbers", ">memory", "verdict", "reason"), [*map(_cells, tried)])
+        _add(whole, "p", footnote(study.outcomes), style=_QUIET)
+    if skipped:
+        folded = SubElement(whole, "details")
+        _add(folded, "summary", f"{text.count(len(skipped), 'lever')} not tried")
+        _table(folded, ("lever", "reason"), skipped)
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    name = f"{MARKS[row.tone][0]} {row.lever}" + (f" ({row.values})" if row.values else "")
+    reason = ". ".join(filter(None, (row.reason.rstrip("."), *row.below)))
+    return name, row.speedup, row.parity, row.memory, row.verdict, reason
+
+
+def _findings(whole: Element, study: Study) -> None:
+    _heading(whole, "Findings")
+    shown = SubElement(whole, "ul", {"style": "margin:4px 0"})
+    for it in study.findings[:_FINDINGS_SHOWN]:
+        where = f" ({place(it, study.workload.directory)})" if it.site is not None else ""
+        _add(shown, "li", f"{text.sentence(it.title)}{where} {text.sentence(it.remedy)}".rstrip())
+    more = len(study.findings) - _FINDINGS_SHOWN
+    if more > 0:
+        _add(shown, "li", f"and {more} more in `hotlap report`")
+
+
+# ---------------------------------------------------------------------------------------------
+# Parts
+# ---------------------------------------------------------------------------------------------
+
+
+def _table(
+    whole: Element,
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    colours: Mapping[str, str] = _NOTHING,
+) -> None:
+    """A table whose first column names its rows; ``>`` before a heading aligns its column to the right."""
+    styles = [_NUMBER if it.startswith(">") else _CELL for it in headings]
+    table = SubElement(whole, "table", {"style": "border-collapse:collapse;margin:4px 0;border:0"})
+    head = SubElement(SubElement(table, "thead"), "tr")
+    for heading, style in zip(headings, styles, strict=True):
+        _add(head, "th", heading.removeprefix(">"), scope="col", style=f"{style};font-weight:normal;opacity:0.75")
+    body = SubElement(table, "tbody")
+    for row in rows:
+        line = SubElement(body, "tr")
+        for number, (cell, style) in enumerate(zip(row, styles, strict=True)):
+            if number > 0:
+                _add(line, "td", cell, style=style)
+                continue
+            name = _add(line, "th", cell, scope="row", style=f"{style};font-weight:normal")
+            if cell in colours:
+                name.set("style", f"{style};font-weight:normal;border-left:1em solid {colours[cell]};padding-left:6px")
+
+
+def _heading(whole: Element, words: str) -> None:
+    _add(whole, "p", words, style="font-weight:bold;margin:10px 0 4px 0")
+
+
+def _add(parent: Element, tag: str, words: str, **attributes: str) -> Element:
+    node = SubElement(parent, tag, attributes)
+    node.text = words
+    return node

@@ -1,0 +1,135 @@
+"""A study in a notebook: the fragment by itself, and a real kernel that shows one."""
+
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+
+import fakes
+import msgspec
+import pytest
+
+from hotlap.records import PhaseAccount, Study
+from hotlap.render.json import study_json
+from hotlap.render.notebook import fragment, mime_bundle, plain
+
+VOID = {"br", "hr", "img"}
+
+
+class Reader(HTMLParser):
+    """Collects tags, attributes and text; fails for a tag that is not closed in its place."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attributes)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+def test_the_answer_the_bars_and_the_levers_are_there() -> None:
+    page = Reader(fragment(fakes.FINISHED))
+    assert "3.65x faster (95 % interval 3.58 to 3.72), no difference found within 0.1 % over 300 steps." in page.text
+    before, after = (it["aria-label"] for it in page.all("div") if it.get("role") == "img")
+    assert before is not None and before.startswith("before: data wait 101 ms,")
+    assert after is not None and after.startswith("after: data wait 1.20 ms,")
+    assert "✓ loader (persistent-workers, pin-memory, workers 4)" in page.text
+    assert "3 levers not tried" in page.text and "The model has no convolution." in page.text
+    assert "A step of 212 ms waits 101 ms for its batch." in page.text
+    assert [it.get("scope") for it in page.all("th")].count("row") > 10
+
+
+@pytest.mark.parametrize("name", sorted(fakes.STUDIES))
+def test_every_study_is_one_static_harmless_fragment(name: str) -> None:
+    html = fragment(fakes.STUDIES[name])
+    page = Reader(html)
+    assert html.startswith("<div ") and html.endswith("</div>")
+    allowed = {"div", "p", "pre", "span", "table", "thead", "tbody", "tr", "th", "td", "details", "summary", "ul", "li"}
+    assert {tag for tag, _ in page.tags} <= allowed
+    assert {key for _, attributes in page.tags for key in attributes} <= {
+        "style",
+        "role",
+        "aria-label",
+        "title",
+        "scope",
+    }
+    assert "url(" not in html and "http" not in html
+    assert len(html) < 100_000
+
+
+def test_foreign_text_stays_text() -> None:
+    nasty = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>&lt;b&gt; \x1b[31m"
+    study = msgspec.structs.replace(
+        fakes.FINISHED,
+        workload=msgspec.structs.replace(fakes.WORKLOAD, target=nasty),
+        directory=nasty,
+        machine=msgspec.structs.replace(fakes.MACHINE, processor=nasty),
+        findings=(msgspec.structs.replace(fakes.FINDINGS[0], title=nasty, remedy=nasty),),
+        outcomes=(
+            msgspec.structs.replace(fakes.OUTCOMES[0], lever=nasty),
+            msgspec.structs.replace(fakes.OUTCOMES[-1], lever=nasty),
+        ),
+    )
+    html = fragment(study)
+    page = Reader(html)
+    assert not page.all("script") and not page.all("img") and "\x1b" not in html
+    assert page.text.count("<script>alert(1)</script>") >= 6
+    assert "&lt;b&gt;" in page.text
+
+
+@pytest.mark.parametrize(
+    "account", [PhaseAccount(), PhaseAccount(wall=0.1, other=-0.1), PhaseAccount(wall=0.1, forward=9.0)]
+)
+def test_accounts_that_do_not_add_up_are_drawn_all_the_same(account: PhaseAccount) -> None:
+    Reader(fragment(msgspec.structs.replace(fakes.FINISHED, account_before=account)))
+
+
+def test_text_is_the_report_without_colours() -> None:
+    shown = plain(fakes.FINISHED)
+    assert shown.startswith("hotlap  train.py --epochs 1") and "\x1b" not in shown
+    assert max(map(len, shown.split("\n"))) <= 100
+
+
+def test_a_study_offers_itself_to_a_notebook() -> None:
+    bundle = fakes.FINISHED._repr_mimebundle_()
+    assert bundle == mime_bundle(fakes.FINISHED)
+    assert fakes.FINISHED._repr_html_() == bundle["text/html"]
+    assert set(bundle) == {"text/plain", "text/html"}
+
+
+def test_showing_is_no_part_of_the_record() -> None:
+    assert msgspec.json.decode(study_json(fakes.FINISHED), type=Study) == fakes.FINISHED
+    assert not [it.name for it in msgspec.structs.fields(Study) if it.name.startswith("_")]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # the kernel's own libraries warn of each other
+def test_a_real_kernel_shows_it(tmp_path: Path) -> None:
+    nbclient = pytest.importorskip("nbclient")
+    nbformat = pytest.importorskip("nbformat")
+    (tmp_path / "study.json").write_text(study_json(fakes.FINISHED), encoding="utf-8")
+    source = Path(__file__).parents[2] / "src"
+    code = f"import sys; sys.path.insert(0, {str(source)!r})\nimport hotlap\nhotlap.load_study('study.json')"
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
+    done = nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    (output,) = (it for it in done.cells[0].outputs if it.output_type == "execute_result")
+    assert output.data["text/html"] == fragment(fakes.FINISHED)
+    assert output.data["text/plain"] == plain(fakes.FINISHED)
+    json.dumps(done)
