@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from itertools import islice
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +49,16 @@ def _log(client: Any, entities: Any, told: Tracked, experiment: str) -> str:
     run = client.create_run(number, tags=tags)
     identifier = str(run.info.run_id)
     now = int(1000 * time.time())
+    parameters = [entities.Param(key, str(it)) for key, it in told.config]
     metrics = [entities.Metric(key, it, now, 0) for key, it in told.summary]
     metrics += [entities.Metric(key, it, now, step) for step, row in told.series for key, it in row]
-    rest = iter(entities.Param(key, str(it)) for key, it in told.config)
-    while parameters := list(islice(rest, _PARAMETERS_AT_ONCE)):
-        client.log_batch(identifier, params=parameters)
-    rest = iter(metrics)
-    while some := list(islice(rest, _METRICS_AT_ONCE)):
+    for some in _parts(parameters, _PARAMETERS_AT_ONCE):
+        client.log_batch(identifier, params=some)
+    for some in _parts(metrics, _METRICS_AT_ONCE):
         client.log_batch(identifier, metrics=some)
     client.set_terminated(identifier)
     return identifier
+
+
+def _parts(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    return (items[start : start + size] for start in range(0, len(items), size))
