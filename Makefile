@@ -22,7 +22,7 @@ TEST_READY := $(VENV)/.ready-test
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help docs demo test test-all test-gpu bench bench-gpu bench-gpu-findings lint clean
+.PHONY: help browser docs demo test test-all test-gpu bench bench-gpu bench-gpu-findings lint clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -30,10 +30,10 @@ help:
 demo: $(DEMO_READY)  ## install what it needs and tune a small workload: the quickest way to see hotlap work
 	$(RUN) -m hotlap demo
 
-test: lint  ## lint and the fast tests; what CI runs
+test: lint browser  ## lint and the fast tests; what CI runs
 	$(RUN) -m pytest $(PYTEST_ARGS)
 
-test-all: lint  ## every test that needs no accelerator, slow ones too
+test-all: lint browser  ## every test that needs no accelerator, slow ones too
 	$(RUN) -m pytest -m "not gpu" $(PYTEST_ARGS)
 
 test-gpu: $(TEST_READY)  ## the tests that need an accelerator; without one they are skipped and say so
@@ -59,6 +59,13 @@ docs: $(TEST_READY)  ## the documentation site, into site/; warnings are errors
 lint: $(TEST_READY)  ## ruff and mypy --strict
 	$(RUN) -m ruff check src tests bench examples docs
 	$(RUN) -m mypy
+
+browser:  ## the browser that tests of the HTML report drive: Debian's chromium, where we may install it
+	@for it in chromium chromium-browser google-chrome; do command -v $$it >/dev/null && exit 0; done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
+	    DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium >/dev/null 2>&1; \
+	then exit 0; fi; \
+	echo "There is no chromium, and it cannot be installed from here: tests that need a browser will say that they skip."
 
 clean:  ## remove the virtual environment and everything that was built or cached
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import webbrowser
 from pathlib import Path
 
 from hotlap import api
@@ -9,15 +10,23 @@ from hotlap.cli import screen
 from hotlap.cli.arguments import Parser
 from hotlap.cli.costs import add_cost_options, costs_of
 from hotlap.errors import StudyError
+from hotlap.records import Costs, Study
 from hotlap.render.json import study_json
+from hotlap.render.markdown import markdown_report
 from hotlap.render.terminal import report
 
 _DESCRIPTION = "Shows a study again, by default the last one. Nothing is measured."
+
+PAGE = Path("hotlap-report.html")
+"""Where the HTML report goes unless another file is named."""
 
 _EXAMPLES = """\
 examples:
   hotlap report
   hotlap report --json .hotlap/20260131-142501-337
+  hotlap report --html --open                  a page to look at and to pass on
+  hotlap report .hotlap/lab --html lab.html    of another study, into that file
+  hotlap report --markdown >> "$GITHUB_STEP_SUMMARY"
   hotlap report --price 2.50EUR --samples 90M  what that costs, before and after
   hotlap report --plan-out hotlap.toml         write the study's plan (again)"""
 
@@ -26,7 +35,14 @@ def parser() -> Parser:
     """The command's options."""
     made = Parser("hotlap report", _DESCRIPTION, _EXAMPLES, usage="hotlap report [options] [STUDY]")
     made.add_argument("study", nargs="?", type=Path, default=api.STUDIES, help="a study, or a folder of studies")
-    made.add_argument("--json", action="store_true", help="print the study as one JSON document")
+    shape = made.add_mutually_exclusive_group()
+    shape.add_argument("--json", action="store_true", help="print the study as one JSON document")
+    shape.add_argument("--markdown", action="store_true", help="print it as Markdown, for a pull request")
+    shape.add_argument(
+        "--html", nargs="?", type=Path, const=PAGE, metavar="PATH",
+        help=f"write it as one HTML file that needs nothing else (default: {PAGE})",
+    )  # fmt: skip
+    made.add_argument("--open", action="store_true", help="show the HTML report in the browser")
     made.add_argument("--plan-out", type=Path, metavar="FILE", help="write the study's plan to this file")
     add_cost_options(made)
     made.add_debug()
@@ -42,11 +58,25 @@ def main(words: list[str], engine: api.Engine) -> int:
         if not found.plan.settings:
             raise StudyError("The study kept no lever, so there is no plan to write.", remedy="Leave --plan-out out.")
         api.write_plan(found, plan_path)
+    costs = costs_of(found, choices)
     if choices.json:
-        screen.say(study_json(found, costs_of(found, choices)))
+        screen.say(study_json(found, costs))
+    elif choices.markdown:
+        screen.say(markdown_report(found, costs=costs).rstrip("\n") + "\n")
+    elif choices.html is not None or choices.open:
+        _page(found, choices.html or PAGE, costs, show=choices.open)
     else:
-        screen.show(report(found, plan_path=_shown_plan(plan_path), costs=costs_of(found, choices)))
+        screen.show(report(found, plan_path=_shown_plan(plan_path), costs=costs))
     return 0
+
+
+def _page(found: Study, path: Path, costs: Costs | None, *, show: bool) -> None:
+    from hotlap.cli.page import write_page
+
+    write_page(found, path, costs)
+    screen.say(str(path))
+    if show and not webbrowser.open(path.absolute().as_uri()):
+        screen.note(f"No browser could be started; open {path} in one.")
 
 
 def _shown_plan(path: Path | None) -> str:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from xml.etree import ElementTree
 
 from hotlap.check.records import Check, CheckVerdict
 from hotlap.render import text
 from hotlap.render.check import WORDS, beside, verdicts
 
-_MEANS_SOMETHING = re.compile(r"([\\`*_{}\[\]()<>#+!|~@$&-])")
-
 
 def check_markdown(found: Check) -> str:
     """A heading, a table of the parts, and what stands behind them; ends with an empty line, so that it may be appended
     to. Text that came from outside cannot become markup."""
-    command = _escaped(text.command(found.workload))
+    command = text.markdown(text.command(found.workload))
     lines = [f"### hotlap check: {WORDS[found.verdict].lower()}", "", command, "", "| | | |", "|---|---|---|"]
     for name, verdict, said in verdicts(found):
-        lines.append(f"| {name} | **{verdict or 'left out'}** | {_escaped(said)} |")
-    lines += ["", *(f"- {_escaped(it)}" for it in beside(found)), "", ""]
+        lines.append(f"| {name} | **{verdict or 'left out'}** | {text.markdown(said)} |")
+    lines += ["", *(f"- {text.markdown(it)}" for it in beside(found)), "", ""]
     return "\n".join(lines)
 
 
@@ -54,9 +51,3 @@ def _junit_kind(verdict: CheckVerdict | None, inconclusive_is: CheckVerdict) -> 
     if verdict == "inconclusive":
         return {"passed": "skipped", "failed": "failure", "inconclusive": "error"}[inconclusive_is]
     return {"passed": "", "failed": "failure", None: "skipped"}[verdict]
-
-
-def _escaped(foreign: str) -> str:
-    return (
-        _MEANS_SOMETHING.sub(r"\\\1", text.one_line(foreign, limit=2000)).replace("\\<", "&lt;").replace("\\&", "&amp;")
-    )

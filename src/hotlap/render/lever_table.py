@@ -252,7 +252,9 @@ def _joined(it: Row) -> str:
 
 def footnote(outcomes: Sequence[Outcome]) -> str:
     """What the intervals and the word "exact" stand for."""
-    comparisons = [it for it in (getattr(outcome.verdict, "comparison", None) for outcome in outcomes) if it is not None]
+    comparisons = [
+        it for it in (getattr(outcome.verdict, "comparison", None) for outcome in outcomes) if it is not None
+    ]
     levels = sorted({it.speed.confidence for it in comparisons})
     notes = [f"Intervals hold at {text.listed([f'{level * 100:.3g}' for level in levels])} %."] if levels else []
     if any(it.parity is not None and it.parity.verdict == "exact" for it in comparisons):

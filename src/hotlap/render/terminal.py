@@ -79,7 +79,7 @@ def _sections(study: Study, plan_path: str, costs: Costs | None) -> Iterator[tup
         yield "Ceilings", Group(*ceilings)
     if study.findings:
         yield "Findings", findings_list(study)
-    spent = list(_costs(study, costs))
+    spent = list(cost_sentences(study, costs))
     if spent:
         yield "Costs", Group(*paragraphs(spent, style=""))
     if study.files:
@@ -165,7 +165,7 @@ def _ceilings(study: Study) -> Iterator[RenderableType]:
         yield from paragraphs([f"Model FLOP utilisation: {share} of the matmul rate measured on this machine."])
 
 
-def _costs(study: Study, costs: Costs | None) -> Iterator[str]:
+def cost_sentences(study: Study, costs: Costs | None) -> Iterator[str]:
     """What is known of money and break-evens, and the energy of the plan that is kept."""
     if costs is not None:
         yield from cost_lines(costs)

@@ -18,6 +18,10 @@ _ESCAPE_SEQUENCE = re.compile(
     r"|\x1b[@-Z\\-_a-z0-9=>]"  # two-character escapes
     r"|\x9b[0-?]*[ -/]*[@-~]"
 )
+_MARKDOWN = re.compile(r"^(?:[-+=]|\d+(?=[.)]))|(?<=\])\(|[\\`*_{}\[\]<>#|~@$&]")
+"""What means something in Markdown: signs anywhere, and what would make an item or a heading of a whole line."""
+
+_MARKDOWN_SIGNS = {"<": "&lt;", ">": "&gt;", "&": "&amp;", "@": "@<!-- -->", "#": "#<!-- -->"}
 _BINARY_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _DECIMAL_PREFIXES = ("", "k", "M", "G", "T", "P", "E")
 _UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
@@ -115,6 +119,11 @@ def rate(per_second: float, unit: str) -> str:
     return f"{_significant(per_second)} {_DECIMAL_PREFIXES[prefix]}{unit}/s"
 
 
+def number(value: float) -> str:
+    """A figure with four significant digits, never in powers of ten: ``0.8512``, ``573.2``, ``10,910``."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
 def share(part: float) -> str:
     """A share of a whole in percent; small ones keep a digit or two: ``36 %``, ``0.1 %``, ``0.02 %``."""
     percent = part * 100
@@ -155,6 +164,12 @@ def speedup(of: Estimate, level: float) -> str:
     return f"{ratio(of.value)} ({confidence(level)} {interval(of)})"
 
 
+def markdown(foreign: str) -> str:
+    """Cleaned text on one line that Markdown shows as it is, in a table as well: none of it becomes markup, and no
+    name behind an ``@`` nor number behind a ``#`` a reference (for that a comment stands in between)."""
+    return _MARKDOWN.sub(_escaped, one_line(foreign, limit=2000))
+
+
 def count(number: int, one: str, many: str = "") -> str:
     """``1 lever``, ``3 levers``."""
     return f"{number} {one if number == 1 else many or one + 's'}"
@@ -191,6 +206,13 @@ def shell_word(word: str) -> str:
 def _last_written(line: str) -> str:
     parts = [part for part in line.split("\r") if part]
     return parts[-1] if parts else ""
+
+
+def _escaped(found: re.Match[str]) -> str:
+    sign = found[0]
+    if sign.isdigit():  # of a numbered item: the sign behind the number is escaped
+        return f"{sign}\\"
+    return _MARKDOWN_SIGNS.get(sign, f"\\{sign}")
 
 
 def _visible(character: str) -> str:

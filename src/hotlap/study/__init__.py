@@ -15,7 +15,7 @@ A study is a folder::
 
 from hotlap.study.journal import Journal, create_study, open_study
 from hotlap.study.layout import FORMAT, JOURNAL, LABS, LOCK, PROFILE, PROFILES, RUNS, SUMMARY
-from hotlap.study.reading import RecordType, attachment_of, latest_study, load_study, studies_in
+from hotlap.study.reading import RecordType, attachment_of, latest_study, load_study, read_header, studies_in
 from hotlap.study.records import Answer, Header, LaunchAnswer, MachineAnswer, TurnAnswer
 
 __all__ = [
@@ -39,5 +39,6 @@ __all__ = [
     "latest_study",
     "load_study",
     "open_study",
+    "read_header",
     "studies_in",
 ]

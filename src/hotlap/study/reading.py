@@ -60,7 +60,7 @@ def load_study(path: Path) -> Study:
     if (directory / SUMMARY).exists():
         study = _read_summary(directory / SUMMARY)
     else:
-        study = study_of(directory, _read_header(directory / JOURNAL))
+        study = study_of(directory, read_header(directory / JOURNAL))
     if study.status == "running" and not is_locked(directory):
         goes_on = "`hotlap tune --resume` goes on with it"
         text = f"The run was killed; {goes_on if study.kind == 'search' else 'only what it had found is known'}."
@@ -151,7 +151,8 @@ def read_journal(path: Path) -> JournalContent:
     return JournalContent(header=header, answers=answers, whole_bytes=whole_bytes, written_in=written_in)
 
 
-def _read_header(path: Path) -> Header:
+def read_header(path: Path) -> Header:
+    """How a study began: the first line of its journal, read alone. Raises :class:`StudyError` when there is none."""
     with open_regular(path, JOURNAL_LIMIT_BYTES) as file, explained(path):
         header, _ = _decoded_header(_whole_line(file.readline(LINE_LIMIT_BYTES), path, 1), path)
     return header

@@ -22,13 +22,14 @@ SpanKind: TypeAlias = Literal[
 MOST_SPANS = 2400
 MOST_HOST_THREADS = 4
 MOST_STREAMS = 6
+_NAMES_KEPT = 12
 _LONGEST_UNSEEN_SHARE = 0.002
 """Of a step. Where spans this long would have to be drawn as one, fewer steps are drawn instead."""
 
 
 class LaneSpan(NamedTuple):
     """Something that took time. ``events`` above 1: so many short ones that followed each other, with the time between
-    them; ``name`` is then that of the one which occurs most."""
+    them; ``name`` and ``kind`` are then those on which most of it was spent."""
 
     start: int
     end: int
@@ -38,14 +39,15 @@ class LaneSpan(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """One row of the drawing. Its spans are in order; ``events`` and ``busy`` are of all that it stands for, in
-    nanoseconds the latter."""
+    """One row of the drawing. Its spans are in order; ``events`` and ``busy`` (nanoseconds) are of all that it stands
+    for, and ``longest`` the names that took most: name, how often, nanoseconds."""
 
     side: Side
     name: str
     spans: tuple[LaneSpan, ...]
     events: int
     busy: int
+    longest: tuple[tuple[str, int, int], ...] = ()
 
 
 class Lanes(NamedTuple):
@@ -82,12 +84,21 @@ def lanes_of(timeline: Timeline, *, most_spans: int = MOST_SPANS) -> Lanes | Non
     return None
 
 
+def coarser(lanes: Lanes, most_spans: int) -> Lanes:
+    """The same lanes in so many spans at most."""
+    merged_below = _coarseness(lanes.lanes, most_spans)
+    if merged_below <= lanes.merged_below:
+        return lanes
+    drawn = tuple(it._replace(spans=tuple(merged(it.spans, merged_below))) for it in lanes.lanes)
+    return lanes._replace(lanes=drawn, merged_below=merged_below)
+
+
 def merged(spans: Sequence[LaneSpan], shorter_than: int) -> Iterator[LaneSpan]:
     """The spans of a lane, runs of such as are shorter than that, and no further apart, made into one each."""
     run: list[LaneSpan] = []
     for it in spans:
         short = it.end - it.start < shorter_than
-        if run and not (short and it.start - run[-1].end < shorter_than and it.kind == run[0].kind):
+        if run and not (short and it.start - run[-1].end < shorter_than):
             yield _as_one(run)
             run = []
         if short:
@@ -99,16 +110,20 @@ def merged(spans: Sequence[LaneSpan], shorter_than: int) -> Iterator[LaneSpan]:
 
 
 def _as_one(run: Sequence[LaneSpan]) -> LaneSpan:
-    names = Counter(it.name for it in run)
-    return LaneSpan(run[0].start, run[-1].end, names.most_common(1)[0][0], run[0].kind, len(run))
+    spent: Counter[tuple[str, SpanKind]] = Counter()
+    for it in run:
+        spent[(it.name, it.kind)] += it.end - it.start
+    (name, kind), _ = spent.most_common(1)[0]
+    return LaneSpan(run[0].start, run[-1].end, name, kind, sum(it.events for it in run))
 
 
 def _coarseness(lanes: Sequence[Lane], most_spans: int) -> int:
-    """The shortest length (of powers of two) below which spans must be merged for so few to remain; 0 for none."""
+    """The shortest length (of powers of two) below which spans must be merged for so few to remain; 0 for none. One a
+    lane remains in any case."""
     if sum(len(it.spans) for it in lanes) <= most_spans:
         return 0
     shorter_than = 1024
-    while sum(sum(1 for _ in merged(it.spans, shorter_than)) for it in lanes) > most_spans:
+    while sum(sum(1 for _ in merged(it.spans, shorter_than)) for it in lanes) > max(most_spans, len(lanes)):
         shorter_than *= 2
     return shorter_than
 
@@ -120,11 +135,11 @@ def _coarseness(lanes: Sequence[Lane], most_spans: int) -> int:
 
 def _lanes(timeline: Timeline, start: int, end: int) -> Iterator[Lane]:
     yield _lane("loader", "data loader", outermost(_loader_spans(timeline)), start, end)
-    yield _lane("host", "named stretches", outermost(_marks(timeline)), start, end)
+    yield _lane("host", "marks", outermost(_marks(timeline)), start, end)
     for number, thread in enumerate(_threads(timeline)):
         name = f"thread {timeline.threads[thread][1]}" if number else "main thread"
         yield _lane("host", name, outermost(_operators(timeline, thread)), start, end)
-    yield _lane("host", "waits for the device", outermost(_waits(timeline)), start, end)
+    yield _lane("host", "waiting for a device", outermost(_waits(timeline)), start, end)
     yield from _device_lanes(timeline, start, end)
 
 
@@ -135,7 +150,16 @@ def _lane(side: Side, name: str, spans: Iterable[LaneSpan], start: int, end: int
         for it in spans
         if it.end > start and it.start < end
     )
-    return Lane(side, name, inside, len(inside), sum(it.end - it.start for it in inside))
+    return Lane(side, name, inside, len(inside), sum(it.end - it.start for it in inside), tuple(_longest(inside)))
+
+
+def _longest(spans: Iterable[LaneSpan]) -> Iterator[tuple[str, int, int]]:
+    times: Counter[str] = Counter()
+    spent: Counter[str] = Counter()
+    for it in spans:
+        times[it.name] += 1
+        spent[it.name] += it.end - it.start
+    yield from ((name, times[name], nanoseconds) for name, nanoseconds in spent.most_common(_NAMES_KEPT))
 
 
 def outermost(spans: Iterable[LaneSpan]) -> Iterator[LaneSpan]:
@@ -200,7 +224,7 @@ def _device_lanes(timeline: Timeline, start: int, end: int) -> Iterator[Lane]:
     for device, stream in sorted(sorted(streams, key=lambda it: -len(streams[it]))[:MOST_STREAMS]):
         selected: Selection = streams[(device, stream)]
         spans = (_span(events, it, _device_kind(events.kind[it], events.name[it] in collectives)) for it in selected)
-        yield _lane("device", f"device {device}, stream {stream}", outermost(spans), start, end)
+        yield _lane("device", f"{device}, stream {stream}", outermost(spans), start, end)
 
 
 def _device_kind(kind: int, collective: bool) -> SpanKind:

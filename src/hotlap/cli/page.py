@@ -1,0 +1,125 @@
+"""The HTML report as a file: what it is made of is read from the study's folder, and nothing is measured."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from hotlap import study as studies
+from hotlap.api import LABS
+from hotlap.diagnose.profile import Profile
+from hotlap.errors import HotlapError, StudyError, TraceError, UsageError
+from hotlap.records import Costs, Study
+from hotlap.render import text
+from hotlap.render.html.material import Material
+from hotlap.render.html.page import GENERATOR, page
+from hotlap.trace import read_trace
+from hotlap.trace.lanes import Lanes, lanes_of
+from hotlap.tune.options import Options
+
+_LARGEST_TRACE_BYTES = 256 * 2**20
+_HEAD_BYTES = 4096
+
+
+def write_page(study: Study, path: Path, costs: Costs | None) -> None:
+    """Write the report as a whole or not at all; one that lies there already is replaced.
+
+    Raises :class:`UsageError` for a place where something else lies, :class:`HotlapError` when it cannot be written.
+    """
+    _refuse_foreign(path)
+    made = page(_material(study, costs))
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_text(made, encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        raise HotlapError(
+            f"The report {path} cannot be written: {error.strerror or error}.",
+            remedy="Name another place: `hotlap report --html PATH`.",
+        ) from error
+
+
+def _refuse_foreign(path: Path) -> None:
+    """A word too many may not cost anybody a file: only what says that it is a report is replaced."""
+    if path.is_dir():
+        raise UsageError(
+            f"{path} is a folder, and --html takes the file to write.",
+            remedy="Name the study first: `hotlap report STUDY --html`.",
+        )
+    if not path.exists():
+        return
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD_BYTES)
+    except OSError as error:
+        raise UsageError(
+            f"{path} lies there and cannot be read: {error.strerror or error}.", remedy="Name another file."
+        ) from error
+    if head and f'name="generator" content="{GENERATOR}"'.encode() not in head:
+        raise UsageError(
+            f"{path} lies there and is no report of hotlap, so it is left alone.",
+            remedy="Name another file, or move that one away.",
+        )
+
+
+def _material(study: Study, costs: Costs | None) -> Material:
+    directory = Path(study.directory)
+    options = _options(directory)
+    return Material(
+        study=study,
+        profile=studies.attachment_of(directory, studies.PROFILE, Profile),
+        lanes=_lanes(study.trace_path),
+        command=_command(study, options),
+        seed=options.seed if options is not None else None,
+        costs=costs,
+    )
+
+
+def _options(directory: Path) -> Options | None:
+    """What the study was asked for; None where its journal is gone or of another make."""
+    try:
+        header = studies.read_header(directory / studies.JOURNAL)
+        return msgspec.json.decode(header.options, type=Options)
+    except (StudyError, msgspec.MsgspecError):
+        return None
+
+
+def _lanes(trace_path: str) -> Lanes | None:
+    """The profiled steps, where their trace still lies there and can be read."""
+    if not trace_path:
+        return None
+    try:
+        if Path(trace_path).stat().st_size > _LARGEST_TRACE_BYTES:
+            return None
+        return lanes_of(read_trace(trace_path))
+    except (TraceError, OSError):
+        return None
+
+
+def _command(study: Study, options: Options | None) -> str:
+    """The command that made the study, as one would type it again."""
+    in_lab = Path(study.directory).parent.name == LABS
+    command = "profile" if study.kind == "profile" else "lab" if in_lab else "tune"
+    words = ["hotlap", command, *(_option_words(options, command) if options is not None else ())]
+    return f"{shlex.join(words)} {text.command(study.workload)}"
+
+
+def _option_words(options: Options, command: str) -> list[str]:
+    usual = Options()
+    words = [] if options.budget_seconds is None else ["--budget", f"{options.budget_seconds:g}s"]
+    words += ["--seed", str(options.seed)] if options.seed != usual.seed else []
+    if command != "tune":
+        return words
+    for flag, names in (("--only", options.only), ("--skip", options.skip), ("--allow", options.allow)):
+        words += [flag, ",".join(names)] if names else []
+    words += ["--accept-unverified"] if options.accept_unverified else []
+    words += ["--delta", f"{options.delta:g}"] if options.delta != usual.delta else []
+    words += ["--parity-steps", str(options.parity_steps)] if options.parity_steps != usual.parity_steps else []
+    words += ["--rounds", str(options.rounds)] if options.rounds is not None else []
+    return words

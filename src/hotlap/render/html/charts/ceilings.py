@@ -1,0 +1,96 @@
+"""The ceilings as rates, and where the script stands under them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from hotlap.records import PhaseAccount, Study
+from hotlap.render import text
+from hotlap.render.html.drawing import PADDING_FOR_LABELS, colours, specification
+from hotlap.render.html.parts import Chart, Table
+from hotlap.render.terminal import CEILING_MEANINGS
+
+_ROW_PIXELS = 30
+_FAR_ABOVE = 8.0
+"""A ceiling that is so many times the script's rate would press all other bars flat; it is named instead."""
+
+_LEGEND = (("measured", "var(--kept)"), ("ceiling", "var(--not-kept)"))
+
+
+def chart(study: Study) -> Chart | None:
+    """Samples a second: of the script, of the plan, and the most that each part would allow."""
+    known = [it for it in study.ceilings if it.seconds_per_sample]
+    if not known or study.account_before is None or study.account_before.wall <= 0:
+        return None
+    script = list(_script(study, study.account_before))
+    rates = {it.name.replace("-", " "): 1 / it.seconds_per_sample for it in known if it.seconds_per_sample}
+    nearest = _FAR_ABOVE * script[0].rate
+    rows = [*script, *(_Rate(name, rate, "ceiling") for name, rate in rates.items() if rate <= nearest)]
+    beyond = [f"{name} ({text.number(rate)})" for name, rate in rates.items() if rate > nearest]
+    y = {"field": "name", "type": "nominal", "sort": [it.name for it in rows], "title": None}
+    x = {"field": "rate", "type": "quantitative", "scale": {"nice": False}, "title": "samples a second"}
+    colour = {"field": "kind", "scale": colours(_LEGEND)}
+    return Chart(
+        name="ceilings",
+        title="Samples a second, and the most that is possible",
+        description="Bars of samples a second: " + ", ".join(f"{it.name} {it.label}" for it in rows) + ".",
+        drawn=specification(
+            height=_ROW_PIXELS * len(rows),
+            padding=PADDING_FOR_LABELS,
+            data={"values": [{**it._asdict(), "label": it.label} for it in rows]},
+            encoding={"y": y},
+            layer=[
+                {
+                    "mark": {"type": "bar", "height": {"band": 0.62}},
+                    "encoding": {"x": x, "color": colour, "tooltip": [{"field": "name"}, {"field": "label"}]},
+                },
+                {
+                    "mark": {"type": "text", "align": "left", "dx": 6},
+                    "encoding": {"x": x, "text": {"field": "label"}},
+                },
+            ],
+        ),
+        table=Table(("", ">samples a second"), tuple((it.name, it.label) for it in rows)),
+        legend=_LEGEND,
+        notes=tuple(_notes(study, beyond)),
+    )
+
+
+def ceiling_table(study: Study) -> Table | None:
+    """Each ceiling with the speedup it leaves room for, and what it means."""
+    if not study.ceilings:
+        return None
+    rows = []
+    for it in study.ceilings:
+        per_sample = text.duration(it.seconds_per_sample) if it.seconds_per_sample is not None else ""
+        bound = text.ratio(it.bound_speedup) if it.bound_speedup is not None else ""
+        meaning = f"{CEILING_MEANINGS[it.name]} {text.sentence(it.text)}".rstrip()
+        rows.append((it.name.replace("-", " "), per_sample, bound, meaning))
+    return Table(("ceiling", ">per sample", ">at most", "what it means"), tuple(rows))
+
+
+class _Rate(NamedTuple):
+    """A bar: samples a second."""
+
+    name: str
+    rate: float
+    kind: str
+
+    @property
+    def label(self) -> str:
+        return text.number(self.rate)
+
+
+def _script(study: Study, before: PhaseAccount) -> Iterator[_Rate]:
+    yield _Rate("the script as it is", before.samples_per_step / before.wall, "measured")
+    after = study.account_after
+    if after is not None and after.wall > 0 and study.plan.settings:
+        yield _Rate("with the plan", after.samples_per_step / after.wall, "measured")
+
+
+def _notes(study: Study, beyond: list[str]) -> Iterator[str]:
+    if study.account_after is not None and study.plan.settings:
+        yield "The ceilings are those of the script as it is; a plan that changes the loader or the model moves them."
+    if beyond:
+        yield f"Too far above to be drawn: {text.listed(beyond)} samples a second."

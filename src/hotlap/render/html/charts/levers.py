@@ -1,0 +1,139 @@
+"""The waterfall: from the script as it is, lever by lever, to the verified plan.
+
+Every bar is relative to the time that a sample takes in the script as it is. A lever is measured on top of the levers
+that were kept before it, so its bar begins where theirs end; one that was not kept moves nothing and is drawn beside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from hotlap.records import Comparison, Estimate, Kept, Outcome, ParityLost, Plan, Study
+from hotlap.render import text
+from hotlap.render.html.drawing import colours, specification
+from hotlap.render.html.parts import Chart, Specification, Table
+from hotlap.render.lever_table import parity_word, verdict_word
+
+_ROW_PIXELS = 40
+_START = "the script as it is"
+_END = "all together, verified"
+_NOTE = (
+    "100 % is the time that a sample takes in the script as it is. Each lever was measured on top of those kept above "
+    "it; thin lines are intervals. Below stands the whole plan against the script as it is, measured once more on "
+    "fresh launches: what levers gave one by one need not multiply to it."
+)
+_KINDS = {
+    "as it is": "var(--as-it-is)",
+    "kept": "var(--kept)",
+    "not kept": "var(--not-kept)",
+    "numbers differ": "var(--differ)",
+    "verified": "var(--verified)",
+}
+
+
+def chart(study: Study) -> Chart | None:
+    """The levers that were timed; None where none was."""
+    rows = list(_rows(study))
+    if len(rows) < 2:
+        return None
+    legend = tuple((kind, colour) for kind, colour in _KINDS.items() if any(row["kind"] == kind for row in rows))
+    axis = {"labelExpr": "split(datum.label, '\\n')", "labelLineHeight": 14}
+    y = {"field": "name", "type": "nominal", "sort": [row["name"] for row in rows], "title": None, "axis": axis}
+    x = {"type": "quantitative", "scale": {"nice": False, "zero": True}, "title": "time of a sample, %"}
+    colour = {"field": "kind", "scale": colours(legend)}
+    return Chart(
+        name="levers",
+        title="Lever by lever",
+        description=f"A waterfall from the script as it is to the plan: {', '.join(map(_in_words, rows[1:]))}.",
+        drawn=specification(
+            height=_ROW_PIXELS * len(rows),
+            data={"values": rows},
+            encoding={"y": y},
+            layer=[_bars(x, colour), _intervals(x)],
+        ),
+        table=Table(
+            ("lever", ">speedup", ">interval", "what became of it"),
+            tuple((row["lever"], row["label"], row["interval"], row["word"]) for row in rows[1:]),
+        ),
+        legend=legend,
+        notes=(_NOTE,) if any(row["kind"] == "verified" for row in rows) else (_NOTE.partition(" Below")[0],),
+    )
+
+
+def _bars(x: Specification, colour: Specification) -> Specification:
+    return {
+        "mark": {"type": "bar", "height": {"band": 0.62}},
+        "encoding": {
+            "x": {**x, "field": "from"},
+            "x2": {"field": "to"},
+            "color": colour,
+            "tooltip": [
+                {"field": "lever"},
+                {"field": "label", "title": "speedup"},
+                {"field": "interval"},
+                {"field": "numbers"},
+                {"field": "word", "title": "verdict"},
+            ],
+        },
+    }
+
+
+def _intervals(x: Specification) -> Specification:
+    return {
+        "transform": [{"filter": "isValid(datum.fast)"}],
+        "mark": {"type": "rule", "strokeWidth": 2},
+        "encoding": {"x": {**x, "field": "fast"}, "x2": {"field": "slow"}},
+    }
+
+
+def _rows(study: Study) -> Iterator[Specification]:
+    """A row for each lever that was timed, kept ones in the order in which they came into the plan."""
+    yield {"lever": _START, "name": _START, "from": 0.0, "to": 100.0, "kind": "as it is"}
+    level: dict[Plan, float] = {Plan(): 100.0}
+    for outcome, comparison in _timed(study.outcomes):
+        above = level.get(comparison.baseline, _nearest(level, comparison.baseline))
+        if isinstance(outcome.verdict, Kept):
+            level[comparison.candidate] = above / comparison.speed.speedup.value
+        yield _row(text.one_line(outcome.lever), above, comparison, _kind(outcome), verdict_word(outcome)[1])
+    if study.verification is not None:
+        row = _row(_END, 100.0, study.verification, "verified", study.verification.speed.verdict)
+        yield {**row, "from": 0.0}
+
+
+def _row(name: str, above: float, comparison: Comparison, kind: str, word: str) -> Specification:
+    of: Estimate = comparison.speed.speedup
+    return {
+        "lever": name,
+        "name": f"{name}\n{text.ratio(of.value)} ({text.interval(of)})",
+        "from": above,
+        "to": above / of.value,
+        "fast": above / of.high,
+        "slow": above / of.low,
+        "kind": kind,
+        "label": text.ratio(of.value),
+        "interval": text.interval(of),
+        "numbers": parity_word(comparison.parity),
+        "word": word,
+    }
+
+
+def _timed(outcomes: Iterable[Outcome]) -> list[tuple[Outcome, Comparison]]:
+    found = ((it, getattr(it.verdict, "comparison", None)) for it in outcomes)
+    timed = [(it, comparison) for it, comparison in found if isinstance(comparison, Comparison)]
+    return sorted(timed, key=lambda it: (not isinstance(it[0].verdict, Kept), len(it[1].baseline.settings)))
+
+
+def _nearest(level: dict[Plan, float], plan: Plan) -> float:
+    """Where the largest plan that was kept and is part of this one ends: levers that were dropped later have no bar."""
+    parts = [it for it in level if set(it.settings) <= set(plan.settings)]
+    return level[max(parts, key=lambda it: len(it.settings))]
+
+
+def _kind(outcome: Outcome) -> str:
+    if isinstance(outcome.verdict, Kept):
+        return "kept"
+    return "numbers differ" if isinstance(outcome.verdict, ParityLost) else "not kept"
+
+
+def _in_words(row: Specification) -> str:
+    return f"{row['lever']} {row['label']} ({row['interval']}), {row['word']}"

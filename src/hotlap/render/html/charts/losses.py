@@ -1,0 +1,133 @@
+"""The loss of both runs that sameness was judged by, and how far apart they are beside how far they may be."""
+
+from __future__ import annotations
+
+from hotlap.records import LossCurves, ParityComparison, Study
+from hotlap.render import text
+from hotlap.render.html.drawing import colours, specification
+from hotlap.render.html.parts import Chart, Table
+
+_HEIGHT = 220
+_ROWS = 12
+_LEGEND = (("baseline", "var(--as-it-is)"), ("with the plan", "var(--kept)"))
+_ARMS = tuple(name for name, _ in _LEGEND)
+_MARKS = {"baseline": [1, 0], "with the plan": [5, 4]}
+
+
+def charts(study: Study) -> tuple[Chart, ...]:
+    """The curves, and where there is a limit, their difference in the band that it leaves."""
+    curves = study.losses
+    if curves is None or len(curves.steps) < 2:
+        return ()
+    return (_curves(curves), *_difference(curves, study.verification.parity if study.verification else None))
+
+
+def _curves(curves: LossCurves) -> Chart:
+    columns = (curves.baseline, curves.plan), (curves.baseline_average, curves.plan_average)
+    values = [
+        {"step": step, "run": arm, "loss": loss, "average": average}
+        for arm, losses, averages in zip(_ARMS, *columns, strict=True)
+        for step, loss, average in zip(curves.steps, losses, averages, strict=True)
+    ]
+    colour = {"field": "run", "scale": colours(_LEGEND)}
+    x = {"field": "step", "type": "quantitative", "title": "step", "scale": {"nice": False, "zero": False}}
+    loss_axis = {"type": "quantitative", "title": "loss", "scale": {"zero": False}}
+    dash = {"field": "run", "scale": {"domain": list(_MARKS), "range": list(_MARKS.values())}}
+    last = len(curves.steps) - 1
+    return Chart(
+        name="losses",
+        title="Loss, the script as it is and with the plan",
+        description=(
+            f"Two loss curves over {curves.compared_steps} steps. Smoothed, the baseline goes from "
+            f"{curves.baseline_average[0]:.4g} to {curves.baseline_average[last]:.4g}, and the plan from "
+            f"{curves.plan_average[0]:.4g} to {curves.plan_average[last]:.4g}."
+        ),
+        drawn=specification(
+            height=_HEIGHT,
+            data={"values": values},
+            encoding={"x": x, "color": colour},
+            layer=[
+                {
+                    "mark": {"type": "line", "strokeWidth": 1, "opacity": 0.3},
+                    "encoding": {"y": {**loss_axis, "field": "loss"}},
+                },
+                {
+                    "mark": {"type": "line", "strokeWidth": 2.5},
+                    "encoding": {"y": {**loss_axis, "field": "average"}, "strokeDash": dash},
+                },
+            ],
+        ),
+        table=_table(curves),
+        legend=_LEGEND,
+        notes=(
+            "Thick: smoothed, as compared (an exponential moving average with factor 0.1). Thin: each step's loss.",
+            *_thinned(curves),
+        ),
+    )
+
+
+def _difference(curves: LossCurves, parity: ParityComparison | None) -> tuple[Chart, ...]:
+    """The difference of the smoothed losses in percent; nothing where both are the same to the last bit, or where
+    nothing says how far apart they may be."""
+    gate = next((it for it in parity.gates if it.gate == "G3" and it.limit), None) if parity is not None else None
+    if gate is None or gate.limit is None or not curves.allowed or min(curves.allowed) <= 0:
+        return ()
+    columns = (curves.steps, curves.baseline_average, curves.plan_average, curves.allowed)
+    percent = 100 * gate.limit
+    values = [
+        {"step": step, "difference": (other - one) / allowed * percent}
+        for step, one, other, allowed in zip(*columns, strict=True)
+    ]
+    largest = max(abs(it["difference"]) for it in values)
+    reach = 1.15 * max(percent, largest)
+    x = {"field": "step", "type": "quantitative", "title": "step", "scale": {"nice": False, "zero": False}}
+    y = {"type": "quantitative", "scale": {"domain": [-reach, reach], "nice": False}, "title": "difference, %"}
+    chart = Chart(
+        name="difference",
+        title="How far apart the smoothed losses are",
+        description=(
+            f"A line of the difference of the smoothed losses, which stays within {largest:.2g} %; the band of "
+            f"{percent:.2g} % up and down is what this script's own noise and rounding allow."
+        ),
+        drawn=specification(
+            height=150,
+            layer=[
+                {
+                    "data": {"values": [{"low": -percent, "high": percent}]},
+                    "mark": {"type": "rect", "color": "var(--band)"},
+                    "encoding": {"y": {**y, "field": "low"}, "y2": {"field": "high"}},
+                },
+                {
+                    "data": {"values": values},
+                    "mark": {"type": "line", "strokeWidth": 2, "color": "var(--kept)"},
+                    "encoding": {"x": x, "y": {**y, "field": "difference"}},
+                },
+            ],
+        ),
+        table=Table(("", ">share of the loss"), (("largest shown", f"{largest:.2g} %"), ("limit", f"{percent:.2g} %"))),
+        notes=(
+            f"The band is the limit of {text.share(gate.limit)}: the larger of 0.1 % and three times what the script "
+            "differs from itself by, or is moved by a change in the last digit of its initial weights.",
+        ),
+    )
+    return (chart,)
+
+
+def _table(curves: LossCurves) -> Table:
+    """Some rows, evenly spread, the first and the last among them."""
+    last = len(curves.steps) - 1
+    chosen = sorted({round(row * last / (_ROWS - 1)) for row in range(_ROWS)})
+    rows = tuple(
+        (
+            str(curves.steps[it]),
+            *(f"{column[it]:.5g}" for column in (curves.baseline_average, curves.plan_average)),
+        )
+        for it in chosen
+    )
+    return Table((">step", ">baseline, smoothed", ">with the plan, smoothed"), rows)
+
+
+def _thinned(curves: LossCurves) -> tuple[str, ...]:
+    if curves.every == 1:
+        return ()
+    return (f"Of {curves.compared_steps} steps that were compared one in {curves.every} is drawn.",)

@@ -1,0 +1,46 @@
+"""Putting code and data into a page so that neither can be taken for the other, and nothing else can run."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+
+from markupsafe import Markup, escape
+
+from hotlap.render.html.parts import Specification
+
+# Within a script element only these matter: what ends it, what opens a comment, and two line ends of old JavaScript.
+_IN_SCRIPT = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+
+
+def embedded_json(document: Specification) -> Markup:
+    """JSON for a ``<script type="application/json">``; it reads back as the same document."""
+    compact = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return Markup(compact.translate(_IN_SCRIPT))
+
+
+def code(words: str) -> Markup:
+    """Text with what stands between backticks marked as code; everything in it is escaped."""
+    parts = words.split("`")
+    if len(parts) % 2 == 0:  # a backtick without its partner
+        return Markup(escape(words))
+    return Markup("").join(
+        Markup("<code>{}</code>").format(it) if number % 2 else escape(it) for number, it in enumerate(parts)
+    )
+
+
+def policy(*scripts: str) -> str:
+    """The Content-Security-Policy of a page in which exactly these scripts run, and which can fetch nothing.
+
+    Styles may stand at elements: Vega sets them there.
+    """
+    hashes = " ".join(f"'sha256-{_digest(it)}'" for it in scripts)
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _digest(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")

@@ -1,0 +1,144 @@
+"""The page: what it holds, in which order, and how it is put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hotlap.errors import MissingPackageError
+from hotlap.render import text
+from hotlap.render.cost import cost_lines
+from hotlap.render.findings import OVERLAP, answers
+from hotlap.render.headline import headline
+from hotlap.render.html import sections
+from hotlap.render.html.charts import ceilings, levers, loader, losses, memory, steps, timeline
+from hotlap.render.html.drawing import drawing_code, still_picture
+from hotlap.render.html.material import Material
+from hotlap.render.html.parts import Chart, Specification
+from hotlap.render.lever_table import footnote, skipped_rows, tried_rows
+from hotlap.render.terminal import cost_sentences, next_commands
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+GENERATOR = "hotlap report"
+"""What the page says of its maker; a file that says so is a report, and may be replaced by a newer one."""
+
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A chart as the page holds it: what a script draws, and the still picture that stands there until it does."""
+
+    chart: Chart
+    drawn: Specification
+    still: str
+
+
+def page(material: Material) -> str:
+    """The whole page as text.
+
+    Raises :class:`hotlap.errors.MissingPackageError` when the packages of the extra ``report`` are not installed.
+    """
+    environment = _environment()
+    library, own_code = drawing_code(), _text_of("page.js")
+    from hotlap.render.html.embedding import code, embedded_json, policy
+
+    environment.filters.update(embedded=embedded_json, code=code)
+    return environment.get_template("page.html").render(
+        generator=GENERATOR,
+        policy=policy(library, own_code),
+        styles=_text_of("page.css"),
+        drawing_code=library,
+        own_code=own_code,
+        **_content(material),
+    )
+
+
+def charts(material: Material) -> Iterator[Chart]:
+    """All charts for which something was measured, in the order of the page."""
+    study = material.study
+    found = [
+        steps.chart(study),
+        levers.chart(study),
+        ceilings.chart(study),
+        *losses.charts(study),
+        loader.chart(study),
+        memory.chart(material.profile.evidence.memory) if material.profile is not None else None,
+        timeline.chart(material.lanes),
+    ]
+    yield from (it for it in found if it is not None)
+
+
+def _content(material: Material) -> dict[str, Any]:
+    study, costs = material.study, material.costs
+    beside = {it.lever: answers(it.lever, study.findings) for it in study.outcomes}
+    findings = sections.finding_views(study)
+    return {
+        "study": study,
+        "script": sections.script_name(study),
+        "script_command": text.command(study.workload),
+        "headline": headline(study),
+        "what_was_done": sections.what_was_done(study),
+        "facts": tuple(sections.facts(study)),
+        "price": tuple(cost_lines(costs))[:1] if costs is not None and costs.million_before is not None else (),
+        "costs": tuple(cost_sentences(study, costs)),
+        "pictures": {it.name: Picture(it, it.drawn, _still(it)) for it in charts(material)},
+        "tried": tried_rows(study.outcomes, study.account_before, beside),
+        "tried_note": footnote(study.outcomes),
+        "skipped": skipped_rows(study.outcomes),
+        "ceiling_table": ceilings.ceiling_table(study),
+        "flop_utilisation": _utilisation(study.model_flop_utilisation),
+        "findings": findings,
+        "findings_note": OVERLAP if sum(1 for it in findings if it.label) > 1 else "",
+        "findings_were_sought": study.profiled_steps > 0,
+        "longest": timeline.longest_table(material.lanes) if material.lanes is not None else None,
+        "trace_path": text.one_line(study.trace_path, limit=1000),
+        "trace_command": f"hotlap trace {text.shell_word(study.trace_path)}",
+        "patch": sections.diff_lines(material.patch),
+        "plan": sections.plan_text(study),
+        "next": next_commands(study, "hotlap.toml"),
+        "study_facts": tuple(sections.study_facts(study, material.command, material.seed)),
+        "machine_facts": tuple(sections.machine_facts(study.machine)),
+        "files": tuple(sections.files(study.files)),
+        "warnings": sections.warnings(study),
+    }
+
+
+def _utilisation(share: float | None) -> str:
+    if share is None:
+        return ""
+    return f"Model FLOP utilisation: {text.share(share)} of the matmul rate measured on this machine."
+
+
+def _still(chart: Chart) -> str:
+    from markupsafe import Markup
+
+    return Markup(still_picture(chart.still or chart.drawn, chart.name))
+
+
+@cache
+def _text_of(name: str) -> str:
+    return (_TEMPLATES / name).read_text(encoding="utf-8")
+
+
+def _environment() -> Environment:
+    try:
+        from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    except ImportError as error:
+        raise MissingPackageError(
+            "The HTML report needs the package jinja2, which is not installed.",
+            remedy='pip install "hotlap[report]", or use `hotlap report --markdown`, which needs nothing.',
+        ) from error
+    return Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
