@@ -58,12 +58,16 @@ class Devices:
         return tuple(self._find())
 
     def uses_in(self, function: ast.AST) -> Iterator[ast.Call]:
-        """The calls in a function that put a tensor on a device, or make one there, in source order."""
-        copies = {it.call for it in self.copies if it.target != "host"}
+        """The calls in a function that put a tensor on a device, or make one there, in source order.
+
+        One that names the device of another tensor is none of them: that may as well be the host.
+        """
+        copies = {it.call for it in self.copies if it.target != "host" and not _of_a_tensor(it.device)}
         for call in (it for it in ast.walk(function) if isinstance(it, ast.Call)):
             name = self._names.qualified_name(call.func) or ""
             device = next((it.value for it in call.keywords if it.arg == "device"), None)
-            if call in copies or (name.startswith("torch.") and self.target(device) in ("accelerator", "some")):
+            made = name.startswith("torch.") and self.target(device) in ("accelerator", "some")
+            if call in copies or (made and not _of_a_tensor(device)):
                 yield call
 
     def _find(self) -> Iterator[Copy]:
@@ -137,6 +141,13 @@ class Devices:
             return _either([self._target(it, depth) for it in self._calls.returns(definition)])
         last = name.rpartition(".")[2] or (call.func.attr if isinstance(call.func, ast.Attribute) else "")
         return "some" if last in ("get_device", "get_default_device", "select_device") else None
+
+
+def _of_a_tensor(device: ast.expr | None) -> bool:
+    match device:
+        case ast.Attribute(value=ast.Name(id=word), attr="device"):
+            return word != "self"
+    return False
 
 
 def _named(text: str) -> Device | None:
