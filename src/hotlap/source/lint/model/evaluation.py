@@ -148,8 +148,7 @@ class Evaluation:
     def _is_named(self, loop: ast.For, function: Function | None) -> bool:
         if function is not None and _FUNCTION.search(function.name):
             return True
-        words = (it.id if isinstance(it, ast.Name) else it.attr for it in ast.walk(loop.iter) if _is_name(it))
-        return any(_DATA.search(it) for it in words)
+        return any(_DATA.search(it) for it in _words(loop.iter))
 
     def _is_switched_before(self, loop: ast.For, function: Function | None) -> bool:
         """Whether ``x.eval()`` stands before the loop in its function, which trains nothing."""
@@ -161,8 +160,13 @@ class Evaluation:
         return any(it.lineno < loop.lineno for it in switches)
 
 
-def _is_name(node: ast.AST) -> bool:
-    return isinstance(node, (ast.Name, ast.Attribute))
+def _words(expression: ast.expr) -> Iterator[str]:
+    """The names and attributes that an expression is made of."""
+    for it in ast.walk(expression):
+        if isinstance(it, ast.Name):
+            yield it.id
+        elif isinstance(it, ast.Attribute):
+            yield it.attr
 
 
 def _mentions_gradients(node: ast.AST) -> bool:

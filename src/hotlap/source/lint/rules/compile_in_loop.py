@@ -40,7 +40,7 @@ from collections.abc import Iterator
 
 from hotlap.source.lint.api import FixSafety, Related, Violation
 from hotlap.source.lint.context import Context
-from hotlap.source.lint.model.tree import FUNCTIONS, Loop
+from hotlap.source.lint.model.tree import FUNCTIONS, Function, Loop
 
 code = "HL401"
 title = "A model or function is compiled anew in every pass of a loop"
@@ -71,7 +71,8 @@ def _compilings(context: Context) -> Iterator[ast.expr]:
     for call, function in context.methods("compile"):
         if context.kind(function.value) in ("module", "compiled"):
             yield call
-    for definition in (*context.tree.of(ast.FunctionDef), *context.tree.of(ast.AsyncFunctionDef)):
+    definitions: list[Function] = [*context.tree.of(ast.FunctionDef), *context.tree.of(ast.AsyncFunctionDef)]
+    for definition in definitions:
         for decorator in definition.decorator_list:
             if context.qualified_name(decorator) == _COMPILE:
                 yield decorator

@@ -67,7 +67,8 @@ def check(context: Context) -> Iterator[Violation]:
     """Each first switch to evaluation mode that nothing in its loop takes back."""
     if not context.training_loops or not context.evaluation.mode_switches:
         return
-    for loop in (*context.tree.of(ast.For), *context.tree.of(ast.While)):
+    loops: list[Loop] = [*context.tree.of(ast.For), *context.tree.of(ast.While)]
+    for loop in loops:
         if not context.training.around_training(loop) or any(it.node is loop for it in context.training_loops):
             continue
         seen = _Seen()
