@@ -23,6 +23,7 @@ COMMANDS = {
     "run": "run a script with the levers of a plan, its source unchanged",
     "profile": "say why a script is slow: causes, evidence, lines; nothing is tried",
     "report": "show the last study again; nothing is measured",
+    "history": "all studies of this project, as a table and a plot",
     "check": "for CI: has the script become slower, does it still compute the same?",
     "lab": "full precision, mixed precision, mixed precision + compile, side by side",
     "nan": "which operation made the first NaN or infinity, on which line, out of what",

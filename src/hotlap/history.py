@@ -1,0 +1,131 @@
+"""Every study of a project, reduced to what can be compared over time. One that cannot be read hides no other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from hotlap.errors import StudyError
+from hotlap.gain import comparison_of_plan
+from hotlap.machine.label import machine_label
+from hotlap.records import (
+    Comparison,
+    Estimate,
+    ParityVerdict,
+    Record,
+    Source,
+    SpeedVerdict,
+    Study,
+    StudyStatus,
+    Workload,
+)
+from hotlap.study import LABS, PROFILES, load_study, studies_in
+
+StudySort: TypeAlias = Literal["tune", "lab", "profile"]
+
+
+class Entry(Record, frozen=True, kw_only=True):
+    """One study. ``sort`` is the command that made it.
+
+    ``speedup`` is that of its plan against the untouched script, with an interval of ``confidence``; a claim is made
+    only where ``verdict`` is ``faster`` and ``baseline_agrees``. ``levers`` are those of the plan. ``findings`` counts
+    the causes that were found, and ``dearest_share`` is the largest share of a step that one of them costs.
+    """
+
+    directory: str
+    identifier: str
+    sort: StudySort
+    started: str
+    status: StudyStatus
+    workload: Workload
+    source: Source = Source()
+    speedup: Estimate | None = None
+    confidence: float = 0.0
+    verdict: SpeedVerdict | None = None
+    baseline_agrees: bool = True
+    parity: ParityVerdict | None = None
+    levers: tuple[str, ...] = ()
+    findings: int = 0
+    dearest_share: Estimate | None = None
+    step_seconds: float | None = None
+    spent_seconds: float = 0.0
+    torch_version: str = ""
+    machine: str = ""
+    hotlap_version: str = ""
+
+
+class Unreadable(Record, frozen=True, kw_only=True):
+    """A study that could not be read, and why."""
+
+    directory: str
+    problem: str
+
+
+class History(Record, frozen=True, kw_only=True):
+    """All studies of a project, the oldest first."""
+
+    root: str
+    entries: tuple[Entry, ...] = ()
+    unreadable: tuple[Unreadable, ...] = ()
+
+
+def history_of(root: Path) -> History:
+    """The studies in ``root`` and in its folders for labs and profiles.
+
+    Raises :class:`StudyError` when there is none at all, or when a folder cannot be listed.
+    """
+    entries: list[Entry] = []
+    unreadable: list[Unreadable] = []
+    for sort, directory in _directories(root):
+        try:
+            entries.append(_entry(load_study(directory), sort))
+        except StudyError as error:
+            unreadable.append(Unreadable(directory=str(directory), problem=error.what))
+    if not entries and not unreadable:
+        raise StudyError(f"There is no study under {root}.", remedy="`hotlap tune train.py` makes one.")
+    entries.sort(key=lambda it: (it.started, it.identifier))
+    return History(root=str(root), entries=tuple(entries), unreadable=tuple(unreadable))
+
+
+def _directories(root: Path) -> Iterator[tuple[StudySort, Path]]:
+    folders: tuple[tuple[StudySort, Path], ...] = (("tune", root), ("lab", root / LABS), ("profile", root / PROFILES))
+    for sort, folder in folders:
+        yield from ((sort, it) for it in studies_in(folder))
+
+
+def _entry(study: Study, sort: StudySort) -> Entry:
+    comparison = comparison_of_plan(study)
+    costly = [it.share for it in study.findings if it.kind == "cost"]
+    entry = Entry(
+        directory=study.directory,
+        identifier=study.identifier,
+        sort="profile" if study.kind == "profile" else sort,
+        started=study.started,
+        status=study.status,
+        workload=study.workload,
+        source=study.source,
+        levers=tuple(it.lever for it in study.plan.settings),
+        findings=len(study.findings),
+        dearest_share=max(costly, key=lambda it: it.value, default=None),
+        step_seconds=study.account_before.wall if study.account_before is not None else None,
+        spent_seconds=study.spent_seconds,
+        torch_version=dict(study.machine.library_versions).get("torch", ""),
+        machine=machine_label(study.machine),
+        hotlap_version=study.hotlap_version,
+    )
+    return entry if comparison is None else _with_speed(entry, comparison)
+
+
+def _with_speed(entry: Entry, comparison: Comparison) -> Entry:
+    found = comparison.speed
+    return msgspec.structs.replace(
+        entry,
+        speedup=found.speedup,
+        confidence=found.confidence,
+        verdict=found.verdict,
+        baseline_agrees=found.baseline_agrees,
+        parity=comparison.parity.verdict if comparison.parity is not None else None,
+    )
