@@ -201,6 +201,30 @@ def test_workers_leave_a_core_to_the_model(lm: ModuleType) -> None:
     assert 0 <= lm.Options().workers <= min(4, lm.CORES - 1)
 
 
+# -- the device ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "available", "expected"),
+    [
+        ("auto", False, "cpu"),
+        ("auto", True, "cuda:3"),
+        ("cuda", True, "cuda:3"),
+        ("cuda:1", True, "cuda:1"),
+        ("cpu", True, "cpu"),
+    ],
+)
+def test_each_process_has_a_device(
+    lm: ModuleType, monkeypatch: pytest.MonkeyPatch, name: str, available: bool, expected: str
+) -> None:
+    chosen: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: available)
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    assert lm.start(options(lm, device=name)) == torch.device(expected)
+    assert chosen == ([] if expected == "cpu" else [torch.device(expected)])
+
+
 # -- precision and compilation ---------------------------------------------------------------------
 
 
@@ -355,7 +379,9 @@ def test_a_checkpoint_cut_short_leaves_the_last_one(
 @pytest.mark.parametrize("changed", [{"seed": 1}, {"batch_size": 8}, {"accumulation": 2}])
 def test_a_checkpoint_of_another_course_is_refused(lm: ModuleType, tmp_path: Path, changed: dict[str, int]) -> None:
     trainer(lm, checkpoint=tmp_path / "state.pt").save(1)
-    with pytest.raises(SystemExit, match="The checkpoint is of another seed, batch size, number of epochs or of processes"):
+    with pytest.raises(
+        SystemExit, match="The checkpoint is of another seed, batch size, number of epochs or of processes"
+    ):
         trainer(lm, checkpoint=tmp_path / "state.pt", **changed).load()
 
 
