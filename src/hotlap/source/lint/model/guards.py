@@ -144,7 +144,10 @@ class Guards:
 
     def _called(self, call: ast.Call) -> Frequency:
         name = self._names.qualified_name(call.func) or ""
-        last = name.rpartition(".")[2] or (call.func.attr if isinstance(call.func, ast.Attribute) else "")
+        last = name.rpartition(".")[2]
+        match call.func:
+            case ast.Attribute(attr=word) | ast.Name(id=word):
+                last = last or word
         if last in _CONSTANT_CALLS or name in ("builtins.isinstance", "builtins.hasattr", "builtins.callable"):
             return "every_step"
         return "unknown"

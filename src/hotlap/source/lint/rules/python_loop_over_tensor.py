@@ -98,6 +98,8 @@ def _is_arithmetic(context: Context, loop: ast.For) -> bool:
                 return False
             if isinstance(it, ast.Call) and not _is_plain(context, it):
                 return False
+            if isinstance(it, (ast.List, ast.ListComp)):
+                return False
     return True
 
 
