@@ -108,6 +108,12 @@ def test_data_is_the_same_each_time_and_split_without_overlap(modules: Modules, 
     assert len(shapes) == 1
 
 
+def test_without_scikit_learn_it_says_what_to_install(modules: Modules, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    with pytest.raises(SystemExit, match="pip install scikit-learn"):
+        modules["image"].load_data(modules["image"].Options())
+
+
 def test_all_packages_are_learned_and_asked_for(modules: Modules) -> None:
     module = modules["text"]
     for pieces in module.load_data(module.Options()):

@@ -127,6 +127,15 @@ def test_the_folder_is_this_one_unless_named(
     assert "Begin with `python train.py`" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("task", "noted"), [("image", True), ("text", False)])
+def test_what_is_not_installed_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], task: str, noted: bool
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert main(["new", str(tmp_path / "project"), "--task", task]) == 0
+    assert ("pip install scikit-learn" in capsys.readouterr().err) is noted
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
