@@ -144,7 +144,8 @@ def test_what_is_not_hot(text: str) -> None:
         "    optimizer.step(closure)",
         "for batch in loader:\n    accelerator.backward(model(batch))\n    here()",
         "for batch in loader:\n    scaler.scale(model(batch)).backward()\n    here()",
-        "for n in range(9):\n    for micro in range(4):\n        model(micro).backward()\n    optimizer.step()\n    here()",
+        "for n in range(9):\n    for micro in range(4):\n        model(micro).backward()\n    optimizer.step()\n"
+        "    here()",
         "import lightning as L\nclass M(L.LightningModule):\n    def training_step(self, batch):\n        here()",
         "import pytorch_lightning as pl\nclass B(pl.LightningModule): ...\nclass M(B):\n"
         "    def training_step(self, batch):\n        here()",
