@@ -59,7 +59,7 @@ def check(profile: Profile) -> Iterator[Finding]:
             f"data wait: {duration(profile.account.data_wait)} of a step of {duration(profile.account.wall)}, "
             f"{share_of_step(phase_share(profile, 'data_wait'))}",
             *_rates(profile),
-            *[_describe(it) for it in loaders][:_SHOWN],
+            *list(dict.fromkeys(map(_describe, loaders)))[:_SHOWN],
         ),
         remedy=_remedy(loaders),
         site=loaders[0].site if loaders else None,
