@@ -61,6 +61,8 @@ RUNNING = Progress(
     best=fakes.estimate(2.0, 0.05),
     sets_done=1,
     sets_planned=3,
+    peak_bytes=5 * 2**30,
+    baseline_peak_bytes=8 * 2**30,
     spent_seconds=100.0,
     budget_seconds=600.0,
 )
@@ -134,7 +136,7 @@ def test_lines_for_pipes() -> None:
     state = after(RUNNING)
     assert line(state) == (
         "[1 min 40 s] trying compile, set 2 of 3: mode [bold]reduce-overhead[/bold] "
-        "(so far 1.30x, 1.18 to 1.44; best plan 2.00x, 1.90 to 2.10)"
+        "(so far 1.30x, 1.18 to 1.44; best plan 2.00x, 1.90 to 2.10; memory 5.0 GiB (-3.0 GiB))"
     )
     kept = line(after(outcomes()[0]))
     assert kept == "[9 s] trying: loader 1.91x  1.86 to 1.96 kept: Fewest workers within 2 % of the best."
@@ -173,5 +175,5 @@ def test_live_view_on_a_terminal_counts_the_time_on_and_leaves_nothing_behind() 
     with LiveView(console, fakes.WORKLOAD, interactive=True, monotonic=lambda: now) as view:
         view.update(RUNNING)
         now = 57.0
-    assert "1 min 47 s of 10 min" in stream.getvalue()
+    assert "1 min 47 s, 8 min 13 s left" in stream.getvalue()
     assert stream.getvalue().endswith("\x1b[1A\x1b[2K")

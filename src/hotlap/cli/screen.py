@@ -33,6 +33,12 @@ def show(what: RenderableType) -> None:
     out().print(what)
 
 
+def redraws(console: Console) -> bool:
+    """Whether lines can be drawn over: on a terminal that knows how, whatever the environment says of colours."""
+    stream = console.file
+    return stream.isatty() and console.is_terminal and not console.is_dumb_terminal
+
+
 def say(line: str) -> None:
     """Print one line as it is, however long, for other programs to read."""
     sys.stdout.write(f"{line}\n")

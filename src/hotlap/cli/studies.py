@@ -58,7 +58,7 @@ def _carry_out(choices: argparse.Namespace, workload: Workload | None, study: Ca
         if choices.quiet:
             found = study(on_progress=lambda progress: None, on_opened=opened.append)
         else:
-            with LiveView(console, workload, interactive=console.is_terminal and not choices.show_output) as view:
+            with LiveView(console, workload, interactive=screen.redraws(console) and not choices.show_output) as view:
                 found = study(on_progress=view.update, on_opened=opened.append)
     except ScriptError:
         if opened:

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from hotlap.records import Estimate, Outcome, Progress, Skipped, Workload
 from hotlap.render import text
-from hotlap.render.layout import Trimmed
+from hotlap.render.layout import Trimmed, indented
 from hotlap.render.lever_table import COLOURS, MARKS, row, verdict_word
 
 _WIDEST = 100
@@ -64,9 +64,10 @@ def draw(workload: Workload | None, state: State, waited_seconds: float = 0.0) -
         return Group(top, Text("  starting"))
     time_left = time_words(latest.spent_seconds + waited_seconds, latest.budget_seconds)
     pieces: list[RenderableType] = [top, Text()]
-    pieces.append(_pair(Text(_STAGES[latest.stage], style="bold cyan").append(_after_stage(latest)), time_left))
-    pieces += [Text(f"  {it}") for it in (_said(latest),) if it]
-    pieces += [Text(f"  {it}", style="dim") for it in (_numbers(latest, state.best),) if it]
+    stage = Text(_STAGES[latest.stage], style="bold cyan").append(_after_stage(latest))
+    pieces.append(_StageAndTime(stage, Text(time_left, style="dim")))
+    pieces += [indented(it) for it in (_said(latest),) if it]
+    pieces += [indented(it, style="dim") for it in _numbers(latest, state.best)]
     tried = [it for it in state.outcomes if not isinstance(it.verdict, Skipped)]
     skipped = len(state.outcomes) - len(tried)
     if tried or skipped:
@@ -83,7 +84,7 @@ def line(state: State) -> str:
     if latest is None:
         return ""
     said = outcome_words(latest.outcome) if latest.outcome else _said(latest)
-    numbers = _numbers(latest, state.best)
+    numbers = "; ".join(_numbers(latest, state.best))
     stage = f"{_STAGES[latest.stage]}{'' if latest.outcome else _after_stage(latest)}{':' if said else ''}"
     parts = [f"[{text.clock(latest.spent_seconds)}]", stage, said]
     return " ".join(part for part in (*parts, f"({numbers})" if numbers else "") if part)
@@ -98,9 +99,9 @@ def outcome_words(outcome: Outcome) -> str:
 
 
 def time_words(spent_seconds: float, budget_seconds: float | None) -> str:
-    """``2 min 10 s of 10 min`` or, without a budget, the time spent."""
+    """``2 min 10 s, 7 min 50 s left`` or, without a budget, the time spent."""
     spent = text.clock(spent_seconds)
-    return f"{spent} of {text.clock(budget_seconds)}" if budget_seconds else spent
+    return f"{spent}, {text.clock(budget_seconds - spent_seconds)} left" if budget_seconds else spent
 
 
 class LiveView:
@@ -175,12 +176,22 @@ class _OutcomeLine:
         yield shown.append(f"  {found.reason}", style="dim")
 
 
-def _pair(left: Text, right: str) -> Table:
-    grid = Table.grid(expand=True)
-    grid.add_column(ratio=1)
-    grid.add_column(justify="right", no_wrap=True)
-    grid.add_row(left, Text(right, style="dim"))
-    return grid
+@dataclass(frozen=True, slots=True)
+class _StageAndTime:
+    """Side by side, or one below the other where that is too narrow."""
+
+    stage: Text
+    time: Text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self.stage.cell_len + self.time.cell_len + 2 > options.max_width:
+            yield from (self.stage, self.time)
+            return
+        grid = Table.grid(expand=True)
+        grid.add_column(ratio=1)
+        grid.add_column(justify="right", no_wrap=True)
+        grid.add_row(self.stage, self.time)
+        yield grid
 
 
 def _said(latest: Progress) -> str:
@@ -195,10 +206,15 @@ def _after_stage(latest: Progress) -> str:
     return f"{lever}, set {min(latest.sets_done + 1, planned)} of {planned}" if planned else lever
 
 
-def _numbers(latest: Progress, best: Estimate | None) -> str:
-    parts: list[str] = []
+def _numbers(latest: Progress, best: Estimate | None) -> list[str]:
+    """What is known of speed and memory so far, a line each."""
+    speeds: list[str] = []
     if latest.running is not None:
-        parts.append(f"so far {text.ratio(latest.running.value)}, {text.interval(latest.running)}")
+        speeds.append(f"so far {text.ratio(latest.running.value)}, {text.interval(latest.running)}")
     if best is not None:
-        parts.append(f"best plan {text.ratio(best.value)}, {text.interval(best)}")
-    return "; ".join(parts)
+        speeds.append(f"best plan {text.ratio(best.value)}, {text.interval(best)}")
+    found = ["; ".join(speeds)] if speeds else []
+    if latest.peak_bytes:
+        change = text.change_of_size(latest.baseline_peak_bytes, latest.peak_bytes)
+        found.append(f"memory {text.size(latest.peak_bytes)}{f' ({change})' if change else ''}")
+    return found

@@ -81,7 +81,16 @@ def take_sets(
         what = lever or "the whole plan"
         text = f"{what}: set {len(sets) + 1} of {upto}"
         running = _running(sets, trials.options.delta)
-        book.tell(stage, text, lever=lever, sets_done=len(sets), sets_planned=upto, running=running)
+        book.tell(
+            stage,
+            text,
+            lever=lever,
+            sets_done=len(sets),
+            sets_planned=upto,
+            running=running,
+            peak_bytes=_peak_bytes(sets, CANDIDATE),
+            baseline_peak_bytes=_peak_bytes(sets, BASELINE),
+        )
         turns = trials.take_set([reference, reference, candidate], rounds=trials.rounds, purpose=purpose)
         if isinstance(turns, Failure):
             return turns
