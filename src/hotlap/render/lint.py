@@ -23,9 +23,9 @@ def lint_report(report: LintReport, paper: Paper) -> str:
 
 def diffs(report: LintReport) -> str:
     """The diff of what would be written; edits that are only ever shown follow as comments, which ``patch`` skips."""
-    pieces = [text.clean(it.rstrip("\n"), limit=len(it) + 1) for it in report.diffs]
+    pieces = [_harmless(it.rstrip("\n")) for it in report.diffs]
     for suggestion in report.suggestions:
-        shown = text.clean(suggestion.rstrip("\n"), limit=len(suggestion) + 1)
+        shown = _harmless(suggestion.rstrip("\n"))
         pieces += ["# Only shown, never written:", *(f"# {line}" for line in shown.split("\n"))]
     return "\n".join(pieces)
 
@@ -48,6 +48,12 @@ def rule_lines(rules: Sequence[LintRule], paper: Paper) -> str:
                 lines.append(f"  {it.code}  {it.name:<{width}}  {styled(mark, 'dim', paper)}".rstrip())
         lines.append("")
     return "\n".join([*lines, "hotlap rule CODE  shows the page of one"])
+
+
+def _harmless(diff: str) -> str:
+    """The diff as it is, to be applied, tabs included; lines that could move the cursor are cleaned."""
+    lines = (line if line.replace("\t", " ").isprintable() else text.clean(line) for line in diff.split("\n"))
+    return "\n".join(lines)
 
 
 def _finding(finding: LintFinding, paper: Paper) -> Iterator[str]:

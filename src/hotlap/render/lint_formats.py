@@ -135,7 +135,7 @@ def _problem_annotation(problem: LintProblem) -> str:
 
 
 def _command(level: str, properties: Mapping[str, str], message: str) -> str:
-    said = ",".join(f"{key}={_escaped(value, ':,')}" for key, value in properties.items())
+    said = ",".join(f"{key}={_escaped(text.one_line(value), ':,')}" for key, value in properties.items())
     shown = text.one_line(message, limit=_MOST_ANNOTATION_CHARACTERS)
     return f"::{level} {said}::{_escaped(shown)}"
 
