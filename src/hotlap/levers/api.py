@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from hotlap.errors import LeverError, PlanError
-from hotlap.records import Proof, Setting, Situation, Skipped, Value
+from hotlap.records import NoSourceForm, Proof, ScriptFacts, Setting, Situation, Skipped, SourceWish, Value
 
 if TYPE_CHECKING:
     from hotlap.runtime.hooks import Hooks
@@ -33,6 +33,9 @@ class Parameter:
     required: bool = True
 
 
+_NOT_SAID = NoSourceForm(reason="It does not say how it is written into a script.")
+
+
 @dataclass(frozen=True, slots=True)
 class Lever:
     """One known way to make training faster.
@@ -43,6 +46,7 @@ class Lever:
     child, right after torch's import, and hangs the lever onto the hooks. ``environment`` are the
     variables that must be set before the process starts. ``proof_for`` says what a setting owes, and
     ``changes_randomness`` whether the data pipeline draws other random numbers with it (from the same distribution).
+    ``rewrite`` is what a setting wants changed in the script's source, which :mod:`hotlap.source.patch` carries out.
     """
 
     name: str
@@ -58,9 +62,10 @@ class Lever:
     environment: Callable[[Setting], dict[str, str]]
     proof_for: Callable[[Situation, Setting], Proof]
     changes_randomness: Callable[[Situation, Setting], bool] = lambda situation, setting: False
+    rewrite: Callable[[ScriptFacts, Setting], tuple[SourceWish, ...]] = lambda facts, setting: (_NOT_SAID,)
 
 
-_REQUIRED = ("title", "proof", "addresses", "parameters", "obstacle", "bound", "candidates", "install")
+_REQUIRED = ("title", "proof", "addresses", "parameters", "obstacle", "bound", "candidates", "rewrite", "install")
 _NOT_LEVERS = frozenset({"api", "device_copies", "loss_scaler", "situations"})
 
 

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from hotlap.levers.situations import bound_without, device_kind, make_setting, models_with, without_model
-from hotlap.records import Proof, Setting, Situation, Skipped
+from hotlap.records import ModelInputs, ModelStatement, Proof, ScriptFacts, Setting, Situation, Skipped, SourceWish
 
 if TYPE_CHECKING:
     from hotlap.levers.api import Parameter
@@ -70,6 +70,15 @@ def bound(situation: Situation) -> float | None:
 def candidates(situation: Situation) -> tuple[Setting, ...]:
     """There is nothing to choose."""
     return (make_setting("channels-last"),)
+
+
+def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceWish, ...]:
+    """Convert the models that convolve images, and what they are given."""
+    needs = ("torch.channels_last",)
+    return (
+        ModelStatement(code="_.to(memory_format=torch.channels_last)", needs=needs, convolutions_only=True),
+        ModelInputs(code="_.to(memory_format=torch.channels_last)", needs=needs, dimensions=IMAGE_DIMENSIONS),
+    )
 
 
 def install(hooks: Hooks, setting: Setting) -> None:

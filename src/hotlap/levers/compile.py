@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 from hotlap.levers.api import Parameter
 from hotlap.levers.situations import bound_without, device_kind, is_nvidia_like, make_setting, without_model
-from hotlap.records import Proof, Setting, Situation, Skipped
+from hotlap.records import ModelStatement, Proof, ScriptFacts, Setting, Situation, Skipped, SourceWish
 
 if TYPE_CHECKING:
     from hotlap.runtime.hooks import Hooks
@@ -71,6 +71,14 @@ def candidates(situation: Situation) -> tuple[Setting, ...]:
     if is_nvidia_like(situation):
         modes += ["max-autotune"] if dynamic else ["reduce-overhead", "max-autotune"]
     return tuple(make_setting("compile", mode=mode, dynamic=dynamic) for mode in modes)
+
+
+def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceWish, ...]:
+    """The call on each model."""
+    values = dict(setting.values)
+    arguments = [] if values["mode"] == "default" else [f'mode="{values["mode"]}"']
+    arguments += ["dynamic=True"] if values.get("dynamic") else []
+    return (ModelStatement(code=f"_.compile({', '.join(arguments)})"),)
 
 
 def install(hooks: Hooks, setting: Setting) -> None:

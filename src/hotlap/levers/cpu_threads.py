@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 from hotlap.levers.api import Parameter
 from hotlap.levers.situations import bound_of_computing, cores_per_process, device_kind, make_setting
-from hotlap.records import Proof, Setting, Situation, Skipped
+from hotlap.records import Proof, ScriptFacts, Setting, Situation, Skipped, SourceWish, TopStatement
 
 if TYPE_CHECKING:
     from hotlap.runtime.hooks import Hooks
@@ -59,6 +59,12 @@ def candidates(situation: Situation) -> tuple[Setting, ...]:
     physical = min(cores, max(1, situation.machine.physical_cores // max(1, situation.facts.processes)))
     counts = [count for count in dict.fromkeys((physical, 1, cores)) if count != situation.facts.threads]
     return tuple(make_setting("cpu-threads", threads=count) for count in counts)
+
+
+def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceWish, ...]:
+    """The call, below the imports."""
+    threads = dict(setting.values)["threads"]
+    return (TopStatement(code=f"torch.set_num_threads({threads})", needs=("torch.set_num_threads",)),)
 
 
 def install(hooks: Hooks, setting: Setting) -> None:

@@ -29,7 +29,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hotlap.levers.situations import bound_without, is_nvidia_like, make_setting, models_with, without_model
-from hotlap.records import Proof, Setting, Situation, Skipped
+from hotlap.records import Proof, ScriptFacts, Setting, Situation, Skipped, SourceWish, TopStatement
 
 if TYPE_CHECKING:
     from hotlap.levers.api import Parameter
@@ -71,6 +71,12 @@ def bound(situation: Situation) -> float | None:
 def candidates(situation: Situation) -> tuple[Setting, ...]:
     """There is nothing to choose."""
     return (make_setting("cudnn-benchmark"),)
+
+
+def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceWish, ...]:
+    """The switch, below the imports."""
+    name = "torch.backends.cudnn.benchmark"
+    return (TopStatement(code=f"{name} = True", needs=(name,)),)
 
 
 def install(hooks: Hooks, setting: Setting) -> None:

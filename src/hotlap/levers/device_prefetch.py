@@ -35,7 +35,7 @@ from weakref import WeakKeyDictionary
 
 from hotlap.levers.device_copies import Copy, answer_copies, tensors_in, weak_table
 from hotlap.levers.situations import bound_without, is_nvidia_like, make_setting
-from hotlap.records import Proof, Setting, Situation, Skipped
+from hotlap.records import NoSourceForm, Proof, ScriptFacts, Setting, Situation, Skipped, SourceWish
 
 if TYPE_CHECKING:
     from hotlap.levers.api import Parameter
@@ -76,6 +76,11 @@ def proof_for(situation: Situation, setting: Setting) -> Proof:
 def changes_randomness(situation: Situation, setting: Setting) -> bool:
     """Whether a data set draws while it fetches."""
     return any(loader.draws_random for loader in situation.facts.loaders)
+
+
+def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceWish, ...]:
+    """It takes a class of some length, which nobody wants in a script."""
+    return (NoSourceForm(reason="It is a mechanism of hotlap's own that a script cannot say in a few lines."),)
 
 
 def install(hooks: Hooks, setting: Setting) -> None:

@@ -31,7 +31,16 @@ from typing import TYPE_CHECKING, Any
 
 from hotlap.levers.api import Parameter
 from hotlap.levers.situations import bound_without, device_kind, make_setting
-from hotlap.records import OptimizerFacts, Proof, Setting, Situation, Skipped
+from hotlap.records import (
+    OptimizerArguments,
+    OptimizerFacts,
+    Proof,
+    ScriptFacts,
+    Setting,
+    Situation,
+    Skipped,
+    SourceWish,
+)
 
 if TYPE_CHECKING:
     from hotlap.runtime.hooks import Hooks
@@ -72,6 +81,12 @@ def candidates(situation: Situation) -> tuple[Setting, ...]:
     if device_kind(situation) == "cpu" and any(it.supports_foreach for it in optimizers):
         return (make_setting("fused-optimizer", implementation="foreach"),)
     return ()
+
+
+def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceWish, ...]:
+    """The argument of each optimizer that leaves the choice open."""
+    implementation = str(dict(setting.values)["implementation"])
+    return (OptimizerArguments(values=((implementation, True),), alternatives=("fused", "foreach")),)
 
 
 def install(hooks: Hooks, setting: Setting) -> None:

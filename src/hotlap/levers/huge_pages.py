@@ -29,7 +29,7 @@ import os
 from typing import TYPE_CHECKING
 
 from hotlap.levers.situations import bound_of_computing, device_kind, make_setting
-from hotlap.records import Proof, Setting, Situation, Skipped
+from hotlap.records import NoSourceForm, Proof, ScriptFacts, Setting, Situation, Skipped, SourceWish
 
 if TYPE_CHECKING:
     from hotlap.levers.api import Parameter
@@ -74,6 +74,12 @@ def environment(setting: Setting) -> dict[str, str]:
     """The variable, added to the tunables that are set already."""
     present = [it for it in os.environ.get(VARIABLE, "").split(":") if it and not it.startswith(f"{TUNABLE}=")]
     return {VARIABLE: ":".join((*present, f"{TUNABLE}=1"))}
+
+
+def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceWish, ...]:
+    """Set in the environment, before Python starts."""
+    reason = f"It is a variable that must be set before Python starts: {VARIABLE}={TUNABLE}=1."
+    return (NoSourceForm(reason=reason),)
 
 
 def install(hooks: Hooks, setting: Setting) -> None:

@@ -45,7 +45,20 @@ from weakref import WeakSet
 from hotlap.levers.api import Parameter
 from hotlap.levers.device_copies import Copy, answer_copies, tensors_in, weak_table
 from hotlap.levers.situations import bound_without, cores_per_process, device_kind, is_nvidia_like, make_setting
-from hotlap.records import LoaderFacts, LoaderRate, Proof, Setting, Situation, Skipped
+from hotlap.records import (
+    CopiesWithoutWaiting,
+    LoaderArguments,
+    LoaderFacts,
+    LoaderRate,
+    Proof,
+    ScriptFacts,
+    Setting,
+    Situation,
+    Skipped,
+    SourceWish,
+    TopStatement,
+    Value,
+)
 
 if TYPE_CHECKING:
     from hotlap.runtime.hooks import Fetch, Hooks
@@ -162,6 +175,28 @@ def edited(arguments: dict[str, Any], setting: Setting) -> dict[str, Any]:
         for only_with_workers in ("prefetch_factor", "persistent_workers", "timeout", "multiprocessing_context"):
             result.pop(only_with_workers, None)
     return result
+
+
+def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceWish, ...]:
+    """The arguments of the training loaders; copies that need not wait, and torch's threads, where the setting says."""
+    values = dict(setting.values)
+    arguments: dict[str, Value] = {"num_workers": int(values["workers"])}
+    if values.get("pin-memory"):
+        arguments["pin_memory"] = True
+    only_with_workers = ("prefetch_factor", "persistent_workers")
+    if values["workers"]:
+        arguments["prefetch_factor"] = int(values.get("prefetch-factor", USUAL_PREFETCH))
+        arguments["persistent_workers"] = bool(values.get("persistent-workers", False))
+    removed = [] if values["workers"] else [*only_with_workers, "timeout", "multiprocessing_context"]
+    if not values.get("pin-memory"):
+        removed.append("pin_memory")
+    wishes: list[SourceWish] = [LoaderArguments(values=tuple(arguments.items()), removed=tuple(removed))]
+    if values.get("pin-memory") and facts.device.startswith("cuda"):
+        wishes.append(CopiesWithoutWaiting())
+    if "threads" in values:
+        name = "torch.set_num_threads"
+        wishes.append(TopStatement(code=f"{name}({values['threads']})", needs=(name,)))
+    return tuple(wishes)
 
 
 def install(hooks: Hooks, setting: Setting) -> None:

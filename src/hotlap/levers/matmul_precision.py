@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 
 from hotlap.levers.api import Parameter
 from hotlap.levers.situations import accelerator, bound_without, device_kind, make_setting, native_dtypes
-from hotlap.records import Proof, Setting, Situation, Skipped
+from hotlap.records import Proof, ScriptFacts, Setting, Situation, Skipped, SourceWish, TopStatement
 
 if TYPE_CHECKING:
     from hotlap.runtime.hooks import Hooks
@@ -65,6 +65,24 @@ def candidates(situation: Situation) -> tuple[Setting, ...]:
     """The one precision that this device has hardware for."""
     precision = _precision(situation)
     return (make_setting("matmul-precision", precision=precision),) if precision else ()
+
+
+def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceWish, ...]:
+    """The switches, below the imports."""
+    precision = str(dict(setting.values)["precision"])
+    call = TopStatement(
+        code=f'torch.set_float32_matmul_precision("{precision}")', needs=("torch.set_float32_matmul_precision",)
+    )
+    if precision != "medium" or not _has_switches(facts.torch_version):
+        return (call,)
+    names = [f"torch.backends.mkldnn.{part}.fp32_precision" for part in ("conv", "rnn")]
+    return (call, *(TopStatement(code=f'{name} = "bf16"', needs=(name,)) for name in names))
+
+
+def _has_switches(torch_version: str) -> bool:
+    """Whether oneDNN's convolutions and recurrent layers have switches of their own, as since torch 2.9."""
+    numbers = [int(it) if it.isdecimal() else 0 for it in torch_version.split("+")[0].split(".")[:2]]
+    return tuple(numbers) >= (2, 9)
 
 
 def install(hooks: Hooks, setting: Setting) -> None:

@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING, Any
 from hotlap.levers.api import Parameter
 from hotlap.levers.loss_scaler import LossScaler
 from hotlap.levers.situations import bound_without, device_kind, make_setting, native_dtypes, without_model
-from hotlap.records import Proof, Setting, Situation, Skipped
+from hotlap.records import ForwardRegion, Proof, ScaledLoss, ScriptFacts, Setting, Situation, Skipped, SourceWish
 
 if TYPE_CHECKING:
     from hotlap.runtime.hooks import Fetch, Hooks
@@ -83,6 +83,18 @@ def candidates(situation: Situation) -> tuple[Setting, ...]:
     if device_kind(situation) == "cuda" and "float16" in native and not _why_no_scaling(situation):
         return (make_setting("mixed-precision", dtype="float16"),)
     return ()
+
+
+def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceWish, ...]:
+    """The region around forward and loss; for float16 a scaler as well."""
+    dtype = str(dict(setting.values)["dtype"])
+    device = facts.device.partition(":")[0]
+    region = ForwardRegion(
+        context=f'torch.autocast("{device}", dtype=torch.{dtype})',
+        needs=("torch.autocast", f"torch.{dtype}"),
+        already="autocast",
+    )
+    return (region, ScaledLoss(device=device)) if dtype == "float16" else (region,)
 
 
 def install(hooks: Hooks, setting: Setting) -> None:

@@ -28,7 +28,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hotlap.levers.situations import bound_without, make_setting, without_model
-from hotlap.records import Proof, Setting, Situation, Skipped
+from hotlap.records import AttentionArgument, Proof, ScriptFacts, Setting, Situation, Skipped, SourceWish
 
 if TYPE_CHECKING:
     from hotlap.levers.api import Parameter
@@ -60,6 +60,11 @@ def bound(situation: Situation) -> float | None:
 def candidates(situation: Situation) -> tuple[Setting, ...]:
     """There is nothing to choose."""
     return (make_setting("sdpa-attention"),)
+
+
+def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceWish, ...]:
+    """The word where the script asks for the eager implementation."""
+    return (AttentionArgument(implementation="sdpa", instead_of="eager"),)
 
 
 def install(hooks: Hooks, setting: Setting) -> None:

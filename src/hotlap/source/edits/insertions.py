@@ -55,7 +55,7 @@ def statements(code: Code, module: cst.Module, resolve: Resolve) -> tuple[cst.Ba
 
 def with_statement(context: Code, module: cst.Module, resolve: Resolve) -> cst.With:
     """An empty ``with`` over these context managers."""
-    (parsed,) = statements(Code(f"with {context.text}:\n    pass", context.needs), module, resolve)
+    (parsed,) = statements(Code(f"with {context.text}:\n    pass", context.needs, context.knows), module, resolve)
     if not isinstance(parsed, cst.With):
         raise CannotEdit("shape", f"This is no context manager: {context.text}")
     return parsed
@@ -75,7 +75,9 @@ def free_names(code: Code) -> frozenset[str]:
     for statement in ast.walk(tree):
         if isinstance(statement, (ast.Import, ast.ImportFrom)):
             bound |= {(it.asname or it.name).partition(".")[0] for it in statement.names}
-    return frozenset({it.id for it in names if isinstance(it.ctx, ast.Load)} - bound - needed - _BUILTINS - {HOLE})
+    return frozenset(
+        {it.id for it in names if isinstance(it.ctx, ast.Load)} - bound - needed - _BUILTINS - {HOLE, *code.knows}
+    )
 
 
 def filled(template: cst.BaseExpression, inside: cst.BaseExpression) -> cst.BaseExpression:

@@ -40,11 +40,13 @@ class Code:
 
     ``needs`` are the full dotted names that the text uses and the file may not have yet:
     ``Code("torch.autocast('cuda')", needs=("torch.autocast",))``. Each is written as that file can reach it, by an
-    import it has or one that is added. Every other name in the text must be known at the place it is put.
+    import it has or one that is added. Every other name in the text must be known at the place it is put, or be one
+    that the caller ``knows`` of, since another edit of the same change binds it.
     """
 
     text: str
     needs: tuple[str, ...] = ()
+    knows: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

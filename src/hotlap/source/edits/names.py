@@ -21,7 +21,8 @@ from hotlap.source.edits.tree import Statement, Tree
 _COME_WITH = {
     "torch": frozenset(
         {
-            "amp", "autograd", "backends", "backends.cudnn", "backends.cuda", "backends.cuda.matmul", "compiler",
+            "amp", "autograd", "backends", "backends.mkldnn", "backends.mkldnn.conv",
+            "backends.mkldnn.rnn", "backends.cudnn", "backends.cuda", "backends.cuda.matmul", "compiler",
             "cuda", "cuda.amp", "distributed", "mps", "nn", "nn.functional", "nn.utils", "optim", "optim.lr_scheduler",
             "profiler", "utils", "utils.data",
         }

@@ -251,15 +251,22 @@ class Queue:
         return self.state.blocks.setdefault(block, BlockEdits())
 
     def _touch(self, place: Range) -> None:
-        if any(it[0] <= place[0] and place[1] <= it[1] for it in self.state.exclusive):
+        if any(_holds(it, place) for it in self.state.exclusive):
             raise CannotEdit("conflict", "Another edit takes this place away.")
         self.state.touched.append(place)
 
     def _claim(self, place: Range) -> None:
         self._touch(place)
-        if any(place[0] <= it[0] and it[1] <= place[1] for it in self.state.touched[:-1]):
+        if any(_holds(place, it) for it in self.state.touched[:-1]):
             raise CannotEdit("conflict", "Another edit changes something within this place.")
         self.state.exclusive.append(place)
+
+
+def _holds(outer: Range, inner: Range) -> bool:
+    """Whether one place lies within the other; a point, beside which something is put, only between its ends."""
+    if inner[0] == inner[1]:
+        return outer[0] < inner[0] < outer[1]
+    return outer[0] <= inner[0] and inner[1] <= outer[1]
 
 
 def _conflict(name: str) -> CannotEdit:

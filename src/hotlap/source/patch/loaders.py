@@ -1,0 +1,76 @@
+"""Arguments of the training loaders."""
+
+from __future__ import annotations
+
+import ast
+
+from hotlap.records import LoaderArguments, LoaderFacts, Value
+from hotlap.source.patch.code import Code, Edits, NotPossible, Sources, last_part
+from hotlap.source.patch.values import remove_argument, set_arguments
+
+# Where DataLoader's signature has what may also be passed by position.
+_POSITIONS = {"num_workers": 5, "pin_memory": 7, "timeout": 9, "multiprocessing_context": 11}
+_USUAL_PREFETCH = 2
+
+
+def edits_for(sources: Sources, wish: LoaderArguments) -> Edits:
+    """Each call that made a training loader. Raises :class:`NotPossible`."""
+    facts = [it for it in sources.facts.loaders if not it.iterable]
+    if not facts:
+        raise NotPossible("No training loader over a map-style data set was seen.")
+    iterable = {it.site for it in sources.facts.loaders if it.iterable}
+    edits: Edits = []
+    done: set[tuple[Code, ast.Call]] = set()
+    for loader in facts:
+        if loader.site in iterable:
+            raise NotPossible("One line makes loaders over map-style and over iterable data sets.")
+        code, call = sources.of_site(loader.site, f"The DataLoader over {loader.dataset}")
+        if (code, call) in done:
+            continue
+        done.add((code, call))
+        _check_callee(code, call)
+        wanted = {name: value for name, value in wish.values if _present(loader, name) != value}
+        edits += set_arguments(sources, code, call, wanted, _POSITIONS)
+        for name in wish.removed:
+            if _present(loader, name) not in (None, False):
+                edits += remove_argument(code, call, name, _POSITIONS)
+    return edits
+
+
+def _present(loader: LoaderFacts, name: str) -> Value | None:
+    """What the loader has, its defaults included."""
+    match name:
+        case "num_workers":
+            return loader.workers
+        case "pin_memory":
+            return loader.pin_memory
+        case "persistent_workers":
+            return loader.persistent_workers
+        case "prefetch_factor":
+            return loader.prefetch_factor or (_USUAL_PREFETCH if loader.workers else None)
+    return None
+
+
+def _check_callee(code: Code, call: ast.Call) -> None:
+    """Raises :class:`NotPossible` for a call of something that may not take DataLoader's arguments."""
+    name = last_part(call.func)
+    for _ in range(3):
+        if name == "DataLoader" or name in _aliases(code):
+            return
+        classes = [it for it in code.of(ast.ClassDef) if it.name == name]
+        own = [it for it in classes for part in it.body if getattr(part, "name", "") == "__init__"]
+        if len(classes) != 1 or own or len(classes[0].bases) != 1:
+            break
+        name = last_part(classes[0].bases[0])
+    if name == "__init__" and isinstance(call.func, ast.Attribute) and "super" in code.text(call.func.value):
+        return
+    raise NotPossible(f"The loader is made by {code.text(call.func)}, which may not take DataLoader's arguments.")
+
+
+def _aliases(code: Code) -> set[str]:
+    return {
+        alias.asname
+        for it in code.of(ast.ImportFrom)
+        for alias in it.names
+        if alias.name == "DataLoader" and alias.asname
+    }

@@ -1,0 +1,119 @@
+"""From what the levers want to the patched files: each lever as a whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from hotlap.records import (
+    AttentionArgument,
+    CopiesWithoutWaiting,
+    ForwardRegion,
+    LeftOut,
+    LoaderArguments,
+    ModelInputs,
+    ModelStatement,
+    NoSourceForm,
+    OptimizerArguments,
+    Patch,
+    PatchedFile,
+    ScaledLoss,
+    ScriptFacts,
+    Setting,
+    SourceWish,
+    TopStatement,
+)
+from hotlap.source.edits.apply import apply_changes
+from hotlap.source.edits.kinds import Edit
+from hotlap.source.edits.refusals import CannotEdit
+from hotlap.source.patch import attention, copies, loaders, models, optimizers, regions, scaling, top
+from hotlap.source.patch.code import Code, Edits, NotPossible, Sources, digest_of
+
+Wishes = Sequence[tuple[Setting, tuple[SourceWish, ...]]]
+
+
+def make_patch(
+    facts: ScriptFacts, wishes: Wishes, *, script: Path | None, directory: Path, arguments: Sequence[str] = ()
+) -> Patch:
+    """The settings' wishes as changed files, none of which is written.
+
+    ``facts`` are what a run saw of the script (with exact call sites), ``script`` the file that was run and
+    ``arguments`` what it was given. A lever of which one part cannot be made safely is left out as a whole, with the
+    reason.
+    """
+    sources = Sources(facts, script, arguments)
+    planned: dict[Setting, Edits] = {}
+    left_out: dict[Setting, str] = {}
+    for setting, wanted in wishes:
+        try:
+            planned[setting] = [it for wish in wanted for it in _edits(sources, wish)]
+        except NotPossible as error:
+            left_out[setting] = error.reason
+    texts = _applied(sources, planned, left_out)
+    return Patch(
+        directory=str(directory),
+        written=tuple(setting for setting, _ in wishes if setting in planned),
+        left_out=tuple(LeftOut(setting=it, reason=left_out[it]) for it, _ in wishes if it in left_out),
+        files=tuple(_file(sources.code(path), after) for path, after in texts.items()),
+    )
+
+
+def _edits(sources: Sources, wish: SourceWish) -> Edits:
+    match wish:
+        case LoaderArguments():
+            return loaders.edits_for(sources, wish)
+        case OptimizerArguments():
+            return optimizers.edits_for(sources, wish)
+        case ModelStatement():
+            return models.statement_edits(sources, wish)
+        case ModelInputs():
+            return models.input_edits(sources, wish)
+        case ForwardRegion():
+            return regions.edits_for(sources, wish)
+        case ScaledLoss():
+            return scaling.edits_for(sources, wish)
+        case CopiesWithoutWaiting():
+            return copies.edits_for(sources)
+        case AttentionArgument():
+            return attention.edits_for(sources, wish)
+        case TopStatement():
+            return top.edits_for(sources, wish)
+        case NoSourceForm():
+            raise NotPossible(wish.reason)
+
+
+def _applied(sources: Sources, planned: dict[Setting, Edits], left_out: dict[Setting, str]) -> Mapping[Path, str]:
+    """The new text of each file that changes. A lever that is refused in one file is taken out of all, and the files
+    are made anew without it."""
+    while True:
+        texts: dict[Path, str] = {}
+        refused: dict[Setting, str] = {}
+        for path in sorted({it for edits in planned.values() for it, _ in edits}):
+            found, reasons = _of_file(sources.code(path), path, planned)
+            refused |= reasons
+            if found != sources.code(path).source.text:
+                texts[path] = found
+        if not refused:
+            return texts
+        for setting, reason in refused.items():
+            del planned[setting]
+            left_out[setting] = reason
+
+
+def _of_file(code: Code, path: Path, planned: Mapping[Setting, Edits]) -> tuple[str, dict[Setting, str]]:
+    settings = list(planned)
+    changes: list[tuple[Edit, ...]] = [
+        tuple(edit for it, edit in planned[setting] if it == path) for setting in settings
+    ]
+    try:
+        result = apply_changes(code.source.text, changes)
+        code.source.encoded(result.text)
+    except CannotEdit as error:
+        return code.source.text, {
+            setting: error.reason for setting, change in zip(settings, changes, strict=True) if change
+        }
+    return result.text, {settings[it.index]: f"{path.name}: {it.reason}" for it in result.refused}
+
+
+def _file(code: Code, after: str) -> PatchedFile:
+    return PatchedFile(path=str(code.path), before=code.source.text, after=after, sha256=digest_of(code.source.data))

@@ -1,0 +1,215 @@
+"""Statements on each model once it is on its device, and the tensors it is given."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from hotlap.records import CallSite, ModelInputs, ModelStatement
+from hotlap.source.edits.kinds import Code as NewCode
+from hotlap.source.edits.kinds import InsertAfter, InsertBefore, Span, WrapExpression
+from hotlap.source.patch.code import Code, Edits, Function, NotPossible, Sources, last_part
+
+_LISTS_PARAMETERS = frozenset({"parameters", "named_parameters"})
+_MOVES = frozenset({"to", "cuda", "cpu", "half", "bfloat16", "float"})
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """How a function names a model: a variable, or an attribute of ``self``; ``optimizer`` is the statement that hands
+    its parameters over."""
+
+    code: Code
+    function: Function
+    name: str
+    optimizer: ast.stmt
+
+
+def statement_edits(sources: Sources, wish: ModelStatement) -> Edits:
+    """The statement after the last one that makes, wraps or moves each model. Raises :class:`NotPossible`."""
+    _check_kinds(sources, wish.convolutions_only)
+    edits: Edits = []
+    for model in _models(sources):
+        if _has_already(model, wish):
+            continue
+        statement = NewCode(wish.code.replace("_", model.name, 1), wish.needs)
+        after = _last_change(sources, model)
+        if after is None:
+            edits.append((model.code.path, InsertBefore(Span.of(model.optimizer), statement)))
+        else:
+            edits.append((model.code.path, InsertAfter(Span.of(after), statement)))
+    return edits
+
+
+def input_edits(sources: Sources, wish: ModelInputs) -> Edits:
+    """What each training forward is given. Raises :class:`NotPossible`."""
+    method = wish.code.split(".")[1].partition("(")[0]
+    edits: Edits = []
+    for site in sources.sites("model"):
+        code, call = sources.of_site(site, f"The call of {site.what}")
+        if is_of_library(sources, site) or last_part(call.func) in _defined(code):
+            raise NotPossible(f"{site.what} is called by a library, where its inputs cannot be converted.")
+        if len(call.args) != 1 or call.keywords or isinstance(call.args[0], ast.Starred):
+            raise NotPossible(
+                f"Which argument of {code.text(call.func)} holds the images, in line {call.lineno}, cannot be told."
+            )
+        shapes = {len(it) for model in sources.facts.models for it in model.input_shapes}
+        if shapes and wish.dimensions not in shapes:
+            raise NotPossible(f"{site.what} is given no tensor with {wish.dimensions} dimensions.")
+        if _is_call_with(call.args[0], {method, "contiguous"}, "memory_format"):
+            continue
+        edits.append((code.path, WrapExpression(Span.of(call.args[0]), NewCode(wish.code, wish.needs))))
+    if not sources.sites("model"):
+        raise NotPossible("No line was seen that calls the model.")
+    return edits
+
+
+def is_of_library(sources: Sources, site: CallSite) -> bool:
+    """Whether the call is of something that does the whole step: then other roles have the very same place."""
+    place = (site.file, site.line, site.column)
+    others = [it for it in sources.facts.sites if it.role != site.role]
+    return any((it.file, it.line, it.column) == place for it in others)
+
+
+def _check_kinds(sources: Sources, convolutions_only: bool) -> None:
+    models = sources.facts.models
+    if convolutions_only and any(not it.convolutions for it in models):
+        raise NotPossible("Not all models convolve, and which variable is which cannot be told.")
+
+
+# -- which variable is a model --------------------------------------------------------------------
+
+
+def _models(sources: Sources) -> list[Model]:
+    """The models whose parameters the optimizers were given. Raises :class:`NotPossible` unless that accounts for all
+    that were seen."""
+    found: dict[tuple[Code, Function, str], Model] = {}
+    for optimizer in sources.facts.optimizers:
+        code, call = sources.of_site(optimizer.site, f"The optimizer ({optimizer.kind})")
+        function, statement = code.function(call), code.statement(call)
+        names = _given_parameters(code, call, function)
+        if not names:
+            raise NotPossible(f"Whose parameters {code.text(call.func)} in line {call.lineno} is given cannot be told.")
+        for name in names:
+            found.setdefault((code, function, name), Model(code, function, name, statement))
+    roots = len(sources.facts.models)
+    if len({name for _, _, name in found}) != roots or not found:
+        many = "one model was" if roots == 1 else f"{roots} models were"
+        raise NotPossible(f"{many[:1].upper()}{many[1:]} seen, and which variable holds it cannot be told.")
+    return list(found.values())
+
+
+def _given_parameters(code: Code, call: ast.Call, function: Function) -> list[str]:
+    """The models in ``model.parameters()`` and the like among the arguments, or in what a variable there was given."""
+    names: dict[str, None] = {}
+    pending: list[ast.AST] = [*call.args, *(it.value for it in call.keywords)]
+    followed: set[str] = set()
+    while pending:
+        for node in ast.walk(pending.pop()):
+            if isinstance(node, ast.Call) and last_part(node.func) in _LISTS_PARAMETERS:
+                if isinstance(node.func, ast.Attribute):
+                    names[_root(node.func.value)] = None
+            elif isinstance(node, ast.Name) and node.id not in followed:
+                followed.add(node.id)
+                pending += _assigned(code, function, node.id)
+    if "" in names:
+        raise NotPossible(f"Whose parameters {code.text(call.func)} in line {call.lineno} is given cannot be told.")
+    return list(names)
+
+
+def _assigned(code: Code, function: Function, name: str) -> list[ast.AST]:
+    """What a variable of parameters or groups was given; a model itself is not followed."""
+    found: list[ast.AST] = []
+    for it in code.within(function):
+        if isinstance(it, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in it.targets):
+            walked = [node for node in ast.walk(it.value) if isinstance(node, ast.Call)]
+            if any(last_part(node.func) in _LISTS_PARAMETERS for node in walked):
+                found.append(it.value)
+    return found
+
+
+def _root(node: ast.expr) -> str:
+    """``model`` for ``model.backbone``, ``self.model`` for ``self.model.backbone``; empty for what is no variable."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return ""
+    if node.id == "self":
+        return f"self.{parts[-1]}" if parts else ""
+    return node.id
+
+
+# -- where it is ready ----------------------------------------------------------------------------
+
+
+def _last_change(sources: Sources, model: Model) -> ast.stmt | None:
+    """The last statement before training that binds or moves the model, with the ``if`` around it; None where the
+    function was given the model."""
+    code = model.code
+    calls = [code.call_at(it) for it in sources.sites("model") if it.file == str(code.path)]
+    uses = [it for it in calls if code.function(it) is model.function]
+    first_use = min((it.lineno for it in uses), default=None)
+    changes = [
+        code.statement(it)
+        for it in code.within(model.function)
+        if _changes(it, model.name) and (first_use is None or getattr(it, "lineno", 0) < first_use)
+    ]
+    if not changes:
+        return None
+    last = max(changes, key=lambda it: (it.lineno, it.col_offset))
+    return _outside_of_branches(code, last, uses)
+
+
+def _changes(node: ast.AST, name: str) -> bool:
+    """Whether the node gives the variable a value, or moves the model in place."""
+    if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store):
+        return ast.unparse(node) == name
+    moves = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _MOVES
+    return moves and isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[0] == name
+
+
+def _outside_of_branches(code: Code, statement: ast.stmt, uses: list[ast.Call]) -> ast.stmt:
+    while True:
+        owner = code.owner(statement)
+        if not isinstance(owner, (ast.If, ast.With, ast.Try, ast.For, ast.While)) or not isinstance(owner, ast.stmt):
+            return statement
+        if any(owner in code.above(it) for it in uses):
+            return statement
+        if isinstance(owner, (ast.For, ast.While)):
+            raise NotPossible(f"The model is made in a loop, in line {statement.lineno}.")
+        statement = owner
+
+
+def _has_already(model: Model, wish: ModelStatement) -> bool:
+    """Whether the script does it: ``model.compile()`` or ``torch.compile(model)``, a conversion of the format."""
+    method = wish.code.split(".")[1].partition("(")[0]
+    for node in ast.walk(model.code.tree):
+        if not isinstance(node, ast.Call):
+            continue
+        if method == "compile" and last_part(node.func) == "compile":
+            receiver = ast.unparse(node.func).rpartition(".")[0]
+            given = [ast.unparse(it) for it in node.args]
+            if receiver == model.name or (receiver == "torch" and model.name in given):
+                return True
+        if method == "to" and _is_call_with(node, {"to"}, "memory_format"):
+            called_on = node.func.value if isinstance(node.func, ast.Attribute) else node.func
+            holder = model.code.statement(node)
+            targets = holder.targets if isinstance(holder, ast.Assign) else []
+            if ast.unparse(called_on) == model.name or any(ast.unparse(it) == model.name for it in targets):
+                return True
+    return False
+
+
+def _is_call_with(node: ast.AST, methods: set[str], keyword: str) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and last_part(node.func) in methods
+        and any(it.arg == keyword for it in node.keywords)
+    )
+
+
+def _defined(code: Code) -> set[str]:
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return {it.name for it in code.of(*kinds) if isinstance(it, kinds)}

@@ -1,0 +1,79 @@
+"""A gradient scaler for float16: made once, around backward, before clipping, and in place of the step."""
+
+from __future__ import annotations
+
+import ast
+
+from hotlap.records import ScaledLoss
+from hotlap.source.edits.kinds import Code as NewCode
+from hotlap.source.edits.kinds import (
+    InsertAfter,
+    InsertAtTop,
+    InsertBefore,
+    ReplaceExpression,
+    Span,
+    WrapExpression,
+)
+from hotlap.source.patch.code import Code, Edits, NotPossible, Sources
+from hotlap.source.patch.regions import backward_of
+
+NAME = "scaler"
+_MAKER = "torch.amp.GradScaler"
+
+
+def edits_for(sources: Sources, wish: ScaledLoss) -> Edits:
+    """All that scaling takes. Raises :class:`NotPossible`."""
+    if sources.facts.grad_scaler:
+        raise NotPossible("The script scales its loss itself.")
+    backwards = [backward_of(sources, it) for it in sources.sites("backward")]
+    steps = [sources.of_site(it, "The optimizer's step") for it in sources.sites("step")]
+    if not backwards or len(steps) != 1:
+        raise NotPossible("Scaling by source is left alone unless one line steps one optimizer.")
+    code, step = steps[0]
+    if any(it.code is not code for it in backwards):
+        raise NotPossible("Backward and step are called in different files.")
+    optimizer = _optimizer_of(code, step)
+    _check_nothing_reads_gradients(code, step)
+    if any(isinstance(it, ast.Name) and it.id == NAME for it in code.of(ast.Name)):
+        raise NotPossible(f"The name {NAME} is in use.")
+    statement = code.statement(step)
+    edits: Edits = [
+        (code.path, InsertAtTop(NewCode(f'{NAME} = {_MAKER}("{wish.device}")', (_MAKER,)))),
+        *(
+            (code.path, WrapExpression(Span.of(it.loss), NewCode(f"{NAME}.scale(_)", knows=(NAME,))))
+            for it in backwards
+        ),
+        (code.path, ReplaceExpression(Span.of(step), NewCode(f"{NAME}.step({optimizer})", knows=(NAME,)))),
+        (code.path, InsertAfter(Span.of(statement), NewCode(f"{NAME}.update()", knows=(NAME,)))),
+    ]
+    return edits + _unscaled_before_clipping(sources, code, optimizer)
+
+
+def _optimizer_of(code: Code, step: ast.Call) -> str:
+    """The optimizer in ``optimizer.step()``. Raises :class:`NotPossible` for any other form."""
+    statement = code.statement(step)
+    alone = isinstance(statement, ast.Expr) and statement.value is step and not step.args and not step.keywords
+    if not alone or not isinstance(step.func, ast.Attribute) or step.func.attr != "step":
+        raise NotPossible(f"The step in line {step.lineno} is no plain `optimizer.step()`.")
+    return code.text(step.func.value)
+
+
+def _check_nothing_reads_gradients(code: Code, step: ast.Call) -> None:
+    readers = [it for it in code.of(ast.Attribute) if it.attr == "grad"]
+    if readers:
+        raise NotPossible(f"Line {readers[0].lineno} uses gradients, which would be scaled there.")
+
+
+def _unscaled_before_clipping(sources: Sources, code: Code, optimizer: str) -> Edits:
+    clips = [sources.of_site(it, "Clipping") for it in sources.sites("clip")]
+    if sources.facts.clips_gradients and not clips:
+        raise NotPossible("Gradients are clipped where it was not seen.")
+    if any(it is not code for it, _ in clips):
+        raise NotPossible("Gradients are clipped in another file.")
+    return [
+        (
+            code.path,
+            InsertBefore(Span.of(code.statement(call)), NewCode(f"{NAME}.unscale_({optimizer})", knows=(NAME,))),
+        )
+        for _, call in clips
+    ]

@@ -1,0 +1,292 @@
+"""Arguments of a call set where a person would set them: at the call, in the dictionary that it is given, in the
+default of the command line's option, in the constant or the class that it is read from."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+
+from hotlap.records import Value
+from hotlap.source.edits.kinds import (
+    Code as NewCode,
+)
+from hotlap.source.edits.kinds import (
+    RemoveKeyword,
+    ReplaceExpression,
+    SetEntry,
+    SetKeyword,
+    Span,
+    WrapExpression,
+)
+from hotlap.source.patch.code import Code, Edits, NotPossible, Sources, keyword_of, last_part
+
+_DEEPEST = 5
+
+
+def set_arguments(
+    sources: Sources, code: Code, call: ast.Call, values: Mapping[str, Value], positions: Mapping[str, int]
+) -> Edits:
+    """Edits that give the call these arguments. Raises :class:`NotPossible`."""
+    edits: Edits = []
+    hidden: dict[str, Value] = {}
+    for name, value in values.items():
+        given = keyword_of(call, name)
+        if given is None and name in positions:
+            given = _by_position(call, positions[name])
+        if given is not None:
+            edits += set_value(sources, code, given, value, name)
+        elif any(it.arg is None for it in call.keywords):
+            hidden[name] = value
+        else:
+            edits.append((code.path, SetKeyword(Span.of(call), name, NewCode(repr(value)), positions.get(name))))
+    return edits + (_in_unpacked(sources, code, call, hidden) if hidden else [])
+
+
+def remove_argument(code: Code, call: ast.Call, name: str, positions: Mapping[str, int]) -> Edits:
+    """Edits that take the argument from the call, where it stands there."""
+    if keyword_of(call, name) is None and (name not in positions or _by_position(call, positions[name]) is None):
+        if any(it.arg is None for it in call.keywords):
+            raise NotPossible(
+                f"{name} would have to go, and may be hidden in what {code.text(call.func)} is given by **."
+            )
+        return []
+    return [(code.path, RemoveKeyword(Span.of(call), name, positions.get(name)))]
+
+
+def set_value(sources: Sources, code: Code, given: ast.expr, value: Value, name: str, depth: int = 0) -> Edits:
+    """Edits after which this expression has the value, at the place where it comes from."""
+    if depth > _DEEPEST:
+        raise NotPossible(f"Where {name} comes from is too far away to follow.")
+    if isinstance(given, ast.Name):
+        return _set_name(sources, code, given, value, name, depth)
+    if isinstance(given, ast.Attribute):
+        return _set_attribute(sources, code, given, value, name)
+    if isinstance(given, ast.Subscript):
+        return _set_item(sources, code, given, value, name, depth)
+    return _replaced(code, given, value)
+
+
+def _replaced(code: Code, old: ast.expr, value: Value) -> Edits:
+    return [(code.path, ReplaceExpression(Span.of(old), NewCode(repr(value))))]
+
+
+def _by_position(call: ast.Call, position: int) -> ast.expr | None:
+    for number, argument in enumerate(call.args):
+        if isinstance(argument, ast.Starred):
+            raise NotPossible(f"The call is given *{ast.unparse(argument.value)}, which hides its arguments.")
+        if number == position:
+            return argument
+    return None
+
+
+# -- **kwargs -------------------------------------------------------------------------------------
+
+
+def _in_unpacked(sources: Sources, code: Code, call: ast.Call, values: Mapping[str, Value]) -> Edits:
+    """Into the dictionary where it is written down for this purpose alone, else into a copy of it at the call."""
+    unpacked = [it.value for it in call.keywords if it.arg is None]
+    if len(unpacked) != 1:
+        raise NotPossible(f"{code.text(call.func)} is given several dictionaries by **.")
+    written = _dictionary(code, unpacked[0]) if isinstance(unpacked[0], ast.Name) else None
+    if written is None:
+        pairs = ", ".join(f'"{name}": {value!r}' for name, value in values.items())
+        already = isinstance(unpacked[0], ast.Dict)
+        if already and values.keys() <= _constant_keys(unpacked[0]):
+            return _entries(sources, code, unpacked[0], values)
+        return [(code.path, WrapExpression(Span.of(unpacked[0]), NewCode("{**_, " + pairs + "}")))]
+    return _entries(sources, code, written, values)
+
+
+def _entries(sources: Sources, code: Code, written: ast.expr, values: Mapping[str, Value]) -> Edits:
+    edits: Edits = []
+    for name, value in values.items():
+        if isinstance(written, ast.Call):
+            edits += set_arguments(sources, code, written, {name: value}, {})
+            continue
+        present = _entry(written, name)
+        if present is not None:
+            edits += set_value(sources, code, present, value, name)
+        else:
+            edits.append((code.path, SetEntry(Span.of(written), name, NewCode(repr(value)))))
+    return edits
+
+
+def _dictionary(code: Code, name: ast.Name) -> ast.expr | None:
+    """The display or ``dict()`` call that the name stands for, when nothing but loaders are given it and nothing else
+    changes it."""
+    bound = _only_value(code, name)
+    is_call = isinstance(bound, ast.Call) and last_part(bound.func) == "dict" and not bound.args
+    if not isinstance(bound, ast.Dict) and not is_call:
+        return None
+    if isinstance(bound, ast.Dict) and any(not isinstance(it, ast.Constant) for it in bound.keys):
+        return None
+    if isinstance(bound, ast.Call) and any(it.arg is None for it in bound.keywords):
+        return None
+    for use in code.of(ast.Name):
+        if not isinstance(use, ast.Name) or use.id != name.id or not isinstance(use.ctx, ast.Load):
+            continue
+        above = next(code.above(use))
+        holder = next((it for it in code.above(above) if isinstance(it, ast.Call)), None)
+        unpacked = isinstance(above, ast.keyword) and above.arg is None
+        if not unpacked or holder is None or not last_part(holder.func).endswith("DataLoader"):
+            return None
+    return bound
+
+
+def _constant_keys(dictionary: ast.expr) -> set[object]:
+    keys = dictionary.keys if isinstance(dictionary, ast.Dict) else []
+    return {it.value for it in keys if isinstance(it, ast.Constant)}
+
+
+def _entry(dictionary: ast.expr, key: str) -> ast.expr | None:
+    if not isinstance(dictionary, ast.Dict):
+        return None
+    pairs = zip(dictionary.keys, dictionary.values, strict=True)
+    found = [value for it, value in pairs if isinstance(it, ast.Constant) and it.value == key]
+    return found[-1] if found else None
+
+
+# -- names ----------------------------------------------------------------------------------------
+
+
+def _only_value(code: Code, name: ast.Name) -> ast.expr | None:
+    """What the name is given, where that is said once in the function that reads it, or else at the top level."""
+    for scope in dict.fromkeys((code.function(name), code.tree)):
+        found = [it for it in code.within(scope) if isinstance(it, ast.Name) and it.id == name.id]
+        stored = [it for it in found if not isinstance(it.ctx, ast.Load)]
+        if not stored:
+            continue
+        above = next(code.above(stored[0]))
+        if len(stored) == 1 and isinstance(above, (ast.Assign, ast.AnnAssign)):
+            one = isinstance(above, ast.AnnAssign) or above.targets == [stored[0]]
+            return above.value if one else None
+        return None
+    return None
+
+
+def _set_name(sources: Sources, code: Code, given: ast.Name, value: Value, name: str, depth: int) -> Edits:
+    function = code.function(given)
+    if not isinstance(function, ast.Module):
+        parameters = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+        if any(it.arg == given.id for it in parameters):
+            return _set_parameter(sources, code, function, given.id, value, name, depth)
+    found = _only_value(code, given)
+    if found is None:
+        raise NotPossible(
+            f"{name} is read from {given.id}, and where that gets its value cannot be told from the file."
+        )
+    return set_value(sources, code, found, value, name, depth + 1)
+
+
+def _set_parameter(
+    sources: Sources,
+    code: Code,
+    function: ast.FunctionDef | ast.AsyncFunctionDef,
+    parameter: str,
+    value: Value,
+    name: str,
+    depth: int,
+) -> Edits:
+    """Where the function's one caller says it, or else in the parameter's default."""
+    positional = [it.arg for it in (*function.args.posonlyargs, *function.args.args)]
+    calls = [it for it in code.of(ast.Call) if last_part(it.func) == function.name]
+    passed: list[ast.expr] = []
+    for call in calls:
+        given = keyword_of(call, parameter)
+        if given is None and parameter in positional:
+            given = _by_position(call, positional.index(parameter))
+        if any(it.arg is None for it in call.keywords):
+            raise NotPossible(f"{name} is the parameter {parameter} of {function.name}, which is called with **.")
+        if given is not None:
+            passed.append(given)
+    if len(calls) == 1 and len(passed) == 1:
+        return set_value(sources, code, passed[0], value, name, depth + 1)
+    default = _default_of(function, parameter)
+    if passed or default is None or not calls:
+        raise NotPossible(f"{name} is the parameter {parameter} of {function.name}, whose callers set it.")
+    return set_value(sources, code, default, value, name, depth + 1)
+
+
+def _default_of(function: ast.FunctionDef | ast.AsyncFunctionDef, parameter: str) -> ast.expr | None:
+    arguments = function.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    defaults = dict(zip([it.arg for it in reversed(positional)], reversed(arguments.defaults), strict=False))
+    only_named = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    defaults |= {it.arg: default for it, default in only_named if default is not None}
+    return defaults.get(parameter)
+
+
+# -- command line, classes, dictionaries ----------------------------------------------------------
+
+
+def _set_attribute(sources: Sources, code: Code, given: ast.Attribute, value: Value, name: str) -> Edits:
+    options = [it for it in code.of(ast.Call) if given.attr in _destinations(it)]
+    if len(options) == 1:
+        return _set_option(sources, code, options[0], value, name)
+    defaults = [
+        statement.value
+        for it in code.of(ast.ClassDef)
+        for statement in it.body
+        if isinstance(statement, (ast.Assign, ast.AnnAssign))
+        and isinstance(statement.value, ast.Constant)
+        and _binds(statement, given.attr)
+    ]
+    if len(defaults) == 1 and isinstance(defaults[0], ast.Constant) and not _passed_to_any_call(code, given.attr):
+        return _replaced(code, defaults[0], value)
+    raise NotPossible(f"{name} is read from {code.text(given)}, which is set elsewhere: set it to {value!r} there.")
+
+
+def _binds(statement: ast.Assign | ast.AnnAssign, name: str) -> bool:
+    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+    return any(isinstance(it, ast.Name) and it.id == name for it in targets)
+
+
+def _passed_to_any_call(code: Code, name: str) -> bool:
+    """Whether some call or assignment gives the attribute another value than its class does."""
+    keywords = code.of(ast.keyword)
+    stored = code.of(ast.Attribute)
+    written = any(it.attr == name and isinstance(it.ctx, ast.Store) for it in stored)
+    return written or any(it.arg == name and not _is_of_loader(code, it) for it in keywords)
+
+
+def _is_of_loader(code: Code, keyword: ast.keyword) -> bool:
+    above = next(code.above(keyword))
+    return isinstance(above, ast.Call) and last_part(above.func).endswith("DataLoader")
+
+
+def _destinations(call: ast.Call) -> set[str]:
+    """The attribute that an ``add_argument`` call makes; empty for another call."""
+    if last_part(call.func) != "add_argument":
+        return set()
+    destination = keyword_of(call, "dest")
+    if isinstance(destination, ast.Constant):
+        return {str(destination.value)}
+    words = _option_words(call)
+    long = [it for it in words if it.startswith("--")] or words
+    return {long[0].lstrip("-").replace("-", "_")} if long else set()
+
+
+def _option_words(call: ast.Call) -> list[str]:
+    return [it.value for it in call.args if isinstance(it, ast.Constant) and isinstance(it.value, str)]
+
+
+def _set_option(sources: Sources, code: Code, option: ast.Call, value: Value, name: str) -> Edits:
+    words = _option_words(option)
+    for word in words:
+        if any(it == word or it.startswith(f"{word}=") for it in sources.arguments):
+            raise NotPossible(f"{name} is set by {word} on the command line: say {word} {value} there.")
+    if not words[0].startswith("-") or keyword_of(option, "action") is not None:
+        raise NotPossible(f"{name} is set by {words[0]} on the command line, which has no default to change.")
+    default = keyword_of(option, "default")
+    if default is None or isinstance(default, ast.Constant):
+        return [(code.path, SetKeyword(Span.of(option), "default", NewCode(repr(value))))]
+    return set_value(sources, code, default, value, name, 1)
+
+
+def _set_item(sources: Sources, code: Code, given: ast.Subscript, value: Value, name: str, depth: int) -> Edits:
+    key = given.slice.value if isinstance(given.slice, ast.Constant) else None
+    holder = _only_value(code, given.value) if isinstance(given.value, ast.Name) else None
+    present = _entry(holder, key) if holder is not None and isinstance(key, str) else None
+    if present is None:
+        raise NotPossible(f"{name} is read from {code.text(given)}, which is set elsewhere: set it to {value!r} there.")
+    return set_value(sources, code, present, value, name, depth + 1)
