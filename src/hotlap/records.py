@@ -887,16 +887,22 @@ class LossCurves(Record, frozen=True, kw_only=True):
 
 
 class Kept(Record, frozen=True, kw_only=True, tag="kept"):
+    """Faster, and training still computes the same: it became part of the plan."""
+
     comparison: Comparison
     reason: str = ""
 
 
 class NoGain(Record, frozen=True, kw_only=True, tag="no-gain"):
+    """Not shown to be faster; ``comparison`` is None where a first look was enough."""
+
     comparison: Comparison | None = None
     reason: str = ""
 
 
 class ParityLost(Record, frozen=True, kw_only=True, tag="parity-lost"):
+    """Faster, but training no longer computes the same."""
+
     comparison: Comparison
     reason: str = ""
 
