@@ -36,8 +36,13 @@ class Parser(argparse.ArgumentParser):
         message = message.removeprefix("argument ")
         raise UsageError(f"{message[:1].upper()}{message[1:]}.", remedy=f"`{self.prog} --help` shows what there is.")
 
+    def add_json(self, what: str = "print one JSON document") -> None:
+        """The option of every command whose answer is its own."""
+        self.add_argument("--json", action="store_true", help=what)
+
     def add_debug(self) -> None:
-        """The option that every command has."""
+        """The options that every command has."""
+        self.add_argument("--quiet", action=_Quiet, help="the answer and errors alone: no progress, no remarks")
         self.add_argument("--debug", action="store_true", help="show tracebacks of hotlap's own errors")
 
     def split(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -64,6 +69,19 @@ class Parser(argparse.ArgumentParser):
                 remedy=f"{hint}The script's own options go behind it; `{self.prog} --help` shows ours.",
             )
         return False
+
+
+class _Quiet(argparse.Action):
+    """A flag that also tells the screen, so that no command has to ask before each remark."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None) -> None:
+        super().__init__(option_strings, dest, nargs=0, default=False, help=help)
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: object, option: str | None = None
+    ) -> None:
+        setattr(namespace, self.dest, True)
+        screen.keep_quiet()
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):

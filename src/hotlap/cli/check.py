@@ -91,7 +91,6 @@ def _add_output_options(made: Parser) -> None:
         "--study", type=Path, default=api.STUDIES, metavar="DIR", help="the folder of studies (default: .hotlap)"
     )
     group.add_argument("--json", action="store_true", help="print one JSON document")
-    group.add_argument("--quiet", action="store_true", help="show no progress")
     group.add_argument("--show-output", action="store_true", help="show what the script prints in each trial")
     made.add_debug()
 
@@ -139,7 +138,7 @@ def _check(
     if choices.quiet:
         return compare()
     console = screen.err()
-    with LiveView(console, workload, interactive=console.is_terminal and not choices.show_output) as view:
+    with LiveView(console, workload, interactive=screen.redraws(console) and not choices.show_output) as view:
         return compare(view.update)
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-import msgspec
-
 from hotlap import api
 from hotlap.cli import screen
 from hotlap.cli.arguments import Parser
@@ -47,8 +45,7 @@ def parser() -> Parser:
     made.add_argument("--experiment", metavar="NAME", help=f"mlflow: the experiment (default: {EXPERIMENT})")
     made.add_argument("--online", action="store_true", help="wandb: send the run to where you are logged in")
     made.add_argument("--project", metavar="NAME", help=f"wandb: the project (default: {PROJECT})")
-    made.add_argument("--json", action="store_true", help="print one JSON document: what was written")
-    made.add_argument("--quiet", action="store_true", help="print nothing but what was written")
+    made.add_json("print one JSON document: what was written")
     made.add_debug()
     return made
 
@@ -61,13 +58,11 @@ def main(words: list[str], engine: api.Engine) -> int:
     gathered = gather(api.load_study(choices.study))
     written = _write(choices, gathered, folder)
     if choices.json:
-        document = {"format": choices.format, "study": gathered.study.identifier, "written": written}
-        screen.say(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+        screen.document({"format": choices.format, "study": gathered.study.identifier, "written": written})
         return 0
     for it in written:
         screen.say(it)
-    if not choices.quiet:
-        screen.note(_next(choices, folder, written))
+    screen.note(_next(choices, folder, written))
     return 0
 
 

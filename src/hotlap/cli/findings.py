@@ -16,8 +16,9 @@ why it is slow, how to see it, what to do, and when it is fine."""
 
 def parser() -> Parser:
     """The command's options."""
-    made = Parser("hotlap findings", _DESCRIPTION, usage="hotlap findings [RULE]")
+    made = Parser("hotlap findings", _DESCRIPTION, usage="hotlap findings [options] [RULE]")
     made.add_argument("rule", nargs="?", help="the rule whose page to show")
+    made.add_json()
     made.add_debug()
     return made
 
@@ -27,12 +28,20 @@ def main(words: list[str], engine: api.Engine) -> int:
     choices = parser().parse_args(words)
     known = all_rules()
     if choices.rule is None:
-        screen.show(rule_list([_page_of(it) for it in known.values()]))
+        pages = [_page_of(it) for it in known.values()]
+        if choices.json:
+            screen.document(pages)
+        else:
+            screen.show(rule_list(pages))
         return 0
     if choices.rule not in known:
         hint = nearest(choices.rule, known)
         raise UsageError(f"There is no rule named {choices.rule!r}.", remedy=f"{hint}`hotlap findings` lists them.")
-    screen.show(rule_page(_page_of(known[choices.rule])))
+    page = _page_of(known[choices.rule])
+    if choices.json:
+        screen.document(page)
+    else:
+        screen.show(rule_page(page))
     return 0
 
 

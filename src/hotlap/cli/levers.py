@@ -14,8 +14,9 @@ _DESCRIPTION = "Lists the levers, or shows the page of one: what it does, when i
 
 def parser() -> Parser:
     """The command's options."""
-    made = Parser("hotlap levers", _DESCRIPTION, usage="hotlap levers [NAME]")
+    made = Parser("hotlap levers", _DESCRIPTION, usage="hotlap levers [options] [NAME]")
     made.add_argument("name", nargs="?", help="the lever whose page to show")
+    made.add_json()
     made.add_debug()
     return made
 
@@ -25,12 +26,20 @@ def main(words: list[str], engine: api.Engine) -> int:
     choices = parser().parse_args(words)
     known = all_levers()
     if choices.name is None:
-        screen.show(lever_list([_page_of(it) for it in known.values()]))
+        pages = [_page_of(it) for it in known.values()]
+        if choices.json:
+            screen.document(pages)
+        else:
+            screen.show(lever_list(pages))
         return 0
     if choices.name not in known:
         hint = nearest(choices.name, known)
         raise UsageError(f"There is no lever named {choices.name!r}.", remedy=f"{hint}`hotlap levers` lists them.")
-    screen.show(lever_page(_page_of(known[choices.name])))
+    page = _page_of(known[choices.name])
+    if choices.json:
+        screen.document(page)
+    else:
+        screen.show(lever_page(page))
     return 0
 
 

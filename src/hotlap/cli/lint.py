@@ -64,6 +64,9 @@ def parser() -> Parser:
     made.add_argument(
         "--output-format", choices=("text", "json", "sarif", "github"), default="text", help="(default: text)"
     )
+    made.add_argument(
+        "--json", action="store_const", const="json", dest="output_format", help="as --output-format json"
+    )
     made.add_debug()
     return made
 

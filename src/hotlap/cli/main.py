@@ -46,6 +46,7 @@ _BROKEN_PIPE = 141
 def main(argv: Sequence[str] | None = None, *, engine: Engine | None = None) -> int:
     """Run the command line and return the exit code. ``engine`` is who makes trials happen."""
     words = list(sys.argv[1:] if argv is None else argv)
+    screen.keep_quiet(False)
     try:
         code = _dispatch(words, engine)
         sys.stdout.flush()
@@ -57,6 +58,7 @@ def main(argv: Sequence[str] | None = None, *, engine: Engine | None = None) -> 
         screen.complain(error)
         return error.exit_code if error.exit_code >= 0 else 128 - error.exit_code
     except KeyboardInterrupt:
+        screen.keep_quiet(False)
         screen.note("interrupted", style="yellow")
         return _INTERRUPTED
     except BrokenPipeError:

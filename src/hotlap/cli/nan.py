@@ -59,7 +59,6 @@ def parser() -> Parser:
             flag, type=arguments.seconds, default=default, metavar="TIME", help=f"{what} (default: {default / 60:g}m)"
         )
     made.add_argument("--json", action="store_true", help="print one JSON document")
-    made.add_argument("--quiet", action="store_true", help="show no progress")
     made.add_argument("--show-output", action="store_true", help="show what the script prints")
     made.add_debug()
     return made

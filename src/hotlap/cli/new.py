@@ -36,6 +36,7 @@ def parser() -> Parser:
     made.add_argument("--task", choices=TASKS, help="what is learned")
     made.add_argument("--script-only", action="store_true", help="write train.py without README.md, requirements.txt")
     made.add_argument("--force", action="store_true", help="replace these files where they exist")
+    made.add_json("print one JSON document: what was written")
     made.add_debug()
     return made
 
@@ -50,6 +51,9 @@ def main(words: list[str], engine: Engine | None) -> int:
     if not choices.directory:
         raise UsageError("The folder's name is empty.", remedy="Name a folder, or leave it out for this one.")
     project = create(Path(choices.directory), choices.task, force=choices.force, script_only=choices.script_only)
+    if choices.json:
+        screen.document({"directory": str(project.directory), "files": project.files, "replaced": project.replaced})
+        return 0
     for name in project.files:
         replaced = "replaced" if name in project.replaced else "written"
         screen.say(f"{replaced:<8}  {project.directory / name}")

@@ -100,7 +100,6 @@ def add_output_options(parser: Parser, *, plan_out: str = "", plan: bool = True)
         "--study", type=Path, default=api.STUDIES, metavar="DIR", help="the folder of studies (default: .hotlap)"
     )
     group.add_argument("--json", action="store_true", help="print one JSON document instead of the report")
-    group.add_argument("--quiet", action="store_true", help="show no progress")
     group.add_argument("--show-output", action="store_true", help="show what the script prints in each trial")
     add_cost_options(parser)
     parser.add_debug()

@@ -17,8 +17,9 @@ slow or wrong, what to write instead, and how safe its fix is."""
 
 def parser() -> Parser:
     """The command's options."""
-    made = Parser("hotlap rule", _DESCRIPTION, usage="hotlap rule [CODE_OR_NAME]")
+    made = Parser("hotlap rule", _DESCRIPTION, usage="hotlap rule [options] [CODE_OR_NAME]")
     made.add_argument("rule", nargs="?", metavar="CODE_OR_NAME", help="HL201, or item-in-hot-loop")
+    made.add_json()
     made.add_debug()
     return made
 
@@ -28,12 +29,19 @@ def main(words: list[str], engine: object = None) -> int:
     choices = parser().parse_args(words)
     rules = all_rules()
     if choices.rule is None:
-        screen.say(rule_lines([rule_record(it) for it in rules.values()], screen.paper()))
+        records = [rule_record(it) for it in rules.values()]
+        if choices.json:
+            screen.document(records)
+        else:
+            screen.say(rule_lines(records, screen.paper()))
         return 0
     asked = choices.rule.strip()
     found = next((it for it in rules.values() if asked.upper() == it.code or asked.lower() == it.name), None)
     if found is None:
         hint = nearest(asked, [*rules, *(it.name for it in rules.values())])
         raise UsageError(f"There is no lint rule {asked!r}.", remedy=f"{hint}`hotlap rule` lists them.")
-    screen.show(lint_rule_page(rule_record(found)))
+    if choices.json:
+        screen.document(rule_record(found))
+    else:
+        screen.show(lint_rule_page(rule_record(found)))
     return 0

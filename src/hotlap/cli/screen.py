@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, TextIO
 
 from hotlap.errors import HotlapError
@@ -16,6 +17,13 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 _USUAL_WIDTH = 80
+_quiet: ContextVar[bool] = ContextVar("quiet", default=False)
+"""Whether remarks are left out."""
+
+
+def keep_quiet(quiet: bool = True) -> None:
+    """Show no remarks from now on, errors alone; or show them again."""
+    _quiet.set(quiet)
 
 
 def out() -> Console:
@@ -44,6 +52,13 @@ def say(line: str) -> None:
     sys.stdout.write(f"{line}\n")
 
 
+def document(what: object) -> None:
+    """Print records as one JSON document."""
+    import msgspec
+
+    say(msgspec.json.format(msgspec.json.encode(what), indent=2).decode())
+
+
 def paper() -> Paper:
     """What standard output is, for pages that are laid out without rich."""
     stream = _lenient(sys.stdout)
@@ -56,7 +71,9 @@ def paper() -> Paper:
 
 
 def note(line: str, style: str = "dim") -> None:
-    """Print a remark beside the report."""
+    """Print a remark beside the report, unless it was asked to keep quiet."""
+    if _quiet.get():
+        return
     from rich.text import Text
 
     err().print(Text(f"hotlap: {text.one_line(line, limit=1000)}", style=style), soft_wrap=True)

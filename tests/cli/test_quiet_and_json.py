@@ -1,0 +1,125 @@
+"""``--quiet`` and ``--json`` on every command: declared by its parser, and kept when it runs."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import fakes
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "trace"))
+
+from trace_writer import training_trace
+
+from hotlap.api import Engine
+from hotlap.cli.main import COMMANDS, main
+from hotlap.render.json import study_json
+from hotlap.study import create_study
+from hotlap.tune.options import Options
+
+WITHOUT_JSON = {"run": "standard output belongs to the script that it becomes"}
+
+SEARCH = ("--only", "compile,huge-pages")
+# For each command a line that gives an answer without a process, and its exit code.
+LINES: dict[str, tuple[tuple[str, ...], int]] = {
+    "tune": ((*SEARCH, "train.py"), 0),
+    "profile": (("train.py",), 0),
+    "lab": (("train.py",), 0),
+    "demo": (SEARCH, 0),
+    "nan": (("--steps", "5", "train.py"), 0),
+    "report": (("study.json",), 0),
+    "history": ((), 0),
+    "trace": (("trace.json",), 0),
+    "diff": (("trace.json", "trace.json"), 0),
+    "doctor": ((), 0),
+    "findings": ((), 0),
+    "levers": ((), 0),
+    "export": (("csv", "study.json"), 0),
+    "lint": (("train.py",), 0),
+    "rule": ((), 0),
+    "new": (("made", "--task", "lm"), 0),
+}
+PAGES = [("findings", "loader-bound"), ("levers", "loader"), ("rule", "HL201")]
+# Commands that start processes of their own, and whose own tests hold the two options.
+ELSEWHERE = {"run", "check"}
+
+
+@pytest.fixture
+def ready(work: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with all that the lines name."""
+    (work / "study.json").write_text(study_json(fakes.FINISHED), encoding="utf-8")
+    training_trace().write(work / "trace.json")
+    with create_study(work / ".hotlap", fakes.WORKLOAD, Options()) as journal:
+        journal.save(fakes.FINISHED)
+    monkeypatch.setattr("hotlap.cli.demo.WORKLOAD", work / "train.py")
+    return work
+
+
+def run(command: str, *words: str) -> int:
+    return main([command, *words], engine=Engine(executor=lambda directory: fakes.FakeExecutor()))
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_every_command_declares_them(command: str) -> None:
+    known = importlib.import_module(f"hotlap.cli.{command}").parser()._option_string_actions
+    assert "--quiet" in known and "--debug" in known
+    assert ("--json" in known) is (command not in WITHOUT_JSON), WITHOUT_JSON.get(command, "it has no --json")
+
+
+def test_every_command_is_tried_below() -> None:
+    assert set(LINES) | ELSEWHERE >= set(COMMANDS), "give the new command a line"
+
+
+@pytest.mark.parametrize("command", sorted(LINES))
+def test_json_is_one_document_and_nothing_else(command: str, ready: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words, code = LINES[command]
+    assert run(command, "--json", "--quiet", *words) == code
+    out, err = capsys.readouterr()
+    assert isinstance(json.loads(out), dict | list)
+    assert err == ""
+
+
+@pytest.mark.parametrize("command", sorted(LINES))
+def test_quiet_leaves_standard_error_to_errors(command: str, ready: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words, code = LINES[command]
+    assert run(command, "--quiet", *words) == code
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert out.strip()
+
+
+@pytest.mark.parametrize(("command", "page"), PAGES)
+def test_a_page_as_json_carries_its_text(command: str, page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(command, "--json", page) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert page in (found["name"], found.get("code"))
+    assert len(found["page"]) > 200
+
+
+def test_errors_are_said_all_the_same(ready: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("report", "--quiet", "nowhere") == 2
+    assert "hotlap: There is no study" in capsys.readouterr().err
+
+
+def test_being_quiet_ends_with_the_command(ready: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("export", "--quiet", "csv", "study.json") == 0
+    assert run("export", "csv", "study.json") == 0
+    assert "hotlap: columns.csv says" in capsys.readouterr().err
+
+
+def test_what_follows_the_script_quiets_nobody(ready: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("tune", *SEARCH, "train.py", "--quiet") == 0
+    assert "looking at the machine" in capsys.readouterr().err
+
+
+def test_run_keeps_its_remark_to_itself(
+    ready: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (ready / "hotlap.toml").write_text('[hotlap]\nformat = 1\ntorch = "1.0"\n', encoding="utf-8")
+    monkeypatch.setattr("hotlap.trial.in_place.become", lambda *anything: 0)
+    for options, said in (((), 1), (("--quiet",), 0)):
+        run("run", *options, "train.py")
+        assert capsys.readouterr().err.count("was made with torch 1.0") == said
