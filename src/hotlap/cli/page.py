@@ -26,11 +26,7 @@ _HEAD_BYTES = 4096
 
 
 def write_page(study: Study, path: Path, costs: Costs | None) -> None:
-    """Write the report as a whole or not at all; one that lies there already is replaced.
-
-    Raises :class:`UsageError` for a place where something else lies, :class:`HotlapError` when it cannot be written.
-    """
-    _refuse_foreign(path)
+    """Write the report as a whole or not at all, in place of what lies there. Raises :class:`HotlapError`."""
     made = page(_material(study, costs))
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -45,8 +41,11 @@ def write_page(study: Study, path: Path, costs: Costs | None) -> None:
         ) from error
 
 
-def _refuse_foreign(path: Path) -> None:
-    """A word too many may not cost anybody a file: only what says that it is a report is replaced."""
+def check_place(path: Path) -> None:
+    """A word too many may not cost anybody a file: only what says that it is a report is replaced.
+
+    Raises :class:`UsageError` for a place where something else lies.
+    """
     if path.is_dir():
         raise UsageError(
             f"{path} is a folder, and --html takes the file to write.",

@@ -9,7 +9,7 @@ from hotlap import api
 from hotlap.cli import screen
 from hotlap.cli.arguments import Parser
 from hotlap.cli.costs import add_cost_options, costs_of
-from hotlap.errors import StudyError
+from hotlap.errors import StudyError, UsageError
 from hotlap.records import Costs, Study
 from hotlap.render.json import study_json
 from hotlap.render.markdown import markdown_report
@@ -52,6 +52,12 @@ def parser() -> Parser:
 def main(words: list[str], engine: api.Engine) -> int:
     """Run the command. Raises :class:`hotlap.errors.HotlapError`."""
     choices = parser().parse_args(words)
+    if choices.open and (choices.json or choices.markdown):
+        raise UsageError("--open shows the HTML report, and no other.", remedy="Leave --json and --markdown out.")
+    if choices.html is not None or choices.open:
+        from hotlap.cli.page import check_place
+
+        check_place(choices.html or PAGE)
     found = api.load_study(choices.study)
     plan_path = choices.plan_out
     if plan_path is not None:

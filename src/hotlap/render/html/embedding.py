@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import json
-
-from markupsafe import Markup, escape
 
 from hotlap.render.html.parts import Specification
 
@@ -14,20 +13,18 @@ from hotlap.render.html.parts import Specification
 _IN_SCRIPT = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 
 
-def embedded_json(document: Specification) -> Markup:
+def embedded_json(document: Specification | str) -> str:
     """JSON for a ``<script type="application/json">``; it reads back as the same document."""
     compact = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return Markup(compact.translate(_IN_SCRIPT))
+    return compact.translate(_IN_SCRIPT)
 
 
-def code(words: str) -> Markup:
-    """Text with what stands between backticks marked as code; everything in it is escaped."""
-    parts = words.split("`")
+def code(words: str) -> str:
+    """HTML of a text with what stands between backticks marked as code; everything in it is escaped."""
+    parts = html.escape(words).split("`")
     if len(parts) % 2 == 0:  # a backtick without its partner
-        return Markup(escape(words))
-    return Markup("").join(
-        Markup("<code>{}</code>").format(it) if number % 2 else escape(it) for number, it in enumerate(parts)
-    )
+        return "`".join(parts)
+    return "".join(f"<code>{it}</code>" if number % 2 else it for number, it in enumerate(parts))
 
 
 def policy(*scripts: str) -> str:

@@ -16,8 +16,9 @@ from hotlap.render.headline import headline
 from hotlap.render.html import sections
 from hotlap.render.html.charts import ceilings, levers, loader, losses, memory, steps, timeline
 from hotlap.render.html.drawing import drawing_code, still_picture
+from hotlap.render.html.embedding import code, embedded_json, policy
 from hotlap.render.html.material import Material
-from hotlap.render.html.parts import Chart, Specification
+from hotlap.render.html.parts import Chart
 from hotlap.render.lever_table import footnote, skipped_rows, tried_rows
 from hotlap.render.terminal import cost_sentences, next_commands
 
@@ -32,10 +33,11 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A chart as the page holds it: what a script draws, and the still picture that stands there until it does."""
+    """A chart as the page holds it: what a script draws, as JSON that may stand in a script element, and the still
+    picture that stands there until it does, as SVG."""
 
     chart: Chart
-    drawn: Specification
+    drawn: str
     still: str
 
 
@@ -46,9 +48,6 @@ def page(material: Material) -> str:
     """
     environment = _environment()
     library, own_code = drawing_code(), _text_of("page.js")
-    from hotlap.render.html.embedding import code, embedded_json, policy
-
-    environment.filters.update(embedded=embedded_json, code=code)
     return environment.get_template("page.html").render(
         generator=GENERATOR,
         policy=policy(library, own_code),
@@ -79,7 +78,7 @@ def _content(material: Material) -> dict[str, Any]:
     beside = {it.lever: answers(it.lever, study.findings) for it in study.outcomes}
     findings = sections.finding_views(study)
     return {
-        "study": study,
+        "version": text.one_line(study.hotlap_version, limit=40),
         "script": sections.script_name(study),
         "script_command": text.command(study.workload),
         "headline": headline(study),
@@ -87,7 +86,10 @@ def _content(material: Material) -> dict[str, Any]:
         "facts": tuple(sections.facts(study)),
         "price": tuple(cost_lines(costs))[:1] if costs is not None and costs.million_before is not None else (),
         "costs": tuple(cost_sentences(study, costs)),
-        "pictures": {it.name: Picture(it, it.drawn, _still(it)) for it in charts(material)},
+        "pictures": {
+            it.name: Picture(it, embedded_json(it.drawn), still_picture(it.still or it.drawn, it.name))
+            for it in charts(material)
+        },
         "tried": tried_rows(study.outcomes, study.account_before, beside),
         "tried_note": footnote(study.outcomes),
         "skipped": skipped_rows(study.outcomes),
@@ -115,12 +117,6 @@ def _utilisation(share: float | None) -> str:
     return f"Model FLOP utilisation: {text.share(share)} of the matmul rate measured on this machine."
 
 
-def _still(chart: Chart) -> str:
-    from markupsafe import Markup
-
-    return Markup(still_picture(chart.still or chart.drawn, chart.name))
-
-
 @cache
 def _text_of(name: str) -> str:
     return (_TEMPLATES / name).read_text(encoding="utf-8")
@@ -129,12 +125,13 @@ def _text_of(name: str) -> str:
 def _environment() -> Environment:
     try:
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
+        from markupsafe import Markup
     except ImportError as error:
         raise MissingPackageError(
             "The HTML report needs the package jinja2, which is not installed.",
             remedy='pip install "hotlap[report]", or use `hotlap report --markdown`, which needs nothing.',
         ) from error
-    return Environment(
+    made = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
@@ -142,3 +139,5 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    made.filters["code"] = lambda words: Markup(code(words))
+    return made

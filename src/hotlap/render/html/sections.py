@@ -17,7 +17,8 @@ from hotlap.render.lever_table import Tone
 from hotlap.render.terminal import ceiling_rates
 
 _FILES_SHOWN = 40
-_LONGEST_PATCH = 200_000
+_LONGEST_PATCH = 100_000
+_MOST_PATCH_LINES = 2_000
 _TONES_OF_KINDS: dict[str, Tone] = {"cost": "neutral", "wrong-numbers": "bad", "risk": "neutral", "hint": "neutral"}
 KIND_WORDS = {"cost": "costs time", "wrong-numbers": "wrong numbers", "risk": "risk", "hint": "hint"}
 
@@ -130,11 +131,12 @@ def plan_text(study: Study) -> str:
 def diff_lines(patch: str) -> tuple[DiffLine, ...]:
     """A unified diff line by line; one that is far too long is cut at its end."""
     kinds = {"+": "added", "-": "removed", "@": "place"}
-    lines = [text.clean(it) for it in patch[:_LONGEST_PATCH].splitlines()]
+    whole = patch.splitlines()
+    lines = [text.clean(it) for it in patch[:_LONGEST_PATCH].splitlines()[:_MOST_PATCH_LINES]]
     shown = [
         DiffLine("place" if it.startswith(("+++", "---", "diff ")) else kinds.get(it[:1], "same"), it) for it in lines
     ]
-    if len(patch) > _LONGEST_PATCH:
+    if len(lines) < len(whole) or len(patch) > _LONGEST_PATCH:
         shown.append(DiffLine("place", "(the rest of the patch is left out here)"))
     return tuple(shown)
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 from hotlap.render import text
 from hotlap.render.html.drawing import colours, specification
+from hotlap.render.html.embedding import embedded_json
 from hotlap.render.html.parts import Chart, Specification, Table
 from hotlap.render.trace import event_name
 from hotlap.trace.lanes import Lane, Lanes, SpanKind, coarser
 
 _ROW_PIXELS = 30
 _MILLION = 1e6
-_LONGEST_NAME = 90
+_LONGEST_NAME, _SHORTENED_NAME = 90, 24
+_MOST_NAME_BYTES = 250_000
+"""Names of which all together would take more room than this are shortened, so that the page stays small."""
+
 _STILL_SPANS = 240
 _LONGEST_SHOWN = 12
 _KINDS: dict[SpanKind, tuple[str, str]] = {
@@ -107,11 +111,12 @@ def _steps(lanes: Lanes) -> list[Specification]:
     return [{"start": it.start / _MILLION, "name": f"step {it.number}"} for it in lanes.steps]
 
 
-def _values(lanes: Iterable[Lane]) -> Iterator[Specification]:
+def _values(lanes: Sequence[Lane]) -> Iterator[Specification]:
+    longest = _name_limit(lanes)
     for lane in lanes:
         name = lane_name(lane)
         for it in lane.spans:
-            shown = event_name(it.name, _LONGEST_NAME)
+            shown = event_name(it.name, longest)
             yield {
                 "lane": name,
                 "start": round(it.start / _MILLION, 6),
@@ -120,6 +125,12 @@ def _values(lanes: Iterable[Lane]) -> Iterator[Specification]:
                 "name": shown if it.events == 1 else f"{it.events} short ones, mostly {shown}",
                 "time": _duration(it.end - it.start),
             }
+
+
+def _name_limit(lanes: Sequence[Lane]) -> int:
+    spans = (it for lane in lanes for it in lane.spans)
+    needed = sum(len(embedded_json(event_name(it.name, _LONGEST_NAME))) for it in spans)
+    return _LONGEST_NAME if needed <= _MOST_NAME_BYTES else _SHORTENED_NAME
 
 
 def _table(lanes: Lanes) -> Table:

@@ -1,0 +1,111 @@
+"""``hotlap report --html``, ``--open`` and ``--markdown``: which files appear, and which are left alone."""
+
+from __future__ import annotations
+
+import webbrowser
+from pathlib import Path
+
+import fakes
+import msgspec
+import pytest
+
+from hotlap.cli.main import main
+from hotlap.diagnose.profile import Profile
+from hotlap.evidence import MemoryTimeline, RunEvidence
+from hotlap.records import Study
+from hotlap.study import create_study
+from hotlap.tune.options import Options
+
+
+@pytest.fixture
+def study(work: Path) -> Path:
+    """The folder of a finished study, made with unusual options."""
+    options = Options(seed=7, budget_seconds=840.0, skip=("compile",), delta=0.02)
+    return _study(work / ".hotlap", fakes.FINISHED, options)
+
+
+def _study(root: Path, what: Study, options: Options) -> Path:
+    with create_study(root, what.workload, options, hotlap_version="0.1.0") as journal:
+        identity = {"identifier": journal.identifier, "directory": str(journal.directory)}
+        journal.save(msgspec.structs.replace(what, **identity))
+        memory = MemoryTimeline(host_bytes=(2**30,) * 5)
+        journal.attach("profile.json", Profile(evidence=RunEvidence(memory=memory)))
+    return journal.directory
+
+
+def test_a_page_is_written_where_nothing_else_is_said(
+    study: Path, work: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webbrowser, "open", lambda url: pytest.fail("no browser was asked for"))
+    assert main(["report", "--html"]) == 0
+    assert capsys.readouterr().out == "hotlap-report.html\n"
+    text = (work / "hotlap-report.html").read_text(encoding="utf-8")
+    assert "3.65x faster (95 % interval 3.58 to 3.72)" in text
+    assert "hotlap tune --budget 840s --seed 7 --skip compile --delta 0.02 train.py --epochs 1" in text
+    assert '<section id="memory">' in text, "read from the study's folder"
+    assert sorted(it.name for it in work.iterdir()) == [".hotlap", "hotlap-report.html", "train.py"]
+
+
+def test_a_report_is_replaced_by_a_newer_one(study: Path, work: Path) -> None:
+    assert main(["report", str(study), "--html", "a.html"]) == 0
+    first = (work / "a.html").read_bytes()
+    assert main(["report", str(study), "--html", "a.html", "--price", "2.50EUR"]) == 0
+    assert (work / "a.html").read_bytes() != first
+    assert "EUR" in (work / "a.html").read_text(encoding="utf-8")
+
+
+def test_other_files_are_left_alone(study: Path, work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = (work / "train.py").read_bytes()
+    assert main(["report", "--html", "train.py"]) == 2
+    assert "no report of hotlap" in capsys.readouterr().err
+    assert (work / "train.py").read_bytes() == before
+    assert main(["report", "--html", str(study)]) == 2
+    assert "Name the study first" in capsys.readouterr().err
+    assert main(["report", "--html", "no/such/folder.html"]) == 2
+    assert "cannot be written" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_the_browser_opens_when_it_is_asked_for(
+    answers: bool, study: Path, work: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+
+    def open_url(url: str) -> bool:
+        opened.append(url)
+        return answers
+
+    monkeypatch.setattr(webbrowser, "open", open_url)
+    assert main(["report", "--open"]) == 0
+    assert opened == [(work / "hotlap-report.html").as_uri()]
+    assert ("No browser could be started" in capsys.readouterr().err) is not answers
+
+
+def test_one_shape_at_a_time(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "--html", "--json"]) == 2
+    assert main(["report", "--markdown", "--open"]) == 2
+    assert "--open" in capsys.readouterr().err
+
+
+def test_a_profile_and_a_lab_are_named_after_their_commands(work: Path) -> None:
+    for folder, what, command in (
+        ("profile", fakes.PROFILED, "hotlap profile --seed 1 train.py"),
+        ("lab", fakes.FINISHED, "hotlap lab --seed 1 train.py"),
+    ):
+        made = _study(work / ".hotlap" / folder, what, Options(seed=1))
+        assert main(["report", str(made), "--html", f"{folder}.html"]) == 0
+        assert command in (work / f"{folder}.html").read_text(encoding="utf-8")
+
+
+def test_a_summary_alone_gives_a_page(work: Path) -> None:
+    """A study.json that was passed on, without its folder."""
+    (work / "passed-on.json").write_bytes(msgspec.json.encode(fakes.FINISHED))
+    assert main(["report", "passed-on.json", "--html", "a.html"]) == 0
+    assert "3.65x faster" in (work / "a.html").read_text(encoding="utf-8")
+
+
+def test_markdown_goes_to_standard_output(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "--markdown"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("### hotlap: `train.py --epochs 1`\n")
+    assert out.endswith("</details>\n\n")

@@ -1,0 +1,198 @@
+"""Materials of pages: one in which all was measured, and one made of nothing but attacks."""
+
+from __future__ import annotations
+
+import math
+import random
+from pathlib import Path
+
+import fakes
+import msgspec
+from trace_writer import TraceWriter, training_trace
+
+from hotlap.diagnose.profile import Profile
+from hotlap.evidence import MemoryTimeline, RunEvidence
+from hotlap.measure.parity.curves import loss_curves
+from hotlap.records import (
+    CallSite,
+    Ceiling,
+    Costs,
+    Crashed,
+    Estimate,
+    Failed,
+    FileWrite,
+    Finding,
+    GraphBreak,
+    Kept,
+    LoaderRate,
+    Outcome,
+    Price,
+    Run,
+    Setting,
+    Skipped,
+    Steps,
+)
+from hotlap.render.html.material import Material
+from hotlap.trace import read_trace
+from hotlap.trace.lanes import Lanes, lanes_of
+
+ATTACK = (
+    "</script><script>window.hacked=1</script><img src=x onerror='window.hacked=1'>\"'`{{7*7}}${window.hacked=1}"
+    "<!--\u2028\u202e]]>&lt;b&gt;"
+)
+PATCH = """\
+--- a/train.py
++++ b/train.py
+@@ -10,2 +10,2 @@
+ import torch
+-loader = DataLoader(data, batch_size=32)
++loader = DataLoader(data, batch_size=32, num_workers=4)
+"""
+
+
+def losses(difference: float = 0.0, steps: int = 300) -> Run:
+    """A run whose loss falls; ``difference`` is a share by which it swings around the others."""
+    draw = random.Random(0)
+    return Run(
+        steps=Steps(
+            loss=tuple(
+                (4 / (1 + it / 60) + 0.1 * draw.gauss(0, 1)) * (1 + difference * math.sin(it / 30))
+                for it in range(steps)
+            )
+        )
+    )
+
+
+def loader_rates() -> tuple[LoaderRate, ...]:
+    shared = (("persistent-workers", True), ("prefetch-factor", 2))
+    rates = [
+        LoaderRate(
+            setting=Setting(lever="loader", values=(*shared[: 2 * workers], ("pin-memory", pin), ("workers", workers))),
+            seconds_per_sample=0.0031 / (workers or 0.9) ** 0.8 * (0.98 if pin else 1),
+            first_batch_seconds=0.1,
+            batches=50,
+        )
+        for workers in (0, 1, 2, 4)
+        for pin in (False, True)
+    ]
+    return (*rates, LoaderRate(setting=Setting(lever="loader"), seconds_per_sample=0.0, error="A worker was killed."))
+
+
+def memory(steps: int = 40) -> MemoryTimeline:
+    return MemoryTimeline(
+        allocated_bytes=tuple(6 * 2**30 + it * 2**24 for it in range(steps)),
+        reserved_bytes=(8 * 2**30,) * steps,
+        host_bytes=(3 * 2**30,) * steps,
+        peak_allocated_bytes=9 * 2**30,
+        limit_bytes=12 * 2**30,
+        retries=2,
+    )
+
+
+def lanes(folder: Path, writer: TraceWriter | None = None) -> Lanes:
+    found = lanes_of(read_trace((writer or training_trace()).write(folder / "trace.json")))
+    assert found is not None
+    return found
+
+
+def costs() -> Costs:
+    return Costs(
+        confidence=0.95,
+        samples_per_step=32,
+        seconds_per_sample_before=Estimate(value=0.0066, low=0.0065, high=0.0067),
+        seconds_per_sample_after=Estimate(value=0.0018, low=0.0017, high=0.0019),
+        price=Price(per_hour=2.5, currency="EUR"),
+        million_before=Estimate(value=4.6, low=4.6, high=4.6, unit="EUR"),
+        million_after=Estimate(value=1.26, low=1.24, high=1.28, unit="EUR"),
+    )
+
+
+def full_material(folder: Path) -> Material:
+    rates = loader_rates()
+    study = msgspec.structs.replace(
+        fakes.FINISHED,
+        losses=loss_curves(losses(), losses(0.0004), fakes.WITHIN),
+        loader_rates=rates,
+        ceilings=(
+            Ceiling(name="loader-alone", seconds_per_sample=rates[0].seconds_per_sample, bound_speedup=2.12),
+            Ceiling(name="model-alone", seconds_per_sample=0.0034, bound_speedup=1.94),
+            Ceiling(name="matmul", seconds_per_sample=0.00001, bound_speedup=600.0),
+        ),
+        trace_path="/home/ada/work/.hotlap/20260131-142501-337/runs/0004/window.json.gz",
+    )
+    return Material(
+        study=study,
+        profile=Profile(evidence=RunEvidence(memory=memory())),
+        lanes=lanes(folder),
+        command="hotlap tune --seed 3 train.py --epochs 1",
+        seed=3,
+        patch=PATCH,
+        costs=costs(),
+    )
+
+
+def hostile_material(folder: Path) -> Material:
+    """Every text that a script, a trace, an environment or a file could bring is an attack."""
+    setting = Setting(lever=ATTACK, values=((ATTACK, ATTACK), ("workers", 2)))
+    comparison = fakes.comparison((setting,), fakes.speed(1.5, remarks=(ATTACK,)), fakes.EXACT)
+    machine = msgspec.structs.replace(
+        fakes.MACHINE,
+        processor=ATTACK,
+        system=ATTACK,
+        library_versions=((ATTACK, ATTACK),),
+        environment=((ATTACK, ATTACK),),
+        warnings=(ATTACK,),
+    )
+    study = msgspec.structs.replace(
+        fakes.FINISHED,
+        identifier=ATTACK,
+        hotlap_version=ATTACK,
+        started=ATTACK,
+        status_text=ATTACK,
+        workload=msgspec.structs.replace(fakes.WORKLOAD, target=ATTACK, arguments=(ATTACK,), directory=ATTACK),
+        machine=machine,
+        ceilings=(Ceiling(name="loader-alone", seconds_per_sample=0.003, bound_speedup=2.0, text=ATTACK),),
+        findings=(
+            Finding(
+                rule=ATTACK,
+                share=fakes.estimate(0.1, 0.1),
+                title=ATTACK,
+                evidence=(ATTACK, "`a` `b"),
+                remedy=f"`{ATTACK}`",
+                site=CallSite(role="model", file=ATTACK, line=3),
+                levers=(ATTACK,),
+            ),
+        ),
+        outcomes=(
+            Outcome(lever=ATTACK, setting=setting, verdict=Kept(comparison=comparison, reason=ATTACK)),
+            Outcome(
+                lever="compile",
+                setting=setting,
+                verdict=Failed(ending=Crashed(exit_code=1, error=ATTACK), reason=ATTACK),
+                compile=fakes.OUTCOMES[2].compile
+                and msgspec.structs.replace(
+                    fakes.OUTCOMES[2].compile, graph_breaks=(GraphBreak(reason=ATTACK, file=ATTACK, line=1),)
+                ),
+            ),
+            Outcome(lever=f"{ATTACK}2", verdict=Skipped(reason=ATTACK)),
+        ),
+        plan=fakes.Plan(settings=(setting,)),
+        verification=comparison,
+        losses=loss_curves(losses(), losses(0.0004), fakes.WITHIN),
+        loader_rates=(
+            LoaderRate(setting=setting, seconds_per_sample=0.001),
+            LoaderRate(setting=Setting(lever="loader"), seconds_per_sample=0.003, error=ATTACK),
+        ),
+        files=(FileWrite(path=ATTACK, redirected=False),),
+        warnings=(ATTACK,),
+        directory=ATTACK,
+        trace_path=ATTACK,
+    )
+    writer = TraceWriter()
+    for number in range(3):
+        writer.step(number, number * 1000, 990)
+        writer.host("operator", ATTACK, number * 1000 + 10, 300)
+        writer.launch(ATTACK, number * 1000 + 320, number * 1000 + 330, 40)
+    return Material(
+        study=study, lanes=lanes(folder, writer), command=ATTACK, seed=1, patch=f"--- {ATTACK}\n+{ATTACK}\n"
+    )

@@ -1,0 +1,59 @@
+"""Pages that tests share, and the browser that opens them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+TESTS = Path(__file__).parents[2]
+sys.path[:0] = [str(Path(__file__).parent), str(TESTS), str(TESTS / "trace")]
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+# A root user has no sandbox, and nothing may be looked for outside.
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """A headless browser. Where none is installed tests skip and say so; HOTLAP_NEEDS_BROWSER makes that a failure."""
+    found = next(filter(None, map(shutil.which, NAMES)), None)
+    if found is None:
+        text = "No chromium is installed, so nothing was tested in a browser: `make browser` installs it for root."
+        pytest.fail(text) if os.environ.get("HOTLAP_NEEDS_BROWSER") else pytest.skip(text)
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=found, args=FLAGS)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="session")
+def full_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page in which everything was measured."""
+    from building import full_material
+
+    from hotlap.render.html.page import page
+
+    path = tmp_path_factory.mktemp("full") / "report.html"
+    path.write_text(page(full_material(path.parent)), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def hostile_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page in which every foreign word tries to be more than a word."""
+    from building import hostile_material
+
+    from hotlap.render.html.page import page
+
+    path = tmp_path_factory.mktemp("hostile") / "report.html"
+    path.write_text(page(hostile_material(path.parent)), encoding="utf-8")
+    return path

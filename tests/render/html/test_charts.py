@@ -1,0 +1,134 @@
+"""What charts say: in figures, not in pixels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import fakes
+import msgspec
+import pytest
+from building import full_material, loader_rates, losses, memory
+
+from hotlap.evidence import MemoryTimeline
+from hotlap.measure.parity.curves import loss_curves
+from hotlap.records import Ceiling, Kept, NoGain, Outcome, Plan, Study
+from hotlap.render.html.charts import ceilings, levers, loader, steps, timeline
+from hotlap.render.html.charts import losses as loss_charts
+from hotlap.render.html.charts import memory as memory_chart
+from hotlap.trace.lanes import coarser
+
+
+def bars(study: Study) -> dict[str, dict[str, Any]]:
+    found = levers.chart(study)
+    assert found is not None
+    return {row["lever"]: row for row in found.drawn["data"]["values"]}
+
+
+def test_phases_add_up_to_the_step() -> None:
+    found = steps.chart(fakes.FINISHED)
+    assert found is not None
+    parts, totals = (it["data"]["values"] for it in found.drawn["layer"])
+    for total in totals:
+        phases = sum(it["time"] for it in parts if it["account"] == total["account"])
+        assert phases == pytest.approx(total["time"], rel=0.01)
+
+
+def test_each_kept_lever_begins_where_the_one_before_ended() -> None:
+    rows = bars(fakes.FINISHED)
+    assert rows["loader"]["from"] == 100
+    assert rows["loader"]["to"] == pytest.approx(100 / 1.91)
+    assert rows["mixed-precision"]["from"] == rows["loader"]["to"]
+    assert rows["compile"]["from"] == rows["mixed-precision"]["to"]
+    assert rows["compile"]["to"] == pytest.approx(100 / 1.91 / 1.62 / 1.18)
+    verified = rows["all together, verified"]
+    assert (verified["from"], verified["to"]) == (0, pytest.approx(100 / 3.65))
+
+
+def test_intervals_surround_what_they_belong_to() -> None:
+    for row in bars(fakes.FINISHED).values():
+        if "fast" in row:
+            assert row["fast"] < row["to"] < row["slow"]
+
+
+def test_a_lever_beside_a_plan_with_one_that_was_dropped_later_begins_at_the_largest_known_part() -> None:
+    """The baseline of the second holds a lever that no longer counts as kept."""
+    both = (fakes.LOADER, fakes.FUSED)
+    alone = fakes.comparison((fakes.LOADER,), fakes.speed(2.0))
+    on_top = fakes.comparison((*both, fakes.MIXED), fakes.speed(1.5), baseline=both)
+    outcomes = (
+        Outcome(lever="loader", setting=fakes.LOADER, verdict=Kept(comparison=alone)),
+        Outcome(lever="fused-optimizer", setting=fakes.FUSED, verdict=NoGain(reason="Dropped.")),
+        Outcome(lever="mixed-precision", setting=fakes.MIXED, verdict=Kept(comparison=on_top)),
+    )
+    rows = bars(msgspec.structs.replace(fakes.FINISHED, outcomes=outcomes, plan=Plan()))
+    assert rows["mixed-precision"]["from"] == pytest.approx(50)
+    assert "fused-optimizer" not in rows
+
+
+def test_without_trials_there_is_no_waterfall() -> None:
+    assert levers.chart(msgspec.structs.replace(fakes.PROFILED, outcomes=())) is None
+
+
+def test_a_ceiling_far_away_is_named_and_not_drawn() -> None:
+    study = msgspec.structs.replace(
+        fakes.FINISHED, ceilings=(*fakes.FINISHED.ceilings, Ceiling(name="matmul", seconds_per_sample=1e-6))
+    )
+    found = ceilings.chart(study)
+    assert found is not None
+    names = [row["name"] for row in found.drawn["data"]["values"]]
+    assert names == ["the script as it is", "with the plan", "loader alone", "model alone"]
+    assert "matmul (1,000,000)" in found.notes[-1]
+
+
+def test_the_scripts_own_loader_stands_out_and_failures_are_in_the_table() -> None:
+    rates = loader_rates()
+    own = Ceiling(name="loader-alone", seconds_per_sample=rates[2].seconds_per_sample)
+    found = loader.chart(msgspec.structs.replace(fakes.FINISHED, loader_rates=rates, ceilings=(own,)))
+    assert found is not None
+    rows = found.drawn["layer"][0]["data"]["values"]
+    assert [row["setting"] for row in rows if row["kind"] == "the script's own"] == ["workers 1"]
+    assert [row["setting"] for row in rows][-1] == "workers 4, pin-memory"
+    assert any("A worker was killed." in row for row in found.table.rows)
+    assert found.notes == ("Where there are workers: persistent-workers, prefetch-factor 2.",)
+
+
+def test_losses_that_agree_to_the_last_bit_have_no_difference_to_draw() -> None:
+    curves = loss_curves(losses(), losses(), fakes.EXACT)
+    found = loss_charts.charts(msgspec.structs.replace(fakes.FINISHED, losses=curves))
+    assert [it.name for it in found] == ["losses"]
+
+
+def test_the_difference_is_in_percent_of_the_limits_scale() -> None:
+    curves = loss_curves(losses(), losses(0.0004), fakes.WITHIN)
+    found = loss_charts.charts(msgspec.structs.replace(fakes.FINISHED, losses=curves))
+    difference = next(it for it in found if it.name == "difference")
+    band, line = (it["data"]["values"] for it in difference.drawn["layer"])
+    assert band == [{"low": -0.1, "high": 0.1}]
+    assert 0 < max(abs(it["difference"]) for it in line) < 0.041
+
+
+def test_what_hardly_changes_looks_so() -> None:
+    flat = MemoryTimeline(host_bytes=tuple(2**30 + it for it in range(10)))
+    found = memory_chart.chart(flat)
+    assert found is not None
+    scale = found.drawn["layer"][0]["encoding"]["y"]["scale"]
+    assert scale["domainMin"] == pytest.approx(0.8)
+
+
+def test_memory_that_was_not_watched_is_not_drawn() -> None:
+    assert memory_chart.chart(MemoryTimeline()) is None
+    found = memory_chart.chart(memory())
+    assert found is not None
+    assert [row[0] for row in found.table.rows] == ["device, allocated", "device, reserved", "host"]
+
+
+def test_a_timeline_draws_every_span_once(tmp_path: Path) -> None:
+    lanes = full_material(tmp_path).lanes
+    found = timeline.chart(lanes)
+    assert lanes is not None and found is not None and found.still is not None
+    spans = found.drawn["layer"][1]["data"]["values"]
+    assert len(spans) == sum(len(it.spans) for it in lanes.lanes)
+    assert {row[0] for row in found.table.rows} == {it["lane"] for it in spans}
+    few = coarser(lanes, 10)
+    assert sum(it.events for it in few.lanes) == sum(it.events for it in lanes.lanes)

@@ -1,0 +1,203 @@
+"""The page as text: what it holds, in which order, of which studies, how large it is, and what cannot get into it."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import fakes
+import msgspec
+import pytest
+from building import ATTACK, full_material, hostile_material
+
+from hotlap.errors import MissingPackageError
+from hotlap.records import Plan, Study
+from hotlap.render.headline import headline
+from hotlap.render.html import drawing
+from hotlap.render.html.embedding import code, embedded_json
+from hotlap.render.html.material import Material
+from hotlap.render.html.page import charts, page
+
+LARGEST_BYTES = 2_000_000
+SECTIONS = (
+    "step", "levers", "ceilings", "findings", "losses", "loader", "memory", "timeline", "costs", "patch", "next",
+    "again", "warnings", "words",
+)  # fmt: skip
+
+
+def sections(text: str) -> tuple[str, ...]:
+    return tuple(re.findall(r'<section id="([^"]+)">', text))
+
+
+def without_scripts(text: str) -> str:
+    return re.sub(r"<script\b.*?</script>", "", text, flags=re.DOTALL)
+
+
+def test_everything_is_there_in_its_order(full_page: Path) -> None:
+    text = full_page.read_text(encoding="utf-8")
+    assert sections(text) == SECTIONS
+    words = without_scripts(text)
+    for it in (
+        "3.65x faster (95 % interval 3.58 to 3.72)",
+        "A million samples cost 4.60 EUR before and 1.26 EUR",
+        "1.91x (1.86 to 1.96)",
+        "The model has no convolution.",
+        "CUDA out of memory. Tried to allocate 2.00 GiB",
+        "train.py:12",
+        "Fetch batches in worker processes",
+        "ui.perfetto.dev",
+        "window.json.gz",
+        "num_workers=4",
+        "[levers.mixed-precision]",
+        "hotlap tune --seed 3 train.py --epochs 1",
+        "AMD EPYC 7742",
+        "2.13.0",
+        "Another process used 12 % of the processor.",
+        "The processor&#x27;s governor is powersave.",
+        "checkpoints/last.pt",
+    ):
+        assert it in words, it
+
+
+def test_one_file_below_two_megabytes_that_names_no_other(full_page: Path) -> None:
+    text = full_page.read_text(encoding="utf-8")
+    assert full_page.stat().st_size < LARGEST_BYTES
+    ours = text.replace(drawing.drawing_code(), "")
+    assert not re.findall(r"<(?:link|script|img|iframe|object|embed|source)[^>]+(?:src|href)=\"(?!data:)", ours)
+    assert not re.findall(r"@import|url\((?!#)", without_scripts(text))
+
+
+def test_a_trace_of_any_size_leaves_the_page_small(tmp_path: Path) -> None:
+    """As many spans as are ever drawn, with long names, beside everything else."""
+    material = full_material(tmp_path)
+    assert material.lanes is not None
+    lane = material.lanes.lanes[0]
+    spans = tuple(
+        lane.spans[0]._replace(start=it * 1000, end=it * 1000 + 900, name=f"{it:05}" + 85 * "<") for it in range(2400)
+    )
+    lanes = material.lanes._replace(lanes=(lane._replace(spans=spans),), length=2_400_000)
+    made = page(Material(study=material.study, profile=material.profile, lanes=lanes, patch="+x\n" * 200_000))
+    assert len(made.encode()) < LARGEST_BYTES
+
+
+@pytest.mark.parametrize("name", fakes.STUDIES)
+def test_every_study_gives_a_page(name: str) -> None:
+    study = fakes.STUDIES[name]
+    text = page(Material(study=study))
+    words = without_scripts(text)
+    assert sections(text) == tuple(it for it in SECTIONS if it in sections(text))
+    assert len(re.findall("<h1", words)) == 1
+    assert code(headline(study).sentence).replace("&#34;", '"')[:30] in words.replace("&#34;", '"')
+    assert not {"losses", "loader", "memory", "costs"} & (set(sections(text)) - {"costs"})
+
+
+def test_a_profile_says_that_nothing_was_changed() -> None:
+    words = without_scripts(page(Material(study=fakes.PROFILED)))
+    assert "Nothing was changed." in words
+    assert "Levers kept" not in words
+    assert 'id="levers"' not in words
+    assert "The levers loader answers it." not in words
+
+
+def test_a_clean_profile_says_so() -> None:
+    assert "No known cause of lost time was found." in page(Material(study=fakes.CLEAN))
+
+
+def test_an_empty_study_is_no_accident() -> None:
+    text = page(Material(study=Study(workload=fakes.WORKLOAD)))
+    assert sections(text) == ("next", "again", "words")
+    assert "<script>" not in text
+
+
+def test_a_failed_script_shows_its_last_words() -> None:
+    assert "ValueError: data/train.bin is empty" in without_scripts(page(Material(study=fakes.SCRIPT_FAILED)))
+
+
+def test_without_a_gain_there_is_no_after_and_no_plan() -> None:
+    words = without_scripts(page(Material(study=fakes.NOTHING)))
+    assert "levers]" not in words
+    assert 'class="arrow"' not in words
+
+
+def test_what_was_given_up_is_not_called_after() -> None:
+    study = msgspec.structs.replace(fakes.NOT_CONFIRMED, plan=Plan(), status_text="The plan was given up.")
+    words = without_scripts(page(Material(study=study)))
+    assert "given up" in words
+    assert 'class="arrow"' not in words
+
+
+def test_attacks_stay_words(hostile_page: Path) -> None:
+    text = hostile_page.read_text(encoding="utf-8")
+    assert "<img" not in text.replace(drawing.drawing_code(), "")
+    assert "49" not in re.findall(r"\{\{.*?\}\}|7\*7", text)
+    for poison in ("\u2028", "\u202e"):
+        assert poison not in without_scripts(text)
+    assert text.count("</script>") == len(re.findall(r"<script\b", text.replace("&lt;script", "")))
+    bodies = re.findall(r"<script[^>]*>(.*?)</script>", text, flags=re.DOTALL)
+    assert all("<!--" not in it and "<script" not in it for it in bodies)
+    drawn = [json.loads(it) for it in re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', text)]
+    assert drawn
+
+
+def test_scripts_that_run_are_known_by_their_digests(full_page: Path) -> None:
+    text = full_page.read_text(encoding="utf-8")
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', text)
+    assert policy is not None
+    words = policy[1].replace("&#39;", "'")
+    assert words.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe-eval" not in words
+    assert words.count("'sha256-") == len(re.findall(r"<script>", text)) == 2
+
+
+def test_json_reads_back_and_cannot_end_a_script() -> None:
+    document: dict[str, Any] = {"a": [ATTACK, "\u2028\u2029<!--]]>&", 1.5, None], ATTACK: True}
+    text = str(embedded_json(document))
+    assert json.loads(text) == document
+    assert not set("<>&\u2028\u2029") & set(text)
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ("pass `fused=True` to it", "pass <code>fused=True</code> to it"),
+        ("a ` alone <b>", "a ` alone &lt;b&gt;"),
+        ("`<b>`", "<code>&lt;b&gt;</code>"),
+        ("", ""),
+    ],
+)
+def test_code_in_sentences(words: str, shown: str) -> None:
+    assert code(words) == shown
+
+
+def test_charts_have_their_figures_in_a_table(tmp_path: Path) -> None:
+    for material in (full_material(tmp_path), hostile_material(tmp_path)):
+        found = list(charts(material))
+        assert len({it.name for it in found}) == len(found)
+        for it in found:
+            assert it.table.rows, it.name
+            assert all(len(row) == len(it.table.headings) for row in it.table.rows), it.name
+            assert it.description.endswith("."), it.name
+
+
+def test_still_pictures_do_not_share_identifiers(full_page: Path) -> None:
+    found = re.findall(r'\bid="([^"]+)"', without_scripts(full_page.read_text(encoding="utf-8")))
+    assert len(found) == len(set(found))
+
+
+@pytest.mark.parametrize("package", ["vl_convert", "jinja2"])
+def test_what_is_missing_is_named_with_its_remedy(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def refuse(name: str, *rest: Any) -> Any:
+        if name.partition(".")[0] == package:
+            raise ImportError(name)
+        return real(name, *rest)
+
+    drawing.drawing_code.cache_clear()
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(MissingPackageError, match="not installed") as caught:
+        page(Material(study=fakes.FINISHED))
+    assert "hotlap[report]" in caught.value.remedy
