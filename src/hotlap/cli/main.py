@@ -22,6 +22,7 @@ COMMANDS = {
     "tune": "find what makes a script faster here, prove it, keep it as a plan",
     "run": "run a script with the levers of a plan, its source unchanged",
     "profile": "say why a script is slow: causes, evidence, lines; nothing is tried",
+    "patch": "the kept levers as a diff of the script's source, run and compared before it is shown",
     "report": "show the last study again; nothing is measured",
     "history": "all studies of this project, as a table and a plot",
     "check": "for CI: has the script become slower, does it still compute the same?",

@@ -93,8 +93,8 @@ def before_and_now(repository: Repository, workload: Workload, folder: Path) -> 
         for path in paths(git(repository.top, "ls-files", "-z", "--others", "--directory")):
             for copy in (before, now):
                 _link(repository.top / path, copy / path)
-        moved = [
-            _moved(workload, repository.top, copy, commit) for copy, commit in ((before, repository.commit), (now, ""))
+        workloads = [
+            moved(workload, repository.top, copy, commit) for copy, commit in ((before, repository.commit), (now, ""))
         ]
     except OSError as error:
         raise HotlapError(
@@ -102,7 +102,7 @@ def before_and_now(repository: Repository, workload: Workload, folder: Path) -> 
             where=str(error.filename or folder),
             remedy="Free some space in the temporary directory, or set TMPDIR to a larger one.",
         ) from error
-    return moved[0], moved[1]
+    return workloads[0], workloads[1]
 
 
 # ---------------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ def _link(original: Path, target: Path) -> None:
 # ---------------------------------------------------------------------------------------------
 
 
-def _moved(workload: Workload, top: Path, copy: Path, revision: str) -> Workload:
+def moved(workload: Workload, top: Path, copy: Path, revision: str) -> Workload:
     """The workload with its directory, its script and its Python files in the copy instead of the tree. Other absolute
     paths stay: they name the same data for both."""
     directory = Path(workload.directory)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import os
 import sysconfig
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias, TypeVar
+
+from msgspec.structs import replace
 
 from hotlap.records import CallSite, ScriptFacts
 from hotlap.source.edits.files import SourceFile, read_source
@@ -110,10 +113,10 @@ class Sources:
     """All files of one patch, each read once. ``arguments`` are those the script was run with."""
 
     def __init__(self, facts: ScriptFacts, script: Path | None, arguments: Sequence[str]) -> None:
-        self.facts = facts
-        self.script = script
+        self.facts = _with_real_paths(facts)
+        self.script = script.resolve() if script is not None else None
         self.arguments = tuple(arguments)
-        self._known = {Path(it.file): it.sha256 for it in facts.files}
+        self._known = {Path(it.file): it.sha256 for it in self.facts.files}
         self._codes: dict[Path, Code] = {}
 
     def code(self, path: Path) -> Code:
@@ -121,6 +124,8 @@ class Sources:
         found = self._codes.get(path)
         if found is None:
             found = self._codes[path] = self._read(path)
+            if digest_of(found.source.data) != self._known.get(path, digest_of(found.source.data)):
+                raise NotPossible(f"{path.name} has changed since the study.")
         return found
 
     def of_site(self, site: CallSite | None, what: str) -> tuple[Code, ast.Call]:
@@ -133,20 +138,12 @@ class Sources:
     def sites(self, role: str) -> tuple[CallSite, ...]:
         return tuple(it for it in self.facts.sites if it.role == role)
 
-    def all_paths(self) -> tuple[Path, ...]:
-        """Every file that was read, and the script."""
-        return tuple(dict.fromkeys([*self._codes, *([self.script] if self.script else [])]))
-
     def site_paths(self) -> tuple[Path, ...]:
         """The files that any site lies in, and the script."""
         made = [*(it.site for it in self.facts.loaders), *(it.site for it in self.facts.optimizers)]
         sites = [*self.facts.sites, *made]
         files = [Path(it.file) for it in sites if it is not None]
         return tuple(dict.fromkeys([*([self.script] if self.script else []), *files]))
-
-    def changed(self) -> tuple[Path, ...]:
-        """The files that are no longer what the study ran."""
-        return tuple(path for path, digest in self._known.items() if _digest(path) != digest)
 
     def _read(self, path: Path) -> Code:
         if path.suffix != ".py" or any(it in _INSTALLED for it in path.parts) or path.is_relative_to(_STANDARD):
@@ -162,9 +159,29 @@ class Sources:
             raise NotPossible(f"{path} cannot be read: {error.strerror or error}.") from None
 
 
+def _with_real_paths(facts: ScriptFacts) -> ScriptFacts:
+    """The facts with each file by one name, however it was reached."""
+
+    def real(site: CallSite | None) -> CallSite | None:
+        return None if site is None else replace(site, file=os.path.realpath(site.file))
+
+    return replace(
+        facts,
+        sites=tuple(it for it in map(real, facts.sites) if it is not None),
+        loaders=tuple(replace(it, site=real(it.site)) for it in facts.loaders),
+        optimizers=tuple(replace(it, site=real(it.site)) for it in facts.optimizers),
+        files=tuple(replace(it, file=os.path.realpath(it.file)) for it in facts.files),
+    )
+
+
 def digest_of(data: bytes) -> str:
     """The SHA-256 of a file's bytes."""
     return hashlib.sha256(data).hexdigest()
+
+
+def changed_files(facts: ScriptFacts) -> tuple[str, ...]:
+    """The files with call sites that are no longer what the study ran."""
+    return tuple(it.file for it in facts.files if _digest(Path(it.file)) != it.sha256)
 
 
 def _digest(path: Path) -> str:

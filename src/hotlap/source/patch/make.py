@@ -24,6 +24,7 @@ from hotlap.records import (
     TopStatement,
 )
 from hotlap.source.edits.apply import apply_changes
+from hotlap.source.edits.files import read_source
 from hotlap.source.edits.kinds import Edit
 from hotlap.source.edits.refusals import CannotEdit
 from hotlap.source.patch import attention, copies, loaders, models, optimizers, regions, scaling, top
@@ -117,3 +118,8 @@ def _of_file(code: Code, path: Path, planned: Mapping[Setting, Edits]) -> tuple[
 
 def _file(code: Code, after: str) -> PatchedFile:
     return PatchedFile(path=str(code.path), before=code.source.text, after=after, sha256=digest_of(code.source.data))
+
+
+def encoded(patch: Patch) -> dict[Path, bytes]:
+    """The new bytes of each file of the patch. Raises :class:`OSError` where one can no longer be read."""
+    return {Path(it.path): read_source(Path(it.path)).encoded(it.after) for it in patch.files}
