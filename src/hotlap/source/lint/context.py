@@ -22,6 +22,7 @@ from hotlap.source.lint.model.names import Binding, Names
 from hotlap.source.lint.model.origins import Origins
 from hotlap.source.lint.model.training import HotPlace, Training, TrainingLoop
 from hotlap.source.lint.model.tree import Function, Loop, Tree
+from hotlap.source.lint.model.updates import Updates
 
 TRAINING_PACKAGES = frozenset(
     {"torch", "torchvision", "torchaudio", "lightning", "pytorch_lightning", "lightning_fabric", "accelerate"}
@@ -87,6 +88,11 @@ class Context:
     def devices(self) -> Devices:
         """Devices by name, and copies of tensors to them."""
         return Devices(self.names, self.call_graph)
+
+    @cached_property
+    def updates(self) -> Updates:
+        """Steps of optimizers, and what is done to gradients."""
+        return Updates(self.tree, self.names, self.call_graph, self.kinds, self.training)
 
     # -- names and calls --------------------------------------------------------------------------
 
