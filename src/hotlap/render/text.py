@@ -18,7 +18,7 @@ _ESCAPE_SEQUENCE = re.compile(
     r"|\x1b[@-Z\\-_a-z0-9=>]"  # two-character escapes
     r"|\x9b[0-?]*[ -/]*[@-~]"
 )
-_MARKDOWN = re.compile(r"^(?:[-+=]|\d+(?=[.)]))|(?<=\])\(|[\\`*_{}\[\]<>#|~@$&]")
+_MARKDOWN = re.compile(r"^(?:[-+](?=[-+\s]|$)|=(?==*$)|\d+(?=[.)](?:\s|$)))|(?<=\])\(|[\\`*_{}\[\]<>#|~@$&]")
 """What means something in Markdown: signs anywhere, and what would make an item or a heading of a whole line."""
 
 _MARKDOWN_SIGNS = {"<": "&lt;", ">": "&gt;", "&": "&amp;", "@": "@<!-- -->", "#": "#<!-- -->"}
