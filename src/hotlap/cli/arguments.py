@@ -42,7 +42,8 @@ class Parser(argparse.ArgumentParser):
 
     def add_debug(self) -> None:
         """The options that every command has."""
-        self.add_argument("--quiet", action=_Quiet, help="the answer and errors alone: no progress, no remarks")
+        if "--quiet" not in self._option_string_actions:
+            self.add_argument("--quiet", action=_Quiet, help="the answer and errors alone: no progress, no remarks")
         self.add_argument("--debug", action="store_true", help="show tracebacks of hotlap's own errors")
 
     def split(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
