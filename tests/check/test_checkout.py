@@ -146,6 +146,17 @@ def test_from_outside_of_the_tree(repository: Path, commit: Commit, tmp_path: Pa
     assert Path(before.target).read_text() == "old" and not Path(before.target).is_relative_to(repository)
 
 
+def test_from_a_folder_that_git_does_not_track(repository: Path, commit: Commit, tmp_path: Path) -> None:
+    """It is a link in the copies; what is above it must not be looked for above the folder that it leads to."""
+    commit(train_dot_py="old")
+    (repository / "scratch").mkdir()
+    (repository / "scratch" / "x").write_text("x")
+    work = workload(repository / "scratch", "../train.py")
+    before, now = both(repository, tmp_path / "copies", workload=work)
+    (repository / "train.py").write_text("newer")
+    assert Path(before.directory, before.target).read_text() == Path(now.directory, now.target).read_text() == "old"
+
+
 def test_a_launchers_script(repository: Path, commit: Commit, tmp_path: Path) -> None:
     commit(train_dot_py="old")
     words = ("--nproc-per-node", "2", str(repository / "train.py"), "--data", str(repository / "data"))
@@ -165,6 +176,7 @@ def test_a_launchers_script(repository: Path, commit: Commit, tmp_path: Path) ->
         ("train.py", "HEAD:train.py", "There is no git revision"),
         ("train.py", "HEAD~1\n", "There is no git revision"),
         ("/usr/bin/env", "HEAD", "in no git work tree"),
+        ("untracked.py", "HEAD", "there is no untracked.py that git tracks"),
     ],
 )
 def test_what_cannot_be_compared(
@@ -172,6 +184,7 @@ def test_what_cannot_be_compared(
 ) -> None:
     commit(train_dot_py="old")
     commit(new_dot_py="new")
+    (repository / "untracked.py").write_text("here")
     work = workload(repository, target)
     with pytest.raises(UsageError, match=says):
         both(repository, tmp_path / "copies", revision, workload=work)
@@ -237,11 +250,13 @@ def test_a_module_from_the_tree_is_noticed(tmp_path: Path, monkeypatch: pytest.M
         "theirs": tree / "theirs.py",
         "copied": copy / "copied.py",
         "installed": tree / ".venv" / "lib" / "site-packages" / "installed.py",
+        "standard": tree / "env" / "lib" / "standard.py",
         "elsewhere": tmp_path / "elsewhere.py",
     }.items():
         module = type(sys)(name)
         module.__file__ = str(file)
         monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(sys, "prefix", str(tree / "env"))
     then = Checkout(original=str(tree), copy=str(copy), revision="abc")
     assert imported_from_original(then) == ("theirs",)
     assert imported_from_original(Checkout(original=str(tree), copy=str(copy))) == ()

@@ -139,6 +139,36 @@ def test_a_script_that_ends_soon_is_compared_in_short_blocks() -> None:
     assert any("ends after 60 steps" in it for it in found.warnings)
 
 
+class EndsAtOnce(Pair):
+    """The present version ends by itself after some steps, before a set is through."""
+
+    steps = 0
+
+    def _run(self, arm, steps, noise):
+        run = super()._run(arm, steps, noise)
+        if NOW not in arm.plan.settings:
+            return run
+        cut = {it: getattr(run.steps, it)[: self.steps] for it in run.steps.__struct_fields__}
+        return msgspec.structs.replace(run, steps=msgspec.structs.replace(run.steps, **cut), ending=Completed())
+
+    def take_turns(self, request):
+        turns = super().take_turns(request)
+        return msgspec.structs.replace(turns, rounds=((),) * len(turns.runs))
+
+
+def test_a_present_that_no_longer_trains(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = compare(EndsAtOnce())
+    assert (found.speed.verdict, found.verdict) == ("inconclusive", "failed")
+    assert "ended, and no training step was seen" in found.text
+
+
+def test_a_present_that_ends_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EndsAtOnce, "steps", 30)
+    found = compare(EndsAtOnce())
+    assert (found.speed.verdict, found.verdict) == ("inconclusive", "failed")
+    assert "ends by itself after another number of steps" in found.text
+
+
 def test_both_run_under_the_plan() -> None:
     against = msgspec.structs.replace(REVISION, plan=PLAN, plan_name="hotlap.toml")
     sides = msgspec.structs.replace(SIDES, before_plan=PLAN, now_plan=PLAN)

@@ -80,6 +80,7 @@ class _Checker:
         self._levers = levers
         self._speed_only = speed_only
         self._sets: list[TurnSet] = []
+        self._ended_soon = False
 
     def run(self) -> Check:
         try:
@@ -92,7 +93,8 @@ class _Checker:
         self._reserve(0.0 if proof is None else proof.cost())
         found = self._time()
         self._trials.reserve_seconds = 0.0
-        numbers = self._numbers(proof) if proof is not None and self._sets else None
+        comparable = bool(self._sets) or (self._ended_soon and self._against.kind == "revision")
+        numbers = self._numbers(proof) if proof is not None and comparable else None
         return self._answer(machine, found, numbers)
 
     # -- what cannot be compared ---------------------------------------------------------------
@@ -226,6 +228,7 @@ class _Checker:
                 remedy="Run the check again; if it fails again, make that script run by itself first.",
             )
         if isinstance(failure.ending, Completed):
+            self._ended_soon = True
             text = f"The speed could not be compared: {failure.reason} Let it train longer."
             return SpeedCheck(verdict="inconclusive", text=text, limit=self._limit)
         now = "With the plan the script" if self._against.kind == "plan" else "The script as it is now"

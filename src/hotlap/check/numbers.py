@@ -39,6 +39,8 @@ class TwoScripts:
         baseline, again, candidate = self._run(), self._run(), self._run(now=True)
         if not ran_through(candidate):
             return Failure(2, candidate.ending, f"In the run that compares numbers: {ending_text(candidate.ending)}")
+        if not candidate.steps.wall_seconds:
+            return Failure(2, candidate.ending, "The script as it is now ended, and no training step was seen.")
         exact = judge(_exactly(baseline, again, candidate))
         if exact.verdict == "exact" or exact.gates[0].passed is False:
             return exact

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from hotlap.check.records import Against, CheckVerdict, NumbersCheck, SpeedCheck
 from hotlap.records import Estimate, ParityComparison, SpeedComparison
 
+
 def speed_text(
     verdict: CheckVerdict,
     against: Against,

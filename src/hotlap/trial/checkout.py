@@ -202,7 +202,7 @@ def moved(workload: Workload, top: Path, copy: Path, revision: str) -> Workload:
     moved_directory.mkdir(parents=True, exist_ok=True)
     target = workload.target
     if workload.kind == "script":
-        target = _moved_script(workload, top, copy, revision)
+        target = _moved_script(workload, moved_directory, top, copy, revision)
     arguments = tuple(_moved_argument(it, top, copy) for it in workload.arguments)
     checkout = Checkout(
         original=str(top), copy=str(copy), revision=revision, python_path=tuple(_python_path(workload, top, copy))
@@ -212,7 +212,7 @@ def moved(workload: Workload, top: Path, copy: Path, revision: str) -> Workload:
     )
 
 
-def _moved_script(workload: Workload, top: Path, copy: Path, revision: str) -> str:
+def _moved_script(workload: Workload, moved_directory: Path, top: Path, copy: Path, revision: str) -> str:
     named = Path(os.path.normpath(Path(workload.directory) / workload.target))
     moved = _in_copy(named, top, copy) or _in_copy(named.resolve(), top, copy)
     if moved is None:
@@ -220,13 +220,13 @@ def _moved_script(workload: Workload, top: Path, copy: Path, revision: str) -> s
             f"The script {named} lies outside of the git work tree {top}.",
             remedy="Name a script of this repository, or compare with a plan or a study.",
         )
-    if not moved.exists():
+    if not moved.exists() or (revision and not moved.resolve().is_relative_to(copy)):  # a link: git does not track it
         raise UsageError(
-            f"At {revision[:12]} there is no {named.relative_to(top)}.",
+            f"At {revision[:12] or 'present'} there is no {moved.relative_to(copy)} that git tracks.",
             remedy="Name a revision at which the script was there already.",
         )
-    inside = Path(workload.directory).is_relative_to(top)
-    return workload.target if inside and not Path(workload.target).is_absolute() else str(moved)
+    as_typed = not Path(workload.target).is_absolute() and moved_directory.resolve().is_relative_to(copy)
+    return workload.target if as_typed else str(moved)
 
 
 def _moved_argument(argument: str, top: Path, copy: Path) -> str:
