@@ -45,6 +45,7 @@ bench: $(TEST_READY)  ## the benchmarks that need no accelerator; results go to 
 	for example in bert gpt lstm resnet; do \
 	    $(RUN) -m bench.regret --out docs/benchmarks/regret/$$example --examples $$example || exit 1; done
 	$(RUN) -m bench.findings --out docs/benchmarks/findings
+	$(RUN) -m bench.lint --out docs/benchmarks/lint
 	$(RUN) -m bench.trace --out docs/benchmarks/trace --large
 
 bench-gpu: $(TEST_READY)  ## the benchmarks of an accelerator; results go to docs/benchmarks/gpu
