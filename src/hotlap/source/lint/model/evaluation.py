@@ -30,6 +30,10 @@ _FUNCTION = re.compile(
 _USED_ON_MODULES = frozenset(
     {"eval", "train", "parameters", "named_parameters", "state_dict", "load_state_dict", "zero_grad"}
 )
+# What is called so asks for gradients of its own, wherever it is defined.
+_ASKS_FOR_GRADIENTS = re.compile(
+    r"(^|_)(adv|adversarial|attack|attacker|perturb|saliency|gradients?)(_|$)", re.IGNORECASE
+)
 _GRADIENTS = frozenset({"backward", "manual_backward", "requires_grad_", "requires_grad", "enable_grad", "retain_grad"})
 
 
@@ -173,9 +177,15 @@ def _mentions_gradients(node: ast.AST) -> bool:
     for it in ast.walk(node):
         if isinstance(it, ast.Attribute) and (it.attr in _GRADIENTS or _is_gradient_function(it)):
             return True
+        if isinstance(it, ast.Call) and _ASKS_FOR_GRADIENTS.search(_last_name(it.func)):
+            return True
         if isinstance(it, ast.keyword) and it.arg in ("requires_grad", "create_graph"):
             return True
     return False
+
+
+def _last_name(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
 def _is_gradient_function(attribute: ast.Attribute) -> bool:

@@ -207,6 +207,15 @@ good = {
                 attacked = images + 0.1 * images.grad.sign()
                 correct += (model(attacked).argmax(1) == labels).sum()
         """,
+    "so they are in a function of another file": """
+        import torch
+
+        def test(self, model, test_loader):
+            model.eval()
+            for images, labels in test_loader:
+                correct += (model(images).argmax(1) == labels).sum()
+                robust += (model(self.attack(images, labels)).argmax(1) == labels).sum()
+        """,
     "training": """
         import torch
 
