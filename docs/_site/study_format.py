@@ -17,12 +17,12 @@ from msgspec import inspect as types
 
 from hotlap.diagnose.profile import Profile
 from hotlap.evidence import RunEvidence
-from hotlap.records import Assignment, Study
+from hotlap.records import Assignment, Patch, Study
 from hotlap.study.records import Header, LaunchAnswer, MachineAnswer, TurnAnswer
 
 PAGE = Path(__file__).parents[1] / "study-format.md"
 BEGIN, END = "<!-- records: begin -->", "<!-- records: end -->"
-ROOTS = (Header, MachineAnswer, LaunchAnswer, TurnAnswer, Study, Profile, Assignment, RunEvidence)
+ROOTS = (Header, MachineAnswer, LaunchAnswer, TurnAnswer, Study, Profile, Patch, Assignment, RunEvidence)
 """What the files hold; all other records are parts of these."""
 
 _ROLE = re.compile(r":\w+:`~?([\w.]+)(?:\(\))?`")

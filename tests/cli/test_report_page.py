@@ -12,8 +12,8 @@ import pytest
 from hotlap.cli.main import main
 from hotlap.diagnose.profile import Profile
 from hotlap.evidence import MemoryTimeline, RunEvidence
-from hotlap.records import Study
-from hotlap.study import create_study
+from hotlap.records import Patch, PatchedFile, PatchProof, Study
+from hotlap.study import PATCH, attach_to, create_study
 from hotlap.tune.options import Options
 
 
@@ -95,6 +95,19 @@ def test_a_profile_and_a_lab_are_named_after_their_commands(work: Path) -> None:
         made = _study(work / ".hotlap" / folder, what, Options(seed=1))
         assert main(["report", str(made), "--html", f"{folder}.html"]) == 0
         assert command in (work / f"{folder}.html").read_text(encoding="utf-8")
+
+
+def test_a_patch_that_was_made_is_shown_and_until_then_how_to_make_it(study: Path, work: Path) -> None:
+    assert main(["report", "--html"]) == 0
+    command = f"<code>hotlap patch .hotlap/{study.name}</code>"
+    assert command in (work / "hotlap-report.html").read_text(encoding="utf-8")
+    file = PatchedFile(path=str(work / "train.py"), before="workers = 0\n", after="workers = 4\n", sha256="0")
+    attach_to(study, PATCH, Patch(directory=str(work), files=(file,), proof=PatchProof(text="It is as fast.")))
+    assert main(["report", "--html"]) == 0
+    text = (work / "hotlap-report.html").read_text(encoding="utf-8")
+    assert '<span class="added">+workers = 4\n</span>' in text
+    assert "It is as fast." in text
+    assert command not in text
 
 
 def test_a_summary_alone_gives_a_page(work: Path) -> None:

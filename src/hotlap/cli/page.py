@@ -13,10 +13,11 @@ from hotlap import study as studies
 from hotlap.api import LABS
 from hotlap.diagnose.profile import Profile
 from hotlap.errors import HotlapError, StudyError, TraceError, UsageError
-from hotlap.records import Costs, Study
+from hotlap.records import Costs, Patch, Study
 from hotlap.render import text
 from hotlap.render.html.material import Material
 from hotlap.render.html.page import GENERATOR, page
+from hotlap.render.patch import patch_text
 from hotlap.trace import read_trace
 from hotlap.trace.lanes import Lanes, lanes_of
 from hotlap.tune.options import Options
@@ -70,12 +71,14 @@ def check_place(path: Path) -> None:
 def _material(study: Study, costs: Costs | None) -> Material:
     directory = Path(study.directory)
     options = _options(directory)
+    patch = studies.attachment_of(directory, studies.PATCH, Patch)
     return Material(
         study=study,
         profile=studies.attachment_of(directory, studies.PROFILE, Profile),
         lanes=_lanes(study.trace_path),
         command=_command(study, options),
         seed=options.seed if options is not None else None,
+        patch=patch_text(patch) if patch is not None else "",
         costs=costs,
     )
 

@@ -20,6 +20,7 @@ from hotlap.levers.api import find
 from hotlap.records import Patch, PatchProof, Plan, ScriptFacts, Study
 from hotlap.render.live import LiveView
 from hotlap.render.patch import base_of, patch_summary, patch_text
+from hotlap.study import PATCH, attach_to
 from hotlap.trial.executor import Executor
 from hotlap.trial.owned_folder import owned_folder
 from hotlap.trial.patched_copy import patched_copy
@@ -70,7 +71,6 @@ def parser() -> Parser:
     )
     add_limit_options(made)
     made.add_argument("--json", action="store_true", help="print one JSON document")
-    made.add_argument("--quiet", action="store_true", help="show no progress")
     made.add_argument("--show-output", action="store_true", help="show what the script prints in each trial")
     made.add_debug()
     return made
@@ -99,7 +99,7 @@ def main(words: list[str], engine: api.Engine) -> int:
         if choices.json:
             _print_json(patch)
         return _refuse(f"{patch.proof.refusal} There is no patch; `hotlap run --plan hotlap.toml` uses the levers.")
-    return _given(choices, facts, patch)
+    return _given(choices, found, facts, patch)
 
 
 def _facts_of(found: Study) -> ScriptFacts:
@@ -200,9 +200,10 @@ def _comparable_steps(facts: ScriptFacts, patch: Patch, wanted: int) -> tuple[in
 # -- what becomes of it ---------------------------------------------------------------------------
 
 
-def _given(choices: argparse.Namespace, facts: ScriptFacts, patch: Patch) -> int:
+def _given(choices: argparse.Namespace, found: Study, facts: ScriptFacts, patch: Patch) -> int:
     if choices.write:
         _write(facts, patch)
+    _keep(found, patch)
     if choices.json:
         _print_json(patch)
     elif choices.write:
@@ -212,6 +213,17 @@ def _given(choices: argparse.Namespace, facts: ScriptFacts, patch: Patch) -> int
     else:
         _print_diff(patch)
     return DONE
+
+
+def _keep(found: Study, patch: Patch) -> None:
+    """Lay the patch beside the study, where a report finds it; a folder that cannot be written costs the report no more
+    than that."""
+    try:
+        attach_to(Path(found.directory), PATCH, patch)
+    except StudyError as error:
+        screen.note(f"The patch is not kept with the study. {error.what}")
+    except UnicodeEncodeError:  # a file that is no UTF-8, which JSON cannot hold
+        screen.note("The patch is not kept with the study: a file that it changes is not UTF-8.")
 
 
 def _write(facts: ScriptFacts, patch: Patch) -> None:

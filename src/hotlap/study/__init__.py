@@ -6,6 +6,7 @@ A study is a folder::
         journal.jsonl   what was asked of the executor and what it answered, one JSON object a line
         study.json      the Study as it stands, replaced as a whole after every outcome
         profile.json    what findings were made of; the files it was read from may be gone by then
+        patch.json      the kept levers as a change of the source, once `hotlap patch` made one
         lock            held while a run is at work; holds its process number
         runs/           what the trials left behind: output, gradients, evidence, traces
 
@@ -13,8 +14,8 @@ A study is a folder::
 :mod:`hotlap.study.journal`; a format of the past is brought up to date by :mod:`hotlap.study.migrations`.
 """
 
-from hotlap.study.journal import Journal, create_study, open_study
-from hotlap.study.layout import FORMAT, JOURNAL, LABS, LOCK, PROFILE, PROFILES, RUNS, SUMMARY
+from hotlap.study.journal import Journal, attach_to, create_study, open_study
+from hotlap.study.layout import FORMAT, JOURNAL, LABS, LOCK, PATCH, PROFILE, PROFILES, RUNS, SUMMARY
 from hotlap.study.reading import RecordType, attachment_of, latest_study, load_study, read_header, studies_in
 from hotlap.study.records import Answer, Header, LaunchAnswer, MachineAnswer, TurnAnswer
 
@@ -23,6 +24,7 @@ __all__ = [
     "JOURNAL",
     "LABS",
     "LOCK",
+    "PATCH",
     "PROFILE",
     "PROFILES",
     "RUNS",
@@ -34,6 +36,7 @@ __all__ = [
     "MachineAnswer",
     "RecordType",
     "TurnAnswer",
+    "attach_to",
     "attachment_of",
     "create_study",
     "latest_study",

@@ -86,8 +86,7 @@ class Journal:
 
         Raises :class:`StudyError` when the disk is full or may not be written.
         """
-        with explained(self.directory):
-            replace(self.directory / name, msgspec.json.encode(record))
+        attach_to(self.directory, name, record)
 
     def attachment(self, name: str, kind: type[RecordType]) -> RecordType | None:
         """What was attached under that name; None where nothing was, or where it cannot be read as ``kind``."""
@@ -125,6 +124,15 @@ class Journal:
 # ---------------------------------------------------------------------------------------------
 # Making a study, and opening one to go on with it
 # ---------------------------------------------------------------------------------------------
+
+
+def attach_to(directory: Path, name: str, record: Record) -> None:
+    """Keep a record in a file of that name beside a study that nobody need hold for it, in place of what was there.
+
+    Raises :class:`StudyError` when the disk is full or may not be written.
+    """
+    with explained(directory):
+        replace(directory / name, msgspec.json.encode(record))
 
 
 def create_study(

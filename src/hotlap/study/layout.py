@@ -10,6 +10,7 @@ FORMAT: Final = 1
 JOURNAL: Final = "journal.jsonl"
 SUMMARY: Final = "study.json"
 PROFILE: Final = "profile.json"
+PATCH: Final = "patch.json"
 LOCK: Final = "lock"
 RUNS: Final = "runs"
 

@@ -101,6 +101,7 @@ def _content(material: Material) -> dict[str, Any]:
         "longest": timeline.longest_table(material.lanes) if material.lanes is not None else None,
         "trace_path": text.one_line(study.trace_path, limit=1000),
         "trace_command": f"hotlap trace {text.shell_word(study.trace_path)}",
+        "patch_command": f"hotlap patch {text.shell_word(study.directory)}".rstrip(),
         "patch": sections.diff_lines(material.patch),
         "plan": sections.plan_text(study),
         "next": next_commands(study, "hotlap.toml"),

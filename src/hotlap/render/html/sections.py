@@ -130,7 +130,7 @@ def plan_text(study: Study) -> str:
 
 def diff_lines(patch: str) -> tuple[DiffLine, ...]:
     """A unified diff line by line; one that is far too long is cut at its end."""
-    kinds = {"+": "added", "-": "removed", "@": "place"}
+    kinds = {"+": "added", "-": "removed", "@": "place", "#": "place"}
     whole = patch.splitlines()
     lines = [text.clean(it) for it in patch[:_LONGEST_PATCH].splitlines()[:_MOST_PATCH_LINES]]
     shown = [
