@@ -12,7 +12,7 @@ import pytest
 
 from hotlap.cli.costs import price, samples
 from hotlap.cli.main import main
-from hotlap.records import EnergyComparison, Estimate, Price, Study
+from hotlap.records import EnergyComparison, Estimate, LoaderFacts, Price, Run, ScriptFacts, Study
 from hotlap.render.json import study_json
 
 
@@ -60,6 +60,26 @@ def test_a_report_is_priced_when_it_is_shown(study: Path, capsys: pytest.Capture
     assert "A run of 90.0 million samples takes 165 h 37 min and costs 414.06 EUR before;" in out
     assert "This study took 10 min 12 s (0.425 EUR), earned back after" in out
     assert "Energy is not known" in out
+
+
+def test_epochs_are_samples_where_the_study_knows_its_loader(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    loader = LoaderFacts(dataset="Digits", batch_size=32, length=100)
+    for loaders, code in (((loader,), 0), ((loader, loader), 2), ((), 2)):
+        run = Run(facts=ScriptFacts(loaders=loaders, processes=2))
+        path = work / "study.json"
+        path.write_text(study_json(msgspec.structs.replace(fakes.FINISHED, baseline=run)), encoding="utf-8")
+        assert main(["report", "--epochs", "10", str(path)]) == code
+        out, err = capsys.readouterr()
+        assert ("A run of 64,000 samples takes" in " ".join(out.split())) is (code == 0)
+        assert ("not known from this study" in err) is (code == 2)
+    assert main(["report", "--epochs", "10", "--samples", "5", str(path)]) == 2
+
+
+def test_an_epochs_option_in_front_of_a_script_is_refused_as_ever(
+    work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["tune", "--epochs", "1", "train.py"]) == 2
+    assert "The script's own options go behind it" in capsys.readouterr().err
 
 
 def test_without_a_price_the_break_even_is_told(study: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import math
 import re
+from functools import partial
 
-from hotlap.cli.arguments import Parser
-from hotlap.measure.cost import costs
+from hotlap.cli.arguments import Parser, whole
+from hotlap.errors import UsageError
+from hotlap.measure.cost import costs, samples_of_epochs
 from hotlap.records import Costs, Price, Study
 
 _CURRENCY = r"[^\W\d_]{1,8}|[$€£¥₹]"
@@ -17,20 +19,38 @@ _UNITS = {"": 1, "k": 10**3, "M": 10**6, "B": 10**9}
 _MOST_SAMPLES = 10**18
 
 
-def add_cost_options(parser: Parser) -> None:
-    """What turns time into money. Nothing of it is measured: a report can be given another price at any time."""
+def add_cost_options(parser: Parser, *, epochs: bool = False) -> None:
+    """What turns time into money. Nothing of it is measured: a report can be given another price at any time.
+
+    ``epochs`` is for commands without a script behind, whose own option of that name it could be.
+    """
     group = parser.add_argument_group("costs")
     group.add_argument(
         "--price", type=price, metavar="PER_HOUR", help="what an hour of this machine costs: 2.50, or 2.50EUR"
     )
-    group.add_argument(
+    length = group.add_mutually_exclusive_group()
+    length.add_argument(
         "--samples", type=samples, metavar="N", help="how many samples a whole run trains on: 1281167, 90M"
     )
+    if epochs:
+        length.add_argument(
+            "--epochs", type=partial(whole, 1), metavar="N", help="how often a whole run goes through its data"
+        )
 
 
 def costs_of(study: Study, choices: argparse.Namespace) -> Costs | None:
-    """The costs of a study by the options; None where no sample was timed."""
-    return costs(study, price=choices.price, samples=choices.samples)
+    """The costs of a study by the options; None where no sample was timed.
+
+    Raises :class:`UsageError` for epochs of a length that the study does not know.
+    """
+    length = choices.samples
+    if getattr(choices, "epochs", None) is not None:
+        length = samples_of_epochs(study, choices.epochs)
+        if length is None:
+            raise UsageError(
+                "How many samples an epoch has is not known from this study.", remedy="Give --samples instead."
+            )
+    return costs(study, price=choices.price, samples=length)
 
 
 def price(text: str) -> Price:

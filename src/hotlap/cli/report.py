@@ -44,7 +44,7 @@ def parser() -> Parser:
     )  # fmt: skip
     made.add_argument("--open", action="store_true", help="show the HTML report in the browser")
     made.add_argument("--plan-out", type=Path, metavar="FILE", help="write the study's plan to this file")
-    add_cost_options(made)
+    add_cost_options(made, epochs=True)
     made.add_debug()
     return made
 

@@ -46,8 +46,8 @@ def tracked(of: Gathered) -> Tracked:
 
 
 def name_of(text: str) -> str:
-    """Text as a name that every tracker takes."""
-    return _OTHER_CHARACTERS.sub("_", one_line(text))[:_LONGEST_NAME]
+    """Text as a name that every tracker takes; with no point in front, so that no folder of this name is another."""
+    return _OTHER_CHARACTERS.sub("_", one_line(text))[:_LONGEST_NAME].lstrip(".")
 
 
 def run_series(run: Run) -> tuple[tuple[tuple[str, float], ...], ...]:

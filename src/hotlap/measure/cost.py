@@ -58,6 +58,19 @@ def samples_of_a_run(study: Study) -> int | None:
     return sum(run.steps.samples) or None
 
 
+def samples_of_epochs(study: Study, epochs: int) -> int | None:
+    """The samples of so many passes over the data of the one loader that feeds the script, those of all processes and a
+    last batch that is not full counted as if it were; None where a pass has no known length, or several loaders feed it.
+    """
+    facts = study.baseline.facts if study.baseline is not None else None
+    if facts is None or len(facts.loaders) != 1:
+        return None
+    loader = facts.loaders[0]
+    if not loader.length or not loader.batch_size:
+        return None
+    return epochs * loader.length * loader.batch_size * max(1, facts.processes)
+
+
 def divided(seconds: float, speedup: Estimate) -> Estimate:
     """What takes so many seconds, after a speedup."""
     return Estimate(value=seconds / speedup.value, low=seconds / speedup.high, high=seconds / speedup.low, unit="s")
