@@ -60,7 +60,7 @@ def samples_of_a_run(study: Study) -> int | None:
 
 def samples_of_epochs(study: Study, epochs: int) -> int | None:
     """The samples of so many passes over the data of the one loader that feeds the script, those of all processes and a
-    last batch that is not full counted as if it were; None where a pass has no known length, or several loaders feed it.
+    last batch that is not full counted as if it were; None where a pass has no known length or several loaders feed it.
     """
     facts = study.baseline.facts if study.baseline is not None else None
     if facts is None or len(facts.loaders) != 1:
