@@ -220,7 +220,9 @@ class Queue:
     # -- names, and who may touch what ------------------------------------------------------------
 
     def _expression(self, code: Code, at: cst.CSTNode) -> cst.BaseExpression:
-        self._check_names(code, at)
+        # What stands in an import is a module's path, whose first name nothing has to bind.
+        if not isinstance(self._tree.parent(at), (cst.ImportFrom, cst.ImportAlias)):
+            self._check_names(code, at)
         return insertions.expression(code, self._tree.module, self._resolver(at))
 
     def _resolver(self, at: cst.CSTNode | None) -> insertions.Resolve:
