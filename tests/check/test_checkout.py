@@ -6,6 +6,7 @@ import hashlib
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 from hotlap.errors import HotlapError, UsageError
 from hotlap.records import Assignment, Checkout, Source, Workload
 from hotlap.runtime.checkouts import imported_from_original
+from hotlap.runtime.places import find_places
 from hotlap.trial import checkout
 from hotlap.trial.checkout import before_and_now, find_commit, is_commit
 from hotlap.trial.command import environment_of
@@ -261,6 +263,14 @@ def test_a_module_from_the_tree_is_noticed(tmp_path: Path, monkeypatch: pytest.M
     assert imported_from_original(then) == ("theirs",)
     assert imported_from_original(Checkout(original=str(tree), copy=str(copy))) == ()
     assert imported_from_original(None) == ()
+
+
+def test_both_trees_are_protected_wherever_they_lie(tmp_path: Path) -> None:
+    """In the temporary directory nothing else is."""
+    tree, copy = tmp_path / "tree", tmp_path / "copy"
+    roots = find_places((), {}, (tree, copy)).roots
+    assert roots[str(tree)] and roots[str(copy)]
+    assert not find_places((), {}).roots[tempfile.gettempdir()]
 
 
 # -- the source's state -----------------------------------------------------------------------------

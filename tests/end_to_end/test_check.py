@@ -39,7 +39,7 @@ for step in range(20000):
         torch.save(model.state_dict(), "model.pt")
 """
 NOTHING = "def more_work(values):\n    pass\n"
-SLOWER = "def more_work(values):\n    for _ in range(8):\n        (values @ values.T).relu().sum()\n"
+SLOWER = "def more_work(values):\n    for _ in range(60):\n        (values @ values.T).relu().sum()\n"
 PREPARE = """\
 import torch
 torch.manual_seed(1)
@@ -77,7 +77,8 @@ def state(top: Path) -> dict[str, bytes]:
 def check(project: Path, *words: str) -> tuple[int, dict[str, object]]:
     """The exit code and the answer; nothing of the project may change, and nothing temporary may stay."""
     before = state(project)
-    command = [sys.executable, "-m", "hotlap", "check", "--json", "--quiet", "--baseline", "main", *words, "train.py"]
+    command = [sys.executable, "-m", "hotlap", "check", "--json", "--quiet", "--baseline", "main"]
+    command += ["--rounds", "4", "--parity-steps", "60", *words, "train.py"]
     done = subprocess.run(command, cwd=project, env=environment(project), capture_output=True, text=True)
     assert state(project) == before
     assert left_behind(project) == []
@@ -137,16 +138,17 @@ def test_a_past_that_takes_modules_from_the_present_is_refused(project: Path) ->
 def test_nothing_is_left_whatever_ends_it(project: Path, number: signal.Signals) -> None:
     before = state(project)
     command = [sys.executable, "-m", "hotlap", "check", "--baseline", "main", "train.py"]
-    process = subprocess.Popen(
+    started = subprocess.Popen(
         command, cwd=project, env=environment(project), stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    assert process.stderr is not None
-    assert any("trying, set 1" in line for line in process.stderr)
-    time.sleep(4)  # into the set: its arms are running
-    children = psutil.Process(process.pid).children(recursive=True)
-    assert len(children) >= 3
-    process.send_signal(number)
-    code = process.wait(timeout=60)
+    with started as process:
+        assert process.stderr is not None
+        assert any("trying, set 1" in line for line in process.stderr)
+        time.sleep(4)  # into the set: its arms are running
+        children = psutil.Process(process.pid).children(recursive=True)
+        assert len(children) >= 3
+        process.send_signal(number)
+        code = process.wait(timeout=60)
     assert code == (130 if number == signal.SIGINT else -number)
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline and (left_behind(project) or any(map(_runs, children))):
