@@ -1,0 +1,89 @@
+"""Precision and recall as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+
+from bench.aa.report import rate
+from bench.lint_precision.corpus import Hit, Key, Package
+from bench.lint_precision.labels import Label
+from bench.lint_precision.recall import Planted
+from bench.lint_precision.score import SAMPLE, SEED, Score, total
+from bench.report import table
+
+_HEAD = ("rule", "hits", "packages", "looked at", "right", "debatable", "wrong", "right (95 %)", "not wrong (95 %)")
+
+
+def corpus_section(title: str, packages: Sequence[Package], files: int, all_scores: Sequence[Score]) -> str:
+    """One corpus: what was read, and each rule that found something in it."""
+    found = [it for it in all_scores if it.hits]
+    silent = [it for it in all_scores if not it.hits]
+    names = ", ".join(f"{it.name} {it.version}".strip() for it in packages)
+    lines = [
+        f"## {title}",
+        "",
+        f"{files:,} files: {names}.",
+        "",
+        table(_HEAD, [*(_row(it) for it in found), _row(total(all_scores))]),
+    ]
+    if silent:
+        lines += ["", "Without a hit, so nothing is known of them here: " + ", ".join(map(_name, silent)) + "."]
+    sampled = [it for it in found if it.drawn < it.hits]
+    if sampled:
+        drawn = ", ".join(f"{it.code} ({it.drawn} of {it.hits})" for it in sampled)
+        lines += ["", f"Of rules with more than {SAMPLE} hits a random sample was labelled (seed {SEED}): {drawn}."]
+    return "\n".join(lines)
+
+
+def judgements(drawn: Sequence[Hit], labels: Mapping[Key, Label]) -> str:
+    """The hits that are not right, each with its reason, and those that nobody looked at."""
+    lines: list[str] = []
+    for verdict, title in (("wrong", "Wrong"), ("debatable", "Debatable")):
+        of = [(it, labels[it.key]) for it in drawn if it.key in labels and labels[it.key].verdict == verdict]
+        lines += ["", f"## {title}", ""]
+        lines += [f"- {_place(it)}: `{it.key.line}`. {label.reason}" for it, label in of] or ["None."]
+    unlabelled = [it for it in drawn if it.key not in labels]
+    lines += ["", "## Not looked at", ""]
+    lines += [f"- {_place(it)}: `{it.key.line}`" for it in unlabelled] or ["None of those that were drawn."]
+    return "\n".join(lines)
+
+
+def recall_section(planted: Sequence[Planted]) -> str:
+    """What was planted, by rule and kind, and what was missed."""
+    rows = []
+    ordered = sorted(planted, key=lambda it: (it.code, it.what))
+    for (code, what), group in groupby(ordered, key=lambda it: (it.code, it.what)):
+        of = list(group)
+        rows.append([code, what, str(len(of)), str(sum(it.found for it in of))])
+    found = sum(it.found for it in planted)
+    lines = [
+        "## Recall on planted mistakes",
+        "",
+        "Causes that are marked in `tests/causes` and can be seen without running, and our own workloads and examples "
+        "with one thing changed. The rules' own examples do not count.",
+        "",
+        f"Found: {found} of {len(planted)}, {rate(found, len(planted))}." if planted else "Nothing.",
+        "",
+        table(["rule", "planted", "scripts", "found"], rows),
+    ]
+    missed = [f"- {it.code}, {it.what}: {it.file}" for it in ordered if not it.found]
+    if missed:
+        lines += ["", "Missed:", "", *missed]
+    return "\n".join(lines)
+
+
+def _row(it: Score) -> list[str]:
+    shares = [str(share) if share is not None else "-" for share in (it.precision, it.not_wrong)]
+    packages = str(it.packages) if it.code else ""
+    return [
+        _name(it), str(it.hits), packages, str(it.labelled), str(it.right), str(it.debatable), str(it.wrong), *shares
+    ]  # fmt: skip
+
+
+def _name(it: Score) -> str:
+    return f"{it.code} {it.name}".strip()
+
+
+def _place(hit: Hit) -> str:
+    return f"{hit.key.code} {hit.key.package} {hit.key.path}:{hit.number}"
