@@ -44,7 +44,7 @@ LINES: dict[str, tuple[tuple[str, ...], int]] = {
 }
 PAGES = [("findings", "loader-bound"), ("levers", "loader"), ("rule", "HL201")]
 # Commands that start processes of their own, and whose own tests hold the two options.
-ELSEWHERE = {"run", "check"}
+ELSEWHERE = {"run", "check", "patch"}
 
 
 @pytest.fixture

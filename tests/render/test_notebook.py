@@ -52,7 +52,7 @@ def test_the_answer_the_bars_and_the_levers_are_there() -> None:
     assert after is not None and after.startswith("after: data wait 1.20 ms,")
     assert "✓ loader (persistent-workers, pin-memory, workers 4)" in page.text
     assert "Graph break at train.py:41 (2 times): data-dependent branch on a tensor." in page.text
-    assert ".." not in page.text
+    assert "steps.." not in page.text
     assert "3 levers not tried" in page.text and "The model has no convolution." in page.text
     assert "A step of 212 ms waits 101 ms for its batch." in page.text
     assert [it.get("scope") for it in page.all("th")].count("row") > 10

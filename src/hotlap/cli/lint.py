@@ -129,7 +129,7 @@ def _show(report: LintReport, choices: argparse.Namespace) -> None:
     if choices.diff:
         shown = diffs(report)
         for problem in report.problems:
-            screen.note(f"{problem.file}: {problem.what}", style="yellow")
+            screen.note(f"{problem.file}: {problem.what}", style="yellow", always=True)
     elif choices.output_format == "text":
         shown = lint_report(report, screen.paper())
     else:

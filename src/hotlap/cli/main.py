@@ -59,8 +59,7 @@ def main(argv: Sequence[str] | None = None, *, engine: Engine | None = None) -> 
         screen.complain(error)
         return error.exit_code if error.exit_code >= 0 else 128 - error.exit_code
     except KeyboardInterrupt:
-        screen.keep_quiet(False)
-        screen.note("interrupted", style="yellow")
+        screen.note("interrupted", style="yellow", always=True)
         return _INTERRUPTED
     except BrokenPipeError:
         # Whoever read us has left; what is still buffered must not fail again when Python flushes it at exit.

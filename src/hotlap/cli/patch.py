@@ -91,7 +91,7 @@ def main(words: list[str], engine: api.Engine) -> int:
     if choices.check:
         return _checked(patch)
     if not patch.files:
-        screen.note(_why_nothing(patch))
+        screen.note(_why_nothing(patch), always=True)
         return REFUSED
     if not choices.no_proof:
         patch = _proved(choices, found, facts, patch, engine)
@@ -270,5 +270,5 @@ def _print_json(patch: Patch) -> None:
 
 
 def _refuse(why: str) -> int:
-    screen.note(why, style="red")
+    screen.note(why, style="red", always=True)
     return REFUSED

@@ -70,9 +70,10 @@ def paper() -> Paper:
     )
 
 
-def note(line: str, style: str = "dim") -> None:
-    """Print a remark beside the report, unless it was asked to keep quiet."""
-    if _quiet.get():
+def note(line: str, style: str = "dim", *, always: bool = False) -> None:
+    """Print a remark beside the report. Who asked for quiet gets only what must ``always`` be said: why there is no
+    report, say."""
+    if _quiet.get() and not always:
         return
     from rich.text import Text
 
