@@ -129,6 +129,26 @@ def test_what_was_given_up_is_not_called_after() -> None:
     assert 'class="arrow"' not in words
 
 
+def test_where_the_script_differed_from_itself_nothing_is_set_beside_it() -> None:
+    words = without_scripts(page(Material(study=fakes.DISTURBED)))
+    assert 'class="arrow"' not in words
+    assert "all together, not confirmed" in words
+    assert "all together, verified" not in words
+
+
+@pytest.mark.parametrize(
+    ("study", "said"),
+    [
+        (fakes.FINISHED, "Each was compared with the script as it is"),
+        (fakes.SCRIPT_FAILED, "so nothing was tried"),
+        (Study(workload=fakes.WORKLOAD), "No change was tried yet."),
+        (fakes.PROFILED, "Nothing was changed."),
+    ],
+)
+def test_a_stranger_is_told_what_was_done(study: Study, said: str) -> None:
+    assert said in page(Material(study=study))
+
+
 def test_attacks_stay_words(hostile_page: Path) -> None:
     text = hostile_page.read_text(encoding="utf-8")
     assert "<img" not in text.replace(drawing.drawing_code(), "")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hotlap import plan
-from hotlap.records import FileWrite, Kept, Machine, Study
+from hotlap.records import FileWrite, Kept, Machine, Skipped, Study
 from hotlap.render import text
 from hotlap.render.account import samples_factor
 from hotlap.render.findings import answering, fates, label, place, share_interval
@@ -53,6 +53,13 @@ def what_was_done(study: Study) -> str:
             f"hotlap ran {script} unmodified on one machine, measured where the time of a training step goes, and "
             "looked for known causes of lost time. Nothing was changed."
         )
+    if study.status == "script-failed":
+        return (
+            f"hotlap ran {script} unmodified, to find out what makes its training faster. The script itself failed, so "
+            "nothing was tried."
+        )
+    if all(isinstance(it.verdict, Skipped) for it in study.outcomes):
+        return f"hotlap ran {script} unmodified, to find out what makes its training faster. No change was tried yet."
     return (
         f"hotlap ran {script} unmodified on one machine and tried known ways to make training faster, one at a time. "
         "Each was compared with the script as it is in fresh launches that took turns, and checked for whether "
@@ -62,17 +69,17 @@ def what_was_done(study: Study) -> str:
 
 def facts(study: Study) -> Iterator[Fact]:
     """The figures of the first screen."""
-    before, after = study.account_before, study.account_after
-    planned = after is not None and bool(study.plan.settings)
+    before = study.account_before
+    after = study.account_after if claims_gain(study) else None
     if before is not None and before.wall > 0:
         yield _step_fact(study)
         rate = text.number(before.samples_per_step / before.wall)
-        if planned and after is not None and after.wall > 0:
+        if after is not None and after.wall > 0:
             yield Fact("Samples a second", text.number(after.samples_per_step / after.wall), rate)
         else:
             yield Fact("Samples a second", rate)
     verification = study.verification
-    if verification is not None and study.plan.settings:
+    if verification is not None and claims_gain(study):
         if verification.baseline_peak_bytes and verification.candidate_peak_bytes:
             peaks = text.size(verification.candidate_peak_bytes), text.size(verification.baseline_peak_bytes)
             yield Fact("Peak memory", *peaks)
@@ -86,11 +93,17 @@ def facts(study: Study) -> Iterator[Fact]:
         yield Fact("Time spent measuring", text.clock(study.spent_seconds))
 
 
+def claims_gain(study: Study) -> bool:
+    """Whether the plan may be set beside the script as it is: not where the script differed from itself."""
+    verification = study.verification
+    return bool(study.plan.settings) and (verification is None or verification.speed.baseline_agrees)
+
+
 def _step_fact(study: Study) -> Fact:
     before, after = study.account_before, study.account_after
     assert before is not None
     own = text.duration(before.wall)
-    if after is None or not study.plan.settings:
+    if after is None or not claims_gain(study):
         return Fact("Mean step", own)
     return Fact("Mean step", text.duration(after.wall * samples_factor(before, after)), own)
 

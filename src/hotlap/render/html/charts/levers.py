@@ -16,7 +16,7 @@ from hotlap.render.lever_table import parity_word, verdict_word
 
 _ROW_PIXELS = 40
 _START = "the script as it is"
-_END = "all together, verified"
+_END, _END_OPEN = "all together, verified", "all together, not confirmed"
 _NOTE = (
     "100 % is the time that a sample takes in the script as it is. Each lever was measured on top of those kept above "
     "it; thin lines are intervals. Below stands the whole plan against the script as it is, measured once more on "
@@ -56,7 +56,7 @@ def chart(study: Study) -> Chart | None:
             tuple((row["lever"], row["label"], row["interval"], row["word"]) for row in rows[1:]),
         ),
         legend=legend,
-        notes=(_NOTE,) if any(row["kind"] == "verified" for row in rows) else (_NOTE.partition(" Below")[0],),
+        notes=(_NOTE,) if study.verification is not None else (_NOTE.partition(" Below")[0],),
     )
 
 
@@ -96,8 +96,16 @@ def _rows(study: Study) -> Iterator[Specification]:
             level[comparison.candidate] = above / comparison.speed.speedup.value
         yield _row(text.one_line(outcome.lever), above, comparison, _kind(outcome), verdict_word(outcome)[1])
     if study.verification is not None:
-        row = _row(_END, 100.0, study.verification, "verified", study.verification.speed.verdict)
-        yield {**row, "from": 0.0}
+        yield {**_last_row(study.verification), "from": 0.0}
+
+
+def _last_row(verification: Comparison) -> Specification:
+    speed = verification.speed
+    if not speed.baseline_agrees:
+        return _row(_END_OPEN, 100.0, verification, "not kept", "no claim")
+    if speed.verdict != "faster":
+        return _row(_END_OPEN, 100.0, verification, "not kept", speed.verdict)
+    return _row(_END, 100.0, verification, "verified", "faster")
 
 
 def _row(name: str, above: float, comparison: Comparison, kind: str, word: str) -> Specification:
