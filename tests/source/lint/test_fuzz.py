@@ -141,8 +141,9 @@ def test_fixing_composed_scripts(text: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @given(scripts())
-@settings(FUZZED, max_examples=600)
+@settings(FUZZED, max_examples=150)
 def test_fixing_many_composed_scripts(text: str) -> None:
     fixing_is_sound(text)
 
