@@ -17,7 +17,7 @@ from hotlap.records import Completed, Crashed, Estimate, Machine, Plan, Recorded
 HALF = setting("halves")
 PLAN = Plan(settings=(HALF,))
 LEVERS = named(lever("halves"), lever("keeps", proof="exact"))
-HERE = Machine(processor="Arithmetic 1", cores=1, memory_bytes=16_000_000_000)
+HERE = Machine(processor="Arithmetic 1", cores=1, memory_bytes=16_000_000_000, library_versions=(("torch", "2.13.0"),))
 
 
 # -- against a revision -----------------------------------------------------------------------------
@@ -253,6 +253,12 @@ def test_a_gain_from_another_machine_is_not_asked_for() -> None:
     assert found.verdict == "passed" and found.against.recorded is None
     assert any("recorded on Another, 8 cores" in it for it in found.warnings)
     assert check_plan(recorded(3.0, machine="Another, 8 cores"), Effect(compute=1.3)).verdict == "failed"
+
+
+def test_another_torch_is_told_and_no_excuse() -> None:
+    found = check_plan(msgspec.structs.replace(recorded(FASTER), torch_version="1.0"), Effect())
+    assert found.verdict == "failed"
+    assert any("recorded with torch 1.0, and this is torch 2.13.0" in it for it in found.warnings)
 
 
 def test_a_plan_without_a_record() -> None:

@@ -143,6 +143,9 @@ class _Checker:
                 "all that is asked is that the plan costs no speed."
             )
             self._against = msgspec.structs.replace(self._against, recorded=None)
+        elif recorded.torch_version not in ("", _torch_version(machine)):
+            then = f"with torch {recorded.torch_version}, and this is torch {_torch_version(machine)}"
+            self._book.warn(f"The gain was recorded {then}.")
 
     # -- budget --------------------------------------------------------------------------------
 
@@ -270,7 +273,7 @@ class _Checker:
             numbers=numbers,
             delta=self._trials.options.delta,
             machine=machine_label(machine),
-            torch_version=dict(machine.library_versions).get("torch", ""),
+            torch_version=_torch_version(machine),
             before_peak_bytes=self._peak_bytes(BASELINE),
             now_peak_bytes=self._peak_bytes(CANDIDATE),
             spent_seconds=self._trials.spent_seconds,
@@ -297,6 +300,10 @@ class _PlanProof:
     def prove(self, sets: Sequence[TurnSet]) -> ParityComparison | Failure:
         """The plan against the untouched script."""
         return self._prover.prove_exact(sets) if self._exact else self._prover.prove(self._plan)
+
+
+def _torch_version(machine: Machine) -> str:
+    return dict(machine.library_versions).get("torch", "")
 
 
 def without_plan(workload: Workload, against: Against) -> Sides:
