@@ -159,7 +159,8 @@ class Context:
     @cached_property
     def uses_accelerator(self) -> bool:
         """Whether anything in the file moves to a device; where nothing does, nothing waits for one."""
-        if any(True for _ in self.methods(*_ACCELERATOR_METHODS)):
+        moves = (it.args[0] if it.args else None for it, _ in self.methods(*_ACCELERATOR_METHODS))
+        if any(not (isinstance(to, ast.Constant) and to.value == "cpu") for to in moves):
             return True
         texts = (it.value for it in self.tree.of(ast.Constant) if isinstance(it.value, str))
         if any(it.partition(":")[0] in ("cuda", "mps", "xpu", "hpu", "npu") for it in texts):

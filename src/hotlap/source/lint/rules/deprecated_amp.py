@@ -35,6 +35,7 @@ needs torch 2.3. There is no fix where the file asks whether something is an old
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 
 from hotlap.source.edits.kinds import Change, Code, Edit, ReplaceExpression, SetKeyword, Span
@@ -48,6 +49,8 @@ fix_safety: FixSafety = "safe"
 _DEVICES = {"torch.cuda.amp.": "cuda", "torch.cpu.amp.": "cpu"}
 _MODULES = frozenset(it.rstrip(".") for it in _DEVICES)
 _NAMES = frozenset({"autocast", "GradScaler", "custom_fwd", "custom_bwd"})
+# Such as TORCH_2_4, TORCH_GE_2_4, torch_version.
+_VERSION = re.compile(r"version|torch_?(g|\d)", re.IGNORECASE)
 # The parameters of autocast, as they could be given by position and as they can now, behind the device.
 _OLD_ORDER = ("enabled", "dtype", "cache_enabled")
 _NEW_ORDER = ("dtype", "enabled", "cache_enabled")
@@ -101,7 +104,7 @@ def _chosen_by_version(context: Context, use: ast.expr) -> bool:
         if isinstance(above, (ast.If, ast.IfExp)):
             for it in ast.walk(above.test):
                 word = it.id if isinstance(it, ast.Name) else it.attr if isinstance(it, ast.Attribute) else ""
-                if word == "hasattr" or "version" in word.lower() or "torch_g" in word.lower():
+                if word == "hasattr" or _VERSION.search(word):
                     return True
     return False
 
@@ -397,6 +400,12 @@ fixed = {
         """,
 }
 good = {
+    "where a flag says that torch has no newer one": """
+        import torch
+        from project import TORCH_2_4
+
+        scaler = torch.amp.GradScaler("cuda") if TORCH_2_4 else torch.cuda.amp.GradScaler()
+        """,
     "the new names": """
         import torch
         from torch.amp import GradScaler

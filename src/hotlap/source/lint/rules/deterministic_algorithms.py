@@ -4,7 +4,8 @@
 Finds `torch.use_deterministic_algorithms(True)`, `torch.set_deterministic_debug_mode("error")` (and their like) and
 `torch.backends.cudnn.deterministic = True` where nothing decides about them: no `if`, and no function that is called
 after determinism. A hint: whether to pay is for a person to decide. `cudnn.benchmark = False` beside them is named too;
-alone it is not reported, since it is the default.
+alone it is not reported, since it is the default, and neither are flags of cuDNN in a file whose models have no layers
+that it computes.
 
 ## Why it is slow
 The fastest algorithm for an operation is often one whose result depends on the order in which threads add. With these
@@ -46,6 +47,8 @@ title = "Deterministic algorithms are switched on for every run"
 fix_safety: FixSafety = "none"
 
 _WANTED = re.compile(r"determin|reprod|repeatab|bitwise|debug", re.IGNORECASE)
+# What cuDNN has algorithms for: convolutions, recurrent layers, the CTC loss.
+_OF_CUDNN = re.compile(r"conv|rnn|lstm|gru|ctc|resnet|unet", re.IGNORECASE)
 _OFF = (False, 0, "default", None)
 
 
@@ -71,8 +74,14 @@ def _switches(context: Context) -> Iterator[ast.stmt]:
         if given is not ... and given not in _OFF and isinstance(context.tree.parent(call), ast.Expr):
             yield context.tree.statement(call)
     for statement, value in _assigned(context, "torch.backends.cudnn.deterministic"):
-        if value is True:
+        if value is True and _may_use_cudnn(context):
             yield statement
+
+
+def _may_use_cudnn(context: Context) -> bool:
+    """Whether the models may have layers that cuDNN computes: where the file defines them all it would say so."""
+    defined = any(True for _ in context.classes_of("torch.nn.Module"))
+    return not defined or bool(_OF_CUDNN.search(context.tree.text))
 
 
 def _benchmark_off(context: Context) -> Iterator[ast.stmt]:
@@ -82,7 +91,7 @@ def _benchmark_off(context: Context) -> Iterator[ast.stmt]:
 def _assigned(context: Context, name: str) -> Iterator[tuple[ast.stmt, object]]:
     """What is assigned to torch's flag of this name: plain values, not what a variable holds."""
     for statement in context.tree.of(ast.Assign):
-        if any(context.qualified_name(it) == name for it in statement.targets):
+        if any(isinstance(it, ast.Attribute) and context.qualified_name(it) == name for it in statement.targets):
             yield statement, statement.value.value if isinstance(statement.value, ast.Constant) else ...
 
 
@@ -136,6 +145,20 @@ bad = {
         """,
 }
 good = {
+    "no layer that cuDNN computes": """
+        import torch
+        from torch import nn
+
+        torch.backends.cudnn.deterministic = True
+
+        class Policy(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layers = nn.Sequential(nn.Linear(4, 64), nn.Tanh(), nn.Linear(64, 2))
+
+            def forward(self, x):
+                return self.layers(x)
+        """,
     "behind an option": """
         import torch
 

@@ -195,6 +195,16 @@ good = {
             names.append(config.name.item())
             total += float(args.weight)
         """,
+    "all is moved to the host": """
+        import torch
+
+        for batch in loader:
+            batch = {key: value.to("cpu") for key, value in batch.items()}
+            loss = model(**batch).mean()
+            loss.backward()
+            optimizer.step()
+            total += loss.item()
+        """,
     "nothing is on a device": """
         import torch
 

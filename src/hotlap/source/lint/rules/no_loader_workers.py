@@ -53,6 +53,8 @@ def check(context: Context) -> Iterator[Violation]:
             continue
         if context.constant(context.argument(call, "multiprocessing_context", 11).value) not in (None, ...):
             continue
+        if _only_looks(context, call):
+            continue
         work = context.datasets.work(context.argument(call, "dataset", 0).value)
         if work is None or (work.owner is not None and _needs_the_device(context, work.owner)):
             continue
@@ -65,6 +67,17 @@ def check(context: Context) -> Iterator[Violation]:
             _edits(context, call, workers),
             None if _guarded(context, call) else "shown",
         )
+
+
+def _only_looks(context: Context, call: ast.Call) -> bool:
+    """Whether the loader belongs to what a file shows of itself when it is run: nothing there computes on batches."""
+    if context.training_loops or context.evaluation.loops or context.tree.function(call) is not None:
+        return False
+    return any(isinstance(it, ast.If) and _asks_for_main(it.test) for it in context.tree.ancestors(call))
+
+
+def _asks_for_main(test: ast.expr) -> bool:
+    return isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__"
 
 
 def _needs_the_device(context: Context, owner: ast.ClassDef) -> bool:
@@ -234,6 +247,24 @@ fixed = {
         """,
 }
 good = {
+    "a file that shows its first samples": """
+        import torch
+        from PIL import Image
+        from torch.utils.data import DataLoader, Dataset
+
+        class Pictures(Dataset):
+            def __getitem__(self, index):
+                return Image.open(self.files[index])
+
+            def __len__(self):
+                return len(self.files)
+
+        if __name__ == "__main__":
+            loader = DataLoader(Pictures(), batch_size=1)
+            for picture in loader:
+                show(picture)
+                break
+        """,
     "tensors in memory": """
         import torch
         from torch.utils.data import DataLoader, TensorDataset

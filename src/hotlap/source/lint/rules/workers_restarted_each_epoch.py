@@ -98,11 +98,21 @@ def _repeating(context: Context, one_pass: ast.For | ast.AsyncFor) -> Iterator[L
 
 def _made_in(context: Context, loader: ast.Call, outer: Loop) -> bool:
     """Whether the loop makes the loader anew in each pass, itself or through a function that it calls."""
-    if context.tree.within(loader, outer):
+    if context.tree.within(loader, outer) or _replaced_in(context, loader, outer):
         return True
     function = context.tree.function(loader)
     callers = context.call_graph.callers(function) if function is not None else ()
     return any(context.tree.within(it, outer) for it in callers)
+
+
+def _replaced_in(context: Context, loader: ast.Call, outer: Loop) -> bool:
+    """Whether the loop gives the loader's name another value, as where every epoch but the first makes a new one."""
+    match context.tree.parent(loader):
+        case ast.Assign(targets=[ast.Name() as name]):
+            home = context.names.home(name)
+            bindings = context.names.bindings_in(home, name.id) if home is not None else ()
+            return any(context.tree.within(it.node, outer) for it in bindings)
+    return False
 
 
 def _once(outer: Loop) -> bool:
@@ -247,6 +257,17 @@ fixed = {
         """,
 }
 good = {
+    "a new loader in every epoch but the first": """
+        from torch.utils.data import DataLoader
+
+        loader = DataLoader(data, shuffle=False, num_workers=2)
+        for epoch in range(10):
+            if epoch > 0:
+                loader = DataLoader(data, shuffle=True, num_workers=2)
+            for batch in loader:
+                model(batch).mean().backward()
+                optimizer.step()
+        """,
     "persistent": """
         import torch
         from torch.utils.data import DataLoader
