@@ -34,7 +34,7 @@ def lines(of: Study, price: Price | None = None, samples: int | None = None) -> 
 def test_with_a_price_and_a_length_everything_is_said() -> None:
     assert lines(study(), Price(per_hour=3.6, currency="EUR"), 1_281_167) == (
         "A million samples cost 10.00 EUR before and 5.00 EUR (95 % interval 4.00 EUR to 6.25 EUR) after, "
-        "at 3.60 EUR an hour and in training steps alone.",
+        "at 3.60 EUR an hour and in training steps alone; before is the mean of one launch.",
         "A run of 1.28 million samples takes 3 h 33 min and costs 12.81 EUR before; 1 h 47 min and 6.44 EUR "
         "(95 % interval 5.14 EUR to 8.05 EUR) after, in training steps alone.",
         "Starting takes 30.0 s (95 % interval 20.0 s to 40.0 s) longer with the plan, earned back after 300 "
@@ -57,9 +57,18 @@ def test_a_start_that_may_be_as_short_is_not_called_longer() -> None:
 
 def test_without_a_gain_only_the_price_as_it_is() -> None:
     assert lines(study(claims=False), Price(per_hour=3.6), 1000) == (
-        "A million samples cost 10.00, at 3.60 an hour and in training steps alone.",
+        "A million samples cost 10.00, at 3.60 an hour and in training steps alone, by the mean of one launch.",
         "A run of 1,000 samples takes 10.0 s and costs 0.0100, in training steps alone.",
     )
+
+
+def test_what_was_measured_over_sets_is_no_single_launch() -> None:
+    level = Estimate(value=0.01, low=0.009, high=0.011, unit="s")
+    before = study()
+    assert before.verification is not None
+    comparison = msgspec.structs.replace(before.verification, baseline_seconds_per_sample=level)
+    said = lines(msgspec.structs.replace(before, verification=comparison), Price(per_hour=3.6))
+    assert said[0].endswith("in training steps alone.")
 
 
 def test_a_currency_is_cleaned() -> None:

@@ -66,6 +66,8 @@ def _million(costs: Costs) -> Iterator[str]:
     if before is None or price is None:
         return
     at = f"at {money(price.per_hour, price.currency)} an hour and in training steps alone"
+    if before.low == before.high:
+        at += "; before is the mean of one launch" if after is not None else ", by the mean of one launch"
     paid = _with_interval(before, costs, _amount)
     if after is not None:
         paid = f"{_amount(before)} before and {_with_interval(after, costs, _amount)} after"
