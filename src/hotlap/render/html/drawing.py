@@ -83,12 +83,6 @@ def drawing_code() -> str:
     return code
 
 
-def versions() -> str:
-    """The versions of the libraries that draw."""
-    library = _library()
-    return f"Vega {library.get_vega_version()}, Vega-Lite {library.get_vegalite_versions()[-1]}"
-
-
 def _library() -> Any:
     try:
         import vl_convert
