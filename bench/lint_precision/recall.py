@@ -90,13 +90,11 @@ def _before(pattern: str, added: str) -> Change:
 _STEP = r"(?:self\.)?optimi[sz]er\.step\(\)"
 _CHANGES: Sequence[tuple[str, str, Change]] = (
     ("HL351", "model.eval() taken out", _without(r"^([ \t]*)(?:\w+\.)*\w+\.eval\(\)$", r"\1pass")),
-    ("HL353", "model.train() taken out", _without(r"^([ \t]*)(?:\w+\.)*\w+\.train\(\)$", r"\1pass")),
+    ("HL353", "model.train() taken out of the loop", _without(r"^([ \t]*)(?:\w+\.)*\w+\.train\(\)$", r"\1pass")),
     ("HL352", "no_grad taken out", _without(r"with torch\.(?:no_grad|inference_mode)\(\):", "if True:")),
     ("HL352", "the no_grad decorator taken out", _without(r"^[ \t]*@torch\.(?:no_grad|inference_mode)\(\)\n")),
     ("HL502", "empty_cache behind every step", _after(_STEP, "torch.cuda.empty_cache()")),
     ("HL401", "compiled in every step", _before(_STEP, "compiled = torch.compile(model)")),
-    ("HL205", "anomaly detection switched on", _after(r"import torch", "torch.autograd.set_detect_anomaly(True)")),
-    ("HL651", "deterministic algorithms", _after(r"import torch", "torch.use_deterministic_algorithms(True)")),
 )
 
 
@@ -117,9 +115,9 @@ def _changes() -> Iterator[Planted]:
 
 
 def _applies(code: str, text: str) -> bool:
-    """Whether the mistake is one in this script at all."""
-    if code == "HL351":
-        return "for " in text and ".train()" in text
+    """Whether the change is a mistake in this script: modes and gradients matter where it evaluates at all."""
+    if code in ("HL351", "HL352", "HL353"):
+        return ".eval()" in text and "backward" in text
     return True
 
 

@@ -24,7 +24,7 @@ _DATA = re.compile(r"(^|_)(val|valid|validation|eval|evaluation|test|testing|dev
 # `test_something` is a unit test as a rule; a function that evaluates is called `test`, `test_epoch` and the like.
 _FUNCTION = re.compile(
     r"^_*(run_|do_)?(val|valid|validate|validation|eval|evaluate|evaluation)(_|$)|_(validate|evaluate|eval)$"
-    r"|^_*(run_)?test(_epoch|_loop|_model|_one_epoch)?$",
+    r"|^_*(run_)?test(_epoch|_loop|_model|_one_epoch)?$|(^|_)(accuracy|perplexity)$|^estimate_loss$",
     re.IGNORECASE,
 )
 _USED_ON_MODULES = frozenset(
@@ -135,9 +135,17 @@ class Evaluation:
         return None
 
     def _is_given_batch(self, call: ast.Call, loop: ast.For) -> bool:
-        given = [*call.args, *(it.value for it in call.keywords)]
-        names = (it for argument in given for it in ast.walk(argument) if isinstance(it, ast.Name))
-        return any(self._tree.within(binding.node, loop) for it in names for binding in self._names.reaching(it))
+        """Whether a call is given something new in each pass: what a loop around binds, or what is fetched there."""
+        outermost = list(self._tree.loops(loop))[-1:] or [loop]
+        for argument in (*call.args, *(it.value for it in call.keywords)):
+            for it in ast.walk(argument):
+                if isinstance(it, ast.Call):
+                    return True
+                if isinstance(it, ast.Name) and any(
+                    self._tree.within(binding.node, outermost[0]) for binding in self._names.reaching(it)
+                ):
+                    return True
+        return False
 
     def _is_called_by_a_trainer(self, function: Function | None) -> bool:
         """Whether Lightning or the like calls the method: they see to gradients and modes."""

@@ -93,7 +93,7 @@ def _is_guarded(context: Context, node: ast.AST, outer: ast.AST) -> bool:
     for above in context.tree.ancestors(node):
         if above is outer:
             return False
-        if isinstance(above, (ast.If, ast.IfExp, ast.Try)):
+        if isinstance(above, (ast.If, ast.IfExp)):
             return True
     return False
 

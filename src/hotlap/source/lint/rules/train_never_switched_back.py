@@ -1,10 +1,10 @@
 """From the second epoch on a model trains in evaluation mode.
 
 ## What it does
-Finds loops over epochs in which a model trains, is then put into evaluation mode by `model.eval()`, in the loop or in a
-function of the file that it calls, and is put back nowhere in the loop by `model.train()`. It is silent for models that
-the loop does not train, where the loop ends after the evaluation, and where the model is handed to a function that is
-not in the file.
+Finds loops over epochs or steps in which a model trains, is put into evaluation mode by `model.eval()` behind that or
+at an interval, in the loop or in a function of the file that it calls, and is put back nowhere in the loop by
+`model.train()`. It is silent for models that the loop does not train, where the loop ends after the evaluation, and
+where the model is handed to a function that is not in the file.
 
 ## Why it is wrong
 `model.train()` before the loop holds for the first epoch only. From the second on dropout does nothing and batch
@@ -69,20 +69,28 @@ def check(context: Context) -> Iterator[Violation]:
         return
     loops: list[Loop] = [*context.tree.of(ast.For), *context.tree.of(ast.While)]
     for loop in loops:
-        if not context.training.around_training(loop) or any(it.node is loop for it in context.training_loops):
+        if not context.training.around_training(loop):
             continue
         seen = _Seen()
         _look(context, seen, loop, {}, loop, _DEEPEST)
         for model, (switch, at) in seen.switched.items():
             trained = seen.trained.get(model)
-            if trained is None or model in seen.restored | seen.handed_on or position(at) < position(trained):
+            if trained is None or model in seen.restored | seen.handed_on or not _goes_on(context, loop, at, trained):
                 continue
             yield Violation(
                 switch,
-                f"`{model}` stays in evaluation mode: the next epoch trains it so, since nothing calls `train()`.",
-                (Related(trained, "it trains here, in every epoch"),),
+                f"`{model}` stays in evaluation mode: what follows trains it so, since nothing calls `train()`.",
+                (Related(trained, "it trains here, in every pass"),),
                 _before(context, loop, model),
             )
+
+
+def _goes_on(context: Context, loop: Loop, at: ast.AST, trained: ast.AST) -> bool:
+    """Whether training follows on the switch by mistake, not because whoever trains wants the mode for it.
+
+    A switch before the training of each pass is meant; one behind it, or in some passes only, is for an evaluation.
+    """
+    return position(at) > position(trained) or context.guards.frequency(at, loop) == "interval"
 
 
 def _look(
@@ -93,13 +101,13 @@ def _look(
     for call in _calls(node):
         here = call if is_loop or at is None else at
         if isinstance(call.func, ast.Attribute) and call.func.attr in ("eval", "train"):
-            _mode(context, seen, call, _named(call.func.value, names), here)
-        model = _named(call.func, names)
+            _mode(context, seen, call, _named(context, call.func.value, names), here)
+        model = _named(context, call.func, names)
         if model and context.hot_place(call) is not None and not context.gradients_off(call):
             seen.trained.setdefault(model, here)
         callee = context.callee(call)
         if callee is not None and depth:
-            _look(context, seen, callee, _given(call, callee, names), here, depth - 1)
+            _look(context, seen, callee, _given(context, call, callee, names), here, depth - 1)
         elif callee is None:
             seen.handed_on |= _handed_on(context, call, names)
 
@@ -138,27 +146,28 @@ def _ends(context: Context, call: ast.Call) -> bool:
     return False
 
 
-def _named(expression: ast.expr, names: Mapping[str, str]) -> str:
+def _named(context: Context, expression: ast.expr, names: Mapping[str, str]) -> str:
     """How the loop over epochs would call it; empty for what is no name there."""
     match expression:
         case ast.Name(id=name):
-            return names.get(name, "" if names else name)
+            known_there = not names or context.names.home(expression) in (None, context.tree.module)
+            return names.get(name, name if known_there else "")
         case ast.Attribute(value=ast.Name(id="self"), attr=attribute):
             return f"self.{attribute}"
     return ""
 
 
-def _given(call: ast.Call, callee: Function, names: Mapping[str, str]) -> dict[str, str]:
+def _given(context: Context, call: ast.Call, callee: Function, names: Mapping[str, str]) -> dict[str, str]:
     """The parameters of a function by what the loop over epochs calls their values."""
     positions = [it.arg for it in (*callee.args.posonlyargs, *callee.args.args)]
     if isinstance(call.func, ast.Attribute) and positions[:1] == ["self"]:
         positions = positions[1:]
     found = {"self": "self"}
     for name, value in zip(positions, call.args, strict=False):
-        found[name] = _named(value, names)
+        found[name] = _named(context, value, names)
     for keyword in call.keywords:
         if keyword.arg:
-            found[keyword.arg] = _named(keyword.value, names)
+            found[keyword.arg] = _named(context, keyword.value, names)
     return found
 
 
@@ -166,7 +175,7 @@ def _handed_on(context: Context, call: ast.Call, names: Mapping[str, str]) -> se
     """What a function that is not in this file gets, which may put it into any mode."""
     if (context.qualified_name(call.func) or "").startswith(("torch.", "builtins.")):
         return set()
-    return {_named(it, names) for it in (*call.args, *(it.value for it in call.keywords))} - {""}
+    return {_named(context, it, names) for it in (*call.args, *(it.value for it in call.keywords))} - {""}
 
 
 def _before(context: Context, epochs: Loop, model: str) -> Change:
@@ -229,6 +238,31 @@ bad = {
                 for batch in self.val_loader:
                     self.scores.append(self.net(batch))
         """,
+    "at an interval, in the loop that trains": """
+        import torch
+
+        @torch.no_grad()
+        def estimate_loss():
+            model.eval()
+            return sum(model(*get_batch()).mean() for _ in range(10))
+
+        for step in range(10000):
+            if step % 500 == 0:
+                print(estimate_loss())
+            model(*get_batch()).mean().backward()
+            optimizer.step()
+        """,
+    "a full batch for each epoch": """
+        import torch
+
+        model.train()
+        for epoch in range(200):
+            model(features).mean().backward()
+            optimizer.step()
+            model.eval()
+            with torch.no_grad():
+                print(model(features)[validation].mean())
+        """,
 }
 fixed = {
     "train() before the epochs": """
@@ -248,6 +282,14 @@ fixed = {
         """,
 }
 good = {
+    "evaluation mode is meant": """
+        import torch
+
+        for step, batch in enumerate(loader):
+            model.eval()
+            model(batch).mean().backward()
+            optimizer.step()
+        """,
     "at the beginning of each epoch": """
         import torch
 
