@@ -51,7 +51,12 @@ def main(arguments: list[str] | None = None) -> int:
     if options.out is None:
         parser.error("--out says where the report goes")
     mistakes = planted()
-    text = "\n\n".join([*sections, report.recall_section(mistakes), report.judgements(drawn, labels).strip()])
+    closing = (
+        report.recall_section(mistakes),
+        report.gone_section(drawn, labels),
+        report.judgements(drawn, labels).strip(),
+    )
+    text = "\n\n".join([*sections, *closing])
     write(
         options.out,
         title="How right the lint rules are",

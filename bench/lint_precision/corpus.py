@@ -80,22 +80,20 @@ def further(folder: Path) -> list[Package]:
 
 def hits_in(packages: Sequence[Package], seen: set[tuple[str, str]]) -> tuple[list[Hit], int]:
     """Every hit of every rule, copies once, and how many files were looked at. ``seen`` takes in what was found."""
-    options = Options(rules=list(all_rules().values()))
+    owners = {str(file): package for package in packages for file in package.files}
+    report = lint_many([Path(it) for it in owners], Options(rules=list(all_rules().values())))
+    texts: dict[str, list[str]] = {}
     found: list[Hit] = []
-    count = 0
-    for package in packages:
-        report = lint_many(package.files, options)
-        count += report.checked_files
-        texts: dict[str, list[str]] = {}
-        for finding in report.findings:
-            if finding.file not in texts:
-                texts[finding.file] = Path(finding.file).read_text(encoding="utf-8", errors="replace").splitlines()
-            hit = _hit(package, finding.file, finding.place.line, finding.code, finding.message, texts[finding.file])
-            mark = hit.key.code, hit.around
-            if mark not in seen:
-                seen.add(mark)
-                found.append(hit)
-    return found, count
+    for finding in report.findings:
+        if finding.file not in texts:
+            texts[finding.file] = Path(finding.file).read_text(encoding="utf-8", errors="replace").splitlines()
+        package, lines = owners[finding.file], texts[finding.file]
+        hit = _hit(package, finding.file, finding.place.line, finding.code, finding.message, lines)
+        mark = hit.key.code, hit.around
+        if mark not in seen:
+            seen.add(mark)
+            found.append(hit)
+    return found, report.checked_files
 
 
 def _hit(package: Package, file: str, number: int, code: str, message: str, lines: Sequence[str]) -> Hit:

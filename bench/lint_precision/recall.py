@@ -34,12 +34,14 @@ _CAUSES = {
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """One mistake: the rule that should see it, where it is, and whether it was seen, at that line where one is."""
+    """One mistake: the rule that should see it, where it is, and whether it was seen. A ``marked`` one has a line, and
+    counts as found at that line only."""
 
     code: str
     what: str
     file: str
     found: bool
+    marked: bool
 
 
 def planted() -> list[Planted]:
@@ -66,7 +68,7 @@ def _causes() -> Iterator[Planted]:
                 code = _CAUSES.get(cause)
                 if code is not None and code in all_rules():
                     found = _codes_in(text) if found is None else found
-                    yield Planted(code, cause, _name(file), (code, number) in found)
+                    yield Planted(code, cause, _name(file), (code, number) in found, marked=True)
 
 
 # -- changed scripts ------------------------------------------------------------------------------
@@ -109,7 +111,8 @@ def _changes() -> Iterator[Planted]:
             changed = change(text)
             if changed != text and code in all_rules() and code not in before and _applies(code, text):
                 try:
-                    yield Planted(code, what, _name(file), code in {it for it, _ in _codes_in(changed)})
+                    found = {it for it, _ in _codes_in(changed)}
+                    yield Planted(code, what, _name(file), code in found, marked=False)
                 except Unreadable:
                     continue
 

@@ -115,8 +115,19 @@ def test_the_report_names_what_is_wrong_and_what_nobody_looked_at() -> None:
 
 
 def test_what_was_planted_and_missed_is_named() -> None:
-    text = report.recall_section(
-        [Planted("HL201", "host-sync", "a.py", True), Planted("HL201", "host-sync", "b.py", False)]
-    )
-    assert "Found: 1 of 2" in text
-    assert "- HL201, host-sync: b.py" in text and "a.py" not in text
+    planted = [
+        Planted("HL201", "host-sync", "a.py", found=True, marked=True),
+        Planted("HL201", "host-sync", "b.py", found=False, marked=True),
+        Planted("HL351", "taken out", "c.py", found=True, marked=False),
+    ]
+    text = report.recall_section(planted)
+    assert "found 1 of 2" in text and "found 1 of 1" in text
+    assert text.endswith("Missed:\n\n- HL201, host-sync: b.py")
+
+
+def test_labels_without_a_hit_are_counted_apart() -> None:
+    there, gone = a_hit("HL201", 1), a_hit("HL201", 2)
+    labels = {there.key: a_label(there, "right"), gone.key: a_label(gone, "wrong")}
+    text = report.gone_section([there], labels)
+    assert "Labels whose hit is gone since: 1, of which 1 wrong, 0 debatable, 0 right." in text
+    assert "`line 2`" in text and "`line 1`" not in text
