@@ -35,6 +35,7 @@ from hotlap.source.edits.kinds import Code, SetKeyword, Span
 from hotlap.source.lint.api import FixSafety, Violation
 from hotlap.source.lint.context import Context
 from hotlap.source.lint.model import torch_names as known
+from hotlap.source.lint.model.updates import word
 
 code = "HL604"
 title = "The optimizer's fused form is not in use"
@@ -47,13 +48,12 @@ _UNFIT = re.compile(r"sparse\s*=\s*True|torch\.c(omplex|float)|CUDAGraph|make_gr
 
 def check(context: Context) -> Iterator[Violation]:
     """Each optimizer that could be fused and whose steps are in the same file, which trains on an accelerator."""
-    if not context.updates.steps or not _names_accelerator(context) or _UNFIT.search(context.tree.text):
+    if not context.updates.steps or _UNFIT.search(context.tree.text):
         return
-    stepped = {call for step in context.updates.steps for call in context.origins(step.optimizer)}
     for call in context.calls(*_OPTIMIZERS):
-        if call not in stepped or context.arguments.has_unknown(call) or _in_lightning(context, call):
+        if not all(context.argument(call, it).absent for it in _CHOICES) or context.arguments.has_unknown(call):
             continue
-        if not all(context.argument(call, it).absent for it in _CHOICES):
+        if _in_lightning(context, call) or not _is_stepped(context, call) or not _on_accelerator(context, call):
             continue
         name = (context.qualified_name(call.func) or "").rpartition(".")[2]
         visible = all(it.arg is not None for it in call.keywords)
@@ -64,11 +64,39 @@ def check(context: Context) -> Iterator[Violation]:
         )
 
 
-def _names_accelerator(context: Context) -> bool:
-    """Whether the file itself puts something on an accelerator, at least where there is one."""
-    if any(it.target == "accelerator" for it in context.devices.copies):
+def _is_stepped(context: Context, call: ast.Call) -> bool:
+    """Whether its steps are in this file, and more than one: a single step next to where it is made is a test."""
+    for step in context.updates.steps:
+        if call in context.origins(step.optimizer):
+            elsewhere = context.tree.function(step.call) is not context.tree.function(call)
+            if elsewhere or context.training.loop_of(step.call) is not None:
+                return True
+    return False
+
+
+def _on_accelerator(context: Context, call: ast.Call) -> bool:
+    """Whether the weights are put on an accelerator, at least where there is one, or batches next to the optimizer."""
+    copies = [it for it in context.devices.copies if it.target == "accelerator"]
+    if any(context.tree.function(it.call) is context.tree.function(call) for it in copies):
         return True
-    return any(context.devices.target(it) == "accelerator" for it in context.calls("torch.device"))
+    models = _models(context, call.args[0] if call.args else None)
+    moved = {word(it.tensor) for it in copies}
+    for copy in copies:
+        statement = context.tree.statement(copy.call)
+        moved |= {word(it) for it in statement.targets} if isinstance(statement, ast.Assign) else set()
+    return not models.isdisjoint(moved)
+
+
+def _models(context: Context, parameters: ast.expr | None, depth: int = 4) -> set[str]:
+    """The names of the modules whose ``parameters()`` are in an expression, through names that it uses."""
+    found: set[str] = set()
+    for it in ast.walk(parameters) if parameters is not None and depth else ():
+        match it:
+            case ast.Call(func=ast.Attribute(value=model, attr="parameters" | "named_parameters")):
+                found.add(word(model))
+            case ast.Name(ctx=ast.Load()) if (value := context.value(it)) is not it:
+                found |= _models(context, value, depth - 1)
+    return found - {""}
 
 
 def _in_lightning(context: Context, call: ast.Call) -> bool:
@@ -191,6 +219,27 @@ good = {
             model(batch).mean().backward()
             optimizer.step()
             optimizer.zero_grad()
+        """,
+    "the accelerator is another function's": """
+        import torch
+
+        def train(model, loader):
+            optimizer = torch.optim.Adam(model.parameters())
+            for batch in loader:
+                model(batch).mean().backward()
+                optimizer.step()
+
+        def evaluate(network, batch):
+            return network.cuda()(batch.cuda())
+        """,
+    "one step, as tests take it": """
+        import torch
+
+        def test_update(model, batch):
+            model.cuda()
+            optimizer = torch.optim.Adam(model.parameters())
+            model(batch.cuda()).mean().backward()
+            optimizer.step()
         """,
     "arguments that are not known": """
         import torch
