@@ -28,6 +28,8 @@ _CAUSES = {
     "no-workers": "HL101",
     "accelerator-in-dataset": "HL105",
     "blocking-copies": "HL102",
+    "tensor-on-host": "HL603",
+    "unfused-optimizer": "HL604",
 }
 """The causes that a rule claims to see in the source, by the mark in ``tests/causes``."""
 
@@ -95,6 +97,9 @@ _CHANGES: Sequence[tuple[str, str, Change]] = (
     ("HL353", "model.train() taken out of the loop", _without(r"^([ \t]*)(?:\w+\.)*\w+\.train\(\)$", r"\1pass")),
     ("HL352", "no_grad taken out", _without(r"with torch\.(?:no_grad|inference_mode)\(\):", "if True:")),
     ("HL352", "the no_grad decorator taken out", _without(r"^[ \t]*@torch\.(?:no_grad|inference_mode)\(\)\n")),
+    ("HL302", "zero_grad taken out", _without(r"^([ \t]*)(?:self\.)?optimizer\.zero_grad\(.*\)$", r"\1pass")),
+    ("HL301", "zero_grad behind backward", _after(r"(?:loss|total_loss)\.backward\(\)", "optimizer.zero_grad()")),
+    ("HL602", "gradients set to zero", _without(r"optimizer\.zero_grad\(\)", "optimizer.zero_grad(set_to_none=False)")),
     ("HL502", "empty_cache behind every step", _after(_STEP, "torch.cuda.empty_cache()")),
     ("HL401", "compiled in every step", _before(_STEP, "compiled = torch.compile(model)")),
 )

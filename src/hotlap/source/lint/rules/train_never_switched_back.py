@@ -1,4 +1,4 @@
-"""From the second epoch on a model trains in evaluation mode.
+"""A model that was put into evaluation mode goes on training in it.
 
 ## What it does
 Finds loops over epochs or steps in which a model trains, is put into evaluation mode by `model.eval()` behind that or
@@ -46,7 +46,7 @@ from hotlap.source.lint.context import Context
 from hotlap.source.lint.model.tree import FUNCTIONS, LOOPS, Function, Loop
 
 code = "HL353"
-title = "From the second epoch on a model trains in evaluation mode"
+title = "A model that was put into evaluation mode goes on training in it"
 fix_safety: FixSafety = "shown"
 
 _DEEPEST = 3
