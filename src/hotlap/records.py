@@ -871,9 +871,9 @@ class Comparison(Record, frozen=True, kw_only=True):
 class LossCurves(Record, frozen=True, kw_only=True):
     """The loss step by step, of the script as it is and with the plan, from the runs that sameness was judged by.
 
-    Columns of equal length; ``steps`` count from 1. Of ``compared_steps`` steps every ``every``-th is kept. The averages
-    are exponential moving averages over all steps (those that gate G3 compares), and ``allowed`` is how far the plan's
-    may be from the baseline's at that step; it is empty where G3 gave no limit.
+    Columns of equal length; ``steps`` count from 1. Of ``compared_steps`` steps every ``every``-th is kept. The
+    averages are exponential moving averages over all steps (those that gate G3 compares), and ``allowed`` is how far
+    the plan's may be from the baseline's at that step; it is empty where G3 gave no limit.
     """
 
     compared_steps: int

@@ -38,7 +38,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="session")
 def full_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A page in which everything was measured."""
-    from building import full_material
+    from materials import full_material
 
     from hotlap.render.html.page import page
 
@@ -50,7 +50,7 @@ def full_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def hostile_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A page in which every foreign word tries to be more than a word."""
-    from building import hostile_material
+    from materials import hostile_material
 
     from hotlap.render.html.page import page
 

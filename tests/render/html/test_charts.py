@@ -8,7 +8,7 @@ from typing import Any
 import fakes
 import msgspec
 import pytest
-from building import full_material, loader_rates, losses, memory
+from materials import full_material, loader_rates, losses, memory
 
 from hotlap.evidence import MemoryTimeline
 from hotlap.measure.parity.curves import loss_curves

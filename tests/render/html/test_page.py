@@ -11,7 +11,7 @@ from typing import Any
 import fakes
 import msgspec
 import pytest
-from building import ATTACK, full_material, hostile_material
+from materials import ATTACK, full_material, hostile_material
 
 from hotlap.errors import MissingPackageError
 from hotlap.records import Plan, Study
