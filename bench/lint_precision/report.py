@@ -73,8 +73,9 @@ def recall_section(planted: Sequence[Planted]) -> str:
     lines = [
         "## Recall on planted mistakes",
         "",
-        "The rules' own examples do not count. A change may do no harm where it falls (an optimizer that takes a closure, "
-        "a step behind a condition, a model that is evaluated once, at the end); it counts as missed all the same.",
+        "The rules' own examples do not count. A change may do no harm where it falls (an optimizer that takes a "
+        "closure, a step behind a condition, a model that is evaluated once, at the end); it counts as missed all the "
+        "same.",
     ]
     for marked, what in (
         (True, "Causes that are marked in `tests/causes` and can be seen without running"),

@@ -132,7 +132,7 @@ class Calls:
             found.append(given)
         return found
 
-    def methods_used(self, scope: Scope, name: str) -> set[str]:
+    def methods_used(self, scope: Scope | None, name: str) -> set[str]:
         """The methods that are called on a name of a scope, in it or within: what it must be able to do."""
         if self._used is None:
             self._used = {}

@@ -113,8 +113,8 @@ class Evaluation:
             return True
         match expression:
             case ast.Name():
-                home = self._names.home(expression)
-                return home is not None and bool(self._calls.methods_used(home, expression.id) & _USED_ON_MODULES)
+                used = self._calls.methods_used(self._names.home(expression), expression.id)
+                return bool(used & _USED_ON_MODULES)
             case ast.Attribute(value=ast.Name(id="self")):
                 return expression.attr in self._attributes_used_as_modules
         return False
