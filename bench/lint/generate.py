@@ -171,7 +171,7 @@ _WORDS = ("baseline", "ablation", "longer warm-up", "wider model", "deeper model
 
 
 def write_files(folder: Path, count: int, seed: int = 0) -> list[Path]:
-    """``count`` scripts of 120 to 300 lines; about a third hold something that lint finds."""
+    """``count`` scripts of 120 to 300 lines; most hold something that lint finds."""
     drawn = random.Random(seed)
     return [_write(folder, number, drawn) for number in range(count)]
 
