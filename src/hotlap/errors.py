@@ -69,6 +69,13 @@ class LeverError(HotlapError):
     """A lever file is broken, or two levers share a name."""
 
 
+class PatchError(HotlapError):
+    """There is no patch: nothing can be written into the source, it does not do what the levers do, or the files have
+    changed since."""
+
+    exit_code = 1
+
+
 class TraceError(HotlapError):
     """A file is no trace that can be read, or a trace holds nothing that can be analysed."""
 

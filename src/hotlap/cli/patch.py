@@ -15,7 +15,7 @@ from hotlap.check.records import Sides
 from hotlap.cli import arguments, screen
 from hotlap.cli.arguments import Parser
 from hotlap.cli.options import add_limit_options
-from hotlap.errors import StudyError
+from hotlap.errors import PatchError, StudyError
 from hotlap.levers.api import find
 from hotlap.records import Patch, PatchProof, Plan, ScriptFacts, Study
 from hotlap.render.live import LiveView
@@ -28,6 +28,8 @@ from hotlap.trial.source import script_of
 from hotlap.tune.options import Options
 
 DONE, REFUSED = 0, 1
+
+_OTHER_WAY = "The plan works from outside: `hotlap run --plan hotlap.toml` with the script's command."
 
 _DESCRIPTION = """\
 Prints a unified diff that writes the kept levers of a study into the script's source, at the lines
@@ -86,7 +88,10 @@ def main(words: list[str], engine: api.Engine) -> int:
 
     changed = changed_files(facts)
     if changed:
-        return _refuse(f"{', '.join(changed)} changed since the study. `hotlap tune` makes one of the present script.")
+        raise PatchError(
+            f"{', '.join(changed)} changed since the study, whose lines may have moved.",
+            remedy="`hotlap tune` makes a study of the present script.",
+        )
     patch = _patch_of(found, facts)
     if choices.check:
         return _checked(patch)
@@ -98,7 +103,7 @@ def main(words: list[str], engine: api.Engine) -> int:
     if patch.proof is not None and patch.proof.refusal:
         if choices.json:
             _print_json(patch)
-        return _refuse(f"{patch.proof.refusal} There is no patch; `hotlap run --plan hotlap.toml` uses the levers.")
+        raise PatchError(f"There is no patch. {patch.proof.refusal}", remedy=_OTHER_WAY)
     return _given(choices, found, facts, patch)
 
 
@@ -267,8 +272,3 @@ def _print_diff(patch: Patch) -> None:
 
 def _print_json(patch: Patch) -> None:
     screen.say(msgspec.json.format(msgspec.json.encode(patch), indent=2).decode())
-
-
-def _refuse(why: str) -> int:
-    screen.note(why, style="red", always=True)
-    return REFUSED

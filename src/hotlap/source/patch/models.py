@@ -32,7 +32,8 @@ def statement_edits(sources: Sources, wish: ModelStatement) -> Edits:
     for model in _models(sources):
         if _has_already(model, wish):
             continue
-        statement = NewCode(wish.code.replace("_", model.name, 1), wish.needs)
+        known = (model.name.partition(".")[0],)
+        statement = NewCode(wish.code.replace("_", model.name, 1), wish.needs, known)
         after = _last_change(sources, model)
         if after is None:
             edits.append((model.code.path, InsertBefore(Span.of(model.optimizer), statement)))

@@ -191,7 +191,8 @@ def _split(backward: Backward, context: NewCode) -> Edits:
     if not name:
         raise NotPossible(f"There is no free name for the loss of line {backward.call.lineno}.")
     text = f"with {context.text}:\n    {name} = {code.text(backward.loss)}"
+    there = tuple(names_read(backward.loss))
     return [
-        (code.path, InsertBefore(Span.of(statement), NewCode(text, context.needs))),
+        (code.path, InsertBefore(Span.of(statement), NewCode(text, context.needs, there))),
         (code.path, ReplaceExpression(Span.of(backward.loss), NewCode(name, knows=(name,)))),
     ]

@@ -14,7 +14,7 @@ from hotlap.source.edits.kinds import (
     Span,
     WrapExpression,
 )
-from hotlap.source.patch.code import Code, Edits, NotPossible, Sources
+from hotlap.source.patch.code import Code, Edits, NotPossible, Sources, names_read
 from hotlap.source.patch.regions import backward_of
 
 NAME = "scaler"
@@ -39,14 +39,17 @@ def edits_for(sources: Sources, wish: ScaledLoss) -> Edits:
     statement = code.statement(step)
     edits: Edits = [
         (code.path, InsertAtTop(NewCode(f'{NAME} = {_MAKER}("{wish.device}")', (_MAKER,)))),
-        *(
-            (code.path, WrapExpression(Span.of(it.loss), NewCode(f"{NAME}.scale(_)", knows=(NAME,))))
-            for it in backwards
-        ),
-        (code.path, ReplaceExpression(Span.of(step), NewCode(f"{NAME}.step({optimizer})", knows=(NAME,)))),
-        (code.path, InsertAfter(Span.of(statement), NewCode(f"{NAME}.update()", knows=(NAME,)))),
+        *((code.path, WrapExpression(Span.of(it.loss), _with_scaler("scale(_)"))) for it in backwards),
+        (code.path, ReplaceExpression(Span.of(step), _with_scaler(f"step({optimizer})"))),
+        (code.path, InsertAfter(Span.of(statement), _with_scaler("update()"))),
     ]
-    return edits + _unscaled_before_clipping(sources, code, optimizer)
+    return edits + _unscaled_before_clipping(sources, code, step, optimizer)
+
+
+def _with_scaler(call: str) -> NewCode:
+    """A call of the scaler, whose arguments are known at the place: they stand there already."""
+    there = names_read(ast.parse(call, mode="eval"))
+    return NewCode(f"{NAME}.{call}", knows=(NAME, *sorted(there)))
 
 
 def _optimizer_of(code: Code, step: ast.Call) -> str:
@@ -64,16 +67,11 @@ def _check_nothing_reads_gradients(code: Code, step: ast.Call) -> None:
         raise NotPossible(f"Line {readers[0].lineno} uses gradients, which would be scaled there.")
 
 
-def _unscaled_before_clipping(sources: Sources, code: Code, optimizer: str) -> Edits:
+def _unscaled_before_clipping(sources: Sources, code: Code, step: ast.Call, optimizer: str) -> Edits:
     clips = [sources.of_site(it, "Clipping") for it in sources.sites("clip")]
     if sources.facts.clips_gradients and not clips:
         raise NotPossible("Gradients are clipped where it was not seen.")
-    if any(it is not code for it, _ in clips):
-        raise NotPossible("Gradients are clipped in another file.")
-    return [
-        (
-            code.path,
-            InsertBefore(Span.of(code.statement(call)), NewCode(f"{NAME}.unscale_({optimizer})", knows=(NAME,))),
-        )
-        for _, call in clips
-    ]
+    if any(it is not code or code.function(call) is not code.function(step) for it, call in clips):
+        raise NotPossible("Gradients are clipped in another function than the step's.")
+    unscale = _with_scaler(f"unscale_({optimizer})")
+    return [(code.path, InsertBefore(Span.of(code.statement(call)), unscale)) for _, call in clips]

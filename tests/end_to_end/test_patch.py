@@ -1,0 +1,109 @@
+"""Patched equals injected: real scripts, with plans made by hand, run once with the levers installed from outside and
+once as a patched copy with no plan. The losses of both must agree to the last bit.
+
+How fast they are is not looked at here: `hotlap patch` does, in turns.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from hotlap.levers.api import find
+from hotlap.levers.situations import make_setting
+from hotlap.records import Assignment, LaunchRequest, Patch, Plan, Run, Setting, Stopped, Workload
+from hotlap.source.patch.make import encoded, make_patch
+from hotlap.trial.local import LocalExecutor
+from hotlap.trial.patched_copy import patched_copy
+from hotlap.trial.source import script_of
+
+ROOT = Path(__file__).parents[2]
+STEPS = 12
+
+LOADER = make_setting("loader", workers=1, persistent_workers=True, prefetch_factor=2)
+BFLOAT16 = make_setting("mixed-precision", dtype="bfloat16")
+FLOAT16 = make_setting("mixed-precision", dtype="float16")
+FUSED = make_setting("fused-optimizer", implementation="fused")
+CHANNELS = make_setting("channels-last")
+THREADS = make_setting("cpu-threads", threads=1)
+MATMUL = make_setting("matmul-precision", precision="medium")
+COMPILE = make_setting("compile", mode="default")
+PAGES = make_setting("huge-pages")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A script, its plan, and those of the plan's levers that must not be in the patch."""
+
+    target: str
+    plan: tuple[Setting, ...]
+    arguments: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+BERT = ("--layers", "1", "--hidden", "64", "--sequence-length", "16", "--vocabulary", "512")
+GPT = ("--layers", "1", "--hidden", "32", "--heads", "2", "--block-size", "16", "--batch-size", "4")
+LSTM = ("--embedding", "16", "--hidden", "16", "--vocabulary", "200", "--sequence-length", "8")
+RESNET = ("--per-class", "20", "--file-size", "64", "--image-size", "32", "--width", "8", "--batch-size", "4")
+CASES = (
+    Case("examples/bert.py", (BFLOAT16, FUSED, LOADER, PAGES), BERT, left_out=("huge-pages",)),
+    Case("examples/gpt.py", (BFLOAT16, FUSED, LOADER, MATMUL), GPT, left_out=("loader",)),
+    Case("examples/lstm.py", (FUSED, LOADER, THREADS), LSTM),
+    Case("examples/resnet.py", (BFLOAT16, CHANNELS, FUSED, LOADER), RESNET),
+    Case("examples/resnet.py", (FLOAT16, THREADS), RESNET),
+    Case("tests/workloads/function_train.py", (BFLOAT16, FUSED, LOADER)),
+    Case("tests/workloads/module_level.py", (FUSED, THREADS)),
+    Case("tests/workloads/meters.py", (BFLOAT16, LOADER)),
+    Case("tests/workloads/memmap_batches.py", (BFLOAT16, FUSED)),
+    Case("tests/workloads/gradient_accumulation.py", (BFLOAT16, FUSED)),
+    Case("tests/workloads/gan.py", (BFLOAT16, FUSED)),
+    Case("tests/workloads/evaluation_loop.py", (BFLOAT16, FUSED)),
+    Case("tests/workloads/dict_batches.py", (BFLOAT16, LOADER)),
+    Case("tests/workloads/short_last_batch.py", (COMPILE, FUSED)),
+    Case("tests/workloads/lightning_module.py", (BFLOAT16, FUSED), left_out=("mixed-precision",)),
+    Case("tests/workloads/hugging_face_trainer.py", (BFLOAT16, THREADS), left_out=("mixed-precision",)),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=lambda it: f"{Path(it.target).stem}-{'-'.join(s.lever for s in it.plan)}")
+def test_patched_equals_injected(case: Case, tmp_path: Path) -> None:
+    workload = Workload(
+        kind="script",
+        target=str(ROOT / case.target),
+        arguments=case.arguments,
+        directory=str(tmp_path),
+        python=sys.executable,
+    )
+    executor = LocalExecutor(tmp_path / "runs")
+    patch = patch_of(workload, case.plan, executor)
+    assert {it.setting.lever: it.reason for it in patch.left_out}.keys() == set(case.left_out)
+    assert patch.files
+    copy = patched_copy(workload, encoded(patch), tmp_path)
+    injected = launched(executor, workload, Plan(settings=patch.written))
+    patched = launched(executor, copy, Plan())
+    assert injected.steps.loss == patched.steps.loss
+    assert all(it is not None for it in patched.steps.loss)
+    originals = {it.path for it in patch.files}
+    assert not originals & {it.file for it in patched.facts.sites}
+
+
+def patch_of(workload: Workload, plan: tuple[Setting, ...], executor: LocalExecutor) -> Patch:
+    observed = executor.launch(LaunchRequest(assignment=Assignment(workload=workload, observe=True), steps=4))
+    assert isinstance(observed.ending, Stopped), observed.ending
+    facts = observed.facts
+    wishes = [(it, find(it.lever).rewrite(facts, it)) for it in plan]
+    return make_patch(
+        facts, wishes, script=script_of(workload), directory=Path(workload.directory), arguments=workload.arguments
+    )
+
+
+def launched(executor: LocalExecutor, workload: Workload, plan: Plan) -> Run:
+    assignment = Assignment(workload=workload, plan=plan, aligned_randomness=True, without_dropout=True)
+    run = executor.launch(LaunchRequest(assignment=assignment, steps=STEPS))
+    assert isinstance(run.ending, Stopped), run.ending
+    assert len(run.steps.loss) >= STEPS
+    return run

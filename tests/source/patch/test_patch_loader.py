@@ -1,0 +1,217 @@
+"""The loader's lever in source: wherever its arguments come from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from patching import FACTS, left_out, patched
+
+from hotlap.records import CallSite, LoaderFacts, ScriptFacts
+
+HEAD = "from torch.utils.data import DataLoader\n"
+PLAN = {"workers": 4, "persistent_workers": True, "prefetch_factor": 2}
+NEW = "num_workers=4, prefetch_factor=2, persistent_workers=True"
+
+
+def pairs(before: str, after: str, identifier: str) -> object:
+    return pytest.param(HEAD + before, HEAD + after, id=identifier)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pairs("loader = DataLoader(ds)\n", f"loader = DataLoader(ds, {NEW})\n", "nothing"),
+        pairs(
+            "loader = DataLoader(ds, num_workers=0)\n",
+            "loader = DataLoader(ds, num_workers=4, prefetch_factor=2, persistent_workers=True)\n",
+            "literal",
+        ),
+        pairs(
+            "loader = DataLoader(ds, 8, True, None, None, 0)\n",
+            "loader = DataLoader(ds, 8, True, None, None, 4, prefetch_factor=2, persistent_workers=True)\n",
+            "by position",
+        ),
+        pairs(
+            "loader = DataLoader(\n    ds,\n    batch_size=8,  # small\n)\n",
+            "loader = DataLoader(\n    ds,\n    batch_size=8,  # small\n    num_workers=4,\n    prefetch_factor=2,\n"
+            "    persistent_workers=True,\n)\n",
+            "on lines",
+        ),
+        pairs(
+            "WORKERS = 0\nloader = DataLoader(ds, num_workers=WORKERS)\n",
+            "WORKERS = 4\nloader = DataLoader(ds, num_workers=WORKERS, prefetch_factor=2, persistent_workers=True)\n",
+            "constant",
+        ),
+        pairs(
+            "CONFIG = {'workers': 0}\nloader = DataLoader(ds, num_workers=CONFIG['workers'])\n",
+            "CONFIG = {'workers': 4}\n"
+            "loader = DataLoader(ds, num_workers=CONFIG['workers'], prefetch_factor=2, persistent_workers=True)\n",
+            "dictionary of constants",
+        ),
+        pairs(
+            "class Config:\n    workers: int = 0\n\ncfg = Config()\nloader = DataLoader(ds, num_workers=cfg.workers)\n",
+            "class Config:\n    workers: int = 4\n\ncfg = Config()\n"
+            "loader = DataLoader(ds, num_workers=cfg.workers, prefetch_factor=2, persistent_workers=True)\n",
+            "class of constants",
+        ),
+        pairs(
+            "p.add_argument('-j', '--workers', type=int, default=0)\nargs = p.parse_args()\n"
+            "loader = DataLoader(ds, num_workers=args.workers)\n",
+            "p.add_argument('-j', '--workers', type=int, default=4)\nargs = p.parse_args()\n"
+            "loader = DataLoader(ds, num_workers=args.workers, prefetch_factor=2, persistent_workers=True)\n",
+            "option",
+        ),
+        pairs(
+            "p.add_argument('--num-workers', type=int)\nargs = p.parse_args()\n"
+            "loader = DataLoader(ds, num_workers=args.num_workers)\n",
+            "p.add_argument('--num-workers', type=int, default=4)\nargs = p.parse_args()\n"
+            "loader = DataLoader(ds, num_workers=args.num_workers, prefetch_factor=2, persistent_workers=True)\n",
+            "option without a default",
+        ),
+        pairs(
+            "options = {'batch_size': 8, 'num_workers': 0}\nloader = DataLoader(ds, **options)\n",
+            "options = {'batch_size': 8, 'num_workers': 4, 'prefetch_factor': 2, 'persistent_workers': True}\n"
+            "loader = DataLoader(ds, **options)\n",
+            "keywords in a dictionary",
+        ),
+        pairs(
+            "options = dict(batch_size=8)\nloader = DataLoader(ds, **options)\n",
+            f"options = dict(batch_size=8, {NEW})\nloader = DataLoader(ds, **options)\n",
+            "keywords in dict()",
+        ),
+        pairs(
+            "options = {'batch_size': 8}\noptions.update(more)\nloader = DataLoader(ds, **options)\n",
+            "options = {'batch_size': 8}\noptions.update(more)\nloader = DataLoader(ds, **{**options, "
+            '"num_workers": 4, "prefetch_factor": 2, "persistent_workers": True})\n',
+            "keywords that are changed elsewhere",
+        ),
+        pairs(
+            "loader = DataLoader(ds, num_workers=0, **options())\n",
+            "loader = DataLoader(ds, num_workers=4, **{**options(), "
+            '"prefetch_factor": 2, "persistent_workers": True})\n',
+            "keywords from a call",
+        ),
+        pairs(
+            "def make_loader(ds, workers=0):\n    return DataLoader(ds, num_workers=workers)\n\nl = make_loader(ds)\n",
+            "def make_loader(ds, workers=4):\n"
+            "    return DataLoader(ds, num_workers=workers, prefetch_factor=2, persistent_workers=True)\n\n"
+            "l = make_loader(ds)\n",
+            "default of a function",
+        ),
+        pairs(
+            "def make_loader(ds, workers):\n    return DataLoader(ds, num_workers=workers)\n\nl = make_loader(ds, 0)\n",
+            "def make_loader(ds, workers):\n"
+            "    return DataLoader(ds, num_workers=workers, prefetch_factor=2, persistent_workers=True)\n\n"
+            "l = make_loader(ds, 4)\n",
+            "argument of a function",
+        ),
+        pairs(
+            "loader = DataLoader(ds, num_workers=min(2, n) if n else 0)\n",
+            "loader = DataLoader(ds, num_workers=4, prefetch_factor=2, persistent_workers=True)\n",
+            "computed",
+        ),
+        pairs(
+            "class Loader(DataLoader):\n    pass\n\nloader = Loader(ds)\n",
+            f"class Loader(DataLoader):\n    pass\n\nloader = Loader(ds, {NEW})\n",
+            "subclass",
+        ),
+    ],
+)
+def test_where_the_arguments_come_from(tmp_path: Path, before: str, after: str) -> None:
+    assert patched(tmp_path, before, "loader", **PLAN) == after
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("loader = DataLoader(*everything)\n", "hides its arguments"),
+        ("loader = DataLoader(ds, num_workers=cfg.data.workers)\n", "set it to 4 there"),
+        ("for n in (0, 1):\n    loader = DataLoader(ds, num_workers=n)\n", "cannot be told"),
+        ("loader = DataLoader(ds, **a, **b)\n", "several dictionaries"),
+        ("class Loader(DataLoader):\n    def __init__(self, x): ...\n\nloader = Loader(ds)\n", "may not take"),
+        (
+            "def make_loader(w):\n    return DataLoader(ds, num_workers=w)\n\nmake_loader(1)\nmake_loader(2)\n",
+            "whose callers set it",
+        ),
+    ],
+)
+def test_what_is_left_out(tmp_path: Path, source: str, words: str) -> None:
+    assert words in left_out(tmp_path, HEAD + source, "loader", **PLAN)
+
+
+def test_an_option_that_the_command_line_gives(tmp_path: Path) -> None:
+    source = (
+        HEAD
+        + "p.add_argument('--workers', default=0)\nargs = p.parse_args()\nDataLoader(ds, num_workers=args.workers)\n"
+    )
+    for words in (("--workers", "1"), ("--workers=1",)):
+        assert "say --workers 4 there" in left_out(tmp_path, source, "loader", arguments=words, **PLAN)
+
+
+def test_what_the_loader_has_already_stays(tmp_path: Path) -> None:
+    call = "DataLoader(ds, num_workers=n(), persistent_workers=True)"
+    line = CallSite(role="loader", file=str(tmp_path / "train.py"), line=2)
+    exact = msgspec.structs.replace(line, column=0, end_line=2, end_column=len(call))
+    loader = LoaderFacts(dataset="Images", workers=4, persistent_workers=True, prefetch_factor=2, site=exact)
+
+    def with_loader(**changes: object) -> ScriptFacts:
+        return msgspec.structs.replace(FACTS, loaders=(msgspec.structs.replace(loader, **changes),))
+
+    source = f"{HEAD}{call}\n"
+    assert patched(tmp_path, source, "loader", with_loader(), **PLAN) == source
+    assert "num_workers=4" in patched(tmp_path, source, "loader", with_loader(workers=2), **PLAN)
+    # Of two calls in that line nobody knows which it was, unless the columns are known.
+    assert "cannot be told from the source" in left_out(tmp_path, source, "loader", with_loader(site=line), **PLAN)
+
+
+def test_no_workers_take_what_needs_them_along(tmp_path: Path) -> None:
+    call = "DataLoader(ds, num_workers=8, prefetch_factor=4, persistent_workers=True, pin_memory=True)"
+    site = CallSite(role="loader", file=str(tmp_path / "train.py"), line=2, column=0, end_line=2, end_column=len(call))
+    loader = LoaderFacts(
+        dataset="Images", workers=8, persistent_workers=True, prefetch_factor=4, pin_memory=True, site=site
+    )
+    base = msgspec.structs.replace(FACTS, loaders=(loader,))
+    assert patched(tmp_path, f"{HEAD}{call}\n", "loader", base, workers=0) == f"{HEAD}DataLoader(ds, num_workers=0)\n"
+
+
+def test_copies_need_not_wait_for_pinned_memory(tmp_path: Path) -> None:
+    source = HEAD + (
+        "for epoch in range(2):\n"
+        "    for images, labels in DataLoader(ds):\n"
+        "        images, labels = images.to(device), labels.cuda()\n"
+        "        weights = constant.to(device)\n"
+        "        images = images.to(torch.float32)\n"
+        "        loss = model(images)\n"
+        "        loss.backward()\n"
+        "        done.to(device)\n"
+    )
+    base = msgspec.structs.replace(FACTS, device="cuda")
+    new = patched(tmp_path, source, "loader", base, pin_memory=True, **PLAN)
+    assert "images.to(device, non_blocking=True), labels.cuda(non_blocking=True)" in new
+    assert "constant.to(device)\n" in new and "done.to(device)\n" in new and "to(torch.float32)\n" in new
+    assert "pin_memory=True" in new
+
+
+def test_copies_of_a_dictionary_of_tensors(tmp_path: Path) -> None:
+    source = HEAD + (
+        "for batch in DataLoader(ds):\n"
+        "    batch = {name: tensor.to(device) for name, tensor in batch.items()}\n"
+        "    loss = model(**batch).loss\n"
+        "    loss.backward()\n"
+    )
+    base = msgspec.structs.replace(FACTS, device="cuda")
+    new = patched(tmp_path, source, "loader", base, pin_memory=True, **PLAN)
+    assert "tensor.to(device, non_blocking=True) for name, tensor" in new
+
+
+def test_threads_go_to_the_top(tmp_path: Path) -> None:
+    source = HEAD + "loader = DataLoader(ds)\n"
+    new = patched(tmp_path, source, "loader", threads=1, **PLAN)
+    assert new.startswith(f"import torch\n{HEAD}\ntorch.set_num_threads(1)\n")
+
+
+def test_a_loader_that_a_library_made(tmp_path: Path) -> None:
+    base = msgspec.structs.replace(FACTS, loaders=(LoaderFacts(dataset="Images"),))
+    assert "inside a library" in left_out(tmp_path, "pass\n", "loader", base, **PLAN)

@@ -1,0 +1,241 @@
+"""Models, optimizers, switches and attention in source."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import msgspec
+import pytest
+from patching import FACTS, facts_of, left_out, patched
+
+from hotlap.levers.api import all_levers, find
+from hotlap.levers.situations import make_setting
+from hotlap.records import ModelFacts, OptimizerFacts
+from hotlap.source.patch.make import make_patch
+
+IMAGES = msgspec.structs.replace(
+    FACTS, models=(ModelFacts(kind="Net", parameters=1, convolutions=1, input_shapes=((4, 3, 8, 8),)),)
+)
+LOOP = "for x in loader:\n    loss = model(x)\n    loss.backward()\n    optimizer.step()\n"
+
+
+def dedented(text: str) -> str:
+    return textwrap.dedent(text).lstrip("\n")
+
+
+def compiled(tmp_path: Path, source: str) -> str:
+    return patched(tmp_path, source, "compile", mode="default")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(
+            "model = Net().to(device)\noptimizer = AdamW(model.parameters())\n",
+            "model = Net().to(device)\nmodel.compile()\noptimizer = AdamW(model.parameters())\n",
+            id="made and moved at once",
+        ),
+        pytest.param(
+            "model = Net()\noptimizer = AdamW(model.parameters())\nmodel.to(device)\nmodel.train()\n",
+            "model = Net()\noptimizer = AdamW(model.parameters())\nmodel.to(device)\nmodel.compile()\nmodel.train()\n",
+            id="moved after the optimizer",
+        ),
+        pytest.param(
+            "if big:\n    model = Big()\nelse:\n    model = Small()\noptimizer = AdamW(model.parameters())\n",
+            "if big:\n    model = Big()\nelse:\n    model = Small()\nmodel.compile()\n"
+            "optimizer = AdamW(model.parameters())\n",
+            id="one of two",
+        ),
+        pytest.param(
+            "model = Net()\nmodel = DDP(model)\noptimizer = AdamW(model.parameters())\n",
+            "model = Net()\nmodel = DDP(model)\nmodel.compile()\noptimizer = AdamW(model.parameters())\n",
+            id="wrapped",
+        ),
+        pytest.param(
+            "model = Net()\ngroups = [{'params': model.head.parameters()}]\noptimizer = AdamW(groups)\n",
+            "model = Net()\nmodel.compile()\n"
+            "groups = [{'params': model.head.parameters()}]\noptimizer = AdamW(groups)\n",
+            id="groups",
+        ),
+    ],
+)
+def test_compile_where_the_model_is_ready(tmp_path: Path, before: str, after: str) -> None:
+    new = compiled(tmp_path, before + LOOP)
+    assert new == after + LOOP
+    assert compiled(tmp_path, new) == new
+
+
+def test_compile_in_a_function_that_was_given_the_model(tmp_path: Path) -> None:
+    source = "def train(model):\n    optimizer = AdamW(model.parameters())\n" + textwrap.indent(LOOP, "    ")
+    new = compiled(tmp_path, source)
+    assert "def train(model):\n    model.compile()\n    optimizer = AdamW" in new
+
+
+def test_compile_of_an_attribute(tmp_path: Path) -> None:
+    source = dedented("""
+        class Trainer:
+            def __init__(self):
+                self.net = Net().cuda()
+                self.optimizer = AdamW(self.net.parameters())
+
+            def step(self, x):
+                loss = self.net(x)
+                loss.backward()
+        """)
+    assert "        self.net = Net().cuda()\n        self.net.compile()\n" in compiled(tmp_path, source)
+
+
+@pytest.mark.parametrize("line", ["model.compile()", "model = torch.compile(model)"])
+def test_a_compiled_model_stays(tmp_path: Path, line: str) -> None:
+    source = f"import torch\nmodel = Net()\n{line}\noptimizer = AdamW(model.parameters())\n{LOOP}"
+    assert compiled(tmp_path, source) == source
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("optimizer = AdamW(params)\n", "cannot be told"),
+        ("optimizer = AdamW(get().parameters())\n", "cannot be told"),
+        ("for k in folds:\n    model = Net()\noptimizer = AdamW(model.parameters())\n", "in a loop"),
+        ("optimizer = AdamW([*a.parameters(), *b.parameters()])\n", "cannot be told"),
+    ],
+)
+def test_models_that_are_not_found(tmp_path: Path, source: str, words: str) -> None:
+    assert words in left_out(tmp_path, source + LOOP, "compile", mode="default")
+
+
+def test_channels_last_on_model_and_input(tmp_path: Path) -> None:
+    source = f"import torch\nmodel = Net()\noptimizer = AdamW(model.parameters())\n{LOOP}"
+    new = patched(tmp_path, source, "channels-last", IMAGES)
+    assert "model = Net()\nmodel.to(memory_format=torch.channels_last)\noptimizer" in new
+    assert "    loss = model(x.to(memory_format=torch.channels_last))\n" in new
+    assert patched(tmp_path, new, "channels-last", IMAGES) == new
+
+
+@pytest.mark.parametrize("call", ["model(x, y)", "model(*x)", "model(**x)", "model(images=x)"])
+def test_inputs_that_cannot_be_told_apart(tmp_path: Path, call: str) -> None:
+    source = f"model = Net()\noptimizer = AdamW(model.parameters())\n{LOOP.replace('model(x)', call)}"
+    assert "cannot be told" in left_out(tmp_path, source, "channels-last", IMAGES)
+
+
+def test_inputs_that_are_no_images(tmp_path: Path) -> None:
+    source = f"model = Net()\noptimizer = AdamW(model.parameters())\n{LOOP}"
+    texts = ModelFacts(kind="model", parameters=1, convolutions=1, input_shapes=((4, 16),))
+    base = msgspec.structs.replace(FACTS, models=(texts,))
+    assert "no tensor with 4 dimensions" in left_out(tmp_path, source, "channels-last", base)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("o = AdamW(m.parameters(), lr=1)\n", "o = AdamW(m.parameters(), lr=1, fused=True)\n"),
+        ("o = torch.optim.SGD(p, 0.1,)\n", "o = torch.optim.SGD(p, 0.1, fused=True,)\n"),
+        ("o = AdamW(p, **options)\n", 'o = AdamW(p, **{**options, "fused": True})\n'),
+        (
+            "from torch.optim import AdamW as Opt\no = Opt(p)\n",
+            "from torch.optim import AdamW as Opt\no = Opt(p, fused=True)\n",
+        ),
+        ("o = AdamW(p, fused=False)\n", "o = AdamW(p, fused=False)\n"),
+        ("o = AdamW(p, foreach=True)\n", "o = AdamW(p, foreach=True)\n"),
+    ],
+)
+def test_fused_optimizers(tmp_path: Path, before: str, after: str) -> None:
+    assert patched(tmp_path, before, "fused-optimizer", implementation="fused") == after
+
+
+def test_a_variable_that_holds_an_optimizers_class(tmp_path: Path) -> None:
+    assert "may make others as well" in left_out(
+        tmp_path, "cls = AdamW\no = cls(p)\n", "fused-optimizer", implementation="fused"
+    )
+
+
+def test_an_optimizer_that_a_library_made(tmp_path: Path) -> None:
+    made = OptimizerFacts(kind="AdamW", parameters=1, learning_rate=0.1, supports_fused=True)
+    base = msgspec.structs.replace(FACTS, optimizers=(made,))
+    assert "inside a library" in left_out(tmp_path, "pass\n", "fused-optimizer", base, implementation="fused")
+
+
+@pytest.mark.parametrize(
+    ("lever", "values", "lines"),
+    [
+        ("cudnn-benchmark", {}, "torch.backends.cudnn.benchmark = True\n"),
+        ("matmul-precision", {"precision": "high"}, 'torch.set_float32_matmul_precision("high")\n'),
+        ("cpu-threads", {"threads": 2}, "torch.set_num_threads(2)\n"),
+        (
+            "matmul-precision",
+            {"precision": "medium"},
+            'torch.set_float32_matmul_precision("medium")\n'
+            'torch.backends.mkldnn.conv.fp32_precision = "bf16"\ntorch.backends.mkldnn.rnn.fp32_precision = "bf16"\n',
+        ),
+    ],
+)
+def test_switches_go_below_the_imports(tmp_path: Path, lever: str, values: dict[str, str], lines: str) -> None:
+    source = "import os\n\nimport torch\n\nx = 1\n"
+    new = patched(tmp_path, source, lever, **values)
+    assert new == f"import os\n\nimport torch\n\n{lines}\nx = 1\n"
+    assert patched(tmp_path, new, lever, **values) == new
+
+
+def test_attention(tmp_path: Path) -> None:
+    source = 'model = Auto.from_pretrained(name, attn_implementation="eager")\nloss = model(x)\n'
+    new = patched(tmp_path, source, "sdpa-attention")
+    assert new == source.replace("eager", "sdpa")
+    assert 'No call says attn_implementation="eager"' in left_out(tmp_path, new, "sdpa-attention")
+
+
+@pytest.mark.parametrize("lever", ["huge-pages", "device-prefetch"])
+def test_levers_without_a_form_in_source_say_so(tmp_path: Path, lever: str) -> None:
+    assert left_out(tmp_path, "import torch\n", lever).endswith(".")
+
+
+def test_every_lever_says_what_it_wants(tmp_path: Path) -> None:
+    values = {"workers": 2, "mode": "default", "threads": 1, "implementation": "fused", "precision": "high"}
+    values |= {"dtype": "bfloat16"}
+    for lever in all_levers().values():
+        needed = {name: values[name] for name, it in lever.parameters.items() if it.required}
+        wishes = lever.rewrite(FACTS, make_setting(lever.name, **needed))
+        assert wishes
+        assert not any("does not say" in getattr(it, "reason", "") for it in wishes)
+
+
+def test_sites_in_several_files(tmp_path: Path) -> None:
+    """Model and loop in one file, loader in another, which has names of its own."""
+    main, data = tmp_path / "train.py", tmp_path / "data.py"
+    data.write_text("import torch.utils.data as tud\n\ndef make():\n    return tud.DataLoader(ds)\n")
+    main.write_text(f"import data\nloader = data.make()\noptimizer = AdamW(model.parameters())\n{LOOP}")
+    one, two = facts_of(main), facts_of(data)
+    loaders = tuple(it for it in two.loaders if it.site is not None and "DataLoader" in it.site.what)
+    facts = msgspec.structs.replace(one, loaders=loaders, files=(*one.files, *two.files))
+    settings = (
+        make_setting("loader", workers=1, persistent_workers=True, prefetch_factor=2),
+        make_setting("fused-optimizer", implementation="fused"),
+        make_setting("mixed-precision", dtype="bfloat16"),
+    )
+    wishes = [(it, find(it.lever).rewrite(facts, it)) for it in settings]
+    patch = make_patch(facts, wishes, script=main, directory=tmp_path)
+    assert not patch.left_out
+    texts = {Path(it.path).name: it.after for it in patch.files}
+    assert "tud.DataLoader(ds, num_workers=1, prefetch_factor=2, persistent_workers=True)" in texts["data.py"]
+    assert texts["train.py"].startswith("import data\nimport torch\n")
+
+
+def test_files_of_libraries_are_left_alone(tmp_path: Path) -> None:
+    package = tmp_path / "site-packages" / "library"
+    package.mkdir(parents=True)
+    path = package / "train.py"
+    path.write_text("o = AdamW(p)\n")
+    facts = facts_of(path)
+    setting = make_setting("fused-optimizer", implementation="fused")
+    patch = make_patch(facts, [(setting, find(setting.lever).rewrite(facts, setting))], script=None, directory=tmp_path)
+    assert not patch.files and "no file of yours" in patch.left_out[0].reason
+
+
+def test_a_file_that_changed_since_the_study(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text("o = AdamW(p)\n")
+    facts = facts_of(path)
+    path.write_text("o = AdamW(p)  # new\n")
+    setting = make_setting("fused-optimizer", implementation="fused")
+    patch = make_patch(facts, [(setting, find(setting.lever).rewrite(facts, setting))], script=path, directory=tmp_path)
+    assert not patch.files and "changed since" in patch.left_out[0].reason
