@@ -2,8 +2,9 @@
 
 ## What it does
 Finds a loop in which `backward` runs in every pass, the optimizer's step only in every n-th (`if step % n == 0`), and
-neither the loss nor the gradients are divided by n. It is silent where n takes part in any division or product of the
-file, such as a learning rate that is adapted, where the loss is a sum, and where nobody can see how it is computed.
+neither the loss nor the gradients are divided by n; or with the step behind `for _ in range(accumulation_steps)`. It is
+silent where n scales anything, such as the learning rate, where it is given to other code, where the loss is a sum, and
+where nobody can see how it is computed.
 
 ## Why it is wrong
 `backward` adds gradients. Over n batches whose losses are means, the sum is n times the gradient of one large batch:
@@ -38,9 +39,10 @@ found without the division has to be found again.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
-from hotlap.source.edits.kinds import Change, Code, Span, WrapExpression
+from hotlap.source.edits.kinds import Code, Span, WrapExpression
 from hotlap.source.lint.api import FixSafety, Related, Violation
 from hotlap.source.lint.context import Context
 from hotlap.source.lint.model.tree import FUNCTIONS, LOOPS, Loop
@@ -51,6 +53,9 @@ title = "Gradients of several batches are added up, but the loss is not divided 
 fix_safety: FixSafety = "unsafe"
 
 _LOSS_WORDS = ("criterion", "loss", "objective")
+_SCALING = (ast.Div, ast.Mult)
+_LEARNING = re.compile(r"lr|rate|loss|grad|scal|weight")
+_PRINTING = frozenset({"info", "debug", "warning", "log", "format", "add_argument", "add_scalar", "update"})
 
 
 def check(context: Context) -> Iterator[Violation]:
@@ -59,22 +64,39 @@ def check(context: Context) -> Iterator[Violation]:
         place = context.training.loop_of(step.call)
         if place is None or not isinstance(place.node, LOOPS):
             continue
-        steps_text = _interval(context, step, place.node)
-        if steps_text is None:
-            continue
         backward = [it for it in context.training.backward_calls if context.tree.within(it, place.node)]
-        if len(backward) != 1 or not _accumulates(context, backward[0], step, place.node):
+        number = _number(context, step, backward[0], place.node) if len(backward) == 1 else None
+        if number is None:
             continue
         loss = _loss(context, backward[0])
-        if loss is None or not _is_plain_mean(context, loss) or _is_scaled(context, steps_text):
+        if loss is None or not _is_plain_mean(context, loss) or _is_scaled(context, number, place.node):
             continue
-        text = context.tree.source(steps_text)
+        text = context.tree.source(number)
         yield Violation(
             backward[0],
             f"The gradients of `{text}` batches are added up, and the loss is not divided by `{text}`.",
             (Related(step.call, "the step"),),
-            _edits(context, loss, steps_text),
+            (WrapExpression(Span.of(loss), Code(f"_ / {context.tree.source(number, limit=500)}")),),
         )
+
+
+def _number(context: Context, step: Step, backward: ast.Call, loop: Loop) -> ast.expr | None:
+    """How many batches are added up for a step; None where none are, or nobody can tell."""
+    inner = next(context.loops(backward), None)
+    clears = [call for call, _ in context.updates.clears if context.tree.within(call, loop)]
+    if inner is None or not clears or context.guards.frequency(backward, inner) != "every_step":
+        return None
+    if inner is loop:
+        number = _interval(context, step, loop)
+        test = next((it for it in context.tree.ancestors(step.call) if isinstance(it, ast.If)), None)
+        return number if test is not None and all(_together(context, it, test) for it in clears) else None
+    if context.tree.within(step.call, inner) or any(context.tree.within(it, inner) for it in clears):
+        return None
+    match inner:
+        case ast.For(iter=ast.Call(func=ast.Name(id="range"), args=[ast.Name() | ast.Attribute() as number])):
+            # Other loops over several losses may mean their sum; this one says what it is.
+            return number if "accum" in word(number).lower() or "micro" in word(number).lower() else None
+    return None
 
 
 def _interval(context: Context, step: Step, loop: Loop) -> ast.expr | None:
@@ -110,18 +132,6 @@ def _modulus(context: Context, test: ast.expr) -> ast.expr | None:
     if isinstance(value, int) and value < 2:
         return None
     return number if isinstance(number, (ast.Name, ast.Attribute, ast.Constant)) else None
-
-
-def _accumulates(context: Context, backward: ast.Call, step: Step, loop: Loop) -> bool:
-    """Whether backward runs in each pass and gradients are cleared only together with the step."""
-    if context.guards.frequency(backward, loop) != "every_step" or context.loops(backward).__next__() is not loop:
-        return False
-    function = context.callee(step.call)
-    if function is not None:
-        return False
-    test = next(it for it in context.tree.ancestors(step.call) if isinstance(it, ast.If))
-    clears = [call for call, _ in context.updates.clears if context.tree.within(call, loop)]
-    return bool(clears) and all(_together(context, it, test) for it in clears)
 
 
 def _together(context: Context, clear: ast.Call, test: ast.If) -> bool:
@@ -177,39 +187,46 @@ def _is_mean(context: Context, value: ast.expr) -> bool:
     return False
 
 
-def _is_scaled(context: Context, number: ast.expr) -> bool:
-    """Whether n, or its value, takes part in a product or division anywhere in the file."""
+def _is_scaled(context: Context, number: ast.expr, loop: Loop) -> bool:
+    """Whether n takes part in a product or division that may be about the loss, the gradients or the learning rate, or
+    is given to something that may divide by it."""
     value = context.constant(number)
-    for it in context.tree.of(ast.BinOp):
-        if isinstance(it.op, (ast.Div, ast.Mult)) and any(
-            _is_number(context, side, number, value) for side in (it.left, it.right)
-        ):
+    products = [(it, (it.left, it.right)) for it in context.tree.of(ast.BinOp) if isinstance(it.op, _SCALING)]
+    changes = [(it, (it.value,)) for it in context.tree.of(ast.AugAssign) if isinstance(it.op, _SCALING)]
+    methods = [(call, tuple(call.args)) for call, _ in context.methods("div", "div_", "mul", "mul_", "true_divide")]
+    for node, sides in (*products, *changes, *methods):
+        if any(_is_number(context, it, number, value) for it in sides) and _is_about_learning(context, node):
             return True
-    for changed in context.tree.of(ast.AugAssign):
-        if isinstance(changed.op, (ast.Div, ast.Mult)) and _is_number(context, changed.value, number, value):
-            return True
-    for call, function in context.methods("div", "div_", "mul", "mul_", "true_divide"):
-        if any(_is_number(context, it, number, value) for it in call.args) or word(function.value) == "grad":
-            return True
-    return any(_passes_on(context, call, number) for call in context.tree.of(ast.Call))
+    return any(_may_divide(context, call, number, loop) for call in context.tree.of(ast.Call))
 
 
 def _is_number(context: Context, side: ast.expr, number: ast.expr, value: object) -> bool:
-    if any(isinstance(it, ast.expr) and word(it) and word(it) == word(number) for it in ast.walk(side)):
-        return True
-    return value is not ... and context.constant(side) == value
+    """Whether a side of a product is n, has its value, or holds it; a count, ``len(loader) // n``, does not."""
+    if isinstance(side, ast.BinOp):
+        counts = isinstance(side.op, (ast.FloorDiv, ast.Mod))
+        return not counts and any(_is_number(context, it, number, value) for it in (side.left, side.right))
+    if isinstance(side, ast.Call):
+        return any(_is_number(context, it, number, value) for it in side.args)
+    return (bool(word(side)) and word(side) == word(number)) or (value is not ... and context.constant(side) == value)
 
 
-def _passes_on(context: Context, call: ast.Call, number: ast.expr) -> bool:
-    """Whether n is given to a function, which may do anything with it: but for arguments and printing."""
-    if not word(number) or (context.qualified_name(call.func) or "").startswith("builtins."):
-        return False
+def _is_about_learning(context: Context, node: ast.AST) -> bool:
+    texts = (
+        it.id if isinstance(it, ast.Name) else it.attr if isinstance(it, ast.Attribute) else getattr(it, "arg", None)
+        for it in ast.walk(context.tree.statement(node))
+    )
+    return any(it is not None and _LEARNING.search(it.lower()) for it in texts)
+
+
+def _may_divide(context: Context, call: ast.Call, number: ast.expr, loop: Loop) -> bool:
+    """Whether a call is given n by name and may divide by it: any but those that count, parse or print."""
     given = [*call.args, *(it.value for it in call.keywords)]
-    return any(word(it) == word(number) for it in given)
-
-
-def _edits(context: Context, loss: ast.expr, number: ast.expr) -> Change:
-    return (WrapExpression(Span.of(loss), Code(f"_ / {context.tree.source(number, limit=500)}")),)
+    if not word(number) or not any(word(it) == word(number) for it in given):
+        return False
+    name = context.qualified_name(call.func) or ""
+    if name.startswith(("builtins.", "math.")) or word(call.func) in _PRINTING:
+        return False
+    return context.tree.within(call, loop) or not isinstance(context.callee(call), FUNCTIONS)
 
 
 bad = {
@@ -241,6 +258,20 @@ bad = {
                 scaler.step(optimizer)
                 scaler.update()
                 optimizer.zero_grad(set_to_none=True)
+        """,
+    "an inner loop, and a count of steps": """
+        import torch
+        import torch.nn.functional as F
+
+        args = parse()
+        total = len(loader) // args.accumulation * args.epochs
+        for step in range(total):
+            for micro_step in range(args.accumulation):
+                images, labels = next(batches)
+                loss = F.cross_entropy(model(images), labels)
+                loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
         """,
     "a number, and a model that gives its loss": """
         import torch
@@ -307,6 +338,31 @@ good = {
             loss /= 4
             loss.backward()
             if (step + 1) % 4 == 0:
+                optimizer.step()
+                optimizer.zero_grad()
+        """,
+    "several losses, whose sum is meant": """
+        import torch
+        import torch.nn.functional as F
+
+        for images, labels in loader:
+            for head in range(heads):
+                loss = F.cross_entropy(model(images, head), labels)
+                loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        """,
+    "another function divides the gradients": """
+        import torch
+        import torch.nn.functional as F
+
+        from parts import average_gradients
+
+        for step, (images, labels) in enumerate(loader):
+            loss = F.cross_entropy(model(images), labels)
+            loss.backward()
+            if (step + 1) % n == 0:
+                average_gradients(model, n)
                 optimizer.step()
                 optimizer.zero_grad()
         """,
