@@ -22,7 +22,7 @@ TEST_READY := $(VENV)/.ready-test
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help browser docs demo test test-all test-gpu bench bench-gpu bench-gpu-findings lint clean
+.PHONY: help browser docs demo test test-all test-gpu bench bench-lint-precision bench-gpu bench-gpu-findings lint clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -47,6 +47,11 @@ bench: $(TEST_READY)  ## the benchmarks that need no accelerator; results go to 
 	$(RUN) -m bench.findings --out docs/benchmarks/findings
 	$(RUN) -m bench.lint --out docs/benchmarks/lint
 	$(RUN) -m bench.trace --out docs/benchmarks/trace --large
+
+bench-lint-precision: $(TEST_READY)  ## how often the lint rules are right, in packages that it downloads to be read
+	$(RUN) -m pip install -q --no-deps --no-compile --ignore-requires-python --upgrade --target build/lint-corpus \
+	    -r bench/lint_precision/further.txt
+	$(RUN) -m bench.lint_precision --further build/lint-corpus --out docs/benchmarks/lint-precision
 
 bench-gpu: $(TEST_READY)  ## the benchmarks of an accelerator; results go to docs/benchmarks/gpu
 	$(RUN) -m bench.gpu --out docs/benchmarks/gpu
