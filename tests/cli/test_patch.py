@@ -1,0 +1,156 @@
+"""``hotlap patch`` as a person uses it: what is printed, which files change, which code comes back."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+for folder in ("tune", "check", "source/patch"):
+    sys.path.insert(0, str(Path(__file__).parents[1] / folder))
+
+from fake_script import Effect  # noqa: E402
+from pair import Pair  # noqa: E402
+from patching import facts_of  # noqa: E402
+
+from hotlap import study as studies  # noqa: E402
+from hotlap.api import Engine  # noqa: E402
+from hotlap.cli.main import main  # noqa: E402
+from hotlap.levers.situations import make_setting  # noqa: E402
+from hotlap.records import Plan, Run, Setting, Workload  # noqa: E402
+from hotlap.tune.options import Options  # noqa: E402
+
+SOURCE = """\
+import torch
+
+model = Net()
+optimizer = torch.optim.AdamW(model.parameters())
+for x in loader:
+    loss = model(x)
+    loss.backward()
+    optimizer.step()
+"""
+FUSED = make_setting("fused-optimizer", implementation="fused")
+BFLOAT16 = make_setting("mixed-precision", dtype="bfloat16")
+PAGES = make_setting("huge-pages")
+
+
+@pytest.fixture
+def script(work: Path) -> Path:
+    path = work / "train.py"
+    path.write_text(SOURCE)
+    return path
+
+
+def keep(script: Path, *settings: Setting) -> None:
+    """A finished study of the script that kept these levers."""
+    workload = Workload(kind="script", target="train.py", directory=str(script.parent), python=sys.executable)
+    with studies.create_study(script.parent / ".hotlap", workload, Options()) as journal:
+        found = studies.load_study(journal.directory)
+        run = Run(facts=facts_of(script))
+        journal.save(msgspec.structs.replace(found, status="finished", plan=Plan(settings=settings), baseline=run))
+
+
+def patch(*words: str, patched: Effect | None = None) -> int:
+    return main(["patch", *words], engine=Engine(executor=lambda directory: Pair(patched or Effect())))
+
+
+def test_a_proved_patch_is_a_diff_that_git_applies(
+    script: Path, capfdbinary: pytest.CaptureFixture[bytes], tmp_path: Path
+) -> None:
+    keep(script, FUSED, BFLOAT16, PAGES)
+    assert patch() == 0
+    out = capfdbinary.readouterr().out
+    assert script.read_text() == SOURCE
+    text = out.decode()
+    assert "#   written   fused-optimizer" in text and "#   left out  huge-pages" in text
+    assert "GLIBC_TUNABLES" in text and "hotlap run --plan" in text
+    assert "as fast as the levers" in text and "UNPROVEN" not in text
+    diff = tmp_path / "patch.diff"
+    diff.write_bytes(out)
+    subprocess.run(["git", "apply", str(diff)], check=True, cwd=script.parent)
+    assert "fused=True" in script.read_text() and "torch.autocast" in script.read_text()
+
+
+def test_without_a_proof_the_diff_says_so(script: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    keep(script, FUSED)
+    assert patch("--no-proof") == 0
+    assert b"UNPROVEN" in capfdbinary.readouterr().out
+
+
+def test_write_changes_the_files(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep(script, FUSED)
+    script.write_bytes(SOURCE.replace("\n", "\r\n").encode())
+    keep(script, FUSED)
+    assert patch("--write", "--no-proof") == 0
+    assert (
+        script.read_bytes()
+        == SOURCE.replace("parameters())", "parameters(), fused=True)").replace("\n", "\r\n").encode()
+    )
+    assert f"changed {script}" in capsys.readouterr().out
+    assert patch("--check") == 1  # the file is no longer what the study ran
+
+
+def test_check_runs_nothing_and_changes_nothing(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep(script, FUSED)
+    assert patch("--check") == 0
+    assert "The patch applies: fused-optimizer." in capsys.readouterr().out
+    assert script.read_text() == SOURCE
+    script.write_text(f"{SOURCE}\n")
+    assert patch("--check") == 1
+    assert "changed since the study" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("patched", "words"),
+    [
+        (Effect(compute=1.5), "slower than the levers"),
+        (Effect(loss=1.02), "does not compute what the levers do"),
+        (Effect(fails="crash"), "does not run through"),
+    ],
+)
+def test_a_patch_that_differs_is_refused(
+    script: Path, capsys: pytest.CaptureFixture[str], patched: Effect, words: str
+) -> None:
+    keep(script, FUSED)
+    assert patch("--write", patched=patched) == 1
+    out, err = capsys.readouterr()
+    assert words in err and "hotlap run --plan" in err
+    assert "+++" not in out and script.read_text() == SOURCE
+
+
+def test_nothing_that_can_be_written(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep(script, PAGES)
+    assert patch() == 1
+    assert "GLIBC_TUNABLES" in capsys.readouterr().err
+    assert patch("--check") == 1
+
+
+def test_a_study_that_kept_nothing(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep(script)
+    assert patch() == 2
+    assert "kept no lever" in capsys.readouterr().err
+
+
+def test_json_carries_files_and_proof(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep(script, FUSED, PAGES)
+    assert patch("--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["written"][0]["lever"] == "fused-optimizer"
+    assert found["left_out"][0]["setting"]["lever"] == "huge-pages"
+    assert found["proof"]["numbers"]["verdict"] == "exact" and not found["proof"]["refusal"]
+    assert "fused=True" in found["files"][0]["after"]
+
+
+def test_no_line_end_at_the_end(script: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    script.write_text("import torch\n\noptimizer = torch.optim.AdamW(p)")
+    keep(script, FUSED)
+    assert patch("--no-proof") == 0
+    out = capfdbinary.readouterr().out
+    assert out.count(b"\\ No newline at end of file\n") == 2
+    subprocess.run(["git", "apply", "-"], check=True, cwd=script.parent, input=out)
+    assert script.read_text() == "import torch\n\noptimizer = torch.optim.AdamW(p, fused=True)"
