@@ -97,6 +97,7 @@ def test_losses_that_agree_to_the_last_bit_have_no_difference_to_draw() -> None:
     curves = loss_curves(losses(), losses(), fakes.EXACT)
     found = loss_charts.charts(msgspec.structs.replace(fakes.FINISHED, losses=curves))
     assert [it.name for it in found] == ["losses"]
+    assert found[0].notes[-1] == "Both are the same to the last bit, so the lines lie on each other."
 
 
 def test_the_difference_is_in_percent_of_the_limits_scale() -> None:

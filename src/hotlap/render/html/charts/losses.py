@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from hotlap.records import LossCurves, ParityComparison, Study
 from hotlap.render import text
 from hotlap.render.html.drawing import colours, specification
@@ -61,7 +63,7 @@ def _curves(curves: LossCurves) -> Chart:
         legend=_LEGEND,
         notes=(
             "Thick: smoothed, as compared (an exponential moving average with factor 0.1). Thin: each step's loss.",
-            *_thinned(curves),
+            *_remarks(curves),
         ),
     )
 
@@ -127,7 +129,8 @@ def _table(curves: LossCurves) -> Table:
     return Table((">step", ">baseline, smoothed", ">with the plan, smoothed"), rows)
 
 
-def _thinned(curves: LossCurves) -> tuple[str, ...]:
-    if curves.every == 1:
-        return ()
-    return (f"Of {curves.compared_steps} steps that were compared one in {curves.every} is drawn.",)
+def _remarks(curves: LossCurves) -> Iterator[str]:
+    if curves.baseline == curves.plan:
+        yield "Both are the same to the last bit, so the lines lie on each other."
+    if curves.every > 1:
+        yield f"Of {curves.compared_steps} steps that were compared one in {curves.every} is drawn."
