@@ -55,7 +55,7 @@ class Guards:
         match above:
             case ast.If(test=test) | ast.IfExp(test=test) if child is not test:
                 taken = child is above.body if isinstance(above, ast.IfExp) else child in above.body
-                found = self.passes(test, taken)
+                found = "interval" if taken and _makes_once(above) else self.passes(test, taken)
             case ast.BoolOp(op=operator, values=values) if child is not values[0]:
                 before = values[: next(i for i, it in enumerate(values) if it is child)]
                 for it in before:
@@ -189,6 +189,15 @@ class Guards:
 
 def _has_modulo(expression: ast.expr) -> bool:
     return any(isinstance(it, ast.BinOp) and isinstance(it.op, ast.Mod) for it in ast.walk(expression))
+
+
+def _makes_once(branch: ast.If | ast.IfExp) -> bool:
+    """``if x is None: x = ...``: what is made there is there from then on."""
+    match branch:
+        case ast.If(test=ast.Compare(left=made, ops=[ast.Is()], comparators=[ast.Constant(value=None)]), body=body):
+            targets = (it for one in body if isinstance(one, ast.Assign) for it in one.targets)
+            return any(ast.unparse(it) == ast.unparse(made) for it in targets)
+    return False
 
 
 def _leaves(statement: ast.stmt) -> bool:

@@ -192,6 +192,15 @@ fixed = {
         """,
 }
 good = {
+    "made when it is first needed": """
+        import torch
+
+        class Masked(torch.nn.Module):
+            def forward(self, x):
+                if self.mask is None:
+                    self.mask = torch.ones(x.shape[1], x.shape[1]).to(x.device).tril()
+                return x * self.mask
+        """,
     "made on the device": """
         import torch
 

@@ -3,7 +3,8 @@
 ## What it does
 Finds `torch.optim.Adam`, `AdamW` and `SGD` without `fused=` in scripts that train on an accelerator. It is silent where
 `foreach`, `capturable` or `differentiable` is given, which is a choice of its own, where arguments are not known, where
-parameters or gradients may be sparse or complex, and in Lightning modules, whose trainer decides about clipping.
+parameters or gradients may be sparse or complex, for SGD without momentum and weight decay, which is one operation as
+it is, and in Lightning modules, whose trainer decides about clipping.
 
 ## Why it is slow
 An update reads and writes every weight, gradient and moment. By default each arithmetic operation of it is a kernel of
@@ -53,7 +54,12 @@ def check(context: Context) -> Iterator[Violation]:
     for call in context.calls(*_OPTIMIZERS):
         if not all(context.argument(call, it).absent for it in _CHOICES) or context.arguments.has_unknown(call):
             continue
-        if _in_lightning(context, call) or not _is_stepped(context, call) or not _on_accelerator(context, call):
+        if (
+            _is_one_kernel(context, call)
+            or _in_lightning(context, call)
+            or not _is_stepped(context, call)
+            or not _on_accelerator(context, call)
+        ):
             continue
         name = (context.qualified_name(call.func) or "").rpartition(".")[2]
         visible = all(it.arg is not None for it in call.keywords)
@@ -62,6 +68,13 @@ def check(context: Context) -> Iterator[Violation]:
             f"`{name}` runs several kernels for every update of the weights; `fused=True` needs one.",
             edits=(SetKeyword(Span.of(call), "fused", Code("True")),) if visible else (),
         )
+
+
+def _is_one_kernel(context: Context, call: ast.Call) -> bool:
+    """SGD without momentum and weight decay only adds the scaled gradients, which ``foreach`` does at once as well."""
+    if context.qualified_name(call.func) != "torch.optim.SGD":
+        return False
+    return context.argument(call, "momentum", 2).absent and context.argument(call, "weight_decay", 4).absent
 
 
 def _is_stepped(context: Context, call: ast.Call) -> bool:
@@ -189,6 +202,16 @@ fixed = {
         """,
 }
 good = {
+    "SGD without momentum": """
+        import torch
+
+        model = Net().cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for batch in loader:
+            model(batch.cuda()).mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        """,
     "fused": """
         import torch
 
