@@ -308,8 +308,8 @@ class OptimizerArguments(Record, frozen=True, kw_only=True, tag="optimizer-argum
 
 
 class ModelStatement(Record, frozen=True, kw_only=True, tag="model-statement"):
-    """A statement on each model once it is on its device; the name ``_`` in ``code`` stands for the model. ``needs`` are
-    the full names that the code uses. With ``convolutions_only`` other models are passed over."""
+    """A statement on each model once it is on its device; the name ``_`` in ``code`` stands for the model. ``needs``
+    are the full names that the code uses. With ``convolutions_only`` other models are passed over."""
 
     code: str
     needs: tuple[str, ...] = ()
@@ -1151,9 +1151,9 @@ Stage: TypeAlias = Literal[
 class Progress(Record, frozen=True, kw_only=True):
     """One thing that just began or became known; a live view needs nothing else.
 
-    ``running`` is the interval so far of what is being tried; ``best`` the speedup of the plan so far. ``peak_bytes`` is
-    its memory so far, the device's where there is one, and ``baseline_peak_bytes`` that of what it is compared with (0:
-    not known).
+    ``running`` is the interval so far of what is being tried; ``best`` the speedup of the plan so far. ``peak_bytes``
+    is its memory so far, the device's where there is one, and ``baseline_peak_bytes`` that of what it is compared with
+    (0: not known).
     """
 
     stage: Stage
