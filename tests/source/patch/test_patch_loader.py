@@ -176,6 +176,23 @@ def test_no_workers_take_what_needs_them_along(tmp_path: Path) -> None:
     assert patched(tmp_path, f"{HEAD}{call}\n", "loader", base, workers=0) == f"{HEAD}DataLoader(ds, num_workers=0)\n"
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("options = dict(num_workers=8, prefetch_factor=4)\n", "options = dict(num_workers=0)\n"),
+        ("options = {'num_workers': 8}\n", "options = {'num_workers': 0}\n"),
+    ],
+)
+def test_no_workers_in_a_dictionary(tmp_path: Path, before: str, after: str) -> None:
+    call = "DataLoader(ds, **options)"
+    site = CallSite(role="loader", file=str(tmp_path / "train.py"), line=3, column=0, end_line=3, end_column=len(call))
+    loader = LoaderFacts(dataset="Images", workers=8, prefetch_factor=4, site=site)
+    base = msgspec.structs.replace(FACTS, loaders=(loader,))
+    assert patched(tmp_path, f"{HEAD}{before}{call}\n", "loader", base, workers=0) == f"{HEAD}{after}{call}\n"
+    hidden = "options = {'num_workers': 8, 'prefetch_factor': 4}\n"
+    assert "would have to go" in left_out(tmp_path, f"{HEAD}{hidden}{call}\n", "loader", base, workers=0)
+
+
 def test_copies_need_not_wait_for_pinned_memory(tmp_path: Path) -> None:
     source = HEAD + (
         "for epoch in range(2):\n"

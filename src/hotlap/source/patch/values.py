@@ -43,14 +43,18 @@ def set_arguments(
 
 
 def remove_argument(code: Code, call: ast.Call, name: str, positions: Mapping[str, int]) -> Edits:
-    """Edits that take the argument from the call, where it stands there."""
-    if keyword_of(call, name) is None and (name not in positions or _by_position(call, positions[name]) is None):
-        if any(it.arg is None for it in call.keywords):
-            raise NotPossible(
-                f"{name} would have to go, and may be hidden in what {code.text(call.func)} is given by **."
-            )
-        return []
-    return [(code.path, RemoveKeyword(Span.of(call), name, positions.get(name)))]
+    """Edits that take the argument from the call, where it is given. Raises :class:`NotPossible`."""
+    given = keyword_of(call, name) or (_by_position(call, positions[name]) if name in positions else None)
+    if given is not None:
+        return [(code.path, RemoveKeyword(Span.of(call), name, positions.get(name)))]
+    for unpacked in (it.value for it in call.keywords if it.arg is None):
+        written = _dictionary(code, unpacked) if isinstance(unpacked, ast.Name) else unpacked
+        if isinstance(written, ast.Call) and last_part(written.func) == "dict" and not written.args:
+            return remove_argument(code, written, name, {})
+        readable = isinstance(written, ast.Dict) and all(isinstance(it, ast.Constant) for it in written.keys)
+        if not readable or name in _constant_keys(written):
+            raise NotPossible(f"{name} would have to go, and is or may be in what {code.text(call.func)} gets by **.")
+    return []
 
 
 def set_value(sources: Sources, code: Code, given: ast.expr, value: Value, name: str, depth: int = 0) -> Edits:
@@ -133,7 +137,7 @@ def _dictionary(code: Code, name: ast.Name) -> ast.expr | None:
     return bound
 
 
-def _constant_keys(dictionary: ast.expr) -> set[object]:
+def _constant_keys(dictionary: ast.expr | None) -> set[object]:
     keys = dictionary.keys if isinstance(dictionary, ast.Dict) else []
     return {it.value for it in keys if isinstance(it, ast.Constant)}
 
