@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from source_editing import edited, expression, refusal
 
 from hotlap.source.edits.kinds import Code, RemoveKeyword, SetEntry, SetKeyword
 
 WORKERS_POSITION = 5
+SOURCES = str(Path(__file__).parents[3] / "src")
 
 
 def set_workers(source: str, call: str, value: str = "4") -> SetKeyword:
@@ -140,3 +143,30 @@ def test_the_same_value_twice_is_no_conflict_and_another_is() -> None:
     result = apply(source, SetKeyword(call, "a", Code("1")), SetKeyword(call, "a", Code("2")))
     assert result.text == "f(ds, a=1)\n"
     assert [(it.index, it.kind) for it in result.refused] == [(1, "conflict")]
+
+
+@pytest.mark.parametrize("indent", ["", "    "])
+def test_a_line_that_gets_too_long_is_broken(indent: str) -> None:
+    head = "if x:\n" if indent else ""
+    call = f"f({'a' * 40}, {'b' * 40})"
+    source = f"{head}{indent}loader = {call}  # why\n"
+    at = expression(source, call)
+    new = edited(source, SetKeyword(at, "num_workers", Code("4")), SetKeyword(at, "pin_memory", Code("True")))
+    pad = " " * len(f"{indent}loader = f(")
+    line = f"{indent}loader = {call[:-1]},\n{pad}num_workers=4, pin_memory=True)  # why\n"
+    assert new == head + line
+
+
+def test_without_libcst_it_is_said_what_to_install() -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import sys; sys.modules['libcst'] = None\n"
+        "import hotlap.source.edits.kinds, hotlap.levers.api as api; api.all_levers()\n"
+        "from hotlap.errors import UsageError\n"
+        "try:\n    import hotlap.source.edits.apply\n"
+        "except UsageError as error:\n    print(error.remedy)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONPATH": SOURCES})
+    assert 'pip install "hotlap[source]"' in done.stdout, done.stderr

@@ -7,7 +7,14 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import libcst as cst
+from hotlap.errors import UsageError
+
+try:
+    import libcst as cst
+except ImportError as error:
+    raise UsageError(
+        "Editing source needs LibCST, which is not installed.", remedy='Run: pip install "hotlap[source]"'
+    ) from error
 
 from hotlap.source.edits import arguments, insertions
 from hotlap.source.edits.blocks import BlockEdits, edited_block
@@ -17,6 +24,7 @@ from hotlap.source.edits.queue import Queue, State
 from hotlap.source.edits.refusals import Applied, CannotEdit, Refused
 from hotlap.source.edits.tree import Block, Statement, Tree
 
+_LONGEST_LINE = 100
 _BLANK_LINE = cst.EmptyLine(indent=False)
 
 
@@ -130,9 +138,20 @@ class _Applying(cst.CSTTransformer):
         updated = updated.with_changes(args=args)
         for index in sorted(self._state.removed.get(original, ()), reverse=True):
             updated = arguments.without(updated, index)
-        for name, value in self._state.added.get(original, {}).items():
+        added = self._state.added.get(original, {})
+        for name, value in added.items():
             updated = arguments.with_argument(updated, name, value)
-        return updated
+        return self._broken(original, updated, len(added)) if added else updated
+
+    def _broken(self, original: cst.Call, updated: cst.Call, added: int) -> cst.Call:
+        """The call with its new arguments on a line of their own, where they made the line too long."""
+        line, column = self._tree.line_at(original)
+        old, new = (self._tree.module.code_for_node(it) for it in (original, updated))
+        if len(line) - len(old) + len(new) <= _LONGEST_LINE or "\n" in new or not original.args:
+            return updated
+        indent = len(line) - len(line.lstrip(" "))
+        first = column + new.index(self._tree.module.code_for_node(updated.args[0].value))
+        return arguments.broken_before_last(updated, added, first - indent)
 
     def _dictionary(self, original: cst.Dict, updated: cst.Dict) -> cst.Dict:
         elements = list(updated.elements)

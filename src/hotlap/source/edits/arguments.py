@@ -65,6 +65,18 @@ def with_argument(call: cst.Call, name: str, value: cst.BaseExpression) -> cst.C
     return call.with_changes(args=_appended(args, new, call.whitespace_before_args))
 
 
+def broken_before_last(call: cst.Call, count: int, column: int) -> cst.Call:
+    """The call with its last arguments on the next line, at that column counted from the statement's own."""
+    args = list(call.args)
+    before = len(args) - count - 1
+    comma = args[before].comma
+    if before < 0 or not isinstance(comma, cst.Comma) or args[-1].star:
+        return call
+    newline = cst.ParenthesizedWhitespace(indent=True, last_line=cst.SimpleWhitespace(" " * max(column, 4)))
+    args[before] = args[before].with_changes(comma=comma.with_changes(whitespace_after=newline))
+    return call.with_changes(args=args)
+
+
 def with_value(argument: cst.Arg, value: cst.BaseExpression) -> cst.Arg:
     return argument.with_changes(value=value)
 

@@ -8,17 +8,11 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TypeAlias, TypeVar
 
-from hotlap.errors import UsageError
+import libcst as cst
+from libcst import metadata
+
 from hotlap.source.edits.kinds import Span
 from hotlap.source.edits.refusals import CannotEdit
-
-try:
-    import libcst as cst
-    from libcst import metadata
-except ImportError as error:
-    raise UsageError(
-        "Editing source needs LibCST, which is not installed.", remedy='Run: pip install "hotlap[source]"'
-    ) from error
 
 Statement: TypeAlias = cst.BaseSmallStatement | cst.BaseCompoundStatement
 Block: TypeAlias = cst.Module | cst.IndentedBlock | cst.SimpleStatementSuite
@@ -101,6 +95,13 @@ class Tree:
         """The line that the node begins in."""
         start = self.range_of(node)[0]
         return sum(1 for it in self._line_starts if it <= start)
+
+    def line_at(self, node: cst.CSTNode) -> tuple[str, int]:
+        """The text of the line that the node begins in, and the node's column in characters."""
+        start = self.range_of(node)[0]
+        begin = max(it for it in self._line_starts if it <= start)
+        line = self._bytes[begin:].split(b"\n", 1)[0].rstrip(b"\r")
+        return line.decode("utf-8"), len(self._bytes[begin:start].decode("utf-8"))
 
     def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
         return self._parents.get(node)
