@@ -134,7 +134,7 @@ class _Checker:
             return
         if recorded is None:
             self._book.warn(
-                f"The plan of {self._against.name} records no gain, so all that is asked is that the plan costs no speed."
+                f"The plan of {self._against.name} records no gain, so all that is asked is that it costs no speed."
             )
         elif recorded.machine != here:
             there = recorded.machine or "an unknown machine"
