@@ -84,7 +84,8 @@ from torchvision.datasets import ImageFolder
 def main(args):
     device = torch.device("cuda")
     model = Net().to(device)
-    loader = DataLoader(ImageFolder("train", transform), 64, pin_memory=True)
+    images = ImageFolder("train", transform)
+    loader = DataLoader(images, 64, pin_memory=True)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
     scaler = GradScaler()
     for epoch in range(args.epochs):
@@ -113,7 +114,8 @@ from torchvision.datasets import ImageFolder
 def main(args):
     device = torch.device("cuda")
     model = Net().to(device)
-    loader = DataLoader(ImageFolder("train", transform), 64, pin_memory=True, num_workers=4, persistent_workers=True)
+    images = ImageFolder("train", transform)
+    loader = DataLoader(images, 64, pin_memory=True, num_workers=4, persistent_workers=True)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, fused=True)
     scaler = GradScaler("cuda")
     for epoch in range(args.epochs):

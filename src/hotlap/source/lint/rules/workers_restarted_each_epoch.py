@@ -128,12 +128,12 @@ def _once(outer: Loop) -> bool:
 def _changes_data(context: Context, loader: ast.Call, outer: Loop) -> bool:
     """Whether the loop sets or calls something of a data set: ``loader.dataset.epoch = 3``, ``dataset.shuffle()``."""
     dataset = context.argument(loader, "dataset", 0).value
-    name = dataset.id if isinstance(dataset, ast.Name) else None
+    made = set(context.bindings(dataset)) if isinstance(dataset, ast.Name) else set()
     for it in ast.walk(outer):
         if not isinstance(it, ast.Attribute):
             continue
         of_loader = isinstance(it.value, ast.Attribute) and it.value.attr in ("dataset", "datasets")
-        itself = name is not None and isinstance(it.value, ast.Name) and it.value.id == name
+        itself = isinstance(it.value, ast.Name) and not made.isdisjoint(context.bindings(it.value))
         if not (of_loader or itself):
             continue
         above = context.tree.parent(it)
