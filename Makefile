@@ -50,7 +50,7 @@ bench: $(TEST_READY)  ## the benchmarks that need no accelerator; results go to 
 
 bench-lint-precision: $(TEST_READY)  ## how often the lint rules are right, in packages that it downloads to be read
 	$(RUN) -m pip install -q --no-deps --no-compile --ignore-requires-python --upgrade --target build/lint-corpus \
-	    -r bench/lint_precision/further.txt
+	    -r bench/lint_precision/further.txt -r bench/lint_precision/held_out.txt
 	$(RUN) -m bench.lint_precision --further build/lint-corpus --out docs/benchmarks/lint-precision
 
 bench-gpu: $(TEST_READY)  ## the benchmarks of an accelerator; results go to docs/benchmarks/gpu

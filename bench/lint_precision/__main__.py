@@ -1,8 +1,8 @@
 """``python -m bench.lint_precision --out docs/benchmarks/lint-precision``: how often the lint rules are right.
 
 Lints the installed packages' own code and our scripts, and with ``--further FOLDER`` the packages of ``further.txt``
-there, joins the hits with the labels in ``labels.jsonl``, and counts. ``--unlabelled`` prints what still needs a label,
-as lines for that file.
+and ``held_out.txt`` there, joins the hits with the labels in ``labels.jsonl``, and counts. ``--unlabelled`` prints what
+still needs a label, as lines for that file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from bench.lint_precision import report
-from bench.lint_precision.corpus import Hit, Key, further, hits_in, installed
+from bench.lint_precision.corpus import FURTHER, HELD_OUT, Hit, Key, hits_in, installed, listed
 from bench.lint_precision.labels import Label, read_labels
 from bench.lint_precision.recall import planted
 from bench.lint_precision.score import drawn_of_rules, scores
@@ -27,14 +27,15 @@ def main(arguments: list[str] | None = None) -> int:
     """Count, and write the report."""
     parser = argparse.ArgumentParser(prog="python -m bench.lint_precision", description=__doc__)
     parser.add_argument("--out", type=Path, help="where to write: OUT.md and OUT.json")
-    parser.add_argument("--further", type=Path, metavar="FOLDER", help="where the packages of further.txt lie")
+    parser.add_argument("--further", type=Path, metavar="FOLDER", help="where the packages of the two lists lie")
     parser.add_argument("--unlabelled", action="store_true", help="print the hits without a label instead")
     options = parser.parse_args(arguments)
     labels = read_labels()
     rules = {code: rule.name for code, rule in all_rules().items()}
     corpora = [("Packages that the tests install, and our own scripts", installed())]
     if options.further is not None:
-        corpora.append(("Further packages", further(options.further)))
+        corpora.append(("Further packages", listed(FURTHER, options.further)))
+        corpora.append(("Packages held out: no rule was changed for them", listed(HELD_OUT, options.further)))
     drawn: list[Hit] = []
     known: set[tuple[str, str]] = set()
     sections: list[str] = []

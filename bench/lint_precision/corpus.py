@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 INSTALLED = ("torch", "transformers", "accelerate", "lightning", "pytorch-lightning")
 OURS = ("examples", "tests/workloads")
 FURTHER = Path(__file__).parent / "further.txt"
+HELD_OUT = Path(__file__).parent / "held_out.txt"
 _AROUND = 3
 
 
@@ -63,11 +64,11 @@ def installed() -> list[Package]:
     return [*packages, Package("hotlap", "", ROOT, files)]
 
 
-def further(folder: Path) -> list[Package]:
-    """The packages of ``further.txt``, unpacked into a folder. Raises :class:`LintError` for one that is not there."""
+def listed(names: Path, folder: Path) -> list[Package]:
+    """The packages that a list names, unpacked into a folder. Raises :class:`LintError` for one that is not there."""
     found = {_normal(it.metadata["Name"]): it for it in metadata.distributions(path=[str(folder)])}
     packages = []
-    for line in FURTHER.read_text(encoding="utf-8").splitlines():
+    for line in names.read_text(encoding="utf-8").splitlines():
         if not line or line.startswith("#"):
             continue
         name, _, version = line.partition("==")
