@@ -1,0 +1,14 @@
+"""What every record is, and the values that plans carry."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+Value: TypeAlias = bool | int | float | str
+Values: TypeAlias = tuple[tuple[str, Value], ...]
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of all records: immutable, keyword-only, compared by value."""

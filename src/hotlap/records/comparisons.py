@@ -1,0 +1,167 @@
+"""What levers are shown, and what a comparison with the baseline says."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from hotlap.records.base import Record
+from hotlap.records.machine import Machine
+from hotlap.records.runs import LoaderRate
+from hotlap.records.script import ScriptFacts
+from hotlap.records.workload import Plan
+
+
+class Ceiling(Record, frozen=True, kw_only=True):
+    """The most that could be gained if one resource were free; measured, not assumed."""
+
+    name: Literal["loader-alone", "model-alone", "matmul"]
+    seconds_per_sample: float | None = None
+    bound_speedup: float | None = None
+    text: str = ""
+
+
+class PhaseAccount(Record, frozen=True, kw_only=True):
+    """Mean seconds per step by phase, of one plan; the phases add up to ``wall``."""
+
+    wall: float = 0.0
+    data_wait: float = 0.0
+    host_to_device: float = 0.0
+    forward: float = 0.0
+    backward: float = 0.0
+    optimizer: float = 0.0
+    other: float = 0.0
+    outside: float = 0.0
+    samples_per_step: float = 1.0
+
+
+class Situation(Record, frozen=True, kw_only=True):
+    """What a lever is shown when it is asked whether it applies: the script, the machine, the time
+    account of the baseline, and the measured ceilings."""
+
+    facts: ScriptFacts = ScriptFacts()
+    machine: Machine = Machine()
+    account: PhaseAccount = PhaseAccount()
+    ceilings: tuple[Ceiling, ...] = ()
+    loader_rates: tuple[LoaderRate, ...] = ()
+    device_peak_bytes: int = 0
+    host_peak_bytes: int = 0
+
+
+class Estimate(Record, frozen=True, kw_only=True):
+    """A measured value with its interval."""
+
+    value: float
+    low: float
+    high: float
+    unit: str = ""
+
+
+SpeedVerdict: TypeAlias = Literal["faster", "slower", "no-effect", "inconclusive"]
+
+
+class SpeedComparison(Record, frozen=True, kw_only=True):
+    """A candidate against a baseline. ``speedup`` above 1 means that the candidate is faster.
+
+    ``noise_floor`` is the half-width of the interval of the baseline against itself, as a share;
+    ``smallest_detectable`` the smallest effect (a share) that these sets could have shown.
+    ``baseline_agrees`` is the A/A gate: false forbids any claim.
+    """
+
+    speedup: Estimate
+    verdict: SpeedVerdict
+    sets: int
+    rounds: int
+    confidence: float
+    noise_floor: float
+    smallest_detectable: float
+    baseline_agrees: bool = True
+    baseline_speedup: Estimate | None = None
+    remarks: tuple[str, ...] = ()
+
+
+class RecordedGain(Record, frozen=True, kw_only=True):
+    """What a plan was found to give when it was verified, and on which machine; a plan file carries it along."""
+
+    speedup: Estimate
+    confidence: float
+    sets: int
+    machine: str = ""
+    torch_version: str = ""
+
+
+Proof: TypeAlias = Literal["exact", "rounding", "behaviour"]
+ParityVerdict: TypeAlias = Literal["exact", "within", "lost", "not-verified"]
+
+
+class GateResult(Record, frozen=True, kw_only=True):
+    """One parity gate: what was compared, the number found and the limit it had to keep."""
+
+    gate: Literal["G0", "G1", "G2", "G3", "G4"]
+    passed: bool | None
+    found: float | None = None
+    limit: float | None = None
+    text: str = ""
+
+
+class ParityComparison(Record, frozen=True, kw_only=True):
+    """Whether training still computes the same thing. ``text`` is the sentence for a person."""
+
+    verdict: ParityVerdict
+    proof: Proof
+    steps: int = 0
+    gates: tuple[GateResult, ...] = ()
+    text: str = ""
+
+
+EnergySource: TypeAlias = Literal["device-counter", "device-power", "processor-counter"]
+
+
+class EnergyComparison(Record, frozen=True, kw_only=True):
+    """Joules per sample of a plan and of its baseline, from the same blocks as their speed.
+
+    All are geometric means with intervals over ``sets`` fresh launches; ``ratio`` is the candidate's energy as a part
+    of the baseline's, compared set by set. What the counters cover says :class:`Block`.
+    """
+
+    source: EnergySource
+    baseline_joules_per_sample: Estimate
+    candidate_joules_per_sample: Estimate
+    ratio: Estimate
+    sets: int
+    confidence: float
+
+
+class Comparison(Record, frozen=True, kw_only=True):
+    """Speed and sameness of a plan against a baseline plan.
+
+    ``extra_startup_seconds`` is what the candidate's start and warm-up took longer than the baseline's, steady steps
+    taken off; its interval, as that of ``baseline_seconds_per_sample``, is over sets. None where it is not known.
+    """
+
+    baseline: Plan
+    candidate: Plan
+    speed: SpeedComparison
+    parity: ParityComparison | None = None
+    baseline_peak_bytes: int = 0
+    candidate_peak_bytes: int = 0
+    baseline_seconds_per_sample: Estimate | None = None
+    extra_startup_seconds: Estimate | None = None
+    energy: EnergyComparison | None = None
+
+
+class LossCurves(Record, frozen=True, kw_only=True):
+    """The loss step by step, of the script as it is and with the plan, from the runs that sameness was judged by.
+
+    Columns of equal length; ``steps`` count from 1. Of ``compared_steps`` steps every ``every``-th is kept. The
+    averages are exponential moving averages over all steps (those that gate G3 compares), and ``allowed`` is how far
+    the plan's may be from the baseline's at that step; it is empty where G3 gave no limit.
+    """
+
+    compared_steps: int
+    every: int = 1
+    steps: tuple[int, ...] = ()
+    baseline: tuple[float, ...] = ()
+    plan: tuple[float, ...] = ()
+    baseline_average: tuple[float, ...] = ()
+    plan_average: tuple[float, ...] = ()
+    allowed: tuple[float, ...] = ()

@@ -1,0 +1,62 @@
+"""What the machine is, and what it reached."""
+
+from __future__ import annotations
+
+from hotlap.records.base import Record
+
+
+class Accelerator(Record, frozen=True, kw_only=True):
+    """One device, as its driver describes it.
+
+    ``other_processes`` counts the processes that computed on it, and ``throttled`` holds the reasons why its
+    clocks were held down, both at the moment it was looked at.
+    """
+
+    kind: str
+    name: str
+    memory_bytes: int
+    capability: str = ""
+    driver: str = ""
+    native_dtypes: tuple[str, ...] = ()
+    power_limit_watts: float | None = None
+    pcie: str = ""
+    other_processes: int = 0
+    throttled: tuple[str, ...] = ()
+
+
+class Ceilings(Record, frozen=True, kw_only=True):
+    """Rates that this machine reached in a short test, the best of several tries.
+
+    Keys of ``matmul_flops_per_second`` are ``device:dtype`` (``cpu:float32``, ``cuda:bfloat16``).
+    """
+
+    matmul_flops_per_second: tuple[tuple[str, float], ...] = ()
+    memory_bytes_per_second: float | None = None
+    host_to_device_pageable_bytes_per_second: float | None = None
+    host_to_device_pinned_bytes_per_second: float | None = None
+
+
+class Machine(Record, frozen=True, kw_only=True):
+    """What this machine is and how much of it we may use.
+
+    ``cores`` are those really available (affinity and cgroup quota, whichever is less);
+    ``native_dtypes`` those the processor multiplies in hardware, measured rather than believed.
+    ``visible_cores`` are those that programs see, and size their thread pools by (affinity without
+    quota; 0 where not looked at). ``environment`` holds the variables that change how training runs.
+    """
+
+    processor: str = ""
+    cores: int = 1
+    physical_cores: int = 1
+    memory_bytes: int = 0
+    shared_memory_bytes: int = 0
+    native_dtypes: tuple[str, ...] = ()
+    accelerators: tuple[Accelerator, ...] = ()
+    system: str = ""
+    python_version: str = ""
+    library_versions: tuple[tuple[str, str], ...] = ()
+    visible_cores: int = 0
+    transparent_huge_pages: str = ""
+    environment: tuple[tuple[str, str], ...] = ()
+    ceilings: Ceilings = Ceilings()
+    warnings: tuple[str, ...] = ()

@@ -1,0 +1,54 @@
+"""What passes between a child and the one who times it: one JSON object a line, over a local socket."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from hotlap.records.base import Record
+from hotlap.records.runs import Block, Run
+
+
+class Hello(Record, frozen=True, kw_only=True, tag="hello"):
+    """Child: my first training step is done and I wait. Sent once by every process that trains; ``startup_seconds`` are
+    those since torch was imported."""
+
+    process: int
+    rank: int = 0
+    processes: int = 1
+    startup_seconds: float = 0.0
+
+
+class BlockDone(Record, frozen=True, kw_only=True, tag="block-done"):
+    """Child: the steps asked for are done, and I wait again."""
+
+    block: Block
+    steps_done: int
+
+
+class Report(Record, frozen=True, kw_only=True, tag="report"):
+    """Child: all that I saw; the last message. ``run`` leaves to the controller what only it knows
+    (ending, wall and startup seconds, output). ``exit_code`` is None when hotlap ended the script."""
+
+    run: Run
+    exit_code: int | None = None
+
+
+class Proceed(Record, frozen=True, kw_only=True, tag="proceed"):
+    """Controller: do ``lead_in`` steps that do not count, then ``steps`` steps as one block.
+
+    ``seconds`` ends the block earlier, once so long has passed and ``minimum_steps`` are done; it is
+    never used with several processes, whose blocks must end at the same step.
+    """
+
+    steps: int
+    lead_in: int = 0
+    seconds: float | None = None
+    minimum_steps: int = 1
+
+
+class End(Record, frozen=True, kw_only=True, tag="end"):
+    """Controller: send your report and end the process at once, whatever the script would still do."""
+
+
+FromChild: TypeAlias = Hello | BlockDone | Report
+ToChild: TypeAlias = Proceed | End

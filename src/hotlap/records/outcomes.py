@@ -1,0 +1,112 @@
+"""What became of levers, and the causes of slowness that were found."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from hotlap.records.base import Record
+from hotlap.records.comparisons import Comparison, Estimate
+from hotlap.records.numbers import BadNumber
+from hotlap.records.runs import CompileReport, Ending, Stopped
+from hotlap.records.script import CallSite
+from hotlap.records.workload import Setting, Workload
+
+
+class Kept(Record, frozen=True, kw_only=True, tag="kept"):
+    """Faster, and training still computes the same: it became part of the plan."""
+
+    comparison: Comparison
+    reason: str = ""
+
+
+class NoGain(Record, frozen=True, kw_only=True, tag="no-gain"):
+    """Not shown to be faster; ``comparison`` is None where a first look was enough."""
+
+    comparison: Comparison | None = None
+    reason: str = ""
+
+
+class ParityLost(Record, frozen=True, kw_only=True, tag="parity-lost"):
+    """Faster, but training no longer computes the same."""
+
+    comparison: Comparison
+    reason: str = ""
+
+
+class NotVerified(Record, frozen=True, kw_only=True, tag="not-verified"):
+    """Faster, but whether training still computes the same could not be shown."""
+
+    comparison: Comparison
+    reason: str = ""
+
+
+class Failed(Record, frozen=True, kw_only=True, tag="failed"):
+    """The trial ended in an error; ``ending`` shows it."""
+
+    ending: Ending
+    reason: str = ""
+
+
+class Skipped(Record, frozen=True, kw_only=True, tag="skipped"):
+    """Not tried, and why."""
+
+    reason: str
+    bound: float | None = None
+    already: bool = False
+
+
+Verdict: TypeAlias = Kept | NoGain | ParityLost | NotVerified | Failed | Skipped
+
+
+class Outcome(Record, frozen=True, kw_only=True):
+    """What became of one lever (``setting`` is the best values found, where any were tried)."""
+
+    lever: str
+    setting: Setting | None = None
+    verdict: Verdict
+    compile: CompileReport | None = None
+    trial_seconds: float = 0.0
+
+
+FindingKind: TypeAlias = Literal["cost", "wrong-numbers", "risk", "hint"]
+
+
+class Finding(Record, frozen=True, kw_only=True):
+    """A cause of slowness with its evidence.
+
+    ``share`` is what it costs, as a share of the step (0 where it costs no time). ``kind`` tells a ``cost`` from
+    ``wrong-numbers``, from a ``risk`` that has not struck yet, and from a ``hint`` whose gain is not known.
+    ``title`` is one sentence with its number, ``evidence`` the figures it rests on, ``remedy`` what to do, ``site`` the
+    line, and ``levers`` those that answer it.
+    """
+
+    rule: str
+    share: Estimate
+    title: str
+    kind: FindingKind = "cost"
+    evidence: tuple[str, ...] = ()
+    remedy: str = ""
+    site: CallSite | None = None
+    levers: tuple[str, ...] = ()
+
+
+class NumbersHunt(Record, frozen=True, kw_only=True):
+    """What ``hotlap nan`` found out: one run that only looks, and where it noticed something, one that checks.
+
+    ``finite_steps`` is for how many steps of the first run all was finite, and ``losses_read`` in how many of them the
+    loss could be read. ``repeated`` is what the last run, which checked every operation from ``checked_from`` on, found
+    within ``repeated_steps`` steps. ``compiled`` says that the script compiles; the repeated run did not.
+    """
+
+    workload: Workload
+    seed: int = 0
+    finite_steps: int = 0
+    losses_read: int = 0
+    ending: Ending = Stopped()
+    noticed: BadNumber | None = None
+    repeated: BadNumber | None = None
+    repeated_steps: int = 0
+    repeated_ending: Ending = Stopped()
+    checked_from: int = 0
+    compiled: bool = False
+    wall_seconds: float = 0.0

@@ -1,0 +1,35 @@
+"""What the search tells while it works."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from hotlap.records.base import Record
+from hotlap.records.comparisons import Estimate
+from hotlap.records.outcomes import Outcome
+
+Stage: TypeAlias = Literal[
+    "machine", "baseline", "ceilings", "profile", "screening", "trial", "parity", "ablation", "verification"
+]
+
+
+class Progress(Record, frozen=True, kw_only=True):
+    """One thing that just began or became known; a live view needs nothing else.
+
+    ``running`` is the interval so far of what is being tried; ``best`` the speedup of the plan so far. ``peak_bytes``
+    is its memory so far, the device's where there is one, and ``baseline_peak_bytes`` that of what it is compared with
+    (0: not known).
+    """
+
+    stage: Stage
+    text: str
+    lever: str = ""
+    outcome: Outcome | None = None
+    running: Estimate | None = None
+    sets_done: int = 0
+    sets_planned: int = 0
+    best: Estimate | None = None
+    peak_bytes: int = 0
+    baseline_peak_bytes: int = 0
+    spent_seconds: float = 0.0
+    budget_seconds: float | None = None

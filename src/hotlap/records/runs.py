@@ -1,0 +1,187 @@
+"""What a child measured."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from hotlap.records.base import Record
+from hotlap.records.numbers import BadNumber
+from hotlap.records.script import Invariants, ScriptFacts
+from hotlap.records.workload import Plan, Setting
+
+
+class Steps(Record, frozen=True, kw_only=True):
+    """The time account, one row a step, as columns of equal length; in each row the phases add up
+    to ``wall_seconds`` and ``outside_seconds`` (evaluation, rollout, checkpoints) comes on top.
+
+    ``loss`` is None where it could not be read; ``not_finite`` are the rows whose loss was NaN or
+    infinite (JSON knows neither), and there ``loss`` is None too.
+    """
+
+    wall_seconds: tuple[float, ...] = ()
+    data_wait_seconds: tuple[float, ...] = ()
+    host_to_device_seconds: tuple[float, ...] = ()
+    forward_seconds: tuple[float, ...] = ()
+    backward_seconds: tuple[float, ...] = ()
+    optimizer_seconds: tuple[float, ...] = ()
+    other_seconds: tuple[float, ...] = ()
+    outside_seconds: tuple[float, ...] = ()
+    samples: tuple[int, ...] = ()
+    loss: tuple[float | None, ...] = ()
+    not_finite: tuple[int, ...] = ()
+
+
+class Block(Record, frozen=True, kw_only=True):
+    """Consecutive steps that were timed as one: the clock was read at both ends only.
+
+    ``wall_seconds`` excludes time outside steps. ``own_cpu_seconds`` is this process and its
+    workers; ``other_load`` is how many cores others kept busy meanwhile.
+    Energies (None: nobody tells) are those of whole devices, as many as there are trainers, and of all processors of
+    the machine, whoever used them in that time. ``device_power_sampled`` says that the former was not counted, but
+    taken from samples of power.
+    """
+
+    steps: int
+    samples: int
+    wall_seconds: float
+    outside_seconds: float = 0.0
+    own_cpu_seconds: float = 0.0
+    other_load: float = 0.0
+    involuntary_switches: int = 0
+    device_clock_mhz: float | None = None
+    throttled: str = ""
+    device_energy_joules: float | None = None
+    device_power_sampled: bool = False
+    processor_energy_joules: float | None = None
+
+
+class GraphBreak(Record, frozen=True, kw_only=True):
+    """One place where ``torch.compile`` had to leave its graph."""
+
+    reason: str
+    file: str = ""
+    line: int = 0
+    count: int = 1
+
+
+class CompileReport(Record, frozen=True, kw_only=True):
+    """What compiling cost and how whole the result is.
+
+    ``fallbacks`` are the places where plain eager code runs although compiling was asked for.
+    """
+
+    seconds: float = 0.0
+    graphs: int = 0
+    graph_breaks: tuple[GraphBreak, ...] = ()
+    recompiles: tuple[GraphBreak, ...] = ()
+    fallbacks: tuple[GraphBreak, ...] = ()
+
+
+class FileWrite(Record, frozen=True, kw_only=True):
+    """A file that the script opened for writing; ``redirected`` says that its own was not touched."""
+
+    path: str
+    redirected: bool
+
+
+class Completed(Record, frozen=True, kw_only=True, tag="completed"):
+    """The script ran to its own end."""
+
+    exit_code: int = 0
+
+
+class Stopped(Record, frozen=True, kw_only=True, tag="stopped"):
+    """hotlap ended the script after its last wanted step."""
+
+
+class Crashed(Record, frozen=True, kw_only=True, tag="crashed"):
+    """The script failed; ``error`` is the last line of its traceback, ``output_tail`` its last words."""
+
+    exit_code: int
+    error: str = ""
+    output_tail: str = ""
+    steps_done: int = 0
+
+
+class OutOfMemory(Record, frozen=True, kw_only=True, tag="out-of-memory"):
+    """The script ran out of device or host memory."""
+
+    error: str = ""
+    output_tail: str = ""
+
+
+class TimedOut(Record, frozen=True, kw_only=True, tag="timed-out"):
+    """Nothing came from the script for ``limit_seconds``."""
+
+    limit_seconds: float
+    during: str = ""
+    output_tail: str = ""
+
+
+Ending: TypeAlias = Completed | Stopped | Crashed | OutOfMemory | TimedOut
+
+
+class LoaderRate(Record, frozen=True, kw_only=True):
+    """The training loader alone, with one setting: seconds per sample once it flows.
+
+    Where ``error`` is not empty the setting did not work, and ``seconds_per_sample`` means nothing.
+    """
+
+    setting: Setting
+    seconds_per_sample: float
+    first_batch_seconds: float = 0.0
+    batches: int = 0
+    error: str = ""
+
+
+class Run(Record, frozen=True, kw_only=True):
+    """One launch of the script, from its start to its end.
+
+    ``blocks`` are the timed blocks in order (warm-up blocks first, ``warm_up_blocks`` of them);
+    ``steps`` is the account of all steps, warm-up included. ``gradients_path`` names the file with
+    the first step's gradients where they were asked for, and ``evidence_path`` the :class:`hotlap.evidence.RunEvidence`
+    in JSON. With several ranks the ``rank_`` fields have one row for each: the wall seconds of its steps, and those of
+    them that passed before it called backward, which is to say before it met the others. ``imported_from_original``
+    are modules that a workload in a checkout took from the original tree all the same.
+    """
+
+    plan: Plan = Plan()
+    ending: Ending = Stopped()
+    facts: ScriptFacts = ScriptFacts()
+    steps: Steps = Steps()
+    invariants: Invariants = Invariants()
+    blocks: tuple[Block, ...] = ()
+    warm_up_blocks: int = 0
+    startup_seconds: float = 0.0
+    wall_seconds: float = 0.0
+    outside_seconds: float = 0.0
+    host_peak_bytes: int = 0
+    device_peak_bytes: int = 0
+    compile: CompileReport = CompileReport()
+    scaler_skipped_steps: int = 0
+    notes: tuple[str, ...] = ()
+    files: tuple[FileWrite, ...] = ()
+    output_path: str = ""
+    gradients_path: str = ""
+    evidence_path: str = ""
+    rank_step_seconds: tuple[tuple[float, ...], ...] = ()
+    rank_forward_seconds: tuple[tuple[float, ...], ...] = ()
+    rank_evidence_paths: tuple[str, ...] = ()
+    imported_from_original: tuple[str, ...] = ()
+    loader_rates: tuple[LoaderRate, ...] = ()
+    bad_number: BadNumber | None = None
+    seed: int = 0
+
+
+class TurnSet(Record, frozen=True, kw_only=True):
+    """One fresh launch of every arm, the arms having taken turns block by block.
+
+    ``runs[i]`` is the run of the i-th arm asked for; ``rounds[i][r]`` its wall seconds per sample in
+    round r. All rows have the same length; it is zero when an arm ended early.
+    ``interleaved`` is false where memory forbade it and whole launches were alternated instead.
+    """
+
+    runs: tuple[Run, ...]
+    rounds: tuple[tuple[float, ...], ...]
+    interleaved: bool = True
+    wall_seconds: float = 0.0

@@ -1,0 +1,136 @@
+"""What was seen in the script."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from hotlap.records.base import Record
+
+SiteRole: TypeAlias = Literal[
+    "loader", "optimizer", "model", "backward", "step", "clip", "copy", "scheduler", "operation", "call"
+]
+
+
+class CallSite(Record, frozen=True, kw_only=True):
+    """A line of the user's code where something that matters was called.
+
+    Where it is known which call of the line it was, ``column``, ``end_line`` and ``end_column`` are where its
+    expression begins and ends, as :mod:`ast` counts (columns in bytes of UTF-8, from 0).
+    """
+
+    role: SiteRole
+    file: str
+    line: int
+    function: str = ""
+    what: str = ""
+    column: int | None = None
+    end_line: int | None = None
+    end_column: int | None = None
+
+
+class FileDigest(Record, frozen=True, kw_only=True):
+    """What a source file held when a script was run from it."""
+
+    file: str
+    sha256: str
+
+
+class LoaderFacts(Record, frozen=True, kw_only=True):
+    """One DataLoader that fed training steps.
+
+    ``draws_random`` says whether fetching a batch in the main process consumed torch, numpy or
+    ``random`` numbers: then moving the fetch into workers changes what is drawn.
+    ``batch_bytes`` is the size of one batch's tensors.
+    """
+
+    dataset: str
+    batch_size: int | None = None
+    workers: int = 0
+    pin_memory: bool = False
+    prefetch_factor: int | None = None
+    persistent_workers: bool = False
+    iterable: bool = False
+    length: int | None = None
+    draws_random: bool = False
+    batch_bytes: int = 0
+    site: CallSite | None = None
+
+
+class OptimizerFacts(Record, frozen=True, kw_only=True):
+    """One optimizer; ``fused`` and ``foreach`` as the script asked for them (None: left open)."""
+
+    kind: str
+    parameters: int
+    learning_rate: float
+    fused: bool | None = None
+    foreach: bool | None = None
+    supports_fused: bool = False
+    supports_foreach: bool = False
+    from_torch: bool = True
+    site: CallSite | None = None
+
+
+class ModelFacts(Record, frozen=True, kw_only=True):
+    """One root module: the outermost module that owns parameters an optimizer holds.
+
+    ``input_shapes`` are the distinct shapes of its tensor arguments in the observed steps, at most 32.
+    """
+
+    kind: str
+    parameters: int
+    parameter_bytes: int = 0
+    dtype: str = "float32"
+    device: str = "cpu"
+    convolutions: int = 0
+    linears: int = 0
+    recurrent: int = 0
+    batch_norms: int = 0
+    dropout: tuple[float, ...] = ()
+    trainable: int = 0
+    compiled: bool = False
+    channels_last: bool = False
+    attention: str = ""
+    transformers_model: bool = False
+    input_shapes: tuple[tuple[int, ...], ...] = ()
+    flops_per_step: float | None = None
+    site: CallSite | None = None
+
+
+class ScriptFacts(Record, frozen=True, kw_only=True):
+    """What hotlap saw the script do: the ground on which levers decide whether they apply.
+
+    ``files`` are the files that the sites lie in, as they were when the script was run.
+    """
+
+    device: str = "cpu"
+    step_source: Literal["optimizer", "backward"] = "optimizer"
+    torch_version: str = ""
+    processes: int = 1
+    threads: int = 1
+    loaders: tuple[LoaderFacts, ...] = ()
+    optimizers: tuple[OptimizerFacts, ...] = ()
+    models: tuple[ModelFacts, ...] = ()
+    autocast_dtype: str = ""
+    grad_scaler: bool = False
+    matmul_precision: str = "highest"
+    cudnn_benchmark: bool = False
+    deterministic: bool = False
+    clips_gradients: bool = False
+    backwards_per_step: float = 1.0
+    random_in_forward: bool = False
+    sites: tuple[CallSite, ...] = ()
+    files: tuple[FileDigest, ...] = ()
+
+
+class Invariants(Record, frozen=True, kw_only=True):
+    """What a lever may not change from one step to the next (gate G0), one row a step."""
+
+    learning_rates: tuple[tuple[float, ...], ...] = ()
+    weight_decays: tuple[tuple[float, ...], ...] = ()
+    other_hyperparameters: tuple[str, ...] = ()
+    clip_values: tuple[float, ...] = ()
+    samples: tuple[int, ...] = ()
+    batch_hashes: tuple[str, ...] = ()
+    dropout: tuple[float, ...] = ()
+    training: tuple[bool, ...] = ()
+    trainable: tuple[int, ...] = ()

@@ -1,0 +1,64 @@
+"""Everything that one search or profile found out."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Literal, TypeAlias
+
+from hotlap.records.base import Record
+from hotlap.records.comparisons import Ceiling, Comparison, LossCurves, PhaseAccount
+from hotlap.records.machine import Machine
+from hotlap.records.outcomes import Finding, Outcome
+from hotlap.records.runs import FileWrite, LoaderRate, Run
+from hotlap.records.workload import Plan, Source, Workload
+
+StudyStatus: TypeAlias = Literal["running", "finished", "interrupted", "out-of-budget", "script-failed"]
+StudyKind: TypeAlias = Literal["search", "profile"]
+
+
+class Study(Record, frozen=True, kw_only=True):
+    """Everything that one ``hotlap tune`` found out, or one ``hotlap profile``, which looks for causes and tries no
+    lever. Rendering needs nothing else.
+
+    ``profiled_steps`` is over how many steps evidence was collected (0: there is none, and ``findings`` rest on the
+    time account and the ceilings alone), and ``trace_path`` the trace of some of them. ``loader_rates`` is the loader
+    alone with the settings that were timed, and ``losses`` what the verification's sameness was judged by.
+    """
+
+    format_version: int = 1
+    kind: StudyKind = "search"
+    identifier: str = ""
+    hotlap_version: str = ""
+    started: str = ""
+    status: StudyStatus = "running"
+    status_text: str = ""
+    workload: Workload
+    source: Source = Source()
+    machine: Machine = Machine()
+    budget_seconds: float | None = None
+    spent_seconds: float = 0.0
+    baseline: Run | None = None
+    account_before: PhaseAccount | None = None
+    account_after: PhaseAccount | None = None
+    ceilings: tuple[Ceiling, ...] = ()
+    model_flop_utilisation: float | None = None
+    loader_rates: tuple[LoaderRate, ...] = ()
+    profiled_steps: int = 0
+    trace_path: str = ""
+    findings: tuple[Finding, ...] = ()
+    outcomes: tuple[Outcome, ...] = ()
+    plan: Plan = Plan()
+    verification: Comparison | None = None
+    losses: LossCurves | None = None
+    files: tuple[FileWrite, ...] = ()
+    warnings: tuple[str, ...] = ()
+    directory: str = ""
+
+    # Notebooks look for these on the object that they are to show; what they show is rendered elsewhere, on demand.
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        bundle: dict[str, str] = importlib.import_module("hotlap.render.notebook").mime_bundle(self)
+        return bundle
+
+    def _repr_html_(self) -> str:
+        return self._repr_mimebundle_()["text/html"]

@@ -1,0 +1,91 @@
+"""What a lever wants changed in the source."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from hotlap.records.base import Record, Values
+
+
+class LoaderArguments(Record, frozen=True, kw_only=True, tag="loader-arguments"):
+    """These arguments for the training loaders over map-style data sets; ``removed`` are those that may not be given
+    beside them."""
+
+    values: Values
+    removed: tuple[str, ...] = ()
+
+
+class OptimizerArguments(Record, frozen=True, kw_only=True, tag="optimizer-arguments"):
+    """These arguments for each optimizer that leaves them, and the ``alternatives`` to them, open."""
+
+    values: Values
+    alternatives: tuple[str, ...] = ()
+
+
+class ModelStatement(Record, frozen=True, kw_only=True, tag="model-statement"):
+    """A statement on each model once it is on its device; the name ``_`` in ``code`` stands for the model. ``needs``
+    are the full names that the code uses. With ``convolutions_only`` other models are passed over."""
+
+    code: str
+    needs: tuple[str, ...] = ()
+    convolutions_only: bool = False
+
+
+class ModelInputs(Record, frozen=True, kw_only=True, tag="model-inputs"):
+    """The tensor that each training forward is given, wrapped; ``_`` stands for it. ``dimensions`` it must have."""
+
+    code: str
+    needs: tuple[str, ...] = ()
+    dimensions: int
+
+
+class ForwardRegion(Record, frozen=True, kw_only=True, tag="forward-region"):
+    """Forward pass and loss within a ``with`` over this context manager, which the name in ``already`` tells."""
+
+    context: str
+    needs: tuple[str, ...] = ()
+    already: str = ""
+
+
+class ScaledLoss(Record, frozen=True, kw_only=True, tag="scaled-loss"):
+    """The loss scaled by a ``torch.amp.GradScaler`` for this device, unscaled before clipping, and its steps."""
+
+    device: str
+
+
+class CopiesWithoutWaiting(Record, frozen=True, kw_only=True, tag="copies-without-waiting"):
+    """``non_blocking=True`` for the copies of batches to the device, where they can be seen; others stay."""
+
+
+class AttentionArgument(Record, frozen=True, kw_only=True, tag="attention-argument"):
+    """This implementation, wherever the script asks ``transformers`` for the one in ``instead_of``."""
+
+    implementation: str
+    instead_of: str
+
+
+class TopStatement(Record, frozen=True, kw_only=True, tag="top-statement"):
+    """A statement below the imports of the script."""
+
+    code: str
+    needs: tuple[str, ...] = ()
+
+
+class NoSourceForm(Record, frozen=True, kw_only=True, tag="no-source-form"):
+    """The lever cannot be written into a script, and why."""
+
+    reason: str
+
+
+SourceWish: TypeAlias = (
+    LoaderArguments
+    | OptimizerArguments
+    | ModelStatement
+    | ModelInputs
+    | ForwardRegion
+    | ScaledLoss
+    | CopiesWithoutWaiting
+    | AttentionArgument
+    | TopStatement
+    | NoSourceForm
+)
