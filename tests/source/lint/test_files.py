@@ -5,9 +5,13 @@ from __future__ import annotations
 import ast
 import json
 import os
-from collections.abc import Sequence
+import sys
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 
 from hotlap.errors import LintError
@@ -402,3 +406,47 @@ def test_several_processes_find_the_same(tmp_path: Path) -> None:
     files = files_of([tmp_path], chosen.configuration)
     assert lint_many(files, chosen, processes=2) == lint_files(files, chosen)
     assert len(lint_many(files, chosen, processes=2).findings) == 6
+
+
+LINTS_FOR_LONG = """
+import sys
+from pathlib import Path
+
+from hotlap.source.lint.configuration import chosen_rules, configuration_for
+from hotlap.source.lint.pool import lint_many
+from hotlap.source.lint.run import Options
+
+if __name__ == "__main__":
+    configuration = configuration_for(Path("/"))
+    options = Options(
+        rules=chosen_rules(("HL501",), configuration.ignore),
+        configuration=configuration,
+        grades=frozenset(),
+        write=False,
+    )
+    files = [Path(sys.argv[1])] * 100_000
+    lint_many(files, options, processes=2)
+"""
+
+
+def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(BAD)
+    script = tmp_path / "lints.py"
+    script.write_text(LINTS_FOR_LONG)
+    parent = psutil.Popen([sys.executable, str(script), str(tmp_path / "train.py")])
+    try:
+        workers = _eventually(lambda: [it for it in parent.children() if "spawn_main" in " ".join(it.cmdline())])
+        # Killed once they work: one that is still starting reads from its parent, and notices by that.
+        assert _eventually(lambda: all(it.cpu_times().user > 0.5 for it in workers))
+    finally:
+        parent.kill()
+        parent.wait()
+    _gone, alive = psutil.wait_procs(workers, timeout=30)
+    assert not alive
+
+
+def _eventually(seen: Callable[[], Any], seconds: float = 60.0) -> Any:
+    until = time.monotonic() + seconds
+    while not (found := seen()) and time.monotonic() < until:
+        time.sleep(0.05)
+    return found

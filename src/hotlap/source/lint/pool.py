@@ -10,6 +10,7 @@ import gc
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -60,8 +61,18 @@ def _begin(options: Options, codes: Sequence[str]) -> None:
     global _options
     # An interrupt reaches the whole group; whoever started us ends us.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, name="hotlap-parent", daemon=True).start()
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     _options = replace(options, rules=[all_rules()[it] for it in codes])
+
+
+def _end_with_parent() -> None:
+    """A worker that waits for its next file never notices that nobody is left to send one: it holds both ends of that
+    pipe itself. So a thread waits for the parent's end, however that comes."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _lint_one(file: Path) -> FileResult:

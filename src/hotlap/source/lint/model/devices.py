@@ -47,6 +47,7 @@ class Devices:
     def __init__(self, names: Names, calls: Calls) -> None:
         self._names = names
         self._calls = calls
+        self._known: dict[tuple[ast.expr, int], Device | None] = {}
 
     def target(self, expression: ast.expr | None) -> Device | None:
         """What kind of device an expression names; None where it names none, such as a type, or nobody knows."""
@@ -91,9 +92,15 @@ class Devices:
                 yield Copy(call, function.value, device, target, non_blocking)
 
     def _target(self, node: ast.expr | None, depth: int) -> Device | None:
+        """Each expression is looked at once at each depth: functions that pass a device on to each other lead to the
+        same few expressions on very many ways."""
         if node is None or depth == 0:
             return None
-        depth -= 1
+        if (node, depth) not in self._known:
+            self._known[node, depth] = self._found(node, depth - 1)
+        return self._known[node, depth]
+
+    def _found(self, node: ast.expr, depth: int) -> Device | None:
         match node:
             case ast.Constant(value=str() as text):
                 return _named(text)
