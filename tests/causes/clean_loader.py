@@ -6,7 +6,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 torch.manual_seed(0)
 torch.set_num_threads(1)
-data = TensorDataset(torch.randn(4096, 512), torch.randint(0, 4, (4096,)))
+data = TensorDataset(torch.randn(16384, 512), torch.randint(0, 4, (16384,)))
 loader = DataLoader(data, batch_size=128, shuffle=True, num_workers=1, persistent_workers=True)
 model = nn.Sequential(nn.Linear(512, 2048), nn.ReLU(), nn.Linear(2048, 2048), nn.ReLU(), nn.Linear(2048, 4))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01, fused=True)
