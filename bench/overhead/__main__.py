@@ -44,9 +44,7 @@ def main() -> int:
         for it in results
     ]
     imports = [import_seconds() for _ in range(arguments.launches)]
-    text = (
-        "The step with and without hotlap's hooks, in turns; mean difference over launches, 95 % interval.\n\n"
-    )
+    text = "The step with and without hotlap's hooks, in turns; mean difference over launches, 95 % interval.\n\n"
     text += table(["workload", "step without", "cost of the hooks", "allowed", "kept"], rows)
     text += f"\n\nImporting and installing the hooks beyond torch: {1e3 * statistics.median(imports):.0f} ms "
     text += f"(median of {len(imports)} processes; allowed: {1e3 * ALLOWED_IMPORT_SECONDS:.0f} ms)."
