@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import json
 import sys
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from bench.findings import report
 from bench.findings.score import Score, score
@@ -80,33 +83,45 @@ def main(arguments: list[str] | None = None) -> int:
     known = manifest()
     parser = argparse.ArgumentParser(prog="python -m bench.findings", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="where to write: OUT.md and OUT.json")
-    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these scripts alone")
+    parser.add_argument(
+        "--only", nargs="+", default=[], metavar="NAME", help="measure these again; the others' results stay in OUT"
+    )
     parser.add_argument("--device", action="store_true", help="the scripts for an accelerator alone")
     options = parser.parse_args(arguments)
     machine = machine_facts()
-    scores: list[Score] = []
+    scores = kept_scores(options.out, options.only)
     left_out: list[tuple[str, str]] = []
-    for planted in known.ON_DEVICE if options.device else known.ALL:
-        if options.only and planted.name not in options.only:
-            continue
+    planted_here = known.ON_DEVICE if options.device else known.ALL
+    order = {it.name: number for number, it in enumerate(planted_here)}
+    for planted in planted_here:
         lack = missing(planted.need, machine)
         if lack:
             left_out.append((planted.name, lack))
+        if lack or (options.only and planted.name not in options.only):
             continue
         with tempfile.TemporaryDirectory(prefix="hotlap-findings-") as folder:
             try:
-                scores.append(measure(planted, Path(folder)))
+                found = measure(planted, Path(folder))
             except HotlapError as error:
-                scores.append(Score(name=planted.name, wanted=tuple(sorted(planted.wanted)), trouble=str(error)))
-        _say(f"{scores[-1].name}: {scores[-1].in_words()}")
+                found = Score(name=planted.name, wanted=tuple(sorted(planted.wanted)), trouble=str(error))
+        _say(f"{found.name}: {found.in_words()}")
+        scores = sorted((*(it for it in scores if it.name != found.name), found), key=lambda it: order[it.name])
         write(
             options.out,
             title="How right the findings are",
             command=command_line("bench.findings"),
-            text=report.markdown(scores, left_out),
+            text=report.markdown(scores, left_out, again=tuple(options.only)),
             data={"scripts": [asdict(it) for it in scores], "left_out": left_out},
         )
     return 0 if scores and all(it.is_right for it in scores) else 1
+
+
+def kept_scores(out: Path, only: list[str]) -> list[Score]:
+    """The results that an earlier run left in OUT.json, for the scripts that are not measured again."""
+    path = out.with_name(f"{out.name}.json")
+    if not only or not path.exists():
+        return []
+    return [msgspec.convert(it, Score) for it in json.loads(path.read_text(encoding="utf-8"))["data"]["scripts"]]
 
 
 def _say(text: str) -> None:

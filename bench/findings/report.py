@@ -8,8 +8,8 @@ from bench.findings.score import Score
 from bench.report import table
 
 
-def markdown(scores: Sequence[Score], left_out: Sequence[tuple[str, str]]) -> str:
-    """The totals, a line for each script, and what was not run and why."""
+def markdown(scores: Sequence[Score], left_out: Sequence[tuple[str, str]], *, again: Sequence[str] = ()) -> str:
+    """The totals, a line for each script, which were measured ``again`` after an earlier run, and what was not run."""
     planted = [it for it in scores if it.wanted]
     clean = [it for it in scores if not it.wanted]
     wanted = sum(len(it.wanted) for it in planted)
@@ -28,6 +28,8 @@ def markdown(scores: Sequence[Score], left_out: Sequence[tuple[str, str]]) -> st
         "",
         table(["script", "planted", "found", "judgement"], [_row(it) for it in scores]),
     ]
+    if again:
+        lines += ["", f"Measured again by the command above, the others by an earlier run: {', '.join(again)}."]
     if left_out:
         lines += ["", "Not run here:", "", *(f"- {name}: needs {lack}" for name, lack in left_out)]
     return "\n".join(lines)
