@@ -76,6 +76,24 @@ def test_a_proved_patch_is_a_diff_that_git_applies(
     assert "fused=True" in script.read_text() and "torch.autocast" in script.read_text()
 
 
+def test_what_is_proved_is_not_run_again(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep(script, FUSED)
+    assert patch() == 0
+    first = capsys.readouterr().out
+    slower = Effect(compute=1.5)
+    assert patch("--no-proof") == 0  # keeps the proof for those who want it
+    assert "UNPROVEN" in capsys.readouterr().out
+    assert patch(patched=slower) == 0
+    out, err = capsys.readouterr()
+    assert out == first and "proved before" in err
+    assert patch("--delta", "0.02", patched=slower) == 1  # more is asked than was proved
+    assert patch("--again", patched=slower) == 1
+    keep(script, FUSED, BFLOAT16)
+    assert patch(patched=slower) == 1
+    assert patch("--write") == 0
+    assert "autocast" in script.read_text()
+
+
 def test_without_a_proof_the_diff_says_so(script: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     keep(script, FUSED)
     assert patch("--no-proof") == 0

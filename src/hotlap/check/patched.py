@@ -44,7 +44,8 @@ def prove_patch(
     book = Book(blank_study(sides.before, options, None), trials, None, on_progress)
     begin(trials, book)
     trials.choose_rounds(1)
-    return _Proof(sides, frozenset(replaced), trials, book).run()
+    proof = _Proof(sides, frozenset(replaced), trials, book).run()
+    return msgspec.structs.replace(proof, delta=options.delta, steps=options.parity_steps)
 
 
 class _Proof:

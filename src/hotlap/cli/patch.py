@@ -20,7 +20,7 @@ from hotlap.levers.api import find
 from hotlap.records import Patch, PatchProof, Plan, ScriptFacts, Study
 from hotlap.render.live import LiveView
 from hotlap.render.patch import base_of, patch_summary, patch_text
-from hotlap.study import PATCH, attach_to
+from hotlap.study import PATCH, attach_to, attachment_of
 from hotlap.trial.executor import Executor
 from hotlap.trial.owned_folder import owned_folder
 from hotlap.trial.patched_copy import patched_copy
@@ -40,7 +40,7 @@ by --write alone. What cannot be edited safely is left out, and the diff's heade
 _EXAMPLES = """\
 examples:
   hotlap patch > faster.diff                   of the last study
-  hotlap patch --write                         change the files, all or none
+  hotlap patch --write                         change the files, all or none; what is proved is not run again
   hotlap patch --check                         does it still apply?
   hotlap patch --no-proof .hotlap/20260131-142501-337
 
@@ -57,6 +57,9 @@ def parser() -> Parser:
     what.add_argument("--check", action="store_true", help="only say whether the patch still applies; runs nothing")
     group = made.add_argument_group("the proof")
     group.add_argument("--no-proof", action="store_true", help="do not run the patched script; the diff says so")
+    group.add_argument(
+        "--again", action="store_true", help="prove it anew (default: a proof of the same diff is used again)"
+    )
     group.add_argument(
         "--budget", type=arguments.seconds, metavar="TIME", help="take no longer: 90s, 10m (default: no limit)"
     )
@@ -165,11 +168,30 @@ def _proved(choices: argparse.Namespace, found: Study, facts: ScriptFacts, patch
         block_limit_seconds=choices.block_limit,
         show_output=choices.show_output,
     )
-    with owned_folder("hotlap-patch-") as folder:
-        copy = patched_copy(found.workload, encoded(patch), folder)
-        sides = Sides(before=found.workload, before_plan=Plan(settings=patch.written), now=copy)
-        proof = _prove(choices, found, patch, sides, options, engine.executor(folder))
+    proof = None if choices.again else _kept_proof(found, patch, options)
+    if proof is None:
+        with owned_folder("hotlap-patch-") as folder:
+            copy = patched_copy(found.workload, encoded(patch), folder)
+            sides = Sides(before=found.workload, before_plan=Plan(settings=patch.written), now=copy)
+            proof = _prove(choices, found, patch, sides, options, engine.executor(folder))
     return msgspec.structs.replace(patch, proof=proof, remarks=(*patch.remarks, *remark))
+
+
+def _kept_proof(found: Study, patch: Patch, options: Options) -> PatchProof | None:
+    """What an earlier run proved of the very same diff, asking for as much."""
+    kept = _kept(found, patch)
+    proof = kept.proof if kept is not None else None
+    if proof is None or (proof.delta, proof.steps) != (options.delta, options.parity_steps):
+        return None
+    screen.note("This diff was proved before, by an earlier `hotlap patch` of the study; --again proves it anew.")
+    return proof
+
+
+def _kept(found: Study, patch: Patch) -> Patch | None:
+    """The patch that lies beside the study, where it is this very diff."""
+    kept = attachment_of(Path(found.directory), PATCH, Patch)
+    same = kept is not None and (kept.files, kept.written) == (patch.files, patch.written)
+    return kept if same else None
 
 
 def _prove(
@@ -208,7 +230,8 @@ def _comparable_steps(facts: ScriptFacts, patch: Patch, wanted: int) -> tuple[in
 def _given(choices: argparse.Namespace, found: Study, facts: ScriptFacts, patch: Patch) -> int:
     if choices.write:
         _write(facts, patch)
-    _keep(found, patch)
+    if not choices.no_proof or _kept(found, patch) is None:
+        _keep(found, patch)
     if choices.json:
         _print_json(patch)
     elif choices.write:

@@ -27,10 +27,13 @@ class PatchProof(Record, frozen=True, kw_only=True):
     """The patched copy (with no plan) against the original with the same levers installed from outside.
 
     ``numbers`` compares what training computes; ``speed`` above 1 means that the patched copy is faster. ``refusal`` is
-    why the patch may not be used, empty where nothing speaks against it; ``text`` says what was found.
+    why the patch may not be used, empty where nothing speaks against it; ``text`` says what was found. ``delta`` is the
+    slowdown that counted and ``steps`` how many steps were to be compared: who asks for as much need not prove again.
     """
 
     text: str
+    delta: float = 0.0
+    steps: int = 0
     refusal: str = ""
     numbers: ParityComparison | None = None
     speed: SpeedComparison | None = None

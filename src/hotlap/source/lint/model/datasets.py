@@ -37,6 +37,7 @@ class Datasets:
         self._tree = tree
         self._names = names
         self._calls = calls
+        self._known: dict[tuple[ast.expr, tuple[int, ...], int], Work | None] = {}
 
     def work(self, expression: ast.expr | None) -> Work | None:
         """What an expression's data set does for a sample; None where that is nothing dear, or not known."""
@@ -68,9 +69,15 @@ class Datasets:
     # -- following an expression to its data set --------------------------------------------------
 
     def _work(self, node: ast.expr | None, index: tuple[int, ...], depth: int) -> Work | None:
+        """Each question is answered once: names that stand for one another would be followed along every path."""
         if node is None or depth == 0:
             return None
-        depth -= 1
+        question = (node, index, depth)
+        if question not in self._known:
+            self._known[question] = self._followed(node, index, depth - 1)
+        return self._known[question]
+
+    def _followed(self, node: ast.expr, index: tuple[int, ...], depth: int) -> Work | None:
         match node:
             case ast.Name():
                 return _common([self._of_binding(it, index, depth) for it in self._names.reaching(node)])
