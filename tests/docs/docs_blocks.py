@@ -18,8 +18,11 @@ _BLOCK = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One block. ``file`` is the name that it is saved under where the page gives it one; ``executed`` is false where a
-    comment above it says why not."""
+    """One block, and what the comment above it says.
+
+    ``file`` is the name that it is saved under; ``executed`` is false where the comment says why not. ``needs`` are the
+    packages that are installed first, out of the way; ``given_study`` is true where a study must lie there already.
+    """
 
     page: Path
     line: int
@@ -27,6 +30,8 @@ class Block:
     text: str
     file: str = ""
     executed: bool = True
+    needs: tuple[str, ...] = ()
+    given_study: bool = False
 
     def __str__(self) -> str:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
@@ -56,4 +61,6 @@ def blocks(page: Path) -> Iterator[Block]:
             text=match["text"],
             file=note.removeprefix("file: ") if note.startswith("file: ") else "",
             executed=not note.startswith("not executed: "),
+            needs=tuple(note.removeprefix("needs: ").split()) if note.startswith("needs: ") else (),
+            given_study=note == "given: a study",
         )

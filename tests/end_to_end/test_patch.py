@@ -36,12 +36,26 @@ PAGES = make_setting("huge-pages")
 
 @dataclass(frozen=True)
 class Case:
-    """A script, its plan, and those of the plan's levers that must not be in the patch."""
+    """A script, its plan, and those of the plan's levers that must not be in the patch.
+
+    ``folder`` is where a script runs that reads files beside it; a target without ``.py`` is a module of it.
+    """
 
     target: str
     plan: tuple[Setting, ...]
     arguments: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    folder: str = ""
+
+    def workload(self, scratch: Path) -> Workload:
+        is_script = self.target.endswith(".py")
+        return Workload(
+            kind="script" if is_script else "module",
+            target=str(ROOT / self.target) if is_script else self.target,
+            arguments=self.arguments,
+            directory=str(ROOT / self.folder if self.folder else scratch),
+            python=sys.executable,
+        )
 
 
 BERT = ("--layers", "1", "--hidden", "64", "--sequence-length", "16", "--vocabulary", "512")
@@ -65,19 +79,40 @@ CASES = (
     Case("tests/workloads/short_last_batch.py", (COMPILE, FUSED)),
     Case("tests/workloads/lightning_module.py", (BFLOAT16, FUSED), left_out=("mixed-precision",)),
     Case("tests/workloads/hugging_face_trainer.py", (BFLOAT16, THREADS), left_out=("mixed-precision",)),
+    Case("tests/workloads/accelerate_accumulate.py", (BFLOAT16, FUSED, LOADER, COMPILE), left_out=("loader",)),
+    Case("tests/workloads/already_tuned.py", (BFLOAT16, CHANNELS, LOADER, THREADS)),
+    Case("tests/workloads/bare_except.py", (BFLOAT16, FUSED, MATMUL)),
+    Case("tests/workloads/bce_module.py", (FUSED, LOADER, THREADS, COMPILE)),
+    Case("tests/workloads/catches_interrupt.py", (BFLOAT16, FUSED)),
+    Case("tests/workloads/checkpoints.py", (BFLOAT16, FUSED, COMPILE)),
+    Case("tests/workloads/dqn.py", (BFLOAT16, FUSED, MATMUL), left_out=("mixed-precision",)),
+    Case("tests/workloads/graph_network.py", (BFLOAT16, FUSED, THREADS), left_out=("mixed-precision",)),
+    Case("tests/workloads/infinite_loader.py", (BFLOAT16, LOADER, MATMUL)),
+    Case("tests/workloads/iterable_stream.py", (BFLOAT16, FUSED, LOADER), left_out=("loader",)),
+    Case("tests/workloads/layerwise.py", (BFLOAT16, FUSED, COMPILE), left_out=("mixed-precision", "compile")),
+    Case("tests/workloads/lbfgs.py", (MATMUL, COMPILE)),
+    Case("tests/workloads/no_optimizer.py", (BFLOAT16, FUSED), left_out=("fused-optimizer",)),
+    Case("tests/workloads/ppo.py", (BFLOAT16, FUSED, COMPILE), left_out=("mixed-precision", "compile")),
+    Case("tests/workloads/sac.py", (BFLOAT16, FUSED, THREADS), left_out=("mixed-precision",)),
+    Case("tests/workloads/scheduler_constructors.py", (BFLOAT16, FUSED)),
+    Case("tests/workloads/unseeded.py", (BFLOAT16, FUSED)),
+    Case("tests/workloads/unseeded_dataset.py", (BFLOAT16, FUSED, THREADS)),
+    Case("tests/workloads/spawned_trainer.py", (BFLOAT16, FUSED)),
+    Case("tests/workloads/spawned_ddp.py", (BFLOAT16, FUSED, LOADER)),
+    Case(
+        "tests/workloads/configured/train.py",
+        (BFLOAT16, FUSED),
+        arguments=("--batch_size=20",),
+        folder="tests/workloads/configured",
+    ),
+    Case("packaged.train", (BFLOAT16, LOADER, COMPILE), folder="tests/workloads"),
 )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda it: "-".join([Path(it.target).stem, *(s.lever for s in it.plan)]))
 def test_patched_equals_injected(case: Case, tmp_path: Path) -> None:
-    workload = Workload(
-        kind="script",
-        target=str(ROOT / case.target),
-        arguments=case.arguments,
-        directory=str(tmp_path),
-        python=sys.executable,
-    )
+    workload = case.workload(tmp_path)
     executor = LocalExecutor(tmp_path / "runs")
     patch = patch_of(workload, case.plan, executor)
     assert {it.setting.lever: it.reason for it in patch.left_out}.keys() == set(case.left_out)
