@@ -2,6 +2,9 @@
 once as a patched copy with no plan. The losses of both must agree to the last bit.
 
 How fast they are is not looked at here: `hotlap patch` does, in turns.
+
+Of the workloads that train two are not here: no_optimizer.py, where the levers begin with the second step from outside
+(the first backward shows which module is trained), and unseeded_dataset.py, which differs from itself.
 """
 
 from __future__ import annotations
@@ -91,12 +94,10 @@ CASES = (
     Case("tests/workloads/iterable_stream.py", (BFLOAT16, FUSED, LOADER), left_out=("loader",)),
     Case("tests/workloads/layerwise.py", (BFLOAT16, FUSED, COMPILE), left_out=("mixed-precision", "compile")),
     Case("tests/workloads/lbfgs.py", (MATMUL, COMPILE)),
-    Case("tests/workloads/no_optimizer.py", (BFLOAT16, FUSED), left_out=("fused-optimizer",)),
     Case("tests/workloads/ppo.py", (BFLOAT16, FUSED, COMPILE), left_out=("mixed-precision", "compile")),
     Case("tests/workloads/sac.py", (BFLOAT16, FUSED, THREADS), left_out=("mixed-precision",)),
     Case("tests/workloads/scheduler_constructors.py", (BFLOAT16, FUSED)),
     Case("tests/workloads/unseeded.py", (BFLOAT16, FUSED)),
-    Case("tests/workloads/unseeded_dataset.py", (BFLOAT16, FUSED, THREADS)),
     Case("tests/workloads/spawned_trainer.py", (BFLOAT16, FUSED)),
     Case("tests/workloads/spawned_ddp.py", (BFLOAT16, FUSED, LOADER)),
     Case(
