@@ -148,6 +148,15 @@ def test_nothing_that_can_be_written(script: Path, capsys: pytest.CaptureFixture
     assert patch("--check") == 1
 
 
+def test_a_later_look_at_the_script_is_no_study_to_patch_from(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep(script, FUSED)
+    workload = Workload(kind="script", target="train.py", directory=str(script.parent), python=sys.executable)
+    with studies.create_study(script.parent / ".hotlap" / studies.PROFILES, workload, Options()):
+        pass
+    assert patch("--check") == 0
+    assert "fused-optimizer" in capsys.readouterr().out
+
+
 def test_a_study_that_kept_nothing(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
     keep(script)
     assert patch() == 2

@@ -20,7 +20,7 @@ from hotlap.levers.api import find
 from hotlap.records import Patch, PatchProof, Plan, ScriptFacts, Study
 from hotlap.render.live import LiveView
 from hotlap.render.patch import base_of, patch_summary, patch_text
-from hotlap.study import PATCH, attach_to, attachment_of
+from hotlap.study import PATCH, attach_to, attachment_of, directory_of
 from hotlap.trial.executor import Executor
 from hotlap.trial.owned_folder import owned_folder
 from hotlap.trial.patched_copy import patched_copy
@@ -84,7 +84,7 @@ def parser() -> Parser:
 def main(words: list[str], engine: api.Engine) -> int:
     """Run the command. Raises :class:`hotlap.errors.HotlapError`."""
     choices = parser().parse_args(words)
-    found = api.load_study(choices.study)
+    found = api.load_study(directory_of(choices.study))  # not a later look by `hotlap profile`, which keeps no lever
     facts = _facts_of(found)
     # LibCST is imported from here on: only this command and lint's fixes need it.
     from hotlap.source.patch.code import changed_files

@@ -16,7 +16,15 @@ A study is a folder::
 
 from hotlap.study.journal import Journal, attach_to, create_study, open_study
 from hotlap.study.layout import FORMAT, JOURNAL, LABS, LOCK, PATCH, PROFILE, PROFILES, RUNS, SUMMARY
-from hotlap.study.reading import RecordType, attachment_of, latest_study, load_study, read_header, studies_in
+from hotlap.study.reading import (
+    RecordType,
+    attachment_of,
+    directory_of,
+    latest_study,
+    load_study,
+    read_header,
+    studies_in,
+)
 from hotlap.study.records import Answer, Header, LaunchAnswer, MachineAnswer, TurnAnswer
 
 __all__ = [
@@ -39,6 +47,7 @@ __all__ = [
     "attach_to",
     "attachment_of",
     "create_study",
+    "directory_of",
     "latest_study",
     "load_study",
     "open_study",
