@@ -1,0 +1,18 @@
+"""The weight of each of 64 samples is made from its error, one after the other."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+model = nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+values, targets = torch.randn(64, 64), torch.randn(64)
+for _ in range(20_000):
+    optimizer.zero_grad()
+    errors = model(values).squeeze(1) - targets
+    loss = (errors**2).sum()
+    loss.backward()
+    optimizer.step()
