@@ -46,6 +46,7 @@ bench: $(TEST_READY)  ## the benchmarks that need no accelerator; results go to 
 	    $(RUN) -m bench.regret --out docs/benchmarks/regret/$$example --examples $$example || exit 1; done
 	$(RUN) -m bench.findings --out docs/benchmarks/findings
 	$(RUN) -m bench.lint --out docs/benchmarks/lint
+	$(RUN) -m bench.lint_impact --out docs/benchmarks/lint-impact
 	$(RUN) -m bench.trace --out docs/benchmarks/trace --large
 
 bench-lint-precision: $(TEST_READY)  ## how often the lint rules are right, in packages that it downloads to be read

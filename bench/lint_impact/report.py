@@ -9,6 +9,7 @@ import msgspec
 from bench.report import table
 
 MEBIBYTE = 2**20
+CLEARLY_MORE = 1.1
 
 
 class Impact(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,10 +32,12 @@ class Impact(msgspec.Struct, frozen=True, kw_only=True):
 
 def sentence(impact: Impact, machine: str) -> str:
     """What a rule's page says of it."""
-    speed = f"{impact.speedup:.2f}x ({100 * impact.confidence:g} % interval {impact.low:.2f} to {impact.high:.2f})"
+    interval = f"{100 * impact.confidence:g} % interval {impact.low:.2f} to {impact.high:.2f}"
+    slow, fast = impact.slow_peak_bytes, impact.fast_peak_bytes
+    memory = f" and needs {_mebibytes(fast)} instead of {_mebibytes(slow)}" if slow > CLEARLY_MORE * fast else ""
     return (
-        f"{speed} as fast without it, peak memory {_mebibytes(impact.fast_peak_bytes)} instead of "
-        f"{_mebibytes(impact.slow_peak_bytes)}, in a script made to show it on {machine}."
+        f"Without it a script made to show it trains {impact.speedup:.2f}x as fast ({interval}){memory}, "
+        f"on {machine.partition(', ')[2]} (docs/benchmarks/lint-impact.md)."
     )
 
 

@@ -41,6 +41,7 @@ def test_the_child_writes_one_json_object_and_nothing_else() -> None:
     assert ceilings.host_to_device_pinned_bytes_per_second is None
 
 
+@pytest.mark.slow  # as are the two below: what they time depends on who else computes here
 def test_the_time_is_kept() -> None:
     measure("cpu", 0.1)  # what torch loads lazily does not count
     start = time.perf_counter()
@@ -49,6 +50,7 @@ def test_the_time_is_kept() -> None:
     assert time.perf_counter() - start < 10.0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not processor.flags() & {"avx512_bf16", "amx_bf16"}, reason="this processor has no bfloat16 instructions"
 )
@@ -57,6 +59,7 @@ def test_real_bfloat16_is_recognised_by_its_speed() -> None:
     assert "bfloat16" in machine.native_dtypes
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     bool(processor.flags() & {"avx512_fp16", "amx_fp16", "asimdhp"}) or not processor.flags(),
     reason="this processor multiplies float16 itself, or does not say",

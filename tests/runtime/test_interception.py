@@ -240,6 +240,32 @@ def test_a_replayed_batch_may_be_taken_apart(watched: Watched) -> None:
     assert seen == [[0, 1, 2, 3]] * 3, "the first batch, as often as the epoch has batches"
 
 
+def test_a_replayed_batch_may_be_grown_and_cut() -> None:
+    from hotlap.runtime.replay import resized
+
+    batch = {"inputs": torch.arange(6).reshape(3, 2), "labels": (torch.arange(3), torch.tensor(7)), "name": "x"}
+    grown = resized(batch, 2.5)
+    assert grown["inputs"].tolist() == [[0, 1], [2, 3], [4, 5], [0, 1], [2, 3], [4, 5], [0, 1], [2, 3]]
+    assert grown["labels"][0].tolist() == [0, 1, 2, 0, 1, 2, 0, 1]
+    assert (grown["labels"][1].item(), grown["name"]) == (7, "x")
+    assert resized(batch, 0.5)["inputs"].tolist() == [[0, 1], [2, 3]]
+    assert resized(batch, 0.01)["labels"][0].tolist() == [0]
+    assert resized(batch, 1.0) is batch and resized("no tensors", 2.0) == "no tensors"
+    assert batch["inputs"].shape == (3, 2), "the script's own batch stays as it is"
+
+
+def test_a_grown_batch_is_counted_with_all_its_samples(watched: Watched) -> None:
+    from hotlap.runtime.replay import replay_first_batches
+
+    replay_first_batches(watched.hooks, 2.0)
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for (batch,) in DataLoader(TensorDataset(torch.ones(12, 4)), batch_size=4):
+        model(batch).sum().backward()
+        optimizer.step()
+    assert watched.steps().samples == (8, 8, 8)
+
+
 def test_a_profiler_that_records_stacks_takes_the_watch_for_a_module_s_call(watched: Watched) -> None:
     """It knows the code of ``nn.Module.__call__``, and looks for the module among its variables."""
     model = nn.Sequential(nn.Linear(8, 4), nn.Linear(4, 1))

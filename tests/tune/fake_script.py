@@ -86,6 +86,18 @@ class FakeScript:
     backwards_only: bool = False
     evidence_paths: tuple[str, ...] = ()
     profiled_ending: Ending = field(default_factory=Stopped)
+    samples_per_step: int = 1
+    fixed_share: float = 0.5
+    largest_scale: float = 100.0
+    resizable: bool = True
+
+    def level(self, arm: Assignment) -> float:
+        """Seconds for a sample: of a step, ``fixed_share`` is the same for any number of samples."""
+        growth = self.fixed_share + (1 - self.fixed_share) * self.scale(arm)
+        return self.step_seconds(arm.plan, replay=arm.replay) * growth / self.scale(arm)
+
+    def scale(self, arm: Assignment) -> float:
+        return arm.replay_scale if self.resizable else 1.0
 
     def step_seconds(self, plan: Plan, *, replay: bool = False) -> float:
         return sum(self.phases(plan, replay=replay).values())
@@ -154,7 +166,7 @@ class FakeExecutor:
         noise = self._noise(request)
         runs, levels = [], []
         for arm in request.arms:
-            level = self.script.step_seconds(arm.plan, replay=arm.replay)
+            level = self.script.level(arm)
             levels.append(level * math.exp(noise.gauss(0.0, self.script.launch_noise)))
             runs.append(self._run(arm, 40, noise))
         for run in runs:
@@ -196,10 +208,12 @@ class FakeExecutor:
             seed=arm.seed,
             ending=ending,
             facts=self._facts(arm),
-            steps=_steps(phases, self._losses(arm, done, noise)),
+            steps=_steps(
+                phases, self._losses(arm, done, noise), round(script.samples_per_step * script.scale(arm)) or 1
+            ),
             invariants=_invariants(done),
             startup_seconds=startup,
-            host_peak_bytes=script.peak_bytes,
+            host_peak_bytes=round(script.peak_bytes * script.scale(arm)),
             loader_rates=sweep,
             compile=CompileReport(seconds=startup - script.startup_seconds),
             evidence_path=next(iter(script.evidence_paths), "") if arm.collect_evidence else "",
@@ -215,6 +229,8 @@ class FakeExecutor:
                 return TimedOut(limit_seconds=arm.block_limit_seconds, during="warm-up"), 3
             if fails == "memory":
                 return OutOfMemory(error="planted"), 0
+        if arm.replay_scale > self.script.largest_scale:
+            return OutOfMemory(error="planted"), 0
         if arm.collect_evidence and not isinstance(self.script.profiled_ending, Stopped):
             return self.script.profiled_ending, 0
         if not arm.plan.settings and not isinstance(self.script.baseline_ending, Stopped):
@@ -272,7 +288,7 @@ def _told(value: object) -> object:
     return {name: _told(given) for name, given, default in fields if given != default}
 
 
-def _steps(phases: dict[str, float], losses: tuple[float | None, ...]) -> Steps:
+def _steps(phases: dict[str, float], losses: tuple[float | None, ...], samples: int) -> Steps:
     rows = len(losses)
     wall = sum(phases.values())
     diverged = any(it is None for it in losses) and any(it is not None for it in losses)
@@ -285,7 +301,7 @@ def _steps(phases: dict[str, float], losses: tuple[float | None, ...]) -> Steps:
         optimizer_seconds=(phases["optimizer"],) * rows,
         other_seconds=(0.0,) * rows,
         outside_seconds=(0.0,) * rows,
-        samples=(1,) * rows,
+        samples=(samples,) * rows,
         loss=losses,
         not_finite=tuple(row for row, it in enumerate(losses) if it is None) if diverged else (),
     )

@@ -21,6 +21,7 @@ examples:
   hotlap profile train.py --epochs 1           all that follows the script belongs to the script
   hotlap profile --budget 1m -m package.train  leaves out what does not fit, and says so
   hotlap profile --json train.py
+  hotlap profile --batch-sizes train.py        what the model makes of smaller and larger batches
   hotlap report                                shows it again
 
 The trace of the profiled steps stays in the study's folder. exit code: as of `hotlap tune`."""
@@ -42,6 +43,10 @@ def parser() -> Parser:
     group.add_argument(
         "--seed", type=partial(arguments.whole, 0), default=0, metavar="N", help="seed of the launches (default: 0)"
     )
+    group.add_argument(
+        "--batch-sizes", action="store_true",
+        help="also time the model with half, twice and four times the batch, fed from memory",
+    )  # fmt: skip
     options.add_limit_options(made)
     options.add_output_options(made, plan=False)
     return made
@@ -60,6 +65,7 @@ def main(words: list[str], engine: api.Engine) -> int:
         startup_limit_seconds=choices.startup_limit,
         block_limit_seconds=choices.block_limit,
         show_output=choices.show_output,
+        batch_sizes=choices.batch_sizes,
     )
     check(chosen, all_levers())
     return studies.new_study(choices, workload, chosen, choices.study / api.PROFILES, engine, engine.profile)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from hotlap.records.base import Record, Value, Values
 from hotlap.records.comparisons import (
+    BatchRate,
     Ceiling,
     Comparison,
     EnergyComparison,
@@ -104,6 +105,7 @@ __all__ = [
     "Assignment",
     "AttentionArgument",
     "BadNumber",
+    "BatchRate",
     "Block",
     "BlockDone",
     "BreakEven",

@@ -59,6 +59,23 @@ class Estimate(Record, frozen=True, kw_only=True):
 SpeedVerdict: TypeAlias = Literal["faster", "slower", "no-effect", "inconclusive"]
 
 
+class BatchRate(Record, frozen=True, kw_only=True):
+    """The model alone with ``scale`` times as many samples in each batch, fed from memory.
+
+    ``speedup`` is its samples a second against those with the script's own batch, an interval of ``confidence``; None
+    for that one itself. Where ``error`` is not empty the size did not work or was not tried, and the figures mean
+    nothing.
+    """
+
+    scale: float
+    samples_per_step: float
+    seconds_per_sample: float = 0.0
+    speedup: Estimate | None = None
+    confidence: float = 0.95
+    peak_bytes: int = 0
+    error: str = ""
+
+
 class SpeedComparison(Record, frozen=True, kw_only=True):
     """A candidate against a baseline. ``speedup`` above 1 means that the candidate is faster.
 

@@ -6,7 +6,7 @@ import importlib
 from typing import Literal, TypeAlias
 
 from hotlap.records.base import Record
-from hotlap.records.comparisons import Ceiling, Comparison, LossCurves, PhaseAccount
+from hotlap.records.comparisons import BatchRate, Ceiling, Comparison, LossCurves, PhaseAccount
 from hotlap.records.machine import Machine
 from hotlap.records.outcomes import Finding, Outcome
 from hotlap.records.runs import FileWrite, LoaderRate, Run
@@ -22,7 +22,8 @@ class Study(Record, frozen=True, kw_only=True):
 
     ``profiled_steps`` is over how many steps evidence was collected (0: there is none, and ``findings`` rest on the
     time account and the ceilings alone), and ``trace_path`` the trace of some of them. ``loader_rates`` is the loader
-    alone with the settings that were timed, and ``losses`` what the verification's sameness was judged by.
+    alone with the settings that were timed, ``batch_rates`` the model alone with other batch sizes, and ``losses`` what
+    the verification's sameness was judged by.
     """
 
     format_version: int = 1
@@ -43,6 +44,7 @@ class Study(Record, frozen=True, kw_only=True):
     ceilings: tuple[Ceiling, ...] = ()
     model_flop_utilisation: float | None = None
     loader_rates: tuple[LoaderRate, ...] = ()
+    batch_rates: tuple[BatchRate, ...] = ()
     profiled_steps: int = 0
     trace_path: str = ""
     findings: tuple[Finding, ...] = ()

@@ -70,7 +70,8 @@ class Assignment(Record, frozen=True, kw_only=True):
     """Everything that a child process must know about the trial it is.
 
     ``observe`` also counts operations and watches for randomness, which costs a few of the first steps;
-    ``replay`` feeds the first training batch again and again, so that only the model is timed;
+    ``replay`` feeds the first training batch again and again, so that only the model is timed; with ``replay_scale``
+    it has that many times its samples, repeated or left out;
     ``loader_sweep`` times the training loader alone with each of these settings, and no model.
     The fields from ``without_dropout`` on serve the comparison of numbers, never a timing:
     ``reference_precision`` computes in float64, ``nudge`` moves every initial weight by one unit in the last place,
@@ -88,6 +89,7 @@ class Assignment(Record, frozen=True, kw_only=True):
     step_source: StepSource = "auto"
     observe: bool = False
     replay: bool = False
+    replay_scale: float = 1.0
     loader_sweep: tuple[Setting, ...] = ()
     aligned_randomness: bool = False
     without_dropout: bool = False

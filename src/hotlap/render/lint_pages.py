@@ -24,5 +24,5 @@ def lint_rule_page(rule: LintRule) -> RenderableType:
     table.add_row(Text("  group"), Text(rule.group))
     table.add_row(Text("  fix"), Text(rule.fix))
     if rule.measured:
-        table.add_row(Text("  measured in"), Text(f"docs/benchmarks/{rule.measured}"))
+        table.add_row(Text("  measured"), Text(rule.measured))
     return Trimmed(Constrain(Group(top, table, *docstring_page(rule.page, rule.title)), _WIDEST))

@@ -11,6 +11,7 @@ from hotlap import plan
 from hotlap.records import Costs, Kept, Study
 from hotlap.render import text
 from hotlap.render.account import PHASES, account_remarks, samples_factor
+from hotlap.render.batch_sizes import HEADINGS, batch_remark, batch_rows
 from hotlap.render.findings import fates, label, place, share_interval
 from hotlap.render.headline import Headline, headline
 from hotlap.render.lever_table import MARKS, footnote, skipped_rows, tried_rows
@@ -62,6 +63,11 @@ def _sections(study: Study, found: Headline) -> Iterator[tuple[str, list[str]]]:
         yield f"Levers: {kept} of {len(study.outcomes)} kept", list(_levers(study))
     if study.ceilings:
         yield "Ceilings", list(_ceilings(study))
+    if study.batch_rates:
+        yield (
+            "Batch sizes",
+            [*_table(HEADINGS, batch_rows(study.batch_rates)), "", text.markdown(batch_remark(study.batch_rates))],
+        )
     if study.findings:
         yield f"Findings: {len(study.findings)}", list(_findings(study))
     if study.plan.settings:

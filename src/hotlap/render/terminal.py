@@ -13,6 +13,7 @@ from rich.text import Text
 from hotlap.records import Costs, FileWrite, Machine, Study
 from hotlap.render import text
 from hotlap.render.account import time_account
+from hotlap.render.batch_sizes import batch_table
 from hotlap.render.cost import cost_lines, energy_line
 from hotlap.render.findings import answers, findings_list
 from hotlap.render.headline import Headline, headline
@@ -77,6 +78,8 @@ def _sections(study: Study, plan_path: str, costs: Costs | None) -> Iterator[tup
     ceilings = list(_ceilings(study))
     if ceilings:
         yield "Ceilings", Group(*ceilings)
+    if study.batch_rates:
+        yield "Batch sizes", batch_table(study.batch_rates)
     if study.findings:
         yield "Findings", findings_list(study)
     spent = list(cost_sentences(study, costs))

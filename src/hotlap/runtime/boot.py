@@ -108,7 +108,7 @@ def _boot_trial() -> None:
         # The clock hangs on first and so stands outermost: what the others do inside a phase is timed in it.
         session.begin(interception)
         if assignment.replay:
-            replay.replay_first_batches(hooks)
+            replay.replay_first_batches(hooks, assignment.replay_scale)
         comparing.prepare(hooks, assignment)
         if assignment.watch_numbers:
             from hotlap.runtime.not_finite.watch import NumbersWatch

@@ -1,6 +1,7 @@
 """The model alone: every loader delivers its first batch again and again, from memory.
 
-What is left of a step is what no loader setting can make faster.
+What is left of a step is what no loader setting can make faster. With a batch of another size it tells what the model
+makes of that size.
 """
 
 from __future__ import annotations
@@ -8,12 +9,13 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from hotlap.runtime.batches import transform
+from hotlap.runtime.batches import leading_size, transform
 from hotlap.runtime.hooks import Fetch, Hooks
 
 
-def replay_first_batches(hooks: Hooks) -> None:
-    """Hang on the replay. Map-style loaders start no workers; an epoch keeps its number of batches."""
+def replay_first_batches(hooks: Hooks, scale: float = 1.0) -> None:
+    """Hang on the replay. Map-style loaders start no workers; an epoch keeps its number of batches, each of ``scale``
+    times as many samples."""
     first: dict[int, Any] = {}
     delivered: dict[int, int] = {}
 
@@ -29,7 +31,7 @@ def replay_first_batches(hooks: Hooks) -> None:
         # Keyed by dataset and not by iterator: the first batch serves all epochs.
         key, turn = id(iterator._dataset), id(iterator)
         if key not in first:
-            first[key] = following()
+            first[key] = resized(following(), scale)
             delivered[turn] = 1
             return _fresh(first[key])
         delivered[turn] = delivered.get(turn, 0) + 1
@@ -40,6 +42,26 @@ def replay_first_batches(hooks: Hooks) -> None:
 
     hooks.before_loader.append(without_workers)
     hooks.around_fetch.append(fetch)
+
+
+def resized(batch: Any, scale: float) -> Any:
+    """The batch with ``scale`` times as many samples, at least one: repeated in order, or the first of them.
+
+    Only tensors with one row for each sample change; what holds samples otherwise stays as it is.
+    """
+    samples = leading_size(batch)
+    wanted = max(1, round(scale * samples))
+    if samples == 0 or wanted == samples:
+        return batch
+
+    def rows(tensor: Any) -> Any:
+        if tensor.dim() == 0 or tensor.shape[0] != samples or tensor.is_sparse:
+            return tensor
+        repeated = tensor.repeat(-(-wanted // samples), *(1,) * (tensor.dim() - 1))
+        made = repeated[:wanted].clone()
+        return made.pin_memory() if tensor.is_pinned() else made
+
+    return transform(copy.copy(batch), rows)
 
 
 def _fresh(batch: Any) -> Any:

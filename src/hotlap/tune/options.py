@@ -17,7 +17,8 @@ class Options(Record, frozen=True, kw_only=True):
     ``budget_seconds`` is kept, verification included; None means that the search may finish. ``only`` and ``skip`` name
     levers; ``allow`` names those that may be tried although they change what is learned. ``accept_unverified`` keeps a
     faster lever although nothing could show that training still computes the same. ``delta`` is the smallest gain
-    worth having, as a share. ``rounds`` fixes the rounds of a set (None: as many as pay, 8 to 40).
+    worth having, as a share. ``rounds`` fixes the rounds of a set (None: as many as pay, 8 to 40). ``batch_sizes`` asks
+    a profile to time the model with other batch sizes too.
     """
 
     budget_seconds: float | None = None
@@ -32,6 +33,7 @@ class Options(Record, frozen=True, kw_only=True):
     startup_limit_seconds: float = 600.0
     block_limit_seconds: float = 300.0
     show_output: bool = False
+    batch_sizes: bool = False
 
 
 def check(options: Options, levers: Mapping[str, Lever]) -> None:

@@ -11,6 +11,7 @@ from hotlap.levers.api import all_levers
 from hotlap.records import Study, Workload
 from hotlap.study import Journal
 from hotlap.trial.executor import Executor
+from hotlap.tune.batch_sizes import measure_batch_sizes
 from hotlap.tune.book import Book, OnProgress, say_nothing
 from hotlap.tune.ceilings import measure_ceilings
 from hotlap.tune.findings import note_findings
@@ -53,4 +54,6 @@ def _look(trials: Trials, book: Book) -> None:
         loader_rates=bounds.situation.loader_rates,
     )
     note_findings(book, take_profile(trials, book, observation, bounds))
+    if trials.options.batch_sizes:
+        book.update(batch_rates=measure_batch_sizes(trials, book, observation, machine))
     book.close("finished")

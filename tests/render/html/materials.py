@@ -14,6 +14,7 @@ from hotlap.diagnose.profile import Profile
 from hotlap.evidence import MemoryTimeline, RunEvidence
 from hotlap.measure.parity.curves import loss_curves
 from hotlap.records import (
+    BatchRate,
     CallSite,
     Ceiling,
     Costs,
@@ -78,6 +79,18 @@ def loader_rates() -> tuple[LoaderRate, ...]:
     return (*rates, LoaderRate(setting=Setting(lever="loader"), seconds_per_sample=0.0, error="A worker was killed."))
 
 
+def batch_rates() -> tuple[BatchRate, ...]:
+    def speedup(value: float) -> Estimate:
+        return Estimate(value=value, low=0.97 * value, high=1.03 * value, unit="x")
+
+    return (
+        BatchRate(scale=0.5, samples_per_step=16, seconds_per_sample=0.0055, speedup=speedup(0.62), peak_bytes=2**32),
+        BatchRate(scale=1.0, samples_per_step=32, seconds_per_sample=0.0034, peak_bytes=2**33),
+        BatchRate(scale=2.0, samples_per_step=64, seconds_per_sample=0.0026, speedup=speedup(1.31), peak_bytes=2**34),
+        BatchRate(scale=4.0, samples_per_step=128, error="It ran out of memory: <b>CUDA</b>"),
+    )
+
+
 def memory(steps: int = 40) -> MemoryTimeline:
     return MemoryTimeline(
         allocated_bytes=tuple(6 * 2**30 + it * 2**24 for it in range(steps)),
@@ -113,6 +126,7 @@ def full_material(folder: Path) -> Material:
         fakes.FINISHED,
         losses=loss_curves(losses(), losses(0.0004), fakes.WITHIN),
         loader_rates=rates,
+        batch_rates=batch_rates(),
         ceilings=(
             Ceiling(name="loader-alone", seconds_per_sample=rates[0].seconds_per_sample, bound_speedup=2.12),
             Ceiling(name="model-alone", seconds_per_sample=0.0034, bound_speedup=1.94),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-CHARTS = {"steps", "levers", "ceilings", "losses", "difference", "loader", "memory", "timeline"}
+CHARTS = {"steps", "levers", "ceilings", "losses", "difference", "loader", "batch-sizes", "memory", "timeline"}
 TEXT_CONTRAST, LARGE_TEXT_CONTRAST, GRAPHICS_CONTRAST = 4.5, 3.0, 3.0
 """Web Content Accessibility Guidelines 2.2, criteria 1.4.3 and 1.4.11, level AA."""
 

@@ -8,12 +8,12 @@ from typing import Any
 import fakes
 import msgspec
 import pytest
-from materials import full_material, loader_rates, losses, memory
+from materials import batch_rates, full_material, loader_rates, losses, memory
 
 from hotlap.evidence import MemoryTimeline
 from hotlap.measure.parity.curves import loss_curves
 from hotlap.records import Ceiling, Kept, NoGain, Outcome, Plan, Study
-from hotlap.render.html.charts import ceilings, levers, loader, steps, timeline
+from hotlap.render.html.charts import batch_sizes, ceilings, levers, loader, steps, timeline
 from hotlap.render.html.charts import losses as loss_charts
 from hotlap.render.html.charts import memory as memory_chart
 from hotlap.trace.lanes import coarser
@@ -91,6 +91,19 @@ def test_the_scripts_own_loader_stands_out_and_failures_are_in_the_table() -> No
     assert [row["setting"] for row in rows][-1] == "workers 4, pin-memory"
     assert any("A worker was killed." in row for row in found.table.rows)
     assert found.notes == ("Where there are workers: persistent-workers, prefetch-factor 2.",)
+
+
+def test_batch_sizes_are_drawn_with_their_intervals_and_failures_are_in_the_table() -> None:
+    study = msgspec.structs.replace(fakes.FINISHED, batch_rates=batch_rates())
+    found = batch_sizes.chart(study)
+    assert found is not None
+    rows = found.drawn["data"]["values"]
+    assert [row["samples"] for row in rows] == [16, 32, 64]
+    assert [row["kind"] for row in rows].index("the script's own") == 1
+    assert all(row["low"] <= row["rate"] <= row["high"] for row in rows)
+    assert any("out of memory" in row[-1] for row in found.table.rows) and len(found.table.rows) == 4
+    alone = msgspec.structs.replace(study, batch_rates=batch_rates()[1:2])
+    assert batch_sizes.chart(alone) is None and batch_sizes.chart(fakes.FINISHED) is None
 
 
 def test_losses_that_agree_to_the_last_bit_have_no_difference_to_draw() -> None:

@@ -23,8 +23,8 @@ from hotlap.render.html.page import charts, page
 
 LARGEST_BYTES = 2_000_000
 SECTIONS = (
-    "step", "levers", "ceilings", "findings", "losses", "loader", "memory", "timeline", "costs", "patch", "next",
-    "again", "warnings", "words",
+    "step", "levers", "ceilings", "findings", "losses", "loader", "batch-sizes", "memory", "timeline", "costs", "patch",
+    "next", "again", "warnings", "words",
 )  # fmt: skip
 
 

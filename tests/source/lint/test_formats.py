@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from importlib import resources
-from pathlib import Path
 
 import jsonschema
 import pytest
@@ -130,8 +129,3 @@ def test_a_diff_keeps_its_tabs() -> None:
 def test_a_shown_fix_is_a_comment_for_patch() -> None:
     report = LintReport(checked_files=1, diffs=("--- a\n+++ b\n",), suggestions=("--- a\n+++ b\n@@\n-x\n+y\n",))
     assert diffs(report) == "--- a\n+++ b\n# Only shown, never written:\n# --- a\n# +++ b\n# @@\n# -x\n# +y"
-
-
-def test_measured_rules_point_to_benchmarks() -> None:
-    for rule in RULES:
-        assert not rule.measured or Path(rule.measured).suffix == ".md"

@@ -83,12 +83,6 @@ def test_there_are_enough_examples(rule: Rule) -> None:
     assert set(rule.fixed) <= set(rule.bad)
 
 
-@every_rule
-def test_a_measured_cost_is_a_committed_benchmark(rule: Rule) -> None:
-    if rule.measured:
-        assert (ROOT / "docs" / "benchmarks" / rule.measured).is_file()
-
-
 @pytest.mark.parametrize(("rule", "text"), examples("bad"))
 def test_it_fires_where_it_must(rule: Rule, text: str) -> None:
     _, hits = check(text, [rule])

@@ -14,7 +14,7 @@ from hotlap.render.cost import cost_lines
 from hotlap.render.findings import OVERLAP, answers
 from hotlap.render.headline import headline
 from hotlap.render.html import sections
-from hotlap.render.html.charts import ceilings, levers, loader, losses, memory, steps, timeline
+from hotlap.render.html.charts import batch_sizes, ceilings, levers, loader, losses, memory, steps, timeline
 from hotlap.render.html.drawing import drawing_code, still_picture
 from hotlap.render.html.embedding import code, embedded_json, policy
 from hotlap.render.html.material import Material
@@ -67,6 +67,7 @@ def charts(material: Material) -> Iterator[Chart]:
         ceilings.chart(study),
         *losses.charts(study),
         loader.chart(study),
+        batch_sizes.chart(study),
         memory.chart(material.profile.evidence.memory) if material.profile is not None else None,
         timeline.chart(material.lanes),
     ]

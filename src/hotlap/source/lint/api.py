@@ -72,8 +72,8 @@ class Rule:
     """One bad pattern that can be seen in the source.
 
     ``bad`` and ``good`` are sources, by what they show, on which it must and must not fire. ``fixed`` holds what its
-    edits must make of some of ``bad``. ``measured`` names the committed benchmark that measured what the pattern costs;
-    empty where none did.
+    edits must make of some of ``bad``. ``measured`` is a sentence about what the pattern costs, from the committed
+    benchmark that measured it; empty where none did.
     """
 
     code: str

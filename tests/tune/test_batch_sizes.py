@@ -1,0 +1,77 @@
+"""The model alone with other batch sizes: what is said of each, and of those that cannot be had."""
+
+from __future__ import annotations
+
+import pytest
+from fake_script import WORKLOAD, FakeExecutor, FakeScript
+
+from hotlap.records import BatchRate, Study
+from hotlap.tune.options import Options
+from hotlap.tune.profile import profile
+
+
+def look(budget_seconds: float | None = None, **script: object) -> Study:
+    its = FakeScript(**{"has_loader": True, "samples_per_step": 8, **script})
+    executor = FakeExecutor(its)
+    options = Options(batch_sizes=True, budget_seconds=budget_seconds)
+    return profile(WORKLOAD, options, executor, clock=executor.clock)
+
+
+def by_scale(study: Study) -> dict[float, BatchRate]:
+    return {it.scale: it for it in study.batch_rates}
+
+
+def test_nobody_asked() -> None:
+    executor = FakeExecutor(FakeScript(has_loader=True))
+    assert profile(WORKLOAD, Options(), executor, clock=executor.clock).batch_rates == ()
+    assert not any(b'"replay_scale":2' in it for it in executor.requests)
+
+
+def test_larger_batches_share_what_is_fixed() -> None:
+    rates = by_scale(look(fixed_share=0.5))
+    assert list(rates) == [0.5, 1.0, 2.0, 4.0]
+    assert [it.samples_per_step for it in rates.values()] == [4, 8, 16, 32]
+    assert rates[1.0].speedup is None and rates[1.0].seconds_per_sample > 0
+    for scale, true in ((0.5, 0.5 / 0.75), (2.0, 2 / 1.5), (4.0, 4 / 2.5)):
+        found = rates[scale].speedup
+        assert found is not None and found.low < true < found.high
+        assert found.high / found.low < 1.3
+        expected = rates[1.0].seconds_per_sample / found.value
+        assert rates[scale].seconds_per_sample == pytest.approx(expected, rel=0.1)
+    assert rates[4.0].peak_bytes == 4 * rates[1.0].peak_bytes == 400_000_000
+
+
+def test_a_size_that_fails_is_the_last() -> None:
+    rates = by_scale(look(largest_scale=1.5))
+    assert rates[0.5].speedup is not None
+    assert "memory" in rates[2.0].error
+    assert rates[4.0].error == "Not tried, since 16 did not work."
+
+
+def test_what_might_not_fit_beside_the_script_is_not_tried() -> None:
+    rates = by_scale(look(peak_bytes=1_000_000_000, memory_bytes=4_000_000_000))
+    assert rates[2.0].speedup is not None
+    assert "memory" in rates[4.0].error and "Not tried" in rates[4.0].error
+
+
+def test_batches_that_cannot_be_resized_are_not_taken_for_others() -> None:
+    rates = by_scale(look(resizable=False))
+    assert all("grown or cut" in rates[it].error or "did not work" in rates[it].error for it in rates)
+    assert 1.0 not in rates
+
+
+def test_a_single_sample_is_not_halved() -> None:
+    rates = by_scale(look(samples_per_step=1))
+    assert "single sample" in rates[0.5].error and rates[2.0].speedup is not None
+
+
+def test_a_budget_is_kept() -> None:
+    study = look(budget_seconds=120.0)
+    assert study.spent_seconds <= 120.0
+    assert any("budget" in it.error for it in study.batch_rates)
+
+
+def test_without_a_loader_it_says_why() -> None:
+    study = look(has_loader=False)
+    assert study.batch_rates == ()
+    assert any("no batch of the script comes from a DataLoader" in it for it in study.warnings)
