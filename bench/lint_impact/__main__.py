@@ -1,7 +1,8 @@
 """``python -m bench.lint_impact --out docs/benchmarks/lint-impact``: what the patterns that lint finds cost.
 
-A folder of ``pairs`` is named after a rule and holds a script with its pattern and the same script put right. Both take
-turns in fresh launches. Rules whose pattern costs nothing without an accelerator have no pair.
+A folder of ``pairs`` is named after a rule and holds a script with its pattern, and the same script without where the
+rule cannot put it right by itself. Both take turns in fresh launches. Rules whose pattern costs nothing without an
+accelerator have no pair.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from hotlap.check.records import Against, Sides
 from hotlap.errors import HotlapError
 from hotlap.records import Workload
 from hotlap.source.lint.api import Rule, all_rules
+from hotlap.source.lint.fix import fix
 from hotlap.trial.local import LocalExecutor
 from hotlap.tune.options import Options
 
@@ -49,16 +51,26 @@ def workload_of(script: Path, rule: Rule) -> Workload:
     return msgspec.structs.replace(plain, kind="module", target="torch.distributed.run", arguments=arguments)
 
 
+def without_pattern(rule: Rule, folder: Path, scratch: Path) -> Path:
+    """The script put right: by the rule's own fix, or as it lies beside it."""
+    if (folder / FAST).exists():
+        return folder / FAST
+    made = scratch / FAST
+    fixed = fix((folder / SLOW).read_text(encoding="utf-8"), [rule], {"safe", "unsafe"})
+    made.write_text(fixed.text, encoding="utf-8")
+    return made
+
+
 def measure(rule: Rule, folder: Path, scratch: Path) -> Impact:
     """One pair. Raises :class:`HotlapError` where a script cannot be measured."""
     about = (ast.get_docstring(ast.parse((folder / SLOW).read_text(encoding="utf-8"))) or "").rstrip(".")
-    slow, fast = (workload_of(folder / it, rule) for it in (SLOW, FAST))
+    slow, fast = (workload_of(it, rule) for it in (folder / SLOW, without_pattern(rule, folder, scratch)))
     found = check(
         slow,
         Against(kind="revision", name="the pattern"),
         Sides(before=slow, now=fast),
         Options(delta=DELTA),
-        LocalExecutor(scratch),
+        LocalExecutor(scratch / "runs"),
         speed_only=True,
     )
     blank = Impact(code=rule.code, name=rule.name, about=about)

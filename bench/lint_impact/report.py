@@ -47,8 +47,9 @@ def markdown(impacts: Sequence[Impact], left_out: Sequence[str]) -> str:
     header = ("rule", "script", "speedup without it", "interval", "sets", "peak memory with", "without")
     return "\n".join(
         [
-            "Each rule's pattern in a small script that was made to show it, against the same script put right. Both "
-            "take turns in fresh launches, as `hotlap check` lets two revisions do; intervals are over launches.",
+            "Each rule's pattern in a small script that was made to show it, against the same script put right, by the "
+            "rule's own fix where it has one. Both take turns in fresh launches, as `hotlap check` lets two revisions "
+            "do; intervals are over launches.",
             "",
             table(header, rows),
             "",
