@@ -12,6 +12,7 @@ import ast
 import json
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -20,19 +21,23 @@ import msgspec
 from bench.lint_impact import report
 from bench.lint_impact.report import Impact
 from bench.report import command_line, write
-from hotlap.check.compare import check
-from hotlap.check.records import Against, Sides
 from hotlap.errors import HotlapError
-from hotlap.records import Workload
+from hotlap.measure.speed import HEADLINE_CONFIDENCE, HEADLINE_SETS
+from hotlap.records import TurnSet, Workload
 from hotlap.source.lint.api import Rule, all_rules
 from hotlap.source.lint.fix import fix
 from hotlap.trial.local import LocalExecutor
+from hotlap.tune.book import Book, say_nothing
+from hotlap.tune.confirm import BASELINE, CANDIDATE, compare_sets, peak_bytes
+from hotlap.tune.costs import USUAL_ROUNDS
+from hotlap.tune.journaled import JournaledExecutor
 from hotlap.tune.options import Options
+from hotlap.tune.search import begin, blank_study
+from hotlap.tune.trials import Failure, Trials
 
 PAIRS = Path(__file__).parent / "pairs"
 SLOW, FAST = "slow.py", "fast.py"
 TWO_PROCESSES = ("accumulation-without-no-sync",)
-DELTA = 0.02
 
 
 def pairs() -> Mapping[str, Path]:
@@ -65,28 +70,30 @@ def measure(rule: Rule, folder: Path, scratch: Path) -> Impact:
     """One pair. Raises :class:`HotlapError` where a script cannot be measured."""
     about = (ast.get_docstring(ast.parse((folder / SLOW).read_text(encoding="utf-8"))) or "").rstrip(".")
     slow, fast = (workload_of(it, rule) for it in (folder / SLOW, without_pattern(rule, folder, scratch)))
-    found = check(
-        slow,
-        Against(kind="revision", name="the pattern"),
-        Sides(before=slow, now=fast),
-        Options(delta=DELTA),
-        LocalExecutor(scratch / "runs"),
-        speed_only=True,
-    )
-    blank = Impact(code=rule.code, name=rule.name, about=about)
-    compared = found.speed.comparison
-    if compared is None or not compared.baseline_agrees:
-        return msgspec.structs.replace(blank, trouble=found.speed.text)
-    return msgspec.structs.replace(
-        blank,
+    trials = Trials(slow, Options(), JournaledExecutor(LocalExecutor(scratch / "runs"), clock=time.monotonic))
+    begin(trials, Book(blank_study(slow, trials.options, None), trials, None, say_nothing))
+    with_pattern = trials.assignment()
+    arms = [with_pattern, with_pattern, msgspec.structs.replace(with_pattern, workload=fast)]
+    sets: list[TurnSet] = []
+    while len(sets) < HEADLINE_SETS:
+        turns = trials.take_set(arms, rounds=USUAL_ROUNDS, purpose="impact")
+        if isinstance(turns, Failure):
+            return Impact(code=rule.code, name=rule.name, about=about, trouble=turns.reason)
+        sets.append(turns)
+    compared = compare_sets(sets, delta=trials.options.delta, confidence=HEADLINE_CONFIDENCE)
+    return Impact(
+        code=rule.code,
+        name=rule.name,
+        about=about,
         speedup=compared.speedup.value,
         low=compared.speedup.low,
         high=compared.speedup.high,
         confidence=compared.confidence,
         sets=compared.sets,
         rounds=compared.rounds,
-        slow_peak_bytes=found.before_peak_bytes,
-        fast_peak_bytes=found.now_peak_bytes,
+        slow_peak_bytes=max(peak_bytes(it.runs[BASELINE]) for it in sets),
+        fast_peak_bytes=max(peak_bytes(it.runs[CANDIDATE]) for it in sets),
+        trouble="" if compared.baseline_agrees else " ".join(compared.remarks),
     )
 
 

@@ -48,8 +48,8 @@ def markdown(impacts: Sequence[Impact], left_out: Sequence[str]) -> str:
     return "\n".join(
         [
             "Each rule's pattern in a small script that was made to show it, against the same script put right, by the "
-            "rule's own fix where it has one. Both take turns in fresh launches, as `hotlap check` lets two revisions "
-            "do; intervals are over launches.",
+            "rule's own fix where it has one. Both take turns in fresh launches, as in a lever's trial; intervals are "
+            "over launches.",
             "",
             table(header, rows),
             "",

@@ -1,4 +1,4 @@
-"""The weight of each of 64 samples is made from its error, one after the other."""
+"""The squared errors of 64 samples are added up, one after the other."""
 
 from __future__ import annotations
 
