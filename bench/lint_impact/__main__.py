@@ -121,7 +121,7 @@ def main(arguments: list[str] | None = None) -> int:
             options.out,
             title="What the patterns cost that lint finds",
             command=command_line("bench.lint_impact"),
-            text=report.markdown(ordered, [it for it in known if it not in pairs()]),
+            text=report.markdown(ordered, [it for it in known if it not in pairs()], options.only),
             data=[msgspec.to_builtins(it) for it in ordered],
         )
     return 1 if any(it.trouble for it in impacts.values()) else 0

@@ -41,8 +41,8 @@ def sentence(impact: Impact, machine: str) -> str:
     )
 
 
-def markdown(impacts: Sequence[Impact], left_out: Sequence[str]) -> str:
-    """The table, and what it is not."""
+def markdown(impacts: Sequence[Impact], left_out: Sequence[str], again: Sequence[str] = ()) -> str:
+    """The table, and what it is not; ``again`` are the codes that were measured after the others."""
     rows = [_row(it) for it in impacts]
     header = ("rule", "script", "speedup without it", "interval", "sets", "peak memory with", "without")
     return "\n".join(
@@ -56,8 +56,9 @@ def markdown(impacts: Sequence[Impact], left_out: Sequence[str]) -> str:
             "These are no typical gains: another model, batch or machine has another ratio. Which patterns cost "
             "anything at all, and where it is memory rather than time, is what the table shows.",
             "",
-            f"Not measured, since they cost nothing without an accelerator, or wrong numbers rather than time: "
-            f"{', '.join(left_out)}.",
+            f"Not measured, since most of them cost nothing without an accelerator, or make numbers wrong rather than "
+            f"steps slow: {', '.join(left_out)}.",
+            *(["", f"Measured again after a run of all: {', '.join(again)}."] if again else []),
         ]
     )
 

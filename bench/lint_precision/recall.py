@@ -123,9 +123,12 @@ def _changes() -> Iterator[Planted]:
 
 
 def _applies(code: str, text: str) -> bool:
-    """Whether the change is a mistake in this script: modes and gradients matter where it evaluates at all."""
+    """Whether the change is a mistake in this script: modes and gradients matter where it evaluates at all, and zeros
+    where it may train on an accelerator."""
     if code in ("HL351", "HL352", "HL353"):
         return ".eval()" in text and "backward" in text
+    if code == "HL602":
+        return "cuda" in text or "device" in text
     return True
 
 

@@ -68,8 +68,8 @@ def parser() -> Parser:
         help="the smallest slowdown that counts (default: 5%%)",
     )  # fmt: skip
     group.add_argument(
-        "--parity-steps", type=partial(arguments.whole, 1), default=100, metavar="N",
-        help="over how many steps losses are compared (default: 100)",
+        "--parity-steps", type=partial(arguments.whole, 1), default=300, metavar="N",
+        help="over how many steps losses are compared (default: 300)",
     )  # fmt: skip
     group.add_argument(
         "--seed", type=partial(arguments.whole, 0), default=0, metavar="N", help="seed of the trials (default: 0)"

@@ -12,7 +12,7 @@ from hotlap.records import BatchRate
 from hotlap.render import text
 from hotlap.render.layout import paragraphs
 
-HEADINGS = (">samples a step", ">samples a second", ">against it as it is", "interval", ">peak memory", "")
+HEADINGS = (">samples a step", ">samples a second", ">ratio", "interval", ">peak memory", "")
 
 
 def batch_rows(rates: Sequence[BatchRate]) -> tuple[tuple[str, ...], ...]:

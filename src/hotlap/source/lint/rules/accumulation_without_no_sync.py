@@ -48,6 +48,10 @@ from hotlap.source.lint.model.tree import LOOPS
 code = "HL703"
 title = "Gradients are summed over processes in every step, but used only in some"
 fix_safety: FixSafety = "none"
+measured = (
+    "Without it a script made to show it trains 1.85x as fast (95 % interval 1.77 to 1.93), on 2 cores, 24 "
+    "GiB, no accelerator (docs/benchmarks/lint-impact.md)."
+)
 
 _DDP = "torch.nn.parallel.DistributedDataParallel"
 _ANSWERS = frozenset({"no_sync", "require_backward_grad_sync", "set_requires_gradient_sync"})

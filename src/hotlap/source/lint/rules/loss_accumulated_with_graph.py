@@ -48,6 +48,10 @@ from hotlap.source.lint.context import Context
 code = "HL501"
 title = "A loss is added up or collected together with its graph"
 fix_safety: FixSafety = "unsafe"
+measured = (
+    "Without it a script made to show it trains 1.01x as fast (95 % interval 0.98 to 1.05), on 2 cores, 24 "
+    "GiB, no accelerator (docs/benchmarks/lint-impact.md)."
+)
 
 
 def check(context: Context) -> Iterator[Violation]:

@@ -41,6 +41,10 @@ from hotlap.source.lint.model.tree import FUNCTIONS
 code = "HL101"
 title = "Batches are made in the training process"
 fix_safety: FixSafety = "unsafe"
+measured = (
+    "Without it a script made to show it trains 1.75x as fast (95 % interval 1.66 to 1.85), on 2 cores, 24 "
+    "GiB, no accelerator (docs/benchmarks/lint-impact.md)."
+)
 
 _WORKERS = Code("4")
 

@@ -42,6 +42,10 @@ from hotlap.source.lint.model.tree import Loop
 code = "HL104"
 title = "The loader's workers are started anew in every epoch"
 fix_safety: FixSafety = "unsafe"
+measured = (
+    "Without it a script made to show it trains 1.24x as fast (95 % interval 1.21 to 1.27), on 2 cores, 24 "
+    "GiB, no accelerator (docs/benchmarks/lint-impact.md)."
+)
 
 _DATA_MODULES = frozenset(
     f"{root}.LightningDataModule"
