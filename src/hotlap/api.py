@@ -181,15 +181,17 @@ def profile(
     module: bool = False,
     budget_seconds: float | None = None,
     seed: int = 0,
+    batch_sizes: bool = False,
     directory: str | os.PathLike[str] = STUDIES,
     on_progress: OnProgress | None = None,
 ) -> Study:
     """Say why a training script takes as long as it does on this machine: its ``findings``, dearest first.
 
-    No lever is tried. The arguments are those of :func:`tune`; the study is kept in a folder of its own under
+    No lever is tried. With ``batch_sizes`` the model alone is also timed with half, twice and four times the batch
+    (``batch_rates``). The other arguments are those of :func:`tune`; the study is kept in a folder of its own under
     ``directory``. Raises as :func:`tune` does.
     """
-    options = Options(budget_seconds=budget_seconds, seed=seed)
+    options = Options(budget_seconds=budget_seconds, seed=seed, batch_sizes=batch_sizes)
     return begin(
         _workload(script, arguments, module),
         options,

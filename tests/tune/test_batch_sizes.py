@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from fake_script import WORKLOAD, FakeExecutor, FakeScript
 
+import hotlap
+from hotlap.api import Engine
+from hotlap.cli.main import main
 from hotlap.records import BatchRate, Study
 from hotlap.tune.options import Options
 from hotlap.tune.profile import profile
@@ -75,3 +80,26 @@ def test_without_a_loader_it_says_why() -> None:
     study = look(has_loader=False)
     assert study.batch_rates == ()
     assert any("no batch of the script comes from a DataLoader" in it for it in study.warnings)
+
+
+def test_the_command_shows_the_curve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text("import torch\n", encoding="utf-8")
+    script = FakeScript(has_loader=True, samples_per_step=8, largest_scale=2.0)
+    engine = Engine(executor=lambda directory: FakeExecutor(script))
+    assert main(["profile", "--quiet", "--batch-sizes", "train.py"], engine=engine) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "Batch sizes samples a step samples a second ratio interval peak memory" in out
+    assert "as it is" in out and "ran out of memory" in out and "no plan holds one" in out
+
+
+@pytest.mark.slow
+def test_a_real_script(tmp_path: Path) -> None:
+    script = Path(__file__).parents[1] / "workloads" / "function_train.py"
+    study = hotlap.profile(script, arguments=["--epochs", "200"], batch_sizes=True, directory=tmp_path)
+    assert [it.samples_per_step for it in study.batch_rates] == [8, 16, 32, 64], study.warnings
+    assert not [it.error for it in study.batch_rates if it.error]
+    per_sample = [it.seconds_per_sample for it in study.batch_rates]
+    assert per_sample == sorted(per_sample, reverse=True), "small steps are all overhead"
