@@ -98,7 +98,8 @@ def test_the_command_shows_the_curve(
 @pytest.mark.slow
 def test_a_real_script(tmp_path: Path) -> None:
     script = Path(__file__).parents[1] / "workloads" / "function_train.py"
-    study = hotlap.profile(script, arguments=["--steps", "20000", "--epochs", "1"], batch_sizes=True, directory=tmp_path)
+    long = ["--steps", "20000", "--epochs", "1"]
+    study = hotlap.profile(script, arguments=long, batch_sizes=True, directory=tmp_path)
     assert [it.samples_per_step for it in study.batch_rates] == [8, 16, 32, 64], study.warnings
     assert not [it.error for it in study.batch_rates if it.error]
     per_sample = [it.seconds_per_sample for it in study.batch_rates]
