@@ -32,7 +32,10 @@ def test_other_names_do_not_exist() -> None:
     [
         ("apply", ["path"]),
         ("load_study", ["path"]),
-        ("profile", ["script", "arguments", "module", "budget_seconds", "seed", "directory", "on_progress"]),
+        (
+            "profile",
+            ["script", "arguments", "module", "budget_seconds", "seed", "batch_sizes", "directory", "on_progress"],
+        ),
         (
             "tune",
             ["script", "arguments", "module", "budget_seconds", "only", "skip", "allow", "accept_unverified", "delta",
