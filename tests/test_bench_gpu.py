@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent / "tune"))
 
 from fake_script import Effect, FakeExecutor, FakeScript
 
-SCRIPT = Naive("script", Path("/work/train.py"), ("--epochs", "1"))
+SCRIPT = Naive("script", Path("/home/ada/train.py"), ("--epochs", "1"))
 FUSED = make_setting("fused-optimizer", implementation="foreach")
 COMPILED = make_setting("compile", mode="default", dynamic=False)
 

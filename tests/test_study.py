@@ -40,7 +40,9 @@ from hotlap.study import (
 )
 from hotlap.tune.journaled import JournaledExecutor, request_key
 
-WORKLOAD = Workload(kind="script", target="train.py", arguments=("--epochs", "1"), directory="/work", python="python")
+WORKLOAD = Workload(
+    kind="script", target="train.py", arguments=("--epochs", "1"), directory="/home/ada", python="python"
+)
 
 
 class Choices(Record, frozen=True, kw_only=True):

@@ -36,7 +36,7 @@ REVISION = Against(kind="revision", name="main", commit="c" * 40)
 
 def in_checkout(workload: Workload, revision: str = "") -> Workload:
     return msgspec.structs.replace(
-        workload, checkout=Checkout(original="/work", copy=f"/copy/{revision or 'now'}", revision=revision)
+        workload, checkout=Checkout(original="/home/ada", copy=f"/copy/{revision or 'now'}", revision=revision)
     )
 
 

@@ -31,7 +31,7 @@ def test_nothing_changed() -> None:
     assert found.numbers.parity is not None and found.numbers.parity.verdict == "exact"
     assert found.text.startswith("Not slower than at main by 5 % or more: 1.0")
     assert found.speed.at_least is not None and found.speed.at_least > found.speed.limit
-    assert {it.workload.directory for it in executor.assignments} == {"/work"}
+    assert {it.workload.directory for it in executor.assignments} == {"/home/ada"}
     assert {it.workload.checkout for it in executor.assignments} == {SIDES.before.checkout, SIDES.now.checkout}
 
 

@@ -21,7 +21,7 @@ OPTIONS = Options(delta=0.05, parity_steps=60)
 
 def proved(patched: Effect, lever: Effect = UNCHANGED) -> PatchProof:
     executor = Pair(patched, effects={LEVER: lever})
-    return prove_patch(SIDES, {"/work/train.py"}, OPTIONS, executor, clock=executor.clock)
+    return prove_patch(SIDES, {"/home/ada/train.py"}, OPTIONS, executor, clock=executor.clock)
 
 
 def test_a_copy_that_does_what_the_levers_do() -> None:
@@ -64,8 +64,8 @@ def test_a_script_that_fails_with_the_levers_proves_nothing() -> None:
 
 def test_a_copy_that_runs_the_originals_files_proves_nothing() -> None:
     executor = _FromOriginal(Effect())
-    with pytest.raises(HotlapError, match=r"still ran /work/train\.py"):
-        prove_patch(SIDES, {"/work/train.py"}, OPTIONS, executor, clock=executor.clock)
+    with pytest.raises(HotlapError, match=r"still ran /home/ada/train\.py"):
+        prove_patch(SIDES, {"/home/ada/train.py"}, OPTIONS, executor, clock=executor.clock)
 
 
 class _Changed(Pair):
@@ -84,5 +84,5 @@ class _Diverging(_Changed):
 
 class _FromOriginal(_Changed):
     def changed(self, run: Run) -> Run:
-        site = CallSite(role="model", file="/work/train.py", line=3)
+        site = CallSite(role="model", file="/home/ada/train.py", line=3)
         return msgspec.structs.replace(run, facts=msgspec.structs.replace(run.facts, sites=(site,)))

@@ -34,7 +34,7 @@ from hotlap.records import (
 )
 from hotlap.trace.records import CopyRow
 
-LOADER = CallSite(role="loader", file="/work/train.py", line=20)
+LOADER = CallSite(role="loader", file="/home/ada/train.py", line=20)
 
 
 def account(data_wait: float = 0.0, host_to_device: float = 0.0) -> PhaseAccount:
@@ -190,7 +190,9 @@ def test_too_many_workers_says_nothing_where_the_scripts_own_number_was_not_time
 
 
 def transform(own_seconds: float, data_wait: float = 0.5, **fields: object) -> Profile:
-    function = FunctionTime(name="resize", file="/work/data.py", line=40, own_seconds=own_seconds, total_seconds=1.0)
+    function = FunctionTime(
+        name="resize", file="/home/ada/data.py", line=40, own_seconds=own_seconds, total_seconds=1.0
+    )
     dataset = DatasetProfile(dataset="Images", samples=32, seconds=1.0, functions=(function,))
     return Profile(
         account=account(data_wait), evidence=RunEvidence(datasets=(msgspec.structs.replace(dataset, **fields),))
@@ -206,7 +208,7 @@ def test_slow_transform_costs_its_part_of_the_wait() -> None:
     (found,) = slow_transform.check(transform(0.6))
     assert found.share.value == pytest.approx(0.3)
     assert found.title == "`resize` at data.py:40 takes 60 % of the time of making samples."
-    assert found.site == CallSite(role="loader", file="/work/data.py", line=40, function="resize")
+    assert found.site == CallSite(role="loader", file="/home/ada/data.py", line=40, function="resize")
     assert "`resize` (data.py:40): 18.8 ms a sample, 60 %" in found.evidence
 
 
@@ -430,7 +432,7 @@ def test_accelerator_in_dataset_only_where_the_step_waits(data_wait: float, fire
 
 
 def test_accelerator_in_dataset_names_the_line() -> None:
-    call = CallSite(role="copy", file="/work/data.py", line=7, what="Tensor.cuda")
+    call = CallSite(role="copy", file="/home/ada/data.py", line=7, what="Tensor.cuda")
     there = DatasetProfile(dataset="Images", samples=8, seconds=0.1, accelerator_calls=(call,))
     (found,) = accelerator_in_dataset.check(Profile(account=account(0.3), evidence=RunEvidence(datasets=(there,))))
     assert found.site == call and "Tensor.cuda at data.py:7" in found.evidence

@@ -22,8 +22,8 @@ from hotlap.evidence import HostSync, LoaderUse, LoopCall, LoopCallKind, RunEvid
 from hotlap.records import CallSite, PhaseAccount, ScriptFacts
 from hotlap.trace.records import Breakdown, Evidence, HostTime
 
-LINE = CallSite(role="step", file="/work/train.py", line=44)
-ELSEWHERE = CallSite(role="step", file="/work/train.py", line=60)
+LINE = CallSite(role="step", file="/home/ada/train.py", line=44)
+ELSEWHERE = CallSite(role="step", file="/home/ada/train.py", line=60)
 
 item = partial(
     msgspec.structs.replace,

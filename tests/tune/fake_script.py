@@ -47,7 +47,7 @@ from hotlap.records import (
     Workload,
 )
 
-WORKLOAD = Workload(kind="script", target="train.py", directory="/work", python="python")
+WORKLOAD = Workload(kind="script", target="train.py", directory="/home/ada", python="python")
 PHASES = ("data", "compute", "optimizer")
 
 

@@ -78,7 +78,7 @@ _MOVED = DatasetProfile(
     dataset="Images",
     samples=16,
     seconds=0.1,
-    accelerator_calls=(CallSite(role="copy", file="/work/data.py", line=21, what="Tensor.cuda"),),
+    accelerator_calls=(CallSite(role="copy", file="/home/ada/data.py", line=21, what="Tensor.cuda"),),
 )
 _THERE = DatasetProfile(dataset="Images", samples=16, seconds=0.1, sample_devices=("cuda:0",))
 

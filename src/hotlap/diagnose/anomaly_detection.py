@@ -58,7 +58,7 @@ fires = {
         evidence=RunEvidence(
             observed_steps=40,
             anomaly_detection=True,
-            anomaly_site=CallSite(role="backward", file="/work/train.py", line=9),
+            anomaly_site=CallSite(role="backward", file="/home/ada/train.py", line=9),
         )
     ),
     "on, and nobody saw where": Profile(evidence=RunEvidence(observed_steps=1, anomaly_detection=True)),

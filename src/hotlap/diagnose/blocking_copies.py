@@ -81,7 +81,7 @@ def _figures(profile: Profile, idle: Estimate | None) -> Iterator[str]:
 
 
 _USE = LoaderUse(
-    dataset="Images", blocking_copies=40, copy_site=CallSite(role="copy", file="/work/train.py", line=31, what="to")
+    dataset="Images", blocking_copies=40, copy_site=CallSite(role="copy", file="/home/ada/train.py", line=31, what="to")
 )
 
 

@@ -67,7 +67,7 @@ def _profile(call: LoopCall) -> Profile:
     return Profile(evidence=RunEvidence(observed_steps=40, observed_seconds=4.0, calls=(call,)))
 
 
-_LINE = CallSite(role="step", file="/work/train.py", line=52)
+_LINE = CallSite(role="step", file="/home/ada/train.py", line=52)
 
 fires = {
     "the cache emptied in every step": _profile(

@@ -136,7 +136,7 @@ _ITEM = HostSync(
     steps=40,
     seconds=0.8,
     on_device=True,
-    site=CallSite(role="step", file="/work/train.py", line=44),
+    site=CallSite(role="step", file="/home/ada/train.py", line=44),
 )
 _item = partial(msgspec.structs.replace, _ITEM)
 

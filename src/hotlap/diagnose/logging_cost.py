@@ -62,8 +62,8 @@ def check(profile: Profile) -> Iterator[Finding]:
     )
 
 
-_LINE = CallSite(role="step", file="/work/train.py", line=48)
-_OTHER_LINE = CallSite(role="step", file="/work/train.py", line=60)
+_LINE = CallSite(role="step", file="/home/ada/train.py", line=48)
+_OTHER_LINE = CallSite(role="step", file="/home/ada/train.py", line=60)
 
 
 def _profile(*calls: LoopCall, device: str = "cpu") -> Profile:

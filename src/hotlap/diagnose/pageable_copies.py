@@ -110,7 +110,7 @@ def _figures(profile: Profile) -> Iterator[str]:
 
 
 _USE = LoaderUse(
-    dataset="Images", pageable_copies=40, copy_site=CallSite(role="copy", file="/work/train.py", line=31, what="to")
+    dataset="Images", pageable_copies=40, copy_site=CallSite(role="copy", file="/home/ada/train.py", line=31, what="to")
 )
 _RATES = Machine(
     ceilings=Ceilings(host_to_device_pageable_bytes_per_second=6e9, host_to_device_pinned_bytes_per_second=24e9)

@@ -161,8 +161,8 @@ def _images(*functions: FunctionTime, samples: int = 32, collate_seconds: float 
 
 
 _WAITING = PhaseAccount(wall=0.1, data_wait=0.05, forward=0.05, samples_per_step=8)
-_RESIZE = FunctionTime(name="resize", file="/work/data.py", line=40, calls=32, own_seconds=0.62, total_seconds=0.7)
-_OPEN = FunctionTime(name="open", file="/work/data.py", line=12, calls=32, own_seconds=0.2, total_seconds=0.2)
+_RESIZE = FunctionTime(name="resize", file="/home/ada/data.py", line=40, calls=32, own_seconds=0.62, total_seconds=0.7)
+_OPEN = FunctionTime(name="open", file="/home/ada/data.py", line=12, calls=32, own_seconds=0.2, total_seconds=0.2)
 
 fires = {
     "resizing takes 62 % of half a step": Profile(account=_WAITING, evidence=_images(_RESIZE, _OPEN)),

@@ -62,7 +62,7 @@ def check(profile: Profile) -> Iterator[Finding]:
         )
 
 
-_LINE = CallSite(role="copy", file="/work/model.py", line=31)
+_LINE = CallSite(role="copy", file="/home/ada/model.py", line=31)
 
 
 def _profile(*, seconds: float = 0.2, steps: int = 40, device: str = "cuda") -> Profile:

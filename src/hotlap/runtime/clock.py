@@ -142,7 +142,7 @@ class StepClock:
             # The end of an evaluation's loader comes after its last forward, and is no training step's either.
             self._write((OUTSIDE if self._evaluating else DATA_WAIT, self._read()))
             raise
-        except BaseException:
+        except BaseException:  # goes on to the script; only the phase is written down
             self._write((DATA_WAIT, self._read()))
             raise
         self._write((DATA_WAIT, self._read()))

@@ -53,7 +53,7 @@ def replace(path: Path, text: bytes) -> None:
         finally:
             os.close(descriptor)
         beside.replace(path)
-    except BaseException:
+    except BaseException:  # goes on; whatever happened, no half a file stays
         beside.unlink(missing_ok=True)
         raise
 
@@ -82,7 +82,7 @@ def lock(directory: Path) -> int:
         with explained(directory):
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
-    except BaseException:
+    except BaseException:  # goes on; whatever happened, the lock is not kept
         os.close(descriptor)
         raise
     return descriptor

@@ -159,7 +159,7 @@ def create_study(
     try:
         journal._write(header)
         journal.save(study_of(directory, header))
-    except BaseException:
+    except BaseException:  # goes on; whatever happened, the lock is not kept
         journal.close()
         raise
     return journal
@@ -184,7 +184,7 @@ def open_study(path: Path) -> Journal:
                 os.truncate(directory / JOURNAL, found.whole_bytes)
             (directory / RUNS).mkdir(exist_ok=True)
         return Journal(directory, found.header, found.answers, held)
-    except BaseException:
+    except BaseException:  # goes on; whatever happened, the lock is not kept
         os.close(held)
         raise
 

@@ -78,7 +78,7 @@ class Child:
     def __enter__(self) -> Self:
         try:
             self._start()
-        except BaseException:
+        except BaseException:  # goes on; whatever happened, no process stays behind
             self.kill()
             raise
         return self

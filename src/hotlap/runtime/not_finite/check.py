@@ -129,7 +129,7 @@ class OperationCheck(TorchDispatchMode):  # type: ignore[no-untyped-call]
             before = _before(operation, arguments)
         try:
             result = func(*args, **kwargs)
-        except Exception:
+        except Exception:  # goes on to the script; what the operation read is noted all the same
             self._note_look([it for call in calls(operation, arguments, None) for it in call.reads])
             raise
         with torch._C.DisableTorchFunctionSubclass():
