@@ -73,6 +73,30 @@ def nested(index: int) -> torch.Tensor:
     return torch.tensor([[column * row for column in range(100)] for row in range(100)])
 
 
+def test_a_stall_is_not_blamed_on_whoever_was_running() -> None:
+    """One sample waits as long as fifty others take: the system took the processor away, say."""
+
+    class Rows(Dataset[torch.Tensor]):
+        fetched = 0
+
+        def __len__(self) -> int:
+            return 40
+
+        def __getitem__(self, index: int) -> torch.Tensor:
+            Rows.fetched += 1
+            time.sleep(0.1 if Rows.fetched == 20 else 0.0)
+            return self.make()
+
+        def make(self) -> torch.Tensor:
+            return torch.full((10,), float(sum(range(100_000))))
+
+    found = profiled(Rows())
+    assert found is not None and found.samples == 38
+    times = {it.name: it.own_seconds for it in found.functions}
+    assert times.get("built-in method time.sleep", 0.0) < 0.02
+    assert times["built-in method builtins.sum"] > 0.5 * found.seconds
+
+
 def test_a_comprehension_is_part_of_its_function() -> None:
     found = profiled(Made(nested))
     assert found is not None

@@ -11,11 +11,13 @@ import cProfile
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from statistics import median
 from types import CodeType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from hotlap.evidence import DatasetProfile, FunctionTime
 from hotlap.records import CallSite
@@ -29,6 +31,10 @@ LIMIT_SECONDS = 5.0
 
 MOST_TOGETHER = 8
 MOST_FUNCTIONS = 24
+PORTIONS = 5
+"""Samples are dealt out to so many profilers, of which the median counts: whatever was running when the system took the
+processor away for a while is blamed for that by one of them alone."""
+
 SAMPLES_BEFORE = 2
 """Fetched first: they open files and import modules, and are watched for the use of an accelerator."""
 
@@ -110,6 +116,24 @@ class _Silence:
         threading.excepthook = self._before
 
 
+@dataclass
+class _Portion:
+    """Some of the samples, or all that is collated: what was done while it was entered."""
+
+    profiler: cProfile.Profile = field(default_factory=cProfile.Profile)
+    samples: int = 0
+    seconds: float = 0.0
+    _began: float = 0.0
+
+    def __enter__(self) -> None:
+        self._began = time.perf_counter()
+        self.profiler.enable()
+
+    def __exit__(self, *raised: object) -> None:
+        self.profiler.disable()
+        self.seconds += time.perf_counter() - self._began
+
+
 class _Fetching:
     """The work of the thread, and what came of it; ``complete`` says that it came to its end."""
 
@@ -124,10 +148,8 @@ class _Fetching:
         self._is_stream = _is_stream(torch, loader.dataset)
         self._stream: Iterator[Any] | None = None
         self._device = torch.cuda.current_device() if torch.cuda.is_initialized() else None
-        self._profiler = cProfile.Profile()
-        self._functions: tuple[FunctionTime, ...] = ()
-        self._samples = 0
-        self._seconds = self._collate_seconds = 0.0
+        self._portions = tuple(_Portion() for _ in range(PORTIONS))
+        self._collating = _Portion()
         self._accelerator_calls: tuple[CallSite, ...] = ()
         self._sample_devices: tuple[str, ...] = ()
         self.complete = False
@@ -137,18 +159,9 @@ class _Fetching:
             self._torch.cuda.set_device(self._device)  # a thread begins with the first one
         indices = _spread(self._size, MOST_SAMPLES + SAMPLES_BEFORE)
         self._watch(indices[:SAMPLES_BEFORE])
-        rest = indices[SAMPLES_BEFORE:] or indices
-        began = time.perf_counter()
-        self._profiler.enable()
-        try:
-            samples = self._fetch_all(rest)
-            fetched = time.perf_counter()
+        samples = self._fetch_all(indices[SAMPLES_BEFORE:] or indices)
+        with self._collating:
             self._collate_all(samples)
-        finally:
-            self._profiler.disable()
-        self._seconds = time.perf_counter() - began
-        self._collate_seconds = self._seconds - (fetched - began)
-        self._samples = len(samples)
         self.complete = bool(samples)
 
     def _watch(self, indices: list[int]) -> None:
@@ -163,8 +176,12 @@ class _Fetching:
         until = time.perf_counter() + WANTED_SECONDS
         together = min(self._batch_size, MOST_TOGETHER) if self._together else 1
         samples: list[Any] = []
-        for start in range(0, len(indices), together):
-            samples += self._fetch(indices[start : start + together])
+        for turn, start in enumerate(range(0, len(indices), together)):
+            portion = self._portions[turn % PORTIONS]
+            with portion:
+                fetched = self._fetch(indices[start : start + together])
+            portion.samples += len(fetched)
+            samples += fetched
             if time.perf_counter() > until:
                 break
         return samples
@@ -189,12 +206,14 @@ class _Fetching:
 
     def result(self, site: CallSite | None) -> DatasetProfile:
         kind = type(self._dataset)
+        portions = [it for it in self._portions if it.samples]
+        samples = sum(it.samples for it in portions)
         return DatasetProfile(
             dataset=kind.__name__,
-            samples=self._samples,
-            seconds=self._seconds,
-            functions=_functions(self._profiler),
-            collate_seconds=self._collate_seconds,
+            samples=samples,
+            seconds=samples * median(it.seconds / it.samples for it in portions) + self._collating.seconds,
+            functions=_functions(portions, self._collating),
+            collate_seconds=self._collating.seconds,
             accelerator_calls=self._accelerator_calls,
             sample_devices=self._sample_devices,
             site=_place_of(kind, "__iter__" if self._is_stream else "__getitem__") or site,
@@ -231,17 +250,49 @@ def _place_of(kind: type, method: str) -> CallSite | None:
 # ---------------------------------------------------------------------------------------------
 
 
-def _functions(profiler: cProfile.Profile) -> tuple[FunctionTime, ...]:
+class _Times(NamedTuple):
+    """What a profiler has of one function, in seconds."""
+
+    calls: int
+    own: float
+    total: float
+
+
+_NEVER = _Times(0, 0.0, 0.0)
+
+
+def _functions(portions: Sequence[_Portion], collating: _Portion) -> tuple[FunctionTime, ...]:
     """Those with most own time, without ours and the profiler's. C functions have a name and no line."""
+    tables = [_times(it.profiler) for it in portions]
+    samples = [it.samples for it in portions]
+    collated = _times(collating.profiler)
+    found: dict[_Code, _Times] = {}
+    for code in dict.fromkeys(it for table in (*tables, collated) for it in table):
+        fetching = _usual([table.get(code, _NEVER) for table in tables], samples)
+        found[code] = _Times(*map(sum, zip(fetching, collated.get(code, _NEVER), strict=True)))
+    longest = sorted((it for it in found if found[it].own > 0), key=lambda it: -found[it].own)
+    return tuple(_function(it, found[it]) for it in longest[:MOST_FUNCTIONS])
+
+
+def _usual(times: Sequence[_Times], samples: Sequence[int]) -> _Times:
+    """What a function takes for all samples, going by the median of the portions."""
+    own, total = (
+        sum(samples) * median(seconds / count for seconds, count in zip(column, samples, strict=True))
+        for column in ([it.own for it in times], [it.total for it in times])
+    )
+    return _Times(sum(it.calls for it in times), own, total)
+
+
+def _times(profiler: cProfile.Profile) -> dict[_Code, _Times]:
+    """The functions that a profiler saw, without ours and its own."""
     entries = {it.code: it for it in profiler.getstats()}
     callers: dict[_Code, dict[_Code, float]] = {code: {} for code in entries}
     for caller, entry in entries.items():
         for callee in entry.calls or ():
             callers[callee.code][caller] = callee.inlinetime
-    own_seconds = _own_seconds(entries, callers)
-    kept = [it for it in entries if own_seconds[it] > 0 and not _is_ours(it, callers[it])]
-    longest = sorted(kept, key=lambda it: -own_seconds[it])[:MOST_FUNCTIONS]
-    return tuple(_function(it, entries[it], own_seconds[it]) for it in longest)
+    own = _own_seconds(entries, callers)
+    kept = (it for it in entries if own[it] > 0 and not _is_ours(it, callers[it]))
+    return {it: _Times(entries[it].callcount, own[it], entries[it].totaltime) for it in kept}
 
 
 def _own_seconds(entries: Mapping[_Code, Any], callers: Mapping[_Code, Mapping[_Code, float]]) -> dict[_Code, float]:
@@ -276,8 +327,8 @@ def _is_ours(code: _Code, callers: Mapping[_Code, float]) -> bool:
     return code.co_filename.startswith(_OWN_FOLDER)
 
 
-def _function(code: _Code, entry: Any, own_seconds: float) -> FunctionTime:
-    times = {"calls": entry.callcount, "own_seconds": own_seconds, "total_seconds": entry.totaltime}
+def _function(code: _Code, found: _Times) -> FunctionTime:
+    times: dict[str, Any] = {"calls": found.calls, "own_seconds": found.own, "total_seconds": found.total}
     if isinstance(code, str):
         return FunctionTime(name=_ADDRESS.sub("", code.strip("<>")), **times)
     return FunctionTime(name=code.co_name, file=code.co_filename, line=code.co_firstlineno, **times)
