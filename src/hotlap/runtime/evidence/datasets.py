@@ -269,7 +269,8 @@ def _functions(portions: Sequence[_Portion], collating: _Portion) -> tuple[Funct
     found: dict[_Code, _Times] = {}
     for code in dict.fromkeys(it for table in (*tables, collated) for it in table):
         fetching = _usual([table.get(code, _NEVER) for table in tables], samples)
-        found[code] = _Times(*map(sum, zip(fetching, collated.get(code, _NEVER), strict=True)))
+        other = collated.get(code, _NEVER)
+        found[code] = _Times(fetching.calls + other.calls, fetching.own + other.own, fetching.total + other.total)
     longest = sorted((it for it in found if found[it].own > 0), key=lambda it: -found[it].own)
     return tuple(_function(it, found[it]) for it in longest[:MOST_FUNCTIONS])
 
