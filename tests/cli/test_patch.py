@@ -21,7 +21,7 @@ from hotlap import study as studies  # noqa: E402
 from hotlap.api import Engine  # noqa: E402
 from hotlap.cli.main import main  # noqa: E402
 from hotlap.levers.situations import make_setting  # noqa: E402
-from hotlap.records import Plan, Run, Setting, Workload  # noqa: E402
+from hotlap.records import Machine, Plan, Run, Setting, Workload  # noqa: E402
 from hotlap.tune.options import Options  # noqa: E402
 
 SOURCE = """\
@@ -86,12 +86,24 @@ def test_what_is_proved_is_not_run_again(script: Path, capsys: pytest.CaptureFix
     assert patch(patched=slower) == 0
     out, err = capsys.readouterr()
     assert out == first and "proved before" in err
-    assert patch("--delta", "0.02", patched=slower) == 1  # more is asked than was proved
+    assert patch("--delta", "0.1", "--parity-steps", "50", patched=slower) == 0  # less is asked than was proved
+    assert patch("--delta", "0.02", patched=slower) == 1
+    assert patch("--parity-steps", "301", patched=slower) == 1
     assert patch("--again", patched=slower) == 1
     keep(script, FUSED, BFLOAT16)
     assert patch(patched=slower) == 1
     assert patch("--write") == 0
     assert "autocast" in script.read_text()
+
+
+def test_what_was_proved_on_another_machine_is_proved_again(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep(script, FUSED)
+    elsewhere = Machine(processor="Another", cores=64)
+    monkeypatch.setattr(Pair, "machine", lambda self: elsewhere)
+    assert patch() == 0
+    assert patch(patched=Effect(compute=1.5)) == 1
+    monkeypatch.setattr("hotlap.cli.patch.machine_facts", lambda: elsewhere)
+    assert patch(patched=Effect(compute=1.5)) == 0
 
 
 def test_without_a_proof_the_diff_says_so(script: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:

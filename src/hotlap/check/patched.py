@@ -15,6 +15,7 @@ from hotlap.check.numbers import TwoScripts, without_blame
 from hotlap.check.records import CheckVerdict, Sides
 from hotlap.check.rule import look_at
 from hotlap.errors import HotlapError
+from hotlap.machine.label import machine_label
 from hotlap.measure import speed
 from hotlap.records import Assignment, Completed, Estimate, ParityComparison, PatchProof, Run, SpeedComparison, TurnSet
 from hotlap.trial.executor import Executor
@@ -45,7 +46,8 @@ def prove_patch(
     begin(trials, book)
     trials.choose_rounds(1)
     proof = _Proof(sides, frozenset(replaced), trials, book).run()
-    return msgspec.structs.replace(proof, delta=options.delta, steps=options.parity_steps)
+    machine = machine_label(book.study.machine)
+    return msgspec.structs.replace(proof, delta=options.delta, steps=options.parity_steps, machine=machine)
 
 
 class _Proof:

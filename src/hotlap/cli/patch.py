@@ -17,6 +17,8 @@ from hotlap.cli.arguments import Parser
 from hotlap.cli.options import add_limit_options
 from hotlap.errors import PatchError, StudyError
 from hotlap.levers.api import find
+from hotlap.machine.facts import machine_facts
+from hotlap.machine.label import machine_label
 from hotlap.records import Patch, PatchProof, Plan, ScriptFacts, Study
 from hotlap.render.live import LiveView
 from hotlap.render.patch import base_of, patch_summary, patch_text
@@ -178,10 +180,12 @@ def _proved(choices: argparse.Namespace, found: Study, facts: ScriptFacts, patch
 
 
 def _kept_proof(found: Study, patch: Patch, options: Options) -> PatchProof | None:
-    """What an earlier run proved of the very same diff, asking for as much."""
+    """What an earlier run proved of the very same diff on this machine, asking for as much or more."""
     kept = _kept(found, patch)
     proof = kept.proof if kept is not None else None
-    if proof is None or (proof.delta, proof.steps) != (options.delta, options.parity_steps):
+    if proof is None or proof.delta > options.delta or proof.steps < options.parity_steps:
+        return None
+    if proof.machine not in ("", machine_label(machine_facts())):
         return None
     screen.note("This diff was proved before, by an earlier `hotlap patch` of the study; --again proves it anew.")
     return proof

@@ -28,12 +28,14 @@ class PatchProof(Record, frozen=True, kw_only=True):
 
     ``numbers`` compares what training computes; ``speed`` above 1 means that the patched copy is faster. ``refusal`` is
     why the patch may not be used, empty where nothing speaks against it; ``text`` says what was found. ``delta`` is the
-    slowdown that counted and ``steps`` how many steps were to be compared: who asks for as much need not prove again.
+    slowdown that counted, ``steps`` how many steps were to be compared, and ``machine`` where (empty: not known): who
+    asks for no more on the same machine need not prove again.
     """
 
     text: str
     delta: float = 0.0
     steps: int = 0
+    machine: str = ""
     refusal: str = ""
     numbers: ParityComparison | None = None
     speed: SpeedComparison | None = None
