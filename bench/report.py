@@ -60,6 +60,17 @@ def write(out: Path, *, title: str, command: str, text: str, data: Any) -> None:
     out.with_suffix(".json").write_text(json.dumps({**head, "data": data}, indent=1) + "\n", encoding="utf-8")
 
 
+def written(out: Path) -> Any:
+    """The data that an earlier run left in ``out.json``; None where there was none."""
+    path = out.with_suffix(".json")
+    return json.loads(path.read_text(encoding="utf-8"))["data"] if path.exists() else None
+
+
+def measured_again(names: Sequence[str]) -> list[str]:
+    """The lines that tell which results are newer than the others; none where all were measured together."""
+    return ["", f"Measured again by the command above, the others by an earlier run: {', '.join(names)}."] * bool(names)
+
+
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table."""
     lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 import sys
 import tempfile
 from dataclasses import asdict
@@ -20,7 +19,7 @@ import msgspec
 
 from bench.findings import report
 from bench.findings.score import Score, score
-from bench.report import command_line, write
+from bench.report import command_line, write, written
 from hotlap.api import begin, profile_search
 from hotlap.errors import HotlapError
 from hotlap.machine.facts import machine_facts
@@ -118,10 +117,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def kept_scores(out: Path, only: list[str]) -> list[Score]:
     """The results that an earlier run left in OUT.json, for the scripts that are not measured again."""
-    path = out.with_name(f"{out.name}.json")
-    if not only or not path.exists():
-        return []
-    return [msgspec.convert(it, Score) for it in json.loads(path.read_text(encoding="utf-8"))["data"]["scripts"]]
+    data = written(out) if only else None
+    return msgspec.convert(data["scripts"], list[Score]) if data is not None else []
 
 
 def _say(text: str) -> None:

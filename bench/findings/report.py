@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench.findings.score import Score
-from bench.report import table
+from bench.report import measured_again, table
 
 
 def markdown(scores: Sequence[Score], left_out: Sequence[tuple[str, str]], *, again: Sequence[str] = ()) -> str:
@@ -28,8 +28,7 @@ def markdown(scores: Sequence[Score], left_out: Sequence[tuple[str, str]], *, ag
         "",
         table(["script", "planted", "found", "judgement"], [_row(it) for it in scores]),
     ]
-    if again:
-        lines += ["", f"Measured again by the command above, the others by an earlier run: {', '.join(again)}."]
+    lines += measured_again(again)
     if left_out:
         lines += ["", "Not run here:", "", *(f"- {name}: needs {lack}" for name, lack in left_out)]
     return "\n".join(lines)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import json
 import sys
 import tempfile
 import time
@@ -20,7 +19,7 @@ import msgspec
 
 from bench.lint_impact import report
 from bench.lint_impact.report import Impact
-from bench.report import command_line, write
+from bench.report import command_line, write, written
 from hotlap.errors import HotlapError
 from hotlap.measure.speed import HEADLINE_CONFIDENCE, HEADLINE_SETS
 from hotlap.records import TurnSet, Workload
@@ -129,11 +128,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def kept(out: Path) -> dict[str, Impact]:
     """The results that an earlier run left in OUT.json."""
-    path = out.with_name(f"{out.name}.json")
-    if not path.exists():
-        return {}
-    found = msgspec.convert(json.loads(path.read_text(encoding="utf-8"))["data"], list[Impact])
-    return {it.code: it for it in found}
+    return {it.code: it for it in msgspec.convert(written(out) or [], list[Impact])}
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from bench.report import table
+from bench.report import measured_again, table
 
 MEBIBYTE = 2**20
 CLEARLY_MORE = 1.1
@@ -58,7 +58,7 @@ def markdown(impacts: Sequence[Impact], left_out: Sequence[str], again: Sequence
             "",
             f"Not measured, since most of them cost nothing without an accelerator, or make numbers wrong rather than "
             f"steps slow: {', '.join(left_out)}.",
-            *(["", f"Measured again after a run of all: {', '.join(again)}."] if again else []),
+            *measured_again(again),
         ]
     )
 
