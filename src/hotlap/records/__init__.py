@@ -48,6 +48,7 @@ from hotlap.records.outcomes import (
 )
 from hotlap.records.patches import LeftOut, Patch, PatchedFile, PatchProof
 from hotlap.records.progress import Progress, Stage
+from hotlap.records.protection import NetworkMode, Protection, ProtectionMode
 from hotlap.records.runs import (
     Block,
     CompileReport,
@@ -146,6 +147,7 @@ __all__ = [
     "ModelFacts",
     "ModelInputs",
     "ModelStatement",
+    "NetworkMode",
     "NoGain",
     "NoSourceForm",
     "NotVerified",
@@ -171,6 +173,8 @@ __all__ = [
     "Proceed",
     "Progress",
     "Proof",
+    "Protection",
+    "ProtectionMode",
     "Record",
     "RecordedGain",
     "Report",

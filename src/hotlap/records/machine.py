@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hotlap.records.base import Record
+from hotlap.records.protection import Protection
 
 
 class Accelerator(Record, frozen=True, kw_only=True):
@@ -43,6 +44,7 @@ class Machine(Record, frozen=True, kw_only=True):
     ``native_dtypes`` those the processor multiplies in hardware, measured rather than believed.
     ``visible_cores`` are those that programs see, and size their thread pools by (affinity without
     quota; 0 where not looked at). ``environment`` holds the variables that change how training runs.
+    ``protection`` is how trials are isolated (None where none was prepared).
     """
 
     processor: str = ""
@@ -60,3 +62,4 @@ class Machine(Record, frozen=True, kw_only=True):
     environment: tuple[tuple[str, str], ...] = ()
     ceilings: Ceilings = Ceilings()
     warnings: tuple[str, ...] = ()
+    protection: Protection | None = None
