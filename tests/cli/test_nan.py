@@ -82,7 +82,7 @@ class Answers:
 
 
 def hunt(answers: Answers, *options: str) -> int:
-    return main(["nan", *options, "train.py"], engine=Engine(executor=lambda directory: answers))
+    return main(["nan", *options, "train.py"], engine=Engine(executor=lambda directory, isolation: answers))
 
 
 def shown(capsys: pytest.CaptureFixture[str]) -> str:
@@ -391,7 +391,7 @@ def test_foreign_text_is_cleaned(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_bad_words(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(words, engine=Engine(executor=lambda directory: Answers())) == 2
+    assert main(words, engine=Engine(executor=lambda directory, isolation: Answers())) == 2
     assert says in capsys.readouterr().err
 
 

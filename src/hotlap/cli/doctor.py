@@ -11,6 +11,7 @@ from hotlap import api
 from hotlap.cli import screen
 from hotlap.cli.arguments import Parser
 from hotlap.machine.doctor import advice
+from hotlap.records import Isolation
 from hotlap.render.doctor import Remark, doctor
 
 _DESCRIPTION = """\
@@ -30,7 +31,7 @@ def main(words: list[str], engine: api.Engine) -> int:
     """Run the command. Raises :class:`hotlap.errors.HotlapError`."""
     choices = parser().parse_args(words)
     with tempfile.TemporaryDirectory(prefix="hotlap-doctor-") as directory:
-        machine = engine.executor(Path(directory)).machine()
+        machine = engine.executor(Path(directory), Isolation()).machine()
     remarks = [Remark(level=it.level, text=it.text, remedy=it.remedy) for it in advice(machine)]
     if choices.json:
         document = {"machine": machine, "advice": [(it.level, it.text, it.remedy) for it in remarks]}

@@ -11,6 +11,7 @@ import msgspec
 from hotlap import api
 from hotlap.cli import arguments, screen
 from hotlap.cli.arguments import Parser
+from hotlap.cli.options import add_isolation_options
 from hotlap.cli.workload import workload_from
 from hotlap.render.nan import nan_report
 from hotlap.tune.numbers_hunt import HuntOptions, hunt
@@ -58,6 +59,7 @@ def parser() -> Parser:
         made.add_argument(
             flag, type=arguments.seconds, default=default, metavar="TIME", help=f"{what} (default: {default / 60:g}m)"
         )
+    add_isolation_options(made)
     made.add_argument("--json", action="store_true", help="print one JSON document")
     made.add_argument("--show-output", action="store_true", help="show what the script prints")
     made.add_debug()
@@ -77,10 +79,12 @@ def main(words: list[str], engine: api.Engine) -> int:
         startup_limit_seconds=choices.startup_limit,
         block_limit_seconds=choices.block_limit,
         show_output=choices.show_output,
+        network=choices.network,
+        unprotected=choices.unprotected,
     )
     with tempfile.TemporaryDirectory(prefix="hotlap-nan-") as directory:
         tell = _say_nothing if choices.quiet else screen.note
-        found = hunt(workload, options, engine.executor(Path(directory)), tell)
+        found = hunt(workload, options, engine.executor(Path(directory), options.isolation), tell)
     if choices.json:
         screen.say(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
     else:

@@ -48,7 +48,7 @@ from hotlap.records.outcomes import (
 )
 from hotlap.records.patches import LeftOut, Patch, PatchedFile, PatchProof
 from hotlap.records.progress import Progress, Stage
-from hotlap.records.protection import NetworkMode, Protection, ProtectionMode
+from hotlap.records.protection import Isolation, NetworkMode, Protection, ProtectionMode
 from hotlap.records.runs import (
     Block,
     CompileReport,
@@ -136,6 +136,7 @@ __all__ = [
     "GraphBreak",
     "Hello",
     "Invariants",
+    "Isolation",
     "Kept",
     "LaunchRequest",
     "LeftOut",

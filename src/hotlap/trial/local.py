@@ -19,6 +19,7 @@ from hotlap.records import (
     Assignment,
     Ceilings,
     FileWrite,
+    Isolation,
     LaunchRequest,
     Machine,
     OutOfMemory,
@@ -36,6 +37,7 @@ _CEILINGS_LIMIT_SECONDS = 180.0
 # Kinds of accelerators that torch calls "cuda".
 _CUDA_KINDS = frozenset({"cuda", "rocm"})
 _NOTHING: Mapping[str, str] = MappingProxyType({})
+_DEFAULT_ISOLATION = Isolation()
 
 
 class LocalExecutor:
@@ -53,10 +55,12 @@ class LocalExecutor:
         directory: Path,
         *,
         environment: Mapping[str, str] = _NOTHING,
+        isolation: Isolation = _DEFAULT_ISOLATION,
         hooks_directory: Path = command.HOOKS_DIRECTORY,
     ) -> None:
         self._directory = directory.resolve()
         self._environment = dict(environment)
+        self._isolation = isolation
         self._hooks_directory = hooks_directory.resolve()
 
     def machine(self) -> Machine:

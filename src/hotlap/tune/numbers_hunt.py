@@ -24,7 +24,9 @@ from hotlap.records import (
     BadNumber,
     Completed,
     Crashed,
+    Isolation,
     LaunchRequest,
+    NetworkMode,
     NumbersHunt,
     OutOfMemory,
     Record,
@@ -61,6 +63,13 @@ class HuntOptions(Record, frozen=True, kw_only=True):
     startup_limit_seconds: float = 600.0
     block_limit_seconds: float = 300.0
     show_output: bool = False
+    network: NetworkMode = "open"
+    unprotected: bool = False
+
+    @property
+    def isolation(self) -> Isolation:
+        """What these options ask of the executor."""
+        return Isolation(network=self.network, unprotected=self.unprotected)
 
 
 def hunt(
