@@ -100,24 +100,53 @@ def drop_harmful_capabilities() -> None:
 
 def in_first_user_namespace() -> bool:
     """Whether user numbers here are those of the machine; overlayfs keeps its notes elsewhere where they are not."""
-    with open("/proc/self/uid_map", encoding="ascii") as table:
-        return table.read().split() == ["0", "0", "4294967295"]
+    return _read("/proc/self/uid_map").split() == ["0", "0", "4294967295"]
 
 
 def become_root_of_own_namespace() -> None:
-    """Enter a user namespace in which this user keeps their own numbers and may mount."""
-    user, group = os.geteuid(), os.getegid()
-    unshare(CLONE_NEWUSER)
-    for path, text in (
-        ("/proc/self/setgroups", "deny"),
-        ("/proc/self/gid_map", f"{group} {group} 1"),
-        ("/proc/self/uid_map", f"{user} {user} 1"),
-    ):
-        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    """Enter a user namespace in which this user may mount and all keep their numbers, as far as they may be kept: an
+    administrator's process keeps everybody's, an ordinary user's its own alone (others' are seen as nobody's)."""
+    tables = [f"/proc/{os.getpid()}/{name}" for name in ("uid_map", "gid_map")]
+    whole = [_identical(_read(it)) for it in tables]
+    own = [f"{os.geteuid()} {os.geteuid()} 1", f"{os.getegid()} {os.getegid()} 1"]
+    entered, tell_entered = os.pipe()
+    helper = os.fork()
+    if helper == 0:  # stays outside: only from there can the numbers of others be kept
+        os.close(tell_entered)
+        os.read(entered, 1)
         try:
-            os.write(descriptor, text.encode("ascii"))
-        finally:
-            os.close(descriptor)
+            for path, text in zip(tables, whole, strict=True):
+                _write(path, text)
+        except OSError:
+            os._exit(1)
+        os._exit(0)
+    unshare(CLONE_NEWUSER)
+    os.close(tell_entered)
+    os.close(entered)
+    _, status = os.waitpid(helper, 0)
+    if status != 0:
+        _write("/proc/self/setgroups", "deny")
+        for path, text in zip(reversed(tables), reversed(own), strict=True):
+            _write(path, text)
+
+
+def _identical(table: str) -> str:
+    """The numbers that exist here, each standing for itself."""
+    rows = [line.split() for line in table.splitlines()]
+    return "\n".join(f"{first} {first} {count}" for first, _, count in rows)
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="ascii") as file:
+        return file.read()
+
+
+def _write(path: str, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, text.encode("ascii"))
+    finally:
+        os.close(descriptor)
 
 
 def start_loopback() -> None:

@@ -20,10 +20,13 @@ import json
 import os
 import select
 import signal
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from hotlap.sandbox import kernel, landlock, removal
 from hotlap.sandbox.order import FENCE, NAMESPACES, SETUP_FAILED, Order
+
+if TYPE_CHECKING:
+    from hotlap.sandbox.layers import Ground
 
 _READ_BYTES = 4096
 _LOOK_MILLISECONDS = 20
@@ -49,8 +52,12 @@ def main(order_path: str, control: int) -> NoReturn:
 def _start(order: Order, tell: int) -> int:
     """Start the first process of the isolated ones; returns its number."""
     as_root = kernel.may_administrate()
+    ground = None
     try:
         if order.mode == NAMESPACES:
+            from hotlap.sandbox import layers  # which the other modes need not wait for
+
+            ground = layers.survey(order, as_root=as_root)
             if not as_root:
                 kernel.become_root_of_own_namespace()
             if order.pid_namespace:
@@ -64,7 +71,7 @@ def _start(order: Order, tell: int) -> int:
         return first
     kernel.end_with_parent(signal.SIGKILL)
     try:
-        _isolate(order, as_root=as_root)
+        _isolate(order, ground, as_root=as_root)
     except OSError as error:
         _refuse(error)
     if order.pid_namespace:
@@ -72,17 +79,17 @@ def _start(order: Order, tell: int) -> int:
     _become_command(order)
 
 
-def _isolate(order: Order, *, as_root: bool) -> None:
+def _isolate(order: Order, ground: Ground | None, *, as_root: bool) -> None:
     if order.network == "none":
         if order.mode != NAMESPACES and not as_root:
             kernel.become_root_of_own_namespace()
         kernel.unshare(kernel.CLONE_NEWNET)
         kernel.start_loopback()
-    if order.mode == NAMESPACES:
-        from hotlap.sandbox.layers import lay_over
+    if ground is not None:
+        from hotlap.sandbox import layers
 
         kernel.unshare(kernel.CLONE_NEWNS)
-        lay_over(order, as_root=as_root)
+        layers.lay_over(order, ground, as_root=as_root)
         if order.pid_namespace:
             kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
     elif order.mode == FENCE:
@@ -109,7 +116,7 @@ def _become_command(order: Order) -> NoReturn:
     try:
         os.setsid()
         os.chdir(order.directory)
-        os.execvpe(order.command[0], order.command, os.environ)
+        os.execvpe(order.command[0], list(order.command), os.environ)
     except OSError as error:
         _refuse(error)
 

@@ -10,6 +10,7 @@ import errno
 import json
 import os
 import stat
+from typing import NamedTuple
 
 from hotlap.sandbox import kernel
 from hotlap.sandbox.mounts import (
@@ -27,15 +28,27 @@ _MOST_SOCKETS = 500
 _NO_LAYER = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.ENODEV, errno.EPERM, errno.ELOOP, errno.ESTALE})
 
 
-def lay_over(order: Order, *, as_root: bool) -> None:
+class Ground(NamedTuple):
+    """What is mounted, and where layers go."""
+
+    mounts: list[Mount]
+    points: list[str]
+
+
+def survey(order: Order, *, as_root: bool) -> Ground:
+    """Look where layers have to go. To be called while files show their true owners: not in a user namespace yet."""
+    mounts = read_mounts(_read("/proc/self/mountinfo"))
+    return Ground(mounts, points_of_root(mounts) if as_root else points_of_user(mounts, order.interest))
+
+
+def lay_over(order: Order, ground: Ground, *, as_root: bool) -> None:
     """Make a view of all files in which what is written goes to ``order.layers``.
 
     ``as_root``: with the rights of the machine's administrator (or of a container's), under which the view gets a new
     root; else in place. Raises :class:`OSError` where the kernel refuses.
     """
     kernel.mount("none", "/", "", kernel.MS_REC | kernel.MS_PRIVATE)
-    mounts = read_mounts(_read("/proc/self/mountinfo"))
-    view = _View(order, mounts)
+    view = _View(order, ground)
     if as_root:
         view.make_anew()
     else:
@@ -65,16 +78,17 @@ class _Layer:
 
 
 class _View:
-    def __init__(self, order: Order, mounts: list[Mount]) -> None:
+    def __init__(self, order: Order, ground: Ground) -> None:
         self._order = order
-        self._mounts = mounts
+        self._mounts = ground.mounts
+        self._wanted = ground.points
         self._points: list[str] = []
         self._read_only: list[str] = []
         # A mount of its own, which stays writable when the one that it lies in becomes read-only.
         kernel.mount(order.layers, order.layers, "", kernel.MS_BIND)
         self._folder = _handle(order.layers)
         # By number, as names may hold anything, and as they will soon lie below a layer.
-        self._shared = [(path, _handle(path)) for path in order.shared if os.path.lexists(path)]
+        self._shared = [(path, _handle(kept)) for kept, path in order.shared if os.path.lexists(kept)]
         self._shared_memory = f"{order.layers}/shm"
         os.mkdir(self._shared_memory, 0o700)
         self._sockets = [(path, _handle(path)) for path in _bound_sockets() if not below_any(path, KERNEL_FOLDERS)]
@@ -87,7 +101,7 @@ class _View:
         os.mkdir(new, 0o700)
         # Renaming a folder needs notes that only the machine's own administrator may make; else it is refused (EXDEV).
         options = "redirect_dir=on" if kernel.in_first_user_namespace() else "userxattr"
-        layers = self._prepared(points_of_root(self._mounts))
+        layers = self._prepared()
         for it in self._mounts:
             target = new + it.point.rstrip("/")
             if it.point in layers:
@@ -108,7 +122,7 @@ class _View:
 
     def make_in_place(self) -> None:
         """Everything read-only, then layers over what the user may write to."""
-        layers = self._prepared(points_of_user(self._mounts, self._order.interest))
+        layers = self._prepared()
         for it in self._mounts:
             if it.writable and not it.of_the_kernel:
                 _make_read_only(it.point, it.flags)
@@ -118,8 +132,8 @@ class _View:
 
     # -- both ----------------------------------------------------------------------------------
 
-    def _prepared(self, points: list[str]) -> dict[str, _Layer]:
-        return {it: _Layer(f"{self._order.layers}/{number}", it) for number, it in enumerate(points)}
+    def _prepared(self) -> dict[str, _Layer]:
+        return {it: _Layer(f"{self._order.layers}/{number}", it) for number, it in enumerate(self._wanted)}
 
     def _lay(self, layer: _Layer, target: str, options: str) -> None:
         """Where a file system can be under no layer it is shown read-only, unless the script is at work in it."""

@@ -161,10 +161,13 @@ class _Search:
             return False
         if not stat.S_ISDIR(status.st_mode):
             return False
+        own = status.st_uid == self._user
+        if own and os.path.dirname(folder) in self.points:
+            return False  # the layer over the folder above can copy it
         holds_mounts = any(is_below(it, folder) for it in self._mounts)
         if os.access(folder, os.W_OK) and not holds_mounts and len(self.points) < _MOST_POINTS:
             self.points.add(folder)
-        return holds_mounts or status.st_uid != self._user
+        return holds_mounts or not own
 
     def _folders_in(self, path: str) -> list[str]:
         try:

@@ -17,10 +17,10 @@ POINTS = "points.json"
 class Order(NamedTuple):
     """One command to be started in isolation.
 
-    ``layers`` is the folder for what it writes (``namespaces``). ``shared`` are folders and files that it sees and
-    changes as they are, ``hidden`` those in whose place it sees an empty one, ``interest`` paths that it is likely to
-    write to. ``writable`` is where the kernel lets it write (``fence``). ``owned`` are the folders to be removed when
-    whoever gave the order ends before the command does.
+    ``layers`` is the folder for what it writes (``namespaces``). ``shared`` are folders that it sees and changes as
+    they are, each with the path at which it sees it; ``hidden`` those in whose place it sees an empty one;
+    ``interest`` paths that it is likely to write to. ``writable`` is where the kernel lets it write (``fence``).
+    ``owned`` are the folders to be removed when whoever gave the order ends before the command does.
     """
 
     command: Sequence[str]
@@ -29,7 +29,7 @@ class Order(NamedTuple):
     pid_namespace: bool = False
     network: str = "open"
     layers: str = ""
-    shared: Sequence[str] = ()
+    shared: Sequence[Sequence[str]] = ()
     hidden: Sequence[str] = ()
     interest: Sequence[str] = ()
     writable: Sequence[str] = ()

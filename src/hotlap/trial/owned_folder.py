@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from hotlap.sandbox import removal
 from hotlap.trial.guard import guard
 
 
@@ -19,5 +19,5 @@ def owned_folder(prefix: str) -> Iterator[Path]:
         guard().expect(str(folder))
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        removal.remove(str(folder))
         guard().release(str(folder))
