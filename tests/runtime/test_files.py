@@ -377,6 +377,7 @@ def test_caches_temporary_files_and_devices_pass(desk: Desk) -> None:
         str(desk.home / ".cache" / "huggingface"): False,
         str(desk.home / "notes.txt"): True,
         str(cache): False,
+        str(cache.parent / "checkpoint"): True,
     }
 
 

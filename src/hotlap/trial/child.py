@@ -289,7 +289,7 @@ class Child:
         exited = self._process.exited()
         status = self._process.end()
         if self._layers is not None:
-            self._written = written_names(self._layers)
+            self._written = written_names(self._layers, self.assignment.workload.directory)
         self.kill()
         trim(self.output_path)
         return self._run(

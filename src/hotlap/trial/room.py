@@ -55,19 +55,21 @@ class Room:
         return self._known_bytes
 
 
-def written_names(layers: Path) -> tuple[FileWrite, ...]:
-    """The files that a run made or changed, but for temporary files and compiled Python; at most a thousand."""
-    return tuple(_first(_told(layers), _MOST_NAMES))
+def written_names(layers: Path, directory: str) -> tuple[FileWrite, ...]:
+    """The files that a run in that directory made or changed, but for compiled Python and temporary files of nobody's
+    project; at most a thousand."""
+    return tuple(_first(_told(layers, directory), _MOST_NAMES))
 
 
-def _told(layers: Path) -> Iterator[FileWrite]:
-    temporary = tempfile.gettempdir().rstrip("/") + "/"
-    working = str(Path.cwd())
+def _told(layers: Path, directory: str) -> Iterator[FileWrite]:
+    temporary = Path(tempfile.gettempdir()).resolve()
+    own = [Path(directory).resolve(), Path.home().resolve()]
     for path in written_files(str(layers)):
-        if path.startswith(temporary) and not working.startswith(temporary):
+        if "/__pycache__/" in path:
             continue
-        if "/__pycache__/" not in path:
-            yield FileWrite(path=path.encode("utf-8", "backslashreplace").decode(), redirected=True)
+        if Path(path).is_relative_to(temporary) and not any(Path(path).is_relative_to(it) for it in own):
+            continue
+        yield FileWrite(path=path.encode("utf-8", "backslashreplace").decode(), redirected=True)
 
 
 def _first(files: Iterator[FileWrite], count: int) -> Iterator[FileWrite]:
