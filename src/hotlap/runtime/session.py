@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import os
 import resource
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,19 +16,25 @@ from hotlap.runtime.channel import Channel
 from hotlap.runtime.checkouts import imported_from_original
 from hotlap.runtime.clock import StepClock
 from hotlap.runtime.copies import time_copies
-from hotlap.runtime.files import Redirection
+from hotlap.runtime.entrance import flush
 from hotlap.runtime.interception import Interception
 from hotlap.runtime.invariants import InvariantsRecorder
 from hotlap.runtime.observer import Observer
 
 if TYPE_CHECKING:
     from hotlap.runtime.evidence.recorder import Recorder
+    from hotlap.runtime.files import Redirection
 
 
 class Session:
-    """Ties clock, observers and channel together. Nothing here runs in a process that never trains."""
+    """Ties clock, observers and channel together. Nothing here runs in a process that never trains.
 
-    def __init__(self, assignment: Assignment, address: str, run_directory: Path, redirection: Redirection) -> None:
+    Without a ``redirection`` the report names no files.
+    """
+
+    def __init__(
+        self, assignment: Assignment, address: str, run_directory: Path, redirection: Redirection | None = None
+    ) -> None:
         self.assignment = assignment
         self.run_directory = run_directory
         self._redirection = redirection
@@ -156,13 +161,13 @@ class Session:
     def _leave(self) -> None:
         """End the process here and now: a polite exception could be swallowed by the script."""
         self._send_report(exit_code=None)
-        _flush()
+        flush()
         os._exit(0)
 
     def finish_early(self, **found: Any) -> None:
         """Report without having trained on (the loader sweep) and end the process."""
         self._send_report(exit_code=None, **found)
-        _flush()
+        flush()
         os._exit(0)
 
     def _script_ended(self) -> None:
@@ -198,7 +203,7 @@ class Session:
             compile=compile_report.collect(self._torch, self._roots.forward()),
             scaler_skipped_steps=self._hooks.scaler_skipped_steps,
             notes=tuple(self._hooks.notes),
-            files=self._redirection.files(),
+            files=self._redirection.files() if self._redirection is not None else (),
             gradients_path=self._invariants.gradients_path,
             evidence_path=evidence_path,
             imported_from_original=imported_from_original(self.assignment.workload.checkout),
@@ -265,13 +270,3 @@ def _device_peak_bytes(torch: Any) -> int:
     if not torch.cuda.is_initialized():
         return 0
     return max(int(torch.cuda.max_memory_allocated(index)) for index in range(torch.cuda.device_count()))
-
-
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        flush: Callable[[], None] | None = getattr(stream, "flush", None)
-        if flush is not None:
-            try:
-                flush()
-            except (OSError, ValueError):
-                continue  # a closed or full output cannot be helped now
