@@ -335,6 +335,29 @@ def test_a_script_that_fails_for_another_reason(
     assert len(answers.requests) == launches
 
 
+def test_the_steps_of_a_script_that_could_not_report_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    crash = Crashed(exit_code=-11, error="The process was ended by signal SIGSEGV.", steps_done=5)
+    answers = Answers(run(0, ending=crash), run(0, ending=crash))
+    assert hunt(answers) == 128 + 11
+    assert "failed after 5 training steps: The process was ended by signal SIGSEGV." in capsys.readouterr().err
+    assert answers.starts == [None, 3]
+
+
+def test_a_hang_names_the_option_that_allows_for_more(capsys: pytest.CaptureFixture[str]) -> None:
+    hang = TimedOut(limit_seconds=4.0, during="block", steps_done=5)
+    assert hunt(Answers(run(0, ending=hang)), "--block-limit", "4s") == 1
+    assert "hung after 5 training steps: Nothing came from it for 4 s during block." in (said := capsys.readouterr().err)
+    assert "--block-limit" in said
+    assert hunt(Answers(run(0, ending=TimedOut(limit_seconds=9.0, during="startup")))) == 1
+    assert "--startup-limit" in capsys.readouterr().err
+
+
+def test_a_single_step_may_take_as_long_as_a_block_may() -> None:
+    answers = Answers(run(17, NOTICED), run(18, FOUND))
+    assert hunt(answers, "--block-limit", "4s") == 1
+    assert [it.assignment.step_limit_seconds for it in answers.requests] == [4.0, 40.0]
+
+
 def test_a_script_that_never_trains(capsys: pytest.CaptureFixture[str]) -> None:
     untrained = run(0, ending=Completed(), facts=ScriptFacts(backwards_per_step=0.0))
     assert hunt(Answers(untrained)) == 1

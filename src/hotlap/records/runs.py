@@ -108,6 +108,7 @@ class OutOfMemory(Record, frozen=True, kw_only=True, tag="out-of-memory"):
 
     error: str = ""
     output_tail: str = ""
+    steps_done: int = 0
 
 
 class TimedOut(Record, frozen=True, kw_only=True, tag="timed-out"):
@@ -116,6 +117,7 @@ class TimedOut(Record, frozen=True, kw_only=True, tag="timed-out"):
     limit_seconds: float
     during: str = ""
     output_tail: str = ""
+    steps_done: int = 0
 
 
 Ending: TypeAlias = Completed | Stopped | Crashed | OutOfMemory | TimedOut

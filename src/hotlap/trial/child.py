@@ -26,6 +26,7 @@ from hotlap.trial.endings import Departure, ending_of, kernel_memory_kills
 from hotlap.trial.load import BlockWatch, device_of
 from hotlap.trial.output import Follower, read_tail, trim
 from hotlap.trial.process import OwnedProcess
+from hotlap.trial.progress import Stall, StepCounters
 
 _TICK_SECONDS = 0.1
 _LOOK_SECONDS = 1.0
@@ -60,6 +61,7 @@ class Child:
         self._channel = Channel(self._process.folder / "socket")
         self._crew = Crew(self._channel)
         self._device = device_of(environment)
+        self._counters = StepCounters(run_directory)
         self._follower: Follower | None = None
         self._kernel_kills = kernel_memory_kills()
         self._began = self._ended = 0.0
@@ -174,16 +176,21 @@ class Child:
         """Have one block done by a child that is ready, thawing it first.
 
         None when the child is over instead: it ended, failed, or was given up as the block took longer than the
-        assignment's limit (to which ``order.seconds`` are added). With ``sample_memory`` its memory is looked at
-        meanwhile, which costs it a little; else only after the block.
+        assignment's limit (to which ``order.seconds`` are added), or one step longer than its ``step_limit_seconds``.
+        With ``sample_memory`` its memory is looked at meanwhile, which costs it a little; else only after the block.
         """
         # What was frozen cannot have changed since: listing the processes again would only cost time.
         processes = self._frozen if self._frozen_at is not None else tree.members(self._process.root)
         self.thaw()
         limit = self.assignment.block_limit_seconds + (order.seconds or 0.0)
         watch = BlockWatch(processes, self._device, trainers=self.processes)
+        stall = Stall(self._counters, self.assignment.step_limit_seconds)
         self._crew.order(order)
-        if not self._wait(lambda: self._crew.answered, limit, "block", sample_memory=sample_memory, watch=watch):
+        over = lambda: self._crew.answered or stall.noticed()  # noqa: E731
+        if not self._wait(over, limit, "block", sample_memory=sample_memory, watch=watch):
+            return None
+        if not self._crew.answered:
+            self._give_up("block", stall.limit_seconds)
             return None
         watch.stop()
         block, self._steps_done = self._crew.block()
@@ -277,7 +284,7 @@ class Child:
                 told_to_end=self._told_to_end,
                 timed_out=self._timed_out,
                 kernel_kills=max(0, kernel_memory_kills() - self._kernel_kills),
-                steps_done=max(self._steps_done, int(self._crew.size > 0)),
+                steps_done=max(self._steps_done, int(self._crew.size > 0), self._counters.most()),
                 output=read_tail(self.output_path),
                 trouble=f"hotlap ended the process since {self._crew.trouble}." if self._crew.trouble else "",
             )

@@ -48,6 +48,7 @@ def ending_of(departure: Departure) -> Ending:
             limit_seconds=departure.timed_out.limit_seconds,
             during=departure.timed_out.during,
             output_tail=shown(departure.output),
+            steps_done=departure.steps_done,
         )
     if _stopped_by_us(departure):
         return Stopped()
@@ -83,9 +84,10 @@ def _failure(departure: Departure, code: int) -> Ending:
     error = departure.trouble or _error(departure, code)
     written = error_text(departure.output)
     if code != 0 and _OUT_OF_MEMORY.search(_from_error_on(departure.output, written)):
-        return OutOfMemory(error=written, output_tail=tail)
+        return OutOfMemory(error=written, output_tail=tail, steps_done=departure.steps_done)
     if departure.kernel_kills > 0 and (code == -signal.SIGKILL or _KILLED_BY_SIGKILL.search(departure.output)):
-        return OutOfMemory(error="The kernel ended the process because memory ran out.", output_tail=tail)
+        error = "The kernel ended the process because memory ran out."
+        return OutOfMemory(error=error, output_tail=tail, steps_done=departure.steps_done)
     return Crashed(exit_code=code, error=error, output_tail=tail, steps_done=departure.steps_done)
 
 

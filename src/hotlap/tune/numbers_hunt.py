@@ -34,8 +34,8 @@ from hotlap.records import (
     Workload,
 )
 from hotlap.trial.executor import Executor
-from hotlap.tune.observe import command_line
-from hotlap.tune.trials import ending_text, ran_through
+from hotlap.tune.observe import after_steps, command_line, limit_to_raise
+from hotlap.tune.trials import ending_text, ran_through, steps_done
 
 Tell: TypeAlias = Callable[[str], object]
 
@@ -178,23 +178,25 @@ class _Hunter:
         ending = first.ending
         crashed = isinstance(ending, Crashed)
         output = f"{ending.error} {ending.output_tail}" if isinstance(ending, Crashed) else ""
-        if crashed and (found.finite_steps > 0 or _SPEAKS_OF_IT.search(output)):
-            start = max(0, found.finite_steps - STEPS_BEFORE)
+        done = steps_done(first)
+        if crashed and (done > 0 or _SPEAKS_OF_IT.search(output)):
+            start = max(0, done - STEPS_BEFORE)
             self._tell(f"the script failed; the same steps again, every operation checked {_from(start)}")
-            run = self._launch(start, found.finite_steps + 1 + STEPS_AFTER, self._patience)
+            run = self._launch(start, done + 1 + STEPS_AFTER, self._patience)
             if run.bad_number is not None:
                 return msgspec.structs.replace(
                     found,
+                    finite_steps=done,
                     noticed=run.bad_number,
                     repeated=run.bad_number,
                     repeated_steps=len(run.steps.wall_seconds),
                     repeated_ending=run.ending,
                     checked_from=start,
                 )
-        raise self._failure(first, found.finite_steps)
+        raise self._failure(first, done)
 
     def _failure(self, run: Run, done: int) -> ScriptError:
-        when = f" after {done} training steps" if done else " before its first training step was done"
+        when = after_steps(done)
         command = command_line(self._workload)
         match run.ending:
             case Crashed(error=error, exit_code=code):
@@ -208,7 +210,7 @@ class _Hunter:
                 return ScriptError(what, where=command, remedy="Make its batch smaller first.")
             case TimedOut() as ending:
                 what = f"The script hung{when}: {ending_text(ending)}"
-                return ScriptError(what, where=command, remedy="If it takes that long, raise --startup-limit.")
+                return ScriptError(what, where=command, remedy=limit_to_raise(ending))
         return ScriptError(f"{ending_text(run.ending)}", where=command, remedy="Make it run by itself first.")
 
     # -- launches ------------------------------------------------------------------------------
@@ -223,6 +225,7 @@ class _Hunter:
             check_numbers_from=check_from,
             startup_limit_seconds=options.startup_limit_seconds,
             block_limit_seconds=options.block_limit_seconds,
+            step_limit_seconds=options.block_limit_seconds * (1.0 if check_from is None else _CHECKING_FACTOR),
             show_output=options.show_output,
         )
         return self._executor.launch(LaunchRequest(assignment=assignment, steps=steps, seconds=seconds))

@@ -42,6 +42,9 @@ _MEMORY_SHARE = 0.8
 _SHORTEST_LIMIT_SECONDS = 5.0
 _STARTUP_SHARE = 0.4
 _BLOCK_SHARE = 0.15
+_SLOWEST_STEP = 100
+"""How many times longer than the baseline's a single step may be, among the steps of a launch: it may be in float64,
+compile, or be followed by an evaluation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +110,13 @@ class Trials:
     def launch(
         self, assignment: Assignment, *, steps: int, seconds: float | None = None, minimum_steps: int = 1
     ) -> Run:
-        """One child alone; its limit allows for steps that take three times as long as the baseline's."""
+        """One child alone; its limit allows for steps that take three times as long as the baseline's, a single one for
+        ``--block-limit`` or, where that is more, for a hundred times as long."""
         limit = max(assignment.block_limit_seconds, 3 * self.costs.of_steps(steps))
-        patient = msgspec.structs.replace(assignment, block_limit_seconds=limit)
+        one_step = assignment.step_limit_seconds
+        if one_step is None:
+            one_step = max(self.options.block_limit_seconds, _SLOWEST_STEP * self.costs.of_steps(1))
+        patient = msgspec.structs.replace(assignment, block_limit_seconds=limit, step_limit_seconds=one_step)
         request = LaunchRequest(assignment=patient, steps=steps, seconds=seconds, minimum_steps=minimum_steps)
         return self.executor.launch(request)
 
@@ -203,7 +210,7 @@ def failure_of(turns: TurnSet) -> Failure | None:
             continue
         ending = run.ending
         if isinstance(ending, Completed):
-            ending = Crashed(exit_code=ending.exit_code, steps_done=len(run.steps.wall_seconds))
+            ending = Crashed(exit_code=ending.exit_code, steps_done=steps_done(run))
         return Failure(arm, ending, ending_text(ending))
     if turns.rounds and all(len(it) >= FEWEST_ROUNDS_OF_A_SHORT_SCRIPT for it in turns.rounds):
         return None
@@ -214,6 +221,12 @@ def failure_of(turns: TurnSet) -> Failure | None:
 def ran_through(run: Run) -> bool:
     """Whether a run came to its last wanted step, or to the script's own good end."""
     return isinstance(run.ending, Stopped) or (isinstance(run.ending, Completed) and run.ending.exit_code == 0)
+
+
+def steps_done(run: Run) -> int:
+    """How many steps a run did as far as is known: a process that could not report leaves only their number."""
+    known = 0 if isinstance(run.ending, (Completed, Stopped)) else run.ending.steps_done
+    return max(known, len(run.steps.wall_seconds))
 
 
 def ending_text(ending: Ending) -> str:
