@@ -343,10 +343,19 @@ def test_the_steps_of_a_script_that_could_not_report_are_told(capsys: pytest.Cap
     assert answers.starts == [None, 3]
 
 
+def test_a_script_that_was_killed_from_outside_is_run_again(capsys: pytest.CaptureFixture[str]) -> None:
+    killed = Crashed(exit_code=-9, error="The process was killed.", steps_done=5, killed_from_outside=True)
+    answers = Answers(run(0, ending=killed), run(30, ending=Completed()))
+    assert hunt(answers) == 0
+    assert answers.starts == [None, None]
+    assert "killed from outside (SIGKILL); once more" in capsys.readouterr().err
+
+
 def test_a_hang_names_the_option_that_allows_for_more(capsys: pytest.CaptureFixture[str]) -> None:
     hang = TimedOut(limit_seconds=4.0, during="block", steps_done=5)
     assert hunt(Answers(run(0, ending=hang)), "--block-limit", "4s") == 1
-    assert "hung after 5 training steps: Nothing came from it for 4 s during block." in (said := capsys.readouterr().err)
+    said = capsys.readouterr().err
+    assert "hung after 5 training steps: Nothing came from it for 4 s during block." in said
     assert "--block-limit" in said
     assert hunt(Answers(run(0, ending=TimedOut(limit_seconds=9.0, during="startup")))) == 1
     assert "--startup-limit" in capsys.readouterr().err

@@ -34,7 +34,8 @@ from hotlap.records import (
     Workload,
 )
 from hotlap.trial.executor import Executor
-from hotlap.tune.observe import after_steps, command_line, limit_to_raise
+from hotlap.tune.observe import after_steps, command_line, limit_to_raise, remedy_of
+from hotlap.tune.repeat import repeated
 from hotlap.tune.trials import ending_text, ran_through, steps_done
 
 Tell: TypeAlias = Callable[[str], object]
@@ -199,9 +200,10 @@ class _Hunter:
         when = after_steps(done)
         command = command_line(self._workload)
         match run.ending:
-            case Crashed(error=error, exit_code=code):
+            case Crashed(error=error, exit_code=code) as crash:
                 what = f"The script failed{when}: {error or f'exit code {code}'}"
-                return ScriptError(what, where=command, remedy="Make it run by itself first.", exit_code=code)
+                remedy = remedy_of(crash) or "Make it run by itself first."
+                return ScriptError(what, where=command, remedy=remedy, exit_code=code)
             case Completed(exit_code=code):
                 what = f"The script ended with exit code {code}{when}."
                 return ScriptError(what, where=command, remedy="Make it run by itself first.", exit_code=code)
@@ -228,7 +230,12 @@ class _Hunter:
             step_limit_seconds=options.block_limit_seconds * (1.0 if check_from is None else _CHECKING_FACTOR),
             show_output=options.show_output,
         )
-        return self._executor.launch(LaunchRequest(assignment=assignment, steps=steps, seconds=seconds))
+        request = LaunchRequest(assignment=assignment, steps=steps, seconds=seconds)
+        return repeated(
+            lambda: self._executor.launch(request),
+            lambda run: (run,),
+            lambda: self._tell("the script was killed from outside (SIGKILL); once more"),
+        )
 
 
 def _may_be_older(bad: BadNumber) -> bool:

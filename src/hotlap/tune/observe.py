@@ -178,9 +178,16 @@ def _explain_crash(crash: Crashed, done: int, command: str) -> None:
     raise ScriptError(
         f"The script failed{after_steps(done)}: {crash.error or f'exit code {crash.exit_code}'}",
         where=command,
-        remedy="Make it run by itself first; hotlap changed nothing in this run.",
+        remedy=remedy_of(crash) or "Make it run by itself first; hotlap changed nothing in this run.",
         exit_code=crash.exit_code,
     )
+
+
+def remedy_of(crash: Crashed) -> str:
+    """What to do where it is not the script that has to be repaired; else nothing."""
+    if crash.killed_from_outside:
+        return "Look for what ends processes on this machine: a job scheduler, a memory limit, a person."
+    return ""
 
 
 def limit_to_raise(ending: TimedOut) -> str:

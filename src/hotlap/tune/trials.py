@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -31,6 +31,7 @@ from hotlap.records import (
 from hotlap.tune.costs import FEWEST_ROUNDS, MOST_ROUNDS, USUAL_ROUNDS, Costs, Shape
 from hotlap.tune.journaled import JournaledExecutor
 from hotlap.tune.options import Options
+from hotlap.tune.repeat import repeated
 
 FEWEST_ROUNDS_OF_A_SHORT_SCRIPT = 3
 FEWEST_BLOCK_STEPS = 2
@@ -58,7 +59,8 @@ class Failure:
 
 class Trials:
     """Everything that the stages ask of the executor goes through here, so that budget, seeds and limits are set in
-    one place. ``reserve_seconds`` is what verification will need; no trial may eat into it."""
+    one place. ``reserve_seconds`` is what verification will need; no trial may eat into it. ``on_repetition`` is called
+    when a trial is repeated because something outside killed it, with how many were so far."""
 
     def __init__(self, workload: Workload, options: Options, executor: JournaledExecutor) -> None:
         self.workload = workload
@@ -70,6 +72,8 @@ class Trials:
         self.arms_at_once = _MOST_ARMS
         self.interleaved = True
         self.reserve_seconds = 0.0
+        self.on_repetition: Callable[[int], object] = lambda count: None
+        self._repetitions = 0
         self._sets_taken: dict[str, int] = {}
 
     # -- budget -------------------------------------------------------------------------------
@@ -118,7 +122,16 @@ class Trials:
             one_step = max(self.options.block_limit_seconds, _SLOWEST_STEP * self.costs.of_steps(1))
         patient = msgspec.structs.replace(assignment, block_limit_seconds=limit, step_limit_seconds=one_step)
         request = LaunchRequest(assignment=patient, steps=steps, seconds=seconds, minimum_steps=minimum_steps)
-        return self.executor.launch(request)
+        return repeated(
+            lambda: self.executor.launch(request), lambda run: (run,), self._note_repetition, allowed=self._time_is_left
+        )
+
+    def _note_repetition(self) -> None:
+        self._repetitions += 1
+        self.on_repetition(self._repetitions)
+
+    def _time_is_left(self) -> bool:
+        return self.left_seconds > 0
 
     def take_set(self, arms: Sequence[Plan | Assignment], *, rounds: int, purpose: str) -> TurnSet | Failure:
         """One set with a fresh launch of each arm; ``purpose`` tells sets apart, so that each has its own order.
@@ -152,8 +165,14 @@ class Trials:
             warm_up_limit_seconds=min(120.0, max(_SHORTEST_LIMIT_SECONDS, _BLOCK_SHARE * self.left_seconds)),
             interleaved=self.interleaved,
         )
-        before = self.spent_seconds
-        turns = self.executor.take_turns(request)
+        before = 0.0
+
+        def take_turns() -> TurnSet:
+            nonlocal before
+            before = self.spent_seconds
+            return self.executor.take_turns(request)
+
+        turns = repeated(take_turns, lambda turns: turns.runs, self._note_repetition, allowed=self._time_is_left)
         if failure_of(turns) is None:
             self.costs.learn_set(turns, [it.plan for it in arms], self.spent_seconds - before)
             self._learn_room(turns, len(arms))
