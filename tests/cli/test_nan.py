@@ -33,6 +33,8 @@ from hotlap.records import (
     TurnRequest,
     TurnSet,
 )
+from hotlap.trial import sweeping
+from hotlap.trial.guard import guard
 
 SITE = CallSite(role="operation", file="model.py", line=41, function="forward", what="return torch.log(x)")
 LOG = NumberOrigin(
@@ -365,6 +367,22 @@ def test_a_single_step_may_take_as_long_as_a_block_may() -> None:
     answers = Answers(run(17, NOTICED), run(18, FOUND))
     assert hunt(answers, "--block-limit", "4s") == 1
     assert [it.assignment.step_limit_seconds for it in answers.requests] == [4.0, 40.0]
+
+
+@pytest.mark.parametrize("words", [["nan", "train.py"], ["doctor"]])
+def test_its_folder_is_removed_even_after_a_kill(words: list[str], work: Path) -> None:
+    """The watchdog and a later hotlap know of it."""
+    seen: list[Path] = []
+
+    def executor(directory: Path) -> Answers:
+        assert (directory / sweeping.OWNER).exists()
+        assert str(directory) in guard()._roots
+        seen.append(directory)
+        return Answers(run(30, ending=Completed()))
+
+    assert main(words, engine=Engine(executor=executor)) == 0
+    assert [it.exists() for it in seen] == [False]
+    assert str(seen[0]) not in guard()._roots
 
 
 def test_a_script_that_never_trains(capsys: pytest.CaptureFixture[str]) -> None:

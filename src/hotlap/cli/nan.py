@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 from functools import partial
-from pathlib import Path
 
 import msgspec
 
@@ -13,6 +11,7 @@ from hotlap.cli import arguments, screen
 from hotlap.cli.arguments import Parser
 from hotlap.cli.workload import workload_from
 from hotlap.render.nan import nan_report
+from hotlap.trial.owned_folder import owned_folder
 from hotlap.tune.numbers_hunt import HuntOptions, hunt
 
 FOUND = 1
@@ -78,9 +77,9 @@ def main(words: list[str], engine: api.Engine) -> int:
         block_limit_seconds=choices.block_limit,
         show_output=choices.show_output,
     )
-    with tempfile.TemporaryDirectory(prefix="hotlap-nan-") as directory:
+    with owned_folder("hotlap-nan-") as directory:
         tell = _say_nothing if choices.quiet else screen.note
-        found = hunt(workload, options, engine.executor(Path(directory)), tell)
+        found = hunt(workload, options, engine.executor(directory), tell)
     if choices.json:
         screen.say(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
     else:

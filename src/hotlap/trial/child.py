@@ -6,7 +6,6 @@ frozen while it is ready. It is a context manager, and nothing of it is left whe
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -27,6 +26,7 @@ from hotlap.trial.load import BlockWatch, device_of
 from hotlap.trial.output import Follower, read_tail, trim
 from hotlap.trial.process import OwnedProcess
 from hotlap.trial.progress import Stall, StepCounters
+from hotlap.trial.sweeping import sweep_run
 
 _TICK_SECONDS = 0.1
 _LOOK_SECONDS = 1.0
@@ -89,6 +89,7 @@ class Child:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.kill()
+        sweep_run(self.run_directory)  # for one that was not finished
 
     def _start(self) -> None:
         assignment_path = self.run_directory / "assignment.json"
@@ -275,7 +276,7 @@ class Child:
         trim(self.output_path)
         # What the script wrote was kept from the user's files and is of no more use; checkpoints of hundreds of
         # launches would fill the disk. Their names are in the report.
-        shutil.rmtree(self.output_path.with_name("files"), ignore_errors=True)
+        sweep_run(self.run_directory)
         return self._run(
             Departure(
                 exit_status=status if exited else None,

@@ -16,6 +16,7 @@ from hotlap.errors import HotlapError
 from hotlap.trial import tree
 from hotlap.trial.guard import guard, own_python_path
 from hotlap.trial.output import read_tail
+from hotlap.trial.sweeping import disown, own
 
 _POLL_SECONDS = 0.02
 _LONGEST_FOLDER_BYTES = 70
@@ -30,6 +31,7 @@ class OwnedProcess:
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="hotlap-", dir=_short_folder()))
+        own(self.folder)
         self.root = tree.Root(mark=str(self.folder))
         self._popen: subprocess.Popen[bytes] | None = None
         self._status: int | None = None
@@ -86,6 +88,7 @@ class OwnedProcess:
                 self._status = self._popen.wait(timeout=1.0)
                 self._popen = None
         shutil.rmtree(self.folder, ignore_errors=True)
+        disown(self.folder)
         guard().release(self.root.mark)
         return self._status
 
