@@ -44,7 +44,11 @@ def local_executor(directory: Path, isolation: Isolation = _DEFAULT_ISOLATION) -
     """Real trials on this machine; what they leave behind goes into that folder, a study's."""
     from hotlap.runtime.trackers import tracker_environment
     from hotlap.trial.local import LocalExecutor
+    from hotlap.trial.sweeping import sweep_leftovers, sweep_temporary_folders
 
+    # The study is locked by now, and nothing of it runs yet.
+    sweep_temporary_folders()
+    sweep_leftovers(directory / study.RUNS)
     environment = tracker_environment(directory)
     return LocalExecutor(directory=directory / study.RUNS, environment=environment, isolation=isolation)
 

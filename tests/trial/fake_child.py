@@ -115,11 +115,13 @@ def train(chosen: argparse.Namespace) -> None:
     done = lead_in = block_steps = 0
     began = 0.0
     hoard = b"x" * chosen.allocate
+    counter = Path(os.environ["HOTLAP_RUN_DIRECTORY"], f"steps-done-{os.getpid()}")
     for step in range(chosen.steps):
         if step == chosen.fail_at and rank == processes - 1:
             fail(chosen.fail, line or Line())
         time.sleep(chosen.step_seconds * (rank + 1))
         done += 1
+        counter.write_bytes(done.to_bytes(8, sys.byteorder))
         if line is None:
             line = Line()
             atexit.register(line.report, 0, steps={"samples": [len(hoard) and 1]})

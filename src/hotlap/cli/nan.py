@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 from functools import partial
-from pathlib import Path
 
 import msgspec
 
@@ -14,6 +12,7 @@ from hotlap.cli.arguments import Parser
 from hotlap.cli.options import add_isolation_options
 from hotlap.cli.workload import workload_from
 from hotlap.render.nan import nan_report
+from hotlap.trial.owned_folder import owned_folder
 from hotlap.tune.numbers_hunt import HuntOptions, hunt
 
 FOUND = 1
@@ -82,9 +81,9 @@ def main(words: list[str], engine: api.Engine) -> int:
         network=choices.network,
         unprotected=choices.unprotected,
     )
-    with tempfile.TemporaryDirectory(prefix="hotlap-nan-") as directory:
+    with owned_folder("hotlap-nan-") as directory:
         tell = _say_nothing if choices.quiet else screen.note
-        found = hunt(workload, options, engine.executor(Path(directory), options.isolation), tell)
+        found = hunt(workload, options, engine.executor(directory, options.isolation), tell)
     if choices.json:
         screen.say(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
     else:

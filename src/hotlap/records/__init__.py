@@ -31,7 +31,17 @@ from hotlap.records.comparisons import (
 )
 from hotlap.records.costs import BreakEven, Costs, Price, WholeRun
 from hotlap.records.machine import Accelerator, Ceilings, Machine
-from hotlap.records.messages import BlockDone, End, FromChild, Hello, Proceed, Report, ToChild
+from hotlap.records.messages import (
+    STEP_COUNTER_BYTES,
+    STEP_COUNTER_PREFIX,
+    BlockDone,
+    End,
+    FromChild,
+    Hello,
+    Proceed,
+    Report,
+    ToChild,
+)
 from hotlap.records.numbers import BadNumber, NoticedIn, NumberOrigin, NumberPhase, NumberRange, NumberSource
 from hotlap.records.outcomes import (
     Failed,
@@ -102,6 +112,8 @@ from hotlap.records.workload import (
 )
 
 __all__ = [
+    "STEP_COUNTER_BYTES",
+    "STEP_COUNTER_PREFIX",
     "Accelerator",
     "Assignment",
     "AttentionArgument",

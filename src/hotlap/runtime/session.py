@@ -6,7 +6,7 @@ import atexit
 import os
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, MutableSequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from hotlap.runtime.entrance import flush
 from hotlap.runtime.interception import Interception
 from hotlap.runtime.invariants import InvariantsRecorder
 from hotlap.runtime.observer import Observer
+from hotlap.runtime.step_counter import open_counter
 
 if TYPE_CHECKING:
     from hotlap.runtime.evidence.recorder import Recorder
@@ -47,6 +48,7 @@ class Session:
         self._began = time.perf_counter()
         self._reported = False
         self._evidence: Recorder | None = None
+        self._counter: MutableSequence[int] | memoryview[int] | None = None
 
     def begin(self, interception: Interception) -> None:
         """Hang clock and observers onto the hooks; called right after torch's import, before any lever's."""
@@ -79,6 +81,9 @@ class Session:
     # -- steps ---------------------------------------------------------------------------------
 
     def _step_ended(self) -> None:
+        if self._counter is None:
+            self._counter = open_counter(self.run_directory)
+        self._counter[0] = self.clock.steps_done
         for tell in self._hooks.step_ended:
             tell()
         block = self._block
@@ -181,6 +186,7 @@ class Session:
         self._hello_sent = False
         self._block = None
         self._lead_in = 0
+        self._counter = None  # it is shared with the parent
 
     def _send_report(self, exit_code: int | None, **found: Any) -> None:
         if self._reported:

@@ -17,17 +17,18 @@ import psutil
 
 from hotlap.errors import StudyError
 from hotlap.records import Assignment, Block, FileWrite, Proceed, Run, Steps, TimedOut
-from hotlap.sandbox import removal
 from hotlap.trial import tree
 from hotlap.trial.channel import Channel
 from hotlap.trial.command import command_of, start_failure
 from hotlap.trial.crew import Crew
 from hotlap.trial.endings import Departure, ending_of, kernel_memory_kills
-from hotlap.trial.isolating import LAYERS, Isolator
+from hotlap.trial.isolating import Isolator
 from hotlap.trial.load import BlockWatch, device_of
 from hotlap.trial.output import Follower, read_tail, trim
 from hotlap.trial.process import OwnedProcess
+from hotlap.trial.progress import Stall, StepCounters
 from hotlap.trial.room import Room, written_names
+from hotlap.trial.sweeping import sweep_run
 
 _TICK_SECONDS = 0.1
 _LOOK_SECONDS = 1.0
@@ -69,6 +70,7 @@ class Child:
         self._channel = Channel(self._process.folder / "socket")
         self._crew = Crew(self._channel)
         self._device = device_of(environment)
+        self._counters = StepCounters(run_directory)
         self._follower: Follower | None = None
         self._kernel_kills = kernel_memory_kills()
         self._began = self._ended = 0.0
@@ -97,6 +99,7 @@ class Child:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.kill()
+        sweep_run(self.run_directory)  # for one that was not finished
 
     def _start(self) -> None:
         assignment_path = self.run_directory / "assignment.json"
@@ -132,18 +135,14 @@ class Child:
         """End every process of the child at once; its exit status, or None. May be called again."""
         self._over = True
         status = self._process.kill()
-        self._remove_what_was_written()
+        # What the script wrote was kept from the user's files and is of no more use; checkpoints of hundreds of
+        # launches would fill the disk. Their names are in the report.
+        sweep_run(self.run_directory)
         self._channel.close()
         if self._follower is not None:
             self._follower.close()
             self._follower = None
         return status
-
-    def _remove_what_was_written(self) -> None:
-        """What the script wrote was kept from the user's files and is of no more use; checkpoints of hundreds of
-        launches would fill the disk. Their names are in the report."""
-        for name in ("files", LAYERS):
-            removal.remove(str(self.run_directory / name))
 
     def freeze(self) -> None:
         """Stop the whole process tree where it stands."""
@@ -194,16 +193,21 @@ class Child:
         """Have one block done by a child that is ready, thawing it first.
 
         None when the child is over instead: it ended, failed, or was given up as the block took longer than the
-        assignment's limit (to which ``order.seconds`` are added). With ``sample_memory`` its memory is looked at
-        meanwhile, which costs it a little; else only after the block.
+        assignment's limit (to which ``order.seconds`` are added), or one step longer than its ``step_limit_seconds``.
+        With ``sample_memory`` its memory is looked at meanwhile, which costs it a little; else only after the block.
         """
         # What was frozen cannot have changed since: listing the processes again would only cost time.
         processes = self._frozen if self._frozen_at is not None else tree.members(self._process.root)
         self.thaw()
         limit = self.assignment.block_limit_seconds + (order.seconds or 0.0)
         watch = BlockWatch(processes, self._device, trainers=self.processes)
+        stall = Stall(self._counters, self.assignment.step_limit_seconds)
         self._crew.order(order)
-        if not self._wait(lambda: self._crew.answered, limit, "block", sample_memory=sample_memory, watch=watch):
+        over = lambda: self._crew.answered or stall.noticed()  # noqa: E731
+        if not self._wait(over, limit, "block", sample_memory=sample_memory, watch=watch):
+            return None
+        if not self._crew.answered:
+            self._give_up("block", stall.limit_seconds)
             return None
         watch.stop()
         block, self._steps_done = self._crew.block()
@@ -300,7 +304,7 @@ class Child:
                 told_to_end=self._told_to_end,
                 timed_out=self._timed_out,
                 kernel_kills=max(0, kernel_memory_kills() - self._kernel_kills),
-                steps_done=max(self._steps_done, int(self._crew.size > 0)),
+                steps_done=max(self._steps_done, int(self._crew.size > 0), self._counters.most()),
                 output=read_tail(self.output_path),
                 trouble=f"hotlap ended the process since {self._trouble}." if self._trouble else "",
             )

@@ -18,6 +18,7 @@ from hotlap.sandbox.order import Order
 from hotlap.trial import tree
 from hotlap.trial.guard import guard, own_python_path
 from hotlap.trial.output import read_tail
+from hotlap.trial.sweeping import disown, own
 
 _POLL_SECONDS = 0.02
 _LONGEST_FOLDER_BYTES = 70
@@ -33,6 +34,7 @@ class OwnedProcess:
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="hotlap-", dir=_short_folder()))
+        own(self.folder)
         self.root = tree.Root(mark=str(self.folder))
         self._popen: subprocess.Popen[bytes] | None = None
         self._control: int | None = None
@@ -110,6 +112,7 @@ class OwnedProcess:
             os.close(self._control)
             self._control = None
         removal.remove(str(self.folder))
+        disown(self.folder)
         guard().release(self.root.mark)
         return self._status
 
