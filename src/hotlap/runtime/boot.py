@@ -83,6 +83,7 @@ def _without_collecting() -> Iterator[None]:
 
 
 def _boot_trial() -> None:
+    from hotlap.runtime import silenced
     from hotlap.runtime.files import WATCHED, redirect_writes
 
     run_directory = Path(os.environ["HOTLAP_RUN_DIRECTORY"])
@@ -90,9 +91,11 @@ def _boot_trial() -> None:
     checkout = assignment.workload.checkout
     trees = (Path(checkout.original), Path(checkout.copy)) if checkout is not None else ()
     redirection = redirect_writes(run_directory / "files", passthrough=(run_directory,), protected=trees)
+    silencer = silenced.Silencer(run_directory / "trackers")
 
     def imported(name: str, module: ModuleType) -> None:
         redirection.on_import(name, module)
+        silencer.on_import(name, module)
         if name == "torch":
             _begin_trial(module, assignment, run_directory)
 
@@ -103,6 +106,7 @@ def _boot_trial() -> None:
 
         interception = _intercepted(torch)
         hooks = interception.hooks
+        hooks.before_exit.append(lambda: hooks.notes.extend(silencer.notes))
         randomness.seed_everything(torch, assignment.seed)
         session = Session(assignment, os.environ["HOTLAP_SOCKET"], run_directory, redirection)
         # The clock hangs on first and so stands outermost: what the others do inside a phase is timed in it.
@@ -127,4 +131,4 @@ def _boot_trial() -> None:
             sweep.sweep_the_training_loader(hooks, assignment.loader_sweep, finish)
         _install_levers(hooks, assignment.plan)
 
-    ImportWatch(("torch", *WATCHED), imported).start()
+    ImportWatch(("torch", *WATCHED, *silenced.WATCHED), imported).start()
