@@ -131,21 +131,25 @@ def _without_collecting() -> Iterator[None]:
 
 
 def _boot_trial() -> None:
+    from hotlap.runtime import silenced  # of no use to `hotlap run`
+
     run_directory = Path(_variable("HOTLAP_RUN_DIRECTORY"))
     presence.begin(run_directory)
     assignment = _read_assignment(Path(_variable("HOTLAP_ASSIGNMENT")))
     address = _variable("HOTLAP_SOCKET")
     redirection = None
-    watched: tuple[str, ...] = ("torch",)
+    silencer = silenced.Silencer(run_directory / "trackers")
+    watched: tuple[str, ...] = ("torch", *silenced.WATCHED)
     if _redirects():
         from hotlap.runtime.files import WATCHED
 
         redirection = _redirection(assignment, run_directory)
-        watched = ("torch", *WATCHED)
+        watched = (*watched, *WATCHED)
 
     def imported(name: str, module: ModuleType) -> None:
         if redirection is not None:
             redirection.on_import(name, module)
+        silencer.on_import(name, module)
         if name == "torch":
             _begin_trial(module, assignment, run_directory)
 
@@ -156,6 +160,7 @@ def _boot_trial() -> None:
 
         interception = _intercepted(torch)
         hooks = interception.hooks
+        hooks.before_exit.append(lambda: hooks.notes.extend(silencer.notes))
         randomness.seed_everything(torch, assignment.seed)
         session = Session(assignment, address, run_directory, redirection)
         # The clock hangs on first and so stands outermost: what the others do inside a phase is timed in it.
@@ -215,9 +220,12 @@ def _redirection(assignment: Assignment, run_directory: Path) -> Redirection:
 
     checkout = assignment.workload.checkout
     trees = (Path(checkout.original), Path(checkout.copy)) if checkout is not None else ()
+    # A run that has a temporary directory of its own leaves everything else as it is; see trial/isolating.py.
+    everything = (Path("/"),) if "HOTLAP_PROTECTION" in os.environ else ()
+    own = (run_directory, Path(_variable("HOTLAP_SOCKET")).parent)
     overlay = run_directory / "files"
     try:
-        return redirect_writes(overlay, passthrough=(run_directory,), protected=trees)
+        return redirect_writes(overlay, passthrough=own, protected=(*everything, *trees))
     except OSError as error:
         raise HotlapError(
             f"the folder for what the script writes, {overlay}, cannot be made: {error.strerror or error}.",

@@ -1,6 +1,7 @@
 """Experiment trackers are kept from the network and from the user's runs while a trial runs.
 
-By environment variables that their makers document; TensorBoard needs none, since its files are redirected.
+By environment variables that their makers document; TensorBoard needs none, since its files are redirected. What a
+script says in so many words overrides these: :mod:`hotlap.runtime.silenced` sees to that.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ TABLE = (
     TrackerVariable("WANDB_MODE", "disabled", "docs.wandb.ai, Environment variables"),
     TrackerVariable("WANDB_SILENT", "true", "docs.wandb.ai, Environment variables"),
     TrackerVariable("WANDB_DIR", "{folder}", "docs.wandb.ai, Environment variables"),
+    TrackerVariable("WANDB_ERROR_REPORTING", "false", "docs.wandb.ai, Environment variables"),
     TrackerVariable("MLFLOW_TRACKING_URI", "{uri}/mlflow", "mlflow.org/docs, mlflow.set_tracking_uri"),
+    TrackerVariable("MLFLOW_REGISTRY_URI", "{uri}/mlflow", "mlflow.org/docs, mlflow.set_registry_uri"),
     # MLflow 3 refuses a tracking folder without this one.
     TrackerVariable("MLFLOW_ALLOW_FILE_STORE", "true", "mlflow.org/docs, mlflow.environment_variables"),
     TrackerVariable("MLFLOW_DISABLE_TELEMETRY", "true", "mlflow.org/docs, Usage tracking"),
@@ -33,6 +36,7 @@ TABLE = (
     TrackerVariable("SWANLAB_MODE", "disabled", "docs.swanlab.cn, Environment variables"),
     TrackerVariable("CODECARBON_SAVE_TO_API", "false", "mlco2.github.io/codecarbon, Configuration"),
     TrackerVariable("CODECARBON_SAVE_TO_FILE", "false", "mlco2.github.io/codecarbon, Configuration"),
+    TrackerVariable("DVC_STUDIO_OFFLINE", "true", "dvc.org/doc/studio, Environment variables"),
     TrackerVariable("HF_HUB_DISABLE_TELEMETRY", "1", "huggingface.co/docs/huggingface_hub, Environment variables"),
 )
 
