@@ -6,11 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
 
 from hotlap.cli.main import main
+from hotlap.errors import NOT_BOOTED
 from hotlap.records import Plan
 from hotlap.trial.in_place import environment_with
 
@@ -27,7 +29,7 @@ def hotlap(*words: str, directory: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "hotlap", *words],
         cwd=directory,
-        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(SOURCE), os.environ.get("PYTHONPATH", "")))},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -51,7 +53,77 @@ def test_run_becomes_the_script(planned: Path, words: list[str]) -> None:
     assert (name, arguments, number) == ("__main__", "['--lr', '1']", str(process.pid))
     assert Path(planned, file) == planned / "train.py"
     assert plan == str(planned / "hotlap.toml")
-    assert err == "typed\n"
+    assert err == "hotlap: The plan hotlap.toml has no levers: the script runs unchanged.\ntyped\n"
+
+
+LEVER = '[hotlap]\nformat = 1\n[levers.matmul-precision]\nprecision = "high"\n'
+
+
+def run_with_a_lever(work: Path, script: str, *words: str) -> tuple[int, str, str]:
+    """``hotlap run`` of a script: its exit code and what it wrote."""
+    (work / "hotlap.toml").write_text(LEVER, encoding="utf-8")
+    (work / "train.py").write_text(textwrap.dedent(script), encoding="utf-8")
+    process = hotlap("run", *(words or ("train.py",)), directory=work)
+    out, err = process.communicate(timeout=120)
+    return process.returncode, out, err
+
+
+def test_a_library_that_looks_torch_up_first_does_not_cost_the_levers(work: Path) -> None:
+    script = """
+    import importlib.util
+    assert importlib.util.find_spec("torch")
+    import torch
+    print(torch.get_float32_matmul_precision())
+    """
+    assert run_with_a_lever(work, script) == (0, "high\n", "")
+
+
+def test_run_ends_when_torch_is_loaded_without_the_levers(work: Path) -> None:
+    (work / "torch").mkdir()
+    (work / "torch" / "__init__.py").write_text("", encoding="utf-8")
+    script = """
+    import importlib.util, sys
+    from importlib.machinery import PathFinder
+    spec = PathFinder.find_spec("torch")
+    sys.modules["torch"] = torch = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(torch)
+    print("trained")
+    """
+    code, out, err = run_with_a_lever(work, script)
+    assert (code, out) == (NOT_BOOTED, "trained\n")
+    assert err.startswith("hotlap: ") and "torch was loaded by SourceFileLoader" in err and err.count("\n") == 1
+
+
+def test_run_ends_when_hotlap_cannot_start_in_the_script(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (work / "path").mkdir()
+    (work / "path" / "sitecustomize.py").write_text(
+        "import os, sys\nif 'HOTLAP_PLAN' in os.environ: sys.modules['msgspec'] = None\n", encoding="utf-8"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(work / "path"))
+    code, out, err = run_with_a_lever(work, "print('trained')")
+    assert (code, out) == (NOT_BOOTED, "")
+    assert "the package msgspec is missing" in err
+
+
+def interpreter(work: Path, line: str) -> str:
+    path = work / "python3"
+    path.write_text(f"#!/bin/sh\n{line}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_run_checks_an_interpreter_of_the_users(work: Path) -> None:
+    python = interpreter(work, f'exec "{sys.executable}" -I "$@"')
+    code, out, err = run_with_a_lever(work, "print('trained')", python, "train.py")
+    assert (code, out) == (1, "")
+    assert "hotlap was not loaded by" in err and "PYTHONPATH" in err
+    assert sorted(it.name for it in work.iterdir()) == ["hotlap.toml", "python3", "train.py"]
+
+
+def test_run_uses_an_interpreter_of_the_users(work: Path) -> None:
+    python = interpreter(work, f'exec "{sys.executable}" "$@"')
+    script = "import torch; print(torch.get_float32_matmul_precision())"
+    assert run_with_a_lever(work, script, python, "train.py") == (0, "high\n", "")
 
 
 def test_signals_reach_the_script(planned: Path) -> None:

@@ -82,3 +82,18 @@ def test_what_a_program_of_the_script_writes_is_named(
     assert FileWrite(path=str(tmp_path / "copied.txt"), redirected=kept_away) in run.files
     assert (tmp_path / "copied.txt").exists() is not kept_away
     assert not [it for it in run.files if "runs" in Path(it.path).relative_to(tmp_path).parts]
+
+
+def test_a_script_whose_libraries_look_torch_up_is_seen_and_its_files_stay(
+    assignment: Assignment, tmp_path: Path
+) -> None:
+    """As datasets, transformers and evaluate do, long before anybody imports torch."""
+    text = (tmp_path / "train.py").read_text().replace("while True:", "torch.save({}, 'best.pt')\nwhile True:")
+    looks = "import importlib.util\nassert importlib.util.find_spec('torch')\n"
+    (tmp_path / "train.py").write_text(looks + text)
+    (tmp_path / "best.pt").write_text("of a month's training")
+    run = LocalExecutor(tmp_path / "runs").launch(LaunchRequest(assignment=assignment, steps=3))
+    assert isinstance(run.ending, Stopped)
+    assert FileWrite(path=str(tmp_path / "best.pt"), redirected=True) in run.files
+    assert (tmp_path / "best.pt").read_text() == "of a month's training"
+    assert [it.read_text() for it in (tmp_path / "runs" / "0001" / "processes").iterdir()].count("torch") >= 1

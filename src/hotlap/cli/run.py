@@ -12,12 +12,16 @@ from hotlap import api, plan
 from hotlap.cli import screen
 from hotlap.cli.arguments import Parser
 from hotlap.cli.workload import workload_from
+from hotlap.errors import NOT_BOOTED
 from hotlap.records import Workload
 from hotlap.trial import in_place
 
-_DESCRIPTION = """\
+_DESCRIPTION = f"""\
 Runs the script with the levers of a plan switched on and nothing else of hotlap: no clock, no
-redirection. The script takes this process over, so exit code, signals and terminal are its own."""
+redirection. The script takes this process over, so exit code, signals and terminal are its own.
+If a lever cannot be switched on, the process ends with a message and exit code {NOT_BOOTED}. Python
+processes that the script starts get the levers too, unless they are started with a PYTHONPATH
+of their own or with python -I, -S or -E: those run without the levers and without a message."""
 
 _EXAMPLES = """\
 examples:
@@ -45,7 +49,12 @@ def main(words: list[str], engine: api.Engine) -> int:
     differs = _other_torch(choices.plan, workload)
     if differs:
         screen.note(differs, style="yellow")
-    in_place.become(workload, in_place.environment_with(read, choices.plan, os.environ))
+    environment = in_place.environment_with(read, choices.plan, os.environ)
+    if not read.settings:
+        screen.note(f"The plan {choices.plan} has no levers: the script runs unchanged.", style="yellow")
+    elif workload.python != sys.executable:
+        in_place.check_interpreter(workload, environment)
+    in_place.become(workload, environment)
 
 
 def _other_torch(path: Path, workload: Workload) -> str:

@@ -7,8 +7,10 @@ python had been typed.
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -16,8 +18,17 @@ from hotlap.levers.api import find
 from hotlap.records import Plan, Workload
 from hotlap.trial.command import HOOKS_DIRECTORY, command_of, start_failure
 from hotlap.trial.guard import PACKAGE_PARENT
+from hotlap.trial.handshake import HANDSHAKE_VARIABLE, NEEDED_BY_PLANS, shake_hands
 
-_OURS = ("HOTLAP_ASSIGNMENT", "HOTLAP_SOCKET", "HOTLAP_RUN_DIRECTORY", "HOTLAP_PLAN")
+_OURS = (
+    "HOTLAP_ASSIGNMENT",
+    "HOTLAP_SOCKET",
+    "HOTLAP_RUN_DIRECTORY",
+    "HOTLAP_PLAN",
+    "HOTLAP_PROTECTION",
+    HANDSHAKE_VARIABLE,
+)
+_HANDSHAKE_LIMIT_SECONDS = 120.0
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
@@ -36,6 +47,33 @@ def environment_with(plan: Plan, plan_path: Path, environment: Mapping[str, str]
         "PYTHONPATH": os.pathsep.join(filter(None, path)),
         "HOTLAP_PLAN": str(plan_path.absolute()),
     }
+
+
+def check_interpreter(workload: Workload, environment: Mapping[str, str]) -> None:
+    """Start the workload's interpreter once, with nothing to do, to see that a plan's levers will be switched on in it.
+
+    Raises :class:`hotlap.errors.ScriptError` that says what is missing there.
+    """
+
+    def start(command: Sequence[str], variables: Mapping[str, str]) -> tuple[int | None, str]:
+        try:
+            done = subprocess.run(
+                command,
+                env={**environment, **variables},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=_HANDSHAKE_LIMIT_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            return None, (error.output or b"").decode("utf-8", "replace")
+        except OSError as error:
+            raise start_failure(workload, error) from error
+        return done.returncode, done.stdout.decode("utf-8", "replace")
+
+    with tempfile.TemporaryDirectory(prefix="hotlap-") as folder:
+        shake_hands(start, workload.python, Path(folder), needed=NEEDED_BY_PLANS)
 
 
 def become(workload: Workload, environment: Mapping[str, str]) -> NoReturn:

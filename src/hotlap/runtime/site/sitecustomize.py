@@ -1,9 +1,10 @@
 """Boots hotlap inside a process of the user's.
 
 This folder is put first on PYTHONPATH, so that Python imports this file before the script begins, in the process itself
-and in every Python process it starts. It takes its own folder off the path again, lets the sitecustomize that the
-environment would otherwise have had run, and then boots hotlap, whatever that one did: what it raises is raised on, and
-Python treats it as it always does. If hotlap cannot be booted, the process ends.
+and in every Python process it starts. It takes its own folder off the path again, runs the sitecustomize that the
+environment would otherwise have had, and then boots hotlap. An exception of that one is raised again afterwards, so
+that Python treats it as usual; after SystemExit or KeyboardInterrupt no script will run. If hotlap cannot be booted,
+the process ends.
 """
 
 import os
@@ -18,6 +19,8 @@ def _leave_the_path() -> None:
 
 
 def _boot() -> None:
+    if not any(name in os.environ for name in _WANTED):
+        return
     code = 1  # until hotlap's own code for this can be read
     try:
         code = _import_this_hotlap()
@@ -43,9 +46,11 @@ def _import_this_hotlap() -> int:
 
 
 _leave_the_path()
+sys.modules.pop("sitecustomize", None)
 try:
-    sys.modules.pop("sitecustomize", None)
     import sitecustomize  # type: ignore[import-not-found]  # noqa: F401
-finally:
-    if any(name in os.environ for name in _WANTED):
-        _boot()
+except Exception:
+    # Python will write a note (none, where there is no such module) and start the script.
+    _boot()
+    raise
+_boot()

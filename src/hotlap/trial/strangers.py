@@ -1,0 +1,119 @@
+"""Processes of a trial that hotlap did not get into: torch is loaded there, and nothing protects or measures it.
+
+A launcher that starts a trainer with a PYTHONPATH of its own loses hotlap's hooks, and so does ``python -I``. Each
+process that hotlap did get into leaves a mark (:mod:`hotlap.runtime.presence`); the others show what they have loaded
+in ``/proc``.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from hotlap.trial.small_files import read_small
+
+_MAPS_LIMIT_BYTES = 8 * 2**20
+_MARK_LIMIT_BYTES = 4096
+_CHUNK_BYTES = 65536
+_COMMAND_LIMIT = 200
+_SECOND_LOOK_SECONDS = 0.05
+_TORCH = re.compile(rb"/libtorch(?:_cpu|_cuda|_hip|_python|_global_deps)?\.so")
+_LONGEST_NAME_BYTES = 64
+_FAILED = "failed "
+_ANNOUNCED = ("torch", "importing", _FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class Stranger:
+    """A process that has torch loaded without hotlap. ``command`` is its command line, one line of bounded length.
+    ``booted`` says that hotlap started in it, but never saw torch's import; a program that has torch's libraries alone,
+    and no Python module of it, looks like that too."""
+
+    pid: int
+    command: str
+    booted: bool
+
+
+def torch_without_hotlap(processes: Sequence[psutil.Process], run_directory: Path) -> list[Stranger]:
+    """Those of the ``processes`` of a run that have torch loaded, but not by way of hotlap.
+
+    Reads one small file for a process that left its mark. What looks like a stranger is looked at again a moment
+    later: between ``fork`` and ``exec`` any process has its parent's libraries and no mark yet.
+    """
+    suspects = [it for it in processes if _is_stranger(it, run_directory)]
+    if suspects:
+        time.sleep(_SECOND_LOOK_SECONDS)
+    return [
+        Stranger(pid=it.pid, command=_command(it), booted=bool(_mark(it.pid, run_directory)))
+        for it in suspects
+        if it.is_running() and _is_stranger(it, run_directory)
+    ]
+
+
+def boot_failures(run_directory: Path) -> tuple[str, ...]:
+    """What the processes of a run that hotlap could not start in said about it, each sentence once."""
+    found: dict[str, None] = {}
+    with suppress(FileNotFoundError):
+        for path in sorted((run_directory / "processes").iterdir()):
+            text = _read_mark(path)
+            if text.startswith(_FAILED):
+                found[text.removeprefix(_FAILED)] = None
+    return tuple(found)
+
+
+def _is_stranger(process: psutil.Process, run_directory: Path) -> bool:
+    return not _mark(process.pid, run_directory).startswith(_ANNOUNCED) and _has_torch(process.pid)
+
+
+def _mark(pid: int, run_directory: Path) -> str:
+    number = _own_number(pid)
+    return _read_mark(run_directory / "processes" / str(number)) if number is not None else ""
+
+
+def _own_number(pid: int) -> int | None:
+    """The number that a process has for itself, in a pid namespace another than ours for it; None when it is gone."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_bytes()
+    except OSError:
+        return None
+    for line in status.splitlines():
+        if line.startswith(b"NSpid:"):
+            return int(line.split()[-1])
+    return pid  # a kernel without pid namespaces
+
+
+def _read_mark(path: Path) -> str:
+    """The mark's text, empty where there is none. One that is being replaced at this moment reads as ``booted``."""
+    content = read_small(path, _MARK_LIMIT_BYTES)
+    return "" if content is None else content.decode("utf-8", "replace") or "booted"
+
+
+def _has_torch(pid: int) -> bool:
+    """Whether one of torch's libraries is mapped into the process. What cannot be read counts as no."""
+    end = b""
+    left = _MAPS_LIMIT_BYTES
+    try:
+        with Path(f"/proc/{pid}/maps").open("rb", buffering=0) as maps:
+            while left > 0 and (chunk := maps.read(_CHUNK_BYTES)):
+                left -= len(chunk)
+                if _TORCH.search(end + chunk):
+                    return True
+                end = chunk[-_LONGEST_NAME_BYTES:]
+    except OSError:  # it is gone, or belongs to another user
+        return False
+    return False
+
+
+def _command(process: psutil.Process) -> str:
+    try:
+        words = process.cmdline() or [process.name()]
+    except psutil.Error:
+        return f"process {process.pid}"
+    line = "".join(it if it.isprintable() else " " for it in " ".join(" ".join(words).split()))
+    return line if len(line) <= _COMMAND_LIMIT else f"{line[: _COMMAND_LIMIT - 3]}..."

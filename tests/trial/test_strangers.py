@@ -1,0 +1,178 @@
+"""Processes that have torch loaded without hotlap, told from those that hotlap got into."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+
+from hotlap.records import Assignment, Workload
+from hotlap.trial.command import environment_of
+from hotlap.trial.strangers import boot_failures, torch_without_hotlap
+
+MAPS_A_FILE = """
+import mmap, sys, time
+with open(sys.argv[1], "rb") as file:
+    kept = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+print("mapped", flush=True)
+time.sleep(100)
+"""
+TRAINER = "import torch\nprint('loaded', flush=True)\nimport time\ntime.sleep(100)\n"
+LAUNCHER = """
+import os, subprocess, sys
+sys.exit(subprocess.call([sys.executable, "trainer.py"], env={**os.environ, "PYTHONPATH": "src"}))
+"""
+
+Start = Callable[..., psutil.Process]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts a process and waits for its first line."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(*words: str, **options: object) -> psutil.Process:
+        process = subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, text=True, **options)  # type: ignore[call-overload]
+        started.append(process)
+        assert process.stdout is not None and process.stdout.readline()
+        return psutil.Process(process.pid)
+
+    yield begin
+    for process in started:
+        for child in psutil.Process(process.pid).children(recursive=True):
+            child.kill()
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def run_directory(tmp_path: Path) -> Path:
+    (tmp_path / "run" / "processes").mkdir(parents=True)
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Path:
+    path = tmp_path / "libtorch_cpu.so"
+    path.write_bytes(b"x" * 4096)
+    return path
+
+
+def mark(run_directory: Path, process: psutil.Process, word: str) -> None:
+    (run_directory / "processes" / str(process.pid)).write_text(word, encoding="utf-8")
+
+
+def test_a_process_that_left_no_mark(start: Start, run_directory: Path, library: Path) -> None:
+    stranger, other = start("-c", MAPS_A_FILE, str(library)), start("-c", "print(1, flush=True); input()", stdin=-1)
+    found = torch_without_hotlap([stranger, other], run_directory)
+    assert [(it.pid, it.booted) for it in found] == [(stranger.pid, False)]
+    assert str(library) in found[0].command or found[0].command.endswith("...")
+
+
+@pytest.mark.parametrize("name", ["libtorchcodec_core4.so", "libtorchaudio.so", "notes about libtorch.txt", "torch"])
+def test_other_libraries_are_not_torch(start: Start, run_directory: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"x" * 4096)
+    assert torch_without_hotlap([start("-c", MAPS_A_FILE, str(tmp_path / name))], run_directory) == []
+
+
+@pytest.mark.parametrize("word", ["torch", "importing", "failed The process was ended."])
+def test_a_process_that_hotlap_is_in(start: Start, run_directory: Path, library: Path, word: str) -> None:
+    process = start("-c", MAPS_A_FILE, str(library))
+    mark(run_directory, process, word)
+    assert torch_without_hotlap([process], run_directory) == []
+
+
+@pytest.mark.parametrize("word", ["booted", ""])
+def test_a_process_that_booted_and_never_announced_torch(
+    start: Start, run_directory: Path, library: Path, word: str
+) -> None:
+    process = start("-c", MAPS_A_FILE, str(library))
+    mark(run_directory, process, word)
+    assert [it.booted for it in torch_without_hotlap([process], run_directory)] == [True]
+
+
+def test_a_mark_that_is_a_link_is_none(start: Start, run_directory: Path, library: Path, tmp_path: Path) -> None:
+    process = start("-c", MAPS_A_FILE, str(library))
+    (tmp_path / "elsewhere").write_text("torch", encoding="utf-8")
+    (run_directory / "processes" / str(process.pid)).symlink_to(tmp_path / "elsewhere")
+    assert [it.booted for it in torch_without_hotlap([process], run_directory)] == [False]
+
+
+def test_the_command_is_one_bounded_line(start: Start, run_directory: Path, library: Path) -> None:
+    process = start("-c", MAPS_A_FILE, str(library), "a\nb\x1b[31m" + "c" * 1000)
+    (found,) = torch_without_hotlap([process], run_directory)
+    assert len(found.command) == 200 and found.command.isprintable()
+
+
+def test_a_process_that_is_gone(run_directory: Path) -> None:
+    done = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    process = psutil.Process(done.pid)
+    done.communicate()
+    assert torch_without_hotlap([process], run_directory) == []
+
+
+def test_the_number_inside_a_pid_namespace_counts(start: Start, run_directory: Path, library: Path) -> None:
+    """Process 1 of its own namespace left its mark as ``1``."""
+    inside = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
+    if subprocess.run([*inside, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("this machine does not let us make a pid namespace")
+    code = "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))"
+    outer = start("-c", code, *inside, sys.executable, "-c", MAPS_A_FILE, str(library))
+    processes = [outer, *outer.children(recursive=True)]
+    (found,) = torch_without_hotlap(processes, run_directory)
+    (run_directory / "processes" / "1").write_text("torch", encoding="utf-8")
+    assert torch_without_hotlap(processes, run_directory) == []
+    assert found.pid != 1
+
+
+@pytest.fixture
+def trial(tmp_path: Path, run_directory: Path) -> dict[str, str]:
+    """The environment of a trial in ``tmp_path``."""
+    workload = Workload(kind="script", target="t.py", directory=str(tmp_path), python=sys.executable)
+    assignment = Assignment(workload=workload)
+    (run_directory / "assignment.json").write_bytes(msgspec.json.encode(assignment))
+    own = {
+        "HOTLAP_ASSIGNMENT": str(run_directory / "assignment.json"),
+        "HOTLAP_RUN_DIRECTORY": str(run_directory),
+        "HOTLAP_SOCKET": str(tmp_path / "socket"),
+    }
+    return {**environment_of(assignment, own), **own}
+
+
+def test_a_launcher_that_loses_the_hooks(
+    start: Start, tmp_path: Path, run_directory: Path, trial: dict[str, str]
+) -> None:
+    (tmp_path / "trainer.py").write_text(TRAINER, encoding="utf-8")
+    launcher = start("-c", LAUNCHER, cwd=tmp_path, env=trial)
+    (trainer,) = launcher.children(recursive=True)
+    (found,) = torch_without_hotlap([launcher, trainer], run_directory)
+    assert (found.pid, found.booted) == (trainer.pid, False)
+    assert found.command.endswith("trainer.py")
+
+
+def test_processes_of_a_trial_are_no_strangers(
+    start: Start, tmp_path: Path, run_directory: Path, trial: dict[str, str]
+) -> None:
+    """The trainer, a worker forked from it, and a program that it starts."""
+    code = "import torch, os, subprocess\nsleeper = subprocess.Popen(['sleep', '100'])\nos.fork()\n"
+    trainer = start("-c", code + "print('up', flush=True)\nimport time\ntime.sleep(100)\n", cwd=tmp_path, env=trial)
+    processes = [trainer, *trainer.children(recursive=True)]
+    assert len(processes) == 3
+    assert torch_without_hotlap(processes, run_directory) == []
+
+
+def test_what_processes_say_that_could_not_be_booted(
+    tmp_path: Path, run_directory: Path, trial: dict[str, str]
+) -> None:
+    assert boot_failures(tmp_path) == ()
+    (run_directory / "assignment.json").write_bytes(b"")
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", "pass"], env=trial, capture_output=True, check=False)
+    (sentence,) = boot_failures(run_directory)
+    assert "assignment.json cannot be read" in sentence and os.linesep not in sentence
