@@ -16,12 +16,15 @@ SOURCE = Path(__file__).parents[1] / "src" / "hotlap"
 LONGEST_FILE_LINES = 500
 
 # What each room may import of ours. A room is a folder, or a file directly below src/hotlap.
-GROUND = {"records", "errors", "evidence"}
+GROUND = {"records", "errors", "evidence", "files", "redact"}
 SEARCH = GROUND | {"plan", "study", "machine", "trial", "measure", "levers"}
 MAY_IMPORT: dict[str, set[str]] = {
     "records": set(),
     "errors": set(),
     "evidence": {"records"},
+    # Opening and replacing files, and hiding secrets: every room needs both.
+    "files": set(),
+    "redact": {"records"},
     "levers": GROUND,
     "plan": GROUND | {"levers"},
     "machine": GROUND,

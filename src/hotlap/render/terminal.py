@@ -19,6 +19,7 @@ from hotlap.render.findings import answers, findings_list
 from hotlap.render.headline import Headline, headline
 from hotlap.render.layout import Trimmed, indented, paragraphs
 from hotlap.render.lever_table import lever_table
+from hotlap.render.presentable import presentable
 
 WIDEST = 120
 _FILES_SHOWN = 8
@@ -32,6 +33,7 @@ _TONES = {"good": "bold green", "neutral": "bold yellow", "bad": "bold red"}
 
 def report(study: Study, *, plan_path: str = "hotlap.toml", costs: Costs | None = None) -> RenderableType:
     """The whole report. ``plan_path`` is where the plan was written, empty when it was not."""
+    study = presentable(study, study.workload.directory)
     pieces: list[RenderableType] = [_top(study), Text(), _headline(headline(study))]
     for title, body in _sections(study, plan_path, costs):
         pieces += [Text(), Text(title, style="bold"), body]

@@ -10,6 +10,7 @@ the hunt may.
 from __future__ import annotations
 
 import math
+import os
 import re
 import time
 from collections.abc import Callable
@@ -33,6 +34,7 @@ from hotlap.records import (
     TimedOut,
     Workload,
 )
+from hotlap.redact import redacted, redacted_record, secrets_of
 from hotlap.trial.executor import Executor
 from hotlap.tune.observe import command_line
 from hotlap.tune.trials import ending_text, ran_through
@@ -96,7 +98,7 @@ class _Hunter:
         self._first_seconds = first.wall_seconds
         done = len(first.steps.wall_seconds)
         found = NumbersHunt(
-            workload=self._workload,
+            workload=redacted(self._workload),
             seed=self._options.seed,
             finite_steps=done,
             losses_read=sum(it is not None for it in first.steps.loss),
@@ -225,7 +227,8 @@ class _Hunter:
             block_limit_seconds=options.block_limit_seconds,
             show_output=options.show_output,
         )
-        return self._executor.launch(LaunchRequest(assignment=assignment, steps=steps, seconds=seconds))
+        run = self._executor.launch(LaunchRequest(assignment=assignment, steps=steps, seconds=seconds))
+        return redacted_record(run, secrets_of(self._workload, os.environ))
 
 
 def _may_be_older(bad: BadNumber) -> bool:
