@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from hotlap.records import Assignment, LaunchRequest, Record, TurnRequest, Workload
+from hotlap.records import Assignment, LaunchRequest, Machine, Record, TurnRequest, Workload
 
 HIDDEN = "***"
 
@@ -241,13 +241,18 @@ def redacted_request(request: _T) -> _T:
     """A request to the executor as it is stored; requests that differ in secrets alone become the same."""
     match request:
         case LaunchRequest():
-            changed: Any = msgspec.structs.replace(request, assignment=_redacted_assignment(request.assignment))
+            changed: Any = msgspec.structs.replace(request, assignment=redacted_assignment(request.assignment))
         case TurnRequest():
-            changed = msgspec.structs.replace(request, arms=tuple(map(_redacted_assignment, request.arms)))
+            changed = msgspec.structs.replace(request, arms=tuple(map(redacted_assignment, request.arms)))
         case _:
             changed = request
     result: _T = changed
     return result
+
+
+def redacted_assignment(assignment: Assignment) -> Assignment:
+    """An assignment as it is stored: what a child is told but for the arguments, which it gets from its command."""
+    return msgspec.structs.replace(assignment, workload=redacted(assignment.workload))
 
 
 def redacted_record(record: _T, secrets: Iterable[str] = ()) -> _T:
@@ -276,6 +281,9 @@ def with_texts(value: _T, change: Callable[[str], str], *, keep: Callable[[str],
 def _with_changed_fields(record: Record, change: Callable[[str], str], keep: Callable[[str], bool]) -> Record:
     if isinstance(record, Workload):
         record = redacted(record)
+    if isinstance(record, Machine):
+        pairs = tuple((name, HIDDEN if is_secret(name, it) else it) for name, it in record.environment)
+        record = record if pairs == record.environment else msgspec.structs.replace(record, environment=pairs)
     changed = {}
     for name in record.__struct_fields__:
         old = getattr(record, name)
@@ -289,10 +297,6 @@ def _with_changed_fields(record: Record, change: Callable[[str], str], keep: Cal
 
 def _names_a_file(field: str) -> bool:
     return field.rpartition("_")[2] in _FILE_WORDS
-
-
-def _redacted_assignment(assignment: Assignment) -> Assignment:
-    return msgspec.structs.replace(assignment, workload=redacted(assignment.workload))
 
 
 def _without_value(found: re.Match[str]) -> str:

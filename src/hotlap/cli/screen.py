@@ -81,6 +81,11 @@ def note(line: str, style: str = "dim", *, always: bool = False) -> None:
     err().print(Text(f"hotlap: {text.one_line(_presentable(line), limit=1000)}", style=style), soft_wrap=True)
 
 
+def quote_error(traceback: str) -> None:
+    """A traceback of ours, on standard error."""
+    sys.stderr.write(_presentable(traceback))
+
+
 def warn_verbatim(lines: Iterable[str]) -> None:
     """Print lines that a decision rests on: cleaned already, with whole paths, and whoever asked for quiet."""
     from rich.text import Text

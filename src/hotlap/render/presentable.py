@@ -59,4 +59,4 @@ def _prefix(folder: str) -> re.Pattern[str] | None:
     folder = folder.rstrip("/")
     if not folder.startswith(("/", _HOME_PREFIX)):
         return None
-    return re.compile(rf"(?<![\w.~/-]){re.escape(folder)}(?:(/)(?=[^\s/'\"])|/?(?![\w.~/-]))")
+    return re.compile(rf"(?<![\w.~/-]){re.escape(folder)}(?:(/)(?=[^\s/'\"])|/?(?![\w~/-]|\.\w))")

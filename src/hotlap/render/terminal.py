@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hotlap.records import Costs, FileWrite, Machine, Study
+from hotlap.redact import is_redacted
 from hotlap.render import text
 from hotlap.render.account import time_account
 from hotlap.render.batch_sizes import batch_table
@@ -111,12 +112,17 @@ def next_commands(study: Study, plan_path: str) -> list[tuple[str, str]]:
         place = text.shell_word(study.directory)
         found.append((f"hotlap report --plan-out hotlap.toml {place}".rstrip(), "writes the plan of the kept levers"))
     if study.status in ("interrupted", "running"):
-        place = text.shell_word(study.directory)
-        found.append((f"hotlap tune --resume {place}".rstrip(), "goes on where this ended"))
+        found.append((_resuming(study), "goes on where this ended"))
     elif study.status == "out-of-budget":
         budget = _larger_budget(study.budget_seconds)
         found.append((f"hotlap tune --budget {budget} {text.command(study.workload)}", "looks further"))
     return found
+
+
+def _resuming(study: Study) -> str:
+    """A study does not store the secrets of its command, which must be given again."""
+    again = text.command(study.workload) if is_redacted(study.workload) else ""
+    return " ".join(filter(None, ("hotlap tune --resume", text.shell_word(study.directory), again)))
 
 
 def _after_a_profile(study: Study) -> Iterator[tuple[str, str]]:

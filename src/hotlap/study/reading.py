@@ -198,9 +198,11 @@ def _whole_line(line: bytes, path: Path, number: int) -> bytes:
 def _decoded_header(line: bytes, path: Path) -> tuple[Header, int]:
     written_in = _version_of(line, path)
     try:
-        return _decoded(line, Header, "header", written_in), written_in
+        header: Header = _decoded(line, Header, "header", written_in)
     except _UNREADABLE as error:
         raise damaged(path, f"line 1: {error}") from None
+    _check_workload(header.workload, path)
+    return header, written_in
 
 
 def _read_summary(path: Path) -> Study:
@@ -210,7 +212,14 @@ def _read_summary(path: Path) -> Study:
         found: Study = _decoded(text, Study, "summary", written_in)
     except _UNREADABLE as error:
         raise damaged(path, str(error)) from None
+    _check_workload(found.workload, path)
     return redacted_record(found, secrets_of(found.workload))
+
+
+def _check_workload(workload: Workload, path: Path) -> None:
+    """Raise :class:`StudyError` for a command that no system can run, and whose names no file can have."""
+    if any("\0" in it for it in (workload.target, workload.directory, workload.python, *workload.arguments)):
+        raise damaged(path, "its command contains a NUL character")
 
 
 # ---------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from hotlap.render.html.embedding import code, embedded_json, policy
 from hotlap.render.html.material import Material
 from hotlap.render.html.parts import Chart
 from hotlap.render.lever_table import footnote, skipped_rows, tried_rows
-from hotlap.render.presentable import presentable, shown
+from hotlap.render.presentable import presentable
 from hotlap.render.terminal import cost_sentences, next_commands
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _presentable(material: Material) -> Material:
         material,
         study=presentable(material.study, directory),
         profile=presentable(material.profile, directory),
-        patch=shown(redacted_text(material.patch), directory),
+        patch=redacted_text(material.patch),
     )
 
 
