@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,15 @@ if importlib.util.find_spec("hypothesis") is not None:
     # run stays red until something is mended.
     settings.register_profile("hotlap", deadline=None, derandomize=True)
     settings.load_profile("hotlap")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A place for hotlap's key other than the one of whoever runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        home = tmp_path_factory.mktemp("state")
+        patch.setenv("XDG_STATE_HOME", str(home))
+        yield home
 
 
 @pytest.hookimpl(trylast=True)  # after -m has deselected

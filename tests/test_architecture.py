@@ -16,7 +16,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "hotlap"
 LONGEST_FILE_LINES = 500
 
 # What each room may import of ours. A room is a folder, or a file directly below src/hotlap.
-GROUND = {"records", "errors", "evidence"}
+GROUND = {"records", "errors", "evidence", "files", "redact"}
 SEARCH = GROUND | {"plan", "study", "machine", "trial", "measure", "levers"}
 MAY_IMPORT: dict[str, set[str]] = {
     "records": set(),
@@ -24,6 +24,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "evidence": {"records"},
     # How the kernel isolates a trial: also what starts before each launch, so the standard library alone.
     "sandbox": set(),
+    # Opening and replacing files, and hiding secrets: every room needs both.
+    "files": set(),
+    "redact": {"records"},
     "levers": GROUND,
     "plan": GROUND | {"levers"},
     "machine": GROUND,

@@ -292,7 +292,7 @@ def test_a_full_disk_is_told_and_nothing_is_lost(journal: Journal, monkeypatch: 
         with pytest.raises(StudyError, match="is full"):
             journal.save(before)
     assert load_study(journal.directory) == before
-    assert {it.name for it in journal.directory.iterdir()} == {JOURNAL, SUMMARY, "lock", "runs"}
+    assert {it.name for it in journal.directory.iterdir()} == {JOURNAL, SUMMARY, "lock", "runs", "signature.json"}
     journal.append(answer(2))
     journal.close()
     with open_study(journal.directory) as again:

@@ -19,10 +19,11 @@ from hotlap.diagnose.profile import Profile
 from hotlap.evidence import RunEvidence
 from hotlap.records import Assignment, Patch, Study
 from hotlap.study.records import Header, LaunchAnswer, MachineAnswer, TurnAnswer
+from hotlap.study.trust import Signatures
 
 PAGE = Path(__file__).parents[1] / "study-format.md"
 BEGIN, END = "<!-- records: begin -->", "<!-- records: end -->"
-ROOTS = (Header, MachineAnswer, LaunchAnswer, TurnAnswer, Study, Profile, Patch, Assignment, RunEvidence)
+ROOTS = (Header, MachineAnswer, LaunchAnswer, TurnAnswer, Study, Profile, Patch, Assignment, RunEvidence, Signatures)
 """What the files hold; all other records are parts of these."""
 
 _ROLE = re.compile(r":\w+:`~?([\w.]+)(?:\(\))?`")

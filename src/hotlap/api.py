@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
 import msgspec
 
-from hotlap import __version__, plan, study
+from hotlap import __version__, files, plan, study
 from hotlap.errors import HotlapError, StudyError
 from hotlap.gain import recorded_gain
 from hotlap.records import Isolation, NetworkMode, Plan, Progress, Study, Workload
@@ -114,12 +113,18 @@ def go_on(
     path: Path,
     *,
     on_progress: OnProgress,
+    approve: study.Approve = study.refuse_foreign,
+    given: Workload | None = None,
     on_opened: OnOpened = lambda directory: None,
     executor: MakeExecutor = local_executor,
     search: Search = full_search,
 ) -> Study:
-    """Go on with a study where it was cut: its folder, or the root for the latest one. Raises :class:`HotlapError`."""
-    with study.open_study(path.absolute()) as journal:
+    """Go on with a study where it was cut: its folder, or the root for the latest one.
+
+    ``approve`` is asked before the study's command is run; by default only studies that this user made here go on.
+    ``given`` is that command again, needed where its arguments hold secrets. Raises :class:`HotlapError`.
+    """
+    with study.open_study(path.absolute(), approve=approve, given=given) as journal:
         on_opened(journal.directory)
         return _carry_out(journal, journal.options(Options), on_progress, executor, search)
 
@@ -130,13 +135,9 @@ def write_plan(found: Study, path: Path) -> None:
     text = plan.to_toml(
         found.plan, torch_version=versions.get("torch", ""), study=found.identifier, gain=recorded_gain(found)
     )
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
+        files.replace(path, text.encode("utf-8"))
     except OSError as error:
-        with suppress(OSError):
-            beside.unlink(missing_ok=True)
         raise StudyError(
             f"The plan {path} cannot be written: {error.strerror or error}.",
             remedy="The study is kept: `hotlap report --plan-out PATH` writes the plan elsewhere.",

@@ -27,12 +27,16 @@ from pathlib import Path
 
 import msgspec
 
+from hotlap import files
 from hotlap.errors import PlanError
 from hotlap.levers.api import validate
 from hotlap.records import Estimate, Plan, RecordedGain, Setting, Value
 
 FORMAT = 1
 EMPTY = Plan()
+
+LARGEST_PLAN_BYTES = files.MEBIBYTE
+"""A plan of every lever takes a few kilobytes."""
 
 
 def setting(lever: str, **values: Value) -> Setting:
@@ -91,6 +95,10 @@ def from_toml(text: str, *, where: str = "the plan") -> Plan:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise PlanError(f"The plan is not valid TOML: {error}.", where=where, remedy="Mend that line.") from None
+    except RecursionError:
+        raise PlanError(
+            "The plan is nested too deeply.", where=where, remedy="Use [levers.NAME] tables, which need no nesting."
+        ) from None
     _check_head(document, where)
     tables = document.get("levers", {})
     if not isinstance(tables, dict):
@@ -101,14 +109,25 @@ def from_toml(text: str, *, where: str = "the plan") -> Plan:
 
 def read(path: Path) -> Plan:
     """Read a plan file; raises :class:`PlanError`, also when there is no such file."""
+    return from_toml(_text_of(path), where=str(path))
+
+
+def read_head(path: Path) -> dict[str, object]:
+    """The table ``[hotlap]`` of a plan file; raises :class:`PlanError` as :func:`read` does."""
+    text = _text_of(path)
+    from_toml(text, where=str(path))
+    head = tomllib.loads(text).get("hotlap", {})
+    return head if isinstance(head, dict) else {}
+
+
+def _text_of(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
+        return files.read_bounded(path, LARGEST_PLAN_BYTES).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise PlanError(
             f"The plan {path} cannot be read: {getattr(error, 'strerror', None) or error}.",
             remedy="`hotlap tune` writes one, by default hotlap.toml.",
         ) from None
-    return from_toml(text, where=str(path))
 
 
 def read_gain(path: Path) -> RecordedGain | None:
@@ -117,7 +136,7 @@ def read_gain(path: Path) -> RecordedGain | None:
     Raises :class:`PlanError` as :func:`read` does, and for a record that makes no sense.
     """
     plan = read(path)
-    head = tomllib.loads(path.read_text(encoding="utf-8")).get("hotlap", {})
+    head = read_head(path)
     if "gain" not in head:
         return None
     try:

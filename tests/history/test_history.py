@@ -89,7 +89,7 @@ def test_one_that_cannot_be_read_hides_no_other(root: Path, capsys: pytest.Captu
     page = " ".join(shown(capsys).split())
     assert "3.65x (3.58 to 3.72)" in page
     assert page.count("2026-02-") == 2, "the row and the line of the plot of the one that can be read"
-    for piece in ("has format 99", "is no regular file", "recursion depth", "at most", "damaged"):
+    for piece in ("has format 99", "is not a regular file", "recursion depth", "at most", "damaged"):
         assert piece in page
     found = history_of(root)
     assert (len(found.entries), len(found.unreadable)) == (1, 5)

@@ -13,6 +13,6 @@ from hotlap.runtime.imports import ImportWatch
 from hotlap.runtime.silenced import WATCHED, Silencer
 
 silencer = Silencer(Path(sys.argv[1]))
-ImportWatch(WATCHED, silencer.on_import).start()
+ImportWatch(WATCHED, silencer.on_import, silencer.on_import).start()
 exec(compile(sys.argv[2], "script.py", "exec"), {"__name__": "__main__"})
 print(json.dumps(silencer.notes))

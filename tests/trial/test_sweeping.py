@@ -14,7 +14,7 @@ import pytest
 
 from hotlap.api import local_executor
 from hotlap.records import Assignment, LaunchRequest
-from hotlap.trial import sweeping
+from hotlap.sandbox import removal
 from hotlap.trial.local import LocalExecutor
 from hotlap.trial.owned_folder import owned_folder
 from hotlap.trial.sweeping import disown, own, sweep_leftovers, sweep_temporary_folders
@@ -130,7 +130,7 @@ def test_foreign_entries_stay(runs: Path) -> None:
 
 
 def test_it_ends_within_its_bounds(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweeping, "_MOST_ENTRIES", 3)
+    monkeypatch.setattr(removal, "_MOST_ENTRIES", 3)
     assert sweep_leftovers(runs) < 4
     monkeypatch.undo()
     deep = runs / "0001" / "files"

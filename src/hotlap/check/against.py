@@ -9,7 +9,9 @@ from hotlap import study
 from hotlap.check.records import Against
 from hotlap.errors import StudyError, UsageError
 from hotlap.gain import recorded_gain
+from hotlap.levers.api import validate
 from hotlap.records import Plan, Study, Workload
+from hotlap.redact import redacted
 from hotlap.trial.checkout import find_commit, is_commit
 
 USUAL_PLAN = Path("hotlap.toml")
@@ -99,6 +101,7 @@ def _recorded_last(workload: Workload, studies: Path) -> Against:
 
 
 def _same_script(one: Workload, other: Workload) -> bool:
+    one, other = redacted(one), redacted(other)
     return (one.kind, one.target, one.arguments) == (other.kind, other.target, other.arguments)
 
 
@@ -110,4 +113,7 @@ def _of_plan_file(path: Path) -> Against:
 
 
 def _of_study(found: Study, name: str) -> Against:
+    """Nothing of the study is run but its plan's levers, with values that they take. Raises :class:`PlanError`."""
+    for it in found.plan.settings:
+        validate(it)
     return Against(kind="plan", name=name, plan=found.plan, plan_name=name, recorded=recorded_gain(found))

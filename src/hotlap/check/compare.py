@@ -17,6 +17,7 @@ from hotlap.levers.api import Lever, all_levers
 from hotlap.machine.label import machine_label
 from hotlap.measure import speed
 from hotlap.records import Assignment, Completed, Machine, ParityComparison, ParityVerdict, Situation, TurnSet, Workload
+from hotlap.redact import redacted
 from hotlap.trial.executor import Executor
 from hotlap.tune.book import Book, OnProgress, say_nothing
 from hotlap.tune.confirm import BASELINE, CANDIDATE, adapt_rounds, compare_sets, divergence, peak_bytes
@@ -267,7 +268,7 @@ class _Checker:
         return Check(
             verdict=verdict,
             text=text,
-            workload=self._workload,
+            workload=redacted(self._workload),
             against=self._against,
             speed=found,
             numbers=numbers,

@@ -6,8 +6,6 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-import msgspec
-
 from hotlap import api
 from hotlap.check import Against, Check, CheckVerdict, Sides, check, find_against
 from hotlap.check.compare import without_plan
@@ -19,6 +17,7 @@ from hotlap.errors import UsageError
 from hotlap.records import Workload
 from hotlap.render.check import check_report
 from hotlap.render.check_files import check_junit, check_markdown
+from hotlap.render.json import document_json
 from hotlap.render.live import LiveView
 from hotlap.trial.checkout import before_and_now, find_commit
 from hotlap.trial.owned_folder import owned_folder
@@ -147,7 +146,7 @@ def _check(
 
 def _show(choices: argparse.Namespace, found: Check) -> None:
     if choices.json:
-        screen.say(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+        screen.say(document_json(found))
     else:
         screen.show(check_report(found))
     if choices.markdown is not None:

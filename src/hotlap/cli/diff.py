@@ -14,8 +14,10 @@ from hotlap.cli.trace import read_all
 from hotlap.compare import Side, difference, side_of_study, side_of_traces
 from hotlap.diagnose import Profile
 from hotlap.errors import StudyError, TraceError, UsageError
+from hotlap.files import open_regular
 from hotlap.records import Study
 from hotlap.render.diff import diff_report
+from hotlap.render.json import document_json
 from hotlap.study import JOURNAL, attachment_of
 from hotlap.trace import Breakdown, HostTime, OperatorRow, host_time, operators, read_trace
 from hotlap.tune.profiled_launch import ATTACHMENT
@@ -61,7 +63,7 @@ def main(words: list[str], engine: api.Engine) -> int:
         )
     found = difference(before, after)
     if choices.json:
-        screen.say(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+        screen.say(document_json(found))
     else:
         screen.show(diff_report(found))
     return 0
@@ -94,7 +96,7 @@ def _is_study(path: Path) -> bool:
 
 def _begins_as_study(path: Path) -> bool:
     """Whether a file begins as a study does; a trace may be far too large to be read as one."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         head = file.read(_HEAD_BYTES).lstrip()
     return head.startswith(b"{") and b'"format_version"' in head and b'"traceEvents"' not in head
 

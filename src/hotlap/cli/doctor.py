@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from hotlap import api
 from hotlap.cli import screen
 from hotlap.cli.arguments import Parser
 from hotlap.machine.doctor import advice
 from hotlap.records import Isolation
 from hotlap.render.doctor import Remark, doctor
+from hotlap.render.json import document_json
 from hotlap.trial.owned_folder import owned_folder
 
 _DESCRIPTION = """\
@@ -33,7 +32,7 @@ def main(words: list[str], engine: api.Engine) -> int:
     remarks = [Remark(level=it.level, text=it.text, remedy=it.remedy) for it in advice(machine)]
     if choices.json:
         document = {"machine": machine, "advice": [(it.level, it.text, it.remedy) for it in remarks]}
-        screen.say(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+        screen.say(document_json(document))
     else:
         screen.show(doctor(machine, remarks))
     return 0

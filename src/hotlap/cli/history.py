@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
-
 from hotlap import api
 from hotlap.cli import screen
 from hotlap.cli.arguments import Parser
@@ -13,6 +11,7 @@ from hotlap.errors import UsageError
 from hotlap.history import History, history_of
 from hotlap.render.history import history_page, plot_lines, spans_of
 from hotlap.render.history_svg import history_svg
+from hotlap.render.json import document_json
 
 _DESCRIPTION = """\
 Shows all studies of this project, of tune, lab and profile alike: when, which script, what it gave
@@ -45,7 +44,7 @@ def main(words: list[str], engine: api.Engine) -> int:
     if choices.plot is not None:
         _write(choices.plot, _plot(choices.plot, found))
     if choices.json:
-        screen.say(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+        screen.say(document_json(found))
     else:
         screen.show(history_page(found))
     return 0

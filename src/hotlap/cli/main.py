@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None, *, engine: Engine | None = None) -> 
         if _wants_traceback(words):
             import traceback
 
-            traceback.print_exc()
+            screen.quote_error(traceback.format_exc())
         screen.complain(error)
         return error.exit_code if error.exit_code >= 0 else 128 - error.exit_code
     except KeyboardInterrupt:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -13,11 +11,13 @@ from hotlap import study as studies
 from hotlap.api import LABS
 from hotlap.diagnose.profile import Profile
 from hotlap.errors import HotlapError, StudyError, TraceError, UsageError
+from hotlap.files import open_regular, replace
 from hotlap.records import Costs, Patch, Study
 from hotlap.render import text
 from hotlap.render.html.material import Material
 from hotlap.render.html.page import GENERATOR, page
 from hotlap.render.patch import patch_text
+from hotlap.render.presentable import presentable
 from hotlap.trace import read_trace
 from hotlap.trace.lanes import Lanes, lanes_of
 from hotlap.tune.options import Options
@@ -29,13 +29,9 @@ _HEAD_BYTES = 4096
 def write_page(study: Study, path: Path, costs: Costs | None) -> None:
     """Write the report as a whole or not at all, in place of what lies there. Raises :class:`HotlapError`."""
     made = page(_material(study, costs))
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        beside.write_text(made, encoding="utf-8")
-        beside.replace(path)
+        replace(path, made.encode("utf-8"))
     except OSError as error:
-        with suppress(OSError):
-            beside.unlink(missing_ok=True)
         raise HotlapError(
             f"The report {path} cannot be written: {error.strerror or error}.",
             remedy="Name another place: `hotlap report --html PATH`.",
@@ -55,7 +51,7 @@ def check_place(path: Path) -> None:
     if not path.exists():
         return
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             head = file.read(_HEAD_BYTES)
     except OSError as error:
         raise UsageError(
@@ -76,7 +72,7 @@ def _material(study: Study, costs: Costs | None) -> Material:
         study=study,
         profile=studies.attachment_of(directory, studies.PROFILE, Profile),
         lanes=_lanes(study.trace_path),
-        command=_command(study, options),
+        command=_command(presentable(study, study.workload.directory), options),
         seed=options.seed if options is not None else None,
         patch=patch_text(patch) if patch is not None else "",
         costs=costs,
@@ -97,8 +93,7 @@ def _lanes(trace_path: str) -> Lanes | None:
     if not trace_path:
         return None
     try:
-        if Path(trace_path).stat().st_size > _LARGEST_TRACE_BYTES:
-            return None
+        open_regular(Path(trace_path), _LARGEST_TRACE_BYTES).close()
         return lanes_of(read_trace(trace_path))
     except (TraceError, OSError):
         return None

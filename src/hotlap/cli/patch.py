@@ -15,14 +15,17 @@ from hotlap.check.records import Sides
 from hotlap.cli import arguments, screen
 from hotlap.cli.arguments import Parser
 from hotlap.cli.options import add_isolation_options, add_limit_options
+from hotlap.cli.trust import add_trust_option, approval
+from hotlap.cli.workload import workload_from
 from hotlap.errors import PatchError, StudyError
-from hotlap.levers.api import find
+from hotlap.files import read_bounded
+from hotlap.levers.api import find, validate
 from hotlap.machine.facts import machine_facts
 from hotlap.machine.label import machine_label
-from hotlap.records import Patch, PatchProof, Plan, ScriptFacts, Study
+from hotlap.records import Patch, PatchProof, Plan, ScriptFacts, Study, Workload
 from hotlap.render.live import LiveView
 from hotlap.render.patch import base_of, patch_summary, patch_text
-from hotlap.study import PATCH, attach_to, attachment_of, directory_of
+from hotlap.study import PATCH, attach_to, attachment_of, directory_of, made_here, opening_of
 from hotlap.trial.executor import Executor
 from hotlap.trial.owned_folder import owned_folder
 from hotlap.trial.patched_copy import patched_copy
@@ -52,7 +55,12 @@ levers do, or files have changed since; 2 for bad usage; 130 after Ctrl-C."""
 
 def parser() -> Parser:
     """The command's options."""
-    made = Parser("hotlap patch", _DESCRIPTION, _EXAMPLES, usage="hotlap patch [options] [STUDY]")
+    made = Parser(
+        "hotlap patch",
+        _DESCRIPTION,
+        _EXAMPLES,
+        usage="hotlap patch [options] [STUDY] [-- SCRIPT and arguments, where they hold secrets]",
+    )
     made.add_argument("study", nargs="?", type=Path, default=api.STUDIES, help="a study, or a folder of studies")
     what = made.add_mutually_exclusive_group()
     what.add_argument("--write", action="store_true", help="change the files, all of them or none")
@@ -78,6 +86,7 @@ def parser() -> Parser:
     )
     add_isolation_options(made)
     add_limit_options(made)
+    add_trust_option(made)
     made.add_argument("--json", action="store_true", help="print one JSON document")
     made.add_argument("--show-output", action="store_true", help="show what the script prints in each trial")
     made.add_debug()
@@ -86,7 +95,8 @@ def parser() -> Parser:
 
 def main(words: list[str], engine: api.Engine) -> int:
     """Run the command. Raises :class:`hotlap.errors.HotlapError`."""
-    choices = parser().parse_args(words)
+    own, command = _split(words)
+    choices = parser().parse_args(own)
     found = api.load_study(directory_of(choices.study))  # not a later look by `hotlap profile`, which keeps no lever
     facts = _facts_of(found)
     # LibCST is imported from here on: only this command and lint's fixes need it.
@@ -105,12 +115,19 @@ def main(words: list[str], engine: api.Engine) -> int:
         screen.note(_why_nothing(patch), always=True)
         return REFUSED
     if not choices.no_proof:
-        patch = _proved(choices, found, facts, patch, engine)
+        given = workload_from(command, "patch") if command else None
+        patch = _proved(choices, found, facts, patch, given, engine)
     if patch.proof is not None and patch.proof.refusal:
         if choices.json:
             _print_json(patch)
         raise PatchError(f"There is no patch. {patch.proof.refusal}", remedy=_OTHER_WAY)
     return _given(choices, found, facts, patch)
+
+
+def _split(words: list[str]) -> tuple[list[str], list[str]]:
+    """Our own words, and behind ``--`` the script's command."""
+    end = words.index("--") if "--" in words else len(words)
+    return words[:end], words[end + 1 :]
 
 
 def _facts_of(found: Study) -> ScriptFacts:
@@ -129,6 +146,8 @@ def _facts_of(found: Study) -> ScriptFacts:
 def _patch_of(found: Study, facts: ScriptFacts) -> Patch:
     from hotlap.source.patch.make import make_patch
 
+    for it in found.plan.settings:  # a study from elsewhere may hold any value, and values become code
+        validate(it)
     wishes = [(it, find(it.lever).rewrite(facts, it)) for it in found.plan.settings]
     patch = make_patch(
         facts,
@@ -157,7 +176,14 @@ def _why_nothing(patch: Patch) -> str:
 # -- proof ----------------------------------------------------------------------------------------
 
 
-def _proved(choices: argparse.Namespace, found: Study, facts: ScriptFacts, patch: Patch, engine: api.Engine) -> Patch:
+def _proved(
+    choices: argparse.Namespace,
+    found: Study,
+    facts: ScriptFacts,
+    patch: Patch,
+    given: Workload | None,
+    engine: api.Engine,
+) -> Patch:
     from hotlap.source.patch.make import encoded
 
     steps, remark = _comparable_steps(facts, patch, choices.parity_steps)
@@ -175,16 +201,18 @@ def _proved(choices: argparse.Namespace, found: Study, facts: ScriptFacts, patch
     )
     proof = None if choices.again else _kept_proof(found, patch, options)
     if proof is None:
+        opening = opening_of(Path(found.directory), given, summary=True)
+        approval(choices)(opening)
         with owned_folder("hotlap-patch-") as folder:
-            copy = patched_copy(found.workload, encoded(patch), folder)
-            sides = Sides(before=found.workload, before_plan=Plan(settings=patch.written), now=copy)
+            copy = patched_copy(opening.workload, encoded(patch), folder)
+            sides = Sides(before=opening.workload, before_plan=Plan(settings=patch.written), now=copy)
             proof = _prove(choices, found, patch, sides, options, engine.executor(folder, options.isolation))
     return msgspec.structs.replace(patch, proof=proof, remarks=(*patch.remarks, *remark))
 
 
 def _kept_proof(found: Study, patch: Patch, options: Options) -> PatchProof | None:
     """What an earlier run proved of the very same diff on this machine, asking for as much or more."""
-    kept = _kept(found, patch)
+    kept = _kept(found, patch) if made_here(Path(found.directory)) else None
     proof = kept.proof if kept is not None else None
     if proof is None or proof.delta > options.delta or proof.steps < options.parity_steps:
         return None
@@ -281,10 +309,11 @@ def _write(facts: ScriptFacts, patch: Patch) -> None:
 
 
 def _is_as_read(path: str, sha256: str) -> bool:
+    from hotlap.source.edits.files import LARGEST_SOURCE_BYTES
     from hotlap.source.patch.code import digest_of
 
     try:
-        return digest_of(Path(path).read_bytes()) == sha256
+        return digest_of(read_bounded(Path(path), LARGEST_SOURCE_BYTES)) == sha256
     except OSError:
         return False
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tomllib
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -59,8 +58,7 @@ def main(words: list[str], engine: api.Engine) -> int:
 
 def _other_torch(path: Path, workload: Workload) -> str:
     """What to say when the plan was made with another torch than ours; another interpreter's is not known."""
-    head = tomllib.loads(path.read_text(encoding="utf-8")).get("hotlap", {})
-    planned = str(head.get("torch", ""))
+    planned = str(plan.read_head(path).get("torch", ""))
     if not planned or workload.python != sys.executable:
         return ""
     try:

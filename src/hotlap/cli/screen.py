@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections.abc import Iterable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, TextIO
 
@@ -77,7 +78,20 @@ def note(line: str, style: str = "dim", *, always: bool = False) -> None:
         return
     from rich.text import Text
 
-    err().print(Text(f"hotlap: {text.one_line(line, limit=1000)}", style=style), soft_wrap=True)
+    err().print(Text(f"hotlap: {text.one_line(_presentable(line), limit=1000)}", style=style), soft_wrap=True)
+
+
+def quote_error(traceback: str) -> None:
+    """A traceback of ours, on standard error."""
+    sys.stderr.write(_presentable(traceback))
+
+
+def warn_verbatim(lines: Iterable[str]) -> None:
+    """Print lines that a decision rests on: cleaned already, with whole paths, and whoever asked for quiet."""
+    from rich.text import Text
+
+    for line in lines:
+        err().print(Text(f"hotlap: {line}", style="yellow"), soft_wrap=True)
 
 
 def quote(output: str) -> None:
@@ -93,13 +107,20 @@ def complain(error: HotlapError) -> None:
     """Print an error: what happened and where in one sentence, what to do in another."""
     from rich.text import Text
 
-    where = f" ({text.one_line(error.where, limit=300)})" if error.where else ""
+    where = f" ({text.one_line(_presentable(error.where), limit=300)})" if error.where else ""
     what = Text("hotlap: ", style="bold red").append(
-        text.clean(error.what, limit=2000) + where, style="not bold default"
+        text.clean(_presentable(error.what), limit=2000) + where, style="not bold default"
     )
     console = err()
     console.print(what, soft_wrap=True)
-    console.print(Text(f"        {text.clean(error.remedy, limit=1000)}"), soft_wrap=True)
+    console.print(Text(f"        {text.clean(_presentable(error.remedy), limit=1000)}"), soft_wrap=True)
+
+
+def _presentable(said: str) -> str:
+    from hotlap.redact import redacted_text
+    from hotlap.render.presentable import shown
+
+    return shown(redacted_text(said))
 
 
 def _console(stream: TextIO) -> Console:

@@ -10,12 +10,14 @@ from pathlib import Path
 from hotlap import api
 from hotlap.cli import screen
 from hotlap.cli.costs import costs_of
+from hotlap.cli.trust import approval, only
 from hotlap.errors import ScriptError, StudyError
 from hotlap.records import Completed, Crashed, Study, Workload
 from hotlap.render import text
 from hotlap.render.json import study_json
 from hotlap.render.live import LiveView
 from hotlap.render.terminal import report
+from hotlap.study import opening_of
 from hotlap.tune.options import Options
 
 INTERRUPTED = 130
@@ -35,9 +37,16 @@ def new_study(
     return _carry_out(choices, workload, begin)
 
 
-def resumed_study(choices: argparse.Namespace, path: Path, engine: api.Engine) -> int:
-    """A study that was cut, from where it was cut. Returns the exit code; raises :class:`hotlap.errors.HotlapError`."""
-    return _carry_out(choices, None, partial(api.go_on, path, executor=engine.executor, search=engine.search))
+def resumed_study(choices: argparse.Namespace, path: Path, given: Workload | None, engine: api.Engine) -> int:
+    """A study that was cut, from where it was cut; ``given`` is its command again, where that holds secrets.
+
+    Returns the exit code; raises :class:`hotlap.errors.HotlapError`.
+    """
+    path = path.absolute()
+    opening = opening_of(path, given)
+    approval(choices)(opening)  # before anything is drawn over the question
+    go_on = partial(api.go_on, path, approve=only(opening), given=given, executor=engine.executor, search=engine.search)
+    return _carry_out(choices, given, go_on)
 
 
 def exit_code(found: Study) -> int:

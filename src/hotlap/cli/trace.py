@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
-
 from hotlap.cli import screen
 from hotlap.cli.arguments import Parser
 from hotlap.errors import TraceError
+from hotlap.render.json import document_json
 from hotlap.render.trace import traces_report
 from hotlap.trace import Breakdown, analyse, compare_ranks, read_trace, trace_files
 
@@ -40,7 +39,7 @@ def main(words: list[str], engine: object = None) -> int:
     if choices.json:
         left_out = [{"path": path, "reason": why} for path, why in skipped]
         document = {"traces": breakdowns, "ranks": comparison, "skipped": left_out}
-        screen.say(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+        screen.say(document_json(document))
     else:
         screen.say(traces_report(breakdowns, skipped, comparison, screen.paper()))
     return 0

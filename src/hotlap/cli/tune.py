@@ -7,6 +7,7 @@ from pathlib import Path
 from hotlap import api
 from hotlap.cli import options, studies
 from hotlap.cli.arguments import Parser
+from hotlap.cli.trust import add_trust_option
 from hotlap.cli.workload import workload_from
 from hotlap.errors import UsageError
 
@@ -21,6 +22,8 @@ examples:
   hotlap tune torchrun --nproc-per-node 2 train.py
   hotlap tune --budget 10m --only loader,mixed-precision train.py
   hotlap tune --resume                         go on with the last study where it was cut
+  hotlap tune --resume .hotlap/20260131-142501-337 train.py --wandb-key KEY
+                                               secrets are not stored: give the command again
 
 exit code: 0 for an answer (gain or not), the script's own code if it failed, 2 for bad usage,
 130 after Ctrl-C, which prints what is known so far."""
@@ -39,12 +42,13 @@ def parser() -> Parser:
         _EXAMPLES,
         usage="hotlap tune [options] SCRIPT [arguments of the script]\n"
         "       hotlap tune [options] -m MODULE [arguments of the module]\n"
-        "       hotlap tune --resume [STUDY]",
+        "       hotlap tune --resume [STUDY] [SCRIPT and arguments, where they hold secrets]",
     )
     options.add_search_options(made)
     options.add_lever_options(made)
     options.add_output_options(made, plan_out="hotlap.toml")
     made.add_argument("--resume", action="store_true", help="go on with a study, by default the last one")
+    add_trust_option(made)
     return made
 
 
@@ -55,19 +59,25 @@ def main(words: list[str], engine: api.Engine) -> int:
     choices = made.parse_args(own)
     if choices.resume:
         options.refuse_changed(made, choices, _OF_THE_STUDY)
-        return studies.resumed_study(choices, _study_named(target, choices.study), engine)
+        path, command = _study_named(target, choices.study)
+        given = workload_from(command, "tune") if command else None
+        return studies.resumed_study(choices, path, given, engine)
     workload = workload_from(target, "tune")
     chosen = options.options_from(choices)
     return studies.new_study(choices, workload, chosen, choices.study, engine, engine.search)
 
 
-def _study_named(words: list[str], root: Path) -> Path:
+def _study_named(words: list[str], root: Path) -> tuple[Path, list[str]]:
+    """The study to go on with, and the command that was given again, if any."""
     if not words:
-        return root
+        return root, []
     path = Path(words[0])
-    if len(words) > 1 or not path.is_dir():
-        raise UsageError(
-            f"{words[0]!r} is no folder of a study.",
-            remedy="After --resume name a study's folder or nothing; the study knows its script and arguments.",
-        )
-    return path
+    if path.is_dir() and not (path / "__main__.py").exists():
+        return path, words[1:]
+    if len(words) > 1 or path.is_dir():
+        return root, words
+    raise UsageError(
+        f"{words[0]!r} is no folder of a study.",
+        remedy="After --resume name a study's folder or nothing. The study knows its script and arguments; only where "
+        "they hold secrets, give the whole command again.",
+    )

@@ -10,6 +10,7 @@ from statistics import fmean
 from hotlap.compare.records import Account, Amount, Fact, Side
 from hotlap.measure.account import warm_up_steps
 from hotlap.records import Machine, PhaseAccount, Study
+from hotlap.redact import redacted
 from hotlap.trace.records import Breakdown, DeviceBreakdown, DeviceTime, HostTime, OperatorRow, StepTime
 
 _SECONDS = 1e-9
@@ -277,7 +278,7 @@ def _machine_facts(machine: Machine) -> Iterator[Fact]:
 
 
 def _command(study: Study) -> str:
-    it = study.workload
+    it = redacted(study.workload)
     return shlex.join([*(("-m",) if it.kind == "module" else ()), it.target, *it.arguments])
 
 

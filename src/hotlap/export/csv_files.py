@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
 from hotlap.errors import StudyError
 from hotlap.export.tables import Cell, Table
+from hotlap.files import replace
 from hotlap.render.text import clean
 
 COLUMNS = "columns.csv"
@@ -34,9 +34,7 @@ def write_csv(tables: Sequence[Table], folder: Path) -> tuple[Path, ...]:
         folder.mkdir(parents=True, exist_ok=True)
         for table in (*tables, about):
             path = folder / f"{table.name}.csv"
-            beside = folder / f".{table.name}.{os.getpid()}.csv"
-            beside.write_text(as_csv(table), encoding="utf-8", newline="")
-            beside.replace(path)
+            replace(path, as_csv(table).encode("utf-8"), durable=False)
             written.append(path)
     except OSError as error:
         raise StudyError(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hotlap.records import Plan, Run, Study, TurnSet
+from hotlap.render.presentable import presentable
 from hotlap.study import JOURNAL, TurnAnswer
 from hotlap.study.reading import read_journal
 
@@ -28,11 +29,21 @@ def gather(study: Study) -> Gathered:
     """
     journal = Path(study.directory) / JOURNAL if study.directory else None
     if journal is None or not journal.is_file():
-        return Gathered(study=study, baseline=study.baseline)
+        return _presentable(study, (), study.baseline, None)
     answers = read_journal(journal).answers.values()
     sets = tuple(it.answer for it in answers if isinstance(it, TurnAnswer))
     baseline, planned = _verified_runs(study, sets)
-    return Gathered(study=study, sets=sets, baseline=baseline or study.baseline, planned=planned)
+    return _presentable(study, sets, baseline or study.baseline, planned)
+
+
+def _presentable(study: Study, sets: tuple[TurnSet, ...], baseline: Run | None, planned: Run | None) -> Gathered:
+    directory = study.workload.directory
+    return Gathered(
+        study=presentable(study, directory),
+        sets=presentable(sets, directory),
+        baseline=presentable(baseline, directory),
+        planned=presentable(planned, directory),
+    )
 
 
 def _verified_runs(study: Study, sets: tuple[TurnSet, ...]) -> tuple[Run | None, Run | None]:

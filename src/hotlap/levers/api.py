@@ -66,6 +66,7 @@ class Lever:
 
 
 _REQUIRED = ("title", "proof", "addresses", "parameters", "obstacle", "bound", "candidates", "rewrite", "install")
+_LONGEST_NAME = 100
 _NOT_LEVERS = frozenset({"api", "device_copies", "loss_scaler", "situations"})
 
 
@@ -75,26 +76,26 @@ def all_levers() -> Mapping[str, Lever]:
 
     Raises :class:`LeverError` when a file lacks a member.
     """
-    import hotlap.levers as folder
-
-    names = sorted(entry.name for entry in pkgutil.iter_modules(folder.__path__))
-    return {_name(module): find(_name(module)) for module in names if module not in _NOT_LEVERS}
+    return {name: find(name) for name in _names()}
 
 
 @cache
+def _names() -> tuple[str, ...]:
+    """The names of all levers, in alphabetical order; none is imported."""
+    import hotlap.levers as folder
+
+    modules = sorted(entry.name for entry in pkgutil.iter_modules(folder.__path__))
+    return tuple(_name(module) for module in modules if module not in _NOT_LEVERS)
+
+
 def find(name: str) -> Lever:
     """The lever of that name; imports that one file only.
 
     Raises :class:`PlanError` when there is none.
     """
-    file = name.replace("-", "_")
-    try:
-        module = importlib.import_module(f"hotlap.levers.{file}")
-    except ModuleNotFoundError as error:
-        if error.name != f"hotlap.levers.{file}" or file in _NOT_LEVERS:
-            raise
-        raise PlanError(f"There is no lever named {name!r}.", remedy="`hotlap levers` lists them.") from None
-    return _build(name, module)
+    if name not in _names():  # a plan may hold any text: no module name is made of it before this
+        raise PlanError(f"There is no lever named {_short(name)!r}.", remedy="`hotlap levers` lists them.")
+    return _build(name, importlib.import_module(f"hotlap.levers.{name.replace('-', '_')}"))
 
 
 def validate(setting: Setting) -> None:
@@ -134,10 +135,15 @@ def _check_value(lever: str, key: str, value: Value, parameter: Parameter) -> No
             )
 
 
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..."
+
+
 def _name(module: str) -> str:
     return module.replace("_", "-")
 
 
+@cache
 def _build(name: str, module: ModuleType) -> Lever:
     missing = [member for member in _REQUIRED if not hasattr(module, member)]
     if missing or not module.__doc__:

@@ -13,6 +13,7 @@ from hotlap.check.records import Against, Check, CheckVerdict
 from hotlap.render import text
 from hotlap.render.headline import how_measured
 from hotlap.render.layout import Trimmed, paragraphs
+from hotlap.render.presentable import presentable
 
 WORDS: dict[CheckVerdict, str] = {"passed": "Passed", "failed": "Failed", "inconclusive": "Inconclusive"}
 STYLES: dict[CheckVerdict, str] = {"passed": "bold green", "failed": "bold red", "inconclusive": "bold yellow"}
@@ -22,6 +23,7 @@ _WIDEST = 110
 
 def check_report(found: Check) -> RenderableType:
     """The page of one check."""
+    found = presentable(found, found.workload.directory)
     pieces: list[RenderableType] = [
         Text("hotlap check  ", style="dim")
         .append(text.command(found.workload), style="default")

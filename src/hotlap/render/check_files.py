@@ -7,11 +7,13 @@ from xml.etree import ElementTree
 from hotlap.check.records import Check, CheckVerdict
 from hotlap.render import text
 from hotlap.render.check import WORDS, beside, verdicts
+from hotlap.render.presentable import presentable
 
 
 def check_markdown(found: Check) -> str:
     """A heading, a table of the parts, and what stands behind them; ends with an empty line, so that it may be appended
     to. Text that came from outside cannot become markup."""
+    found = presentable(found, found.workload.directory)
     command = text.markdown(text.command(found.workload))
     lines = [f"### hotlap check: {WORDS[found.verdict].lower()}", "", command, "", "| | | |", "|---|---|---|"]
     for name, verdict, said in verdicts(found):
@@ -26,6 +28,7 @@ def check_junit(found: Check, *, inconclusive_is: CheckVerdict) -> str:
     An inconclusive part is an error of the test, unless ``inconclusive_is`` makes it a failure or lets it pass: then it
     is skipped, with its reason.
     """
+    found = presentable(found, found.workload.directory)
     cases = list(verdicts(found))
     kinds = [_junit_kind(verdict, inconclusive_is) for _, verdict, _ in cases]
     seconds = f"{found.spent_seconds:.3f}"

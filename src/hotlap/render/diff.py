@@ -16,6 +16,7 @@ from hotlap.compare.records import Difference, DiffRow, DiffTable, FindingChange
 from hotlap.records import CallSite, Finding, Plan
 from hotlap.render import text
 from hotlap.render.layout import Trimmed, indented, open_table, paragraphs, shifted
+from hotlap.render.presentable import shown
 from hotlap.render.trace import CAUSES, event_name
 
 WIDEST = 120
@@ -117,7 +118,7 @@ def _sides(found: Difference) -> RenderableType:
 
 def _path(side: SideSummary) -> str:
     """The end of a long path, where names differ."""
-    return text.clean(text.one_line(side.path, limit=4000), limit=_LONGEST_PATH)
+    return text.clean(shown(text.one_line(side.path, limit=4000)), limit=_LONGEST_PATH)
 
 
 def _about(side: SideSummary) -> str:

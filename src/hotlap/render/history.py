@@ -14,6 +14,7 @@ from hotlap.history import Entry, History
 from hotlap.records import Estimate
 from hotlap.render import text
 from hotlap.render.layout import Trimmed, paragraphs
+from hotlap.render.presentable import presentable
 
 _WIDEST = 120
 _INDENT = 4
@@ -39,6 +40,7 @@ class Span:
 
 def history_page(history: History) -> RenderableType:
     """The page of one project."""
+    history = presentable(history)
     pieces: list[RenderableType] = [_table(history.entries)]
     spans = spans_of(history.entries)
     if spans:

@@ -15,6 +15,7 @@ from hotlap.render.batch_sizes import HEADINGS, batch_remark, batch_rows
 from hotlap.render.findings import fates, label, place, share_interval
 from hotlap.render.headline import Headline, headline
 from hotlap.render.lever_table import MARKS, footnote, skipped_rows, tried_rows
+from hotlap.render.presentable import presentable
 from hotlap.render.terminal import CEILING_MEANINGS, ceiling_rates, cost_sentences, machine_line, next_commands
 
 _MOST_FINDINGS = 30
@@ -22,6 +23,7 @@ _MOST_FINDINGS = 30
 
 def markdown_report(study: Study, *, costs: Costs | None = None) -> str:
     """The whole report; ends with an empty line, so that it may be appended to."""
+    study = presentable(study, study.workload.directory)
     found = headline(study)
     lines = [f"### hotlap: {_code(text.command(study.workload))}", "", f"**{text.markdown(found.sentence)}**", ""]
     lines += _figures(study)

@@ -13,6 +13,7 @@ from hotlap.records import BadNumber, CallSite, Completed, NumberOrigin, NumberR
 from hotlap.render import text
 from hotlap.render.layout import Trimmed, paragraphs
 from hotlap.render.nan_advice import advice
+from hotlap.render.presentable import presentable
 
 _WIDEST = 110
 _ROWS_KEPT = 5
@@ -29,6 +30,7 @@ _PHASES = {
 
 def nan_report(hunt: NumbersHunt) -> RenderableType:
     """The page of one hunt."""
+    hunt = presentable(hunt, hunt.workload.directory)
     pieces: list[RenderableType] = [
         Text("hotlap nan  ", style="dim").append(text.command(hunt.workload), style="default"),
         Text(),

@@ -19,6 +19,7 @@ from hotlap.render.account import PHASES, samples_factor
 from hotlap.render.findings import place
 from hotlap.render.headline import headline
 from hotlap.render.lever_table import MARKS, Row, footnote, skipped_rows, tried_rows
+from hotlap.render.presentable import presentable
 from hotlap.render.terminal import machine_line, report
 
 _PLAIN_COLUMNS = 100
@@ -49,6 +50,7 @@ def plain(study: Study) -> str:
 def fragment(study: Study) -> str:
     """One ``<div>`` with all of it."""
     whole = Element("div", {"style": "max-width:60em;line-height:1.4"})
+    study = presentable(study, study.workload.directory)
     said = headline(study)
     _add(whole, "p", f"hotlap  {text.command(study.workload)}", style=f"{_QUIET};font-family:monospace")
     _add(whole, "p", said.sentence, style="font-size:1.2em;font-weight:bold;margin:4px 0")

@@ -10,7 +10,9 @@ from pathlib import Path, PurePath
 
 from hotlap.plan import describe
 from hotlap.records import Patch, PatchedFile
+from hotlap.redact import redacted_text
 from hotlap.render import text
+from hotlap.render.presentable import shown
 
 _WIDTH = 100
 _CONTEXT_LINES = 3
@@ -56,11 +58,11 @@ def _header(patch: Patch, base: str) -> list[str]:
         )
     if patch.files:
         lines += _paragraph("", f"Paths start from {base}: apply it there with `git apply` or `patch -p1`.")
-    return [f"# {it}" for it in lines]
+    return [f"# {shown(it)}" for it in lines]
 
 
 def _paragraph(head: str, said: str) -> list[str]:
-    clean = text.one_line(said, limit=2000)
+    clean = text.one_line(shown(redacted_text(said)), limit=2000)
     return textwrap.wrap(head + clean, _WIDTH, subsequent_indent="            " if head.startswith(" ") else "  ")
 
 

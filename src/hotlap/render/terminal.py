@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hotlap.records import Costs, FileWrite, Machine, Study
+from hotlap.redact import is_redacted
 from hotlap.render import text
 from hotlap.render.account import time_account
 from hotlap.render.batch_sizes import batch_table
@@ -19,6 +20,7 @@ from hotlap.render.findings import answers, findings_list
 from hotlap.render.headline import Headline, headline
 from hotlap.render.layout import Trimmed, indented, paragraphs
 from hotlap.render.lever_table import lever_table
+from hotlap.render.presentable import presentable
 
 WIDEST = 120
 _FILES_SHOWN = 8
@@ -32,6 +34,7 @@ _TONES = {"good": "bold green", "neutral": "bold yellow", "bad": "bold red"}
 
 def report(study: Study, *, plan_path: str = "hotlap.toml", costs: Costs | None = None) -> RenderableType:
     """The whole report. ``plan_path`` is where the plan was written, empty when it was not."""
+    study = presentable(study, study.workload.directory)
     pieces: list[RenderableType] = [_top(study), Text(), _headline(headline(study))]
     for title, body in _sections(study, plan_path, costs):
         pieces += [Text(), Text(title, style="bold"), body]
@@ -109,12 +112,17 @@ def next_commands(study: Study, plan_path: str) -> list[tuple[str, str]]:
         place = text.shell_word(study.directory)
         found.append((f"hotlap report --plan-out hotlap.toml {place}".rstrip(), "writes the plan of the kept levers"))
     if study.status in ("interrupted", "running"):
-        place = text.shell_word(study.directory)
-        found.append((f"hotlap tune --resume {place}".rstrip(), "goes on where this ended"))
+        found.append((_resuming(study), "goes on where this ended"))
     elif study.status == "out-of-budget":
         budget = _larger_budget(study.budget_seconds)
         found.append((f"hotlap tune --budget {budget} {text.command(study.workload)}", "looks further"))
     return found
+
+
+def _resuming(study: Study) -> str:
+    """A study does not store the secrets of its command, which must be given again."""
+    again = text.command(study.workload) if is_redacted(study.workload) else ""
+    return " ".join(filter(None, ("hotlap tune --resume", text.shell_word(study.directory), again)))
 
 
 def _after_a_profile(study: Study) -> Iterator[tuple[str, str]]:

@@ -193,14 +193,28 @@ def setting_values(of: Setting) -> str:
 
 
 def command(workload: Workload, *options: str) -> str:
-    """The script with its arguments as one would type them after ``hotlap COMMAND``."""
+    """The script with its arguments, without its secrets, as one would type them after ``hotlap COMMAND``."""
+    from hotlap.render.presentable import presentable
+
+    workload = presentable(workload, workload.directory)
     target = ("-m", workload.target) if workload.kind == "module" else (workload.target,)
-    return one_line(shlex.join([*options, *target, *workload.arguments]), limit=1000)
+    words = (*options, *target, *workload.arguments)
+    return one_line(" ".join(map(_typed, words)), limit=1000)
 
 
 def shell_word(word: str) -> str:
     """A word as one would type it; nothing for nothing."""
-    return one_line(shlex.quote(word), limit=1000) if word else ""
+    return one_line(_typed(word), limit=1000) if word else ""
+
+
+def _typed(word: str) -> str:
+    """A word in a shell. The home directory at its beginning is left to the shell to expand."""
+    head, at_home, rest = word.partition("~/")
+    if at_home and not head and rest:
+        return f"{at_home}{shlex.quote(rest)}"
+    if at_home and head.endswith("=") and rest:  # where no shell expands a tilde
+        return f'{shlex.quote(head)}"$HOME"/{shlex.quote(rest)}'
+    return shlex.quote(word)
 
 
 def _last_written(line: str) -> str:

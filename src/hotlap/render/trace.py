@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from hotlap.render import text
 from hotlap.render.lines import Paper, Styled, Table, bar, paragraph, styled
 from hotlap.render.parts import Part, swatch
+from hotlap.render.presentable import shown
 from hotlap.trace.records import (
     Breakdown,
     Cause,
@@ -72,12 +73,12 @@ def traces_report(
     if skipped:
         lines.append(styled("Not read", "bold", paper))
         for name, why in skipped:
-            lines += paragraph(f"{text.one_line(name)}: {text.one_line(why)}", paper, indent=2, style="dim")
+            lines += paragraph(f"{shown(text.one_line(name))}: {text.one_line(why)}", paper, indent=2, style="dim")
     return "\n".join(lines).rstrip("\n")
 
 
 def _trace(breakdown: Breakdown, paper: Paper) -> Iterator[str]:
-    yield from paragraph(text.one_line(breakdown.facts.path), paper, style="bold")
+    yield from paragraph(shown(text.one_line(breakdown.facts.path)), paper, style="bold")
     yield from paragraph(_coverage(breakdown), paper, indent=2, style="dim")
     if breakdown.unreliable:
         warning = f"Do not trust these figures: {text.one_line(breakdown.unreliable)}."

@@ -6,6 +6,7 @@ A study is a folder::
         journal.jsonl   what was asked of the executor and what it answered, one JSON object a line
         study.json      the Study as it stands, replaced as a whole after every outcome
         profile.json    what findings were made of; the files it was read from may be gone by then
+        signature.json  shows that this user made the study here
         patch.json      the kept levers as a change of the source, once `hotlap patch` made one
         lock            held while a run is at work; holds its process number
         runs/           what the trials left behind: output, gradients, evidence, traces
@@ -22,10 +23,13 @@ from hotlap.study.reading import (
     directory_of,
     latest_study,
     load_study,
+    made_here,
+    opening_of,
     read_header,
     studies_in,
 )
 from hotlap.study.records import Answer, Header, LaunchAnswer, MachineAnswer, TurnAnswer
+from hotlap.study.trust import Approve, Opening, completed, refuse_foreign
 
 __all__ = [
     "FORMAT",
@@ -38,19 +42,25 @@ __all__ = [
     "RUNS",
     "SUMMARY",
     "Answer",
+    "Approve",
     "Header",
     "Journal",
     "LaunchAnswer",
     "MachineAnswer",
+    "Opening",
     "RecordType",
     "TurnAnswer",
     "attach_to",
     "attachment_of",
+    "completed",
     "create_study",
     "directory_of",
     "latest_study",
     "load_study",
+    "made_here",
     "open_study",
+    "opening_of",
     "read_header",
+    "refuse_foreign",
     "studies_in",
 ]

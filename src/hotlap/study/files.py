@@ -10,65 +10,93 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
+from hotlap import files
 from hotlap.errors import StudyError
 from hotlap.study.layout import LOCK
 
+PRIVATE_FOLDER = 0o700
+PRIVATE_FILE = 0o600
+
+_NEVER_ELSEWHERE = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
-def open_regular(path: Path, limit_bytes: int) -> BinaryIO:
-    """The file, opened for reading. A pipe would block for ever and a device never end, so they are refused.
+def open_study_file(path: Path, limit_bytes: int) -> BinaryIO:
+    """The file, opened for reading; a link is not followed.
 
     Raises :class:`StudyError` for what is no regular file, is larger than ``limit_bytes``, or cannot be opened.
     """
     with explained(path):
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        file = os.fdopen(descriptor, "rb")
-    status = os.fstat(descriptor)
-    if stat.S_ISREG(status.st_mode) and status.st_size <= limit_bytes:
-        return file
-    file.close()
-    if not stat.S_ISREG(status.st_mode):
-        raise damaged(path, "it is no regular file")
-    raise StudyError(
-        f"The study file {path} has {status.st_size} bytes; at most {limit_bytes} are read.",
-        remedy="hotlap writes no such file: look at where it comes from, or start a new study.",
-    )
+        return files.open_regular(path, limit_bytes, follow=False)
 
 
 def read_bounded(path: Path, limit_bytes: int) -> bytes:
-    """The whole file. Raises :class:`StudyError` as :func:`open_regular` does."""
-    with open_regular(path, limit_bytes) as file, explained(path):
-        return file.read(limit_bytes)
+    """The whole file. Raises :class:`StudyError` as :func:`open_study_file` does."""
+    with explained(path):
+        return files.read_bounded(path, limit_bytes, follow=False)
 
 
-def replace(path: Path, text: bytes) -> None:
-    """Write a file beside ``path``, make sure that it is on the disk, and give it the name."""
-    beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+def replace(path: Path, text: bytes, *, durable: bool = True) -> None:
+    """Give the study this file in place of what was there, as a whole; only its owner may read it. One that is not
+    ``durable`` may be empty after a power failure.
+
+    Raises :class:`StudyError`; then the old file is as it was.
+    """
+    with explained(path.parent):
+        files.replace(path, text, mode=PRIVATE_FILE, durable=durable)
+
+
+def open_to_append(path: Path) -> int:
+    """The descriptor of a file of the study to write at its end; made where there is none.
+
+    Raises :class:`StudyError`, also for a link and for what is no regular file.
+    """
+    with explained(path):
+        descriptor = files.open_descriptor(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _NEVER_ELSEWHERE)
+        return _regular(descriptor, path)
+
+
+def cut(path: Path, length: int) -> None:
+    """Leave the first ``length`` bytes of a file of the study. Raises :class:`StudyError`."""
+    with explained(path):
+        descriptor = _regular(files.open_descriptor(path, os.O_WRONLY | _NEVER_ELSEWHERE), path)
         try:
-            write_all(descriptor, text)
-            os.fsync(descriptor)
+            if os.fstat(descriptor).st_size != length:
+                os.ftruncate(descriptor, length)
         finally:
             os.close(descriptor)
-        beside.replace(path)
-    except BaseException:  # goes on; whatever happened, no half a file stays
-        beside.unlink(missing_ok=True)
-        raise
 
 
-def write_all(descriptor: int, text: bytes) -> None:
-    """Write the whole text, in as many turns as the system takes."""
-    view = memoryview(text)
-    while view:
-        view = view[os.write(descriptor, view) :]
+def make_folder(path: Path) -> None:
+    """Make a folder of the study that only its owner may enter, where there is none.
+
+    Raises :class:`StudyError`, also for a link: what trials leave behind must not go elsewhere.
+    """
+    with explained(path):
+        path.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+        if path.is_symlink():
+            raise files.NotRegularError(errno.ELOOP, "it is a symbolic link", str(path))
+
+
+def make_private(directory: Path) -> None:
+    """Close a study of this user that everybody may read, as earlier versions made them, to all others.
+
+    One that only a group may read is left alone: somebody wanted that. Raises :class:`StudyError`.
+    """
+    with explained(directory):
+        status = directory.stat()
+        if status.st_uid == os.geteuid() and status.st_mode & stat.S_IRWXO:
+            directory.chmod(PRIVATE_FOLDER)
 
 
 def lock(directory: Path) -> int:
-    """Hold the study for this process; the kernel gives the lock back when the process ends, however it ends."""
-    with explained(directory):
-        descriptor = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
+    """Hold the study for this process; the kernel gives the lock back when the process ends, however it ends.
+
+    Raises :class:`StudyError` when another process holds it, and for a lock that is a link or no regular file.
+    """
+    path = directory / LOCK
+    with explained(path):
+        descriptor = _regular(files.open_descriptor(path, os.O_RDWR | os.O_CREAT | _NEVER_ELSEWHERE), path)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -91,7 +119,7 @@ def lock(directory: Path) -> int:
 def is_locked(directory: Path) -> bool:
     """Whether a run is at work on the study."""
     try:
-        descriptor = os.open(directory / LOCK, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = files.open_descriptor(directory / LOCK, os.O_RDONLY | _NEVER_ELSEWHERE)
     except OSError:
         return False
     try:
@@ -101,6 +129,14 @@ def is_locked(directory: Path) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+def _regular(descriptor: int, path: Path) -> int:
+    """The descriptor. Raises :class:`OSError` and closes it where it is of no regular file."""
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise files.NotRegularError(errno.EINVAL, "it is not a regular file", str(path))
 
 
 class explained:
@@ -117,6 +153,13 @@ class explained:
     ) -> None:
         if not isinstance(error, OSError):
             return
+        if isinstance(error, files.NotRegularError):
+            raise damaged(Path(error.filename), str(error.strerror)) from error
+        if isinstance(error, files.TooLargeError):
+            raise StudyError(
+                f"The study file {error.filename} cannot be used: {error.strerror}.",
+                remedy="hotlap writes no such file: look at where it comes from, or start a new study.",
+            ) from error
         if error.errno in _NO_SPACE:
             raise StudyError(
                 f"The disk that holds the study {self._path} is full.",

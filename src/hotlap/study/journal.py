@@ -15,11 +15,24 @@ from typing import Self, TypeVar
 
 import msgspec
 
+from hotlap.files import write_all
 from hotlap.records import Record, Source, Study, Workload
-from hotlap.study.files import damaged, explained, lock, replace, write_all
-from hotlap.study.layout import FORMAT, JOURNAL, RUNS, SUMMARY
+from hotlap.redact import redacted, redacted_record, secrets_of
+from hotlap.study.files import (
+    PRIVATE_FOLDER,
+    cut,
+    damaged,
+    explained,
+    lock,
+    make_folder,
+    make_private,
+    open_to_append,
+    replace,
+)
+from hotlap.study.layout import FORMAT, JOURNAL, LABS, PROFILES, RUNS, SUMMARY
 from hotlap.study.reading import RecordType, attachment_of, directory_of, read_journal, study_of
 from hotlap.study.records import Answer, Header
+from hotlap.study.trust import Approve, Opening, Signer, completed, why_foreign
 
 OptionsType = TypeVar("OptionsType", bound=Record)
 
@@ -28,27 +41,36 @@ class Journal:
     """An open study: locked for this process, its answers known, ready to take more.
 
     Use it as a context manager, or call :meth:`close`. ``answers`` maps a request's key and its ordinal (the
-    requests of that key are counted from 0) to what was answered.
+    requests of that key are counted from 0) to what was answered. ``workload`` is what is run, with the secrets that
+    no file of the study holds.
     """
 
-    def __init__(self, directory: Path, header: Header, answers: dict[tuple[str, int], Answer], lock: int) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        header: Header,
+        answers: dict[tuple[str, int], Answer],
+        lock: int,
+        *,
+        workload: Workload,
+        signer: Signer | None = None,
+    ) -> None:
         self.directory = directory
+        self.workload = workload
+        self._signer = signer
+        self._secrets = secrets_of(workload, os.environ)
         self.header = header
         self.answers = answers
         self._lock = lock
         self._file = -1
         self._length = 0
         with explained(directory):
-            self._file = os.open(directory / JOURNAL, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._file = open_to_append(directory / JOURNAL)
             self._length = os.fstat(self._file).st_size
 
     @property
     def identifier(self) -> str:
         return self.header.identifier
-
-    @property
-    def workload(self) -> Workload:
-        return self.header.workload
 
     @property
     def runs(self) -> Path:
@@ -70,7 +92,7 @@ class Journal:
 
         Raises :class:`StudyError` when the disk is full or may not be written.
         """
-        self._write(answer)
+        self._write(redacted_record(answer, self._secrets))
         self.answers[(answer.key, answer.ordinal)] = answer
 
     def save(self, study: Study) -> None:
@@ -78,15 +100,17 @@ class Journal:
 
         Raises :class:`StudyError` when the disk is full or may not be written.
         """
-        with explained(self.directory):
-            replace(self.directory / SUMMARY, msgspec.json.format(msgspec.json.encode(study)))
+        text = msgspec.json.format(msgspec.json.encode(redacted_record(study, self._secrets)))
+        replace(self.directory / SUMMARY, text)
+        if self._signer is not None:
+            self._signer.sign(text)
 
     def attach(self, name: str, record: Record) -> None:
         """Keep a record in a file of that name beside the study, in place of what was there.
 
         Raises :class:`StudyError` when the disk is full or may not be written.
         """
-        attach_to(self.directory, name, record)
+        attach_to(self.directory, name, redacted_record(record, self._secrets))
 
     def attachment(self, name: str, kind: type[RecordType]) -> RecordType | None:
         """What was attached under that name; None where nothing was, or where it cannot be read as ``kind``."""
@@ -108,7 +132,7 @@ class Journal:
         self.close()
 
     def _write(self, entry: Record) -> None:
-        line = msgspec.json.encode(entry) + b"\n"
+        line = _line(entry)
         whole = False
         with explained(self.directory):
             try:
@@ -131,8 +155,7 @@ def attach_to(directory: Path, name: str, record: Record) -> None:
 
     Raises :class:`StudyError` when the disk is full or may not be written.
     """
-    with explained(directory):
-        replace(directory / name, msgspec.json.encode(record))
+    replace(directory / name, msgspec.json.encode(record))
 
 
 def create_study(
@@ -144,18 +167,19 @@ def create_study(
     """
     with explained(root):
         directory = _new_directory(root)
-        (directory / RUNS).mkdir()
+    make_folder(directory / RUNS)
     held = lock(directory)
     header = Header(
         format_version=FORMAT,
         identifier=directory.name,
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         hotlap_version=hotlap_version,
-        workload=workload,
+        workload=redacted(workload),
         source=source or Source(),
         options=msgspec.Raw(msgspec.json.encode(options)),
     )
-    journal = Journal(directory, header, {}, held)
+    signer = Signer(directory, _line(header))
+    journal = Journal(directory, header, {}, held, workload=workload, signer=signer)
     try:
         journal._write(header)
         journal.save(study_of(directory, header))
@@ -165,38 +189,56 @@ def create_study(
     return journal
 
 
-def open_study(path: Path) -> Journal:
+def open_study(path: Path, *, approve: Approve | None = None, given: Workload | None = None) -> Journal:
     """Open a study to go on with it: its folder, a file in it, or the root (the latest study under it).
+
+    ``approve`` is asked before anything in the folder changes but the lock, and raises where the study's command must
+    not be run. ``given`` is that command with its secrets, which no study stores.
 
     A last line that was cut short is dropped; that trial will be measured again. A journal of an older format is
     written anew in the present one, as a whole. Raises :class:`StudyError` when there is none, when another run holds
-    it, when a newer hotlap wrote it, or when it is damaged.
+    it, when a newer hotlap wrote it, or when it is damaged, and :class:`UsageError` where secrets of the command are
+    missing or ``given`` is another one.
     """
     directory = directory_of(path)
     held = lock(directory)
     try:
         found = read_journal(directory / JOURNAL)
-        with explained(directory):
-            if found.written_in < FORMAT:
-                lines = [msgspec.json.encode(it) for it in (found.header, *found.answers.values())]
-                replace(directory / JOURNAL, b"".join(line + b"\n" for line in lines))
-            else:
-                os.truncate(directory / JOURNAL, found.whole_bytes)
-            (directory / RUNS).mkdir(exist_ok=True)
-        return Journal(directory, found.header, found.answers, held)
+        doubt = why_foreign(directory, found.header_line)
+        workload = completed(found.header.workload, given)
+        if approve is not None:
+            approve(Opening(directory=str(directory), workload=workload, ours=not doubt, why_foreign=doubt))
+        make_private(directory)
+        header_line = found.header_line
+        if found.written_in < FORMAT:
+            lines = [_line(it) for it in (found.header, *found.answers.values())]
+            replace(directory / JOURNAL, b"".join(lines))
+            header_line = lines[0]
+        else:
+            cut(directory / JOURNAL, found.whole_bytes)
+        make_folder(directory / RUNS)
+        signer = None if doubt else Signer(directory, header_line)
+        return Journal(directory, found.header, found.answers, held, workload=workload, signer=signer)
     except BaseException:  # goes on; whatever happened, the lock is not kept
         os.close(held)
         raise
 
 
+def _line(entry: Record) -> bytes:
+    return msgspec.json.encode(entry) + b"\n"
+
+
 def _new_directory(root: Path) -> Path:
-    """A folder named by the time, to the millisecond; a name that is taken is waited out."""
-    root.mkdir(parents=True, exist_ok=True)
+    """A folder named by the time, to the millisecond; a name that is taken is waited out. Only its owner may enter it,
+    nor the folders of studies above it that are made with it."""
+    if root.name in (LABS, PROFILES):
+        root.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    root.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     while True:
         now = datetime.now(UTC)
         directory = root / f"{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03d}"
         try:
-            directory.mkdir()
+            directory.mkdir(mode=PRIVATE_FOLDER)
         except FileExistsError:
             time.sleep(0.001)
             continue

@@ -12,6 +12,7 @@ SUMMARY: Final = "study.json"
 PROFILE: Final = "profile.json"
 PATCH: Final = "patch.json"
 LOCK: Final = "lock"
+SIGNATURE: Final = "signature.json"
 RUNS: Final = "runs"
 
 LABS: Final = "lab"

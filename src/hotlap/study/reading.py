@@ -9,9 +9,10 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from hotlap.errors import StudyError
-from hotlap.records import Record, Study
+from hotlap.records import Record, Study, Workload
+from hotlap.redact import redacted, redacted_record, secrets_of
 from hotlap.study import migrations
-from hotlap.study.files import damaged, explained, is_locked, open_regular, read_bounded
+from hotlap.study.files import damaged, explained, is_locked, open_study_file, read_bounded
 from hotlap.study.layout import (
     ATTACHMENT_LIMIT_BYTES,
     FORMAT,
@@ -23,6 +24,7 @@ from hotlap.study.layout import (
 )
 from hotlap.study.migrations import Part
 from hotlap.study.records import Answer, Header
+from hotlap.study.trust import Opening, completed, why_foreign
 
 _T = TypeVar("_T")
 RecordType = TypeVar("RecordType", bound=Record)
@@ -39,10 +41,11 @@ class _Version(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class JournalContent:
-    """What a journal holds, in the present format. ``written_in`` is the format it was written in, and ``whole_bytes``
-    how much of the file are whole lines."""
+    """What a journal holds, in the present format. ``header_line`` is its first line as it is in the file,
+    ``written_in`` the format it was written in, and ``whole_bytes`` how much of the file are whole lines."""
 
     header: Header
+    header_line: bytes
     answers: dict[tuple[str, int], Answer]
     whole_bytes: int
     written_in: int
@@ -50,6 +53,8 @@ class JournalContent:
 
 def load_study(path: Path) -> Study:
     """Read a study without touching it: its folder, its ``study.json``, or the root (the latest study under it).
+
+    Secrets that an earlier version stored are redacted.
 
     A study that says "running" while no run holds it was killed; it is given the status "interrupted".
     Raises :class:`StudyError` when there is none, when a newer hotlap wrote it, or when it is damaged.
@@ -113,7 +118,7 @@ def study_of(directory: Path, header: Header) -> Study:
         identifier=header.identifier,
         hotlap_version=header.hotlap_version,
         started=header.started,
-        workload=header.workload,
+        workload=redacted(header.workload),
         source=header.source,
         directory=str(directory),
     )
@@ -130,7 +135,7 @@ def read_journal(path: Path) -> JournalContent:
     Raises :class:`StudyError` when a newer hotlap wrote it or when it is damaged.
     """
     answers: dict[tuple[str, int], Answer] = {}
-    with open_regular(path, JOURNAL_LIMIT_BYTES) as file, explained(path):
+    with open_study_file(path, JOURNAL_LIMIT_BYTES) as file, explained(path):
         first = _whole_line(file.readline(LINE_LIMIT_BYTES), path, 1)
         header, written_in = _decoded_header(first, path)
         whole_bytes, number = len(first), 1
@@ -148,14 +153,40 @@ def read_journal(path: Path) -> JournalContent:
             whole_bytes += len(line)
         if len(line) == LINE_LIMIT_BYTES:
             raise damaged(path, f"line {number + 1} is longer than {LINE_LIMIT_BYTES} bytes")
-    return JournalContent(header=header, answers=answers, whole_bytes=whole_bytes, written_in=written_in)
+    return JournalContent(
+        header=header, header_line=first, answers=answers, whole_bytes=whole_bytes, written_in=written_in
+    )
 
 
 def read_header(path: Path) -> Header:
     """How a study began: the first line of its journal, read alone. Raises :class:`StudyError` when there is none."""
-    with open_regular(path, JOURNAL_LIMIT_BYTES) as file, explained(path):
-        header, _ = _decoded_header(_whole_line(file.readline(LINE_LIMIT_BYTES), path, 1), path)
-    return header
+    return _header_and_line(path)[0]
+
+
+def opening_of(path: Path, given: Workload | None = None, *, summary: bool = False) -> Opening:
+    """What a study would run, and whether this user made it here; with ``summary`` its ``study.json``, too.
+
+    ``given`` is the command again, where it holds secrets. Raises :class:`StudyError` as :func:`read_header` does, and
+    what :func:`hotlap.study.trust.completed` raises.
+    """
+    directory = directory_of(path)
+    header, line = _header_and_line(directory / JOURNAL)
+    doubt = why_foreign(directory, line, summary=summary)
+    workload = completed(header.workload, given)
+    return Opening(directory=str(directory), workload=workload, ours=not doubt, why_foreign=doubt)
+
+
+def made_here(path: Path) -> bool:
+    """Whether this user made a study here, and its ``study.json`` is unchanged. Raises as :func:`read_header` does."""
+    directory = directory_of(path)
+    _, line = _header_and_line(directory / JOURNAL)
+    return not why_foreign(directory, line, summary=True)
+
+
+def _header_and_line(path: Path) -> tuple[Header, bytes]:
+    with open_study_file(path, JOURNAL_LIMIT_BYTES) as file, explained(path):
+        line = _whole_line(file.readline(LINE_LIMIT_BYTES), path, 1)
+    return _decoded_header(line, path)[0], line
 
 
 def _whole_line(line: bytes, path: Path, number: int) -> bytes:
@@ -167,18 +198,28 @@ def _whole_line(line: bytes, path: Path, number: int) -> bytes:
 def _decoded_header(line: bytes, path: Path) -> tuple[Header, int]:
     written_in = _version_of(line, path)
     try:
-        return _decoded(line, Header, "header", written_in), written_in
+        header: Header = _decoded(line, Header, "header", written_in)
     except _UNREADABLE as error:
         raise damaged(path, f"line 1: {error}") from None
+    _check_workload(header.workload, path)
+    return header, written_in
 
 
 def _read_summary(path: Path) -> Study:
     text = read_bounded(path, SUMMARY_LIMIT_BYTES)
     written_in = _version_of(text, path)
     try:
-        return _decoded(text, Study, "summary", written_in)
+        found: Study = _decoded(text, Study, "summary", written_in)
     except _UNREADABLE as error:
         raise damaged(path, str(error)) from None
+    _check_workload(found.workload, path)
+    return redacted_record(found, secrets_of(found.workload))
+
+
+def _check_workload(workload: Workload, path: Path) -> None:
+    """Raise :class:`StudyError` for a command that no system can run, and whose names no file can have."""
+    if any("\0" in it for it in (workload.target, workload.directory, workload.python, *workload.arguments)):
+        raise damaged(path, "its command contains a NUL character")
 
 
 # ---------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from hotlap.errors import TraceError
+from hotlap.files import open_regular
 
 PIECE_BYTES = 2**19
 """How much decompressed text :meth:`ByteSource.read` hands out at once. What is made of it fits the processor's caches,
@@ -39,7 +40,7 @@ class ByteSource:
         self._compressed_bytes = 0
         self._pending = b""
         try:
-            self._file: BinaryIO = path.open("rb")
+            self._file: BinaryIO = open_regular(path)
             head = self._file.read(4)
             self._file.seek(0)
         except OSError as error:

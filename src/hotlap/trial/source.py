@@ -6,6 +6,7 @@ import hashlib
 from pathlib import Path
 
 from hotlap.errors import HotlapError
+from hotlap.files import read_bounded
 from hotlap.records import Source, Workload
 from hotlap.trial.git import git
 
@@ -51,8 +52,6 @@ def _git_state(directory: Path) -> tuple[str, bool | None]:
 def _digest(workload: Workload) -> str:
     try:
         script = script_of(workload)
-        if script is None or not script.is_file() or script.stat().st_size > _LARGEST_SCRIPT_BYTES:
-            return ""
-        return hashlib.sha256(script.read_bytes()).hexdigest()
+        return hashlib.sha256(read_bounded(script, _LARGEST_SCRIPT_BYTES)).hexdigest() if script is not None else ""
     except OSError:
         return ""

@@ -47,7 +47,7 @@ def sweep_run(run: Path) -> int:
 
 
 def _sweep_run(run: Path, removal: Removal) -> int:
-    return sum(removal.remove(str(run / name)) for name in OF_RUNS)
+    return sum(removal.remove(str(it)) for name in OF_RUNS if (it := run / name).is_dir() and not it.is_symlink())
 
 
 def own(folder: Path) -> None:

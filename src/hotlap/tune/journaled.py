@@ -8,13 +8,15 @@ one that is missing is measured.
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from collections import Counter
 from collections.abc import Callable
 
 import msgspec
 
-from hotlap.records import LaunchRequest, Machine, Record, Run, TurnRequest, TurnSet
+from hotlap.records import Assignment, LaunchRequest, Machine, Record, Run, TurnRequest, TurnSet
+from hotlap.redact import redacted_record, redacted_request, secrets_in_environment, secrets_of
 from hotlap.study import Answer, Journal, LaunchAnswer, MachineAnswer, TurnAnswer
 from hotlap.trial.executor import Executor
 
@@ -24,7 +26,8 @@ class JournaledExecutor:
 
     ``spent_seconds`` is the sum of the seconds of all answers given so far, replayed ones included: what the search
     derives from it comes out the same in a resumed study. An answer's seconds count from the answer before it, so that
-    the time that the search itself takes is in. Without a journal it only counts.
+    the time that the search itself takes is in. Without a journal it only counts. Answers are redacted as
+    they come in, so that nothing that is made of them shows a secret.
     """
 
     def __init__(
@@ -38,6 +41,7 @@ class JournaledExecutor:
         self._clock = clock
         self._mark = clock()
         self._asked: Counter[str] = Counter()
+        self._secrets_in_environment = secrets_in_environment(os.environ)
 
     def machine(self) -> Machine:
         """Facts about this machine, as they were when the study began."""
@@ -45,7 +49,7 @@ class JournaledExecutor:
         if isinstance(known, MachineAnswer):
             self._count(known)
             return known.answer
-        machine = self._inner.machine()
+        machine = redacted_record(self._inner.machine(), self._secrets_in_environment)
         self._keep(MachineAnswer(key=key, ordinal=ordinal, elapsed_seconds=self._elapsed(), answer=machine))
         return machine
 
@@ -54,8 +58,8 @@ class JournaledExecutor:
         key, ordinal, known = self._look_up("launch", request)
         if isinstance(known, LaunchAnswer):
             self._count(known)
-            return known.answer
-        run = self._inner.launch(request)
+            return redacted_record(known.answer, self._secrets(request.assignment))
+        run = redacted_record(self._inner.launch(request), self._secrets(request.assignment))
         self._keep(LaunchAnswer(key=key, ordinal=ordinal, elapsed_seconds=self._elapsed(), answer=run))
         return run
 
@@ -64,8 +68,8 @@ class JournaledExecutor:
         key, ordinal, known = self._look_up("turns", request)
         if isinstance(known, TurnAnswer):
             self._count(known)
-            return known.answer
-        turns = self._inner.take_turns(request)
+            return redacted_record(known.answer, self._secrets(*request.arms))
+        turns = redacted_record(self._inner.take_turns(request), self._secrets(*request.arms))
         self._keep(TurnAnswer(key=key, ordinal=ordinal, elapsed_seconds=self._elapsed(), answer=turns))
         return turns
 
@@ -73,8 +77,17 @@ class JournaledExecutor:
         key = request_key(kind, request)
         ordinal = self._asked[key]
         self._asked[key] += 1
-        known = self._journal.answers.get((key, ordinal)) if self._journal else None
+        if self._journal is None:
+            return key, ordinal, None
+        known = self._journal.answers.get((key, ordinal))
+        if known is None:  # before secrets were redacted, they were part of the key
+            known = self._journal.answers.get((_key(kind, request), ordinal))
         return key, ordinal, known
+
+    def _secrets(self, *assignments: Assignment) -> frozenset[str]:
+        """What may not be kept of what a child said."""
+        workloads = {it.workload for it in assignments}
+        return self._secrets_in_environment.union(*map(secrets_of, workloads))
 
     def _elapsed(self) -> float:
         return self._clock() - self._mark
@@ -93,5 +106,10 @@ class JournaledExecutor:
 
 
 def request_key(kind: str, request: Record | None) -> str:
-    """Sixteen hexadecimal digits that are the same for equal requests, on every machine and in every run."""
+    """Sixteen hexadecimal digits that are the same for equal requests, on every machine and in every run, and from
+    which no secret among a script's arguments can be guessed."""
+    return _key(kind, redacted_request(request))
+
+
+def _key(kind: str, request: Record | None) -> str:
     return hashlib.sha256(kind.encode() + b"\0" + msgspec.json.encode(request)).hexdigest()[:16]

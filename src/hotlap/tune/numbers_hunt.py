@@ -10,6 +10,7 @@ the hunt may.
 from __future__ import annotations
 
 import math
+import os
 import re
 import time
 from collections.abc import Callable
@@ -35,6 +36,7 @@ from hotlap.records import (
     TimedOut,
     Workload,
 )
+from hotlap.redact import redacted, redacted_record, secrets_of
 from hotlap.trial.executor import Executor
 from hotlap.tune.observe import after_steps, command_line, limit_to_raise, remedy_of
 from hotlap.tune.repeat import repeated
@@ -106,7 +108,7 @@ class _Hunter:
         self._first_seconds = first.wall_seconds
         done = len(first.steps.wall_seconds)
         found = NumbersHunt(
-            workload=self._workload,
+            workload=redacted(self._workload),
             seed=self._options.seed,
             finite_steps=done,
             losses_read=sum(it is not None for it in first.steps.loss),
@@ -240,11 +242,12 @@ class _Hunter:
             show_output=options.show_output,
         )
         request = LaunchRequest(assignment=assignment, steps=steps, seconds=seconds)
-        return repeated(
+        run = repeated(
             lambda: self._executor.launch(request),
             lambda run: (run,),
             lambda: self._tell("the script was killed from outside (SIGKILL); once more"),
         )
+        return redacted_record(run, secrets_of(self._workload, os.environ))
 
 
 def _may_be_older(bad: BadNumber) -> bool:

@@ -21,6 +21,7 @@ from hotlap.records import (
     TimedOut,
     Workload,
 )
+from hotlap.redact import redacted
 from hotlap.tune.costs import BLOCK_SECONDS, BLOCK_STEPS, FEWEST_ROUNDS, MOST_ROUNDS, Shape
 from hotlap.tune.trials import FEWEST_ROUNDS_OF_A_SHORT_SCRIPT, Trials, ending_text, ran_through, steps_done
 
@@ -83,9 +84,9 @@ def account_of(run: Run) -> tuple[PhaseAccount, tuple[str, ...]]:
 
 
 def command_line(workload: Workload) -> str:
-    """What a person would type to run the workload."""
+    """What a person would type to run the workload, without its secrets."""
     target = [workload.target] if workload.kind == "script" else ["-m", workload.target]
-    return shlex.join(["python", *target, *workload.arguments])
+    return shlex.join(["python", *target, *redacted(workload).arguments])
 
 
 def _run(trials: Trials) -> Run:

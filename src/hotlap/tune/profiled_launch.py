@@ -17,6 +17,7 @@ from hotlap import plan as plans_of
 from hotlap.diagnose.profile import Profile
 from hotlap.errors import TraceError
 from hotlap.evidence import RunEvidence
+from hotlap.files import read_bounded
 from hotlap.records import Run
 from hotlap.study import PROFILE
 from hotlap.trace import Breakdown, HostTime, OperatorRow, analyse, host_time, operators, read_trace
@@ -199,8 +200,7 @@ def _evidence_at(path: str) -> RunEvidence | None:
     if not path:
         return None
     try:
-        with Path(path).open("rb") as file:
-            text = file.read(_MOST_EVIDENCE_BYTES)
+        text = read_bounded(Path(path), _MOST_EVIDENCE_BYTES)
         return msgspec.json.decode(text, type=RunEvidence)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None

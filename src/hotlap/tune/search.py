@@ -39,6 +39,7 @@ from hotlap.records import (
     Verdict,
     Workload,
 )
+from hotlap.redact import redacted
 from hotlap.study import Journal
 from hotlap.trial.executor import Executor
 from hotlap.tune.ablate import ablate
@@ -96,7 +97,7 @@ def tune(
 
 def blank_study(workload: Workload, options: Options, journal: Journal | None) -> Study:
     """A study of which nothing is known yet."""
-    study = Study(workload=workload, budget_seconds=options.budget_seconds)
+    study = Study(workload=redacted(workload), budget_seconds=options.budget_seconds)
     if journal is None:
         return study
     header = journal.header

@@ -175,7 +175,7 @@ def test_a_byte_order_mark_and_line_ends_stay(tmp_path: Path) -> None:
 def test_what_is_no_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.py")
     report = lint(tmp_path)
-    assert [it.what for it in report.problems] == ["It is no regular file."]
+    assert [it.what for it in report.problems] == ["It is not a regular file."]
     with pytest.raises(LintError, match="no such file"):
         lint(tmp_path / "absent")
 

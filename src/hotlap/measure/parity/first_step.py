@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from hotlap.files import open_regular
 from hotlap.measure.parity.losses import percent
 from hotlap.records import GateResult, Run
 
@@ -250,7 +251,7 @@ def _whole_error(baseline: _Gradients, reference: _Gradients) -> tuple[float, fl
 
 
 def _open_gradients(path: str) -> _Gradients:
-    with zipfile.ZipFile(Path(path)) as archive:
+    with open_regular(Path(path)) as file, zipfile.ZipFile(file) as archive:
         too_large = [it.filename for it in archive.infolist() if it.file_size > _LARGEST_TENSOR_BYTES]
     if too_large:
         raise _Unreadable(f"{too_large[0]} in {path} is too large.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hotlap.errors import MissingPackageError
+from hotlap.redact import redacted_text
 from hotlap.render import text
 from hotlap.render.cost import cost_lines
 from hotlap.render.findings import OVERLAP, answers
@@ -20,6 +22,7 @@ from hotlap.render.html.embedding import code, embedded_json, policy
 from hotlap.render.html.material import Material
 from hotlap.render.html.parts import Chart
 from hotlap.render.lever_table import footnote, skipped_rows, tried_rows
+from hotlap.render.presentable import presentable
 from hotlap.render.terminal import cost_sentences, next_commands
 
 if TYPE_CHECKING:
@@ -75,6 +78,7 @@ def charts(material: Material) -> Iterator[Chart]:
 
 
 def _content(material: Material) -> dict[str, Any]:
+    material = _presentable(material)
     study, costs = material.study, material.costs
     beside = {it.lever: answers(it.lever, study.findings) for it in study.outcomes}
     findings = sections.finding_views(study)
@@ -111,6 +115,16 @@ def _content(material: Material) -> dict[str, Any]:
         "files": tuple(sections.files(study.files)),
         "warnings": sections.warnings(study),
     }
+
+
+def _presentable(material: Material) -> Material:
+    directory = material.study.workload.directory
+    return dataclasses.replace(
+        material,
+        study=presentable(material.study, directory),
+        profile=presentable(material.profile, directory),
+        patch=redacted_text(material.patch),
+    )
 
 
 def _utilisation(share: float | None) -> str:

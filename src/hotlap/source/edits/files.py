@@ -10,7 +10,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from hotlap.files import MEBIBYTE, read_bounded, replace
 from hotlap.source.edits.refusals import CannotEdit
+
+LARGEST_SOURCE_BYTES = 16 * MEBIBYTE
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,7 @@ def read_source(path: Path) -> SourceFile:
 
     Raises :class:`CannotEdit` when it cannot be decoded, :class:`OSError` when it cannot be read.
     """
-    data = path.read_bytes()
+    data = read_bounded(path, LARGEST_SOURCE_BYTES)
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         text = data.decode(encoding)
@@ -60,9 +63,9 @@ def write_all(files: dict[Path, bytes]) -> None:
             target = path.resolve()
             beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
             undo.callback(beside.unlink, missing_ok=True)
-            beside.write_bytes(data)
+            replace(beside, data, mode=0o600)
             beside.chmod(target.stat().st_mode & 0o7777)
-            ready.append((target, beside, target.read_bytes()))
+            ready.append((target, beside, read_bounded(target, LARGEST_SOURCE_BYTES)))
         replaced: list[tuple[Path, bytes]] = []
         try:
             for target, beside, old in ready:

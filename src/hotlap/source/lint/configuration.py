@@ -21,7 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from hotlap.errors import LintError
+from hotlap.files import MEBIBYTE, read_bounded
 from hotlap.source.lint.api import Rule, all_rules
+
+_LARGEST_BYTES = 8 * MEBIBYTE
 
 _KEYS = ("select", "ignore", "exclude", "per-file-ignores")
 _PREFIX = re.compile(r"HL\d{0,3}", re.IGNORECASE)
@@ -84,7 +87,9 @@ def codes_of(selector: str) -> frozenset[str]:
 
 def _read(file: Path) -> Configuration:
     try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
+        content = tomllib.loads(read_bounded(file, _LARGEST_BYTES).decode("utf-8"))
+    except RecursionError:
+        raise LintError("The configuration is nested too deeply.", where=str(file), remedy="Correct it.") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise LintError(f"The configuration cannot be read: {error}.", where=str(file), remedy="Correct it.") from None
     table: Any = content

@@ -13,6 +13,7 @@ import tokenize
 from pathlib import Path
 from typing import Protocol
 
+from hotlap import files
 from hotlap.source.lint.check import Unreadable
 
 LARGEST_SCRIPT_BYTES = 5_000_000
@@ -64,15 +65,15 @@ def read_bounded(path: Path) -> bytes:
     """A file's bytes. Raises :class:`Unreadable` for what cannot be read, is no file, or is too large."""
     largest = LARGEST_NOTEBOOK_BYTES if path.suffix == ".ipynb" else LARGEST_SCRIPT_BYTES
     try:
-        if not path.is_file():
-            raise Unreadable("It is no regular file." if path.exists() else "It does not exist.")
-        with path.open("rb") as file:
-            source = file.read(largest + 1)
+        return files.read_bounded(path, largest)
+    except FileNotFoundError:
+        raise Unreadable("It does not exist.") from None
+    except files.NotRegularError:
+        raise Unreadable("It is not a regular file.") from None
+    except files.TooLargeError:
+        raise Unreadable(f"It is larger than {largest // 1_000_000} MB and was not read.") from None
     except OSError as error:
         raise Unreadable(f"It cannot be read: {error.strerror or error}.") from None
-    if len(source) > largest:
-        raise Unreadable(f"It is larger than {largest // 1_000_000} MB and was not read.")
-    return source
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -13,8 +13,9 @@ from typing import TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
+from hotlap.files import read_bounded
 from hotlap.records import CallSite, ScriptFacts
-from hotlap.source.edits.files import SourceFile, read_source
+from hotlap.source.edits.files import LARGEST_SOURCE_BYTES, SourceFile, read_source
 from hotlap.source.edits.kinds import Edit, Span
 from hotlap.source.edits.refusals import CannotEdit
 
@@ -186,7 +187,7 @@ def changed_files(facts: ScriptFacts) -> tuple[str, ...]:
 
 def _digest(path: Path) -> str:
     try:
-        return digest_of(path.read_bytes())
+        return digest_of(read_bounded(path, LARGEST_SOURCE_BYTES))
     except OSError:
         return ""
 

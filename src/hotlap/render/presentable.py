@@ -1,0 +1,62 @@
+"""What may be shown around: paths below the project relative, the home directory as ``~``, no secrets.
+
+Everything rendered passes through here. Files that hotlap itself opens again keep their paths; see
+``docs/study-format.md``.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any, TypeVar
+
+from hotlap.files import home_directory
+from hotlap.redact import redacted_text, with_texts
+
+_T = TypeVar("_T")
+
+_HOME_PREFIX = "~/"
+
+
+def presentable(record: _T, directory: str = "") -> _T:
+    """The record as it is rendered. ``directory`` is the project's folder, to which paths below it are relative."""
+    home = _home()
+    return with_texts(record, lambda it: shown(redacted_text(it), directory, home=home))
+
+
+def portable(document: Any) -> Any:
+    """Builtin objects of a JSON document with the home directory as ``~`` and without secrets."""
+    match document:
+        case str():
+            return shown(redacted_text(document))
+        case dict():
+            return {key: portable(it) for key, it in document.items()}
+        case list() | tuple():
+            return [portable(it) for it in document]
+    return document
+
+
+def shown(text: str, directory: str = "", *, home: str | None = None) -> str:
+    """The text with paths below ``directory`` relative to it, and the home directory as ``~``."""
+    if "/" not in text:
+        return text
+    below = _prefix(directory)
+    if below is not None:
+        text = below.sub(lambda found: "" if found[1] else found[0], text)
+    at_home = _prefix(_home() if home is None else home)
+    return at_home.sub(r"~\1", text) if at_home is not None else text
+
+
+def _home() -> str:
+    home = home_directory()
+    return str(home) if home is not None else ""
+
+
+@cache
+def _prefix(folder: str) -> re.Pattern[str] | None:
+    """Finds a folder where a path begins with it or is it; group 1 is the slash behind it. None for no folder and for
+    the root, below which everything is."""
+    folder = folder.rstrip("/")
+    if not folder.startswith(("/", _HOME_PREFIX)):
+        return None
+    return re.compile(rf"(?<![\w.~/-]){re.escape(folder)}(?:(/)(?=[^\s/'\"])|/?(?![\w~/-]|\.\w))")

@@ -1,0 +1,183 @@
+"""Whether a study was made here by this user, which decides whether its command may be run unasked.
+
+A study carries signatures of its header and of its summary (``signature.json``), made with a key that only this user
+can read (``$XDG_STATE_HOME/hotlap/key``, by default below ``~/.local/state``). A study from elsewhere cannot carry
+them: without a signature, or with one of another key, it is foreign.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+
+from hotlap import files
+from hotlap.errors import StudyError, UsageError
+from hotlap.records import Record, Workload
+from hotlap.redact import is_redacted, redacted
+from hotlap.study.files import read_bounded, replace
+from hotlap.study.layout import SIGNATURE, SUMMARY, SUMMARY_LIMIT_BYTES
+
+_KEY_BYTES = 32
+_SIGNATURE_LIMIT_BYTES = 4096
+
+
+class Opening(Record, frozen=True, kw_only=True):
+    """A study that is about to be run again.
+
+    ``workload`` is what would be run. ``ours`` says that this user made the study here, and ``why_foreign`` is the
+    reason where not.
+    """
+
+    directory: str
+    workload: Workload
+    ours: bool
+    why_foreign: str = ""
+
+
+Approve: TypeAlias = Callable[[Opening], object]
+"""Called before anything of a study is run; raises to prevent it."""
+
+
+class Signatures(Record, frozen=True, kw_only=True):
+    """HMAC-SHA256 of the journal's first line and of ``study.json``, in hexadecimal digits."""
+
+    header: str
+    summary: str = ""
+
+
+class Signer:
+    """Signs a study of ours as it changes; without a key it does nothing, and the study is foreign to everybody."""
+
+    def __init__(self, directory: Path, header_line: bytes) -> None:
+        self._path = directory / SIGNATURE
+        self._key = _key(create=True)
+        self._header = _signature(self._key, "header", header_line) if self._key is not None else ""
+
+    def sign(self, summary: bytes) -> None:
+        """Sign the header and this text of the summary. Raises :class:`StudyError` when that cannot be written."""
+        if self._key is None:
+            return
+        found = Signatures(header=self._header, summary=_signature(self._key, "summary", summary))
+        replace(self._path, msgspec.json.encode(found), durable=False)
+
+
+def why_foreign(directory: Path, header_line: bytes, *, summary: bool = False) -> str:
+    """Why a study is not one that this user made here; empty where it is. With ``summary`` its ``study.json`` must be
+    unchanged, too."""
+    try:
+        if directory.stat().st_uid != os.geteuid():
+            return "its folder belongs to another user"
+    except OSError as error:
+        return f"its folder cannot be looked at: {error.strerror or error}"
+    key = _key(create=False)
+    if key is None:
+        return f"there is no key of yours in {_key_path()}"
+    try:
+        found = msgspec.json.decode(read_bounded(directory / SIGNATURE, _SIGNATURE_LIMIT_BYTES), type=Signatures)
+        changed = summary and read_bounded(directory / SUMMARY, SUMMARY_LIMIT_BYTES)
+    except (StudyError, msgspec.MsgspecError, UnicodeDecodeError):
+        return "it is not signed"
+    if not hmac.compare_digest(found.header.encode(), _signature(key, "header", header_line).encode()):
+        return "it was signed by somebody else or changed since"
+    if changed and not hmac.compare_digest(found.summary.encode(), _signature(key, "summary", changed).encode()):
+        return f"its {SUMMARY} changed since it was signed"
+    return ""
+
+
+def refuse_foreign(opening: Opening) -> None:
+    """Raise :class:`UsageError` for a study that this user did not make here."""
+    if not opening.ours:
+        raise UsageError(
+            f"The study {opening.directory} was not made here by you ({opening.why_foreign}), and going on would run "
+            "the command that it holds.",
+            remedy="Look at the command, then run it again in a terminal and confirm, or give --yes.",
+        )
+
+
+def completed(stored: Workload, given: Workload | None) -> Workload:
+    """What a study runs: its own command, or the one that was given again, since secrets are not stored.
+
+    Raises :class:`UsageError` where a secret is missing, and where another command was given.
+    """
+    if given is None:
+        if is_redacted(stored):
+            raise UsageError(
+                "The study does not store the secrets among the script's arguments, so it cannot run the script.",
+                remedy="Give the whole command again behind the study, as in `hotlap tune --resume STUDY train.py "
+                "--wandb-key KEY`.",
+            )
+        return stored
+    one, other = redacted(given), redacted(stored)
+    if (one.kind, one.target, one.arguments) != (other.kind, other.target, other.arguments):
+        raise UsageError(
+            "The study was made with another command.",
+            remedy="Give the command that it was made with, or begin a new study.",
+        )
+    if one.directory != other.directory:
+        raise UsageError(
+            f"The study was made in {other.directory}, and the command is given in {one.directory}.",
+            remedy="Run it again from there.",
+        )
+    return msgspec.structs.replace(stored, arguments=given.arguments)
+
+
+def _signature(key: bytes, part: str, text: bytes) -> str:
+    return hmac.new(key, part.encode() + b"\0" + text, hashlib.sha256).hexdigest()
+
+
+# -- the key ----------------------------------------------------------------------------------------
+
+
+def _key_path() -> Path:
+    state = Path(os.environ.get("XDG_STATE_HOME", ""))
+    if not state.is_absolute():
+        home = files.home_directory()
+        state = (home if home is not None else Path("/nonexistent")) / ".local" / "state"
+    return state / "hotlap" / "key"
+
+
+def _key(*, create: bool) -> bytes | None:
+    """This user's key; None where there is none, where it cannot be kept, or where others might know it."""
+    path = _key_path()
+    try:
+        return _read_key(path)
+    except FileNotFoundError:
+        if not create:
+            return None
+    except OSError:
+        return None
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make_key(path)
+        return _read_key(path)
+    except OSError:
+        return None
+
+
+def _make_key(path: Path) -> None:
+    """Write a new key unless another process just did. Raises :class:`OSError`."""
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    files.replace(beside, secrets.token_bytes(_KEY_BYTES), mode=0o600)
+    try:
+        os.link(beside, path)  # unlike a rename, it never takes the place of a key
+    except FileExistsError:
+        pass
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _read_key(path: Path) -> bytes | None:
+    """The key; None for one that others can read or may have written. Raises :class:`OSError`."""
+    with files.open_regular(path, _KEY_BYTES, follow=False) as file:
+        status = os.fstat(file.fileno())
+        key = file.read(_KEY_BYTES)
+    private = status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+    return key if private and len(key) == _KEY_BYTES else None
