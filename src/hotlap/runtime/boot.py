@@ -83,7 +83,7 @@ def _without_collecting() -> Iterator[None]:
 
 
 def _boot_trial() -> None:
-    from hotlap.runtime import silenced
+    from hotlap.runtime import connections, silenced
     from hotlap.runtime.files import WATCHED, redirect_writes
 
     run_directory = Path(os.environ["HOTLAP_RUN_DIRECTORY"])
@@ -91,6 +91,7 @@ def _boot_trial() -> None:
     checkout = assignment.workload.checkout
     trees = (Path(checkout.original), Path(checkout.copy)) if checkout is not None else ()
     redirection = redirect_writes(run_directory / "files", passthrough=(run_directory,), protected=trees)
+    connections.watch_connections(run_directory)
     silencer = silenced.Silencer(run_directory / "trackers")
 
     def imported(name: str, module: ModuleType) -> None:
