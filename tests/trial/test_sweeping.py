@@ -15,6 +15,7 @@ import pytest
 from hotlap.api import local_executor
 from hotlap.records import Assignment, LaunchRequest
 from hotlap.sandbox import removal
+from hotlap.trial import sweeping
 from hotlap.trial.local import LocalExecutor
 from hotlap.trial.owned_folder import owned_folder
 from hotlap.trial.sweeping import disown, own, sweep_leftovers, sweep_temporary_folders

@@ -84,6 +84,20 @@ class FileWrite(Record, frozen=True, kw_only=True):
     redirected: bool
 
 
+class Contact(Record, frozen=True, kw_only=True):
+    """An address that a trial connected to; without a ``port`` only what ``name`` was found to stand for."""
+
+    address: str
+    port: int = 0
+    name: str = ""
+
+    @property
+    def host(self) -> str:
+        """As reports show it: ``huggingface.co:443``, or the address where no name is known."""
+        shown = self.name or (f"[{self.address}]" if ":" in self.address else self.address)
+        return f"{shown}:{self.port}"
+
+
 class Completed(Record, frozen=True, kw_only=True, tag="completed"):
     """The script ran to its own end."""
 
@@ -149,7 +163,8 @@ class Run(Record, frozen=True, kw_only=True):
     the first step's gradients where they were asked for, and ``evidence_path`` the :class:`hotlap.evidence.RunEvidence`
     in JSON. With several ranks the ``rank_`` fields have one row for each: the wall seconds of its steps, and those of
     them that passed before it called backward, which is to say before it met the others. ``imported_from_original``
-    are modules that a workload in a checkout took from the original tree all the same.
+    are modules that a workload in a checkout took from the original tree all the same. ``hosts`` are those that it
+    connected to, as ``name:port`` or ``address:port``, this machine's own left out.
     """
 
     plan: Plan = Plan()
@@ -168,6 +183,7 @@ class Run(Record, frozen=True, kw_only=True):
     scaler_skipped_steps: int = 0
     notes: tuple[str, ...] = ()
     files: tuple[FileWrite, ...] = ()
+    hosts: tuple[str, ...] = ()
     output_path: str = ""
     gradients_path: str = ""
     evidence_path: str = ""

@@ -23,7 +23,7 @@ class Study(Record, frozen=True, kw_only=True):
     ``profiled_steps`` is over how many steps evidence was collected (0: there is none, and ``findings`` rest on the
     time account and the ceilings alone), and ``trace_path`` the trace of some of them. ``loader_rates`` is the loader
     alone with the settings that were timed, ``batch_rates`` the model alone with other batch sizes, and ``losses`` what
-    the verification's sameness was judged by.
+    the verification's sameness was judged by. ``hosts`` are those that any trial connected to.
     """
 
     format_version: int = 1
@@ -53,6 +53,7 @@ class Study(Record, frozen=True, kw_only=True):
     verification: Comparison | None = None
     losses: LossCurves | None = None
     files: tuple[FileWrite, ...] = ()
+    hosts: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     directory: str = ""
 

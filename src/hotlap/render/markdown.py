@@ -76,6 +76,8 @@ def _sections(study: Study, found: Headline) -> Iterator[tuple[str, list[str]]]:
         versions = dict(study.machine.library_versions)
         toml = plan.to_toml(study.plan, torch_version=versions.get("torch", ""), study=study.identifier)
         yield "The plan", _block(text.clean(toml).rstrip("\n"), "toml")
+    if study.hosts:
+        yield text.HOSTS_TITLE, [text.markdown(", ".join(text.hosts(study.hosts)))]
     warnings = list(dict.fromkeys(text.sentence(it) for it in (*study.warnings, *study.machine.warnings)))
     if warnings:
         yield text.count(len(warnings), "warning").capitalize(), [f"- {text.markdown(it)}" for it in warnings]

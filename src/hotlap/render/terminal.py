@@ -90,6 +90,8 @@ def _sections(study: Study, plan_path: str, costs: Costs | None) -> Iterator[tup
         yield "Costs", Group(*paragraphs(spent, style=""))
     if study.files:
         yield "Files the script opened for writing", Group(*_file_lines(study.files))
+    if study.hosts:
+        yield text.HOSTS_TITLE, Group(*paragraphs([", ".join(text.hosts(study.hosts))], style=""))
     warnings = list(dict.fromkeys(text.sentence(it) for it in (*study.warnings, *study.machine.warnings)))
     if warnings:
         yield "Warnings", Group(*paragraphs(warnings, style="yellow"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 import unicodedata
+from collections.abc import Sequence
 
 from hotlap.records import Estimate, Setting, Workload
 
@@ -22,6 +23,8 @@ _MARKDOWN = re.compile(r"^(?:[-+](?=[-+\s]|$)|=(?==*$)|\d+(?=[.)](?:\s|$)))|(?<=
 """What means something in Markdown: signs anywhere, and what would make an item or a heading of a whole line."""
 
 _MARKDOWN_SIGNS = {"<": "&lt;", ">": "&gt;", "&": "&amp;", "@": "@<!-- -->", "#": "#<!-- -->"}
+HOSTS_TITLE = "Hosts that trials connected to"
+_HOSTS_SHOWN = 20
 _BINARY_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _DECIMAL_PREFIXES = ("", "k", "M", "G", "T", "P", "E")
 _UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
@@ -173,6 +176,12 @@ def markdown(foreign: str) -> str:
 def count(number: int, one: str, many: str = "") -> str:
     """``1 lever``, ``3 levers``."""
     return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def hosts(names: Sequence[str]) -> list[str]:
+    """The hosts that trials connected to, cleaned, at most twenty of them and how many more there are."""
+    more = [f"and {len(names) - _HOSTS_SHOWN} more"] if len(names) > _HOSTS_SHOWN else []
+    return [*(one_line(it, limit=120) for it in names[:_HOSTS_SHOWN]), *more]
 
 
 def listed(items: list[str]) -> str:

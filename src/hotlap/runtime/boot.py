@@ -131,7 +131,7 @@ def _without_collecting() -> Iterator[None]:
 
 
 def _boot_trial() -> None:
-    from hotlap.runtime import silenced  # of no use to `hotlap run`
+    from hotlap.runtime import connections, silenced  # of no use to `hotlap run`
 
     run_directory = Path(_variable("HOTLAP_RUN_DIRECTORY"))
     presence.begin(run_directory)
@@ -145,6 +145,7 @@ def _boot_trial() -> None:
 
         redirection = _redirection(assignment, run_directory)
         watched = (*watched, *WATCHED)
+    connections.watch_connections(run_directory)
 
     def imported(name: str, module: ModuleType) -> None:
         if redirection is not None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hotlap.records import Assignment, Block, BlockDone, End, Hello, Proceed, Report, Run
-from hotlap.runtime import compile_report
+from hotlap.runtime import compile_report, connections
 from hotlap.runtime.channel import Channel
 from hotlap.runtime.checkouts import imported_from_original
 from hotlap.runtime.clock import StepClock
@@ -210,6 +210,7 @@ class Session:
             scaler_skipped_steps=self._hooks.scaler_skipped_steps,
             notes=tuple(self._hooks.notes),
             files=self._redirection.files() if self._redirection is not None else (),
+            hosts=connections.hosts(),
             gradients_path=self._invariants.gradients_path,
             evidence_path=evidence_path,
             imported_from_original=imported_from_original(self.assignment.workload.checkout),

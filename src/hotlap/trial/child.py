@@ -16,10 +16,11 @@ import msgspec
 import psutil
 
 from hotlap.errors import StudyError
-from hotlap.records import Assignment, Block, FileWrite, Proceed, Run, Steps, TimedOut
+from hotlap.records import Assignment, Block, Contact, FileWrite, Proceed, Run, Steps, TimedOut
 from hotlap.trial import tree
 from hotlap.trial.channel import Channel
 from hotlap.trial.command import command_of, start_failure
+from hotlap.trial.connections import merged_hosts, remote_peers
 from hotlap.trial.crew import Crew
 from hotlap.trial.endings import Departure, ending_of, kernel_memory_kills
 from hotlap.trial.isolating import Isolator
@@ -30,6 +31,7 @@ from hotlap.trial.progress import Stall, StepCounters
 from hotlap.trial.room import Room, written_names
 from hotlap.trial.sweeping import sweep_run
 
+_MOST_PEERS = 300
 _TICK_SECONDS = 0.1
 _LOOK_SECONDS = 1.0
 """How often memory and the size of the output are looked at while waiting."""
@@ -84,6 +86,7 @@ class Child:
         self._over = False
         self._timed_out: TimedOut | None = None
         self._written: tuple[FileWrite, ...] = ()
+        self._peers: frozenset[Contact] = frozenset()
 
     # -- its life ------------------------------------------------------------------------------
 
@@ -271,6 +274,8 @@ class Child:
         """Note the memory that these processes hold, and keep the output within bounds."""
         self._last_look = time.perf_counter()
         self._host_peak_bytes = max(self._host_peak_bytes, tree.memory_bytes(processes))
+        if len(self._peers) < _MOST_PEERS:
+            self._peers |= remote_peers(processes)
         trim(self.output_path)
         if self._room is not None:
             self._trouble = self._trouble or self._room.trouble()
@@ -328,6 +333,7 @@ class Child:
             device_peak_bytes=max((run.device_peak_bytes for run in seen), default=0),
             notes=_distinct([note for run in seen for note in run.notes] + self.notes),
             files=_distinct([*(file for run in seen for file in run.files), *self._written]),
+            hosts=merged_hosts(self.run_directory, self._peers, [host for run in seen for host in run.hosts]),
             output_path=str(self.output_path),
             bad_number=next((run.bad_number for run in seen if run.bad_number is not None), None),
             rank_step_seconds=tuple(run.steps.wall_seconds for run in together),

@@ -22,7 +22,7 @@ from hotlap.trial import tree
 PREFIX: Final = "hotlap-"
 """How the names of all temporary folders begin."""
 
-OF_RUNS: Final = ("files", "layers")
+OF_RUNS: Final = ("files", "layers", "trackers")
 """The folders in a run's that hold what the script wrote; they are of no use once the run is over."""
 
 _MOST_FOLDERS = 20_000

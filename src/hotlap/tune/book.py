@@ -38,7 +38,10 @@ class Book:
 
     def update(self, **fields: Any) -> None:
         """Change fields of the study and save it."""
-        self.study = msgspec.structs.replace(self.study, spent_seconds=self._trials.spent_seconds, **fields)
+        trials = self._trials
+        self.study = msgspec.structs.replace(
+            self.study, spent_seconds=trials.spent_seconds, hosts=trials.hosts, **fields
+        )
         if self._journal is not None:
             self._journal.save(self.study)
 

@@ -20,20 +20,23 @@ from hotlap.redact import redacted_record, redacted_request, secrets_in_environm
 from hotlap.study import Answer, Journal, LaunchAnswer, MachineAnswer, TurnAnswer
 from hotlap.trial.executor import Executor
 
+_MOST_HOSTS = 100
+
 
 class JournaledExecutor:
     """An executor that answers from a journal as far as that reaches, and measures and journals from there on.
 
     ``spent_seconds`` is the sum of the seconds of all answers given so far, replayed ones included: what the search
     derives from it comes out the same in a resumed study. An answer's seconds count from the answer before it, so that
-    the time that the search itself takes is in. Without a journal it only counts. Answers are redacted as
-    they come in, so that nothing that is made of them shows a secret.
+    the time that the search itself takes is in. Without a journal it only counts. Answers are redacted as they come in,
+    so that nothing that is made of them shows a secret. ``hosts`` are those that any run connected to.
     """
 
     def __init__(
         self, inner: Executor, journal: Journal | None = None, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.spent_seconds = 0.0
+        self.hosts: tuple[str, ...] = ()
         self.replayed = 0
         self.measured = 0
         self._inner = inner
@@ -96,13 +99,27 @@ class JournaledExecutor:
         if self._journal:
             self._journal.append(answer)
         self.measured += 1
-        self.spent_seconds += answer.elapsed_seconds
-        self._mark = self._clock()
+        self._add(answer)
 
     def _count(self, answer: Answer) -> None:
         self.replayed += 1
+        self._add(answer)
+
+    def _add(self, answer: Answer) -> None:
         self.spent_seconds += answer.elapsed_seconds
+        hosts = {host for run in _runs_of(answer) for host in run.hosts}
+        if not hosts.issubset(self.hosts):
+            self.hosts = tuple(sorted(hosts.union(self.hosts))[:_MOST_HOSTS])
         self._mark = self._clock()
+
+
+def _runs_of(answer: Answer) -> tuple[Run, ...]:
+    match answer:
+        case LaunchAnswer(answer=run):
+            return (run,)
+        case TurnAnswer(answer=turns):
+            return turns.runs
+    return ()
 
 
 def request_key(kind: str, request: Record | None) -> str:

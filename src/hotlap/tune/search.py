@@ -138,6 +138,7 @@ def begin(trials: Trials, book: Book) -> tuple[Machine, Observation]:
     book.tell("baseline", "The script as it is")
     run = first_run(trials)
     book.update(baseline=run, files=run.files)
+    book.warn(*run.notes)
     observation = understand(run, trials)
     trials.costs = Costs(run.startup_seconds, observation.shape, cores=machine.cores)
     trials.fit_arms(machine, run)

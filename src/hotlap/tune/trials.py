@@ -83,6 +83,11 @@ class Trials:
         return self.executor.spent_seconds
 
     @property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts that trials connected to so far."""
+        return self.executor.hosts
+
+    @property
     def left_seconds(self) -> float:
         """What remains of the budget for trials, the reserve taken off; infinite without a budget."""
         if self.options.budget_seconds is None:

@@ -112,7 +112,7 @@ def _content(material: Material) -> dict[str, Any]:
         "next": next_commands(study, "hotlap.toml"),
         "study_facts": tuple(sections.study_facts(study, material.command, material.seed)),
         "machine_facts": tuple(sections.machine_facts(study.machine)),
-        "files": tuple(sections.files(study.files)),
+        "files": (*sections.files(study.files), *sections.hosts(study.hosts)),
         "warnings": sections.warnings(study),
     }
 

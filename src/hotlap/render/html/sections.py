@@ -211,6 +211,12 @@ def files(written: Sequence[FileWrite]) -> Iterator[tuple[str, tuple[str, ...]]]
             yield what, (*paths[:_FILES_SHOWN], *more)
 
 
+def hosts(names: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The hosts that trials connected to, as a group like those of the files."""
+    if names:
+        yield text.HOSTS_TITLE, tuple(text.hosts(names))
+
+
 def script_name(study: Study) -> str:
     """The script without the folders it lies in."""
     target = study.workload.target
