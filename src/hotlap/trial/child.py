@@ -25,7 +25,7 @@ from hotlap.trial.endings import Departure, ending_of, kernel_memory_kills
 from hotlap.trial.load import BlockWatch, device_of
 from hotlap.trial.output import Follower, read_tail, trim
 from hotlap.trial.process import OwnedProcess
-from hotlap.trial.progress import Stall, StepCounters
+from hotlap.trial.progress import WHILE_STOPPED, Stall, StepCounters, stopped
 from hotlap.trial.sweeping import sweep_run
 
 _TICK_SECONDS = 0.1
@@ -257,6 +257,8 @@ class Child:
         trim(self.output_path)
 
     def _give_up(self, during: str, limit_seconds: float) -> None:
+        if self._frozen_at is None and stopped(tree.members(self._process.root)):
+            during += WHILE_STOPPED
         self._timed_out = TimedOut(limit_seconds=limit_seconds, during=during)
         self._over = True
 
@@ -272,6 +274,7 @@ class Child:
                 self._wait(lambda: False, _REPORT_LIMIT_SECONDS, "report", sample_memory=False)
         self._ended = time.perf_counter()
         exited = self._process.exited()
+        left_running = exited and not self._told_to_end and bool(tree.members(self._process.root, thorough=True))
         status = self.kill()
         trim(self.output_path)
         # What the script wrote was kept from the user's files and is of no more use; checkpoints of hundreds of
@@ -287,6 +290,7 @@ class Child:
                 kernel_kills=max(0, kernel_memory_kills() - self._kernel_kills),
                 steps_done=max(self._steps_done, int(self._crew.size > 0), self._counters.most()),
                 output=read_tail(self.output_path),
+                left_running=left_running,
                 trouble=f"hotlap ended the process since {self._crew.trouble}." if self._crew.trouble else "",
             )
         )
