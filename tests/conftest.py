@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # for what tests of several rooms use
 
 if importlib.util.find_spec("hypothesis") is not None:
     from hypothesis import settings

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import dispositions
 import psutil
 import pytest
 
@@ -139,7 +140,13 @@ def test_nothing_is_left_whatever_ends_it(project: Path, number: signal.Signals)
     before = state(project)
     command = [sys.executable, "-m", "hotlap", "check", "--baseline", "main", "train.py"]
     started = subprocess.Popen(
-        command, cwd=project, env=environment(project), stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        cwd=project,
+        env=environment(project),
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=dispositions.usual,
     )
     with started as process:
         assert process.stderr is not None
@@ -149,7 +156,7 @@ def test_nothing_is_left_whatever_ends_it(project: Path, number: signal.Signals)
         assert len(children) >= 3
         process.send_signal(number)
         code = process.wait(timeout=60)
-    assert code == (130 if number == signal.SIGINT else -number)
+    assert code == (-number if number == signal.SIGKILL else 128 + number)
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline and (left_behind(project) or any(map(_runs, children))):
         time.sleep(0.1)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import io
 from collections.abc import Callable
 from typing import get_args
 
 import fakes
 import msgspec
+import pytest
 from rich.console import Console, RenderableType
+from rich.live import Live
 
 from hotlap.diagnose.api import Group
 from hotlap.records import Progress
@@ -177,3 +180,34 @@ def test_live_view_on_a_terminal_counts_the_time_on_and_leaves_nothing_behind() 
         now = 57.0
     assert "1 min 47 s, 8 min 13 s left" in stream.getvalue()
     assert stream.getvalue().endswith("\x1b[1A\x1b[2K")
+
+
+@pytest.mark.parametrize("during", ["refresh", "_disable_redirect_io"])
+def test_an_interrupt_while_the_view_begins_or_ends_shows_the_cursor(
+    during: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(live: Live) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Live, during, interrupted)
+    stream = io.StringIO()
+    console = Console(file=stream, width=80, force_terminal=True)
+    with pytest.raises(KeyboardInterrupt), LiveView(console, fakes.WORKLOAD, interactive=True):
+        pass
+    assert "\x1b[?25l" in stream.getvalue()
+    assert stream.getvalue().rindex("\x1b[?25h") > stream.getvalue().rindex("\x1b[?25l")
+
+
+def test_a_view_whose_terminal_was_closed_goes_on() -> None:
+    class Closed(io.StringIO):
+        error = errno.EIO
+
+        def write(self, text: str) -> int:
+            raise OSError(self.error, "")
+
+    stream = Closed()
+    with LiveView(Console(file=stream), fakes.WORKLOAD, interactive=False) as view:
+        view.update(RUNNING)
+        stream.error = errno.ENOSPC
+        with pytest.raises(OSError):
+            view.update(msgspec.structs.replace(RUNNING, text="more"))

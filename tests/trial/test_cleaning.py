@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import dispositions
 import msgspec
 import psutil
 import pytest
@@ -63,7 +64,9 @@ def owner_at_work(
     (place / "request.json").write_bytes(msgspec.json.encode(TurnRequest(arms=arms, rounds=10_000, block_steps=1)))
     path = os.pathsep.join(sys.path)
     command = [sys.executable, "-c", OWNER, str(place)]
-    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE) as owner:
+    environment = {**os.environ, "PYTHONPATH": path}
+    usual = dispositions.usual
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, preexec_fn=usual) as owner:
         try:
             assert wait_until(lambda: any(is_frozen(it) for it in living_below(place)))
             yield owner

@@ -156,6 +156,34 @@ def test_a_failure_is_never_called_a_success(departure: Departure) -> None:
         assert ending.error
 
 
+@pytest.mark.parametrize(
+    ("departure", "says"),
+    [
+        (Departure(exit_status=0, trainers=1, steps_done=5, output="step 5"), "by os._exit, or was replaced"),
+        (Departure(exit_status=None, trainers=1, steps_done=5, output="step 5"), "closed its connection to hotlap"),
+        (Departure(exit_status=None, trainers=2, steps_done=5, output="step 5"), "left while others waited"),
+        (Departure(exit_status=None, trainers=2, steps_done=5, output=CHAINED), "RuntimeError: bad"),
+        (Departure(exit_status=3, trainers=1, steps_done=5, output="step 5"), "exit code 3. Its last line was: step 5"),
+        (Departure(exit_status=2, output=USAGE), "error: the following arguments are required: --data"),
+        (Departure(exit_status=1, output=NO_SYNTAX), "SyntaxError: invalid syntax"),
+        (Departure(exit_status=117, trainers=1, steps_done=5), "closed hotlap's connection"),
+        (Departure(exit_status=0, left_running=True), "went on in the background"),
+        (Departure(exit_status=0, reports=(BY_ITSELF,), trainers=2, left_running=True), "went on in the background"),
+    ],
+)
+def test_what_is_said_is_what_happened(departure: Departure, says: str) -> None:
+    ending = ending_of(departure)
+    assert isinstance(ending, Crashed)
+    assert says in ending.error
+    assert ending.steps_done == departure.steps_done
+
+
+def test_a_helper_that_outlives_a_script_that_reported_is_no_failure() -> None:
+    """A tracker's service, say."""
+    departure = Departure(exit_status=0, reports=(BY_ITSELF,), trainers=1, left_running=True)
+    assert ending_of(departure) == Completed()
+
+
 ONE_RANK_KILLED = """E0101 elastic/api.py:869] failed (exitcode: -9) local_rank: 1 (pid: 7) of binary: /usr/bin/python
 Traceback (most recent call last):
   File "run.py", line 138, in launch_agent

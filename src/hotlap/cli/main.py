@@ -13,6 +13,7 @@ from hotlap import __version__
 from hotlap.cli import screen
 from hotlap.cli.arguments import nearest
 from hotlap.cli.entry import READS_ONLY
+from hotlap.cli.signals import Ended, EndingSignals
 from hotlap.errors import HotlapError, UsageError
 
 if TYPE_CHECKING:
@@ -42,12 +43,33 @@ COMMANDS = {
 
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
+_KILLED = 128
+"""What is added to a signal's number, as shells do."""
 
 
 def main(argv: Sequence[str] | None = None, *, engine: Engine | None = None) -> int:
     """Run the command line and return the exit code. ``engine`` is who makes trials happen."""
     words = list(sys.argv[1:] if argv is None else argv)
     screen.keep_quiet(False)
+    signals = EndingSignals()
+    code = 0
+    try:
+        with signals:
+            code = _attempt(words, engine, signals)
+    except Ended:
+        pass  # it came when all else was over
+    if signals.received is None:
+        return code
+    try:
+        screen.note(f"ended by {signals.received.name}", style="yellow", always=True)
+        sys.stdout.flush()
+    except OSError:  # the terminal is gone
+        _write_nowhere()
+    return _KILLED + signals.received
+
+
+def _attempt(words: list[str], engine: Engine | None, signals: EndingSignals) -> int:
+    """The exit code of the command, its errors said."""
     try:
         code = _dispatch(words, engine)
         sys.stdout.flush()
@@ -58,16 +80,28 @@ def main(argv: Sequence[str] | None = None, *, engine: Engine | None = None) -> 
             screen.quote_error(traceback.format_exc())
         screen.complain(error)
         return error.exit_code if error.exit_code >= 0 else 128 - error.exit_code
+    except Ended:
+        return _KILLED
     except KeyboardInterrupt:
         screen.note("interrupted", style="yellow", always=True)
         return _INTERRUPTED
     except BrokenPipeError:
-        # Whoever read us has left; what is still buffered must not fail again when Python flushes it at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _write_nowhere()
         return _BROKEN_PIPE
+    except OSError:
+        if signals.received is None:
+            raise
+        return _KILLED  # with the terminal went all that can be written to
     except SystemExit as leaving:  # argparse, having printed its help
         return leaving.code if isinstance(leaving.code, int) else 0
     return code
+
+
+def _write_nowhere() -> None:
+    """Whoever read us has left; what is still buffered must not fail again when Python flushes it at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def overview() -> str:

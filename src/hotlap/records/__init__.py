@@ -32,6 +32,7 @@ from hotlap.records.comparisons import (
 from hotlap.records.costs import BreakEven, Costs, Price, WholeRun
 from hotlap.records.machine import Accelerator, Ceilings, Machine
 from hotlap.records.messages import (
+    CONNECTION_LOST,
     STEP_COUNTER_BYTES,
     STEP_COUNTER_PREFIX,
     BlockDone,
@@ -113,6 +114,7 @@ from hotlap.records.workload import (
 )
 
 __all__ = [
+    "CONNECTION_LOST",
     "STEP_COUNTER_BYTES",
     "STEP_COUNTER_PREFIX",
     "Accelerator",

@@ -13,6 +13,9 @@ unsigned integer of ``STEP_COUNTER_BYTES`` bytes, in the machine's own order."""
 
 STEP_COUNTER_BYTES: Final = 8
 
+CONNECTION_LOST: Final = 117
+"""The exit status of a process whose line to the controller is gone: it ends itself, as a trial never goes on alone."""
+
 
 class Hello(Record, frozen=True, kw_only=True, tag="hello"):
     """Child: my first training step is done and I wait. Sent once by every process that trains; ``startup_seconds`` are

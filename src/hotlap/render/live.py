@@ -6,6 +6,7 @@ to a console. It redraws once a second and no more: every redraw takes time from
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -134,21 +135,37 @@ class LiveView:
 
     def __enter__(self) -> Self:
         if self._live is not None:
-            self._live.start(refresh=True)
+            try:
+                self._live.start(refresh=True)
+            except BaseException:  # goes on; whatever happened, the cursor is shown
+                self._stop(self._live)
+                raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._live is not None:
-            self._live.stop()
+            self._stop(self._live)
+
+    def _stop(self, live: Live) -> None:
+        """End the drawing. A second Ctrl-C may come in the middle of it: the cursor is shown all the same."""
+        try:
+            live.stop()
+        except BaseException:
+            self._console.show_cursor(True)
+            raise
 
     def update(self, progress: Progress) -> None:
         """Take in one progress; on a terminal it is shown with the next redraw, elsewhere as a line at once."""
         self._state = fold(self._state, progress)
         self._told_at = self._clock()
         if self._live is None:
-            self._print_line()
+            try:
+                self._print_line()
+            except OSError as error:
+                if error.errno != errno.EIO:  # the terminal was closed: what is being measured is worth no less
+                    raise
 
     def _screen(self) -> RenderableType:
         return draw(self._workload, self._state, self._clock() - self._told_at)

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from hotlap.records import BlockDone, End, Hello, Proceed, Report, ToChild
+from hotlap.records import CONNECTION_LOST, BlockDone, End, Hello, Proceed, Report, ToChild
 
 _ENCODER = msgspec.json.Encoder()
 _DECODER: msgspec.json.Decoder[ToChild] = msgspec.json.Decoder(ToChild)
@@ -40,6 +40,7 @@ class Channel:
     def __init__(self, address: str) -> None:
         self._address = address
         self._socket: socket.socket | None = None
+        self._identity = (0, 0)
         self._received = b""
 
     @property
@@ -47,26 +48,35 @@ class Channel:
         return self._socket is not None
 
     def send(self, message: Hello | BlockDone | Report) -> None:
-        """Send one message. A controller that is gone ends this process: a trial never outlives its study."""
+        """Send one message. A controller that is gone, or a connection that the script closed, ends this process: a
+        trial never outlives its study."""
         try:
             if self._socket is None:
                 self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
                 self._socket.connect(self._address)
+                self._identity = _identity(self._socket)
+            elif _identity(self._socket) != self._identity:  # the script closed it, and has its number for a file
+                raise OSError
             self._socket.sendall(encoded(message) + b"\n")
         except OSError:
-            os._exit(1)
+            os._exit(CONNECTION_LOST)
 
     def receive(self) -> Proceed | End:
         """Wait for the controller's next word."""
         if self._socket is None:
-            os._exit(1)
+            os._exit(CONNECTION_LOST)
         while b"\n" not in self._received:
             try:
                 arrived = self._socket.recv(65536)
             except OSError:
                 arrived = b""
             if not arrived:
-                os._exit(1)
+                os._exit(CONNECTION_LOST)
             self._received += arrived
         line, _, self._received = self._received.partition(b"\n")
         return _DECODER.decode(line)
+
+
+def _identity(stream: socket.socket) -> tuple[int, int]:
+    status = os.fstat(stream.fileno())
+    return status.st_dev, status.st_ino

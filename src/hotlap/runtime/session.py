@@ -8,7 +8,7 @@ import resource
 import time
 from collections.abc import Callable, MutableSequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from hotlap.records import Assignment, Block, BlockDone, End, Hello, Proceed, Report, Run
 from hotlap.runtime import compile_report, connections
@@ -76,6 +76,8 @@ class Session:
         self._hooks.after_optimizer.append(lambda optimizer: compile_report.start(self._torch))
         self._hooks.model_found.append(lambda root: compile_report.start(self._torch))
         atexit.register(self._script_ended)
+        self._exit = os._exit
+        interception.patches.replace(os, "_exit", self._script_exits)
         os.register_at_fork(after_in_child=self._forked)
 
     # -- steps ---------------------------------------------------------------------------------
@@ -178,6 +180,14 @@ class Session:
     def _script_ended(self) -> None:
         if os.getpid() == self._process and (self._hello_sent or self.clock.backwards):
             self._send_report(exit_code=0)
+
+    def _script_exits(self, status: int) -> NoReturn:
+        """``os._exit`` runs nothing at exit: a script that ends by it on purpose would leave without a report."""
+        try:
+            if status == 0 and self._hello_sent and os.getpid() == self._process:
+                self._send_report(exit_code=0)
+        finally:
+            self._exit(status)
 
     def _forked(self) -> None:
         """A forked child starts afresh: should it train, it speaks for itself."""

@@ -20,16 +20,19 @@ import json
 import os
 import select
 import signal
-from typing import TYPE_CHECKING, NoReturn
+import time
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from hotlap.sandbox import kernel, landlock, removal
-from hotlap.sandbox.order import FENCE, NAMESPACES, SETUP_FAILED, Order
+from hotlap.sandbox.order import FENCE, LEFT_RUNNING, NAMESPACES, SETUP_FAILED, Order
 
 if TYPE_CHECKING:
     from hotlap.sandbox.layers import Ground
 
 _READ_BYTES = 4096
 _LOOK_MILLISECONDS = 20
+_LINGER_SECONDS = 0.25
+_LINGER_LOOK_SECONDS = 0.005
 
 
 def main(order_path: str, control: int) -> NoReturn:
@@ -40,13 +43,15 @@ def main(order_path: str, control: int) -> NoReturn:
     told, tell = os.pipe()
     first = _start(order, tell)
     os.close(tell)
-    status = _wait(first, told, control)
+    said = _wait(first, told, control)
+    if said is not None and (said.left_running or _others_stay()):
+        os.close(os.open(f"{order_path}{LEFT_RUNNING}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
     _end_all()
-    if status is None:
+    if said is None:
         for folder in order.owned:
             removal.remove(folder)
         os._exit(1)
-    _exit_as(status)
+    _exit_as(said.status)
 
 
 def _start(order: Order, tell: int) -> int:
@@ -106,8 +111,20 @@ def _be_first(order: Order, tell: int) -> NoReturn:
     while True:
         gone, status = os.wait()
         if gone == command:
-            os.write(tell, str(status).encode("ascii"))
+            os.write(tell, f"{status} {int(_others_stay())}".encode("ascii"))
             os._exit(0)
+
+
+def _others_stay() -> bool:
+    """Whether processes are left a moment after the command ended; helpers of its own end with it."""
+    until = time.monotonic() + _LINGER_SECONDS
+    while time.monotonic() < until:
+        try:
+            if os.waitpid(-1, os.WNOHANG) == (0, 0):
+                time.sleep(_LINGER_LOOK_SECONDS)
+        except ChildProcessError:
+            return False
+    return True
 
 
 def _become_command(order: Order) -> NoReturn:
@@ -121,8 +138,15 @@ def _become_command(order: Order) -> NoReturn:
         _refuse(error)
 
 
-def _wait(first: int, told: int, control: int) -> int | None:
-    """The wait status of the command; None when whoever gave the order is gone."""
+class _End(NamedTuple):
+    """How the command ended: its wait status, and whether processes of its own were left then."""
+
+    status: int
+    left_running: bool = False
+
+
+def _wait(first: int, told: int, control: int) -> _End | None:
+    """The end of the command; None when whoever gave the order is gone."""
     watch = select.poll()
     handle = _process_handle(first)
     for descriptor in (told, control, handle):
@@ -142,7 +166,12 @@ def _wait(first: int, told: int, control: int) -> int | None:
             gone, status = os.waitpid(first, os.WNOHANG)
             if gone:
                 said += _rest(told)
-                return int(said) if said else status
+                return _end_told(said.decode("ascii")) if said else _End(status)
+
+
+def _end_told(text: str) -> _End:
+    status, left_running = text.split()
+    return _End(int(status), left_running == "1")
 
 
 def _process_handle(number: int) -> int | None:

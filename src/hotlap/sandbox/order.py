@@ -34,3 +34,7 @@ class Order(NamedTuple):
     interest: Sequence[str] = ()
     writable: Sequence[str] = ()
     owned: Sequence[str] = ()
+
+
+LEFT_RUNNING = ".left-running"
+"""Added to the name of the order's file: the file that says that processes were left when the command had ended."""

@@ -17,6 +17,7 @@ import psutil
 
 from hotlap.errors import StudyError
 from hotlap.records import Assignment, Block, Contact, FileWrite, Proceed, Run, Steps, TimedOut
+from hotlap.redact import redacted_assignment
 from hotlap.trial import tree
 from hotlap.trial.channel import Channel
 from hotlap.trial.command import command_of, start_failure
@@ -27,7 +28,7 @@ from hotlap.trial.isolating import Isolator
 from hotlap.trial.load import BlockWatch, device_of
 from hotlap.trial.output import Follower, read_tail, trim
 from hotlap.trial.process import OwnedProcess
-from hotlap.trial.progress import Stall, StepCounters
+from hotlap.trial.progress import WHILE_STOPPED, Stall, StepCounters, stopped
 from hotlap.trial.room import Room, written_names
 from hotlap.trial.sweeping import sweep_run
 
@@ -107,7 +108,7 @@ class Child:
     def _start(self) -> None:
         assignment_path = self.run_directory / "assignment.json"
         try:
-            assignment_path.write_bytes(msgspec.json.encode(self.assignment))
+            assignment_path.write_bytes(msgspec.json.encode(redacted_assignment(self.assignment)))
         except OSError as error:
             raise StudyError(
                 f"{assignment_path} cannot be written: {error.strerror or error}.", remedy="Free some space there."
@@ -266,7 +267,7 @@ class Child:
                 exited, until = True, min(until, time.perf_counter() + _LAST_WORDS_SECONDS)
             heard = self._channel.poll(_TICK_SECONDS / 4)
             self._crew.attend()
-            if gone and exited and not heard and not self._channel.open:
+            if gone and (exited or told) and not heard and not self._channel.open:
                 break
         self._over = True
 
@@ -277,10 +278,15 @@ class Child:
         if len(self._peers) < _MOST_PEERS:
             self._peers |= remote_peers(processes)
         trim(self.output_path)
+        strangers = torch_without_hotlap(processes, self.run_directory) if self._hooked else []
+        if strangers:
+            self._trouble = self._trouble or described(strangers)
         if self._room is not None:
             self._trouble = self._trouble or self._room.trouble()
 
     def _give_up(self, during: str, limit_seconds: float) -> None:
+        if self._frozen_at is None and stopped(tree.members(self._process.root)):
+            during += WHILE_STOPPED
         self._timed_out = TimedOut(limit_seconds=limit_seconds, during=during)
         self._over = True
 
@@ -296,6 +302,7 @@ class Child:
                 self._wait(lambda: False, _REPORT_LIMIT_SECONDS, "report", sample_memory=False)
         self._ended = time.perf_counter()
         exited = self._process.exited()
+        left_running = exited and not self._told_to_end and self._process.left_running()
         status = self._process.end()
         if self._layers is not None:
             self._written = written_names(self._layers, self.assignment.workload.directory)
@@ -311,6 +318,7 @@ class Child:
                 kernel_kills=max(0, kernel_memory_kills() - self._kernel_kills),
                 steps_done=max(self._steps_done, int(self._crew.size > 0), self._counters.most()),
                 output=read_tail(self.output_path),
+                left_running=left_running,
                 trouble=f"hotlap ended the process since {self._trouble}." if self._trouble else "",
             )
         )

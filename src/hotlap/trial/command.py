@@ -10,6 +10,7 @@ from pathlib import Path
 from hotlap.errors import HotlapError, ScriptError, StudyError
 from hotlap.levers.api import find
 from hotlap.records import Assignment, Workload
+from hotlap.redact import redacted
 from hotlap.trial.guard import PACKAGE_PARENT
 
 HOOKS_DIRECTORY = PACKAGE_PARENT / "hotlap" / "runtime" / "site"
@@ -89,7 +90,7 @@ def start_failure(workload: Workload, error: OSError) -> HotlapError:
     """What to say when the system refuses to start the command."""
     return ScriptError(
         f"The script cannot be started: {error.strerror or error}.",
-        where=" ".join(command_of(workload)),
+        where=" ".join(command_of(redacted(workload))),
         remedy="Check that this command runs by itself.",
     )
 

@@ -7,8 +7,8 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from hotlap.records import Completed, Crashed, Ending, OutOfMemory, Report, Stopped, TimedOut
-from hotlap.trial.output import error_text, shown
+from hotlap.records import CONNECTION_LOST, Completed, Crashed, Ending, OutOfMemory, Report, Stopped, TimedOut
+from hotlap.trial.output import error_text, raised_error, shown
 
 _OUT_OF_MEMORY = re.compile(
     r"OutOfMemoryError|MemoryError\b|out of memory|(?i:not enough memory)|can't allocate memory|Cannot allocate memory"
@@ -23,7 +23,8 @@ class Departure:
 
     ``exit_status`` is the root process's (negative for a signal), None where we killed it. ``reports`` are those of
     the trainers that sent one. ``told_to_end`` says that we asked for the end. ``kernel_kills`` counts the kernel's
-    out-of-memory kills meanwhile. ``trouble`` is what the controller saw go wrong.
+    out-of-memory kills meanwhile. ``trouble`` is what the controller saw go wrong. ``left_running`` says that the root
+    process had ended by itself while others of the child went on.
     """
 
     exit_status: int | None
@@ -35,6 +36,7 @@ class Departure:
     steps_done: int = 0
     output: str = ""
     trouble: str = ""
+    left_running: bool = False
 
 
 def ending_of(departure: Departure) -> Ending:
@@ -54,6 +56,8 @@ def ending_of(departure: Departure) -> Ending:
         return Stopped()
     code = _exit_code(departure)
     reported = bool(departure.reports) or departure.trainers == 0
+    if _in_background(departure):
+        reported = False
     if code == 0 and reported and not departure.trouble:
         return Completed()
     return _failure(departure, code)
@@ -65,6 +69,12 @@ def _stopped_by_us(departure: Departure) -> bool:
         return departure.told_to_end and departure.exit_status is None
     at_our_word = all(report.exit_code is None for report in departure.reports)
     return at_our_word and len(departure.reports) >= max(1, departure.trainers)
+
+
+def _in_background(departure: Departure) -> bool:
+    """Whether the script's own process ended well while another of its processes trained on, or may have."""
+    missing = len(departure.reports) < max(1, departure.trainers)
+    return departure.left_running and departure.exit_status == 0 and missing
 
 
 def _exit_code(departure: Departure) -> int:
@@ -109,16 +119,29 @@ def _killed_from_outside(departure: Departure, written: str) -> bool:
 
 def _error(departure: Departure, code: int) -> str:
     if departure.exit_status is None:
-        return error_text(departure.output) or "One of the script's processes left while others waited for it."
+        if departure.trainers > 1:
+            return raised_error(departure.output) or "One of the script's processes left while others waited for it."
+        return raised_error(departure.output) or (
+            "The process closed its connection to hotlap and went on: it was replaced by another program, or closed "
+            "descriptors that are not its own."
+        )
+    if departure.exit_status == CONNECTION_LOST and len(departure.reports) < departure.trainers:
+        return "The script closed hotlap's connection, with all descriptors (os.closerange), so the trial was ended."
+    if _in_background(departure):
+        return "Its process ended while another that it had started went on in the background, where hotlap ended it."
     if code == 0:
-        return "The process left without a word (os._exit, or another program took its place)."
+        return "The process left by os._exit, or was replaced by another program, without a word."
     if code == -signal.SIGKILL:
         return (
             "The process was killed from outside (SIGKILL): hotlap did not do that, nor the kernel as far as it tells."
         )
     if code < 0:
         return f"The process was ended by signal {signal_name(-code)}."
-    return error_text(departure.output) or f"The process ended with exit code {code} and wrote nothing."
+    plain = f"The process ended with exit code {code}"
+    written = error_text(departure.output)
+    if departure.steps_done and written and not raised_error(departure.output):
+        return f"{plain}. Its last line was: {written}"  # which may well be about a step
+    return written or f"{plain} and wrote nothing."
 
 
 def _from_error_on(output: str, error: str) -> str:

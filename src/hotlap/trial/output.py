@@ -52,12 +52,21 @@ def shown(tail: str) -> str:
 def error_text(tail: str) -> str:
     """The line that names the error: the last line of the last traceback, a launcher's only where there is no
     other, else the last line at all. At most 500 characters."""
-    lines = [_RANK_PREFIX.sub("", line) for line in tail.split("\n")]
+    written = [line.strip() for line in _lines(tail) if line.strip()]
+    return raised_error(tail) or (written or [""])[-1][:_LONGEST_ERROR]
+
+
+def raised_error(tail: str) -> str:
+    """The same, but nothing where there is no traceback."""
+    lines = _lines(tail)
     raised = [_raised_after(lines, index) for index, line in enumerate(lines) if _TRACEBACK in line]
     own = [line for line in raised if line and not any(kind in line for kind in _SECOND_HAND)]
-    written = [line.strip() for line in lines if line.strip()]
-    choice = own or [line for line in raised if line] or written or [""]
+    choice = own or [line for line in raised if line] or [""]
     return choice[-1][:_LONGEST_ERROR]
+
+
+def _lines(tail: str) -> list[str]:
+    return [_RANK_PREFIX.sub("", line) for line in tail.split("\n")]
 
 
 def _raised_after(lines: list[str], start: int) -> str:

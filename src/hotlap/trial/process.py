@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hotlap.errors import HotlapError
 from hotlap.sandbox import removal
-from hotlap.sandbox.order import Order
+from hotlap.sandbox.order import LEFT_RUNNING, Order
 from hotlap.trial import tree
 from hotlap.trial.guard import guard, own_python_path
 from hotlap.trial.output import read_tail
@@ -23,6 +23,7 @@ from hotlap.trial.sweeping import disown, own
 _POLL_SECONDS = 0.02
 _LONGEST_FOLDER_BYTES = 70
 _LONGEST_OUTPUT_BYTES = 16 * 2**20
+_ORDER = "order.json"
 _LAUNCHER = Path(removal.__file__).with_name("launcher.py")
 
 
@@ -75,7 +76,7 @@ class OwnedProcess:
 
     def _launcher(self, order: Order) -> tuple[list[str], tuple[int, ...]]:
         """The launcher's command, and the end of a pipe that closes when this process ends, however it ends."""
-        path = self.folder / "order.json"
+        path = self.folder / _ORDER
         path.write_text(json.dumps(order._asdict()), encoding="ascii")
         listened, self._control = os.pipe()
         return [sys.executable, "-I", "-S", str(_LAUNCHER), str(path), str(listened)], (listened,)
@@ -85,6 +86,10 @@ class OwnedProcess:
         if self._popen is None:
             return True
         return os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    def left_running(self) -> bool:
+        """Whether processes of an isolated command were left when it had ended."""
+        return (self.folder / f"{_ORDER}{LEFT_RUNNING}").exists()
 
     def wait(self, limit_seconds: float) -> bool:
         """Wait for the end of the process itself; False when it is still there after ``limit_seconds``."""

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
+from typing import Final
+
+import psutil
 
 from hotlap.records import STEP_COUNTER_BYTES, STEP_COUNTER_PREFIX
+
+WHILE_STOPPED: Final = " while stopped by a signal"
+"""What is added to the phase in which a run hung, where that was why."""
 
 _MOST_COUNTERS = 4096
 _LOOK_SECONDS = 1.0
@@ -35,6 +42,15 @@ class StepCounters:
     def most(self) -> int:
         """How many steps the process has done that has done most."""
         return max(self.read(), default=0)
+
+
+def stopped(processes: Iterable[psutil.Process]) -> bool:
+    """Whether a signal has stopped any of these processes."""
+    for process in processes:
+        with suppress(psutil.Error):
+            if process.status() == psutil.STATUS_STOPPED:
+                return True
+    return False
 
 
 class Stall:

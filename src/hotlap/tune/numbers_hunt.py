@@ -214,7 +214,7 @@ class _Hunter:
             case Crashed(error=error, exit_code=code) as crash:
                 what = f"The script failed{when}: {error or f'exit code {code}'}"
                 remedy = remedy_of(crash) or "Make it run by itself first."
-                return ScriptError(what, where=command, remedy=remedy, exit_code=code)
+                return ScriptError(what, where=command, remedy=remedy, exit_code=code or 1)
             case Completed(exit_code=code):
                 what = f"The script ended with exit code {code}{when}."
                 return ScriptError(what, where=command, remedy="Make it run by itself first.", exit_code=code)

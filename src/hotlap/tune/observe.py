@@ -22,6 +22,7 @@ from hotlap.records import (
     Workload,
 )
 from hotlap.redact import redacted
+from hotlap.trial.progress import WHILE_STOPPED
 from hotlap.tune.costs import BLOCK_SECONDS, BLOCK_STEPS, FEWEST_ROUNDS, MOST_ROUNDS, Shape
 from hotlap.tune.trials import FEWEST_ROUNDS_OF_A_SHORT_SCRIPT, Trials, ending_text, ran_through, steps_done
 
@@ -180,7 +181,7 @@ def _explain_crash(crash: Crashed, done: int, command: str) -> None:
         f"The script failed{after_steps(done)}: {crash.error or f'exit code {crash.exit_code}'}",
         where=command,
         remedy=remedy_of(crash) or "Make it run by itself first; hotlap changed nothing in this run.",
-        exit_code=crash.exit_code,
+        exit_code=crash.exit_code or 1,  # it may have left with 0 before it was done
     )
 
 
@@ -193,6 +194,8 @@ def remedy_of(crash: Crashed) -> str:
 
 def limit_to_raise(ending: TimedOut) -> str:
     """The remedy for a hang that may be none: which option allows for more time."""
+    if WHILE_STOPPED in ending.during:
+        return "Look for what stops it: SIGSTOP or SIGTSTP, sent by itself or from outside."
     if ending.during == "startup":
         return "If its start really takes longer, raise --startup-limit."
     return "If a step, or what comes between two, really takes longer, raise --block-limit."
