@@ -7,7 +7,7 @@ frozen while it is ready. It is a context manager, and nothing of it is left whe
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -30,6 +30,7 @@ from hotlap.trial.output import Follower, read_tail, trim
 from hotlap.trial.process import OwnedProcess
 from hotlap.trial.progress import WHILE_STOPPED, Stall, StepCounters, stopped
 from hotlap.trial.room import Room, written_names
+from hotlap.trial.strangers import described, torch_without_hotlap
 from hotlap.trial.sweeping import sweep_run
 
 _MOST_PEERS = 300
@@ -49,14 +50,20 @@ _LAST_WORDS_SECONDS = 0.5
 
 class Child:
     """A child for ``assignment``, whose files go to ``run_directory`` and whose variables are ``environment``, isolated
-    as the ``isolator`` says.
+    as the ``isolator`` says. ``hooked``: hotlap's own runtime is to be in every process that has torch.
 
     ``blocks`` is what it was timed on so far, of which the first ``warm_up_blocks`` were warm-up; that number and the
     ``notes`` are set by the one who decides on blocks.
     """
 
     def __init__(
-        self, assignment: Assignment, run_directory: Path, environment: dict[str, str], isolator: Isolator
+        self,
+        assignment: Assignment,
+        run_directory: Path,
+        environment: dict[str, str],
+        isolator: Isolator,
+        *,
+        hooked: bool = True,
     ) -> None:
         self.assignment = assignment
         self.run_directory = run_directory
@@ -66,6 +73,7 @@ class Child:
         self.notes: list[str] = []
         self._environment = environment
         self._isolator = isolator
+        self._hooked = hooked
         self._process = OwnedProcess()
         self._layers = isolator.layers_of(run_directory, self._process.folder)
         self._room = Room(self._layers) if self._layers is not None else None
@@ -271,7 +279,7 @@ class Child:
                 break
         self._over = True
 
-    def _look(self, processes: Iterable[psutil.Process]) -> None:
+    def _look(self, processes: Sequence[psutil.Process]) -> None:
         """Note the memory that these processes hold, and keep the output within bounds."""
         self._last_look = time.perf_counter()
         self._host_peak_bytes = max(self._host_peak_bytes, tree.memory_bytes(processes))

@@ -25,7 +25,7 @@ PROTECTION_VARIABLE = "HOTLAP_PROTECTION"
 
 LAYERS = "layers"
 _PROBE = Path(removal.__file__).with_name("probe.py")
-_PROBE_LIMIT_SECONDS = 30.0
+_BRIEF_LIMIT_SECONDS = 60.0
 _KERNELS_FOLDERS = ("/dev", "/proc", "/sys")
 _MULTI_PROCESS_SERVICE = "/tmp/nvidia-mps"
 _NETWORK_GAP = "What the script sends over the network is sent: trackers are silenced, other requests are not."
@@ -179,35 +179,48 @@ class Isolator:
 
     # -- trying --------------------------------------------------------------------------------
 
+    def run_briefly(
+        self, command: Sequence[str], directory: str, environment: Mapping[str, str], shared: Path
+    ) -> tuple[int | None, str]:
+        """Run a command as a trial is run, with the folder ``shared`` as it is. Returns its exit status (None when it
+        had to be ended) and what it wrote."""
+        return self._run(self._chosen[0], command, directory, environment, shared)
+
+    def _run(
+        self, way: _Way, command: Sequence[str], directory: str, environment: Mapping[str, str], shared: Path | None
+    ) -> tuple[int | None, str]:
+        process = OwnedProcess()
+        self._runs.mkdir(parents=True, exist_ok=True)
+        run_directory = Path(tempfile.mkdtemp(prefix=".brief-", dir=self._runs))
+        try:
+            order = self._order(way, command, directory, run_directory, process.folder)
+            if shared is not None:
+                order = order._replace(
+                    shared=[*order.shared, (str(shared), str(shared))], writable=[*order.writable, str(shared)]
+                )
+            output = process.folder / "output"
+            process.start(command, directory=directory, environment=environment, output=output, order=order)
+            in_time = process.wait(_BRIEF_LIMIT_SECONDS)
+            said = read_tail(output)
+        finally:
+            status = process.kill()
+            removal.remove(str(run_directory))
+        return status if in_time else None, said
+
     def _tried(self, way: _Way) -> str:
         """Write a file in isolation, and look whether it is there. Returns why that does not work, or nothing."""
         places = [Path.cwd(), Path.home(), Path(tempfile.gettempdir())]
         place = next((it for it in places if os.access(it, os.W_OK | os.X_OK)), places[0])
         path = place / f".hotlap-probe-{secrets.token_hex(8)}"
-        process = OwnedProcess()
-        run_directory = self._probe_folder()
-        try:
-            command = [sys.executable, "-I", "-S", str(_PROBE), str(path)]
-            order = self._order(way, command, str(place), run_directory, process.folder)
-            output = process.folder / "output"
-            process.start(command, directory=str(place), environment=os.environ, output=output, order=order)
-            if not process.wait(_PROBE_LIMIT_SECONDS):
-                return "trying it took too long"
-            said = read_tail(output).strip()
-        finally:
-            status = process.kill()
-            removal.remove(str(run_directory))
+        command = [sys.executable, "-I", "-S", str(_PROBE), str(path)]
+        status, said = self._run(way, command, str(place), os.environ, None)
         if path.exists():
             path.unlink()
             return "a file that was written in isolation was there outside of it"
         if status == SETUP_FAILED:
-            return said.rpartition(": ")[2] if ": " in said else said
+            return said.strip().rpartition("isolated: ")[2]
         expected = WROTE if way.mode == "namespaces" else DENIED
-        return "" if status == 0 and said.startswith(expected) else f"trying it gave {said or status!r}"
-
-    def _probe_folder(self) -> Path:
-        self._runs.mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(prefix=".probe-", dir=self._runs))
+        return "" if status == 0 and said.startswith(expected) else f"trying it gave {said.strip() or status!r}"
 
 
 def _named(way: _Way) -> str:

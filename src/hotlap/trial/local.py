@@ -27,10 +27,13 @@ from hotlap.records import (
     Run,
     TurnRequest,
     TurnSet,
+    Workload,
 )
 from hotlap.trial import command, turns
 from hotlap.trial.child import Child
+from hotlap.trial.handshake import shake_hands
 from hotlap.trial.isolating import Isolator
+from hotlap.trial.owned_folder import owned_folder
 from hotlap.trial.process import run_module
 from hotlap.trial.snapshot import changed, snapshot
 
@@ -63,6 +66,7 @@ class LocalExecutor:
         self._environment = dict(environment)
         self._hooks_directory = hooks_directory.resolve()
         self._isolator = Isolator(isolation, self._directory, self._environment)
+        self._greeted: set[str] = set()
 
     def machine(self) -> Machine:
         """Facts about this machine and the rates it reaches, measured once. A rate that could not be measured is
@@ -142,7 +146,29 @@ class LocalExecutor:
     def _child(self, assignment: Assignment) -> Child:
         command.check(assignment.workload)
         environment = command.environment_of(assignment, self._environment, self._hooks_directory)
-        return Child(assignment, command.new_run_directory(self._directory), environment, self._isolator)
+        if self._hooked:
+            self._greet(assignment.workload, environment)
+        run_directory = command.new_run_directory(self._directory)
+        return Child(assignment, run_directory, environment, self._isolator, hooked=self._hooked)
+
+    @property
+    def _hooked(self) -> bool:
+        return self._hooks_directory == command.HOOKS_DIRECTORY.resolve()
+
+    def _greet(self, workload: Workload, environment: Mapping[str, str]) -> None:
+        """Before the first launch with an interpreter: see that hotlap is loaded by it, isolated as a trial is.
+
+        Raises :class:`hotlap.errors.ScriptError` where it is not.
+        """
+        if workload.python in self._greeted:
+            return
+        with owned_folder("hotlap-handshake-") as folder:
+
+            def start(words: Sequence[str], added: Mapping[str, str]) -> tuple[int | None, str]:
+                return self._isolator.run_briefly(words, workload.directory, {**environment, **added}, folder)
+
+            shake_hands(start, workload.python, folder)
+        self._greeted.add(workload.python)
 
 
 def _measure_ceilings(device: str) -> Ceilings:

@@ -22,6 +22,7 @@ _MAPS_LIMIT_BYTES = 8 * 2**20
 _MARK_LIMIT_BYTES = 4096
 _CHUNK_BYTES = 65536
 _COMMAND_LIMIT = 200
+_MOST_NAMED = 3
 _SECOND_LOOK_SECONDS = 0.05
 _TORCH = re.compile(rb"/libtorch(?:_cpu|_cuda|_hip|_python|_global_deps)?\.so")
 _LONGEST_NAME_BYTES = 64
@@ -54,6 +55,15 @@ def torch_without_hotlap(processes: Sequence[psutil.Process], run_directory: Pat
         for it in suspects
         if it.is_running() and _is_stranger(it, run_directory)
     ]
+
+
+def described(strangers: Sequence[Stranger]) -> str:
+    """Why a run with such processes must end, as the rest of a sentence."""
+    named = ", ".join(f"`{it.command}`" for it in strangers[:_MOST_NAMED])
+    return (
+        f"torch runs in it without hotlap, neither measured nor protected: {named}; let the launcher pass PYTHONPATH "
+        "on, and start Python without -I, -S and -E"
+    )
 
 
 def boot_failures(run_directory: Path) -> tuple[str, ...]:
