@@ -22,14 +22,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "records": set(),
     "errors": set(),
     "evidence": {"records"},
+    # How the kernel isolates a trial: also what starts before each launch, so the standard library alone.
+    "sandbox": set(),
     "levers": GROUND,
     "plan": GROUND | {"levers"},
     "machine": GROUND,
     "measure": GROUND,
     # The plan, which it reads only where a script applies one to itself.
-    "runtime": GROUND | {"levers", "plan"},
+    "runtime": GROUND | {"levers", "plan", "sandbox"},
     # The levers, for the variables that a setting wants in the environment; the measure of "warmed up".
-    "trial": GROUND | {"levers", "machine", "measure", "plan"},
+    "trial": GROUND | {"levers", "machine", "measure", "plan", "sandbox"},
     # The executor's port: a study answers in its place while a search is resumed.
     "study": GROUND | {"plan", "trial"},
     # Causes of slowness, read off what was measured; knows nothing of trials. Of the machine, what its drivers must be.
@@ -161,7 +163,7 @@ def test_runtime_needs_few_libraries(path: Path) -> None:
 
 @pytest.mark.parametrize("path", python_files(), ids=name_of)
 def test_processes_start_in_trial_alone(path: Path) -> None:
-    if room_of(path) in {"trial", "demo"} or name_of(path) == OWN_PROCESSES:
+    if room_of(path) in {"trial", "sandbox", "demo"} or name_of(path) == OWN_PROCESSES:
         pytest.skip("may start processes")
     imports = [f"{line}: {name}" for line, name in imported_modules(path) if name.split(".")[0] == "subprocess"]
     imports += [f"{line}: {name}" for line, name in imported_modules(path) if name in STARTS_A_PROCESS]

@@ -34,12 +34,13 @@ def test_other_names_do_not_exist() -> None:
         ("load_study", ["path"]),
         (
             "profile",
-            ["script", "arguments", "module", "budget_seconds", "seed", "batch_sizes", "directory", "on_progress"],
+            ["script", "arguments", "module", "budget_seconds", "seed", "batch_sizes", "network", "unprotected",
+             "directory", "on_progress"],
         ),
         (
             "tune",
             ["script", "arguments", "module", "budget_seconds", "only", "skip", "allow", "accept_unverified", "delta",
-             "seed", "parity_steps", "directory", "plan_path", "on_progress"],
+             "seed", "parity_steps", "network", "unprotected", "directory", "plan_path", "on_progress"],
         ),
     ],
 )  # fmt: skip

@@ -249,7 +249,7 @@ def long(naive: Naive, machine: Machine, directory: Path, seconds: float, say: S
         Options(budget_seconds=seconds, only=naive.only),
         root=directory / naive.name,
         on_progress=lambda it: say(f"{it.stage}: {it.text}"),
-        executor=lambda folder: KnownMachine(LocalExecutor(folder / "runs"), machine),
+        executor=lambda folder, isolation: KnownMachine(LocalExecutor(folder / "runs"), machine),
     )
     compared = study.verification
     remarks = [it for it in (study.status_text,) if it]

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import msgspec
 
 from hotlap import __version__, plan, study
 from hotlap.errors import HotlapError, StudyError
 from hotlap.gain import recorded_gain
-from hotlap.records import Plan, Progress, Study, Workload
+from hotlap.records import Isolation, NetworkMode, Plan, Progress, Study, Workload
 from hotlap.study import Journal
 from hotlap.trial.executor import Executor
 from hotlap.trial.source import source_of
@@ -27,18 +27,30 @@ STUDIES = Path(".hotlap")
 LABS, PROFILES = study.LABS, study.PROFILES
 """The folders in there for the studies of ``hotlap lab`` and ``hotlap profile``."""
 
+_DEFAULT_ISOLATION = Isolation()
+
 OnProgress: TypeAlias = Callable[[Progress], None]
-MakeExecutor: TypeAlias = Callable[[Path], Executor]
 OnOpened: TypeAlias = Callable[[Path], object]
 Search: TypeAlias = Callable[[Workload, Options, Journal, Executor, OnProgress], Study]
 
 
-def local_executor(directory: Path) -> Executor:
+class MakeExecutor(Protocol):
+    """Makes the executor of a study in that folder, whose trials are isolated as asked."""
+
+    def __call__(self, directory: Path, isolation: Isolation, /) -> Executor: ...
+
+
+def local_executor(directory: Path, isolation: Isolation = _DEFAULT_ISOLATION) -> Executor:
     """Real trials on this machine; what they leave behind goes into that folder, a study's."""
     from hotlap.runtime.trackers import tracker_environment
     from hotlap.trial.local import LocalExecutor
+    from hotlap.trial.sweeping import sweep_leftovers, sweep_temporary_folders
 
-    return LocalExecutor(directory=directory / study.RUNS, environment=tracker_environment(directory))
+    # The study is locked by now, and nothing of it runs yet.
+    sweep_temporary_folders()
+    sweep_leftovers(directory / study.RUNS)
+    environment = tracker_environment(directory)
+    return LocalExecutor(directory=directory / study.RUNS, environment=environment, isolation=isolation)
 
 
 def full_search(
@@ -144,6 +156,8 @@ def tune(
     delta: float = 0.01,
     seed: int = 0,
     parity_steps: int = 300,
+    network: NetworkMode = "open",
+    unprotected: bool = False,
     directory: str | os.PathLike[str] = STUDIES,
     plan_path: str | os.PathLike[str] | None = None,
     on_progress: OnProgress | None = None,
@@ -166,6 +180,8 @@ def tune(
         delta=delta,
         seed=seed,
         parity_steps=parity_steps,
+        network=network,
+        unprotected=unprotected,
     )
     workload = _workload(script, arguments, module)
     found = begin(workload, options, root=Path(directory), on_progress=on_progress or _say_nothing)
@@ -182,6 +198,8 @@ def profile(
     budget_seconds: float | None = None,
     seed: int = 0,
     batch_sizes: bool = False,
+    network: NetworkMode = "open",
+    unprotected: bool = False,
     directory: str | os.PathLike[str] = STUDIES,
     on_progress: OnProgress | None = None,
 ) -> Study:
@@ -191,7 +209,9 @@ def profile(
     (``batch_rates``). The other arguments are those of :func:`tune`; the study is kept in a folder of its own under
     ``directory``. Raises as :func:`tune` does.
     """
-    options = Options(budget_seconds=budget_seconds, seed=seed, batch_sizes=batch_sizes)
+    options = Options(
+        budget_seconds=budget_seconds, seed=seed, batch_sizes=batch_sizes, network=network, unprotected=unprotected
+    )
     return begin(
         _workload(script, arguments, module),
         options,
@@ -241,7 +261,7 @@ def _carry_out(
     search: Search,
 ) -> Study:
     try:
-        found = search(journal.workload, options, journal, executor(journal.directory), on_progress)
+        found = search(journal.workload, options, journal, executor(journal.directory, options.isolation), on_progress)
     except KeyboardInterrupt:
         found = msgspec.structs.replace(study.load_study(journal.directory), status="interrupted", status_text="")
         journal.save(found)

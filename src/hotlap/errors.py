@@ -7,6 +7,9 @@ command line prints exactly that and no traceback (``--debug`` shows one); a lib
 
 from __future__ import annotations
 
+NOT_BOOTED = 117
+"""Exit code of a process of the user's that was ended because hotlap could not do its work in it."""
+
 
 class HotlapError(Exception):
     """Something a person can act on.

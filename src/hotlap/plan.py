@@ -26,7 +26,6 @@ import tomllib
 from pathlib import Path
 
 import msgspec
-import tomli_w
 
 from hotlap.errors import PlanError
 from hotlap.levers.api import validate
@@ -77,6 +76,8 @@ def to_toml(plan: Plan, *, torch_version: str = "", study: str = "", gain: Recor
     if gain is not None:
         head["gain"] = _gain_table(plan, gain)
     levers = {it.lever: dict(it.values) for it in plan.settings}
+    import tomli_w  # here, since a script's interpreter reads plans and need not have it
+
     return tomli_w.dumps({"hotlap": head, "levers": levers})
 
 

@@ -18,7 +18,7 @@ from hotlap.api import Engine
 from hotlap.check import Check, NumbersCheck, SpeedCheck
 from hotlap.cli.check import parser
 from hotlap.cli.main import main
-from hotlap.records import Workload
+from hotlap.records import Isolation, Workload
 from hotlap.render.check_files import check_junit, check_markdown
 
 Commit = Callable[..., str]
@@ -31,10 +31,12 @@ class Folders:
     def __init__(self, executor: Pair) -> None:
         self.executor = executor
         self.seen: list[Path] = []
+        self.isolations: list[Isolation] = []
 
-    def __call__(self, directory: Path) -> Pair:
+    def __call__(self, directory: Path, isolation: Isolation) -> Pair:
         assert directory.is_dir()
         self.seen.append(directory)
+        self.isolations.append(isolation)
         return self.executor
 
 
@@ -53,6 +55,13 @@ def run(executor: Pair, *words: str) -> int:
     code = main(list(words), engine=Engine(executor=folders))
     assert not any(it.exists() for it in folders.seen), "nothing is left behind"
     return code
+
+
+def test_trials_are_isolated_as_asked() -> None:
+    folders = Folders(Pair())
+    words = [*QUICK, "--network", "none", "--unprotected", "train.py"]
+    assert main(words, engine=Engine(executor=folders)) == 0
+    assert folders.isolations == [Isolation(network="none", unprotected=True)]
 
 
 def test_passing(capsys: pytest.CaptureFixture[str], project: Path) -> None:

@@ -20,7 +20,9 @@ def no_search(*anything: object) -> Study:
     raise AssertionError("the search began although the input is bad")
 
 
-ENGINE = Engine(executor=lambda directory: fakes.FakeExecutor(), search=no_search, lab=no_search, profile=no_search)
+ENGINE = Engine(
+    executor=lambda directory, isolation: fakes.FakeExecutor(), search=no_search, lab=no_search, profile=no_search
+)
 
 
 def complaint(words: list[str], capsys: pytest.CaptureFixture[str], engine: Engine = ENGINE) -> tuple[int, str]:
@@ -138,7 +140,7 @@ def test_a_budget_that_is_too_small(work: Path, capsys: pytest.CaptureFixture[st
         what = "The budget of 1 s is too small for a single comparison."
         raise BudgetError(what, remedy="Give at least 60s.", needed_seconds=60.0)
 
-    engine = Engine(executor=lambda directory: fakes.FakeExecutor(), search=search)
+    engine = Engine(executor=lambda directory, isolation: fakes.FakeExecutor(), search=search)
     code, err = complaint(["tune", "--quiet", "--budget", "1s", "train.py"], capsys, engine)
     assert code == 2
     assert "too small" in err
@@ -148,7 +150,7 @@ def test_a_plan_that_cannot_be_written_loses_nothing(work: Path, capsys: pytest.
     def search(*anything: object) -> Study:
         return fakes.FINISHED
 
-    engine = Engine(executor=lambda directory: fakes.FakeExecutor(), search=search)
+    engine = Engine(executor=lambda directory, isolation: fakes.FakeExecutor(), search=search)
     assert main(["tune", "--quiet", "--plan-out", "no/such/folder.toml", "train.py"], engine=engine) == 2
     out, err = capsys.readouterr()
     assert "3.65x faster" in out

@@ -15,7 +15,7 @@ from hotlap import plan
 from hotlap.api import Engine, OnProgress
 from hotlap.cli.main import COMMANDS, main
 from hotlap.errors import BudgetError, ScriptError
-from hotlap.records import Crashed, Progress, Run, Study, Workload
+from hotlap.records import Crashed, Isolation, Progress, Run, Study, Workload
 from hotlap.study import Journal
 from hotlap.trial.executor import Executor
 from hotlap.tune.options import Options
@@ -42,7 +42,7 @@ class Recorder:
 
 
 def engine(search: Search) -> Engine:
-    return Engine(executor=lambda directory: fakes.FakeExecutor(), search=search, lab=search, profile=search)
+    return Engine(executor=lambda directory, isolation: fakes.FakeExecutor(), search=search, lab=search, profile=search)
 
 
 def test_tune_prints_the_report_writes_the_plan_and_keeps_the_study(
@@ -239,7 +239,7 @@ def test_report_writes_a_plan_on_demand(work: Path, capsys: pytest.CaptureFixtur
 def test_report_measures_nothing(work: Path) -> None:
     assert main(["tune", "--quiet", "train.py"], engine=engine(Recorder(fakes.FINISHED))) == 0
 
-    def executor(directory: Path) -> Executor:
+    def executor(directory: Path, isolation: Isolation) -> Executor:
         raise AssertionError("report asked for an executor")
 
     assert main(["report"], engine=Engine(executor=executor)) == 0

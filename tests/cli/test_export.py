@@ -48,7 +48,7 @@ def test_quiet_names_what_was_written(study: Path, capsys: pytest.CaptureFixture
 
 
 def test_a_search_is_exported_with_its_sets(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    engine = Engine(executor=lambda directory: fakes.FakeExecutor())
+    engine = Engine(executor=lambda directory, isolation: fakes.FakeExecutor())
     assert main(["tune", "--quiet", "--only", "compile,huge-pages", "train.py"], engine=engine) == 0
     assert main(["export", "csv"], engine=engine) == 0
     with (work / "hotlap-export/csv/steps.csv").open(encoding="utf-8", newline="") as file:

@@ -18,7 +18,7 @@ import pytest
 
 from hotlap.api import Engine, OnProgress
 from hotlap.cli.main import main
-from hotlap.records import Progress, Study, Workload
+from hotlap.records import Isolation, Progress, Study, Workload
 from hotlap.study import Journal
 from hotlap.trial.executor import Executor
 from hotlap.tune.options import Options
@@ -101,7 +101,7 @@ def watched(
     yield tune
 
 
-def _no_executor(directory: Path) -> fakes.FakeExecutor:
+def _no_executor(directory: Path, isolation: Isolation) -> fakes.FakeExecutor:
     return fakes.FakeExecutor()
 
 

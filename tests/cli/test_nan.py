@@ -33,6 +33,8 @@ from hotlap.records import (
     TurnRequest,
     TurnSet,
 )
+from hotlap.trial import sweeping
+from hotlap.trial.guard import guard
 
 SITE = CallSite(role="operation", file="model.py", line=41, function="forward", what="return torch.log(x)")
 LOG = NumberOrigin(
@@ -82,7 +84,7 @@ class Answers:
 
 
 def hunt(answers: Answers, *options: str) -> int:
-    return main(["nan", *options, "train.py"], engine=Engine(executor=lambda directory: answers))
+    return main(["nan", *options, "train.py"], engine=Engine(executor=lambda directory, isolation: answers))
 
 
 def shown(capsys: pytest.CaptureFixture[str]) -> str:
@@ -335,6 +337,54 @@ def test_a_script_that_fails_for_another_reason(
     assert len(answers.requests) == launches
 
 
+def test_the_steps_of_a_script_that_could_not_report_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    crash = Crashed(exit_code=-11, error="The process was ended by signal SIGSEGV.", steps_done=5)
+    answers = Answers(run(0, ending=crash), run(0, ending=crash))
+    assert hunt(answers) == 128 + 11
+    assert "failed after 5 training steps: The process was ended by signal SIGSEGV." in capsys.readouterr().err
+    assert answers.starts == [None, 3]
+
+
+def test_a_script_that_was_killed_from_outside_is_run_again(capsys: pytest.CaptureFixture[str]) -> None:
+    killed = Crashed(exit_code=-9, error="The process was killed.", steps_done=5, killed_from_outside=True)
+    answers = Answers(run(0, ending=killed), run(30, ending=Completed()))
+    assert hunt(answers) == 0
+    assert answers.starts == [None, None]
+    assert "killed from outside (SIGKILL); once more" in capsys.readouterr().err
+
+
+def test_a_hang_names_the_option_that_allows_for_more(capsys: pytest.CaptureFixture[str]) -> None:
+    hang = TimedOut(limit_seconds=4.0, during="block", steps_done=5)
+    assert hunt(Answers(run(0, ending=hang)), "--block-limit", "4s") == 1
+    said = capsys.readouterr().err
+    assert "hung after 5 training steps: Nothing came from it for 4 s during block." in said
+    assert "--block-limit" in said
+    assert hunt(Answers(run(0, ending=TimedOut(limit_seconds=9.0, during="startup")))) == 1
+    assert "--startup-limit" in capsys.readouterr().err
+
+
+def test_a_single_step_may_take_as_long_as_a_block_may() -> None:
+    answers = Answers(run(17, NOTICED), run(18, FOUND))
+    assert hunt(answers, "--block-limit", "4s") == 1
+    assert [it.assignment.step_limit_seconds for it in answers.requests] == [4.0, 40.0]
+
+
+@pytest.mark.parametrize("words", [["nan", "train.py"], ["doctor"]])
+def test_its_folder_is_removed_even_after_a_kill(words: list[str], work: Path) -> None:
+    """The watchdog and a later hotlap know of it."""
+    seen: list[Path] = []
+
+    def executor(directory: Path) -> Answers:
+        assert (directory / sweeping.OWNER).exists()
+        assert str(directory) in guard()._roots
+        seen.append(directory)
+        return Answers(run(30, ending=Completed()))
+
+    assert main(words, engine=Engine(executor=executor)) == 0
+    assert [it.exists() for it in seen] == [False]
+    assert str(seen[0]) not in guard()._roots
+
+
 def test_a_script_that_never_trains(capsys: pytest.CaptureFixture[str]) -> None:
     untrained = run(0, ending=Completed(), facts=ScriptFacts(backwards_per_step=0.0))
     assert hunt(Answers(untrained)) == 1
@@ -391,7 +441,7 @@ def test_foreign_text_is_cleaned(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_bad_words(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(words, engine=Engine(executor=lambda directory: Answers())) == 2
+    assert main(words, engine=Engine(executor=lambda directory, isolation: Answers())) == 2
     assert says in capsys.readouterr().err
 
 

@@ -21,7 +21,7 @@ from hotlap import study as studies  # noqa: E402
 from hotlap.api import Engine  # noqa: E402
 from hotlap.cli.main import main  # noqa: E402
 from hotlap.levers.situations import make_setting  # noqa: E402
-from hotlap.records import Machine, Plan, Run, Setting, Workload  # noqa: E402
+from hotlap.records import Isolation, Machine, Plan, Run, Setting, Workload  # noqa: E402
 from hotlap.tune.options import Options  # noqa: E402
 
 SOURCE = """\
@@ -55,8 +55,20 @@ def keep(script: Path, *settings: Setting) -> None:
         journal.save(msgspec.structs.replace(found, status="finished", plan=Plan(settings=settings), baseline=run))
 
 
-def patch(*words: str, patched: Effect | None = None) -> int:
-    return main(["patch", *words], engine=Engine(executor=lambda directory: Pair(patched or Effect())))
+def patch(*words: str, patched: Effect | None = None, asked: list[Isolation] | None = None) -> int:
+    def make(directory: Path, isolation: Isolation) -> Pair:
+        if asked is not None:
+            asked.append(isolation)
+        return Pair(patched or Effect())
+
+    return main(["patch", *words], engine=Engine(executor=make))
+
+
+def test_the_proof_is_isolated_as_asked(script: Path) -> None:
+    keep(script, FUSED)
+    asked: list[Isolation] = []
+    assert patch("--network", "none", "--unprotected", asked=asked) == 0
+    assert asked == [Isolation(network="none", unprotected=True)]
 
 
 def test_a_proved_patch_is_a_diff_that_git_applies(

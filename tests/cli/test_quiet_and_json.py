@@ -59,7 +59,7 @@ def ready(work: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(command: str, *words: str) -> int:
-    return main([command, *words], engine=Engine(executor=lambda directory: fakes.FakeExecutor()))
+    return main([command, *words], engine=Engine(executor=lambda directory, isolation: fakes.FakeExecutor()))
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))

@@ -12,14 +12,14 @@ import pytest
 from hotlap import plan
 from hotlap.api import Engine
 from hotlap.cli.main import main
-from hotlap.records import Completed, Crashed, TimedOut
+from hotlap.records import Completed, Crashed, Isolation, TimedOut
 from hotlap.trial.executor import Executor
 
 QUICK = ["tune", "--quiet", "--only", "compile,huge-pages,fused-optimizer"]
 
 
 def engine(executor: fakes.FakeExecutor) -> Engine:
-    def make(directory: Path) -> Executor:
+    def make(directory: Path, isolation: Isolation) -> Executor:
         return executor
 
     return Engine(executor=make)

@@ -10,6 +10,7 @@ import os
 import runpy
 import sys
 from pathlib import Path
+from types import ModuleType
 
 from hotlap.runtime.files import WATCHED, Redirection, redirect_writes
 from hotlap.runtime.imports import ImportWatch
@@ -17,8 +18,12 @@ from hotlap.runtime.imports import ImportWatch
 
 def redirect(overlay: str, *passthrough: str) -> Redirection:
     redirection = redirect_writes(Path(overlay), passthrough=tuple(map(Path, passthrough)))
-    ImportWatch(WATCHED, redirection.on_import).start()
+    ImportWatch(WATCHED, redirection.on_import, missed).start()
     return redirection
+
+
+def missed(name: str, module: ModuleType) -> None:
+    raise AssertionError(f"{name} was imported around the watch")
 
 
 if __name__ == "__main__":

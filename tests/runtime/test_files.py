@@ -355,8 +355,9 @@ def test_caches_temporary_files_and_devices_pass(desk: Desk) -> None:
         (Path.home() / ".cache" / "huggingface").mkdir(parents=True)
         (Path.home() / ".cache" / "huggingface" / "token").write_text("t")
         (Path.home() / "notes.txt").write_text("n")
-        Path(os.environ["HF_HOME"]).mkdir(parents=True)
-        Path(os.environ["HF_HOME"], "blob").write_text("b")
+        Path(os.environ["HF_HOME"], "hub").mkdir(parents=True)
+        Path(os.environ["HF_HOME"], "hub", "blob").write_text("b")
+        Path(os.environ["HF_HOME"], "checkpoint").write_text("no cache")
         with tempfile.NamedTemporaryFile() as file:
             assert os.path.exists(file.name)
         with tempfile.TemporaryFile() as file, tempfile.TemporaryDirectory() as folder:
@@ -365,16 +366,18 @@ def test_caches_temporary_files_and_devices_pass(desk: Desk) -> None:
             print("nothing", file=file)
         print((Path.home() / "notes.txt").read_text())
         """,
-        HF_HOME=str(cache),
+        HF_HOME=str(cache.parent),
     )
     assert seen == "n"
     assert (desk.home / ".cache" / "huggingface" / "token").read_text() == "t"
     assert (cache / "blob").read_text() == "b"
+    assert not (cache.parent / "checkpoint").exists()
     assert not (desk.home / "notes.txt").exists()
     assert desk.written == {
         str(desk.home / ".cache" / "huggingface"): False,
         str(desk.home / "notes.txt"): True,
         str(cache): False,
+        str(cache.parent / "checkpoint"): True,
     }
 
 

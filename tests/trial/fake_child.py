@@ -33,7 +33,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--ranks", type=int, default=0, help="be a launcher of so many trainers")
     parser.add_argument("--deserter", action="store_true", help="leave a worker behind in a session of its own")
     parser.add_argument("--deaf", action="store_true", help="take no notice of End")
-    parser.add_argument("--alone", default="", help="run out of memory when another that names this folder is alive")
+    parser.add_argument("--alone", default="", help="run out of memory when another of this name is alive")
     parser.add_argument("--print", default="")
     parser.add_argument("--allocate", type=int, default=0)
     return parser.parse_args()
@@ -115,11 +115,13 @@ def train(chosen: argparse.Namespace) -> None:
     done = lead_in = block_steps = 0
     began = 0.0
     hoard = b"x" * chosen.allocate
+    counter = Path(os.environ["HOTLAP_RUN_DIRECTORY"], f"steps-done-{os.getpid()}")
     for step in range(chosen.steps):
         if step == chosen.fail_at and rank == processes - 1:
             fail(chosen.fail, line or Line())
         time.sleep(chosen.step_seconds * (rank + 1))
         done += 1
+        counter.write_bytes(done.to_bytes(8, sys.byteorder))
         if line is None:
             line = Line()
             atexit.register(line.report, 0, steps={"samples": [len(hoard) and 1]})
@@ -169,11 +171,14 @@ def misbehave_in_print(what: str) -> None:
     sys.stdout.flush()
 
 
-def insist_on_being_alone(place: Path) -> None:
-    (place / str(os.getpid())).touch()
-    time.sleep(0.3)
-    if sum(Path("/proc", it.name).exists() for it in place.iterdir()) > 1:
-        raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+def insist_on_being_alone(name: str) -> socket.socket:
+    """Arms share no files, but abstract sockets as they share the network: one that lives on holds the name."""
+    held = socket.socket(socket.AF_UNIX)
+    try:
+        held.bind(f"\0hotlap-test-{name}")
+    except OSError:
+        raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB.") from None
+    return held
 
 
 def main() -> int:
@@ -183,7 +188,7 @@ def main() -> int:
     if chosen.ranks:
         return launch_ranks(chosen.ranks)
     if chosen.alone:
-        insist_on_being_alone(Path(chosen.alone))
+        held = insist_on_being_alone(chosen.alone)  # noqa: F841 (until the process ends)
     if chosen.deserter:
         code = "import os, time; os.fork() and os._exit(0); time.sleep(1000)"
         subprocess.run([sys.executable, "-c", code], start_new_session=True, check=True)

@@ -156,6 +156,38 @@ def test_a_failure_is_never_called_a_success(departure: Departure) -> None:
         assert ending.error
 
 
+ONE_RANK_KILLED = """E0101 elastic/api.py:869] failed (exitcode: -9) local_rank: 1 (pid: 7) of binary: /usr/bin/python
+Traceback (most recent call last):
+  File "run.py", line 138, in launch_agent
+    raise ChildFailedError(
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+  traceback : Signal 9 (SIGKILL) received by PID 7
+"""
+
+
+@pytest.mark.parametrize(
+    ("departure", "from_outside"),
+    [
+        (Departure(exit_status=-9, trainers=1), True),
+        (Departure(exit_status=1, trainers=2, output=ONE_RANK_KILLED), True),
+        (
+            Departure(exit_status=1, trainers=1, output="RuntimeError: worker (pid 1) is killed by signal: Killed."),
+            True,
+        ),
+        (Departure(exit_status=-11, trainers=1), False),
+        (Departure(exit_status=-15, trainers=1), False),
+        (Departure(exit_status=1, trainers=1, output=CHAINED), False),
+        (Departure(exit_status=0, trainers=1), False),
+        (Departure(exit_status=None, trainers=2), False),  # we killed it, as one of its processes had left
+        (Departure(exit_status=-9, trainers=1, trouble="it sent nonsense"), False),
+    ],
+)
+def test_who_was_killed_from_outside(departure: Departure, from_outside: bool) -> None:
+    ending = ending_of(departure)
+    assert isinstance(ending, Crashed)
+    assert ending.killed_from_outside is from_outside
+
+
 def test_signals_have_names() -> None:
     assert signal_name(11) == "SIGSEGV"
     assert signal_name(99) == "99"

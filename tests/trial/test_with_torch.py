@@ -8,7 +8,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hotlap.records import Assignment, FileWrite, LaunchRequest, Stopped, TurnRequest, Workload
+from hotlap.records import (
+    Assignment,
+    FileWrite,
+    Isolation,
+    LaunchRequest,
+    ProtectionMode,
+    Stopped,
+    TurnRequest,
+    Workload,
+)
 from hotlap.trial.local import LocalExecutor
 
 SCRIPT = """
@@ -61,10 +70,15 @@ def test_the_machine(tmp_path: Path) -> None:
     assert dict(machine.ceilings.matmul_flops_per_second)["cpu:float32"] > 1e8
 
 
-def test_what_a_program_of_the_script_writes_is_named(assignment: Assignment, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("mode", "kept_away"), [("namespaces", True), ("none", False)])
+def test_what_a_program_of_the_script_writes_is_named(
+    assignment: Assignment, tmp_path: Path, mode: ProtectionMode, kept_away: bool
+) -> None:
     text = (tmp_path / "train.py").read_text()
     (tmp_path / "train.py").write_text(f"import os\nos.system('echo copied > copied.txt')\n{text}")
     watching = msgspec.structs.replace(assignment, observe=True)
-    run = LocalExecutor(tmp_path / "runs").launch(LaunchRequest(assignment=watching, steps=3))
-    assert FileWrite(path=str(tmp_path / "copied.txt"), redirected=False) in run.files
+    executor = LocalExecutor(tmp_path / "runs", isolation=Isolation(mode=mode))
+    run = executor.launch(LaunchRequest(assignment=watching, steps=3))
+    assert FileWrite(path=str(tmp_path / "copied.txt"), redirected=kept_away) in run.files
+    assert (tmp_path / "copied.txt").exists() is not kept_away
     assert not [it for it in run.files if "runs" in Path(it.path).relative_to(tmp_path).parts]

@@ -88,7 +88,7 @@ def test_the_command_shows_the_curve(
     monkeypatch.chdir(tmp_path)
     Path("train.py").write_text("import torch\n", encoding="utf-8")
     script = FakeScript(has_loader=True, samples_per_step=8, largest_scale=2.0)
-    engine = Engine(executor=lambda directory: FakeExecutor(script))
+    engine = Engine(executor=lambda directory, isolation: FakeExecutor(script))
     assert main(["profile", "--quiet", "--batch-sizes", "train.py"], engine=engine) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "Batch sizes samples a step samples a second ratio interval peak memory" in out

@@ -13,7 +13,7 @@ from hotlap.check import Against, Check, CheckVerdict, Sides, check, find_agains
 from hotlap.check.compare import without_plan
 from hotlap.cli import arguments, screen
 from hotlap.cli.arguments import Parser
-from hotlap.cli.options import add_limit_options
+from hotlap.cli.options import add_isolation_options, add_limit_options
 from hotlap.cli.workload import workload_from
 from hotlap.errors import UsageError
 from hotlap.records import Workload
@@ -21,7 +21,6 @@ from hotlap.render.check import check_report
 from hotlap.render.check_files import check_junit, check_markdown
 from hotlap.render.live import LiveView
 from hotlap.trial.checkout import before_and_now, find_commit
-from hotlap.trial.executor import Executor
 from hotlap.trial.owned_folder import owned_folder
 from hotlap.tune.options import Options
 
@@ -78,6 +77,7 @@ def parser() -> Parser:
     group.add_argument(
         "--seed", type=partial(arguments.whole, 0), default=0, metavar="N", help="seed of the trials (default: 0)"
     )
+    add_isolation_options(made)
     add_limit_options(made)
     _add_output_options(made)
     return made
@@ -108,7 +108,7 @@ def main(words: list[str], engine: api.Engine) -> int:
     )
     with owned_folder("hotlap-check-") as folder:
         sides = _sides(workload, against, folder)
-        found = _check(choices, workload, against, sides, engine.executor(folder))
+        found = _check(choices, workload, against, sides, engine, folder)
     _show(choices, found)
     verdict = _INCONCLUSIVE_IS[choices.inconclusive_is] if found.verdict == "inconclusive" else found.verdict
     return _EXIT_CODES[verdict]
@@ -122,7 +122,7 @@ def _sides(workload: Workload, against: Against, folder: Path) -> Sides:
 
 
 def _check(
-    choices: argparse.Namespace, workload: Workload, against: Against, sides: Sides, executor: Executor
+    choices: argparse.Namespace, workload: Workload, against: Against, sides: Sides, engine: api.Engine, folder: Path
 ) -> Check:
     options = Options(
         budget_seconds=choices.budget,
@@ -133,7 +133,10 @@ def _check(
         startup_limit_seconds=choices.startup_limit,
         block_limit_seconds=choices.block_limit,
         show_output=choices.show_output,
+        network=choices.network,
+        unprotected=choices.unprotected,
     )
+    executor = engine.executor(folder, options.isolation)
     compare = partial(check, workload, against, sides, options, executor, speed_only=choices.speed_only)
     if choices.quiet:
         return compare()

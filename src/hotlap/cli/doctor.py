@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-
 import msgspec
 
 from hotlap import api
 from hotlap.cli import screen
 from hotlap.cli.arguments import Parser
 from hotlap.machine.doctor import advice
+from hotlap.records import Isolation
 from hotlap.render.doctor import Remark, doctor
+from hotlap.trial.owned_folder import owned_folder
 
 _DESCRIPTION = """\
 Looks at this machine and measures in a few seconds how fast it multiplies and copies; says what is
@@ -29,8 +28,8 @@ def parser() -> Parser:
 def main(words: list[str], engine: api.Engine) -> int:
     """Run the command. Raises :class:`hotlap.errors.HotlapError`."""
     choices = parser().parse_args(words)
-    with tempfile.TemporaryDirectory(prefix="hotlap-doctor-") as directory:
-        machine = engine.executor(Path(directory)).machine()
+    with owned_folder("hotlap-doctor-") as directory:
+        machine = engine.executor(directory, Isolation()).machine()
     remarks = [Remark(level=it.level, text=it.text, remedy=it.remedy) for it in advice(machine)]
     if choices.json:
         document = {"machine": machine, "advice": [(it.level, it.text, it.remedy) for it in remarks]}

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import tempfile
 from functools import partial
-from pathlib import Path
 
 import msgspec
 
 from hotlap import api
 from hotlap.cli import arguments, screen
 from hotlap.cli.arguments import Parser
+from hotlap.cli.options import add_isolation_options
 from hotlap.cli.workload import workload_from
 from hotlap.render.nan import nan_report
+from hotlap.trial.owned_folder import owned_folder
 from hotlap.tune.numbers_hunt import HuntOptions, hunt
 
 FOUND = 1
@@ -58,6 +58,7 @@ def parser() -> Parser:
         made.add_argument(
             flag, type=arguments.seconds, default=default, metavar="TIME", help=f"{what} (default: {default / 60:g}m)"
         )
+    add_isolation_options(made)
     made.add_argument("--json", action="store_true", help="print one JSON document")
     made.add_argument("--show-output", action="store_true", help="show what the script prints")
     made.add_debug()
@@ -77,10 +78,12 @@ def main(words: list[str], engine: api.Engine) -> int:
         startup_limit_seconds=choices.startup_limit,
         block_limit_seconds=choices.block_limit,
         show_output=choices.show_output,
+        network=choices.network,
+        unprotected=choices.unprotected,
     )
-    with tempfile.TemporaryDirectory(prefix="hotlap-nan-") as directory:
+    with owned_folder("hotlap-nan-") as directory:
         tell = _say_nothing if choices.quiet else screen.note
-        found = hunt(workload, options, engine.executor(Path(directory)), tell)
+        found = hunt(workload, options, engine.executor(directory, options.isolation), tell)
     if choices.json:
         screen.say(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
     else:

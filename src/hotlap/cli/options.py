@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import get_args
 
 from hotlap import api
 from hotlap.cli import arguments
@@ -13,6 +14,7 @@ from hotlap.cli.arguments import Parser
 from hotlap.cli.costs import add_cost_options
 from hotlap.errors import UsageError
 from hotlap.levers.api import all_levers
+from hotlap.records import NetworkMode
 from hotlap.tune.options import Options, check
 
 
@@ -50,6 +52,7 @@ def add_search_options(parser: Parser, *, budget: float | None = None) -> None:
     group.add_argument(
         "--seed", type=partial(arguments.whole, 0), default=0, metavar="N", help="seed of the trials (default: 0)"
     )
+    add_isolation_options(parser)
     add_limit_options(parser)
 
 
@@ -69,6 +72,21 @@ def add_limit_options(parser: Parser) -> None:
         )
     group.add_argument(
         "--rounds", type=partial(arguments.whole, 2), metavar="N", help="rounds of a set (default: as many as pay)"
+    )
+
+
+def add_isolation_options(parser: Parser) -> None:
+    """How trials are isolated from this machine."""
+    group = parser.add_argument_group("isolation of trials")
+    group.add_argument(
+        "--network",
+        choices=get_args(NetworkMode),
+        default="open",
+        metavar="MODE",
+        help="`none`: trials get no network, only loopback (default: open, since data may come from there)",
+    )
+    group.add_argument(
+        "--unprotected", action="store_true", help="go on where this machine's kernel offers no isolation"
     )
 
 
@@ -120,6 +138,8 @@ def options_from(choices: argparse.Namespace) -> Options:
         startup_limit_seconds=choices.startup_limit,
         block_limit_seconds=choices.block_limit,
         show_output=choices.show_output,
+        network=choices.network,
+        unprotected=choices.unprotected,
     )
     check(options, all_levers())
     return options

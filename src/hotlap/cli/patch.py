@@ -14,7 +14,7 @@ from hotlap.check.patched import prove_patch
 from hotlap.check.records import Sides
 from hotlap.cli import arguments, screen
 from hotlap.cli.arguments import Parser
-from hotlap.cli.options import add_limit_options
+from hotlap.cli.options import add_isolation_options, add_limit_options
 from hotlap.errors import PatchError, StudyError
 from hotlap.levers.api import find
 from hotlap.machine.facts import machine_facts
@@ -76,6 +76,7 @@ def parser() -> Parser:
     group.add_argument(
         "--seed", type=partial(arguments.whole, 0), default=0, metavar="N", help="seed of the trials (default: 0)"
     )
+    add_isolation_options(made)
     add_limit_options(made)
     made.add_argument("--json", action="store_true", help="print one JSON document")
     made.add_argument("--show-output", action="store_true", help="show what the script prints in each trial")
@@ -169,13 +170,15 @@ def _proved(choices: argparse.Namespace, found: Study, facts: ScriptFacts, patch
         startup_limit_seconds=choices.startup_limit,
         block_limit_seconds=choices.block_limit,
         show_output=choices.show_output,
+        network=choices.network,
+        unprotected=choices.unprotected,
     )
     proof = None if choices.again else _kept_proof(found, patch, options)
     if proof is None:
         with owned_folder("hotlap-patch-") as folder:
             copy = patched_copy(found.workload, encoded(patch), folder)
             sides = Sides(before=found.workload, before_plan=Plan(settings=patch.written), now=copy)
-            proof = _prove(choices, found, patch, sides, options, engine.executor(folder))
+            proof = _prove(choices, found, patch, sides, options, engine.executor(folder, options.isolation))
     return msgspec.structs.replace(patch, proof=proof, remarks=(*patch.remarks, *remark))
 
 

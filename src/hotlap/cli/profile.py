@@ -47,6 +47,7 @@ def parser() -> Parser:
         "--batch-sizes", action="store_true",
         help="also time the model with half, twice and four times the batch, fed from memory",
     )  # fmt: skip
+    options.add_isolation_options(made)
     options.add_limit_options(made)
     options.add_output_options(made, plan=False)
     return made
@@ -65,6 +66,8 @@ def main(words: list[str], engine: api.Engine) -> int:
         startup_limit_seconds=choices.startup_limit,
         block_limit_seconds=choices.block_limit,
         show_output=choices.show_output,
+        network=choices.network,
+        unprotected=choices.unprotected,
         batch_sizes=choices.batch_sizes,
     )
     check(chosen, all_levers())

@@ -27,7 +27,7 @@ exit code: 0 for an answer (gain or not), the script's own code if it failed, 2 
 
 _OF_THE_STUDY = (
     "budget", "delta", "parity_steps", "accept_unverified", "seed", "only", "skip", "allow", "show_output",
-    "rounds", "startup_limit", "block_limit",
+    "rounds", "startup_limit", "block_limit", "network", "unprotected",
 )  # fmt: skip
 
 

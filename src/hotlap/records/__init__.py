@@ -31,7 +31,17 @@ from hotlap.records.comparisons import (
 )
 from hotlap.records.costs import BreakEven, Costs, Price, WholeRun
 from hotlap.records.machine import Accelerator, Ceilings, Machine
-from hotlap.records.messages import BlockDone, End, FromChild, Hello, Proceed, Report, ToChild
+from hotlap.records.messages import (
+    STEP_COUNTER_BYTES,
+    STEP_COUNTER_PREFIX,
+    BlockDone,
+    End,
+    FromChild,
+    Hello,
+    Proceed,
+    Report,
+    ToChild,
+)
 from hotlap.records.numbers import BadNumber, NoticedIn, NumberOrigin, NumberPhase, NumberRange, NumberSource
 from hotlap.records.outcomes import (
     Failed,
@@ -48,7 +58,7 @@ from hotlap.records.outcomes import (
 )
 from hotlap.records.patches import LeftOut, Patch, PatchedFile, PatchProof
 from hotlap.records.progress import Progress, Stage
-from hotlap.records.protection import NetworkMode, Protection, ProtectionMode
+from hotlap.records.protection import Isolation, NetworkMode, Protection, ProtectionMode
 from hotlap.records.runs import (
     Block,
     CompileReport,
@@ -102,6 +112,8 @@ from hotlap.records.workload import (
 )
 
 __all__ = [
+    "STEP_COUNTER_BYTES",
+    "STEP_COUNTER_PREFIX",
     "Accelerator",
     "Assignment",
     "AttentionArgument",
@@ -136,6 +148,7 @@ __all__ = [
     "GraphBreak",
     "Hello",
     "Invariants",
+    "Isolation",
     "Kept",
     "LaunchRequest",
     "LeftOut",

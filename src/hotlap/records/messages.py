@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from hotlap.records.base import Record
 from hotlap.records.runs import Block, Run
+
+STEP_COUNTER_PREFIX: Final = "steps-done-"
+"""Every process that trains keeps the number of its steps in a file of the run's folder, named this and its number: an
+unsigned integer of ``STEP_COUNTER_BYTES`` bytes, in the machine's own order."""
+
+STEP_COUNTER_BYTES: Final = 8
 
 
 class Hello(Record, frozen=True, kw_only=True, tag="hello"):

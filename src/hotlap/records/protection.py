@@ -10,6 +10,18 @@ ProtectionMode: TypeAlias = Literal["namespaces", "fence", "none"]
 NetworkMode: TypeAlias = Literal["open", "none"]
 
 
+class Isolation(Record, frozen=True, kw_only=True):
+    """What a person chose about how trials are isolated.
+
+    ``network``: with ``none`` trials reach nothing but loopback. ``unprotected``: go on where this machine's kernel
+    offers no isolation. ``mode`` demands one way of isolating, where None takes the strongest that works.
+    """
+
+    network: NetworkMode = "open"
+    unprotected: bool = False
+    mode: ProtectionMode | None = None
+
+
 class Protection(Record, frozen=True, kw_only=True):
     """How trials are isolated on this machine.
 

@@ -95,12 +95,17 @@ class Stopped(Record, frozen=True, kw_only=True, tag="stopped"):
 
 
 class Crashed(Record, frozen=True, kw_only=True, tag="crashed"):
-    """The script failed; ``error`` is the last line of its traceback, ``output_tail`` its last words."""
+    """The script failed; ``error`` is the last line of its traceback, ``output_tail`` its last words.
+
+    ``killed_from_outside``: by a SIGKILL that hotlap did not send, and as far as is known not by the kernel for want of
+    memory.
+    """
 
     exit_code: int
     error: str = ""
     output_tail: str = ""
     steps_done: int = 0
+    killed_from_outside: bool = False
 
 
 class OutOfMemory(Record, frozen=True, kw_only=True, tag="out-of-memory"):
@@ -108,6 +113,7 @@ class OutOfMemory(Record, frozen=True, kw_only=True, tag="out-of-memory"):
 
     error: str = ""
     output_tail: str = ""
+    steps_done: int = 0
 
 
 class TimedOut(Record, frozen=True, kw_only=True, tag="timed-out"):
@@ -116,6 +122,7 @@ class TimedOut(Record, frozen=True, kw_only=True, tag="timed-out"):
     limit_seconds: float
     during: str = ""
     output_tail: str = ""
+    steps_done: int = 0
 
 
 Ending: TypeAlias = Completed | Stopped | Crashed | OutOfMemory | TimedOut

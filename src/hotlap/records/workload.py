@@ -81,6 +81,8 @@ class Assignment(Record, frozen=True, kw_only=True):
     steps run under ``torch.profiler``; both make steps longer, and such a run's times are compared with nothing.
     ``watch_numbers`` ends the run at the first loss, gradient or weight that is NaN or infinite; from step
     ``check_numbers_from`` on (0: from torch's import on) every operation is checked too, without ``torch.compile``.
+    ``block_limit_seconds`` is for all steps of a block together (to which a launch's ``seconds`` are added),
+    ``step_limit_seconds`` for a single step of it: a block may have many.
     """
 
     workload: Workload
@@ -104,6 +106,7 @@ class Assignment(Record, frozen=True, kw_only=True):
     check_numbers_from: int | None = None
     startup_limit_seconds: float = 600.0
     block_limit_seconds: float = 300.0
+    step_limit_seconds: float | None = None
     show_output: bool = False
 
 

@@ -1,26 +1,32 @@
 """The entrance: what happens in a process of the user's when hotlap is to be there.
 
 Three ways lead in: a trial (``HOTLAP_ASSIGNMENT``), ``hotlap run`` (``HOTLAP_PLAN``), and ``hotlap.apply``. The
-last two install the plan's levers and nothing else: no clock, no redirection, no seed.
+last two install the plan's levers and nothing else: no clock, no redirection, no seed. In the first two any failure
+ends the process (:mod:`hotlap.runtime.entrance`).
 """
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import msgspec
 
-from hotlap.records import Assignment, LoaderRate, Plan
+from hotlap.errors import HotlapError, ScriptError
+from hotlap.records import Assignment, LoaderRate, Plan, ProtectionMode
+from hotlap.runtime import presence
+from hotlap.runtime.entrance import FailureEndsProcess
 from hotlap.runtime.hooks import Hooks
-from hotlap.runtime.imports import ImportWatch
+from hotlap.runtime.imports import Callback, ImportWatch
 
 if TYPE_CHECKING:
+    from hotlap.runtime.files import Redirection
     from hotlap.runtime.interception import Interception
 
 
@@ -33,24 +39,66 @@ def active() -> Interception | None:
 
 
 def boot() -> None:
-    """Called by ``sitecustomize`` before the user's script begins."""
+    """Called by ``sitecustomize`` before the user's script begins; whatever this raises ends the process."""
     if "HOTLAP_ASSIGNMENT" in os.environ:
         _boot_trial()
     elif "HOTLAP_PLAN" in os.environ:
-        apply_plan(os.environ["HOTLAP_PLAN"])
+        _boot_plan(Path(os.environ["HOTLAP_PLAN"]))
 
 
 def apply_plan(path: str | os.PathLike[str] = "hotlap.toml") -> Plan:
     """Switch on the levers of a plan file in this process, from torch's import on.
 
     Call it before the loaders, models and optimizers are made: what exists already stays as it is. Raises
-    :class:`hotlap.errors.PlanError` when the plan cannot be read or names what does not exist.
+    :class:`hotlap.errors.PlanError` when the plan cannot be read or names what does not exist. A torch that is
+    imported around Python's import system raises :class:`hotlap.errors.ScriptError` at the next import.
     """
     from hotlap.plan import read
 
     plan = read(Path(path))
-    ImportWatch(("torch",), lambda name, torch: _install_levers(_intercepted(torch).hooks, plan)).start()
+    ImportWatch(("torch",), lambda name, torch: _install_levers(_intercepted(torch).hooks, plan), _missed).start()
     return plan
+
+
+def _boot_plan(path: Path) -> None:
+    from hotlap.plan import read
+
+    plan = read(path)
+    if plan.settings:
+        _watch(("torch",), lambda name, torch: _install_levers(_intercepted(torch).hooks, plan))
+
+
+def _watch(names: tuple[str, ...], announced: Callback) -> None:
+    """Watch imports in a process that is to end if hotlap misses one."""
+
+    def begins(name: str) -> None:
+        with FailureEndsProcess():
+            if name == "torch":
+                presence.note(presence.IMPORTING)
+
+    def guarded(name: str, module: ModuleType) -> None:
+        with FailureEndsProcess():
+            announced(name, module)
+            if name == "torch":
+                presence.note(presence.TORCH)
+
+    def missed(name: str, module: ModuleType) -> None:
+        with FailureEndsProcess():
+            _missed(name, module)
+
+    watch = ImportWatch(names, guarded, missed, begins)
+    watch.start()
+    # The first to be registered is the last to be called: what other exit functions import is seen too.
+    atexit.register(watch.look)
+
+
+def _missed(name: str, module: ModuleType) -> None:
+    loader = getattr(getattr(module, "__spec__", None), "loader", None)
+    by = f" by {type(loader).__name__}" if loader is not None else ""
+    raise ScriptError(
+        f"{name} was loaded{by} around Python's import system, so hotlap had no part in it.",
+        remedy=f"Use an import statement for {name}, or run the script without hotlap.",
+    )
 
 
 def _install_levers(hooks: Hooks, plan: Plan) -> None:
@@ -83,16 +131,21 @@ def _without_collecting() -> Iterator[None]:
 
 
 def _boot_trial() -> None:
-    from hotlap.runtime.files import WATCHED, redirect_writes
+    run_directory = Path(_variable("HOTLAP_RUN_DIRECTORY"))
+    presence.begin(run_directory)
+    assignment = _read_assignment(Path(_variable("HOTLAP_ASSIGNMENT")))
+    address = _variable("HOTLAP_SOCKET")
+    redirection = None
+    watched: tuple[str, ...] = ("torch",)
+    if _redirects():
+        from hotlap.runtime.files import WATCHED
 
-    run_directory = Path(os.environ["HOTLAP_RUN_DIRECTORY"])
-    assignment = msgspec.json.decode(Path(os.environ["HOTLAP_ASSIGNMENT"]).read_bytes(), type=Assignment)
-    checkout = assignment.workload.checkout
-    trees = (Path(checkout.original), Path(checkout.copy)) if checkout is not None else ()
-    redirection = redirect_writes(run_directory / "files", passthrough=(run_directory,), protected=trees)
+        redirection = _redirection(assignment, run_directory)
+        watched = ("torch", *WATCHED)
 
     def imported(name: str, module: ModuleType) -> None:
-        redirection.on_import(name, module)
+        if redirection is not None:
+            redirection.on_import(name, module)
         if name == "torch":
             _begin_trial(module, assignment, run_directory)
 
@@ -104,7 +157,7 @@ def _boot_trial() -> None:
         interception = _intercepted(torch)
         hooks = interception.hooks
         randomness.seed_everything(torch, assignment.seed)
-        session = Session(assignment, os.environ["HOTLAP_SOCKET"], run_directory, redirection)
+        session = Session(assignment, address, run_directory, redirection)
         # The clock hangs on first and so stands outermost: what the others do inside a phase is timed in it.
         session.begin(interception)
         if assignment.replay:
@@ -127,4 +180,46 @@ def _boot_trial() -> None:
             sweep.sweep_the_training_loader(hooks, assignment.loader_sweep, finish)
         _install_levers(hooks, assignment.plan)
 
-    ImportWatch(("torch", *WATCHED), imported).start()
+    _watch(watched, imported)
+
+
+def _variable(name: str) -> str:
+    if name not in os.environ:
+        raise ScriptError(
+            f"the environment variable {name} is missing.", remedy="Have the script pass its whole environment on."
+        )
+    return os.environ[name]
+
+
+def _read_assignment(path: Path) -> Assignment:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Assignment)
+    except msgspec.DecodeError as error:
+        raise HotlapError(
+            f"the assignment {path} cannot be read: {error}.", remedy="Do not change hotlap while a study is running."
+        ) from error
+
+
+def _redirects() -> bool:
+    """Whether writes have to be redirected in Python: in namespaces the kernel does more than that."""
+    mode = os.environ.get("HOTLAP_PROTECTION", "fence")
+    if mode not in get_args(ProtectionMode):
+        raise HotlapError(
+            f"HOTLAP_PROTECTION is {mode!r}.", remedy=f"It is one of {', '.join(get_args(ProtectionMode))}."
+        )
+    return mode != "namespaces"
+
+
+def _redirection(assignment: Assignment, run_directory: Path) -> Redirection:
+    from hotlap.runtime.files import redirect_writes
+
+    checkout = assignment.workload.checkout
+    trees = (Path(checkout.original), Path(checkout.copy)) if checkout is not None else ()
+    overlay = run_directory / "files"
+    try:
+        return redirect_writes(overlay, passthrough=(run_directory,), protected=trees)
+    except OSError as error:
+        raise HotlapError(
+            f"the folder for what the script writes, {overlay}, cannot be made: {error.strerror or error}.",
+            remedy="Free some space there, or choose another study directory.",
+        ) from error

@@ -12,14 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-# Folders in which libraries keep what they can make or fetch again, by the variable that moves them.
-_CACHE_VARIABLES = (
-    "XDG_CACHE_HOME", "HF_HOME", "HF_HUB_CACHE", "HF_XET_CACHE", "HF_DATASETS_CACHE", "HF_ASSETS_CACHE",
-    "HF_MODULES_CACHE", "HUGGINGFACE_HUB_CACHE", "TRANSFORMERS_CACHE", "TORCH_HOME", "TORCHINDUCTOR_CACHE_DIR",
-    "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "CUDA_CACHE_PATH", "NUMBA_CACHE_DIR", "MPLCONFIGDIR",
-    "KAGGLEHUB_CACHE", "PYTHONPYCACHEPREFIX",
-)  # fmt: skip
-_CACHES_IN_HOME = (".cache", ".triton", ".nv", ".keras")
+from hotlap.sandbox.caches import cache_folders
+
 _DEVICES = ("/dev", "/proc", "/sys")
 
 
@@ -50,10 +44,7 @@ def find_places(passthrough: Sequence[Path], environment: Mapping[str, str], pro
     """The places of this machine and user, all as canonical paths."""
     home, working = _canonical(Path.home()), _canonical(Path.cwd())
     own = {working, home, *map(_canonical, protected)}
-    caches = {_canonical(Path(environment[name])) for name in _CACHE_VARIABLES if environment.get(name)}
-    caches |= {_canonical(Path(home) / name) for name in _CACHES_IN_HOME}
-    # A variable that names the working directory, the home or one above them does not open these.
-    caches = {cache for cache in caches if not any(place == cache or cache in _upwards(place) for place in own)}
+    caches = set(cache_folders(environment, home, own))
     unnamed = {_canonical(Path(_temporary_directory())), *_DEVICES} - own
     study = {_canonical(path) for path in passthrough}
     roots = {

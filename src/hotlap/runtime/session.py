@@ -5,9 +5,8 @@ from __future__ import annotations
 import atexit
 import os
 import resource
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, MutableSequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,19 +16,26 @@ from hotlap.runtime.channel import Channel
 from hotlap.runtime.checkouts import imported_from_original
 from hotlap.runtime.clock import StepClock
 from hotlap.runtime.copies import time_copies
-from hotlap.runtime.files import Redirection
+from hotlap.runtime.entrance import flush
 from hotlap.runtime.interception import Interception
 from hotlap.runtime.invariants import InvariantsRecorder
 from hotlap.runtime.observer import Observer
+from hotlap.runtime.step_counter import open_counter
 
 if TYPE_CHECKING:
     from hotlap.runtime.evidence.recorder import Recorder
+    from hotlap.runtime.files import Redirection
 
 
 class Session:
-    """Ties clock, observers and channel together. Nothing here runs in a process that never trains."""
+    """Ties clock, observers and channel together. Nothing here runs in a process that never trains.
 
-    def __init__(self, assignment: Assignment, address: str, run_directory: Path, redirection: Redirection) -> None:
+    Without a ``redirection`` the report names no files.
+    """
+
+    def __init__(
+        self, assignment: Assignment, address: str, run_directory: Path, redirection: Redirection | None = None
+    ) -> None:
         self.assignment = assignment
         self.run_directory = run_directory
         self._redirection = redirection
@@ -42,6 +48,7 @@ class Session:
         self._began = time.perf_counter()
         self._reported = False
         self._evidence: Recorder | None = None
+        self._counter: MutableSequence[int] | memoryview[int] | None = None
 
     def begin(self, interception: Interception) -> None:
         """Hang clock and observers onto the hooks; called right after torch's import, before any lever's."""
@@ -74,6 +81,9 @@ class Session:
     # -- steps ---------------------------------------------------------------------------------
 
     def _step_ended(self) -> None:
+        if self._counter is None:
+            self._counter = open_counter(self.run_directory)
+        self._counter[0] = self.clock.steps_done
         for tell in self._hooks.step_ended:
             tell()
         block = self._block
@@ -156,13 +166,13 @@ class Session:
     def _leave(self) -> None:
         """End the process here and now: a polite exception could be swallowed by the script."""
         self._send_report(exit_code=None)
-        _flush()
+        flush()
         os._exit(0)
 
     def finish_early(self, **found: Any) -> None:
         """Report without having trained on (the loader sweep) and end the process."""
         self._send_report(exit_code=None, **found)
-        _flush()
+        flush()
         os._exit(0)
 
     def _script_ended(self) -> None:
@@ -176,6 +186,7 @@ class Session:
         self._hello_sent = False
         self._block = None
         self._lead_in = 0
+        self._counter = None  # it is shared with the parent
 
     def _send_report(self, exit_code: int | None, **found: Any) -> None:
         if self._reported:
@@ -198,7 +209,7 @@ class Session:
             compile=compile_report.collect(self._torch, self._roots.forward()),
             scaler_skipped_steps=self._hooks.scaler_skipped_steps,
             notes=tuple(self._hooks.notes),
-            files=self._redirection.files(),
+            files=self._redirection.files() if self._redirection is not None else (),
             gradients_path=self._invariants.gradients_path,
             evidence_path=evidence_path,
             imported_from_original=imported_from_original(self.assignment.workload.checkout),
@@ -265,13 +276,3 @@ def _device_peak_bytes(torch: Any) -> int:
     if not torch.cuda.is_initialized():
         return 0
     return max(int(torch.cuda.max_memory_allocated(index)) for index in range(torch.cuda.device_count()))
-
-
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        flush: Callable[[], None] | None = getattr(stream, "flush", None)
-        if flush is not None:
-            try:
-                flush()
-            except (OSError, ValueError):
-                continue  # a closed or full output cannot be helped now

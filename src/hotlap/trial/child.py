@@ -6,7 +6,6 @@ frozen while it is ready. It is a context manager, and nothing of it is left whe
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -17,15 +16,19 @@ import msgspec
 import psutil
 
 from hotlap.errors import StudyError
-from hotlap.records import Assignment, Block, Proceed, Run, Steps, TimedOut
+from hotlap.records import Assignment, Block, FileWrite, Proceed, Run, Steps, TimedOut
 from hotlap.trial import tree
 from hotlap.trial.channel import Channel
 from hotlap.trial.command import command_of, start_failure
 from hotlap.trial.crew import Crew
 from hotlap.trial.endings import Departure, ending_of, kernel_memory_kills
+from hotlap.trial.isolating import Isolator
 from hotlap.trial.load import BlockWatch, device_of
 from hotlap.trial.output import Follower, read_tail, trim
 from hotlap.trial.process import OwnedProcess
+from hotlap.trial.progress import Stall, StepCounters
+from hotlap.trial.room import Room, written_names
+from hotlap.trial.sweeping import sweep_run
 
 _TICK_SECONDS = 0.1
 _LOOK_SECONDS = 1.0
@@ -42,13 +45,16 @@ _LAST_WORDS_SECONDS = 0.5
 
 
 class Child:
-    """A child for ``assignment``, whose files go to ``run_directory`` and whose variables are ``environment``.
+    """A child for ``assignment``, whose files go to ``run_directory`` and whose variables are ``environment``, isolated
+    as the ``isolator`` says.
 
     ``blocks`` is what it was timed on so far, of which the first ``warm_up_blocks`` were warm-up; that number and the
     ``notes`` are set by the one who decides on blocks.
     """
 
-    def __init__(self, assignment: Assignment, run_directory: Path, environment: dict[str, str]) -> None:
+    def __init__(
+        self, assignment: Assignment, run_directory: Path, environment: dict[str, str], isolator: Isolator
+    ) -> None:
         self.assignment = assignment
         self.run_directory = run_directory
         self.output_path = run_directory / "output.txt"
@@ -56,10 +62,15 @@ class Child:
         self.warm_up_blocks = 0
         self.notes: list[str] = []
         self._environment = environment
+        self._isolator = isolator
         self._process = OwnedProcess()
+        self._layers = isolator.layers_of(run_directory, self._process.folder)
+        self._room = Room(self._layers) if self._layers is not None else None
+        self._trouble = ""
         self._channel = Channel(self._process.folder / "socket")
         self._crew = Crew(self._channel)
         self._device = device_of(environment)
+        self._counters = StepCounters(run_directory)
         self._follower: Follower | None = None
         self._kernel_kills = kernel_memory_kills()
         self._began = self._ended = 0.0
@@ -72,6 +83,7 @@ class Child:
         self._told_to_end = False
         self._over = False
         self._timed_out: TimedOut | None = None
+        self._written: tuple[FileWrite, ...] = ()
 
     # -- its life ------------------------------------------------------------------------------
 
@@ -87,6 +99,7 @@ class Child:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.kill()
+        sweep_run(self.run_directory)  # for one that was not finished
 
     def _start(self) -> None:
         assignment_path = self.run_directory / "assignment.json"
@@ -102,15 +115,18 @@ class Child:
             "HOTLAP_ASSIGNMENT": str(assignment_path),
             "HOTLAP_SOCKET": str(self._process.folder / "socket"),
             "HOTLAP_RUN_DIRECTORY": str(self.run_directory),
+            **self._isolator.variables(self._process.folder),
         }
         workload = self.assignment.workload
+        command = command_of(workload)
         self._began = time.perf_counter()
         try:
             self._process.start(
-                command_of(workload),
+                command,
                 directory=workload.directory,
                 environment={**self._environment, **own},
                 output=self.output_path,
+                order=self._isolator.order(command, workload.directory, self.run_directory, self._process.folder),
             )
         except OSError as error:
             raise start_failure(workload, error) from error
@@ -119,6 +135,9 @@ class Child:
         """End every process of the child at once; its exit status, or None. May be called again."""
         self._over = True
         status = self._process.kill()
+        # What the script wrote was kept from the user's files and is of no more use; checkpoints of hundreds of
+        # launches would fill the disk. Their names are in the report.
+        sweep_run(self.run_directory)
         self._channel.close()
         if self._follower is not None:
             self._follower.close()
@@ -174,16 +193,21 @@ class Child:
         """Have one block done by a child that is ready, thawing it first.
 
         None when the child is over instead: it ended, failed, or was given up as the block took longer than the
-        assignment's limit (to which ``order.seconds`` are added). With ``sample_memory`` its memory is looked at
-        meanwhile, which costs it a little; else only after the block.
+        assignment's limit (to which ``order.seconds`` are added), or one step longer than its ``step_limit_seconds``.
+        With ``sample_memory`` its memory is looked at meanwhile, which costs it a little; else only after the block.
         """
         # What was frozen cannot have changed since: listing the processes again would only cost time.
         processes = self._frozen if self._frozen_at is not None else tree.members(self._process.root)
         self.thaw()
         limit = self.assignment.block_limit_seconds + (order.seconds or 0.0)
         watch = BlockWatch(processes, self._device, trainers=self.processes)
+        stall = Stall(self._counters, self.assignment.step_limit_seconds)
         self._crew.order(order)
-        if not self._wait(lambda: self._crew.answered, limit, "block", sample_memory=sample_memory, watch=watch):
+        over = lambda: self._crew.answered or stall.noticed()  # noqa: E731
+        if not self._wait(over, limit, "block", sample_memory=sample_memory, watch=watch):
+            return None
+        if not self._crew.answered:
+            self._give_up("block", stall.limit_seconds)
             return None
         watch.stop()
         block, self._steps_done = self._crew.block()
@@ -217,7 +241,8 @@ class Child:
         """Take in what the child says within that time, and notice when it is over. False when nothing came."""
         heard = self._channel.poll(timeout_seconds)
         self._crew.attend()
-        if self._crew.trouble:
+        self._trouble = self._trouble or self._crew.trouble
+        if self._trouble:
             self._over = True
         elif self._crew.breaking_up or self._process.exited():
             self._hear_out()
@@ -247,6 +272,8 @@ class Child:
         self._last_look = time.perf_counter()
         self._host_peak_bytes = max(self._host_peak_bytes, tree.memory_bytes(processes))
         trim(self.output_path)
+        if self._room is not None:
+            self._trouble = self._trouble or self._room.trouble()
 
     def _give_up(self, during: str, limit_seconds: float) -> None:
         self._timed_out = TimedOut(limit_seconds=limit_seconds, during=during)
@@ -264,11 +291,11 @@ class Child:
                 self._wait(lambda: False, _REPORT_LIMIT_SECONDS, "report", sample_memory=False)
         self._ended = time.perf_counter()
         exited = self._process.exited()
-        status = self.kill()
+        status = self._process.end()
+        if self._layers is not None:
+            self._written = written_names(self._layers, self.assignment.workload.directory)
+        self.kill()
         trim(self.output_path)
-        # What the script wrote was kept from the user's files and is of no more use; checkpoints of hundreds of
-        # launches would fill the disk. Their names are in the report.
-        shutil.rmtree(self.output_path.with_name("files"), ignore_errors=True)
         return self._run(
             Departure(
                 exit_status=status if exited else None,
@@ -277,9 +304,9 @@ class Child:
                 told_to_end=self._told_to_end,
                 timed_out=self._timed_out,
                 kernel_kills=max(0, kernel_memory_kills() - self._kernel_kills),
-                steps_done=max(self._steps_done, int(self._crew.size > 0)),
+                steps_done=max(self._steps_done, int(self._crew.size > 0), self._counters.most()),
                 output=read_tail(self.output_path),
-                trouble=f"hotlap ended the process since {self._crew.trouble}." if self._crew.trouble else "",
+                trouble=f"hotlap ended the process since {self._trouble}." if self._trouble else "",
             )
         )
 
@@ -300,7 +327,7 @@ class Child:
             host_peak_bytes=self._host_peak_bytes,
             device_peak_bytes=max((run.device_peak_bytes for run in seen), default=0),
             notes=_distinct([note for run in seen for note in run.notes] + self.notes),
-            files=_distinct([file for run in seen for file in run.files]),
+            files=_distinct([*(file for run in seen for file in run.files), *self._written]),
             output_path=str(self.output_path),
             bad_number=next((run.bad_number for run in seen if run.bad_number is not None), None),
             rank_step_seconds=tuple(run.steps.wall_seconds for run in together),

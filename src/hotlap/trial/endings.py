@@ -48,6 +48,7 @@ def ending_of(departure: Departure) -> Ending:
             limit_seconds=departure.timed_out.limit_seconds,
             during=departure.timed_out.during,
             output_tail=shown(departure.output),
+            steps_done=departure.steps_done,
         )
     if _stopped_by_us(departure):
         return Stopped()
@@ -83,10 +84,27 @@ def _failure(departure: Departure, code: int) -> Ending:
     error = departure.trouble or _error(departure, code)
     written = error_text(departure.output)
     if code != 0 and _OUT_OF_MEMORY.search(_from_error_on(departure.output, written)):
-        return OutOfMemory(error=written, output_tail=tail)
+        return OutOfMemory(error=written, output_tail=tail, steps_done=departure.steps_done)
     if departure.kernel_kills > 0 and (code == -signal.SIGKILL or _KILLED_BY_SIGKILL.search(departure.output)):
-        return OutOfMemory(error="The kernel ended the process because memory ran out.", output_tail=tail)
-    return Crashed(exit_code=code, error=error, output_tail=tail, steps_done=departure.steps_done)
+        error = "The kernel ended the process because memory ran out."
+        return OutOfMemory(error=error, output_tail=tail, steps_done=departure.steps_done)
+    return Crashed(
+        exit_code=code,
+        error=error,
+        output_tail=tail,
+        steps_done=departure.steps_done,
+        killed_from_outside=not departure.trouble and _killed_from_outside(departure, written),
+    )
+
+
+def _killed_from_outside(departure: Departure, written: str) -> bool:
+    """Whether the root, or one of its processes by which it failed, was ended by a SIGKILL. Where we sent it ourselves
+    there is no exit status."""
+    if departure.exit_status == -signal.SIGKILL:
+        return True
+    return (
+        bool(departure.exit_status) and _KILLED_BY_SIGKILL.search(_from_error_on(departure.output, written)) is not None
+    )
 
 
 def _error(departure: Departure, code: int) -> str:
@@ -94,6 +112,10 @@ def _error(departure: Departure, code: int) -> str:
         return error_text(departure.output) or "One of the script's processes left while others waited for it."
     if code == 0:
         return "The process left without a word (os._exit, or another program took its place)."
+    if code == -signal.SIGKILL:
+        return (
+            "The process was killed from outside (SIGKILL): hotlap did not do that, nor the kernel as far as it tells."
+        )
     if code < 0:
         return f"The process was ended by signal {signal_name(-code)}."
     return error_text(departure.output) or f"The process ended with exit code {code} and wrote nothing."

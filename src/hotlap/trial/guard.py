@@ -9,13 +9,13 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+from hotlap.sandbox import removal
 from hotlap.trial import tree
 
 PACKAGE_PARENT = Path(__file__).resolve().parents[2]
@@ -52,7 +52,7 @@ class Guard:
             tree.kill(root)
         for root in roots:  # when all are dead: one may have written to another's folder
             self.release(root.mark)
-            shutil.rmtree(root.mark, ignore_errors=True)
+            removal.remove(root.mark)
         if self._watchdog is not None and self._watchdog.stdin is not None:
             self._watchdog.stdin.close()
             self._watchdog.wait()

@@ -19,6 +19,7 @@ from hotlap.records import (
     Assignment,
     Ceilings,
     FileWrite,
+    Isolation,
     LaunchRequest,
     Machine,
     OutOfMemory,
@@ -29,6 +30,7 @@ from hotlap.records import (
 )
 from hotlap.trial import command, turns
 from hotlap.trial.child import Child
+from hotlap.trial.isolating import Isolator
 from hotlap.trial.process import run_module
 from hotlap.trial.snapshot import changed, snapshot
 
@@ -36,6 +38,7 @@ _CEILINGS_LIMIT_SECONDS = 180.0
 # Kinds of accelerators that torch calls "cuda".
 _CUDA_KINDS = frozenset({"cuda", "rocm"})
 _NOTHING: Mapping[str, str] = MappingProxyType({})
+_DEFAULT_ISOLATION = Isolation()
 
 
 class LocalExecutor:
@@ -53,11 +56,13 @@ class LocalExecutor:
         directory: Path,
         *,
         environment: Mapping[str, str] = _NOTHING,
+        isolation: Isolation = _DEFAULT_ISOLATION,
         hooks_directory: Path = command.HOOKS_DIRECTORY,
     ) -> None:
         self._directory = directory.resolve()
         self._environment = dict(environment)
         self._hooks_directory = hooks_directory.resolve()
+        self._isolator = Isolator(isolation, self._directory, self._environment)
 
     def machine(self) -> Machine:
         """Facts about this machine and the rates it reaches, measured once. A rate that could not be measured is
@@ -78,7 +83,9 @@ class LocalExecutor:
             else:
                 ceilings = merged(ceilings, found)
         measured = with_ceilings(facts, ceilings)
-        return msgspec.structs.replace(measured, warnings=(*measured.warnings, *warnings))
+        return msgspec.structs.replace(
+            measured, warnings=(*measured.warnings, *warnings), protection=self._isolator.protection
+        )
 
     def launch(self, request: LaunchRequest) -> Run:
         """One child alone, until the wanted steps are done, its time is over, or it ends by itself.
@@ -90,7 +97,7 @@ class LocalExecutor:
         A run that observes also names the files of the working directory that changed behind the redirection's back,
         written by a program that the script started, say.
         """
-        if not request.assignment.observe:
+        if not request.assignment.observe or self._isolator.protection.mode == "namespaces":
             return self._launch(request)
         directory = Path(request.assignment.workload.directory)
         before = snapshot(directory)
@@ -135,7 +142,7 @@ class LocalExecutor:
     def _child(self, assignment: Assignment) -> Child:
         command.check(assignment.workload)
         environment = command.environment_of(assignment, self._environment, self._hooks_directory)
-        return Child(assignment, command.new_run_directory(self._directory), environment)
+        return Child(assignment, command.new_run_directory(self._directory), environment, self._isolator)
 
 
 def _measure_ceilings(device: str) -> Ceilings:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from hotlap.sandbox import removal
 from hotlap.trial.guard import guard
+from hotlap.trial.sweeping import disown, own
 
 
 @contextmanager
 def owned_folder(prefix: str) -> Iterator[Path]:
-    """A new folder in the temporary directory, removed at the end; after ``kill -9`` the watchdog removes it."""
+    """A new folder in the temporary directory, removed at the end; after ``kill -9`` the watchdog removes it, and where
+    that was killed too, a later hotlap."""
     folder = Path(tempfile.mkdtemp(prefix=prefix)).resolve()
     try:
+        own(folder)
         guard().expect(str(folder))
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        removal.remove(str(folder))
+        disown(folder)
         guard().release(str(folder))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -13,13 +13,17 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from hotlap.errors import HotlapError
+from hotlap.sandbox import removal
+from hotlap.sandbox.order import Order
 from hotlap.trial import tree
 from hotlap.trial.guard import guard, own_python_path
 from hotlap.trial.output import read_tail
+from hotlap.trial.sweeping import disown, own
 
 _POLL_SECONDS = 0.02
 _LONGEST_FOLDER_BYTES = 70
 _LONGEST_OUTPUT_BYTES = 16 * 2**20
+_LAUNCHER = Path(removal.__file__).with_name("launcher.py")
 
 
 class OwnedProcess:
@@ -30,8 +34,10 @@ class OwnedProcess:
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="hotlap-", dir=_short_folder()))
+        own(self.folder)
         self.root = tree.Root(mark=str(self.folder))
         self._popen: subprocess.Popen[bytes] | None = None
+        self._control: int | None = None
         self._status: int | None = None
 
     def start(
@@ -42,25 +48,37 @@ class OwnedProcess:
         environment: Mapping[str, str],
         output: Path,
         errors: Path | None = None,
+        order: Order | None = None,
     ) -> None:
         """Start it, with nothing to read; what it writes is appended to ``output``, its errors too unless they have a
-        file of their own.
+        file of their own. With an ``order`` the launcher starts it, in isolation.
 
         Raises :class:`OSError` when the command cannot be started.
         """
         guard().expect(self.root.mark)
+        words, passed = (list(command), ()) if order is None else self._launcher(order)
         with ExitStack() as files:
+            for descriptor in passed:
+                files.callback(os.close, descriptor)
             self._popen = subprocess.Popen(
-                list(command),
+                words,
                 cwd=directory,
                 env={**environment, tree.MARK_VARIABLE: self.root.mark},
                 stdin=subprocess.DEVNULL,
                 stdout=files.enter_context(output.open("ab")),
                 stderr=subprocess.STDOUT if errors is None else files.enter_context(errors.open("ab")),
                 start_new_session=True,
+                pass_fds=passed,
             )
-        self.root = tree.Root.of(self._popen.pid, self.root.mark)
+        self.root = tree.Root.of(self._popen.pid, self.root.mark, launcher=order is not None)
         guard().started(self.root)
+
+    def _launcher(self, order: Order) -> tuple[list[str], tuple[int, ...]]:
+        """The launcher's command, and the end of a pipe that closes when this process ends, however it ends."""
+        path = self.folder / "order.json"
+        path.write_text(json.dumps(order._asdict()), encoding="ascii")
+        listened, self._control = os.pipe()
+        return [sys.executable, "-I", "-S", str(_LAUNCHER), str(path), str(listened)], (listened,)
 
     def exited(self) -> bool:
         """Whether the process itself has ended (or never began), by a look that does not reap it."""
@@ -77,15 +95,24 @@ class OwnedProcess:
             time.sleep(_POLL_SECONDS)
         return True
 
-    def kill(self) -> int | None:
-        """End all that is left of it, remove the folder, and return the exit status of the process itself: negative for
-        a signal's number, None when it was never started or cannot be ended. May be called again."""
+    def end(self) -> int | None:
+        """End all that is left of it and return the exit status of the process itself: negative for a signal's number,
+        None when it was never started or cannot be ended. May be called again."""
         tree.kill(self.root)
         if self._popen is not None:
             with suppress(subprocess.TimeoutExpired):
                 self._status = self._popen.wait(timeout=1.0)
                 self._popen = None
-        shutil.rmtree(self.folder, ignore_errors=True)
+        return self._status
+
+    def kill(self) -> int | None:
+        """The same, and remove the folder."""
+        self.end()
+        if self._control is not None:  # not sooner: the launcher takes it for the end of its owner
+            os.close(self._control)
+            self._control = None
+        removal.remove(str(self.folder))
+        disown(self.folder)
         guard().release(self.root.mark)
         return self._status
 

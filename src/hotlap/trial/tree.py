@@ -26,26 +26,46 @@ _POLL_SECONDS = 0.01
 @dataclass(frozen=True, slots=True)
 class Root:
     """The process that was started, leader of its own session; ``created`` (as psutil tells it) protects against a
-    process number that was given to somebody else meanwhile. ``pid`` is None before it is known."""
+    process number that was given to somebody else meanwhile. ``pid`` is None before it is known. ``launcher``: it is
+    :mod:`hotlap.sandbox.launcher`, whose process group is ours and no part of what is timed and frozen: it must be able
+    to end the others at any moment."""
 
     mark: str
     pid: int | None = None
     created: float = 0.0
+    launcher: bool = False
 
     @classmethod
-    def of(cls, pid: int, mark: str) -> Root:
+    def of(cls, pid: int, mark: str, *, launcher: bool = False) -> Root:
         """The root of a process that was just started and cannot have been reaped yet."""
-        return cls(mark=mark, pid=pid, created=psutil.Process(pid).create_time())
+        return cls(mark=mark, pid=pid, created=psutil.Process(pid).create_time(), launcher=launcher)
 
 
-def members(root: Root, *, thorough: bool = False) -> list[psutil.Process]:
-    """The living processes of a child, the root first. ``thorough`` reads every environment too, which finds the
-    processes that left the session and lost their parent, and costs some milliseconds."""
+def members(root: Root) -> list[psutil.Process]:
+    """The living processes of the script, the first one first."""
+    every = _living((*_descendants(root), *_in_session(root)))
+    return [it for it in every if not _in_group(it, root.pid)] if root.launcher else every
+
+
+def _all_members(root: Root) -> list[psutil.Process]:
+    """The launcher too, and what left the session and lost its parent: every environment is read, which costs some
+    milliseconds."""
+    return _living((*_descendants(root), *_in_session(root), *_marked(root.mark)))
+
+
+def _living(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
     found: dict[int, psutil.Process] = {}
-    for process in (*_descendants(root), *_in_session(root), *(_marked(root.mark) if thorough else ())):
+    for process in processes:
         if process.pid != os.getpid() and _alive(process):
             found.setdefault(process.pid, process)
     return list(found.values())
+
+
+def _in_group(process: psutil.Process, group: int | None) -> bool:
+    try:
+        return os.getpgid(process.pid) == group
+    except OSError:
+        return False
 
 
 def stop(root: Root) -> list[psutil.Process]:
@@ -69,7 +89,7 @@ def kill(root: Root, *, patience_seconds: float = 5.0) -> None:
     Gives up after ``patience_seconds``: a process that hangs in the kernel cannot be ended by anyone.
     """
     deadline = time.monotonic() + patience_seconds
-    while alive := members(root, thorough=True):
+    while alive := _all_members(root):
         for process in alive:
             with suppress(*_GONE):
                 process.kill()

@@ -12,9 +12,9 @@ from __future__ import annotations
 import json
 import os
 import select
-import shutil
 import sys
 
+from hotlap.sandbox import removal
 from hotlap.trial import tree
 
 _LOOK_AT_PARENT_SECONDS = 1.0
@@ -27,7 +27,7 @@ def main() -> int:
     for root in left.values():
         tree.kill(root)
     for root in left.values():  # when all are dead: one may have written to another's folder
-        shutil.rmtree(root.mark, ignore_errors=True)
+        removal.remove(root.mark)
     return 0
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from hotlap.records import Estimate, Kept, Outcome, Progress, Record, Stage, Study, StudyStatus
 from hotlap.study import Journal, RecordType
+from hotlap.tune.repeat import repetitions_text
 from hotlap.tune.trials import Trials
 
 OnProgress: TypeAlias = Callable[[Progress], None]
@@ -27,6 +28,8 @@ class Book:
         self._journal = journal
         self._on_progress = on_progress
         self._rank: dict[str, int] = {}
+        self._repetitions_text = ""
+        trials.on_repetition = self._note_repetitions
 
     def rank(self, levers: Iterable[str]) -> None:
         """The order in which outcomes are listed: best bound first."""
@@ -44,6 +47,11 @@ class Book:
         new = [it for it in dict.fromkeys(texts) if it not in self.study.warnings]
         if new:
             self.update(warnings=(*self.study.warnings, *new))
+
+    def _note_repetitions(self, count: int) -> None:
+        others = [it for it in self.study.warnings if it != self._repetitions_text]
+        self._repetitions_text = repetitions_text(count)
+        self.update(warnings=(*others, self._repetitions_text))
 
     def attach(self, name: str, record: Record) -> None:
         """Keep a record beside the study, where there is a folder for it."""

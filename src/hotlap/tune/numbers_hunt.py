@@ -24,7 +24,9 @@ from hotlap.records import (
     BadNumber,
     Completed,
     Crashed,
+    Isolation,
     LaunchRequest,
+    NetworkMode,
     NumbersHunt,
     OutOfMemory,
     Record,
@@ -34,8 +36,9 @@ from hotlap.records import (
     Workload,
 )
 from hotlap.trial.executor import Executor
-from hotlap.tune.observe import command_line
-from hotlap.tune.trials import ending_text, ran_through
+from hotlap.tune.observe import after_steps, command_line, limit_to_raise, remedy_of
+from hotlap.tune.repeat import repeated
+from hotlap.tune.trials import ending_text, ran_through, steps_done
 
 Tell: TypeAlias = Callable[[str], object]
 
@@ -61,6 +64,13 @@ class HuntOptions(Record, frozen=True, kw_only=True):
     startup_limit_seconds: float = 600.0
     block_limit_seconds: float = 300.0
     show_output: bool = False
+    network: NetworkMode = "open"
+    unprotected: bool = False
+
+    @property
+    def isolation(self) -> Isolation:
+        """What these options ask of the executor."""
+        return Isolation(network=self.network, unprotected=self.unprotected)
 
 
 def hunt(
@@ -178,28 +188,31 @@ class _Hunter:
         ending = first.ending
         crashed = isinstance(ending, Crashed)
         output = f"{ending.error} {ending.output_tail}" if isinstance(ending, Crashed) else ""
-        if crashed and (found.finite_steps > 0 or _SPEAKS_OF_IT.search(output)):
-            start = max(0, found.finite_steps - STEPS_BEFORE)
+        done = steps_done(first)
+        if crashed and (done > 0 or _SPEAKS_OF_IT.search(output)):
+            start = max(0, done - STEPS_BEFORE)
             self._tell(f"the script failed; the same steps again, every operation checked {_from(start)}")
-            run = self._launch(start, found.finite_steps + 1 + STEPS_AFTER, self._patience)
+            run = self._launch(start, done + 1 + STEPS_AFTER, self._patience)
             if run.bad_number is not None:
                 return msgspec.structs.replace(
                     found,
+                    finite_steps=done,
                     noticed=run.bad_number,
                     repeated=run.bad_number,
                     repeated_steps=len(run.steps.wall_seconds),
                     repeated_ending=run.ending,
                     checked_from=start,
                 )
-        raise self._failure(first, found.finite_steps)
+        raise self._failure(first, done)
 
     def _failure(self, run: Run, done: int) -> ScriptError:
-        when = f" after {done} training steps" if done else " before its first training step was done"
+        when = after_steps(done)
         command = command_line(self._workload)
         match run.ending:
-            case Crashed(error=error, exit_code=code):
+            case Crashed(error=error, exit_code=code) as crash:
                 what = f"The script failed{when}: {error or f'exit code {code}'}"
-                return ScriptError(what, where=command, remedy="Make it run by itself first.", exit_code=code)
+                remedy = remedy_of(crash) or "Make it run by itself first."
+                return ScriptError(what, where=command, remedy=remedy, exit_code=code)
             case Completed(exit_code=code):
                 what = f"The script ended with exit code {code}{when}."
                 return ScriptError(what, where=command, remedy="Make it run by itself first.", exit_code=code)
@@ -208,7 +221,7 @@ class _Hunter:
                 return ScriptError(what, where=command, remedy="Make its batch smaller first.")
             case TimedOut() as ending:
                 what = f"The script hung{when}: {ending_text(ending)}"
-                return ScriptError(what, where=command, remedy="If it takes that long, raise --startup-limit.")
+                return ScriptError(what, where=command, remedy=limit_to_raise(ending))
         return ScriptError(f"{ending_text(run.ending)}", where=command, remedy="Make it run by itself first.")
 
     # -- launches ------------------------------------------------------------------------------
@@ -223,9 +236,15 @@ class _Hunter:
             check_numbers_from=check_from,
             startup_limit_seconds=options.startup_limit_seconds,
             block_limit_seconds=options.block_limit_seconds,
+            step_limit_seconds=options.block_limit_seconds * (1.0 if check_from is None else _CHECKING_FACTOR),
             show_output=options.show_output,
         )
-        return self._executor.launch(LaunchRequest(assignment=assignment, steps=steps, seconds=seconds))
+        request = LaunchRequest(assignment=assignment, steps=steps, seconds=seconds)
+        return repeated(
+            lambda: self._executor.launch(request),
+            lambda run: (run,),
+            lambda: self._tell("the script was killed from outside (SIGKILL); once more"),
+        )
 
 
 def _may_be_older(bad: BadNumber) -> bool:

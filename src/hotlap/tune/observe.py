@@ -22,7 +22,7 @@ from hotlap.records import (
     Workload,
 )
 from hotlap.tune.costs import BLOCK_SECONDS, BLOCK_STEPS, FEWEST_ROUNDS, MOST_ROUNDS, Shape
-from hotlap.tune.trials import FEWEST_ROUNDS_OF_A_SHORT_SCRIPT, Trials, ending_text, ran_through
+from hotlap.tune.trials import FEWEST_ROUNDS_OF_A_SHORT_SCRIPT, Trials, ending_text, ran_through, steps_done
 
 FEWEST_STEPS = 24
 """A warm-up of four blocks and eight rounds, of two steps each: with less, nothing can be compared."""
@@ -91,7 +91,9 @@ def command_line(workload: Workload) -> str:
 def _run(trials: Trials) -> Run:
     assignment = trials.assignment()
     patience = _PATIENCE * assignment.block_limit_seconds  # the limit holds for all observed steps together
-    assignment = msgspec.structs.replace(assignment, observe=True, block_limit_seconds=patience)
+    assignment = msgspec.structs.replace(
+        assignment, observe=True, block_limit_seconds=patience, step_limit_seconds=trials.options.block_limit_seconds
+    )
     budget = trials.options.budget_seconds or math.inf
     seconds = min(_OBSERVED_SECONDS, max(1.0, _BUDGET_SHARE * budget))
     return trials.launch(assignment, steps=_OBSERVED_STEPS, seconds=seconds, minimum_steps=FEWEST_STEPS)
@@ -127,22 +129,22 @@ def _shape(run: Run, phases: PhaseAccount) -> tuple[Shape, tuple[str, ...]]:
 
 
 def _check(run: Run, workload: Workload) -> None:
-    done = len(run.steps.wall_seconds)
+    done = steps_done(run)
     command = command_line(workload)
     match run.ending:
         case Crashed() as crash:
             _explain_crash(crash, done, command)
         case OutOfMemory() as ending:
             raise ScriptError(
-                f"The script runs out of memory as it is. {ending.error}".strip(),
+                f"The script runs out of memory{_after(done) or ' as it is'}. {ending.error}".strip(),
                 where=command,
                 remedy="Make its batch smaller first; there is no baseline to compare with.",
             )
         case TimedOut() as ending:
             raise ScriptError(
-                f"{'The script hung' if done else 'No training step was seen'}: {ending_text(ending)}",
+                f"{f'The script hung{_after(done)}' if done else 'No training step was seen'}: {ending_text(ending)}",
                 where=command,
-                remedy="If its start really takes longer, raise --startup-limit.",
+                remedy=limit_to_raise(ending),
             )
         case Completed(exit_code=code) if code != 0:
             raise ScriptError(
@@ -173,14 +175,32 @@ def _explain_crash(crash: Crashed, done: int, command: str) -> None:
             remedy="Give it everything by arguments, then tune it with these.",
             exit_code=crash.exit_code,
         )
-    when = _after(done) if done else " before its first training step"
     raise ScriptError(
-        f"The script failed{when}: {crash.error or f'exit code {crash.exit_code}'}",
+        f"The script failed{after_steps(done)}: {crash.error or f'exit code {crash.exit_code}'}",
         where=command,
-        remedy="Make it run by itself first; hotlap changed nothing in this run.",
+        remedy=remedy_of(crash) or "Make it run by itself first; hotlap changed nothing in this run.",
         exit_code=crash.exit_code,
     )
 
 
+def remedy_of(crash: Crashed) -> str:
+    """What to do where it is not the script that has to be repaired; else nothing."""
+    if crash.killed_from_outside:
+        return "Look for what ends processes on this machine: a job scheduler, a memory limit, a person."
+    return ""
+
+
+def limit_to_raise(ending: TimedOut) -> str:
+    """The remedy for a hang that may be none: which option allows for more time."""
+    if ending.during == "startup":
+        return "If its start really takes longer, raise --startup-limit."
+    return "If a step, or what comes between two, really takes longer, raise --block-limit."
+
+
+def after_steps(done: int) -> str:
+    """When a script failed, as far as that is known: `` after 5 training steps``."""
+    return _after(done) or " before its first training step was done"
+
+
 def _after(steps: int) -> str:
-    return f" after {steps} training steps" if steps else ""
+    return f" after {steps} training step{'s' if steps > 1 else ''}" if steps else ""

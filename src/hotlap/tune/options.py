@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterable, Mapping
+from typing import get_args
 
 from hotlap.errors import UsageError
 from hotlap.levers.api import Lever
-from hotlap.records import Record
+from hotlap.records import Isolation, NetworkMode, Record
 
 
 class Options(Record, frozen=True, kw_only=True):
@@ -18,7 +19,8 @@ class Options(Record, frozen=True, kw_only=True):
     levers; ``allow`` names those that may be tried although they change what is learned. ``accept_unverified`` keeps a
     faster lever although nothing could show that training still computes the same. ``delta`` is the smallest gain
     worth having, as a share. ``rounds`` fixes the rounds of a set (None: as many as pay, 8 to 40). ``batch_sizes`` asks
-    a profile to time the model with other batch sizes too.
+    a profile to time the model with other batch sizes too. ``network`` and ``unprotected`` say how trials are isolated
+    (:class:`hotlap.records.Isolation`).
     """
 
     budget_seconds: float | None = None
@@ -34,12 +36,21 @@ class Options(Record, frozen=True, kw_only=True):
     block_limit_seconds: float = 300.0
     show_output: bool = False
     batch_sizes: bool = False
+    network: NetworkMode = "open"
+    unprotected: bool = False
+
+    @property
+    def isolation(self) -> Isolation:
+        """What these options ask of the executor."""
+        return Isolation(network=self.network, unprotected=self.unprotected)
 
 
 def check(options: Options, levers: Mapping[str, Lever]) -> None:
     """Raises :class:`UsageError` for a lever that does not exist and for numbers that make no sense."""
     for flag, names in (("--only", options.only), ("--skip", options.skip), ("--allow", options.allow)):
         _check_names(flag, names, levers)
+    if options.network not in get_args(NetworkMode):
+        raise UsageError(f"--network is {options.network!r}.", remedy="Give `open` or `none`.")
     positive = {
         "--budget": options.budget_seconds,
         "--startup-limit": options.startup_limit_seconds,

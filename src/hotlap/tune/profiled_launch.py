@@ -165,6 +165,8 @@ def _launch(trials: Trials, length: Length, *, processes: int) -> Run:
         profiled_steps=length.profiled,
         startup_limit_seconds=min(assignment.startup_limit_seconds, startup),
         block_limit_seconds=_LONGEST_DELAY_SECONDS + 3 * length.seconds(trials),
+        # The profiler's start and its end come between two steps.
+        step_limit_seconds=max(_LONGEST_DELAY_SECONDS, assignment.block_limit_seconds),
     )
     seconds = _PATIENCE * length.step_seconds(trials) if processes == 1 else None
     return trials.launch(watched, steps=length.steps, seconds=seconds)

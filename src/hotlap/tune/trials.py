@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -31,6 +31,7 @@ from hotlap.records import (
 from hotlap.tune.costs import FEWEST_ROUNDS, MOST_ROUNDS, USUAL_ROUNDS, Costs, Shape
 from hotlap.tune.journaled import JournaledExecutor
 from hotlap.tune.options import Options
+from hotlap.tune.repeat import repeated
 
 FEWEST_ROUNDS_OF_A_SHORT_SCRIPT = 3
 FEWEST_BLOCK_STEPS = 2
@@ -42,6 +43,9 @@ _MEMORY_SHARE = 0.8
 _SHORTEST_LIMIT_SECONDS = 5.0
 _STARTUP_SHARE = 0.4
 _BLOCK_SHARE = 0.15
+_SLOWEST_STEP = 100
+"""How many times longer than the baseline's a single step may be, among the steps of a launch: it may be in float64,
+compile, or be followed by an evaluation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,8 @@ class Failure:
 
 class Trials:
     """Everything that the stages ask of the executor goes through here, so that budget, seeds and limits are set in
-    one place. ``reserve_seconds`` is what verification will need; no trial may eat into it."""
+    one place. ``reserve_seconds`` is what verification will need; no trial may eat into it. ``on_repetition`` is called
+    when a trial is repeated because something outside killed it, with how many were so far."""
 
     def __init__(self, workload: Workload, options: Options, executor: JournaledExecutor) -> None:
         self.workload = workload
@@ -67,6 +72,8 @@ class Trials:
         self.arms_at_once = _MOST_ARMS
         self.interleaved = True
         self.reserve_seconds = 0.0
+        self.on_repetition: Callable[[int], object] = lambda count: None
+        self._repetitions = 0
         self._sets_taken: dict[str, int] = {}
 
     # -- budget -------------------------------------------------------------------------------
@@ -107,11 +114,24 @@ class Trials:
     def launch(
         self, assignment: Assignment, *, steps: int, seconds: float | None = None, minimum_steps: int = 1
     ) -> Run:
-        """One child alone; its limit allows for steps that take three times as long as the baseline's."""
+        """One child alone; its limit allows for steps that take three times as long as the baseline's, a single one for
+        ``--block-limit`` or, where that is more, for a hundred times as long."""
         limit = max(assignment.block_limit_seconds, 3 * self.costs.of_steps(steps))
-        patient = msgspec.structs.replace(assignment, block_limit_seconds=limit)
+        one_step = assignment.step_limit_seconds
+        if one_step is None:
+            one_step = max(self.options.block_limit_seconds, _SLOWEST_STEP * self.costs.of_steps(1))
+        patient = msgspec.structs.replace(assignment, block_limit_seconds=limit, step_limit_seconds=one_step)
         request = LaunchRequest(assignment=patient, steps=steps, seconds=seconds, minimum_steps=minimum_steps)
-        return self.executor.launch(request)
+        return repeated(
+            lambda: self.executor.launch(request), lambda run: (run,), self._note_repetition, allowed=self._time_is_left
+        )
+
+    def _note_repetition(self) -> None:
+        self._repetitions += 1
+        self.on_repetition(self._repetitions)
+
+    def _time_is_left(self) -> bool:
+        return self.left_seconds > 0
 
     def take_set(self, arms: Sequence[Plan | Assignment], *, rounds: int, purpose: str) -> TurnSet | Failure:
         """One set with a fresh launch of each arm; ``purpose`` tells sets apart, so that each has its own order.
@@ -145,8 +165,14 @@ class Trials:
             warm_up_limit_seconds=min(120.0, max(_SHORTEST_LIMIT_SECONDS, _BLOCK_SHARE * self.left_seconds)),
             interleaved=self.interleaved,
         )
-        before = self.spent_seconds
-        turns = self.executor.take_turns(request)
+        before = 0.0
+
+        def take_turns() -> TurnSet:
+            nonlocal before
+            before = self.spent_seconds
+            return self.executor.take_turns(request)
+
+        turns = repeated(take_turns, lambda turns: turns.runs, self._note_repetition, allowed=self._time_is_left)
         if failure_of(turns) is None:
             self.costs.learn_set(turns, [it.plan for it in arms], self.spent_seconds - before)
             self._learn_room(turns, len(arms))
@@ -203,7 +229,7 @@ def failure_of(turns: TurnSet) -> Failure | None:
             continue
         ending = run.ending
         if isinstance(ending, Completed):
-            ending = Crashed(exit_code=ending.exit_code, steps_done=len(run.steps.wall_seconds))
+            ending = Crashed(exit_code=ending.exit_code, steps_done=steps_done(run))
         return Failure(arm, ending, ending_text(ending))
     if turns.rounds and all(len(it) >= FEWEST_ROUNDS_OF_A_SHORT_SCRIPT for it in turns.rounds):
         return None
@@ -214,6 +240,12 @@ def failure_of(turns: TurnSet) -> Failure | None:
 def ran_through(run: Run) -> bool:
     """Whether a run came to its last wanted step, or to the script's own good end."""
     return isinstance(run.ending, Stopped) or (isinstance(run.ending, Completed) and run.ending.exit_code == 0)
+
+
+def steps_done(run: Run) -> int:
+    """How many steps a run did as far as is known: a process that could not report leaves only their number."""
+    known = 0 if isinstance(run.ending, (Completed, Stopped)) else run.ending.steps_done
+    return max(known, len(run.steps.wall_seconds))
 
 
 def ending_text(ending: Ending) -> str:

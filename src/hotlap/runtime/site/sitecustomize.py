@@ -2,33 +2,50 @@
 
 This folder is put first on PYTHONPATH, so that Python imports this file before the script begins, in the process itself
 and in every Python process it starts. It takes its own folder off the path again, lets the sitecustomize that the
-environment would otherwise have had run, and only then looks whether there is something to do.
+environment would otherwise have had run, and then boots hotlap, whatever that one did: what it raises is raised on, and
+Python treats it as it always does. If hotlap cannot be booted, the process ends.
 """
 
 import os
 import sys
-from pathlib import Path
+
+_HERE = os.path.dirname(os.path.realpath(__file__))  # noqa: PTH120
+_WANTED = ("HOTLAP_HANDSHAKE", "HOTLAP_ASSIGNMENT", "HOTLAP_PLAN")
 
 
 def _leave_the_path() -> None:
-    here = Path(__file__).resolve().parent
-    sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != here]
+    sys.path[:] = [entry for entry in sys.path if os.path.realpath(entry or ".") != _HERE]
 
 
-def _run_the_next_sitecustomize() -> None:
-    own = sys.modules.pop("sitecustomize", None)
+def _boot() -> None:
+    code = 1  # until hotlap's own code for this can be read
     try:
-        import sitecustomize  # type: ignore[import-not-found]  # noqa: F401
-    except ModuleNotFoundError as error:
-        if error.name != "sitecustomize":
-            raise
-        if own is not None:
-            sys.modules["sitecustomize"] = own
+        code = _import_this_hotlap()
+        from hotlap.runtime.entrance import enter
+    except BaseException as error:
+        line = f"hotlap: The process was ended because hotlap cannot be imported in {sys.executable}: {error}\n"
+        os.write(2, line.encode("utf-8", "backslashreplace"))
+        os._exit(code)
+        raise
+    enter()
+
+
+def _import_this_hotlap() -> int:
+    """Import the package that this file is part of: the interpreter may have another one, or none at all. Returns the
+    exit code of a process in which hotlap cannot be booted."""
+    folder = os.path.dirname(os.path.dirname(os.path.dirname(_HERE)))  # noqa: PTH120
+    sys.path.insert(0, folder)
+    try:
+        from hotlap.errors import NOT_BOOTED
+    finally:
+        sys.path.remove(folder)
+    return NOT_BOOTED
 
 
 _leave_the_path()
-_run_the_next_sitecustomize()
-if "HOTLAP_ASSIGNMENT" in os.environ or "HOTLAP_PLAN" in os.environ:
-    from hotlap.runtime.boot import boot
-
-    boot()
+try:
+    sys.modules.pop("sitecustomize", None)
+    import sitecustomize  # type: ignore[import-not-found]  # noqa: F401
+finally:
+    if any(name in os.environ for name in _WANTED):
+        _boot()

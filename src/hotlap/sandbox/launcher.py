@@ -1,0 +1,217 @@
+"""Starts one command in isolation, waits for it, and ends all that it left: `python -I -S launcher.py ORDER FD`.
+
+ORDER is a file with an :class:`hotlap.sandbox.order.Order`, FD the end of a pipe that closes when whoever gave the
+order ends, however they end. The launcher stays outside of the isolation and is never frozen: it outlives the
+command's processes and takes the command's exit status for its own.
+
+With a pid namespace the kernel ends all of its processes together with the first, which ends with the launcher.
+Without one the launcher is the parent of all orphans, and ends them one by one.
+"""
+
+from __future__ import annotations
+
+import sys
+
+if __name__ == "__main__":  # -I leaves the path to the standard library alone
+    sys.path.insert(0, __file__.rsplit("/", 3)[0])
+
+import errno
+import json
+import os
+import select
+import signal
+from typing import TYPE_CHECKING, NoReturn
+
+from hotlap.sandbox import kernel, landlock, removal
+from hotlap.sandbox.order import FENCE, NAMESPACES, SETUP_FAILED, Order
+
+if TYPE_CHECKING:
+    from hotlap.sandbox.layers import Ground
+
+_READ_BYTES = 4096
+_LOOK_MILLISECONDS = 20
+
+
+def main(order_path: str, control: int) -> NoReturn:
+    """Carry out an order and exit as its command did."""
+    with open(order_path, "rb") as file:
+        order = Order(**json.load(file))
+    os.set_inheritable(control, False)
+    told, tell = os.pipe()
+    first = _start(order, tell)
+    os.close(tell)
+    status = _wait(first, told, control)
+    _end_all()
+    if status is None:
+        for folder in order.owned:
+            removal.remove(folder)
+        os._exit(1)
+    _exit_as(status)
+
+
+def _start(order: Order, tell: int) -> int:
+    """Start the first process of the isolated ones; returns its number."""
+    as_root = kernel.may_administrate()
+    ground = None
+    try:
+        if order.mode == NAMESPACES:
+            from hotlap.sandbox import layers  # which the other modes need not wait for
+
+            ground = layers.survey(order, as_root=as_root)
+            if not as_root:
+                kernel.become_root_of_own_namespace()
+            if order.pid_namespace:
+                kernel.unshare(kernel.CLONE_NEWPID)
+        if not order.pid_namespace:
+            kernel.adopt_orphans()
+        first = os.fork()
+    except OSError as error:
+        _refuse(error)
+    if first:
+        return first
+    kernel.end_with_parent(signal.SIGKILL)
+    try:
+        _isolate(order, ground, as_root=as_root)
+    except OSError as error:
+        _refuse(error)
+    if order.pid_namespace:
+        _be_first(order, tell)
+    _become_command(order)
+
+
+def _isolate(order: Order, ground: Ground | None, *, as_root: bool) -> None:
+    if order.network == "none":
+        if order.mode != NAMESPACES and not as_root:
+            kernel.become_root_of_own_namespace()
+        kernel.unshare(kernel.CLONE_NEWNET)
+        kernel.start_loopback()
+    if ground is not None:
+        from hotlap.sandbox import layers
+
+        kernel.unshare(kernel.CLONE_NEWNS)
+        layers.lay_over(order, ground, as_root=as_root)
+        if order.pid_namespace:
+            kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
+    elif order.mode == FENCE:
+        landlock.forbid_writing(order.writable)
+    kernel.drop_harmful_capabilities()
+
+
+def _be_first(order: Order, tell: int) -> NoReturn:
+    """The first process of a pid namespace: it buries the dead, and when the command has ended, all end with it."""
+    command = os.fork()
+    if command == 0:
+        os.close(tell)
+        _become_command(order)
+    while True:
+        gone, status = os.wait()
+        if gone == command:
+            os.write(tell, str(status).encode("ascii"))
+            os._exit(0)
+
+
+def _become_command(order: Order) -> NoReturn:
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, and what it starts would ignore too
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.setsid()
+        os.chdir(order.directory)
+        os.execvpe(order.command[0], list(order.command), os.environ)
+    except OSError as error:
+        _refuse(error)
+
+
+def _wait(first: int, told: int, control: int) -> int | None:
+    """The wait status of the command; None when whoever gave the order is gone."""
+    watch = select.poll()
+    handle = _process_handle(first)
+    for descriptor in (told, control, handle):
+        if descriptor is not None:
+            watch.register(descriptor, select.POLLIN | select.POLLHUP)
+    said = b""
+    while True:
+        ready = {descriptor for descriptor, _ in watch.poll(_LOOK_MILLISECONDS if handle is None else None)}
+        if control in ready and not os.read(control, _READ_BYTES):
+            return None
+        if told in ready:
+            received = os.read(told, _READ_BYTES)
+            said += received
+            if not received:
+                watch.unregister(told)
+        if handle is None or handle in ready:
+            gone, status = os.waitpid(first, os.WNOHANG)
+            if gone:
+                said += _rest(told)
+                return int(said) if said else status
+
+
+def _process_handle(number: int) -> int | None:
+    """A descriptor that is ready when the process has ended; None on kernels before 5.3."""
+    try:
+        return os.pidfd_open(number)
+    except OSError:
+        return None
+
+
+def _rest(told: int) -> bytes:
+    os.set_blocking(told, False)
+    try:
+        return os.read(told, _READ_BYTES)
+    except BlockingIOError:
+        return b""
+
+
+def _end_all() -> None:
+    """End whatever is left: in a pid namespace its first process, else every child, as orphans become ours."""
+    while True:
+        for number in _children():
+            try:
+                os.kill(number, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+
+
+def _children() -> list[int]:
+    own = os.getpid()
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdecimal() and _parent_of(name) == own:
+            found.append(int(name))
+    return found
+
+
+def _parent_of(number: str) -> int:
+    try:
+        with open(f"/proc/{number}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[1])
+    except (OSError, IndexError):
+        return 0
+
+
+def _exit_as(status: int) -> NoReturn:
+    """Leave as the command left: with its code, or by its signal (without a core file of our own)."""
+    code = os.waitstatus_to_exitcode(status)
+    if code >= 0:
+        os._exit(code)
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    signal.signal(-code, signal.SIG_DFL) if -code not in (signal.SIGKILL, signal.SIGSTOP) else None
+    os.kill(os.getpid(), -code)
+    os._exit(128 - code)
+
+
+def _refuse(error: OSError) -> NoReturn:
+    """Say why the command was not started; whoever reads the output tells it on."""
+    where = f" ({error.filename})" if error.filename else ""
+    name = errno.errorcode.get(error.errno or 0, "")
+    os.write(2, f"hotlap: the script could not be isolated: {error.strerror}{where} {name}\n".encode())
+    os._exit(SETUP_FAILED)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

@@ -1,0 +1,256 @@
+"""Layers of a run's own over everything that may be written (overlayfs), seen by one process and what it starts.
+
+Called in the launcher's child, after it has entered the namespaces and before the script begins. Sources: the Linux
+documentation of overlayfs, mount_namespaces(7), pivot_root(2).
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+from typing import NamedTuple
+
+from hotlap.sandbox import kernel
+from hotlap.sandbox.mounts import (
+    KERNEL_FOLDERS,
+    Mount,
+    below_any,
+    points_of_root,
+    points_of_user,
+    read_mounts,
+)
+from hotlap.sandbox.order import POINTS, Order
+
+_SHARED_MEMORY = "/dev/shm"
+_MOST_SOCKETS = 500
+_NO_LAYER = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.ENODEV, errno.EPERM, errno.ELOOP, errno.ESTALE})
+
+
+class Ground(NamedTuple):
+    """What is mounted, and where layers go."""
+
+    mounts: list[Mount]
+    points: list[str]
+
+
+def survey(order: Order, *, as_root: bool) -> Ground:
+    """Look where layers have to go. To be called while files show their true owners: not in a user namespace yet."""
+    mounts = read_mounts(_read("/proc/self/mountinfo"))
+    return Ground(mounts, points_of_root(mounts) if as_root else points_of_user(mounts, order.interest))
+
+
+def lay_over(order: Order, ground: Ground, *, as_root: bool) -> None:
+    """Make a view of all files in which what is written goes to ``order.layers``.
+
+    ``as_root``: with the rights of the machine's administrator (or of a container's), under which the view gets a new
+    root; else in place. Raises :class:`OSError` where the kernel refuses.
+    """
+    kernel.mount("none", "/", "", kernel.MS_REC | kernel.MS_PRIVATE)
+    view = _View(order, ground)
+    if as_root:
+        view.make_anew()
+    else:
+        view.make_in_place()
+    view.write_points()
+
+
+class _Layer:
+    """The folders of one layer, made and opened before anything is laid over the places where they are."""
+
+    def __init__(self, folder: str, point: str) -> None:
+        self.point = point
+        upper, work = f"{folder}/upper", f"{folder}/work"
+        for it in (folder, upper, work):
+            os.mkdir(it, 0o700)
+        _copy_attributes(point, upper)
+        self._handles = [_handle(it) for it in (point, upper, work)]
+
+    def mount(self, target: str, options: str) -> None:
+        paths = "lowerdir={},upperdir={},workdir={}".format(*map(_path_of, self._handles))
+        kernel.mount("hotlap", target, "overlay", 0, f"{paths},{options}")
+
+    def mount_below_alone(self, target: str) -> None:
+        """What the layer would have lain over, read-only."""
+        kernel.mount(_path_of(self._handles[0]), target, "", kernel.MS_BIND)
+        _make_read_only(target, 0)
+
+
+class _View:
+    def __init__(self, order: Order, ground: Ground) -> None:
+        self._order = order
+        self._mounts = ground.mounts
+        self._wanted = ground.points
+        self._points: list[str] = []
+        self._read_only: list[str] = []
+        # A mount of its own, which stays writable when the one that it lies in becomes read-only.
+        kernel.mount(order.layers, order.layers, "", kernel.MS_BIND)
+        self._folder = _handle(order.layers)
+        # By number, as names may hold anything, and as they will soon lie below a layer.
+        self._shared = [(path, _handle(kept)) for kept, path in order.shared if os.path.lexists(kept)]
+        self._shared_memory = f"{order.layers}/shm"
+        os.mkdir(self._shared_memory, 0o700)
+        self._sockets = [(path, _handle(path)) for path in _bound_sockets() if not below_any(path, KERNEL_FOLDERS)]
+
+    # -- an administrator's way ----------------------------------------------------------------
+
+    def make_anew(self) -> None:
+        """A new root: layers over each mount that may be written, all others as they are."""
+        new = f"{self._order.layers}/root"
+        os.mkdir(new, 0o700)
+        # Renaming a folder needs notes that only the machine's own administrator may make; else it is refused (EXDEV).
+        options = "redirect_dir=on" if kernel.in_first_user_namespace() else "userxattr"
+        layers = self._prepared()
+        for it in self._mounts:
+            target = new + it.point.rstrip("/")
+            if it.point in layers:
+                self._lay(layers[it.point], target, options)
+            elif not it.of_the_kernel and os.path.lexists(target):
+                kernel.mount(it.point, target, "", kernel.MS_BIND)
+                _make_read_only(target, it.flags)
+        for folder in KERNEL_FOLDERS:
+            if os.path.isdir(folder) and os.path.isdir(new + folder):
+                kernel.mount(folder, new + folder, "", kernel.MS_BIND | kernel.MS_REC)
+        self._let_through(new)
+        os.chdir(new)
+        kernel.pivot_root(".", ".")
+        kernel.unmount(".", kernel.MNT_DETACH)
+        os.chdir("/")
+
+    # -- an ordinary user's way ----------------------------------------------------------------
+
+    def make_in_place(self) -> None:
+        """Everything read-only, then layers over what the user may write to."""
+        layers = self._prepared()
+        for it in self._mounts:
+            if it.writable and not it.of_the_kernel:
+                _make_read_only(it.point, it.flags)
+        for point, layer in layers.items():
+            self._lay(layer, point, "userxattr")
+        self._let_through("")
+
+    # -- both ----------------------------------------------------------------------------------
+
+    def _prepared(self) -> dict[str, _Layer]:
+        return {it: _Layer(f"{self._order.layers}/{number}", it) for number, it in enumerate(self._wanted)}
+
+    def _lay(self, layer: _Layer, target: str, options: str) -> None:
+        """Where a file system can be under no layer it is shown read-only, unless the script is at work in it."""
+        self._points.append(layer.point)
+        try:
+            layer.mount(target, options)
+        except OSError as error:
+            at_work = any(below_any(it, [layer.point]) for it in (self._order.directory, *self._order.interest))
+            if error.errno not in _NO_LAYER or at_work:
+                raise OSError(error.errno, f"no layer can lie over it: {error.strerror}", layer.point) from None
+            layer.mount_below_alone(target)
+            self._read_only.append(layer.point)
+
+    def _let_through(self, root: str) -> None:
+        """What the run shares with the outside: shared memory of its own, sockets, the run's folder, caches."""
+        _own_shared_memory(root, self._shared_memory)
+        for path, handle in self._sockets:
+            if below_any(path, self._points) and os.path.lexists(root + path):
+                kernel.mount(_path_of(handle), root + path, "", kernel.MS_BIND)
+            os.close(handle)
+        for path in self._order.hidden:
+            if os.path.isdir(root + path):
+                kernel.mount("hotlap", root + path, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=700,size=1m")
+        for path, handle in self._shared:
+            target = root + path
+            if not os.path.lexists(target):
+                os.makedirs(target, 0o700, exist_ok=True)
+            kernel.mount(_path_of(handle), target, "", kernel.MS_BIND | kernel.MS_REC)
+            if not root:
+                _make_writable(target, self._flags_of(path))
+            os.close(handle)
+        # The layers themselves are nothing to be found by a script that looks through its folders.
+        if os.path.isdir(root + self._order.layers):
+            kernel.mount("hotlap", root + self._order.layers, "tmpfs", 0, "mode=700,size=4k")
+
+    def _flags_of(self, path: str) -> int:
+        return max((it for it in self._mounts if below_any(path, [it.point])), key=lambda it: len(it.point)).flags
+
+    def write_points(self) -> None:
+        """Say what each layer lies over."""
+        text = json.dumps({"points": self._points, "read_only": self._read_only}).encode()
+        descriptor = os.open(
+            POINTS, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=_reopened(self._folder)
+        )
+        try:
+            os.write(descriptor, text)
+        finally:
+            os.close(descriptor)
+
+
+def _own_shared_memory(root: str, folder: str) -> None:
+    """Shared memory that is gone with the run, over what lies there already; as large as the machine's own."""
+    if not os.path.isdir(root + _SHARED_MEMORY):
+        return
+    size = os.statvfs(_SHARED_MEMORY)
+    options = f"mode=1777,size={size.f_frsize * size.f_blocks}"
+    if not os.listdir(root + _SHARED_MEMORY):
+        kernel.mount("hotlap", root + _SHARED_MEMORY, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, options)
+        return
+    kernel.mount("hotlap", folder, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, options)
+    for it in ("upper", "work"):
+        os.mkdir(f"{folder}/{it}")
+    os.chmod(f"{folder}/upper", 0o1777)
+    kinds = "" if kernel.in_first_user_namespace() else ",userxattr"
+    data = f"lowerdir={_SHARED_MEMORY},upperdir={folder}/upper,workdir={folder}/work{kinds}"
+    kernel.mount("hotlap", root + _SHARED_MEMORY, "overlay", 0, data)
+
+
+def _make_read_only(point: str, flags: int) -> None:
+    kernel.mount("none", point, "", kernel.MS_REMOUNT | kernel.MS_BIND | kernel.MS_RDONLY | flags)
+
+
+def _make_writable(point: str, flags: int) -> None:
+    kernel.mount("none", point, "", kernel.MS_REMOUNT | kernel.MS_BIND | flags)
+
+
+def _copy_attributes(origin: str, target: str) -> None:
+    """The topmost folder of a layer is what is seen of the folder below it."""
+    status = os.stat(origin)
+    try:
+        os.chown(target, status.st_uid, status.st_gid)
+    except OSError:
+        os.chown(target, -1, -1)  # an ordinary user's own: others' numbers cannot be given away
+    os.chmod(target, stat.S_IMODE(status.st_mode) | (0 if status.st_uid == os.geteuid() else 0o300))
+    os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def _handle(path: str) -> int:
+    return os.open(path, os.O_PATH | os.O_CLOEXEC)
+
+
+def _reopened(handle: int) -> int:
+    return os.open(_path_of(handle), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def _path_of(handle: int) -> str:
+    return f"/proc/self/fd/{handle}"
+
+
+def _bound_sockets() -> list[str]:
+    """The sockets of other programs that have a path: seen through a layer nobody would be listening at them."""
+    found = []
+    for line in _read("/proc/net/unix").splitlines()[1:]:
+        fields = line.split(None, 7)
+        path = os.fsdecode(fields[7]) if len(fields) == 8 else ""
+        if path.startswith("/") and _is_socket(path):
+            found.append(os.path.realpath(path))
+    return list(dict.fromkeys(found))[:_MOST_SOCKETS]
+
+
+def _is_socket(path: str) -> bool:
+    try:
+        return stat.S_ISSOCK(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()

@@ -1,0 +1,215 @@
+"""How the runs of an executor are isolated: the strongest way that works here, tried before the first launch."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from hotlap.errors import HotlapError
+from hotlap.records import Isolation, Protection, ProtectionMode
+from hotlap.sandbox import landlock, removal
+from hotlap.sandbox.caches import cache_folders
+from hotlap.sandbox.order import FENCE, NAMESPACES, NONE, SETUP_FAILED, Order
+from hotlap.sandbox.probe import DENIED, WROTE
+from hotlap.trial.output import read_tail
+from hotlap.trial.process import OwnedProcess
+
+PROTECTION_VARIABLE = "HOTLAP_PROTECTION"
+"""Tells the runtime which mode is in force: in ``namespaces`` it redirects nothing itself."""
+
+LAYERS = "layers"
+_PROBE = Path(removal.__file__).with_name("probe.py")
+_PROBE_LIMIT_SECONDS = 30.0
+_KERNELS_FOLDERS = ("/dev", "/proc", "/sys")
+_MULTI_PROCESS_SERVICE = "/tmp/nvidia-mps"
+_NETWORK_GAP = "What the script sends over the network is sent: trackers are silenced, other requests are not."
+_FENCE_GAPS = (
+    "Programs that the script starts may change modes, owners, times and extended attributes of files.",
+    "A process that leaves its session just as hotlap and its watchdog are killed may stay.",
+)
+_OLD_LANDLOCK_GAP = "Programs that the script starts may truncate files: this kernel's Landlock does not know of it."
+_NONE_GAPS = (
+    "Programs that the script starts, and libraries that write files without Python, change your files.",
+    _FENCE_GAPS[1],
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """One way of isolating; ``beside_the_run``: layers lie in the run's folder, else in the temporary directory."""
+
+    mode: ProtectionMode
+    pid_namespace: bool = False
+    beside_the_run: bool = True
+
+
+_WAYS = (
+    _Way("namespaces", pid_namespace=True),
+    _Way("namespaces", pid_namespace=True, beside_the_run=False),
+    _Way("namespaces"),
+    _Way("namespaces", beside_the_run=False),
+    _Way("fence"),
+    _Way("none"),
+)
+
+
+class Isolator:
+    """Gives the orders for the launcher. ``runs`` is the folder of all runs, ``environment`` what children get."""
+
+    def __init__(self, wish: Isolation, runs: Path, environment: Mapping[str, str]) -> None:
+        self._wish = wish
+        self._runs = runs
+        self._environment = dict(environment)
+
+    @property
+    def protection(self) -> Protection:
+        """What holds for the runs. Raises :class:`HotlapError` where trials could do harm and nobody allowed it."""
+        return self._chosen[1]
+
+    @cached_property
+    def _chosen(self) -> tuple[_Way, Protection]:
+        reasons: list[str] = []
+        for way in _WAYS:
+            if self._wish.mode not in (None, way.mode):
+                continue
+            why_not = self._why_not(way)
+            if not why_not:
+                return way, self._protection(way, reasons)
+            reasons.append(f"{_named(way)}: {why_not}")
+        raise HotlapError(
+            "Trials cannot be isolated on this machine, and could harm your files and processes.",
+            where="; ".join(dict.fromkeys(reasons)),
+            remedy="`--unprotected` goes on all the same: then only what Python code writes is kept from your files.",
+        )
+
+    def _why_not(self, way: _Way) -> str:
+        """Why a way does not work here; empty where it does."""
+        if way.mode == "none":
+            return "" if self._wish.unprotected or self._wish.mode == "none" else "`--unprotected` was not given"
+        if way.mode == "fence" and landlock.version() == 0:
+            return "the kernel has no Landlock, or it is switched off"
+        return self._tried(way)
+
+    def _protection(self, way: _Way, reasons: Sequence[str]) -> Protection:
+        gaps: tuple[str, ...] = ()
+        if way.mode == "fence":
+            gaps = _FENCE_GAPS
+            gaps += (_OLD_LANDLOCK_GAP,) if landlock.version() < landlock.TRUNCATE_VERSION else ()
+        elif way.mode == "none":
+            gaps = _NONE_GAPS
+        return Protection(
+            mode=way.mode,
+            network=self._wish.network,
+            pid_namespace=way.pid_namespace,
+            shared_folders=tuple(it for it in self._caches(Path.cwd()) if Path(it).is_dir()),
+            gaps=gaps if self._wish.network == "none" else (*gaps, _NETWORK_GAP),
+            reasons=tuple(dict.fromkeys(reasons)),
+        )
+
+    # -- orders --------------------------------------------------------------------------------
+
+    def order(self, command: Sequence[str], directory: str, run_directory: Path, folder: Path) -> Order:
+        """How to start a command for the run of that folder, whose process owns the temporary ``folder``."""
+        return self._order(self._chosen[0], command, directory, run_directory, folder)
+
+    def layers_of(self, run_directory: Path, folder: Path) -> Path | None:
+        """Where the run's layers are; None where it has none."""
+        way = self._chosen[0]
+        if way.mode != "namespaces":
+            return None
+        return (run_directory if way.beside_the_run else folder) / LAYERS
+
+    def variables(self, folder: Path) -> dict[str, str]:
+        """What the run must find in its environment."""
+        mode = self.protection.mode
+        found: dict[str, str] = {PROTECTION_VARIABLE: mode}
+        if mode != "namespaces":  # a temporary directory of the run's own, as others' files lie in the usual one
+            (folder / "tmp").mkdir(exist_ok=True)
+            found["TMPDIR"] = str(folder / "tmp")
+        return found
+
+    def _order(self, way: _Way, command: Sequence[str], directory: str, run_directory: Path, folder: Path) -> Order:
+        layers = (run_directory if way.beside_the_run else folder) / LAYERS
+        own = [str(run_directory), str(folder)]
+        caches = self._caches(Path(directory))
+        shared: list[tuple[str, str]] = []
+        if way.mode == "namespaces":
+            layers.mkdir(mode=0o700)
+            shared = [*((it, it) for it in (*own, _MULTI_PROCESS_SERVICE)), *self._shared_caches(caches)]
+        return Order(
+            command=list(command),
+            directory=directory,
+            mode={"namespaces": NAMESPACES, "fence": FENCE, "none": NONE}[way.mode],
+            pid_namespace=way.pid_namespace,
+            network=self._wish.network,
+            layers=str(layers),
+            shared=shared,
+            hidden=[str(self._runs)],
+            interest=self._interest(command, directory),
+            writable=[*own, *_KERNELS_FOLDERS, *caches],
+            owned=[str(layers), str(folder)],
+        )
+
+    def _caches(self, directory: Path) -> list[str]:
+        home = str(Path.home())
+        return cache_folders({**os.environ, **self._environment}, home, (home, str(directory)))
+
+    def _shared_caches(self, caches: Sequence[str]) -> list[tuple[str, str]]:
+        """Each cache with where it is kept: one that does not exist yet is kept for the runs of this study alone."""
+        found = []
+        for number, cache in enumerate(caches):
+            kept = Path(cache)
+            if not kept.is_dir():
+                kept = self._runs / ".caches" / str(number)
+                kept.mkdir(parents=True, exist_ok=True)
+            found.append((str(kept), cache))
+        return found
+
+    def _interest(self, command: Sequence[str], directory: str) -> list[str]:
+        """Paths that the script is likely to write to: layers must not miss them."""
+        named = [it.rpartition("=")[2] for it in command]
+        paths = [it for it in named if it.startswith("/") and os.path.lexists(it)]
+        return list(dict.fromkeys([directory, str(Path.home()), tempfile.gettempdir(), *paths]))
+
+    # -- trying --------------------------------------------------------------------------------
+
+    def _tried(self, way: _Way) -> str:
+        """Write a file in isolation, and look whether it is there. Returns why that does not work, or nothing."""
+        places = [Path.cwd(), Path.home(), Path(tempfile.gettempdir())]
+        place = next((it for it in places if os.access(it, os.W_OK | os.X_OK)), places[0])
+        path = place / f".hotlap-probe-{secrets.token_hex(8)}"
+        process = OwnedProcess()
+        run_directory = self._probe_folder()
+        try:
+            command = [sys.executable, "-I", "-S", str(_PROBE), str(path)]
+            order = self._order(way, command, str(place), run_directory, process.folder)
+            output = process.folder / "output"
+            process.start(command, directory=str(place), environment=os.environ, output=output, order=order)
+            if not process.wait(_PROBE_LIMIT_SECONDS):
+                return "trying it took too long"
+            said = read_tail(output).strip()
+        finally:
+            status = process.kill()
+            removal.remove(str(run_directory))
+        if path.exists():
+            path.unlink()
+            return "a file that was written in isolation was there outside of it"
+        if status == SETUP_FAILED:
+            return said.rpartition(": ")[2] if ": " in said else said
+        expected = WROTE if way.mode == "namespaces" else DENIED
+        return "" if status == 0 and said.startswith(expected) else f"trying it gave {said or status!r}"
+
+    def _probe_folder(self) -> Path:
+        self._runs.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix=".probe-", dir=self._runs))
+
+
+def _named(way: _Way) -> str:
+    details = "" if way.mode != "namespaces" or way.pid_namespace else " without a pid namespace"
+    return f"{way.mode}{details}{'' if way.beside_the_run else ' with layers in the temporary directory'}"
