@@ -14,16 +14,15 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from harmless.fixture import TEMPORARY, blamed, changes, make, snapshot
 from harmless.inside import MARK
-from harmless.operation import Group, InFence, InNone, Operation
+from harmless.operation import Group, Operation
 
-from hotlap.records import Assignment, LaunchRequest, Workload
+from hotlap.errors import HotlapError
+from hotlap.records import Assignment, Isolation, LaunchRequest, Workload
+from hotlap.trial.isolating import Isolator
 from hotlap.trial.local import LocalExecutor
 
 Mode: TypeAlias = Literal["namespaces", "fence", "none"]
 MODES: tuple[Mode, ...] = ("namespaces", "fence", "none")
-AVAILABLE: frozenset[Mode] = frozenset({"none"})
-"""The modes that the executor can be told to use."""
-
 _INSIDE = Path(__file__).with_name("inside.py")
 _LIMIT_SECONDS = 280.0
 
@@ -80,8 +79,16 @@ class Trial:
         output = Path(run.output_path).read_text(encoding="utf-8", errors="replace")
         return Outcome(output, "" if type(run.ending).__name__ == "Completed" else str(run.ending))
 
+    def unavailable(self) -> str:
+        """Why trials cannot be isolated in this mode here; empty where they can."""
+        try:
+            Isolator(Isolation(mode=self.mode), self.directory, {}).protection  # noqa: B018
+        except HotlapError as error:
+            return str(error)
+        return ""
+
     def _executor(self, environment: Mapping[str, str]) -> LocalExecutor:
-        return LocalExecutor(self.directory, environment=environment)
+        return LocalExecutor(self.directory, environment=environment, isolation=Isolation(mode=self.mode))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,16 +107,19 @@ class Result:
 
 
 Verdict: TypeAlias = Literal["same", "denied", "differs", "harms"]
-_EXPECTED_IN_FENCE: Mapping[InFence, frozenset[Verdict]] = {
-    "same": frozenset({"same"}),
-    "denied": frozenset({"denied"}),
-    "stale": frozenset({"differs"}),
-    "gap": frozenset({"harms"}),
-}
-_EXPECTED_IN_NONE: Mapping[InNone, frozenset[Verdict]] = {
-    "same": frozenset({"same"}),
-    "differs": frozenset({"differs", "denied"}),
-    "harms": frozenset({"harms"}),
+_VERDICTS: Mapping[Mode, Mapping[str, frozenset[Verdict]]] = {
+    "namespaces": {"same": frozenset({"same"}), "differs": frozenset({"differs"})},
+    "fence": {
+        "same": frozenset({"same"}),
+        "denied": frozenset({"denied"}),
+        "differs": frozenset({"differs"}),
+        "gap": frozenset({"harms"}),
+    },
+    "none": {
+        "same": frozenset({"same"}),
+        "differs": frozenset({"differs", "denied"}),
+        "harms": frozenset({"harms"}),
+    },
 }
 
 
@@ -124,9 +134,8 @@ def verdict(plain: Result, trial: Result) -> Verdict:
 
 def expected(operation: Operation, mode: Mode) -> frozenset[Verdict]:
     """What a trial in this mode may make of a row."""
-    if mode == "namespaces":
-        return frozenset({"same"})
-    return _EXPECTED_IN_FENCE[operation.fence] if mode == "fence" else _EXPECTED_IN_NONE[operation.none]
+    stated = {"namespaces": operation.namespaces, "fence": operation.fence, "none": operation.none}
+    return _VERDICTS[mode][stated[mode]]
 
 
 @dataclass(frozen=True, slots=True)

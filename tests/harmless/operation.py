@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Group: TypeAlias = Literal["plain", "libraries", "torch"]
-InFence: TypeAlias = Literal["same", "denied", "stale", "gap"]
+InNamespaces: TypeAlias = Literal["same", "differs"]
+InFence: TypeAlias = Literal["same", "denied", "differs", "gap"]
 InNone: TypeAlias = Literal["same", "differs", "harms"]
 
 
@@ -19,9 +20,9 @@ class Operation:
     ``code`` is the body of a function that returns what the script saw, as plain data without paths or times; the
     functions of ``inside.py`` are at hand. ``setup`` is shell, run in the row's folder before the launch.
 
-    ``fence``: the same result as without hotlap (``same``); an error (``denied``); files as they were before Python
-    wrote to them (``stale``); or the row changes what the kernel cannot deny (``gap``). ``none``: the same result, a
-    different one (``differs``) or a change of the user's files (``harms``).
+    ``namespaces``: the same result as without hotlap (``same``) or another one (``differs``). ``fence``: also an error
+    (``denied``), or a change of what the kernel cannot deny (``gap``). ``none``: the same result, another one or an
+    error (``differs``), or a change of the user's files (``harms``).
 
     Rows of one ``group`` share a launch. Those of ``plain`` run in a fork each.
     """
@@ -31,6 +32,7 @@ class Operation:
     needs: tuple[str, ...] = ()
     fence: InFence = "same"
     none: InNone = "same"
+    namespaces: InNamespaces = "same"
     setup: str = ""
     group: Group = "plain"
     topic: str = ""

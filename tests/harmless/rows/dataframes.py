@@ -83,15 +83,15 @@ ROWS = (
         write("data/train.csv", "a\\n1\\n2\\n3\\n4\\n")
         return csv.read_csv("data/train.csv").num_rows
         """,
-        fence="stale",
+        fence="differs",
         none="differs",
     ),
     library(
         "pandas",
         "pandas to_parquet",
         _FRAME + 'frame.to_parquet("p.parquet")\nreturn pandas.read_parquet("p.parquet")["a"].tolist()',
-        fence="same",
-        none="same",
+        fence="denied",
+        none="harms",
     ),
     library(
         "pandas",
@@ -99,15 +99,15 @@ ROWS = (
         _FRAME + 'os.makedirs("out")\n'
         'frame.to_parquet("out/p.parquet")\n'
         'return pandas.read_parquet("out/p.parquet")["a"].tolist()',
-        fence="same",
-        none="same",
+        fence="denied",
+        none="differs",
     ),
     library(
         "pandas",
         "pandas to_parquet over a file",
         _FRAME + 'frame.to_parquet("notes.txt")\nreturn pandas.read_parquet("notes.txt")["a"].tolist()',
-        fence="same",
-        none="same",
+        fence="denied",
+        none="harms",
     ),
     library(
         "pandas",

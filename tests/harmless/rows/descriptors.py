@@ -94,7 +94,8 @@ ROWS = (
         os.link(f"/proc/self/fd/{fd}", "named", src_dir_fd=root, follow_symlinks=True)
         return look("named")
         """,
-        none="harms",
+        none="differs",
+        fence="denied",
     ),
     Operation(
         "memfd and sendfile",
@@ -201,7 +202,7 @@ ROWS = (
         "delete through /proc/self/cwd",
         'shutil.rmtree("/proc/self/cwd/ckpt")\nreturn names()',
         fence="denied",
-        none="harms",
+        none="differs",
     ),
     Operation(
         "through /proc/self/fd of a folder",

@@ -26,7 +26,7 @@ ROWS = (
             t.put(b"k", b"v")
         return names("db")
         """,
-        none="differs",
+        none="harms",
     ),
     library(
         "lmdb",

@@ -125,6 +125,8 @@ LINKS = (
         return [read("pair_a"), read("pair_b")]
         """,
         none="differs",
+        namespaces="differs",
+        fence="differs",
     ),
     Operation(
         "a hard link elsewhere",
@@ -257,8 +259,9 @@ RENAMES = (
     Operation(
         "rename across the temporary folder",
         """
-        write(TMP / "t", "t")
-        shutil.move(TMP / "t", "notes.txt")
+        path = tempfile.mkdtemp() + "/t"
+        write(path, "t")
+        shutil.move(path, "notes.txt")
         return read("notes.txt")
         """,
     ),

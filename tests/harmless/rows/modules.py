@@ -110,13 +110,14 @@ ROWS = (
         "shelve",
         """
         import shelve
-        with shelve.open("s", "c") as shelf:
+        import dbm.dumb
+        with shelve.Shelf(dbm.dumb.open("s", "c")) as shelf:
             shelf["a"] = [1, 2]
-        with shelve.open("s") as shelf:
+        with shelve.Shelf(dbm.dumb.open("s")) as shelf:
             return dict(shelf)
         """,
-        fence="denied",
-        none="harms",
+        fence="same",
+        none="same",
     ),
     Operation(
         "dbm.dumb",
@@ -249,11 +250,13 @@ ROWS = (
         py_compile.compile("module.py", cfile="module.pyc")
         return [names(), os.path.getsize("module.pyc") > 0]
         """,
+        fence="denied",
+        none="differs",
     ),
     Operation(
         "import what was written",
         'write("made_here.py", "X = 41")\nsys.path.insert(0, ".")\nimport made_here\nreturn made_here.X',
-        fence="stale",
+        fence="denied",
         none="differs",
     ),
     Operation(
@@ -263,6 +266,8 @@ ROWS = (
         write("made.py", "X = 42")
         return runpy.run_path("made.py")["X"]
         """,
+        fence="denied",
+        none="differs",
     ),
     Operation(
         "redirect_stdout",

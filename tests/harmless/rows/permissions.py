@@ -9,7 +9,7 @@ _ATTRIBUTE = "setfattr -n user.origin -v theirs tagged.txt"
 ROWS = (
     Operation("chmod", 'os.chmod("notes.txt", 0o600)\nreturn look("notes.txt")'),
     Operation("chmod a new file", 'write("new", "x")\nos.chmod("new", 0o755)\nreturn look("new")'),
-    Operation("chmod a folder", 'os.chmod("ckpt", 0o700)\nreturn look("ckpt")'),
+    Operation("chmod a folder", 'os.chmod("ckpt", 0o700)\nreturn look("ckpt")', fence="differs", none="differs"),
     Operation("chmod through a link", 'os.chmod("to_notes", 0o640)\nreturn look("notes.txt")'),
     Operation("pathlib chmod", 'Path("run.sh").chmod(0o700)\nreturn look("run.sh")'),
     Operation("chmod back", 'os.chmod("notes.txt", 0o600)\nos.chmod("notes.txt", 0o644)\nreturn look("notes.txt")'),
@@ -98,7 +98,12 @@ ROWS = (
         return os.stat("notes.txt").st_mtime_ns
         """,
     ),
-    Operation("utime of a folder", 'os.utime("ckpt", (3, 4))\nreturn os.stat("ckpt").st_mtime'),
+    Operation(
+        "utime of a folder",
+        'os.utime("ckpt", (3, 4))\nreturn os.stat("ckpt").st_mtime',
+        fence="differs",
+        none="differs",
+    ),
     Operation(
         "utime of a link",
         """
@@ -125,7 +130,12 @@ ROWS = (
         return attributes("new")
         """,
     ),
-    Operation("setxattr of a folder", 'os.setxattr("ckpt", "user.note", b"mine")\nreturn attributes("ckpt")'),
+    Operation(
+        "setxattr of a folder",
+        'os.setxattr("ckpt", "user.note", b"mine")\nreturn attributes("ckpt")',
+        fence="differs",
+        none="differs",
+    ),
     Operation("getxattr of what was there", 'return attributes("tagged.txt")'),
     Operation(
         "setxattr over what was there",
@@ -134,9 +144,24 @@ ROWS = (
         return attributes("tagged.txt")
         """,
     ),
-    Operation("removexattr", 'os.removexattr("tagged.txt", "user.origin")\nreturn attributes("tagged.txt")'),
-    Operation("attributes stay after a write", 'open("tagged.txt", "a").write("x")\nreturn attributes("tagged.txt")'),
-    Operation("attributes move with a rename", 'os.rename("tagged.txt", "t2")\nreturn attributes("t2")'),
+    Operation(
+        "removexattr",
+        'os.removexattr("tagged.txt", "user.origin")\nreturn attributes("tagged.txt")',
+        fence="denied",
+        none="differs",
+    ),
+    Operation(
+        "attributes stay after a write",
+        'open("tagged.txt", "a").write("x")\nreturn attributes("tagged.txt")',
+        fence="differs",
+        none="differs",
+    ),
+    Operation(
+        "attributes move with a rename",
+        'os.rename("tagged.txt", "t2")\nreturn attributes("t2")',
+        fence="differs",
+        none="differs",
+    ),
     Operation("copy2 copies attributes", 'shutil.copy2("tagged.txt", "t2")\nreturn attributes("t2")'),
     Operation(
         "setxattr by descriptor",
@@ -176,7 +201,7 @@ ROWS = (
         run("touch", "-d", "@5", "notes.txt")
         return os.stat("notes.txt").st_mtime
         """,
-        fence="denied",
+        fence="gap",
     ),
     native(
         "touch -c of a file that is only read",

@@ -104,7 +104,7 @@ TEMPORARY = (
             return f.read().decode()
         """,
     ),
-    Operation("gettempdir", "return os.path.samefile(tempfile.gettempdir(), TMP)"),
+    Operation("gettempdir", 'return os.path.samefile(tempfile.gettempdir(), os.environ["TMPDIR"])'),
     Operation(
         "TMPDIR is changed",
         """
@@ -115,6 +115,15 @@ TEMPORARY = (
             f.write("t")
         return [len(names("mine")), read(f.name)]
         """,
+    ),
+    Operation(
+        "TMPDIR is changed, then a Python child",
+        """
+        os.mkdir("mine")
+        os.environ["TMPDIR"] = os.path.abspath("mine")
+        return python("print('ran')")
+        """,
+        fence="denied",
     ),
     Operation(
         "TMPDIR is changed to an ancestor",
@@ -159,8 +168,9 @@ TEMPORARY = (
     Operation(
         "a new file for Python and a program in the temporary folder",
         """
-        write(TMP / "t", "x")
-        return run("cat", str(TMP / "t"))
+        path = tempfile.mkdtemp() + "/t"
+        write(path, "x")
+        return run("cat", path)
         """,
     ),
     Operation("write into a shared folder", 'write(SHARED / "mine.txt", "m")\nreturn names(SHARED)'),
@@ -275,6 +285,8 @@ NAMES = (
         return [it for it in names() if it.startswith("ooo")]
         """,
         setup="printf x > $(printf 'o%.0s' $(seq 255))",
+        fence="denied",
+        none="differs",
     ),
     Operation("a hidden name", 'write(".hidden", "h")\nos.mkdir(".cache")\nwrite(".cache/x", "x")\nreturn names()'),
     Operation(
@@ -285,12 +297,21 @@ NAMES = (
         return [names(), read("notes.txt")]
         """,
         none="differs",
+        fence="differs",
     ),
-    Operation("a path that is too long", 'return caught(open, "/".join(["d" * 200] * 25), "w")'),
+    Operation(
+        "a path that is too long",
+        'return caught(open, "/".join(["d" * 200] * 25), "w")',
+        fence="differs",
+        none="differs",
+    ),
     Operation("an empty path", 'return [caught(open, "", "w"), caught(os.stat, ""), caught(os.mkdir, "")]'),
     Operation("a path with a null byte", 'return [caught(open, "a\\0b", "w"), caught(os.unlink, "a\\0b")]'),
     Operation(
-        "a trailing slash", 'return [caught(open, "notes.txt/", "w"), caught(os.mkdir, "made/"), names("made/")]'
+        "a trailing slash",
+        'return [caught(open, "notes.txt/", "w"), caught(os.mkdir, "made/"), names("made/")]',
+        fence="differs",
+        none="differs",
     ),
     native("a program writes a name with a newline", 'run("touch", "a\\nb")\nreturn names()'),
     native(

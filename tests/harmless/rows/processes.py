@@ -48,7 +48,7 @@ CHILDREN = (
         write("notes.txt", "by the parent")
         return python("print(open('notes.txt').read())", "-I", "-S")
         """,
-        fence="stale",
+        fence="differs",
         none="differs",
     ),
     Operation(

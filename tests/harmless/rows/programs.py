@@ -110,6 +110,7 @@ WRITING = (
         return look("notes.txt")
         """,
         needs=("perl",),
+        fence="differs",
     ),
     native("awk", 'run("awk", "{print > \\"awk.out\\"}", "notes.txt")\nreturn read("awk.out")', needs=("awk",)),
     native("ed", 'run("ed", "-s", "notes.txt", feed="1d\\nw\\nq\\n")\nreturn read("notes.txt")', needs=("ed",)),
@@ -279,6 +280,8 @@ AFTER_PYTHON = (
         sh("echo x > f")
         return read("f")
         """,
+        fence="same",
+        none="same",
     ),
     Operation(
         "open, then cat",
@@ -295,17 +298,17 @@ AFTER_PYTHON = (
         write("notes.txt", "changed")
         return run("cat", "notes.txt")
         """,
-        fence="stale",
+        fence="differs",
         none="differs",
     ),
-    Operation("delete, then ls", 'shutil.rmtree("ckpt")\nreturn run("ls").split()', fence="stale", none="differs"),
+    Operation("delete, then ls", 'shutil.rmtree("ckpt")\nreturn run("ls").split()', fence="differs", none="differs"),
     Operation(
         "append, then wc",
         """
         open("log.txt", "a").write("two\\nthree\\n")
         return run("wc", "-l", "log.txt").split()[0]
         """,
-        fence="stale",
+        fence="differs",
         none="differs",
     ),
     Operation(
