@@ -113,7 +113,12 @@ def new_run_directory(parent: Path) -> Path:
             else:
                 return directory
     except OSError as error:
-        raise StudyError(
-            f"Nothing can be written below {parent}: {error.strerror or error}.",
-            remedy="Free some space there, or choose another study directory.",
-        ) from error
+        raise unwritable(parent, error) from error
+
+
+def unwritable(folder: Path, error: OSError) -> StudyError:
+    """What to say of a folder for runs in which nothing can be made."""
+    return StudyError(
+        f"Nothing can be written below {folder}: {error.strerror or error}.",
+        remedy="Free some space there, or choose another study directory.",
+    )

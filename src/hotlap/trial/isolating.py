@@ -17,6 +17,7 @@ from hotlap.sandbox import landlock, removal
 from hotlap.sandbox.caches import cache_folders
 from hotlap.sandbox.order import FENCE, NAMESPACES, NONE, SETUP_FAILED, Order
 from hotlap.sandbox.probe import DENIED, WROTE
+from hotlap.trial.command import unwritable
 from hotlap.trial.output import read_tail
 from hotlap.trial.process import OwnedProcess
 
@@ -189,9 +190,12 @@ class Isolator:
     def _run(
         self, way: _Way, command: Sequence[str], directory: str, environment: Mapping[str, str], shared: Path | None
     ) -> tuple[int | None, str]:
+        try:
+            self._runs.mkdir(parents=True, exist_ok=True)
+            run_directory = Path(tempfile.mkdtemp(prefix=".brief-", dir=self._runs))
+        except OSError as error:
+            raise unwritable(self._runs, error) from error
         process = OwnedProcess()
-        self._runs.mkdir(parents=True, exist_ok=True)
-        run_directory = Path(tempfile.mkdtemp(prefix=".brief-", dir=self._runs))
         try:
             order = self._order(way, command, directory, run_directory, process.folder)
             if shared is not None:
