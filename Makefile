@@ -22,7 +22,7 @@ TEST_READY := $(VENV)/.ready-test
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help browser docs demo test test-all test-gpu bench bench-lint-precision bench-gpu bench-gpu-findings lint clean
+.PHONY: help browser docs demo test test-all test-gpu bench bench-lint-precision bench-harmless bench-gpu bench-gpu-findings lint clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -53,6 +53,9 @@ bench-lint-precision: $(TEST_READY)  ## how often the lint rules are right, in p
 	$(RUN) -m pip install -q --no-deps --no-compile --ignore-requires-python --upgrade --target build/lint-corpus \
 	    -r bench/lint_precision/further.txt -r bench/lint_precision/held_out.txt
 	$(RUN) -m bench.lint_precision --further build/lint-corpus --out docs/benchmarks/lint-precision
+
+bench-harmless: $(TEST_READY)  ## what trials do to files, in every way of isolating them
+	$(RUN) -m bench.harmless --out docs/benchmarks/harmless
 
 bench-gpu: $(TEST_READY)  ## the benchmarks of an accelerator; results go to docs/benchmarks/gpu
 	$(RUN) -m bench.gpu --out docs/benchmarks/gpu

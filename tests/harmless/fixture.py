@@ -200,19 +200,14 @@ def _digest(path: str) -> str:
     return digest.hexdigest()
 
 
-def changes(before: dict[str, Entry], after: dict[str, Entry], *, may_add_temporary: bool) -> dict[str, str]:
-    """What changed, by path, in a word or two each. With ``may_add_temporary``, what is new in the temporary area is
-    no change."""
+def changes(before: dict[str, Entry], after: dict[str, Entry]) -> dict[str, str]:
+    """What changed, by path, in a word or two each."""
     found = {}
     for path in sorted(before.keys() | after.keys()):
-        temporary = may_add_temporary and path.split("/", 1)[0] == TEMPORARY
         old, new = before.get(path), after.get(path)
-        if old is None:
-            if not temporary:
-                found[path] = "made"
-        elif new is None:
-            found[path] = "deleted"
-        elif old != new and not (temporary and stat.S_ISDIR(old.mode)):
+        if old is None or new is None:
+            found[path] = "made" if old is None else "deleted"
+        elif old != new:
             found[path] = ", ".join(it for it in Entry.__slots__ if getattr(old, it) != getattr(new, it))
     return found
 

@@ -36,17 +36,13 @@ class Outcome:
 
 
 class Runner(Protocol):
-    """Runs a script that takes one argument. ``may_add_temporary``: new files in TMPDIR may stay there."""
-
-    may_add_temporary: bool
+    """Runs a script that takes one argument."""
 
     def run(self, script: Path, argument: str, *, cwd: Path, environment: Mapping[str, str]) -> Outcome: ...
 
 
 class Plain:
     """Without hotlap."""
-
-    may_add_temporary = False
 
     def run(self, script: Path, argument: str, *, cwd: Path, environment: Mapping[str, str]) -> Outcome:
         done = subprocess.run(
@@ -68,7 +64,6 @@ class Trial:
     def __init__(self, mode: Mode, directory: Path) -> None:
         self.mode = mode
         self.directory = directory
-        self.may_add_temporary = mode != "namespaces"
 
     def run(self, script: Path, argument: str, *, cwd: Path, environment: Mapping[str, str]) -> Outcome:
         workload = Workload(
@@ -164,7 +159,7 @@ def launch(runner: Runner, operations: Sequence[Operation], top: Path) -> Launch
     }
     before = snapshot(top)
     outcome = runner.run(script, "job.json", cwd=top / "project", environment=environment)
-    changed = blamed(rows, changes(before, snapshot(top), may_add_temporary=runner.may_add_temporary))
+    changed = blamed(rows, changes(before, snapshot(top)))
     results = {name: _result(it, changed.get(name, ())) for name, it in _printed(outcome.output).items()}
     _remove(top)
     return Launched(results, changed.get("", ()), outcome.failure, outcome.output)

@@ -155,7 +155,7 @@ TEMPORARY = (
         write(TMP / "theirs.txt", "mine")
         return read(TMP / "theirs.txt")
         """,
-        none="harms",
+        none="same",
     ),
     Operation(
         "delete what others keep in the temporary folder",
@@ -163,7 +163,7 @@ TEMPORARY = (
         os.unlink(TMP / "theirs.txt")
         return names(TMP)
         """,
-        none="harms",
+        none="same",
     ),
     Operation(
         "a new file for Python and a program in the temporary folder",
