@@ -374,7 +374,7 @@ def test_its_folder_is_removed_even_after_a_kill(words: list[str], work: Path) -
     """The watchdog and a later hotlap know of it."""
     seen: list[Path] = []
 
-    def executor(directory: Path) -> Answers:
+    def executor(directory: Path, isolation: object) -> Answers:
         assert (directory / sweeping.OWNER).exists()
         assert str(directory) in guard()._roots
         seen.append(directory)

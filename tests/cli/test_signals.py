@@ -36,7 +36,7 @@ def search(workload, options, journal, executor, tell):
             Path("ending").touch()
             time.sleep(1.5)
 
-sys.exit(main(["tune", "train.py"], engine=Engine(executor=lambda directory: None, search=search)))
+sys.exit(main(["tune", "train.py"], engine=Engine(executor=lambda directory, isolation: None, search=search)))
 """
 
 

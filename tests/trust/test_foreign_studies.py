@@ -52,7 +52,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def engine(executor: fakes.FakeExecutor) -> Engine:
-    return Engine(executor=lambda directory: executor)
+    return Engine(executor=lambda directory, isolation: executor)
 
 
 def interrupted(*arguments: str) -> Path:
@@ -175,7 +175,7 @@ def test_the_library_runs_no_foreign_study(work: Path, tmp_path: Path, monkeypat
     another_key(monkeypatch, tmp_path)
     executor = fakes.FakeExecutor()
     with pytest.raises(UsageError, match="was not made here"):
-        api.go_on(folder, on_progress=lambda progress: None, executor=lambda directory: executor)
+        api.go_on(folder, on_progress=lambda progress: None, executor=lambda directory, isolation: executor)
     assert executor.requests == 0
 
 

@@ -48,7 +48,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(words: list[str], executor: fakes.FakeExecutor) -> int:
-    return main(words, engine=Engine(executor=lambda directory: executor))
+    return main(words, engine=Engine(executor=lambda directory, isolation: executor))
 
 
 def files_with_the_secret(folder: Path) -> list[str]:

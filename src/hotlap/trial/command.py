@@ -17,7 +17,9 @@ HOOKS_DIRECTORY = PACKAGE_PARENT / "hotlap" / "runtime" / "site"
 """The folder whose ``sitecustomize`` brings hotlap into a process."""
 
 # What an outer hotlap may have left for its own children.
-_OURS = ("HOTLAP_ASSIGNMENT", "HOTLAP_SOCKET", "HOTLAP_RUN_DIRECTORY", "HOTLAP_PLAN")
+_OURS = (
+    "HOTLAP_ASSIGNMENT", "HOTLAP_SOCKET", "HOTLAP_RUN_DIRECTORY", "HOTLAP_PLAN", "HOTLAP_HANDSHAKE", "HOTLAP_PROTECTION",
+)  # fmt: skip
 _LARGEST_HASH_SEED = 4294967295
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
