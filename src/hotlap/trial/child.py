@@ -30,7 +30,7 @@ from hotlap.trial.output import Follower, read_tail, trim
 from hotlap.trial.process import OwnedProcess
 from hotlap.trial.progress import WHILE_STOPPED, Stall, StepCounters, stopped
 from hotlap.trial.room import Room, written_names
-from hotlap.trial.strangers import described, torch_without_hotlap
+from hotlap.trial.strangers import boot_failures, described, torch_without_hotlap
 from hotlap.trial.sweeping import sweep_run
 
 _MOST_PEERS = 300
@@ -327,9 +327,15 @@ class Child:
                 steps_done=max(self._steps_done, int(self._crew.size > 0), self._counters.most()),
                 output=read_tail(self.output_path),
                 left_running=left_running,
-                trouble=f"hotlap ended the process since {self._trouble}." if self._trouble else "",
+                trouble=self._what_went_wrong(),
             )
         )
+
+    def _what_went_wrong(self) -> str:
+        """What is no doing of the script's: we ended it, or hotlap could not start in one of its processes."""
+        if self._trouble:
+            return f"hotlap ended the process since {self._trouble}."
+        return next(iter(boot_failures(self.run_directory)), "")
 
     def _run(self, departure: Departure) -> Run:
         """The lowest rank's report, with what only we know, and what the other ranks add to it."""
