@@ -7,10 +7,8 @@ documentation of overlayfs, mount_namespaces(7), pivot_root(2).
 from __future__ import annotations
 
 import errno
-import json
 import os
 import stat
-from typing import NamedTuple
 
 from hotlap.sandbox import kernel
 from hotlap.sandbox.mounts import (
@@ -21,18 +19,19 @@ from hotlap.sandbox.mounts import (
     points_of_user,
     read_mounts,
 )
-from hotlap.sandbox.order import POINTS, Order
+from hotlap.sandbox.order import POINTS, Order, encoded
 
 _SHARED_MEMORY = "/dev/shm"
 _MOST_SOCKETS = 500
 _NO_LAYER = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.ENODEV, errno.EPERM, errno.ELOOP, errno.ESTALE})
 
 
-class Ground(NamedTuple):
+class Ground:
     """What is mounted, and where layers go."""
 
-    mounts: list[Mount]
-    points: list[str]
+    def __init__(self, mounts: list[Mount], points: list[str]) -> None:
+        self.mounts = mounts
+        self.points = points
 
 
 def survey(order: Order, *, as_root: bool) -> Ground:
@@ -88,7 +87,8 @@ class _View:
         kernel.mount(order.layers, order.layers, "", kernel.MS_BIND)
         self._folder = _handle(order.layers)
         # By number, as names may hold anything, and as they will soon lie below a layer.
-        self._shared = [(path, _handle(kept)) for kept, path in order.shared if os.path.lexists(kept)]
+        pairs = zip(order.shared, order.shared_at, strict=True)
+        self._shared = [(path, _handle(kept)) for kept, path in pairs if os.path.lexists(kept)]
         self._shared_memory = f"{order.layers}/shm"
         os.mkdir(self._shared_memory, 0o700)
         self._sockets = [(path, _handle(path)) for path in _bound_sockets() if not below_any(path, KERNEL_FOLDERS)]
@@ -174,7 +174,7 @@ class _View:
 
     def write_points(self) -> None:
         """Say what each layer lies over."""
-        text = json.dumps({"points": self._points, "read_only": self._read_only}).encode()
+        text = encoded([("read_only" if it in self._read_only else "layer", it) for it in self._points])
         descriptor = os.open(
             POINTS, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=_reopened(self._folder)
         )

@@ -139,10 +139,10 @@ class Isolator:
         layers = (run_directory if way.beside_the_run else folder) / LAYERS
         own = [str(run_directory), str(folder)]
         caches = self._caches(Path(directory))
-        shared: list[tuple[str, str]] = []
+        shared: dict[str, str] = {}
         if way.mode == "namespaces":
             layers.mkdir(mode=0o700)
-            shared = [*((it, it) for it in (*own, _MULTI_PROCESS_SERVICE)), *self._shared_caches(caches)]
+            shared = {it: it for it in (*own, _MULTI_PROCESS_SERVICE)} | self._shared_caches(caches)
         return Order(
             command=list(command),
             directory=directory,
@@ -150,7 +150,8 @@ class Isolator:
             pid_namespace=way.pid_namespace,
             network=self._wish.network,
             layers=str(layers),
-            shared=shared,
+            shared=list(shared.values()),
+            shared_at=list(shared),
             hidden=[str(self._runs)],
             interest=self._interest(command, directory),
             writable=[*own, *_KERNELS_FOLDERS, *caches],
@@ -161,15 +162,15 @@ class Isolator:
         home = str(Path.home())
         return cache_folders({**os.environ, **self._environment}, home, (home, str(directory)))
 
-    def _shared_caches(self, caches: Sequence[str]) -> list[tuple[str, str]]:
-        """Each cache with where it is kept: one that does not exist yet is kept for the runs of this study alone."""
-        found = []
+    def _shared_caches(self, caches: Sequence[str]) -> dict[str, str]:
+        """Where each cache is kept: one that does not exist yet is kept for the runs of this study alone."""
+        found = {}
         for number, cache in enumerate(caches):
             kept = Path(cache)
             if not kept.is_dir():
                 kept = self._runs / ".caches" / str(number)
                 kept.mkdir(parents=True, exist_ok=True)
-            found.append((str(kept), cache))
+            found[cache] = str(kept)
         return found
 
     def _interest(self, command: Sequence[str], directory: str) -> list[str]:
@@ -199,9 +200,7 @@ class Isolator:
         try:
             order = self._order(way, command, directory, run_directory, process.folder)
             if shared is not None:
-                order = order._replace(
-                    shared=[*order.shared, (str(shared), str(shared))], writable=[*order.writable, str(shared)]
-                )
+                order = order.with_shared(str(shared))
             output = process.folder / "output"
             process.start(command, directory=directory, environment=environment, output=output, order=order)
             in_time = process.wait(_BRIEF_LIMIT_SECONDS)
