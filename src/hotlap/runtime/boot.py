@@ -137,7 +137,7 @@ def _boot_trial() -> None:
     presence.begin(run_directory)
     assignment = _read_assignment(Path(_variable("HOTLAP_ASSIGNMENT")))
     address = _variable("HOTLAP_SOCKET")
-    redirection = None
+    redirection = layered = None
     silencer = silenced.Silencer(run_directory / "trackers")
     watched: tuple[str, ...] = ("torch", *silenced.WATCHED)
     if _redirects():
@@ -145,6 +145,11 @@ def _boot_trial() -> None:
 
         redirection = _redirection(assignment, run_directory)
         watched = (*watched, *WATCHED)
+    else:
+        from hotlap.runtime.layered import Layered
+
+        layered = Layered()
+        layered.install()
     connections.watch_connections(run_directory)
 
     def imported(name: str, module: ModuleType) -> None:
@@ -162,6 +167,8 @@ def _boot_trial() -> None:
         interception = _intercepted(torch)
         hooks = interception.hooks
         hooks.before_exit.append(lambda: hooks.notes.extend(silencer.notes))
+        if layered is not None:
+            hooks.before_exit.append(lambda: hooks.notes.extend(layered.notes))
         randomness.seed_everything(torch, assignment.seed)
         session = Session(assignment, address, run_directory, redirection)
         # The clock hangs on first and so stands outermost: what the others do inside a phase is timed in it.

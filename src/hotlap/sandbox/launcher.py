@@ -197,13 +197,14 @@ def _rest(told: int) -> bytes:
 def _end_all() -> None:
     """End whatever is left: in a pid namespace its first process, else every child, as orphans become ours."""
     while True:
-        for number in _children():
-            try:
-                os.kill(number, kernel.SIGKILL)
-            except ProcessLookupError:
-                continue
         try:
+            if os.waitpid(-1, os.WNOHANG) != (0, 0):
+                continue
+            for number in _children():
+                os.kill(number, kernel.SIGKILL)
             os.waitpid(-1, 0)
+        except ProcessLookupError:
+            continue
         except ChildProcessError:
             return
 
