@@ -94,6 +94,8 @@ class Isolator:
         """Why a way does not work here; empty where it does."""
         if way.mode == "none":
             return "" if self._wish.unprotected or self._wish.mode == "none" else "`--unprotected` was not given"
+        if way.mode == "fence" and self._wish.unprotected and self._wish.mode is None:
+            return "`--unprotected` was given"
         if way.mode == "fence" and landlock.version() == 0:
             return "the kernel has no Landlock, or it is switched off"
         return self._tried(way)
