@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import posix
 import stat
 from collections.abc import Callable, Mapping
 from errno import EACCES, EEXIST, EINVAL, EISDIR, ENOENT, ENOTDIR, ENOTEMPTY, EPERM, EXDEV
 
 from hotlap.runtime.file_copies import copy_file, error, status_of
+from hotlap.runtime.originals import posix
 from hotlap.runtime.view import MARKER, Directory, Place, View
 
 WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -84,6 +84,10 @@ class Overlay(View):
             self._mirror(self._directory_at(place))
         self._noted(place.path, True)
         return self._upper + place.path
+
+    def has_made(self, place: str) -> bool:
+        """Whether a path on the disk is of the upper tree."""
+        return place.startswith(f"{self._upper}/")
 
     def folders_were_made(self) -> None:
         """Native code made folders at a path that it was given."""
