@@ -319,6 +319,18 @@ SCRIPT_FAILED = Study(
     spent_seconds=3.0,
     directory=".hotlap/20260131-142501-337",
 )
+DENIED = msgspec.structs.replace(
+    SCRIPT_FAILED,
+    status_text="The script failed in isolation: the kernel denied writing out/t.parquet (mode fence).",
+    baseline=Run(
+        ending=Crashed(
+            exit_code=1,
+            error="PermissionError: [Errno 13] Failed to open local file 'out/t.parquet'.",
+            output_tail="PermissionError: [Errno 13] Failed to open local file 'out/t.parquet'.\n",
+            denied_path="out/t.parquet",
+        )
+    ),
+)
 DISTURBED = msgspec.structs.replace(
     FINISHED,
     verification=comparison(

@@ -337,6 +337,16 @@ def test_a_script_that_fails_for_another_reason(
     assert len(answers.requests) == launches
 
 
+def test_a_write_that_the_isolation_denied_is_not_looked_into(capsys: pytest.CaptureFixture[str]) -> None:
+    crash = Crashed(exit_code=1, error="cp: cannot create 'b.pt': Permission denied", steps_done=5, denied_path="b.pt")
+    answers = Answers(run(5, ending=crash))
+    assert hunt(answers) == 1
+    assert answers.starts == [None]
+    said = capsys.readouterr().err
+    assert "failed in isolation after 5 training steps: the kernel denied writing b.pt (mode fence" in said
+    assert "`--unprotected` runs trials without the kernel's fence" in said and "by itself" not in said
+
+
 def test_the_steps_of_a_script_that_could_not_report_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     crash = Crashed(exit_code=-11, error="The process was ended by signal SIGSEGV.", steps_done=5)
     answers = Answers(run(0, ending=crash), run(0, ending=crash))

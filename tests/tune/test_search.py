@@ -22,6 +22,7 @@ from hotlap.records import (
     Study,
     TimedOut,
 )
+from hotlap.trial.denials import UNNAMED
 from hotlap.tune.options import Options
 from hotlap.tune.search import tune
 
@@ -312,6 +313,59 @@ def test_a_script_that_cannot_be_tuned(script: FakeScript, says: str, code: int)
         tune(WORKLOAD, Options(), executor, levers=LEVERS, clock=executor.clock)
     assert caught.value.exit_code == code
     assert caught.value.remedy and "train.py" in caught.value.where
+
+
+@pytest.mark.parametrize(
+    ("path", "error", "says", "remedy"),
+    [
+        (
+            "out/t.parquet",
+            "PermissionError: [Errno 13] Failed to open 'out/t.parquet'. Detail: [errno 13] Permission denied",
+            "The script failed in isolation before its first training step was done: the kernel denied writing "
+            "out/t.parquet (mode fence: what Python code writes goes to the run, all other writes are denied). Perm",
+            "`--unprotected` runs trials without",
+        ),
+        (
+            UNNAMED,
+            "Exception: Permission denied (os error 13)",
+            "probably the kernel denied writing a file that the error does not name (mode fence:",
+            "Isolated by namespaces, trials could write there",
+        ),
+        (
+            "out/t.json",
+            "Exception: No such file or directory (os error 2)",
+            "another program or library looked for out/t.json (mode fence: only Python code sees what Python",
+            "`--unprotected` runs trials without",
+        ),
+        (
+            "data/x.db",
+            "OSError: [Errno 75] Value too large for defined data type: 'data/x.db'",
+            "the kernel denied writing data/x.db (mode namespaces). OSError: [Errno 75]",
+            "belongs to another user or group",
+        ),
+        (
+            "/scratch/x",
+            "OSError: [Errno 30] Read-only file system: '/scratch/x'",
+            "the kernel denied writing /scratch/x (mode namespaces). OSError",
+            "No layer of the run can lie over that place.",
+        ),
+        (
+            "ckpt",
+            "OSError: [Errno 18] Invalid cross-device link: 'ckpt' -> 'old'",
+            "the kernel denied renaming ckpt (mode namespaces). OSError",
+            "a folder that was there before the run cannot be renamed",
+        ),
+    ],
+)
+def test_a_script_that_the_isolation_denied_a_write_is_not_blamed(
+    path: str, error: str, says: str, remedy: str
+) -> None:
+    ending = Crashed(exit_code=1, error=error, denied_path=path)
+    executor = FakeExecutor(FakeScript(baseline_ending=ending))
+    with pytest.raises(ScriptError) as caught:
+        tune(WORKLOAD, Options(), executor, levers=LEVERS, clock=executor.clock)
+    assert says in caught.value.what
+    assert remedy in caught.value.remedy and "run by itself" not in caught.value.remedy
 
 
 def test_a_script_without_an_optimizer_is_counted_by_backwards() -> None:

@@ -86,7 +86,10 @@ def add_isolation_options(parser: Parser) -> None:
         help="`none`: trials get no network, only loopback (default: open, since data may come from there)",
     )
     group.add_argument(
-        "--unprotected", action="store_true", help="go on where this machine's kernel offers no isolation"
+        "--unprotected",
+        action="store_true",
+        help="go on where namespaces do not work, without the fence: programs that the script starts, and "
+        "libraries that write without Python, then change your files",
     )
 
 

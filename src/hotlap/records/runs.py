@@ -112,7 +112,8 @@ class Crashed(Record, frozen=True, kw_only=True, tag="crashed"):
     """The script failed; ``error`` is the last line of its traceback, ``output_tail`` its last words.
 
     ``killed_from_outside``: by a SIGKILL that hotlap did not send, and as far as is known not by the kernel for want of
-    memory.
+    memory. ``denied_path``: what the isolation of the trial kept it from writing, as the script wrote the path, where
+    that is why it failed.
     """
 
     exit_code: int
@@ -120,6 +121,7 @@ class Crashed(Record, frozen=True, kw_only=True, tag="crashed"):
     output_tail: str = ""
     steps_done: int = 0
     killed_from_outside: bool = False
+    denied_path: str = ""
 
 
 class OutOfMemory(Record, frozen=True, kw_only=True, tag="out-of-memory"):

@@ -260,6 +260,8 @@ def _script_failed(study: Study) -> Headline:
     why = ending_words(ending) if ending is not None else ""
     sentence = text.sentence(study.status_text) or f"The script failed: {why or 'no reason is known'}."
     beside = [text.sentence(why)] if why and why.rstrip(".") not in sentence else []
+    if isinstance(ending, Crashed) and ending.denied_path:
+        beside.append("The trial's isolation is why, not the script: `hotlap doctor` says what this machine offers.")
     if study.baseline is not None and study.baseline.output_path:
         beside.append(f"Its whole output is in {text.one_line(study.baseline.output_path)}")
     output = text.last_lines(getattr(ending, "output_tail", ""), 12)
@@ -269,8 +271,9 @@ def _script_failed(study: Study) -> Headline:
 def ending_words(ending: Completed | Stopped | Crashed | OutOfMemory | TimedOut) -> str:
     """How a run ended, in a few words."""
     match ending:
-        case Crashed():
-            return text.one_line(ending.error) or f"exit code {ending.exit_code}"
+        case Crashed(denied_path=path):
+            error = text.one_line(ending.error) or f"exit code {ending.exit_code}"
+            return f"{error} (the isolation of the trial denied writing {text.one_line(path)})" if path else error
         case OutOfMemory():
             return text.one_line(ending.error) or "out of memory"
         case TimedOut():

@@ -23,8 +23,9 @@ import msgspec
 from hotlap.records import FileWrite
 from hotlap.runtime.native_writers import WATCHED, redirect_native_calls
 from hotlap.runtime.overlay import WRITE_FLAGS, Overlay
-from hotlap.runtime.places import Places, find_places
+from hotlap.runtime.places import Places, find_places, places_within
 from hotlap.runtime.stand_ins import Open, StandIn, stand_ins
+from hotlap.sandbox.boundary import Boundary
 
 __all__ = ["WATCHED", "Redirection", "redirect_writes"]
 
@@ -35,16 +36,27 @@ _active: Redirection | None = None
 _audited = False
 
 
-def redirect_writes(overlay: Path, *, passthrough: Sequence[Path], protected: Sequence[Path] = ()) -> Redirection:
+def redirect_writes(
+    overlay: Path,
+    *,
+    passthrough: Sequence[Path] = (),
+    protected: Sequence[Path] = (),
+    boundary: Boundary | None = None,
+) -> Redirection:
     """From now on, what this process writes goes to ``overlay``, but for the folders in ``passthrough``. Those in
-    ``protected`` are protected wherever they lie, as the working directory is.
+    ``protected`` are protected wherever they are, as the working directory is. A ``boundary`` decides in place of
+    ``passthrough`` and of this process's environment.
 
     Several processes may share an overlay. Raises ``OSError`` when the overlay cannot be made.
     """
     global _active
     overlay.mkdir(parents=True, exist_ok=True)
     folder = overlay.resolve()
-    redirection = Redirection(str(folder), find_places((*passthrough, folder), os.environ, protected))
+    if boundary is None:
+        places = find_places((*passthrough, folder), os.environ, protected)
+    else:
+        places = places_within(boundary, str(folder), protected)
+    redirection = Redirection(str(folder), places)
     redirection.install()
     _active = redirection
     _listen()

@@ -72,6 +72,23 @@ class Overlay(View):
         self._prepare(place)
         return self._upper + place.path
 
+    def for_writing_into(self, path: str) -> str:
+        """Where on the disk native code is to make files in a folder, which may have to be made; what the user keeps
+        in it is not to be seen there."""
+        place = self._resolve(path)
+        if not place.protected:
+            return place.path
+        if self._find(place) is None:
+            self._prepare(place)
+        else:
+            self._mirror(self._directory_at(place))
+        self._noted(place.path, True)
+        return self._upper + place.path
+
+    def folders_were_made(self) -> None:
+        """Native code made folders at a path that it was given."""
+        self._changed()
+
     def make_directory(self, path: str, mode: int) -> None:
         physical = self.for_making(path)
         posix.mkdir(physical, mode)

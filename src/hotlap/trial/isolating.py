@@ -14,6 +14,7 @@ from pathlib import Path
 from hotlap.errors import HotlapError
 from hotlap.records import Isolation, Protection, ProtectionMode
 from hotlap.sandbox import landlock, removal
+from hotlap.sandbox.boundary import Boundary
 from hotlap.sandbox.caches import cache_folders
 from hotlap.sandbox.order import FENCE, NAMESPACES, NONE, SETUP_FAILED, Order
 from hotlap.sandbox.probe import DENIED, WROTE
@@ -94,6 +95,8 @@ class Isolator:
         """Why a way does not work here; empty where it does."""
         if way.mode == "none":
             return "" if self._wish.unprotected or self._wish.mode == "none" else "`--unprotected` was not given"
+        if way.mode == "fence" and self._wish.unprotected and self._wish.mode is None:
+            return "`--unprotected` was given"
         if way.mode == "fence" and landlock.version() == 0:
             return "the kernel has no Landlock, or it is switched off"
         return self._tried(way)
@@ -118,7 +121,19 @@ class Isolator:
 
     def order(self, command: Sequence[str], directory: str, run_directory: Path, folder: Path) -> Order:
         """How to start a command for the run of that folder, whose process owns the temporary ``folder``."""
-        return self._order(self._chosen[0], command, directory, run_directory, folder)
+        way = self._chosen[0]
+        if way.mode != "namespaces":
+            self._boundary(way, directory, run_directory, folder).write(folder)
+        return self._order(way, command, directory, run_directory, folder)
+
+    def _boundary(self, way: _Way, directory: str, run_directory: Path, folder: Path) -> Boundary:
+        """A cache that does not exist is protected in a fence, where the kernel cannot allow what does not exist."""
+        caches = [it for it in self._caches(Path(directory)) if way.mode != "fence" or Path(it).exists()]
+        return Boundary(
+            protected=[os.path.realpath(it) for it in (directory, Path.home())],
+            caches=caches,
+            run=[os.path.realpath(it) for it in (run_directory, folder)],
+        )
 
     def layers_of(self, run_directory: Path, folder: Path) -> Path | None:
         """Where the run's layers are; None where it has none."""

@@ -24,7 +24,7 @@ _FOLLOW_BYTES = 2**20
 _ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _RANK_PREFIX = re.compile(r"^(?:\[\w+\d+\]:)\s?")
-_TRACEBACK = "Traceback (most recent call last):"
+TRACEBACK = "Traceback (most recent call last):"
 # What launchers raise because a trainer failed; the trainer's own error says more.
 _SECOND_HAND = ("ChildFailedError", "ProcessRaisedException", "ProcessExitedException", "CalledProcessError")
 
@@ -52,20 +52,21 @@ def shown(tail: str) -> str:
 def error_text(tail: str) -> str:
     """The line that names the error: the last line of the last traceback, a launcher's only where there is no
     other, else the last line at all. At most 500 characters."""
-    written = [line.strip() for line in _lines(tail) if line.strip()]
+    written = [line.strip() for line in plain_lines(tail) if line.strip()]
     return raised_error(tail) or (written or [""])[-1][:_LONGEST_ERROR]
 
 
-def raised_error(tail: str) -> str:
-    """The same, but nothing where there is no traceback."""
-    lines = _lines(tail)
-    raised = [_raised_after(lines, index) for index, line in enumerate(lines) if _TRACEBACK in line]
+def raised_error(tail: str, *, second_hand: bool = True) -> str:
+    """The same, but nothing where there is no traceback, nor where only a launcher's may not count."""
+    lines = plain_lines(tail)
+    raised = [_raised_after(lines, index) for index, line in enumerate(lines) if TRACEBACK in line]
     own = [line for line in raised if line and not any(kind in line for kind in _SECOND_HAND)]
-    choice = own or [line for line in raised if line] or [""]
+    choice = own or [line for line in raised if line and second_hand] or [""]
     return choice[-1][:_LONGEST_ERROR]
 
 
-def _lines(tail: str) -> list[str]:
+def plain_lines(tail: str) -> list[str]:
+    """The lines of a tail without the ranks that launchers put before them."""
     return [_RANK_PREFIX.sub("", line) for line in tail.split("\n")]
 
 

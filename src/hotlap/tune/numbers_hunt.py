@@ -38,6 +38,7 @@ from hotlap.records import (
 )
 from hotlap.redact import redacted, redacted_record, secrets_of
 from hotlap.trial.executor import Executor
+from hotlap.tune.denied import failure_of
 from hotlap.tune.observe import after_steps, command_line, limit_to_raise, remedy_of
 from hotlap.tune.repeat import repeated
 from hotlap.tune.trials import ending_text, ran_through, steps_done
@@ -188,7 +189,7 @@ class _Hunter:
     def _explain_failure(self, found: NumbersHunt, first: Run) -> NumbersHunt:
         """The script failed: perhaps since it saw NaN itself, or since torch refused it."""
         ending = first.ending
-        crashed = isinstance(ending, Crashed)
+        crashed = isinstance(ending, Crashed) and not ending.denied_path
         output = f"{ending.error} {ending.output_tail}" if isinstance(ending, Crashed) else ""
         done = steps_done(first)
         if crashed and (done > 0 or _SPEAKS_OF_IT.search(output)):
@@ -211,8 +212,8 @@ class _Hunter:
         when = after_steps(done)
         command = command_line(self._workload)
         match run.ending:
-            case Crashed(error=error, exit_code=code) as crash:
-                what = f"The script failed{when}: {error or f'exit code {code}'}"
+            case Crashed(exit_code=code) as crash:
+                what = failure_of(crash, when)
                 remedy = remedy_of(crash) or "Make it run by itself first."
                 return ScriptError(what, where=command, remedy=remedy, exit_code=code or 1)
             case Completed(exit_code=code):

@@ -24,6 +24,7 @@ from hotlap.records import (
 from hotlap.redact import redacted
 from hotlap.trial.progress import WHILE_STOPPED
 from hotlap.tune.costs import BLOCK_SECONDS, BLOCK_STEPS, FEWEST_ROUNDS, MOST_ROUNDS, Shape
+from hotlap.tune.denied import failure_of, way_out
 from hotlap.tune.trials import FEWEST_ROUNDS_OF_A_SHORT_SCRIPT, Trials, ending_text, ran_through, steps_done
 
 FEWEST_STEPS = 24
@@ -178,7 +179,7 @@ def _explain_crash(crash: Crashed, done: int, command: str) -> None:
             exit_code=crash.exit_code,
         )
     raise ScriptError(
-        f"The script failed{after_steps(done)}: {crash.error or f'exit code {crash.exit_code}'}",
+        failure_of(crash, after_steps(done)),
         where=command,
         remedy=remedy_of(crash) or "Make it run by itself first; hotlap changed nothing in this run.",
         exit_code=crash.exit_code or 1,  # it may have left with 0 before it was done
@@ -189,7 +190,7 @@ def remedy_of(crash: Crashed) -> str:
     """What to do where it is not the script that has to be repaired; else nothing."""
     if crash.killed_from_outside:
         return "Look for what ends processes on this machine: a job scheduler, a memory limit, a person."
-    return ""
+    return way_out(crash)
 
 
 def limit_to_raise(ending: TimedOut) -> str:

@@ -256,6 +256,8 @@ def steps_done(run: Run) -> int:
 def ending_text(ending: Ending) -> str:
     """How a run ended, as one sentence."""
     match ending:
+        case Crashed(denied_path=path, error=error) if path:
+            return f"It failed in isolation: the kernel denied writing {path}. {error}".rstrip()
         case Crashed(error=error, exit_code=code):
             return f"It crashed: {error}" if error else f"It crashed with exit code {code}."
         case OutOfMemory(error=error):

@@ -141,6 +141,7 @@ def test_where_the_script_differed_from_itself_nothing_is_set_beside_it() -> Non
     [
         (fakes.FINISHED, "Each was compared with the script as it is"),
         (fakes.SCRIPT_FAILED, "so nothing was tried"),
+        (fakes.DENIED, "The isolation of the trial denied it a write"),
         (Study(workload=fakes.WORKLOAD), "No change was tried yet."),
         (fakes.PROFILED, "Nothing was changed."),
     ],

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hotlap import plan
-from hotlap.records import FileWrite, Kept, Machine, Skipped, Study
+from hotlap.records import Crashed, FileWrite, Kept, Machine, Skipped, Study
 from hotlap.render import text
 from hotlap.render.account import samples_factor
 from hotlap.render.findings import answering, fates, label, place, share_interval
@@ -53,6 +53,11 @@ def what_was_done(study: Study) -> str:
             f"hotlap ran {script} unmodified on one machine, measured where the time of a training step goes, and "
             "looked for known causes of lost time. Nothing was changed."
         )
+    if study.status == "script-failed" and _denied(study):
+        return (
+            f"hotlap ran {script} unmodified, to find out what makes its training faster. The isolation of the trial "
+            "denied it a write, so it failed and nothing was tried."
+        )
     if study.status == "script-failed":
         return (
             f"hotlap ran {script} unmodified, to find out what makes its training faster. The script itself failed, so "
@@ -65,6 +70,12 @@ def what_was_done(study: Study) -> str:
         "Each was compared with the script as it is in fresh launches that took turns, and checked for whether "
         "training still computes the same. The script itself was not changed."
     )
+
+
+def _denied(study: Study) -> bool:
+    """Whether the first run failed because its isolation denied it a write."""
+    ending = study.baseline.ending if study.baseline is not None else None
+    return isinstance(ending, Crashed) and bool(ending.denied_path)
 
 
 def facts(study: Study) -> Iterator[Fact]:
