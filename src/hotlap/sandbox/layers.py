@@ -25,6 +25,8 @@ _SHARED_MEMORY = "/dev/shm"
 _MOST_SOCKETS = 500
 _NO_LAYER = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.ENODEV, errno.EPERM, errno.ELOOP, errno.ESTALE})
 
+_CANNOT_BE_MADE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ELOOP})
+
 
 class Ground:
     """What is mounted, and where layers go."""
@@ -167,11 +169,10 @@ class _View:
                 kernel.mount("hotlap", root + path, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=700,size=1m")
         for path, handle in self._shared:
             target = root + path
-            if not os.path.lexists(target):
-                os.makedirs(target, 0o700, exist_ok=True)
-            kernel.mount(_path_of(handle), target, "", kernel.MS_BIND | kernel.MS_REC)
-            if not root:
-                _make_writable(target, self._flags_of(path))
+            if _is_there_or_made(target):
+                kernel.mount(_path_of(handle), target, "", kernel.MS_BIND | kernel.MS_REC)
+                if not root:
+                    _make_writable(target, self._flags_of(path))
             os.close(handle)
         # The layers themselves are nothing to be found by a script that looks through its folders.
         if os.path.isdir(root + self._order.layers):
@@ -208,6 +209,19 @@ def _own_shared_memory(root: str, folder: str) -> None:
     kinds = "" if kernel.in_first_user_namespace() else ",userxattr"
     data = f"lowerdir={_SHARED_MEMORY},upperdir={folder}/upper,workdir={folder}/work{kinds}"
     kernel.mount("hotlap", root + _SHARED_MEMORY, "overlay", 0, data)
+
+
+def _is_there_or_made(folder: str) -> bool:
+    """Whether a folder can be laid open; where the script could not make it either (a home that does not exist, a
+    read-only disk), there is nothing to be kept in it."""
+    if not os.path.lexists(folder):
+        try:
+            os.makedirs(folder, 0o700, exist_ok=True)
+        except OSError as error:
+            if error.errno not in _CANNOT_BE_MADE:
+                raise
+            return False
+    return True
 
 
 def _make_read_only(point: str, flags: int) -> None:

@@ -28,6 +28,7 @@ PROTECTION_VARIABLE = "HOTLAP_PROTECTION"
 LAYERS = "layers"
 _PROBE = Path(removal.__file__).with_name("probe.py")
 _BRIEF_LIMIT_SECONDS = 60.0
+_NOT_ISOLATED = "isolated: "
 _KERNELS_FOLDERS = ("/dev", "/proc", "/sys")
 _MULTI_PROCESS_SERVICE = "/tmp/nvidia-mps"
 _NETWORK_GAP = "What the script sends over the network is sent: trackers are silenced, other requests are not."
@@ -184,7 +185,10 @@ class Isolator:
             kept = Path(cache)
             if not kept.is_dir():
                 kept = self._runs / ".caches" / str(number)
-                kept.mkdir(parents=True, exist_ok=True)
+                try:
+                    kept.mkdir(parents=True, exist_ok=True)
+                except OSError as error:
+                    raise unwritable(self._runs, error) from error
             found[cache] = str(kept)
         return found
 
@@ -200,8 +204,17 @@ class Isolator:
         self, command: Sequence[str], directory: str, environment: Mapping[str, str], shared: Path
     ) -> tuple[int | None, str]:
         """Run a command as a trial is run, with the folder ``shared`` as it is. Returns its exit status (None when it
-        had to be ended) and what it wrote."""
-        return self._run(self._chosen[0], command, directory, environment, shared)
+        had to be ended) and what it wrote.
+
+        Raises :class:`HotlapError` where it cannot be isolated in that directory.
+        """
+        status, said = self._run(self._chosen[0], command, directory, environment, shared)
+        if status == SETUP_FAILED and _NOT_ISOLATED in said:
+            raise HotlapError(
+                f"Trials cannot be isolated in {directory}: {_why_not_isolated(said)}.",
+                remedy="Start from a folder on another disk, or add `--unprotected`.",
+            )
+        return status, said
 
     def _run(
         self, way: _Way, command: Sequence[str], directory: str, environment: Mapping[str, str], shared: Path | None
@@ -236,9 +249,13 @@ class Isolator:
             path.unlink()
             return "a file that was written in isolation was there outside of it"
         if status == SETUP_FAILED:
-            return said.strip().rpartition("isolated: ")[2]
+            return _why_not_isolated(said)
         expected = WROTE if way.mode == "namespaces" else DENIED
         return "" if status == 0 and said.startswith(expected) else f"trying it gave {said.strip() or status!r}"
+
+
+def _why_not_isolated(said: str) -> str:
+    return said.strip().rpartition(_NOT_ISOLATED)[2]
 
 
 def _named(way: _Way) -> str:
