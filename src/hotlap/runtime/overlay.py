@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from errno import EACCES, EEXIST, EINVAL, EISDIR, ENOENT, ENOTDIR, ENOTEMPTY, EPERM, EXDEV
 
-from hotlap.runtime.file_copies import copy_file, error, status_of
+from hotlap.runtime.file_copies import copy_attributes, copy_file, error, status_of
 from hotlap.runtime.originals import posix
-from hotlap.runtime.view import MARKER, Directory, Place, View
+from hotlap.runtime.view import Directory, Place, View
 
 WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
@@ -30,6 +30,9 @@ class Overlay(View):
         """Where on the disk to open ``path`` with the ``O_*`` flags given. What is written over a file of the user's
         goes to a copy of it (an empty one where it would be truncated anyway)."""
         exclusive = bool(flags & os.O_CREAT and flags & os.O_EXCL)
+        if flags & os.O_CREAT and path.endswith("/"):
+            self._resolve(path.rstrip("/") or "/")
+            raise error(EISDIR)
         place = self._resolve(path, follow=not (exclusive or flags & getattr(os, "O_NOFOLLOW", 0)))
         if not place.protected:
             self._noted(place.path, False)
@@ -62,6 +65,16 @@ class Overlay(View):
         elif found[0] == place.path:
             self._copy_up(place, found[1], contents=True)
         return self._upper + place.path
+
+    def behind(self, descriptor: int) -> str | None:
+        """Where to change the mode, owner, times or attributes of a file of the user's that is open; None for any
+        other, which may be changed as it is."""
+        path = self._path_behind(descriptor)
+        if path is None:
+            return None
+        place = self._resolve(path)
+        found = self._find(place) if place.protected else None
+        return None if found is None or found[0] != place.path else self.for_change(path)
 
     def for_making(self, path: str) -> str:
         """Where on the disk to make something new (a directory, a pipe) called ``path``."""
@@ -112,6 +125,9 @@ class Overlay(View):
         physical, status = self._existing(origin)
         place = self._resolve(target, follow=False)
         self._refuse_existing(place)
+        if follow and physical.startswith("/proc/"):
+            self._link_open_file(physical, place)
+            return
         if stat.S_ISDIR(status.st_mode):
             raise error(EPERM)
         if not place.protected and not origin.protected:
@@ -126,6 +142,17 @@ class Overlay(View):
         else:
             self._copy_across(physical, status, place)
 
+    def _link_open_file(self, kernels_link: str, place: Place) -> None:
+        """Give a name to a file that is open and has none (``O_TMPFILE``)."""
+        self._prepare(place)
+        root = posix.open("/", os.O_RDONLY | os.O_CLOEXEC)
+        try:  # without a descriptor of a directory, no link is followed
+            target = self._upper + place.path if place.protected else place.path
+            posix.link(kernels_link, target, src_dir_fd=root, follow_symlinks=True)
+        finally:
+            posix.close(root)
+        self._noted(place.path, place.protected)
+
     def remove(self, path: str) -> None:
         place = self._resolve(path, follow=False)
         if not place.protected:
@@ -136,6 +163,8 @@ class Overlay(View):
         self._remove_place(place)
 
     def remove_directory(self, path: str) -> None:
+        if path.rstrip("/").rpartition("/")[2] == ".":
+            raise error(EINVAL)
         place = self._resolve(path, follow=False)
         if not place.protected:
             posix.rmdir(place.path)
@@ -215,7 +244,7 @@ class Overlay(View):
             return
         if stat.S_ISDIR(above.st_mode):
             for name in posix.listdir(upper):
-                if name.startswith(MARKER):
+                if name.startswith(self._marker):
                     posix.unlink(f"{upper}/{name}")
             posix.rmdir(upper)
         else:
@@ -228,10 +257,11 @@ class Overlay(View):
 
     def _mark_gone(self, place: Place) -> None:
         self._mirror(place.directory)
-        marker = f"{self._upper}{place.directory.join(MARKER + place.name)}"
+        name = self._marker_of(place.name)
+        marker = f"{self._upper}{place.directory.join(name)}"
         posix.close(posix.open(marker, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
         if place.directory.gone is not None:
-            place.directory.gone.add(place.name)
+            place.directory.gone.add(name)
         self._changed()
 
     def _refuse_existing(self, place: Place) -> None:
@@ -252,12 +282,24 @@ class Overlay(View):
         if directory.path != "/":
             self._mirror(directory.parent)
             path = self._upper + directory.path
-            mode = stat.S_IMODE(posix.stat(directory.path).st_mode)
-            with contextlib.suppress(FileExistsError):  # another process was faster
+            status = posix.stat(directory.path)
+            with self._times_kept(directory.parent), contextlib.suppress(FileExistsError):  # another was faster
                 posix.mkdir(path, 0o700)
-                posix.chmod(path, mode | 0o700)
+                copy_attributes(directory.path, path)
+                posix.chmod(path, stat.S_IMODE(status.st_mode) | 0o700)
+                posix.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
         directory.above = True
         self._changed()
+
+    @contextlib.contextmanager
+    def _times_kept(self, directory: Directory) -> Iterator[None]:
+        """Something is put into the upper tree that the view had in that directory before."""
+        path = self._upper + directory.path
+        status = posix.stat(path)
+        try:
+            yield
+        finally:
+            posix.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
     def _copy_up(self, place: Place, status: os.stat_result, *, contents: bool) -> None:
         """Make a copy of a file or link of the user's in the upper tree, unless another process just did."""
@@ -265,7 +307,8 @@ class Overlay(View):
             raise error(EACCES)
         self._mirror(place.directory)
         target = self._upper + place.path
-        copy_file(place.path, target, status, staging=self._staging, contents=contents, replace=False)
+        with self._times_kept(place.directory):
+            copy_file(place.path, target, status, staging=self._staging, contents=contents, replace=False)
 
     def _copy_all_up(self, place: Place) -> None:
         """Make the upper tree hold all that the view shows at ``place``."""

@@ -118,7 +118,9 @@ class OpenDescriptor(StandIn):
         text = self._path(path, dir_fd)
         anonymous = _TEMPORARY is not None and flags & _TEMPORARY == _TEMPORARY
         try:
-            if flags & WRITE_FLAGS and not anonymous:
+            if anonymous:
+                return posix.open(self._overlay.for_writing_into(text), flags, mode)
+            if flags & WRITE_FLAGS:
                 return posix.open(self._overlay.for_writing(text, flags), flags, mode)
             if self._overlay.is_same_as_below(text):
                 return posix.open(text, flags, mode)
@@ -145,7 +147,7 @@ class Status(StandIn):
                 status = posix.lstat(text)
                 if not follow or not stat.S_ISLNK(status.st_mode):
                     return status
-            return posix.stat(self._overlay.locate(text, follow=follow), follow_symlinks=follow)
+            return self._overlay.status(text, follow=follow)
         except OSError as failure:
             raise _naming(failure, path) from None
 
@@ -183,11 +185,37 @@ class Access(Reading):
 
 
 class Changing(Reading):
-    """Functions that change the length, mode, owner, times or attributes of what is at one path."""
+    """Functions that change the length, mode, owner, times or attributes of what is at one path, or open."""
+
+    def __call__(self, path: Any, *arguments: Any, dir_fd: int | None = None, **keywords: Any) -> Any:
+        if isinstance(path, int):
+            place = self._overlay.behind(path)
+            return self._original(path if place is None else place, *arguments, **keywords)
+        return super().__call__(path, *arguments, dir_fd=dir_fd, **keywords)
 
     def _look(self, path: Any, text: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         follow = self._follow and keywords.get("follow_symlinks", True)
         return self._original(self._overlay.for_change(text, follow=follow), *arguments, **keywords)
+
+
+class ChangingOpen(StandIn):
+    """``fchmod`` and ``fchown``."""
+
+    def __call__(self, fd: int, *arguments: Any, **keywords: Any) -> Any:
+        place = self._overlay.behind(fd)
+        if place is None:
+            return self._original(fd, *arguments, **keywords)
+        return getattr(posix, self._original.__name__[1:])(place, *arguments, **keywords)
+
+
+class Attributes(Reading):
+    """``getxattr`` and ``listxattr``."""
+
+    def _look(self, path: Any, text: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        if self._overlay.is_same_as_below(text):
+            return self._original(text, *arguments, **keywords)
+        follow = keywords.get("follow_symlinks", True)
+        return self._original(self._overlay.locate_properties(text, follow=follow), *arguments, **keywords)
 
 
 class Making(StandIn):
@@ -305,8 +333,7 @@ class Entry:
 
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
         try:
-            place = self._overlay.locate(self._place, follow=follow_symlinks)
-            return posix.stat(place, follow_symlinks=follow_symlinks)
+            return self._overlay.status(self._place, follow=follow_symlinks)
         except OSError as failure:
             raise _naming(failure, self.path) from None
 
@@ -396,7 +423,9 @@ def stand_ins(overlay: Overlay) -> dict[Any, Any]:
     }
     kinds: tuple[tuple[str, Callable[[Any, Overlay], StandIn]], ...] = (
         ("readlink", functools.partial(Reading, follow=False)),
-        ("statvfs getxattr listxattr pathconf", Reading),
+        ("statvfs pathconf", Reading),
+        ("getxattr listxattr", Attributes),
+        ("fchmod fchown", ChangingOpen),
         ("truncate chmod chown utime setxattr removexattr chflags", Changing),
         ("lchmod lchown lchflags", functools.partial(Changing, follow=False)),
         ("mkfifo mknod", Making),

@@ -13,12 +13,14 @@ locked, so that a fork at any moment leaves no lock behind.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import mmap
 import os
+import re
 import stat
 import sys
 from collections.abc import Mapping
-from errno import EDQUOT, ELOOP, ENOENT, ENOSPC, ENOTDIR
+from errno import EDQUOT, ELOOP, ENAMETOOLONG, ENOENT, ENOSPC, ENOTDIR
 from typing import TypeAlias
 
 from hotlap.runtime.file_copies import error, status_of
@@ -27,6 +29,8 @@ from hotlap.runtime.originals import posix
 MARKER = ".hotlap-gone."
 _KERNEL_DIRECTORIES = frozenset({"/dev", "/proc", "/sys"})
 _MOST_LINKS = 40
+_LONGEST_NAME, _LONGEST_PATH = 255, 4095  # bytes, as Linux has it
+_KERNELS_LINK = re.compile(r"/(?:proc/(?:self|thread-self)/(?:(cwd)|(root)|fd/(\d+))|dev/fd/(\d+))(?=/|$)")
 _MOST_REMEMBERED = 50_000
 
 
@@ -88,10 +92,12 @@ class View:
     def __init__(self, folder: str, roots: Mapping[str, bool]) -> None:
         self.folder = folder
         self._upper = f"{folder}/tree"
+        self._marker = ""
         self._staging = f"{folder}/staging"
         for path in (folder, self._upper, self._staging):
             with contextlib.suppress(FileExistsError):
                 posix.mkdir(path, 0o755)
+        self._marker = f"{MARKER}{posix.stat(self._upper).st_ino:x}."  # a name that no script uses
         self._roots = roots
         self._generation = _shared_number(f"{folder}/generation")
         self._working_directory = self.seen_as(posix.getcwd())
@@ -146,7 +152,7 @@ class View:
             directory = self._directory_at(place)
         except OSError:
             return False
-        if len(untouched) < _MOST_REMEMBERED:
+        if len(untouched) < _MOST_REMEMBERED and not text.startswith(("/proc/", "/dev/fd/")):  # these change
             untouched[text] = straight and directory.below and not directory.above
             if f"/{directory.path.split('/')[1]}" not in _KERNEL_DIRECTORIES:
                 parents[text] = directory
@@ -174,7 +180,11 @@ class View:
         """The place that ``path`` names in the view, and whether the kernel would arrive there too."""
         if not path:
             raise error(ENOENT)
+        if len(path) > _LONGEST_PATH // 4 and len(os.fsencode(path)) > _LONGEST_PATH:
+            raise error(ENAMETOOLONG)
         absolute = path if path.startswith("/") else f"{self._working_directory}/{path}"
+        if absolute.startswith(("/proc/", "/dev/fd/")):
+            absolute = self._without_kernels_links(absolute, follow=follow)
         pending = absolute.split("/")[::-1]
         directory, straight, links = self._root, True, 0
         while pending:
@@ -206,6 +216,31 @@ class View:
                 raise error(ENOENT if child is None else ENOTDIR)
         name = directory.path.rpartition("/")[2]
         return Place(directory.parent, name, self._roots), straight
+
+    def _without_kernels_links(self, path: str, *, follow: bool) -> str:
+        """A path that leads through this process's working directory, root or open files, by its usual name."""
+        link = _KERNELS_LINK.match(path)
+        if link is None or (link.end() == len(path) and not follow):
+            return path
+        working, root, *descriptors = link.groups()
+        rest = path[link.end() :]
+        if working:
+            return self._working_directory + rest
+        if root:
+            return rest or "/"
+        target = self._path_behind(int(descriptors[0] or descriptors[1]))
+        return path if target is None else target + rest
+
+    def _path_behind(self, descriptor: int) -> str | None:
+        """The path, in the view, of an open file or directory that still has one."""
+        try:
+            physical = posix.readlink(f"/proc/self/fd/{descriptor}")
+            there, opened = posix.lstat(physical), posix.fstat(descriptor)
+        except OSError:
+            return None
+        if (there.st_ino, there.st_dev) != (opened.st_ino, opened.st_dev):
+            return None
+        return self.seen_as(physical)
 
     def _child(self, directory: Directory, name: str) -> Directory | Link | Found | None:
         """What has that name: a directory or link (these are remembered), or where something else is."""
@@ -246,8 +281,14 @@ class View:
             return not directory.below
         if directory.gone is None:
             above = posix.listdir(self._upper + directory.path)
-            directory.gone = {it.removeprefix(MARKER) for it in above if it.startswith(MARKER)}
-        return name in directory.gone
+            directory.gone = {it for it in above if it.startswith(self._marker)}
+        return self._marker_of(name) in directory.gone
+
+    def _marker_of(self, name: str) -> str:
+        """The name of the marker that says that a name is gone; a long one is told by its digest."""
+        marker = self._marker + name
+        encoded = os.fsencode(marker)
+        return marker if len(encoded) <= _LONGEST_NAME else self._marker + hashlib.sha256(encoded).hexdigest()
 
     def _find(self, place: Place) -> Found | None:
         """Where on the disk the thing at ``place`` is, links not followed. Of a directory that both trees have, the
@@ -278,6 +319,27 @@ class View:
         place = self._resolve(path, follow=follow)
         return self._existing(place)[0] if place.protected else place.path
 
+    def status(self, path: str, *, follow: bool = True) -> os.stat_result:
+        """What ``stat`` says of what the script calls ``path``."""
+        place = self._resolve(path, follow=follow)
+        if not place.protected:
+            return posix.stat(place.path, follow_symlinks=follow)
+        physical, status = self._existing(place)
+        if stat.S_ISDIR(status.st_mode) and physical == place.path and place.directory.above and place.name:
+            above = status_of(self._upper + place.path)
+            return status if above is None else _of_both(status, above)
+        return status
+
+    def locate_properties(self, path: str, *, follow: bool = True) -> str:
+        """Where on the disk to read the attributes of what the script calls ``path``."""
+        place = self._resolve(path, follow=follow)
+        if not place.protected:
+            return place.path
+        physical, status = self._existing(place)
+        if stat.S_ISDIR(status.st_mode) and place.directory.above and status_of(self._upper + place.path) is not None:
+            return self._upper + place.path
+        return physical
+
     def protected_path(self, path: str) -> str | None:
         """The canonical path, if what is written there is redirected."""
         place = self._resolve(path)
@@ -294,8 +356,9 @@ class View:
         if not directory.above:
             return below
         above = posix.listdir(self._upper + directory.path)
-        hidden = {name.removeprefix(MARKER) for name in above}
-        return [name for name in below if name not in hidden] + [n for n in above if not n.startswith(MARKER)]
+        hidden = set(above)
+        shown = [it for it in below if it not in hidden and self._marker_of(it) not in hidden]
+        return shown + [it for it in above if not it.startswith(self._marker)]
 
     def working_directory(self) -> str:
         return self._working_directory
@@ -322,6 +385,19 @@ class View:
         if path == self._upper:
             return "/"
         return path.removeprefix(self._upper) if path.startswith(f"{self._upper}/") else path
+
+
+def _of_both(below: os.stat_result, above: os.stat_result) -> os.stat_result:
+    """Of a directory that both trees have: the user's own number, with the mode, owner and times that it has now."""
+    fields = list(below)
+    if above.st_mode != below.st_mode | 0o700:  # which the upper tree needs
+        fields[0] = above.st_mode
+    fields[4], fields[5] = above.st_uid, above.st_gid
+    fields[7:10] = list(above)[7:10]
+    more = {it: getattr(below, it) for it in ("st_blksize", "st_blocks", "st_rdev")}
+    for name in ("st_atime", "st_mtime", "st_ctime"):
+        more |= {name: getattr(above, name), f"{name}_ns": getattr(above, f"{name}_ns")}
+    return os.stat_result(fields, more)
 
 
 def _is_private_temporary(name: str) -> bool:

@@ -32,14 +32,21 @@ _NOT_ISOLATED = "isolated: "
 _KERNELS_FOLDERS = ("/dev", "/proc", "/sys")
 _MULTI_PROCESS_SERVICE = "/tmp/nvidia-mps"
 _NETWORK_GAP = "What the script sends over the network is sent: trackers are silenced, other requests are not."
-_FENCE_GAPS = (
-    "Programs that the script starts may change modes, owners, times and extended attributes of files.",
-    "A process that leaves its session just as hotlap and its watchdog are killed may stay.",
+PROPERTIES_GAP = "Programs that the script starts, and native code, may change modes, owners, times and extended attributes of files."
+STALE_GAP = (
+    "Programs that the script starts, and libraries that read files in a way that hotlap does not know, see your files"
+    " as they were before the trial, not what the script has written since."
 )
+IGNORED_GAP = "A program that is denied to write a file, and does not fail, leaves a result that may differ."
+HARD_LINKS_GAP = "Of a file with several names (hard links), only the name that is written to shows what was written."
+_SESSION_GAP = "A process that leaves its session just as hotlap and its watchdog are killed may stay."
+_FENCE_GAPS = (PROPERTIES_GAP, STALE_GAP, IGNORED_GAP, HARD_LINKS_GAP, _SESSION_GAP)
 _OLD_LANDLOCK_GAP = "Programs that the script starts may truncate files: this kernel's Landlock does not know of it."
 _NONE_GAPS = (
     "Programs that the script starts, and libraries that write files without Python, change your files.",
-    _FENCE_GAPS[1],
+    STALE_GAP,
+    HARD_LINKS_GAP,
+    _SESSION_GAP,
 )
 
 

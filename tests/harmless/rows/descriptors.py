@@ -94,8 +94,6 @@ ROWS = (
         os.link(f"/proc/self/fd/{fd}", "named", src_dir_fd=root, follow_symlinks=True)
         return look("named")
         """,
-        none="differs",
-        fence="denied",
     ),
     Operation(
         "memfd and sendfile",
@@ -130,8 +128,6 @@ ROWS = (
     Operation(
         "fchmod",
         'fd = os.open("notes.txt", os.O_RDONLY)\nos.fchmod(fd, 0o600)\nreturn look("notes.txt")',
-        fence="gap",
-        none="harms",
     ),
     Operation(
         "fchmod of a file open for writing",
@@ -140,14 +136,10 @@ ROWS = (
     Operation(
         "utime by descriptor",
         'fd = os.open("notes.txt", os.O_RDONLY)\nos.utime(fd, (5, 5))\nreturn os.stat("notes.txt").st_mtime',
-        fence="gap",
-        none="harms",
     ),
     Operation(
         "chmod by descriptor of a folder",
         'fd = os.open("ckpt", os.O_RDONLY)\nos.chmod(fd, 0o700)\nreturn oct(os.stat("ckpt").st_mode)',
-        fence="gap",
-        none="harms",
     ),
     native(
         "io.FileIO on a new file",
@@ -218,43 +210,29 @@ ROWS = (
     Operation(
         "through /proc/self/cwd",
         'write("/proc/self/cwd/notes.txt", "cwd")\nreturn [read("notes.txt"), read("/proc/self/cwd/notes.txt")]',
-        fence="denied",
-        none="harms",
     ),
     Operation(
         "a new file through /proc/self/cwd",
         'write("/proc/self/cwd/new.txt", "cwd")\nreturn [read("new.txt"), names()]',
-        fence="denied",
-        none="harms",
     ),
     Operation(
         "delete through /proc/self/cwd",
         'shutil.rmtree("/proc/self/cwd/ckpt")\nreturn names()',
-        fence="denied",
-        none="differs",
     ),
     Operation(
         "through /proc/self/fd of a folder",
         'fd = os.open("ckpt", os.O_RDONLY)\nwrite(f"/proc/self/fd/{fd}/best.pt", "x")\nreturn look("ckpt/best.pt")',
-        fence="denied",
-        none="harms",
     ),
     Operation(
         "reopen through /proc/self/fd",
         'fd = os.open("notes.txt", os.O_RDONLY)\nwrite(f"/proc/self/fd/{fd}", "again")\nreturn look("notes.txt")',
-        fence="denied",
-        none="harms",
     ),
     Operation(
         "reopen through /dev/fd",
         'fd = os.open("notes.txt", os.O_RDONLY)\nwrite(f"/dev/fd/{fd}", "again")\nreturn look("notes.txt")',
-        fence="denied",
-        none="harms",
     ),
     Operation(
         "through /proc/self/root",
         'write("/proc/self/root" + os.path.abspath("notes.txt"), "root")\nreturn read("notes.txt")',
-        fence="denied",
-        none="harms",
     ),
 )

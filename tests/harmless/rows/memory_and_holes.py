@@ -206,8 +206,6 @@ ROWS = (
             f.write(b"x")
         return os.stat("data/big.bin").st_blocks * 512 < 1 << 21
         """,
-        none="differs",
-        fence="differs",
     ),
     Operation(
         "seek data and holes",
