@@ -57,8 +57,8 @@ def shown(study: Study) -> str:
         ),
         (
             fakes.UNPROTECTED,
-            "Isolation: none; what the script's Python code wrote went to the run and was thrown away, and nothing kept "
-            "other writes from your files.",
+            "Isolation: none; what the script's Python code wrote went to the run and was thrown away, and nothing "
+            "kept other writes from your files.",
             "Not protected: Programs that the script starts, and libraries that write files without Python, change",
         ),
     ],

@@ -14,8 +14,8 @@ _DONE: Mapping[ProtectionMode, str] = {
     "namespaces": "what the script wrote went to a layer of the run and was thrown away",
     "fence": "what the script's Python code wrote went to the run and was thrown away, and the kernel denied all other "
     "writes",
-    "none": "what the script's Python code wrote went to the run and was thrown away, and nothing kept other writes from "
-    "your files",
+    "none": "what the script's Python code wrote went to the run and was thrown away, and nothing kept other writes "
+    "from your files",
 }
 _MEANS: Mapping[ProtectionMode, str] = {
     "namespaces": "Whatever a trial writes, by any program or library, goes to a layer of its own and is thrown away.",
