@@ -41,6 +41,7 @@ test-gpu: $(TEST_READY)  ## the tests that need an accelerator; without one they
 
 bench: $(TEST_READY)  ## the benchmarks that need no accelerator; results go to docs/benchmarks
 	$(RUN) -m bench.overhead --out docs/benchmarks/overhead
+	$(RUN) -m bench.isolation --out docs/benchmarks/isolation
 	$(RUN) -m bench.aa --out docs/benchmarks/aa
 	for example in bert gpt lstm resnet; do \
 	    $(RUN) -m bench.regret --out docs/benchmarks/regret/$$example --examples $$example || exit 1; done

@@ -6,12 +6,12 @@ a training process next to nothing.
 
 from __future__ import annotations
 
-import importlib
 import sys
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from hotlap.api import apply as apply
     from hotlap.api import load_study as load_study
     from hotlap.api import profile as profile
@@ -38,6 +38,8 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
     return getattr(importlib.import_module(_HOMES[name]), name)
 
 
@@ -45,11 +47,11 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-class _Package(ModuleType):
+class _Package(type(sys)):  # type: ignore[misc]
     """Keeps ``hotlap.tune`` the function: importing the room of that name would otherwise put itself in its place."""
 
     def __setattr__(self, name: str, value: object) -> None:
-        if not (name in _HOMES and isinstance(value, ModuleType)):
+        if not (name in _HOMES and isinstance(value, type(sys))):
             super().__setattr__(name, value)
 
 

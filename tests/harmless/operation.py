@@ -59,6 +59,6 @@ def native(
     return Operation(name, code, needs=needs, fence=fence, none=none, setup=setup, group=group)
 
 
-def library(package: str, name: str, code: str, fence: InFence = "denied", none: InNone = "harms") -> Operation:
+def library(package: str, name: str, code: str, fence: InFence = "same", none: InNone = "same") -> Operation:
     """A row that needs a package with native code, run in the launch of all of these."""
     return Operation(name, code, needs=(package,), fence=fence, none=none, group="libraries")

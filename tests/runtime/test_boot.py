@@ -15,6 +15,7 @@ import pytest
 from hotlap.errors import NOT_BOOTED
 from hotlap.records import Assignment, Setting, Workload
 from hotlap.records import Plan as PlanRecord
+from hotlap.sandbox.boundary import Boundary
 from hotlap.trial.command import HOOKS_DIRECTORY
 
 PLAN = '[hotlap]\nformat = 1\n[levers.matmul-precision]\nprecision = "high"\n'
@@ -271,9 +272,29 @@ def test_usercustomize_goes_on_working(process: Process) -> None:
 @pytest.mark.parametrize("mode", [None, "fence", "none"])
 def test_writes_are_redirected_in_python(process: Process, mode: str | None) -> None:
     more = {"HOTLAP_PROTECTION": mode} if mode else {}
+    Boundary(protected=[], caches=[], run=[str(process.run_directory)]).write(process.folder)
     done = process.in_trial("open('made.txt', 'w').write('x'); print(open('made.txt').read())", **more)
     assert (done.returncode, done.stdout) == (0, "x\n"), done.stderr
     assert not (process.folder / "work" / "made.txt").exists()
+
+
+@pytest.mark.parametrize("variable", ["TMPDIR", "HF_HOME", "XDG_CACHE_HOME"])
+def test_what_the_script_sets_does_not_move_the_boundary(process: Process, variable: str) -> None:
+    """The kernel would deny what the layer does not redirect."""
+    Boundary(protected=[], caches=[], run=[str(process.run_directory)]).write(process.folder)
+    folder = process.folder / "mine"
+    made = folder / "hub" / "made.txt"
+    made.parent.mkdir(parents=True)
+    script = f"open({str(made)!r}, 'w').write('x'); print(open({str(made)!r}).read())"
+    done = process.in_trial(script, HOTLAP_PROTECTION="fence", **{variable: str(folder)})
+    assert (done.returncode, done.stdout) == (0, "x\n"), done.stderr
+    assert not made.exists()
+
+
+def test_a_run_without_its_boundary_does_not_begin(process: Process) -> None:
+    done = process.in_trial("print('ran')", HOTLAP_PROTECTION="fence")
+    assert (done.returncode, done.stdout) == (NOT_BOOTED, "")
+    assert "boundary.json" in done.stderr
 
 
 def test_nothing_is_redirected_in_namespaces(process: Process) -> None:

@@ -59,7 +59,7 @@ def run_directory(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def library(tmp_path: Path) -> Path:
-    path = tmp_path / "libtorch_cpu.so"
+    path = tmp_path / "libtorch_python.so"
     path.write_bytes(b"x" * 4096)
     return path
 
@@ -75,7 +75,9 @@ def test_a_process_that_left_no_mark(start: Start, run_directory: Path, library:
     assert str(library) in found[0].command or found[0].command.endswith("...")
 
 
-@pytest.mark.parametrize("name", ["libtorchcodec_core4.so", "libtorchaudio.so", "notes about libtorch.txt", "torch"])
+@pytest.mark.parametrize(
+    "name", ["libtorch_cpu.so", "libtorchcodec_core4.so", "libtorchaudio.so", "notes about libtorch.txt", "torch"]
+)
 def test_other_libraries_are_not_torch(start: Start, run_directory: Path, tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"x" * 4096)
     assert torch_without_hotlap([start("-c", MAPS_A_FILE, str(tmp_path / name))], run_directory) == []

@@ -28,6 +28,7 @@ from hotlap.runtime.imports import Callback, ImportWatch
 if TYPE_CHECKING:
     from hotlap.runtime.files import Redirection
     from hotlap.runtime.interception import Interception
+    from hotlap.sandbox.boundary import Boundary
 
 
 _active: list[Interception] = []
@@ -137,7 +138,7 @@ def _boot_trial() -> None:
     presence.begin(run_directory)
     assignment = _read_assignment(Path(_variable("HOTLAP_ASSIGNMENT")))
     address = _variable("HOTLAP_SOCKET")
-    redirection = None
+    redirection = layered = None
     silencer = silenced.Silencer(run_directory / "trackers")
     watched: tuple[str, ...] = ("torch", *silenced.WATCHED)
     if _redirects():
@@ -145,6 +146,11 @@ def _boot_trial() -> None:
 
         redirection = _redirection(assignment, run_directory)
         watched = (*watched, *WATCHED)
+    else:
+        from hotlap.runtime.layered import Layered
+
+        layered = Layered()
+        layered.install()
     connections.watch_connections(run_directory)
 
     def imported(name: str, module: ModuleType) -> None:
@@ -162,6 +168,8 @@ def _boot_trial() -> None:
         interception = _intercepted(torch)
         hooks = interception.hooks
         hooks.before_exit.append(lambda: hooks.notes.extend(silencer.notes))
+        if layered is not None:
+            hooks.before_exit.append(lambda: hooks.notes.extend(layered.notes))
         randomness.seed_everything(torch, assignment.seed)
         session = Session(assignment, address, run_directory, redirection)
         # The clock hangs on first and so stands outermost: what the others do inside a phase is timed in it.
@@ -221,14 +229,25 @@ def _redirection(assignment: Assignment, run_directory: Path) -> Redirection:
 
     checkout = assignment.workload.checkout
     trees = (Path(checkout.original), Path(checkout.copy)) if checkout is not None else ()
-    # A run that has a temporary directory of its own leaves everything else as it is; see trial/isolating.py.
-    everything = (Path("/"),) if "HOTLAP_PROTECTION" in os.environ else ()
-    own = (run_directory, Path(_variable("HOTLAP_SOCKET")).parent)
+    own = Path(_variable("HOTLAP_SOCKET")).parent
+    boundary = _boundary(own) if "HOTLAP_PROTECTION" in os.environ else None
     overlay = run_directory / "files"
     try:
-        return redirect_writes(overlay, passthrough=own, protected=(*everything, *trees))
+        return redirect_writes(overlay, passthrough=(run_directory, own), protected=trees, boundary=boundary)
     except OSError as error:
         raise HotlapError(
             f"the folder for what the script writes, {overlay}, cannot be made: {error.strerror or error}.",
             remedy="Free some space there, or choose another study directory.",
+        ) from error
+
+
+def _boundary(folder: Path) -> Boundary:
+    from hotlap.sandbox.boundary import FILE_NAME, Boundary
+
+    try:
+        return Boundary.read(folder)
+    except (OSError, TypeError, ValueError) as error:
+        raise HotlapError(
+            f"what the run may change, {folder / FILE_NAME}, cannot be read: {error}.",
+            remedy="Do not change hotlap's files while a study is running.",
         ) from error

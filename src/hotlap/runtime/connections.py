@@ -7,11 +7,9 @@ spawned trainers count too. Connections of native code are found by the controll
 
 from __future__ import annotations
 
-import _io
 import _socket
 import contextlib
 import os
-import posix
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +18,7 @@ from typing import Any
 import msgspec
 
 from hotlap.records import Contact
+from hotlap.runtime.originals import io, posix
 
 FILE = "connections.jsonl"
 """The file in a run's folder to which all its processes add, one :class:`hotlap.records.Contact` a line."""
@@ -68,7 +67,7 @@ class _Contacts:
 
     def hosts(self) -> tuple[str, ...]:
         found: list[Contact] = []
-        with contextlib.suppress(OSError), _io.open(self._path, "rb") as lines:
+        with contextlib.suppress(OSError), io.open(self._path, "rb") as lines:
             for line in lines:
                 with contextlib.suppress(msgspec.DecodeError):  # a line cut short by a full disk
                     found.append(msgspec.json.decode(line, type=Contact))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import posix
 import stat
 from errno import EINVAL, ENOSYS, ENOTSUP, EPERM, EXDEV
+
+from hotlap.runtime.originals import posix
 
 _CHUNK_BYTES = 1 << 20
 _UNSUPPORTED = frozenset({EINVAL, ENOSYS, ENOTSUP, EPERM, EXDEV})

@@ -7,10 +7,8 @@ the report as not redirected. Forked processes inherit all of this, spawned ones
 
 from __future__ import annotations
 
-import _io
 import contextlib
 import os
-import posix
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,29 +20,44 @@ import msgspec
 
 from hotlap.records import FileWrite
 from hotlap.runtime.native_writers import WATCHED, redirect_native_calls
+from hotlap.runtime.originals import io, posix
 from hotlap.runtime.overlay import WRITE_FLAGS, Overlay
-from hotlap.runtime.places import Places, find_places
+from hotlap.runtime.places import Places, find_places, places_within
+from hotlap.runtime.program_stand_ins import program_stand_ins
+from hotlap.runtime.raw_files import raw_stand_ins
 from hotlap.runtime.stand_ins import Open, StandIn, stand_ins
+from hotlap.sandbox.boundary import Boundary
 
 __all__ = ["WATCHED", "Redirection", "redirect_writes"]
 
 _MOST_NAMES = 1000
-_LOWEST_MODULES = frozenset({"posix", "_io", "nt", "_frozen_importlib", "_frozen_importlib_external"})
+_LOWEST_MODULES = frozenset({"_frozen_importlib", "_frozen_importlib_external"})
 
 _active: Redirection | None = None
 _audited = False
 
 
-def redirect_writes(overlay: Path, *, passthrough: Sequence[Path], protected: Sequence[Path] = ()) -> Redirection:
+def redirect_writes(
+    overlay: Path,
+    *,
+    passthrough: Sequence[Path] = (),
+    protected: Sequence[Path] = (),
+    boundary: Boundary | None = None,
+) -> Redirection:
     """From now on, what this process writes goes to ``overlay``, but for the folders in ``passthrough``. Those in
-    ``protected`` are protected wherever they lie, as the working directory is.
+    ``protected`` are protected wherever they are, as the working directory is. A ``boundary`` decides in place of
+    ``passthrough`` and of this process's environment.
 
     Several processes may share an overlay. Raises ``OSError`` when the overlay cannot be made.
     """
     global _active
     overlay.mkdir(parents=True, exist_ok=True)
     folder = overlay.resolve()
-    redirection = Redirection(str(folder), find_places((*passthrough, folder), os.environ, protected))
+    if boundary is None:
+        places = find_places((*passthrough, folder), os.environ, protected)
+    else:
+        places = places_within(boundary, str(folder), protected)
+    redirection = Redirection(str(folder), places)
     redirection.install()
     _active = redirection
     _listen()
@@ -59,8 +72,9 @@ class Redirection:
         self._names = _Names(f"{folder}/names.jsonl")
         self._overlay = Overlay(folder, places.roots, self._note)
         self._stand_ins = stand_ins(self._overlay)
+        self._open: Open = self._stand_ins[io.open]
+        self._stand_ins |= raw_stand_ins(self._open) | program_stand_ins(self._overlay)
         self._by_identity = {id(original): stand_in for original, stand_in in self._stand_ins.items()}
-        self._open: Open = self._stand_ins[_io.open]
         self._replaced: list[tuple[Any, str, Any]] = []
         self._added: list[tuple[set[Any], StandIn]] = []
 
@@ -120,7 +134,7 @@ class Redirection:
 
     def _note(self, path: str, redirected: bool) -> None:
         name = path if redirected else self._places.name_for(path)
-        if name is not None:
+        if name is not None and "__pycache__" not in name:
             self._names.add(name, redirected)
 
     def saw_opening(self, path: Any) -> None:
@@ -161,7 +175,7 @@ class _Names:
 
     def read(self) -> tuple[FileWrite, ...]:
         found: dict[FileWrite, None] = {}
-        with contextlib.suppress(FileNotFoundError), _io.open(self._path, "rb") as lines:
+        with contextlib.suppress(FileNotFoundError), io.open(self._path, "rb") as lines:
             for line in lines:
                 with contextlib.suppress(msgspec.DecodeError):  # a line cut short by a full disk
                     found[msgspec.json.decode(line, type=FileWrite)] = None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import posix
 import stat
 from collections.abc import Callable, Mapping
 from errno import EACCES, EEXIST, EINVAL, EISDIR, ENOENT, ENOTDIR, ENOTEMPTY, EPERM, EXDEV
 
 from hotlap.runtime.file_copies import copy_file, error, status_of
+from hotlap.runtime.originals import posix
 from hotlap.runtime.view import MARKER, Directory, Place, View
 
 WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -71,6 +71,27 @@ class Overlay(View):
         self._refuse_existing(place)
         self._prepare(place)
         return self._upper + place.path
+
+    def for_writing_into(self, path: str) -> str:
+        """Where on the disk native code is to make files in a folder, which may have to be made; what the user keeps
+        in it is not to be seen there."""
+        place = self._resolve(path)
+        if not place.protected:
+            return place.path
+        if self._find(place) is None:
+            self._prepare(place)
+        else:
+            self._mirror(self._directory_at(place))
+        self._noted(place.path, True)
+        return self._upper + place.path
+
+    def has_made(self, place: str) -> bool:
+        """Whether a path on the disk is of the upper tree."""
+        return place.startswith(f"{self._upper}/")
+
+    def folders_were_made(self) -> None:
+        """Native code made folders at a path that it was given."""
+        self._changed()
 
     def make_directory(self, path: str, mode: int) -> None:
         physical = self.for_making(path)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hotlap.sandbox.boundary import Boundary
 from hotlap.sandbox.caches import cache_folders
 
 _DEVICES = ("/dev", "/proc", "/sys")
@@ -53,6 +54,20 @@ def find_places(passthrough: Sequence[Path], environment: Mapping[str, str], pro
         **dict.fromkeys(study, False),
     }
     return Places(roots, frozenset(caches), frozenset(unnamed | study))
+
+
+def places_within(boundary: Boundary, overlay: str, protected: Sequence[Path] = ()) -> Places:
+    """The places of a run that leaves everything as it is but what its boundary says. ``protected`` are further
+    folders of the user's. Nothing is looked for, neither in the environment nor on the disk."""
+    own = {*boundary.protected, *map(_canonical, protected)}
+    run = {*boundary.run, overlay}
+    roots = {
+        "/": True,
+        **dict.fromkeys((*_DEVICES, *boundary.caches), False),
+        **dict.fromkeys(own, True),
+        **dict.fromkeys(run, False),
+    }
+    return Places(roots, frozenset(boundary.caches), frozenset(run.union(_DEVICES)))
 
 
 def _temporary_directory() -> str:

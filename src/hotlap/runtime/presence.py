@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import posix
 from pathlib import Path
+
+from hotlap.runtime.originals import posix
 
 BOOTED = "booted"
 IMPORTING = "importing"

@@ -7,11 +7,9 @@ pickle as the name they stand for. Calls with a file descriptor go straight to t
 
 from __future__ import annotations
 
-import _io
+import contextlib
 import functools
-import io
 import os
-import posix
 import stat
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +17,7 @@ from threading import get_ident
 from types import TracebackType
 from typing import Any, ClassVar
 
+from hotlap.runtime.originals import io, posix
 from hotlap.runtime.overlay import WRITE_FLAGS, Overlay
 
 _TEMPORARY = getattr(os, "O_TMPFILE", None)
@@ -35,6 +34,10 @@ class StandIn:
         self.__module__ = self.module
         self._original = original
         self._overlay = overlay
+
+    @property
+    def overlay(self) -> Overlay:
+        return self._overlay
 
     def __reduce__(self) -> str:
         return str(self._original.__name__)
@@ -65,9 +68,9 @@ class Open(StandIn):
     module = "builtins"
 
     def __init__(self, overlay: Overlay, open_descriptor: Callable[[Any, int, int], int]) -> None:
-        super().__init__(_io.open, overlay)
+        super().__init__(io.open, overlay)
         self.__name__ = "open"
-        self._open_descriptor = open_descriptor
+        self._by_descriptor = open_descriptor
         self.threads_inside: set[int] = set()
 
     def __reduce__(self) -> str:
@@ -85,21 +88,27 @@ class Open(StandIn):
         opener: Callable[[str, int], int] | None = None,
     ) -> Any:
         if opener is not None or not isinstance(file, (str, bytes, os.PathLike)):
-            return _io.open(file, mode, buffering, encoding, errors, newline, closefd, opener)
+            return io.open(file, mode, buffering, encoding, errors, newline, closefd, opener)
         text = file if file.__class__ is str else os.fsdecode(file)
         if mode in _READ_MODES and self._overlay.is_same_as_below(text):
-            return _io.open(file, mode, buffering, encoding, errors, newline, closefd)
+            return io.open(file, mode, buffering, encoding, errors, newline, closefd)
+        with self.seen_to():
+            return io.open(file, mode, buffering, encoding, errors, newline, closefd, self.open_descriptor)
+
+    @contextlib.contextmanager
+    def seen_to(self) -> Iterator[None]:
+        """What this thread opens meanwhile is redirected."""
         thread = get_ident()
         outermost = thread not in self.threads_inside
         self.threads_inside.add(thread)
         try:
-            return _io.open(file, mode, buffering, encoding, errors, newline, closefd, self._opener)
+            yield
         finally:
             if outermost:
                 self.threads_inside.discard(thread)
 
-    def _opener(self, path: Any, flags: int) -> int:
-        return self._open_descriptor(path, flags, 0o666)
+    def open_descriptor(self, path: Any, flags: int) -> int:
+        return self._by_descriptor(path, flags, 0o666)
 
 
 class OpenDescriptor(StandIn):

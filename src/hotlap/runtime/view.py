@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
-import posix
 import stat
 import sys
 from collections.abc import Mapping
@@ -23,6 +22,7 @@ from errno import EDQUOT, ELOOP, ENOENT, ENOSPC, ENOTDIR
 from typing import TypeAlias
 
 from hotlap.runtime.file_copies import error, status_of
+from hotlap.runtime.originals import posix
 
 MARKER = ".hotlap-gone."
 _KERNEL_DIRECTORIES = frozenset({"/dev", "/proc", "/sys"})

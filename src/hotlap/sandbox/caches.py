@@ -17,21 +17,39 @@ _VARIABLES: Mapping[str, tuple[str, ...]] = {
     "NUMBA_CACHE_DIR": (), "MPLCONFIGDIR": (), "KAGGLEHUB_CACHE": (), "PYTHONPYCACHEPREFIX": (),
 }  # fmt: skip
 _IN_HOME = (".cache", ".triton", ".nv", ".keras")
+# People point these variables at a scratch disk or at /tmp, where their checkpoints are too. Such a folder counts only
+# if its name or that of the folder above says what it is for.
+_NAMES = ("cache", "hugging", "torch", "triton", "inductor", "transformers", "numba", "matplotlib", "kagglehub")
+_OF_LIBRARIES = ("huggingface", "torch", "torch_extensions", "triton", "matplotlib", "kagglehub")
+"""What libraries call their folder in XDG_CACHE_HOME."""
+_TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")
 
 
 def cache_folders(environment: Mapping[str, str], home: str, own: Iterable[str]) -> list[str]:
     """The canonical paths of the caches of this user, whether they exist or not; ``own`` are folders that are no cache
     whatever a variable says, nor is one above them."""
-    protected = [os.path.realpath(it) for it in own]
-    named = [
-        os.path.join(environment[name], part)
-        for name, parts in _VARIABLES.items()
-        if environment.get(name)
-        for part in parts or ("",)
-    ]
+    protected = [os.path.realpath(it) for it in (*own, *_TEMPORARY)]
+    named = [it for name in _VARIABLES for it in _named_by(name, environment.get(name, ""))]
     named += [os.path.join(home, name) for name in _IN_HOME]
-    found = dict.fromkeys(os.path.realpath(os.path.expanduser(it)) for it in named)
+    found = dict.fromkeys(os.path.realpath(it) for it in named)
     return [it for it in found if not any(_holds(it, folder) for folder in protected)]
+
+
+def _named_by(variable: str, folder: str) -> list[str]:
+    """The caches in the folder that a variable names."""
+    if not folder:
+        return []
+    folder = os.path.expanduser(folder)
+    parts = _VARIABLES[variable]
+    if not _is_called_a_cache(folder):
+        parts = {"XDG_CACHE_HOME": _OF_LIBRARIES, "HF_HOME": ("hub", "xet")}.get(variable, parts)
+        return [os.path.join(folder, it) for it in parts]
+    return [os.path.join(folder, it) for it in parts or ("",)]
+
+
+def _is_called_a_cache(folder: str) -> bool:
+    names = [it.lower() for it in os.path.abspath(folder).split("/")[-2:]]
+    return any(it == "hf" or it.startswith(".") or any(word in it for word in _NAMES) for it in names)
 
 
 def _holds(folder: str, path: str) -> bool:

@@ -7,10 +7,7 @@ pivot_root(2), prctl(2), capabilities(7) and user_namespaces(7).
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import os
-import socket
-import struct
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUSER = 0x10000000
@@ -21,6 +18,11 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 0x1, 0x2, 0x4, 0x8
 MS_REMOUNT, MS_NOATIME, MS_NODIRATIME, MS_BIND, MS_REC, MS_PRIVATE = 0x20, 0x400, 0x800, 0x1000, 0x4000, 0x40000
 MS_RELATIME = 0x200000
 MNT_DETACH = 0x2
+
+SIGKILL = 9
+_SIG_DFL = 0
+_IGNORED_BY_PYTHON = (13, 25)
+"""SIGPIPE and SIGXFSZ: what Python ignores, its children would ignore too."""
 
 _PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 24, 36, 38
 _CAP_SYS_MODULE, _CAP_SYS_RAWIO, _CAP_SYS_ADMIN, _CAP_SYS_BOOT, _CAP_SYS_TIME = 16, 17, 21, 22, 25
@@ -75,6 +77,12 @@ def end_with_parent(signal: int) -> None:
 def adopt_orphans() -> None:
     """Become the parent of descendants whose own parent ends."""
     _check(_libc.prctl(_PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1), 0, 0, 0), "PR_SET_CHILD_SUBREAPER")
+
+
+def heed_signals(*more: int) -> None:
+    """Have signals that Python ignores, and ``more``, do what they do by default."""
+    for number in (*_IGNORED_BY_PYTHON, *more):
+        _libc.signal(number, _SIG_DFL)
 
 
 def renounce_privileges() -> None:
@@ -151,6 +159,10 @@ def _write(path: str, text: str) -> None:
 
 def start_loopback() -> None:
     """Bring up the loopback device of a new network namespace."""
+    import fcntl
+    import socket
+    import struct
+
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         request = struct.pack("16sH14x", b"lo", 0)
         flags = struct.unpack("16sH14x", fcntl.ioctl(control, _SIOCGIFFLAGS, request))[1]

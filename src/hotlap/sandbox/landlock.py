@@ -9,9 +9,12 @@ from __future__ import annotations
 import ctypes
 import os
 import stat
-from collections.abc import Iterable
 
 from hotlap.sandbox.kernel import renounce_privileges, system_call
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _GIVE_VERSION, _RULE_PATH_BENEATH = 1, 1

@@ -16,17 +16,17 @@ if __name__ == "__main__":  # -I leaves the path to the standard library alone
     sys.path.insert(0, __file__.rsplit("/", 3)[0])
 
 import errno
-import json
 import os
 import select
-import signal
 import time
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from hotlap.sandbox import kernel, landlock, removal
+from hotlap.sandbox import kernel
 from hotlap.sandbox.order import FENCE, LEFT_RUNNING, NAMESPACES, SETUP_FAILED, Order
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import NoReturn
+
     from hotlap.sandbox.layers import Ground
 
 _READ_BYTES = 4096
@@ -38,7 +38,7 @@ _LINGER_LOOK_SECONDS = 0.005
 def main(order_path: str, control: int) -> NoReturn:
     """Carry out an order and exit as its command did."""
     with open(order_path, "rb") as file:
-        order = Order(**json.load(file))
+        order = Order.decoded(file.read())
     os.set_inheritable(control, False)
     told, tell = os.pipe()
     first = _start(order, tell)
@@ -48,6 +48,8 @@ def main(order_path: str, control: int) -> NoReturn:
         os.close(os.open(f"{order_path}{LEFT_RUNNING}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
     _end_all()
     if said is None:
+        from hotlap.sandbox import removal
+
         for folder in order.owned:
             removal.remove(folder)
         os._exit(1)
@@ -74,7 +76,7 @@ def _start(order: Order, tell: int) -> int:
         _refuse(error)
     if first:
         return first
-    kernel.end_with_parent(signal.SIGKILL)
+    kernel.end_with_parent(kernel.SIGKILL)
     try:
         _isolate(order, ground, as_root=as_root)
     except OSError as error:
@@ -98,6 +100,8 @@ def _isolate(order: Order, ground: Ground | None, *, as_root: bool) -> None:
         if order.pid_namespace:
             kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
     elif order.mode == FENCE:
+        from hotlap.sandbox import landlock
+
         landlock.forbid_writing(order.writable)
     kernel.drop_harmful_capabilities()
 
@@ -128,8 +132,7 @@ def _others_stay() -> bool:
 
 
 def _become_command(order: Order) -> NoReturn:
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, and what it starts would ignore too
-        signal.signal(number, signal.SIG_DFL)
+    kernel.heed_signals()
     try:
         os.setsid()
         os.chdir(order.directory)
@@ -138,11 +141,12 @@ def _become_command(order: Order) -> NoReturn:
         _refuse(error)
 
 
-class _End(NamedTuple):
+class _End:
     """How the command ended: its wait status, and whether processes of its own were left then."""
 
-    status: int
-    left_running: bool = False
+    def __init__(self, status: int, left_running: bool = False) -> None:
+        self.status = status
+        self.left_running = left_running
 
 
 def _wait(first: int, told: int, control: int) -> _End | None:
@@ -193,13 +197,14 @@ def _rest(told: int) -> bytes:
 def _end_all() -> None:
     """End whatever is left: in a pid namespace its first process, else every child, as orphans become ours."""
     while True:
-        for number in _children():
-            try:
-                os.kill(number, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
         try:
+            if os.waitpid(-1, os.WNOHANG) != (0, 0):
+                continue
+            for number in _children():
+                os.kill(number, kernel.SIGKILL)
             os.waitpid(-1, 0)
+        except ProcessLookupError:
+            continue
         except ChildProcessError:
             return
 
@@ -229,7 +234,7 @@ def _exit_as(status: int) -> NoReturn:
     import resource
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    signal.signal(-code, signal.SIG_DFL) if -code not in (signal.SIGKILL, signal.SIGSTOP) else None
+    kernel.heed_signals(-code)
     os.kill(os.getpid(), -code)
     os._exit(128 - code)
 

@@ -7,10 +7,8 @@ documentation of overlayfs, mount_namespaces(7), pivot_root(2).
 from __future__ import annotations
 
 import errno
-import json
 import os
 import stat
-from typing import NamedTuple
 
 from hotlap.sandbox import kernel
 from hotlap.sandbox.mounts import (
@@ -21,18 +19,21 @@ from hotlap.sandbox.mounts import (
     points_of_user,
     read_mounts,
 )
-from hotlap.sandbox.order import POINTS, Order
+from hotlap.sandbox.order import POINTS, Order, encoded
 
 _SHARED_MEMORY = "/dev/shm"
 _MOST_SOCKETS = 500
 _NO_LAYER = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.ENODEV, errno.EPERM, errno.ELOOP, errno.ESTALE})
 
+_CANNOT_BE_MADE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ELOOP})
 
-class Ground(NamedTuple):
+
+class Ground:
     """What is mounted, and where layers go."""
 
-    mounts: list[Mount]
-    points: list[str]
+    def __init__(self, mounts: list[Mount], points: list[str]) -> None:
+        self.mounts = mounts
+        self.points = points
 
 
 def survey(order: Order, *, as_root: bool) -> Ground:
@@ -69,7 +70,14 @@ class _Layer:
 
     def mount(self, target: str, options: str) -> None:
         paths = "lowerdir={},upperdir={},workdir={}".format(*map(_path_of, self._handles))
-        kernel.mount("hotlap", target, "overlay", 0, f"{paths},{options}")
+        # Without `volatile` the kernel writes the whole disk's unwritten data out whenever a layer is taken away, other
+        # programs' too, and the run cannot be ended before that is done. The price: fsync costs nothing in a trial.
+        try:
+            kernel.mount("hotlap", target, "overlay", 0, f"{paths},{options},volatile")
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # before Linux 5.10
+                raise
+            kernel.mount("hotlap", target, "overlay", 0, f"{paths},{options}")
 
     def mount_below_alone(self, target: str) -> None:
         """What the layer would have lain over, read-only."""
@@ -88,7 +96,8 @@ class _View:
         kernel.mount(order.layers, order.layers, "", kernel.MS_BIND)
         self._folder = _handle(order.layers)
         # By number, as names may hold anything, and as they will soon lie below a layer.
-        self._shared = [(path, _handle(kept)) for kept, path in order.shared if os.path.lexists(kept)]
+        pairs = zip(order.shared, order.shared_at, strict=True)
+        self._shared = [(path, _handle(kept)) for kept, path in pairs if os.path.lexists(kept)]
         self._shared_memory = f"{order.layers}/shm"
         os.mkdir(self._shared_memory, 0o700)
         self._sockets = [(path, _handle(path)) for path in _bound_sockets() if not below_any(path, KERNEL_FOLDERS)]
@@ -99,8 +108,9 @@ class _View:
         """A new root: layers over each mount that may be written, all others as they are."""
         new = f"{self._order.layers}/root"
         os.mkdir(new, 0o700)
-        # Renaming a folder needs notes that only the machine's own administrator may make; else it is refused (EXDEV).
-        options = "redirect_dir=on" if kernel.in_first_user_namespace() else "userxattr"
+        # Renaming a folder, and keeping the names of a linked file together, needs notes that only the machine's own
+        # administrator may make. Without them renaming is refused (EXDEV), and a changed name goes its own way.
+        options = "redirect_dir=on,index=on" if kernel.in_first_user_namespace() else "userxattr"
         layers = self._prepared()
         for it in self._mounts:
             target = new + it.point.rstrip("/")
@@ -159,11 +169,10 @@ class _View:
                 kernel.mount("hotlap", root + path, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=700,size=1m")
         for path, handle in self._shared:
             target = root + path
-            if not os.path.lexists(target):
-                os.makedirs(target, 0o700, exist_ok=True)
-            kernel.mount(_path_of(handle), target, "", kernel.MS_BIND | kernel.MS_REC)
-            if not root:
-                _make_writable(target, self._flags_of(path))
+            if _is_there_or_made(target):
+                kernel.mount(_path_of(handle), target, "", kernel.MS_BIND | kernel.MS_REC)
+                if not root:
+                    _make_writable(target, self._flags_of(path))
             os.close(handle)
         # The layers themselves are nothing to be found by a script that looks through its folders.
         if os.path.isdir(root + self._order.layers):
@@ -174,7 +183,7 @@ class _View:
 
     def write_points(self) -> None:
         """Say what each layer lies over."""
-        text = json.dumps({"points": self._points, "read_only": self._read_only}).encode()
+        text = encoded([("read_only" if it in self._read_only else "layer", it) for it in self._points])
         descriptor = os.open(
             POINTS, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=_reopened(self._folder)
         )
@@ -200,6 +209,19 @@ def _own_shared_memory(root: str, folder: str) -> None:
     kinds = "" if kernel.in_first_user_namespace() else ",userxattr"
     data = f"lowerdir={_SHARED_MEMORY},upperdir={folder}/upper,workdir={folder}/work{kinds}"
     kernel.mount("hotlap", root + _SHARED_MEMORY, "overlay", 0, data)
+
+
+def _is_there_or_made(folder: str) -> bool:
+    """Whether a folder can be laid open; where the script could not make it either (a home that does not exist, a
+    read-only disk), there is nothing to be kept in it."""
+    if not os.path.lexists(folder):
+        try:
+            os.makedirs(folder, 0o700, exist_ok=True)
+        except OSError as error:
+            if error.errno not in _CANNOT_BE_MADE:
+                raise
+            return False
+    return True
 
 
 def _make_read_only(point: str, flags: int) -> None:

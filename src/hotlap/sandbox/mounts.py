@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from hotlap.sandbox import kernel
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 # Not files of anybody's: what is written there speaks to the kernel or to a device.
 _KERNELS = frozenset({
@@ -29,15 +31,18 @@ _FLAGS = {
 _DEEPEST, _MOST_LOOKED_AT, _MOST_POINTS = 4, 4000, 200
 
 
-class Mount(NamedTuple):
+class Mount:
     """One mount, as /proc/self/mountinfo tells; ``flags`` are those that a change of it must keep."""
 
-    number: int
-    parent: int
-    point: str
-    kind: str
-    writable: bool
-    flags: int
+    __slots__ = ("flags", "kind", "number", "parent", "point", "writable")
+
+    def __init__(self, *, number: int, parent: int, point: str, kind: str, writable: bool, flags: int) -> None:
+        self.number = number
+        self.parent = parent
+        self.point = point
+        self.kind = kind
+        self.writable = writable
+        self.flags = flags
 
     @property
     def of_the_kernel(self) -> bool:

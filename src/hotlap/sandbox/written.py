@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from collections.abc import Iterator
 
-from hotlap.sandbox.order import POINTS
+from hotlap.sandbox.order import POINTS, decoded
 
 _MOST_ENTRIES = 200_000
 _LARGEST_POINTS_BYTES = 2**20
@@ -28,20 +27,20 @@ def written_bytes(layers: str) -> int:
 
 def read_only_points(layers: str) -> list[str]:
     """Places that no layer could lie over, and that were shown read-only instead."""
-    return _points(layers)[1]
+    return [point for kind, point in _points(layers) if kind == "read_only"]
 
 
 def _uppers(layers: str) -> list[tuple[str, str]]:
-    return [(point, f"{layers}/{number}/upper") for number, point in enumerate(_points(layers)[0])]
+    return [(point, f"{layers}/{number}/upper") for number, (_, point) in enumerate(_points(layers))]
 
 
-def _points(layers: str) -> tuple[list[str], list[str]]:
+def _points(layers: str) -> list[tuple[str, str]]:
+    """Whether each place has its layer, and which it is."""
     try:
         with open(f"{layers}/{POINTS}", "rb") as file:
-            found = json.loads(file.read(_LARGEST_POINTS_BYTES))
-    except (OSError, ValueError):  # the launcher did not get that far
-        return [], []
-    return [str(it) for it in found["points"]], [str(it) for it in found["read_only"]]
+            return decoded(file.read(_LARGEST_POINTS_BYTES))
+    except OSError:  # the launcher did not get that far
+        return []
 
 
 def _walk(folder: str) -> Iterator[tuple[str, os.stat_result]]:

@@ -23,6 +23,7 @@ from hotlap.trial.channel import Channel
 from hotlap.trial.command import command_of, start_failure
 from hotlap.trial.connections import merged_hosts, remote_peers
 from hotlap.trial.crew import Crew
+from hotlap.trial.denials import denied_path
 from hotlap.trial.endings import Departure, ending_of, kernel_memory_kills
 from hotlap.trial.isolating import Isolator
 from hotlap.trial.load import BlockWatch, device_of
@@ -30,7 +31,7 @@ from hotlap.trial.output import Follower, read_tail, trim
 from hotlap.trial.process import OwnedProcess
 from hotlap.trial.progress import WHILE_STOPPED, Stall, StepCounters, stopped
 from hotlap.trial.room import Room, written_names
-from hotlap.trial.strangers import described, torch_without_hotlap
+from hotlap.trial.strangers import boot_failures, described, torch_without_hotlap
 from hotlap.trial.sweeping import sweep_run
 
 _MOST_PEERS = 300
@@ -314,8 +315,10 @@ class Child:
         status = self._process.end()
         if self._layers is not None:
             self._written = written_names(self._layers, self.assignment.workload.directory)
-        self.kill()
         trim(self.output_path)
+        output = read_tail(self.output_path)
+        denied = self._denied(output)
+        self.kill()
         return self._run(
             Departure(
                 exit_status=status if exited else None,
@@ -325,11 +328,24 @@ class Child:
                 timed_out=self._timed_out,
                 kernel_kills=max(0, kernel_memory_kills() - self._kernel_kills),
                 steps_done=max(self._steps_done, int(self._crew.size > 0), self._counters.most()),
-                output=read_tail(self.output_path),
+                output=output,
+                denied_path=denied,
                 left_running=left_running,
-                trouble=f"hotlap ended the process since {self._trouble}." if self._trouble else "",
+                trouble=self._what_went_wrong(),
             )
         )
+
+    def _denied(self, output: str) -> str:
+        """What the isolation kept it from writing, read off its last words while what it wrote is still there."""
+        mode = self._isolator.protection.mode
+        redirected = self.run_directory / "files"
+        return denied_path(output, mode, self.assignment.workload.directory, str(redirected))
+
+    def _what_went_wrong(self) -> str:
+        """What is no doing of the script's: we ended it, or hotlap could not start in one of its processes."""
+        if self._trouble:
+            return f"hotlap ended the process since {self._trouble}."
+        return next(iter(boot_failures(self.run_directory)), "")
 
     def _run(self, departure: Departure) -> Run:
         """The lowest rank's report, with what only we know, and what the other ranks add to it."""

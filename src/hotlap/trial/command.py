@@ -18,8 +18,13 @@ HOOKS_DIRECTORY = PACKAGE_PARENT / "hotlap" / "runtime" / "site"
 
 # What an outer hotlap may have left for its own children.
 _OURS = (
-    "HOTLAP_ASSIGNMENT", "HOTLAP_SOCKET", "HOTLAP_RUN_DIRECTORY", "HOTLAP_PLAN", "HOTLAP_HANDSHAKE", "HOTLAP_PROTECTION",
-)  # fmt: skip
+    "HOTLAP_ASSIGNMENT",
+    "HOTLAP_SOCKET",
+    "HOTLAP_RUN_DIRECTORY",
+    "HOTLAP_PLAN",
+    "HOTLAP_HANDSHAKE",
+    "HOTLAP_PROTECTION",
+)
 _LARGEST_HASH_SEED = 4294967295
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 

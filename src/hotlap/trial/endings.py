@@ -24,7 +24,8 @@ class Departure:
     ``exit_status`` is the root process's (negative for a signal), None where we killed it. ``reports`` are those of
     the trainers that sent one. ``told_to_end`` says that we asked for the end. ``kernel_kills`` counts the kernel's
     out-of-memory kills meanwhile. ``trouble`` is what the controller saw go wrong. ``left_running`` says that the root
-    process had ended by itself while others of the child went on.
+    process had ended by itself while others of the child went on. ``denied_path`` is what isolation kept it from
+    writing.
     """
 
     exit_status: int | None
@@ -37,6 +38,7 @@ class Departure:
     output: str = ""
     trouble: str = ""
     left_running: bool = False
+    denied_path: str = ""
 
 
 def ending_of(departure: Departure) -> Ending:
@@ -103,6 +105,7 @@ def _failure(departure: Departure, code: int) -> Ending:
         error=error,
         output_tail=tail,
         steps_done=departure.steps_done,
+        denied_path="" if departure.trouble else departure.denied_path,
         killed_from_outside=not departure.trouble and _killed_from_outside(departure, written),
     )
 

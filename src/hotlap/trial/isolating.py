@@ -14,6 +14,7 @@ from pathlib import Path
 from hotlap.errors import HotlapError
 from hotlap.records import Isolation, Protection, ProtectionMode
 from hotlap.sandbox import landlock, removal
+from hotlap.sandbox.boundary import Boundary
 from hotlap.sandbox.caches import cache_folders
 from hotlap.sandbox.order import FENCE, NAMESPACES, NONE, SETUP_FAILED, Order
 from hotlap.sandbox.probe import DENIED, WROTE
@@ -27,6 +28,7 @@ PROTECTION_VARIABLE = "HOTLAP_PROTECTION"
 LAYERS = "layers"
 _PROBE = Path(removal.__file__).with_name("probe.py")
 _BRIEF_LIMIT_SECONDS = 60.0
+_NOT_ISOLATED = "isolated: "
 _KERNELS_FOLDERS = ("/dev", "/proc", "/sys")
 _MULTI_PROCESS_SERVICE = "/tmp/nvidia-mps"
 _NETWORK_GAP = "What the script sends over the network is sent: trackers are silenced, other requests are not."
@@ -119,7 +121,19 @@ class Isolator:
 
     def order(self, command: Sequence[str], directory: str, run_directory: Path, folder: Path) -> Order:
         """How to start a command for the run of that folder, whose process owns the temporary ``folder``."""
-        return self._order(self._chosen[0], command, directory, run_directory, folder)
+        way = self._chosen[0]
+        if way.mode != "namespaces":
+            self._boundary(way, directory, run_directory, folder).write(folder)
+        return self._order(way, command, directory, run_directory, folder)
+
+    def _boundary(self, way: _Way, directory: str, run_directory: Path, folder: Path) -> Boundary:
+        """A cache that does not exist is protected in a fence, where the kernel cannot allow what does not exist."""
+        caches = [it for it in self._caches(Path(directory)) if way.mode != "fence" or Path(it).exists()]
+        return Boundary(
+            protected=[os.path.realpath(it) for it in (directory, Path.home())],
+            caches=caches,
+            run=[os.path.realpath(it) for it in (run_directory, folder)],
+        )
 
     def layers_of(self, run_directory: Path, folder: Path) -> Path | None:
         """Where the run's layers are; None where it has none."""
@@ -141,10 +155,10 @@ class Isolator:
         layers = (run_directory if way.beside_the_run else folder) / LAYERS
         own = [str(run_directory), str(folder)]
         caches = self._caches(Path(directory))
-        shared: list[tuple[str, str]] = []
+        shared: dict[str, str] = {}
         if way.mode == "namespaces":
             layers.mkdir(mode=0o700)
-            shared = [*((it, it) for it in (*own, _MULTI_PROCESS_SERVICE)), *self._shared_caches(caches)]
+            shared = {it: it for it in (*own, _MULTI_PROCESS_SERVICE)} | self._shared_caches(caches)
         return Order(
             command=list(command),
             directory=directory,
@@ -152,7 +166,8 @@ class Isolator:
             pid_namespace=way.pid_namespace,
             network=self._wish.network,
             layers=str(layers),
-            shared=shared,
+            shared=list(shared.values()),
+            shared_at=list(shared),
             hidden=[str(self._runs)],
             interest=self._interest(command, directory),
             writable=[*own, *_KERNELS_FOLDERS, *caches],
@@ -163,15 +178,18 @@ class Isolator:
         home = str(Path.home())
         return cache_folders({**os.environ, **self._environment}, home, (home, str(directory)))
 
-    def _shared_caches(self, caches: Sequence[str]) -> list[tuple[str, str]]:
-        """Each cache with where it is kept: one that does not exist yet is kept for the runs of this study alone."""
-        found = []
+    def _shared_caches(self, caches: Sequence[str]) -> dict[str, str]:
+        """Where each cache is kept: one that does not exist yet is kept for the runs of this study alone."""
+        found = {}
         for number, cache in enumerate(caches):
             kept = Path(cache)
             if not kept.is_dir():
                 kept = self._runs / ".caches" / str(number)
-                kept.mkdir(parents=True, exist_ok=True)
-            found.append((str(kept), cache))
+                try:
+                    kept.mkdir(parents=True, exist_ok=True)
+                except OSError as error:
+                    raise unwritable(self._runs, error) from error
+            found[cache] = str(kept)
         return found
 
     def _interest(self, command: Sequence[str], directory: str) -> list[str]:
@@ -186,8 +204,17 @@ class Isolator:
         self, command: Sequence[str], directory: str, environment: Mapping[str, str], shared: Path
     ) -> tuple[int | None, str]:
         """Run a command as a trial is run, with the folder ``shared`` as it is. Returns its exit status (None when it
-        had to be ended) and what it wrote."""
-        return self._run(self._chosen[0], command, directory, environment, shared)
+        had to be ended) and what it wrote.
+
+        Raises :class:`HotlapError` where it cannot be isolated in that directory.
+        """
+        status, said = self._run(self._chosen[0], command, directory, environment, shared)
+        if status == SETUP_FAILED and _NOT_ISOLATED in said:
+            raise HotlapError(
+                f"Trials cannot be isolated in {directory}: {_why_not_isolated(said)}.",
+                remedy="Start from a folder on another disk, or add `--unprotected`.",
+            )
+        return status, said
 
     def _run(
         self, way: _Way, command: Sequence[str], directory: str, environment: Mapping[str, str], shared: Path | None
@@ -201,9 +228,7 @@ class Isolator:
         try:
             order = self._order(way, command, directory, run_directory, process.folder)
             if shared is not None:
-                order = order._replace(
-                    shared=[*order.shared, (str(shared), str(shared))], writable=[*order.writable, str(shared)]
-                )
+                order = order.with_shared(str(shared))
             output = process.folder / "output"
             process.start(command, directory=directory, environment=environment, output=output, order=order)
             in_time = process.wait(_BRIEF_LIMIT_SECONDS)
@@ -224,9 +249,13 @@ class Isolator:
             path.unlink()
             return "a file that was written in isolation was there outside of it"
         if status == SETUP_FAILED:
-            return said.strip().rpartition("isolated: ")[2]
+            return _why_not_isolated(said)
         expected = WROTE if way.mode == "namespaces" else DENIED
         return "" if status == 0 and said.startswith(expected) else f"trying it gave {said.strip() or status!r}"
+
+
+def _why_not_isolated(said: str) -> str:
+    return said.strip().rpartition(_NOT_ISOLATED)[2]
 
 
 def _named(way: _Way) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -23,7 +22,7 @@ from hotlap.trial.sweeping import disown, own
 _POLL_SECONDS = 0.02
 _LONGEST_FOLDER_BYTES = 70
 _LONGEST_OUTPUT_BYTES = 16 * 2**20
-_ORDER = "order.json"
+_ORDER = "order"
 _LAUNCHER = Path(removal.__file__).with_name("launcher.py")
 
 
@@ -77,7 +76,7 @@ class OwnedProcess:
     def _launcher(self, order: Order) -> tuple[list[str], tuple[int, ...]]:
         """The launcher's command, and the end of a pipe that closes when this process ends, however it ends."""
         path = self.folder / _ORDER
-        path.write_text(json.dumps(order._asdict()), encoding="ascii")
+        path.write_bytes(order.encoded())
         listened, self._control = os.pipe()
         return [sys.executable, "-I", "-S", str(_LAUNCHER), str(path), str(listened)], (listened,)
 

@@ -7,7 +7,6 @@ in ``/proc``.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -24,7 +23,8 @@ _CHUNK_BYTES = 65536
 _COMMAND_LIMIT = 200
 _MOST_NAMED = 3
 _SECOND_LOOK_SECONDS = 0.05
-_TORCH = re.compile(rb"/libtorch(?:_cpu|_cuda|_hip|_python|_global_deps)?\.so")
+# What `import torch` loads. Programs that have torch's other libraries alone, as torch_shm_manager, train nothing.
+_TORCH = b"/libtorch_python.so"
 _LONGEST_NAME_BYTES = 64
 _FAILED = "failed "
 _ANNOUNCED = ("torch", "importing", _FAILED)
@@ -33,8 +33,7 @@ _ANNOUNCED = ("torch", "importing", _FAILED)
 @dataclass(frozen=True, slots=True)
 class Stranger:
     """A process that has torch loaded without hotlap. ``command`` is its command line, one line of bounded length.
-    ``booted`` says that hotlap started in it, but never saw torch's import; a program that has torch's libraries alone,
-    and no Python module of it, looks like that too."""
+    ``booted`` says that hotlap started in it, but never saw torch's import."""
 
     pid: int
     command: str
@@ -105,14 +104,14 @@ def _read_mark(path: Path) -> str:
 
 
 def _has_torch(pid: int) -> bool:
-    """Whether one of torch's libraries is mapped into the process. What cannot be read counts as no."""
+    """Whether torch's library for Python is mapped into the process. What cannot be read counts as no."""
     end = b""
     left = _MAPS_LIMIT_BYTES
     try:
         with Path(f"/proc/{pid}/maps").open("rb", buffering=0) as maps:
             while left > 0 and (chunk := maps.read(_CHUNK_BYTES)):
                 left -= len(chunk)
-                if _TORCH.search(end + chunk):
+                if _TORCH in end + chunk:
                     return True
                 end = chunk[-_LONGEST_NAME_BYTES:]
     except OSError:  # it is gone, or belongs to another user

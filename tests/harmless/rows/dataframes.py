@@ -23,7 +23,6 @@ ROWS = (
         'os.makedirs("out")\n'
         'pq.write_table(table, "out/t.parquet")\n'
         'return pq.read_table("out/t.parquet")["a"].to_pylist()',
-        none="differs",
     ),
     library(
         "pyarrow",
@@ -64,6 +63,8 @@ ROWS = (
         fs.LocalFileSystem().delete_dir("ckpt")
         return names()
         """,
+        fence="denied",
+        none="harms",
     ),
     library(
         "pyarrow",
@@ -72,8 +73,6 @@ ROWS = (
         from pyarrow import csv
         return csv.read_csv("data/train.csv").num_rows
         """,
-        fence="same",
-        none="same",
     ),
     library(
         "pyarrow",
@@ -83,15 +82,11 @@ ROWS = (
         write("data/train.csv", "a\\n1\\n2\\n3\\n4\\n")
         return csv.read_csv("data/train.csv").num_rows
         """,
-        fence="differs",
-        none="differs",
     ),
     library(
         "pandas",
         "pandas to_parquet",
         _FRAME + 'frame.to_parquet("p.parquet")\nreturn pandas.read_parquet("p.parquet")["a"].tolist()',
-        fence="denied",
-        none="harms",
     ),
     library(
         "pandas",
@@ -99,43 +94,31 @@ ROWS = (
         _FRAME + 'os.makedirs("out")\n'
         'frame.to_parquet("out/p.parquet")\n'
         'return pandas.read_parquet("out/p.parquet")["a"].tolist()',
-        fence="denied",
-        none="differs",
     ),
     library(
         "pandas",
         "pandas to_parquet over a file",
         _FRAME + 'frame.to_parquet("notes.txt")\nreturn pandas.read_parquet("notes.txt")["a"].tolist()',
-        fence="denied",
-        none="harms",
     ),
     library(
         "pandas",
         "pandas to_csv",
         _FRAME + 'frame.to_csv("data/train.csv", index=False)\nreturn pandas.read_csv("data/train.csv")["a"].tolist()',
-        fence="same",
-        none="same",
     ),
     library(
         "pandas",
         "pandas to_csv, appended",
         _FRAME + 'frame.to_csv("log.txt", mode="a", header=False)\nreturn read("log.txt")',
-        fence="same",
-        none="same",
     ),
     library(
         "pandas",
         "pandas to_pickle",
         _FRAME + 'frame.to_pickle("f.pkl")\nreturn pandas.read_pickle("f.pkl")["a"].tolist()',
-        fence="same",
-        none="same",
     ),
     library(
         "pandas",
         "pandas to_feather",
         _FRAME + 'frame.to_feather("f.feather")\nreturn pandas.read_feather("f.feather")["a"].tolist()',
-        fence="same",
-        none="same",
     ),
     library(
         "tables",
@@ -149,8 +132,6 @@ ROWS = (
         'db = sqlite3.connect("store.db")\n'
         'frame.to_sql("f", db)\n'
         'return pandas.read_sql("select a from f", db)["a"].tolist()',
-        fence="same",
-        none="same",
     ),
     library(
         "polars",
@@ -163,7 +144,6 @@ ROWS = (
         _POLARS + 'os.makedirs("out")\n'
         'frame.write_parquet("out/p.parquet")\n'
         'return polars.read_parquet("out/p.parquet")["a"].to_list()',
-        none="differs",
     ),
     library(
         "polars",
@@ -182,8 +162,6 @@ ROWS = (
         import polars
         return polars.scan_csv("data/train.csv").collect().height
         """,
-        fence="same",
-        none="same",
     ),
     library(
         "duckdb",
@@ -204,6 +182,8 @@ ROWS = (
         duckdb.sql("copy (select 7 as a) to 'data/train.csv' (format csv)")
         return read("data/train.csv")
         """,
+        fence="denied",
+        none="harms",
     ),
     library(
         "duckdb",
@@ -213,6 +193,8 @@ ROWS = (
         duckdb.sql("copy (select 7 as a) to 'q.parquet'")
         return duckdb.sql("select a from 'q.parquet'").fetchall()[0][0]
         """,
+        fence="denied",
+        none="harms",
     ),
     library(
         "duckdb",
@@ -221,7 +203,5 @@ ROWS = (
         import duckdb
         return duckdb.sql("select count(*) from 'data/train.csv'").fetchall()[0][0]
         """,
-        fence="same",
-        none="same",
     ),
 )

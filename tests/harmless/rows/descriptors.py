@@ -149,7 +149,12 @@ ROWS = (
         fence="gap",
         none="harms",
     ),
-    native("io.FileIO on a new file", 'import io\nio.FileIO("new", "w").write(b"x")\nreturn look("new")'),
+    native(
+        "io.FileIO on a new file",
+        'import io\nio.FileIO("new", "w").write(b"x")\nreturn look("new")',
+        fence="same",
+        none="same",
+    ),
     native(
         "io.FileIO on an existing file",
         """
@@ -157,8 +162,15 @@ ROWS = (
         io.FileIO("notes.txt", "w").write(b"x")
         return look("notes.txt")
         """,
+        fence="same",
+        none="same",
     ),
-    native("_io.open", 'import _io\n_io.open("notes.txt", "w").write("x")\nreturn look("notes.txt")'),
+    native(
+        "_io.open",
+        'import _io\n_io.open("notes.txt", "w").write("x")\nreturn look("notes.txt")',
+        fence="same",
+        none="same",
+    ),
     native(
         "posix.open",
         """
@@ -167,10 +179,27 @@ ROWS = (
         posix.write(fd, b"x")
         return look("notes.txt")
         """,
+        fence="same",
+        none="same",
     ),
-    native("posix.unlink", 'import posix\nposix.unlink("notes.txt")\nreturn names()'),
-    native("posix.rename", 'import posix\nposix.rename("notes.txt", "moved.txt")\nreturn names()'),
-    native("posix.mkdir", 'import posix\nposix.mkdir("made")\nreturn names()'),
+    native(
+        "posix.unlink",
+        'import posix\nposix.unlink("notes.txt")\nreturn names()',
+        fence="same",
+        none="same",
+    ),
+    native(
+        "posix.rename",
+        'import posix\nposix.rename("notes.txt", "moved.txt")\nreturn names()',
+        fence="same",
+        none="same",
+    ),
+    native(
+        "posix.mkdir",
+        'import posix\nposix.mkdir("made")\nreturn names()',
+        fence="same",
+        none="same",
+    ),
     native("ctypes creat", 'fd = libc("creat", b"notes.txt", 0o644)\nos.write(fd, b"c")\nreturn look("notes.txt")'),
     native("ctypes unlink", 'libc("unlink", b"ckpt/best.pt")\nreturn names("ckpt")'),
     native(

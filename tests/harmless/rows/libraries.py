@@ -26,7 +26,6 @@ ROWS = (
             t.put(b"k", b"v")
         return names("db")
         """,
-        none="harms",
     ),
     library(
         "lmdb",
@@ -69,8 +68,6 @@ ROWS = (
         with h5py.File("h.h5") as f:
             return f["a"][:].tolist()
         """,
-        fence="same",
-        none="same",
     ),
     library(
         "h5py",
@@ -84,8 +81,6 @@ ROWS = (
         with h5py.File("notes.txt") as f:
             return sorted(f)
         """,
-        fence="same",
-        none="same",
     ),
     library(
         "h5py",
@@ -99,8 +94,6 @@ ROWS = (
         with h5py.File("a.h5") as f:
             return f["link"][:].tolist()
         """,
-        fence="same",
-        none="same",
     ),
     library(
         "cv2",
@@ -110,8 +103,6 @@ ROWS = (
         assert cv2.imwrite("i.png", numpy.zeros((4, 4, 3), "uint8")), "imwrite failed"
         return list(cv2.imread("i.png").shape)
         """,
-        fence="same",
-        none="same",
     ),
     library(
         "cv2",
@@ -154,8 +145,6 @@ ROWS = (
         Image.new("RGB", (4, 4)).save("p.png")
         return list(Image.open("p.png").size)
         """,
-        fence="same",
-        none="same",
     ),
     library(
         "PIL",
@@ -165,8 +154,6 @@ ROWS = (
         Image.new("L", (2, 2)).save("notes.txt", format="png")
         return Image.open("notes.txt").format
         """,
-        fence="same",
-        none="same",
     ),
     library(
         "numpy",
@@ -177,8 +164,6 @@ ROWS = (
             numpy.save(f, numpy.ones(3))
         return numpy.load("notes.txt").tolist()
         """,
-        fence="same",
-        none="same",
     ),
     library(
         "scipy",
@@ -188,8 +173,6 @@ ROWS = (
         scipy.io.savemat("m.mat", {"a": [1]})
         return scipy.io.loadmat("m.mat")["a"].tolist()
         """,
-        fence="same",
-        none="same",
     ),
     library(
         "scipy",
@@ -199,8 +182,6 @@ ROWS = (
         w.write("w.wav", 8000, numpy.zeros(8, "int16"))
         return w.read("w.wav")[0]
         """,
-        fence="same",
-        none="same",
     ),
     library(
         "safetensors",
@@ -211,8 +192,6 @@ ROWS = (
         save_file({"a": numpy.ones(2)}, "m.safetensors")
         return load_file("m.safetensors")["a"].tolist()
         """,
-        fence="same",
-        none="same",
     ),
     library(
         "safetensors",
@@ -223,8 +202,6 @@ ROWS = (
         save_file({"a": numpy.ones(2)}, "ckpt/best.pt")
         return load_file("ckpt/best.pt")["a"].tolist()
         """,
-        fence="same",
-        none="same",
     ),
     library(
         "tokenizers",
@@ -244,7 +221,6 @@ ROWS = (
         Tokenizer(models.WordLevel({"a": 0}, unk_token="a")).save("out/tok.json")
         return names("out")
         """,
-        none="differs",
     ),
     library(
         "tokenizers",
@@ -264,8 +240,6 @@ ROWS = (
         t.train(["notes.txt"], trainers.WordLevelTrainer(special_tokens=["?"], show_progress=False))
         return t.get_vocab_size()
         """,
-        fence="same",
-        none="same",
     ),
     library(
         "yaml",
@@ -276,8 +250,6 @@ ROWS = (
             yaml.safe_dump({"a": 1}, f)
         return yaml.safe_load(open("c.yml"))
         """,
-        fence="same",
-        none="same",
     ),
     library(
         "fsspec",
@@ -289,7 +261,5 @@ ROWS = (
         fsspec.filesystem("file").rm("ckpt", recursive=True)
         return names()
         """,
-        fence="same",
-        none="same",
     ),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from harmless.operation import Operation, native
 
 _RENAMEAT2 = 'def exchange(a, b, flags):\n    libc("renameat2", -100, a, -100, b, flags)\n'
@@ -125,7 +127,8 @@ LINKS = (
         return [read("pair_a"), read("pair_b")]
         """,
         none="differs",
-        namespaces="differs",
+        # Only an administrator's layers keep the names of a linked file together.
+        namespaces="same" if os.geteuid() == 0 else "differs",
         fence="differs",
     ),
     Operation(

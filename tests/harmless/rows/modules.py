@@ -250,14 +250,10 @@ ROWS = (
         py_compile.compile("module.py", cfile="module.pyc")
         return [names(), os.path.getsize("module.pyc") > 0]
         """,
-        fence="denied",
-        none="differs",
     ),
     Operation(
         "import what was written",
         'write("made_here.py", "X = 41")\nsys.path.insert(0, ".")\nimport made_here\nreturn made_here.X',
-        fence="denied",
-        none="differs",
     ),
     Operation(
         "runpy of what was written",
@@ -266,8 +262,6 @@ ROWS = (
         write("made.py", "X = 42")
         return runpy.run_path("made.py")["X"]
         """,
-        fence="denied",
-        none="differs",
     ),
     Operation(
         "redirect_stdout",

@@ -181,8 +181,6 @@ ROWS = (
         os.chmod("go.sh", 0o755)
         return run("./go.sh")
         """,
-        fence="denied",
-        none="differs",
     ),
     native("chmod by a program", 'run("chmod", "600", "notes.txt")\nreturn look("notes.txt")', fence="gap"),
     native("chmod -R by a program", 'run("chmod", "-R", "u+x,go=", "ckpt")\nreturn tree("ckpt")', fence="gap"),

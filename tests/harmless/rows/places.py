@@ -123,7 +123,34 @@ TEMPORARY = (
         os.environ["TMPDIR"] = os.path.abspath("mine")
         return python("print('ran')")
         """,
-        fence="denied",
+    ),
+    Operation(
+        "TMPDIR is changed, then a process is spawned",
+        """
+        import multiprocessing
+        os.mkdir("mine")
+        os.environ["TMPDIR"] = os.path.abspath("mine")
+        tempfile.tempdir = None
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            pool.apply(write, ("notes.txt", "spawned"))
+        return read("notes.txt")
+        """,
+    ),
+    Operation(
+        "HF_HOME is changed, then a Python child",
+        """
+        os.environ["HF_HOME"] = os.path.abspath("hf")
+        os.makedirs("hf/hub")
+        child = "open('hf/hub/model.bin', 'w').write('x'); print(open('hf/hub/model.bin').read())"
+        return [python(child), read("hf/hub/model.bin")]
+        """,
+    ),
+    Operation(
+        "XDG_CACHE_HOME is changed to the data, then a Python child",
+        """
+        os.environ["XDG_CACHE_HOME"] = str(DATA)
+        return [python(f"open({str(DATA / 'set.csv')!r}, 'w').write('x')"), read(DATA / "set.csv")]
+        """,
     ),
     Operation(
         "TMPDIR is changed to an ancestor",

@@ -327,8 +327,6 @@ AFTER_PYTHON = (
         done = subprocess.run(["pwd"], cwd="new", stdout=subprocess.PIPE, text=True, check=True)
         return done.stdout.strip().endswith("/new")
         """,
-        fence="denied",
-        none="differs",
     ),
     Operation("run the project's script", 'return run("./run.sh")'),
     Operation(

@@ -120,6 +120,8 @@ ROWS = (
         f'db.execute("insert into t values (4)")\n'
         f"db.commit()\n"
         f"{_SHOW}",
+        fence="same",
+        none="same",
     ),
     native(
         "a new database by address",
@@ -128,6 +130,8 @@ ROWS = (
         f'db.execute("create table t(a)")\n'
         f"db.commit()\n"
         f"{_SHOW}",
+        fence="same",
+        none="same",
     ),
     Operation(
         "a database by address, read only",
@@ -161,6 +165,8 @@ ROWS = (
         f'db.execute("insert into t values (7)")\n'
         f"db.commit()\n"
         f"{_SHOW}",
+        fence="same",
+        none="same",
     ),
     native(
         "VACUUM INTO",

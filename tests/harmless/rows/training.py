@@ -121,8 +121,6 @@ ROWS = (
             torch.jit.trace(lambda x: x * 2, torch.ones(1)).save("f.pt")
         return os.path.getsize("f.pt") > 0
         """,
-        "denied",
-        "harms",
     ),
     torch_row(
         "torch.export.save",
@@ -136,8 +134,6 @@ ROWS = (
         "export_chrome_trace",
         _PROFILE.format(more="") + 'profile.export_chrome_trace("trace.json")\n'
         'return "traceEvents" in json.loads(read("trace.json"))',
-        "denied",
-        "harms",
     ),
     torch_row(
         "export_chrome_trace, compressed",
@@ -153,8 +149,6 @@ ROWS = (
         "tensorboard_trace_handler",
         _PROFILE.format(more=', on_trace_ready=torch.profiler.tensorboard_trace_handler("tb")')
         + 'return [len(names("tb")), names("tb")[0].endswith(".pt.trace.json")]',
-        "denied",
-        "differs",
     ),
     torch_row(
         "SummaryWriter",
@@ -217,8 +211,6 @@ ROWS = (
         store.set("k", "v")
         return store.get("k").decode()
         """,
-        "denied",
-        "harms",
     ),
     torch_row(
         "init_process_group by a file",
@@ -228,20 +220,14 @@ ROWS = (
         dist.destroy_process_group()
         return "joined"
         """,
-        "denied",
-        "harms",
     ),
     transformers_row(
         "tokenizer.save_pretrained",
         _TOKENIZER + 'os.makedirs("out/ck")\nfast.save_pretrained("out/ck")\nreturn names("out/ck")',
-        "denied",
-        "differs",
     ),
     transformers_row(
         "tokenizer.save_pretrained over a folder",
         _TOKENIZER + 'fast.save_pretrained("ckpt")\nreturn names("ckpt")',
-        "denied",
-        "harms",
     ),
     transformers_row("model.save_pretrained", _MODEL + 'model.save_pretrained("out")\nreturn names("out")'),
     transformers_row(

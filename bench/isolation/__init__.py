@@ -1,0 +1,1 @@
+"""What isolation costs: a launch's start, and a training step."""
