@@ -41,6 +41,7 @@ from hotlap.records import (
     ParityLost,
     PhaseAccount,
     Plan,
+    Protection,
     Run,
     ScriptFacts,
     Setting,
@@ -88,6 +89,32 @@ MACHINE = Machine(
         host_to_device_pinned_bytes_per_second=25.2e9,
     ),
     warnings=("The processor's governor is powersave.",),
+    protection=Protection(
+        mode="namespaces",
+        pid_namespace=True,
+        shared_folders=("~/.cache",),
+        gaps=("What the script sends over the network is sent: trackers are silenced, other requests are not.",),
+    ),
+)
+FENCED = msgspec.structs.replace(
+    MACHINE,
+    protection=Protection(
+        mode="fence",
+        network="none",
+        gaps=("Programs that the script starts may change modes, owners, times and extended attributes of files.",),
+        reasons=("namespaces: Operation not permitted (unshare) EPERM",),
+    ),
+)
+UNPROTECTED = msgspec.structs.replace(
+    MACHINE,
+    protection=Protection(
+        mode="none",
+        gaps=("Programs that the script starts, and libraries that write files without Python, change your files.",),
+        reasons=(
+            "namespaces: Operation not permitted (unshare) EPERM",
+            "fence: the kernel has no Landlock, or it is switched off",
+        ),
+    ),
 )
 
 LOADER = Setting(lever="loader", values=(("persistent-workers", True), ("pin-memory", True), ("workers", 4)))
@@ -292,7 +319,13 @@ FINISHED = Study(
 )
 
 NOTHING = msgspec.structs.replace(
-    FINISHED, plan=Plan(), verification=None, account_after=None, findings=(), outcomes=OUTCOMES[3:]
+    FINISHED,
+    plan=Plan(),
+    verification=None,
+    account_after=None,
+    findings=(),
+    outcomes=OUTCOMES[3:],
+    machine=FENCED,
 )
 INTERRUPTED = msgspec.structs.replace(
     FINISHED,
@@ -303,7 +336,7 @@ INTERRUPTED = msgspec.structs.replace(
     plan=Plan(settings=(LOADER, MIXED)),
     spent_seconds=133.0,
 )
-OUT_OF_BUDGET = msgspec.structs.replace(INTERRUPTED, status="out-of-budget", spent_seconds=900.0)
+OUT_OF_BUDGET = msgspec.structs.replace(INTERRUPTED, status="out-of-budget", spent_seconds=900.0, machine=UNPROTECTED)
 SCRIPT_FAILED = Study(
     status="script-failed",
     workload=WORKLOAD,

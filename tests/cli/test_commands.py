@@ -14,8 +14,8 @@ import pytest
 from hotlap import plan
 from hotlap.api import Engine, OnProgress
 from hotlap.cli.main import COMMANDS, main
-from hotlap.errors import BudgetError, ScriptError
-from hotlap.records import Crashed, Isolation, Progress, Run, Study, Workload
+from hotlap.errors import BudgetError, HotlapError, ScriptError
+from hotlap.records import Crashed, Isolation, Machine, Progress, Run, Study, Workload
 from hotlap.study import Journal
 from hotlap.trial.executor import Executor
 from hotlap.tune.options import Options
@@ -249,7 +249,30 @@ def test_doctor(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor"], engine=engine(Recorder(fakes.FINISHED))) == 0
     assert "AMD EPYC 7742" in capsys.readouterr().out
     assert main(["doctor", "--json"], engine=engine(Recorder(fakes.FINISHED))) == 0
-    assert json.loads(capsys.readouterr().out)["machine"]["cores"] == 16
+    document = json.loads(capsys.readouterr().out)
+    assert document["machine"]["cores"] == 16
+    assert document["isolation"]["mode"] == "namespaces"
+    assert document["isolation"]["shared_folders"] == ["~/.cache"]
+    assert list(work.glob(".hotlap-doctor-*")) == []
+
+
+def test_doctor_names_the_isolation_of_a_machine_that_has_none(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    class Refusing(fakes.FakeExecutor):
+        def __init__(self, isolation: Isolation) -> None:
+            super().__init__()
+            self.isolation = isolation
+
+        def machine(self) -> Machine:
+            if not self.isolation.unprotected:
+                raise HotlapError("Trials cannot be isolated on this machine.", remedy="Give up.")
+            return fakes.UNPROTECTED
+
+    def executor(directory: Path, isolation: Isolation) -> Refusing:
+        return Refusing(isolation)
+
+    assert main(["doctor"], engine=Engine(executor=executor)) == 0
+    out = capsys.readouterr().out
+    assert "Isolation of trials" in out and "trials are refused" in " ".join(out.split())
 
 
 def test_levers_lists_every_lever_and_shows_its_page(capsys: pytest.CaptureFixture[str]) -> None:

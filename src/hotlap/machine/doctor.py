@@ -6,26 +6,15 @@ Each rule is one small function that looks at the facts and says something or no
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
+from hotlap.machine.advised import Advice, Level
+from hotlap.machine.isolation import isolation_advice
 from hotlap.records import Accelerator, Machine
-
-Level: TypeAlias = Literal["problem", "warning", "note"]
 
 GIBIBYTE = 1 << 30
 
 _OLDEST_DRIVER = {11: 450, 12: 525, 13: 580}
-
-
-@dataclass(frozen=True, slots=True)
-class Advice:
-    """One thing about the machine: ``problem`` (training fails or wastes most of the machine), ``warning`` (it is
-    slower than it need be, or measuring is disturbed) or ``note`` (good to know). ``remedy`` says what to do."""
-
-    level: Level
-    text: str
-    remedy: str
 
 
 _Rule: TypeAlias = Callable[[Machine], Iterator[Advice]]
@@ -241,6 +230,7 @@ _RULES: tuple[_Rule, ...] = (
     _old_device,
     _no_bfloat16,
     _huge_pages,
+    isolation_advice,
 )
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from hotlap.machine import control_groups, processor
+from hotlap.machine import control_groups, isolation, processor
 from hotlap.machine.accelerators import accelerators
 from hotlap.machine.doctor import advice
 from hotlap.records import Accelerator, Ceilings, Machine
@@ -64,6 +64,8 @@ def machine_facts(root: Path = Path("/"), *, environment: Mapping[str, str] | No
         python_version=platform.python_version(),
         library_versions=tuple(_library_versions()),
         transparent_huge_pages=_transparent_huge_pages(root),
+        kernel_settings=tuple(isolation.kernel_settings(root)),
+        container=isolation.container(root, variables),
         environment=tuple((name, variables[name]) for name in _VARIABLES if name in variables),
     )
     return _with_warnings(machine)

@@ -44,6 +44,9 @@ class Machine(Record, frozen=True, kw_only=True):
     ``native_dtypes`` those the processor multiplies in hardware, measured rather than believed.
     ``visible_cores`` are those that programs see, and size their thread pools by (affinity without
     quota; 0 where not looked at). ``environment`` holds the variables that change how training runs.
+    ``kernel_settings`` are those that decide how trials can be isolated, by their names for sysctl(8), with
+    ``lsm`` (the active security modules) and ``cap_sys_admin`` (1 where this process may mount).
+    ``container`` is what runs the container that this is (``docker``, ``kubernetes``), empty outside of one.
     ``protection`` is how trials are isolated (None where none was prepared).
     """
 
@@ -62,4 +65,6 @@ class Machine(Record, frozen=True, kw_only=True):
     environment: tuple[tuple[str, str], ...] = ()
     ceilings: Ceilings = Ceilings()
     warnings: tuple[str, ...] = ()
+    kernel_settings: tuple[tuple[str, str], ...] = ()
+    container: str = ""
     protection: Protection | None = None

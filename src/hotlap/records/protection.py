@@ -13,8 +13,9 @@ NetworkMode: TypeAlias = Literal["open", "none"]
 class Isolation(Record, frozen=True, kw_only=True):
     """What a person chose about how trials are isolated.
 
-    ``network``: with ``none`` trials reach nothing but loopback. ``unprotected``: go on without isolation where this
-    machine's kernel offers none. ``mode`` demands one way of isolating, where None takes the strongest that works.
+    ``network``: with ``none`` trials reach nothing but loopback. ``unprotected``: go on without isolation where
+    namespaces do not work, without the fence too. ``mode`` demands one way of isolating, where None takes the strongest
+    that works.
     """
 
     network: NetworkMode = "open"

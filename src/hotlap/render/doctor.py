@@ -13,7 +13,9 @@ from rich.text import Text
 
 from hotlap.records import Accelerator, Machine
 from hotlap.render import text
+from hotlap.render.isolation import isolation_facts
 from hotlap.render.layout import Trimmed, indented, paragraphs
+from hotlap.render.presentable import presentable
 from hotlap.render.terminal import ceiling_rates
 
 _WIDEST = 100
@@ -30,13 +32,16 @@ class Remark:
 
 
 def doctor(machine: Machine, remarks: Sequence[Remark] = ()) -> RenderableType:
-    """The machine in three parts: facts, measured rates, and what to mend."""
+    """The machine in four parts: facts, measured rates, how trials are isolated on it, and what to mend."""
+    machine = presentable(machine)
     pieces: list[RenderableType] = [Text("Machine", style="bold"), _pairs(_facts(machine))]
     for it in machine.accelerators:
         pieces += [Text(), Text(text.one_line(it.name), style="bold"), _pairs(_accelerator(it))]
     rates = list(ceiling_rates(machine))
     if rates:
         pieces += [Text(), Text("Rates measured here", style="bold"), _pairs(rates)]
+    if machine.protection is not None:
+        pieces += [Text(), Text("Isolation of trials", style="bold"), _pairs(isolation_facts(machine.protection))]
     known = {text.sentence(it.text) for it in remarks}
     warnings = [Remark("warning", it) for it in machine.warnings if text.sentence(it) not in known]
     pieces += [Text(), *_advice([*remarks, *warnings])]

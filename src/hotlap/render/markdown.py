@@ -14,6 +14,7 @@ from hotlap.render.account import PHASES, account_remarks, samples_factor
 from hotlap.render.batch_sizes import HEADINGS, batch_remark, batch_rows
 from hotlap.render.findings import fates, label, place, share_interval
 from hotlap.render.headline import Headline, headline
+from hotlap.render.isolation import isolation_lines, study_warnings
 from hotlap.render.lever_table import MARKS, footnote, skipped_rows, tried_rows
 from hotlap.render.presentable import presentable
 from hotlap.render.terminal import CEILING_MEANINGS, ceiling_rates, cost_sentences, machine_line, next_commands
@@ -78,7 +79,7 @@ def _sections(study: Study, found: Headline) -> Iterator[tuple[str, list[str]]]:
         yield "The plan", _block(text.clean(toml).rstrip("\n"), "toml")
     if study.hosts:
         yield text.HOSTS_TITLE, [text.markdown(", ".join(text.hosts(study.hosts)))]
-    warnings = list(dict.fromkeys(text.sentence(it) for it in (*study.warnings, *study.machine.warnings)))
+    warnings = study_warnings(study)
     if warnings:
         yield text.count(len(warnings), "warning").capitalize(), [f"- {text.markdown(it)}" for it in warnings]
     yield "Machine, versions and what to do next", list(_rest(study))
@@ -147,6 +148,7 @@ def _findings(study: Study) -> Iterator[str]:
 def _rest(study: Study) -> Iterator[str]:
     if study.machine.processor or study.machine.accelerators:
         yield f"- {text.markdown(machine_line(study.machine))}"
+        yield from (f"- {text.markdown(it)}" for it in isolation_lines(study.machine))
     rates = [f"{name} {rate}" for name, rate in ceiling_rates(study.machine)]
     if rates:
         yield f"- {text.markdown('Reached: ' + ', '.join(rates))}"

@@ -18,6 +18,7 @@ from hotlap.render.batch_sizes import batch_table
 from hotlap.render.cost import cost_lines, energy_line
 from hotlap.render.findings import answers, findings_list
 from hotlap.render.headline import Headline, headline
+from hotlap.render.isolation import isolation_lines, study_warnings
 from hotlap.render.layout import Trimmed, indented, paragraphs
 from hotlap.render.lever_table import lever_table
 from hotlap.render.presentable import presentable
@@ -89,14 +90,14 @@ def _sections(study: Study, plan_path: str, costs: Costs | None) -> Iterator[tup
     if spent:
         yield "Costs", Group(*paragraphs(spent, style=""))
     if study.files:
-        yield "Files the script opened for writing", Group(*_file_lines(study.files))
+        yield "Files the script wrote or changed", Group(*_file_lines(study.files))
     if study.hosts:
         yield text.HOSTS_TITLE, Group(*paragraphs([", ".join(text.hosts(study.hosts))], style=""))
-    warnings = list(dict.fromkeys(text.sentence(it) for it in (*study.warnings, *study.machine.warnings)))
+    warnings = study_warnings(study)
     if warnings:
         yield "Warnings", Group(*paragraphs(warnings, style="yellow"))
     if study.machine.processor or study.machine.accelerators:
-        yield "Machine", Group(*paragraphs([machine_line(study.machine)]))
+        yield "Machine", Group(*paragraphs([machine_line(study.machine), *isolation_lines(study.machine)]))
     following = next_commands(study, plan_path)
     if following:
         yield "Next", _commands(following)
@@ -190,7 +191,7 @@ def _file_lines(files: Sequence[FileWrite]) -> Iterator[RenderableType]:
     """Files that trials changed as well stand out: of these the user must know."""
     for redirected, what, style in (
         (False, "changed while trials ran", "yellow"),
-        (True, "untouched, the trials wrote copies in the study", "dim"),
+        (True, "untouched, trials wrote to copies, which are gone", "dim"),
     ):
         paths = sorted({text.one_line(it.path) for it in files if it.redirected is redirected})
         more = f" and {len(paths) - _FILES_SHOWN} more" if len(paths) > _FILES_SHOWN else ""

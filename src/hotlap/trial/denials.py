@@ -104,7 +104,7 @@ def _chain_start(lines: Sequence[str]) -> int:
 
 def _denied_in(line: str, mode: ProtectionMode, directory: str, overlay: str) -> str:
     if any(of_mode == mode and pattern.search(line) for of_mode, pattern in _NAMELESS):
-        return UNNAMED if _may_write(directory) else ""
+        return UNNAMED if _may_write(Path(directory)) else ""
     if mode == "fence" and _UNSEEN_AND_NAMELESS.search(line):
         return UNNAMED if any(_made_folders(overlay)) else ""
     for kind, of_mode, words in _ERRORS:

@@ -75,6 +75,7 @@ class LocalExecutor:
 
     @cached_property
     def _machine(self) -> Machine:
+        protection = self._isolator.protection  # which may refuse, before anything is measured
         facts = machine_facts()
         has_device = any(it.kind in _CUDA_KINDS for it in facts.accelerators)
         ceilings = Ceilings()
@@ -87,9 +88,7 @@ class LocalExecutor:
             else:
                 ceilings = merged(ceilings, found)
         measured = with_ceilings(facts, ceilings)
-        return msgspec.structs.replace(
-            measured, warnings=(*measured.warnings, *warnings), protection=self._isolator.protection
-        )
+        return msgspec.structs.replace(measured, warnings=(*measured.warnings, *warnings), protection=protection)
 
     def launch(self, request: LaunchRequest) -> Run:
         """One child alone, until the wanted steps are done, its time is over, or it ends by itself.

@@ -13,10 +13,10 @@ from hotlap.trial.sweeping import disown, own
 
 
 @contextmanager
-def owned_folder(prefix: str) -> Iterator[Path]:
-    """A new folder in the temporary directory, removed at the end; after ``kill -9`` the watchdog removes it, and where
-    that was killed too, a later hotlap."""
-    folder = Path(tempfile.mkdtemp(prefix=prefix)).resolve()
+def owned_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
+    """A new folder in ``parent`` (the temporary directory, if None), removed at the end; after ``kill -9`` the watchdog
+    removes it, and where that was killed too, a later hotlap, but only from the temporary directory."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent)).resolve()
     try:
         own(folder)
         guard().expect(str(folder))

@@ -13,6 +13,7 @@ from hotlap.render.account import samples_factor
 from hotlap.render.findings import answering, fates, label, place, share_interval
 from hotlap.render.headline import parity_phrase
 from hotlap.render.html.parts import Fact
+from hotlap.render.isolation import isolation_lines, study_warnings
 from hotlap.render.lever_table import Tone
 from hotlap.render.terminal import ceiling_rates
 
@@ -200,13 +201,19 @@ def machine_facts(machine: Machine) -> Iterator[Fact]:
         *machine.library_versions,
         *(("Variable", f"{name}={value}") for name, value in machine.environment),
         *((f"Rate: {name}", rate) for name, rate in ceiling_rates(machine)),
+        *(_pair(it) for it in isolation_lines(machine)),
     ]
     return (Fact(text.one_line(name), text.one_line(value)) for name, value in rows if value)
 
 
+def _pair(sentence: str) -> tuple[str, str]:
+    name, _, rest = sentence.partition(": ")
+    return name, rest
+
+
 def warnings(study: Study) -> tuple[str, ...]:
     """Every warning of the study and of the machine, each once."""
-    return tuple(dict.fromkeys(text.sentence(it) for it in (*study.warnings, *study.machine.warnings)))
+    return tuple(study_warnings(study))
 
 
 def files(written: Sequence[FileWrite]) -> Iterator[tuple[str, tuple[str, ...]]]:

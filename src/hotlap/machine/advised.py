@@ -1,0 +1,18 @@
+"""What is said about a machine: the record that rules make."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Level: TypeAlias = Literal["problem", "warning", "note"]
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """One thing about the machine: ``problem`` (training fails or wastes most of the machine), ``warning`` (it is
+    slower than it need be, or measuring is disturbed) or ``note`` (good to know). ``remedy`` says what to do."""
+
+    level: Level
+    text: str
+    remedy: str
