@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -41,6 +42,7 @@ COMMANDS = {
     "demo": "the main job on a small workload that ships with hotlap",
 }
 
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
 _KILLED = 128
@@ -88,13 +90,25 @@ def _attempt(words: list[str], engine: Engine | None, signals: EndingSignals) ->
     except BrokenPipeError:
         _write_nowhere()
         return _BROKEN_PIPE
-    except OSError:
-        if signals.received is None:
+    except OSError as error:
+        if signals.received is not None:
+            return _KILLED  # with the terminal went all that can be written to
+        if error.errno not in _NO_ROOM or _wants_traceback(words):
             raise
-        return _KILLED  # with the terminal went all that can be written to
+        screen.complain(_disk_is_full(error))
+        return 1
     except SystemExit as leaving:  # argparse, having printed its help
         return leaving.code if isinstance(leaving.code, int) else 0
     return code
+
+
+def _disk_is_full(error: OSError) -> HotlapError:
+    where = str(error.filename) if error.filename is not None else ""
+    return HotlapError(
+        f"A disk that hotlap writes to is full: {error.strerror}.",
+        where=where,
+        remedy="Free space or inodes there, or point TMPDIR (temporary files) or --study (studies) at another disk.",
+    )
 
 
 def _write_nowhere() -> None:

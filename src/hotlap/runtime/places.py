@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hotlap.files import home_directory
 from hotlap.sandbox.boundary import Boundary
 from hotlap.sandbox.caches import cache_folders
 
@@ -43,8 +44,9 @@ class Places:
 
 def find_places(passthrough: Sequence[Path], environment: Mapping[str, str], protected: Sequence[Path] = ()) -> Places:
     """The places of this machine and user, all as canonical paths."""
-    home, working = _canonical(Path.home()), _canonical(Path.cwd())
-    own = {working, home, *map(_canonical, protected)}
+    known = home_directory()
+    home, working = _canonical(known) if known is not None else "", _canonical(Path.cwd())
+    own = {working, *filter(None, [home]), *map(_canonical, protected)}
     caches = set(cache_folders(environment, home, own))
     unnamed = {_canonical(Path(_temporary_directory())), *_DEVICES} - own
     study = {_canonical(path) for path in passthrough}

@@ -27,10 +27,10 @@ _TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")
 
 def cache_folders(environment: Mapping[str, str], home: str, own: Iterable[str]) -> list[str]:
     """The canonical paths of the caches of this user, whether they exist or not; ``own`` are folders that are no cache
-    whatever a variable says, nor is one above them."""
+    whatever a variable says, nor is one above them. ``home`` is empty where this user has none."""
     protected = [os.path.realpath(it) for it in (*own, *_TEMPORARY)]
     named = [it for name in _VARIABLES for it in _named_by(name, environment.get(name, ""))]
-    named += [os.path.join(home, name) for name in _IN_HOME]
+    named += [os.path.join(home, name) for name in _IN_HOME if home]
     found = dict.fromkeys(os.path.realpath(it) for it in named)
     return [it for it in found if not any(_holds(it, folder) for folder in protected)]
 

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from hotlap.errors import HotlapError
+from hotlap.files import home_directory
 from hotlap.records import Isolation, Protection, ProtectionMode
 from hotlap.sandbox import landlock, removal
 from hotlap.sandbox.boundary import Boundary
@@ -19,6 +20,7 @@ from hotlap.sandbox.caches import cache_folders
 from hotlap.sandbox.order import FENCE, NAMESPACES, NONE, SETUP_FAILED, Order
 from hotlap.sandbox.probe import DENIED, WROTE
 from hotlap.trial.command import unwritable
+from hotlap.trial.others_files import of_others
 from hotlap.trial.output import read_tail
 from hotlap.trial.process import OwnedProcess
 
@@ -106,6 +108,8 @@ class Isolator:
             return "`--unprotected` was given"
         if way.mode == "fence" and landlock.version() == 0:
             return "the kernel has no Landlock, or it is switched off"
+        if way.mode == "namespaces" and self._wish.mode is None and (others := of_others(Path.cwd())):
+            return f"{others} belongs to another user, and no layer of this user's can hold a copy of it"
         return self._tried(way)
 
     def _protection(self, way: _Way, reasons: Sequence[str]) -> Protection:
@@ -137,7 +141,7 @@ class Isolator:
         """A cache that does not exist is protected in a fence, where the kernel cannot allow what does not exist."""
         caches = [it for it in self._caches(Path(directory)) if way.mode != "fence" or Path(it).exists()]
         return Boundary(
-            protected=[os.path.realpath(it) for it in (directory, Path.home())],
+            protected=[os.path.realpath(it) for it in (directory, *_home())],
             caches=caches,
             run=[os.path.realpath(it) for it in (run_directory, folder)],
         )
@@ -182,8 +186,8 @@ class Isolator:
         )
 
     def _caches(self, directory: Path) -> list[str]:
-        home = str(Path.home())
-        return cache_folders({**os.environ, **self._environment}, home, (home, str(directory)))
+        home = _home()
+        return cache_folders({**os.environ, **self._environment}, "".join(home), (*home, str(directory)))
 
     def _shared_caches(self, caches: Sequence[str]) -> dict[str, str]:
         """Where each cache is kept: one that does not exist yet is kept for the runs of this study alone."""
@@ -203,7 +207,7 @@ class Isolator:
         """Paths that the script is likely to write to: layers must not miss them."""
         named = [it.rpartition("=")[2] for it in command]
         paths = [it for it in named if it.startswith("/") and os.path.lexists(it)]
-        return list(dict.fromkeys([directory, str(Path.home()), tempfile.gettempdir(), *paths]))
+        return list(dict.fromkeys([directory, *_home(), tempfile.gettempdir(), *paths]))
 
     # -- trying --------------------------------------------------------------------------------
 
@@ -219,7 +223,7 @@ class Isolator:
         if status == SETUP_FAILED and _NOT_ISOLATED in said:
             raise HotlapError(
                 f"Trials cannot be isolated in {directory}: {_why_not_isolated(said)}.",
-                remedy="Start from a folder on another disk, or add `--unprotected`.",
+                remedy="Start hotlap in that folder: it takes the way of isolating trials that works there.",
             )
         return status, said
 
@@ -247,7 +251,7 @@ class Isolator:
 
     def _tried(self, way: _Way) -> str:
         """Write a file in isolation, and look whether it is there. Returns why that does not work, or nothing."""
-        places = [Path.cwd(), Path.home(), Path(tempfile.gettempdir())]
+        places = [Path.cwd(), *map(Path, _home()), Path(tempfile.gettempdir())]
         place = next((it for it in places if os.access(it, os.W_OK | os.X_OK)), places[0])
         path = place / f".hotlap-probe-{secrets.token_hex(8)}"
         command = [sys.executable, "-I", "-S", str(_PROBE), str(path)]
@@ -259,6 +263,12 @@ class Isolator:
             return _why_not_isolated(said)
         expected = WROTE if way.mode == "namespaces" else DENIED
         return "" if status == 0 and said.startswith(expected) else f"trying it gave {said.strip() or status!r}"
+
+
+def _home() -> list[str]:
+    """This user's home, or nothing where there is none."""
+    home = home_directory()
+    return [str(home)] if home is not None else []
 
 
 def _why_not_isolated(said: str) -> str:

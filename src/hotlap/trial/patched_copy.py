@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hotlap.errors import HotlapError, UsageError
+from hotlap.files import home_directory
 from hotlap.records import Workload
 from hotlap.trial.checkout import moved
 from hotlap.trial.source import script_of
@@ -53,7 +54,7 @@ def _top(workload: Workload, files: Mapping[Path, bytes]) -> Path:
     if workload.kind == "script" and script is not None:
         beside = script.resolve().parent
     top = Path(os.path.commonpath([beside, *(path.parent for path in files)]))
-    if top == Path(top.anchor) or top == Path.home():
+    if top == Path(top.anchor) or top == home_directory():
         raise UsageError(
             f"The files that the patch changes have only {top} in common, which is too much to copy.",
             remedy="`--no-proof` shows the patch without running it.",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from hotlap.files import home_directory
 from hotlap.records import FileWrite
 from hotlap.sandbox.written import read_only_points, written_bytes, written_files
 
@@ -56,18 +58,19 @@ class Room:
 
 
 def written_names(layers: Path, directory: str) -> tuple[FileWrite, ...]:
-    """The files that a run in that directory made or changed, but for compiled Python and temporary files of nobody's
-    project; at most a thousand."""
+    """The files that a run in that directory made or changed, but for compiled Python and new files in the temporary
+    directory, unless that is where the project or the home is; at most a thousand."""
     return tuple(_first(_told(layers, directory), _MOST_NAMES))
 
 
 def _told(layers: Path, directory: str) -> Iterator[FileWrite]:
     temporary = Path(tempfile.gettempdir()).resolve()
-    own = [Path(directory).resolve(), Path.home().resolve()]
+    own = [it.resolve() for it in (Path(directory), home_directory()) if it is not None]
     for path in written_files(str(layers)):
         if "/__pycache__/" in path:
             continue
-        if Path(path).is_relative_to(temporary) and not any(Path(path).is_relative_to(it) for it in own):
+        new = not os.path.lexists(path)
+        if new and Path(path).is_relative_to(temporary) and not any(Path(path).is_relative_to(it) for it in own):
             continue
         yield FileWrite(path=path.encode("utf-8", "backslashreplace").decode(), redirected=True)
 
