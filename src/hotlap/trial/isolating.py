@@ -20,6 +20,7 @@ from hotlap.sandbox.probe import DENIED, WROTE
 from hotlap.trial.command import unwritable
 from hotlap.trial.output import read_tail
 from hotlap.trial.process import OwnedProcess
+from hotlap.trial.sweeping import BRIEF, OF_RUNS
 
 PROTECTION_VARIABLE = "HOTLAP_PROTECTION"
 """Tells the runtime which mode is in force: in ``namespaces`` it redirects nothing itself."""
@@ -32,7 +33,7 @@ _MULTI_PROCESS_SERVICE = "/tmp/nvidia-mps"
 _NETWORK_GAP = "What the script sends over the network is sent: trackers are silenced, other requests are not."
 _FENCE_GAPS = (
     "Programs that the script starts may change modes, owners, times and extended attributes of files.",
-    "A process that leaves its session just as hotlap and its watchdog are killed may stay.",
+    "Processes of the script may stay when all four of hotlap's that watch it are killed at once by SIGKILL.",
 )
 _OLD_LANDLOCK_GAP = "Programs that the script starts may truncate files: this kernel's Landlock does not know of it."
 _NONE_GAPS = (
@@ -154,7 +155,7 @@ class Isolator:
             hidden=[str(self._runs)],
             interest=self._interest(command, directory),
             writable=[*own, *_KERNELS_FOLDERS, *caches],
-            owned=[str(layers), str(folder)],
+            owned=[*(str(run_directory / it) for it in OF_RUNS), str(layers), str(folder)],
         )
 
     def _caches(self, directory: Path) -> list[str]:
@@ -192,12 +193,13 @@ class Isolator:
     ) -> tuple[int | None, str]:
         try:
             self._runs.mkdir(parents=True, exist_ok=True)
-            run_directory = Path(tempfile.mkdtemp(prefix=".brief-", dir=self._runs))
+            run_directory = Path(tempfile.mkdtemp(prefix=BRIEF, dir=self._runs))
         except OSError as error:
             raise unwritable(self._runs, error) from error
         process = OwnedProcess()
         try:
             order = self._order(way, command, directory, run_directory, process.folder)
+            order = order._replace(owned=[*order.owned, str(run_directory)])
             if shared is not None:
                 order = order._replace(
                     shared=[*order.shared, (str(shared), str(shared))], writable=[*order.writable, str(shared)]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hotlap.errors import HotlapError
 from hotlap.sandbox import removal
-from hotlap.sandbox.order import LEFT_RUNNING, Order
+from hotlap.sandbox.order import LEFT_RUNNING, NONE, Order
 from hotlap.trial import tree
 from hotlap.trial.guard import guard, own_python_path
 from hotlap.trial.output import read_tail
@@ -56,7 +56,7 @@ class OwnedProcess:
 
         Raises :class:`OSError` when the command cannot be started.
         """
-        guard().expect(self.root.mark)
+        guard().expect(self.root.mark, () if order is None else order.owned)
         words, passed = (list(command), ()) if order is None else self._launcher(order)
         with ExitStack() as files:
             for descriptor in passed:
@@ -135,15 +135,18 @@ def run_module(module: str, arguments: Sequence[str] = (), *, timeout_seconds: f
     child and its workers are gone then too.
     """
     where = " ".join(("python -m", module, *arguments))
+    command = [sys.executable, "-m", module, *arguments]
     process = OwnedProcess()
     output, errors = process.folder / "output", process.folder / "errors"
     try:
         process.start(
-            [sys.executable, "-m", module, *arguments],
+            command,
             directory=str(Path.cwd()),
             environment={**os.environ, "PYTHONPATH": own_python_path()},
             output=output,
             errors=errors,
+            # Not isolated, but ended by the launcher when we and the watchdog are killed.
+            order=Order(command, str(Path.cwd()), NONE, owned=[str(process.folder)]),
         )
         in_time = process.wait(timeout_seconds)
         printed = output.read_bytes() if output.stat().st_size <= _LONGEST_OUTPUT_BYTES else None

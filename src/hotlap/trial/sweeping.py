@@ -25,6 +25,9 @@ PREFIX: Final = "hotlap-"
 OF_RUNS: Final = ("files", "layers", "trackers")
 """The folders in a run's that hold what the script wrote; they are of no use once the run is over."""
 
+BRIEF: Final = ".brief-"
+"""How the folders begin of runs that only try something."""
+
 _MOST_FOLDERS = 20_000
 _SHORT_TEMPORARY = "/tmp"
 _Wanted: TypeAlias = Callable[[str], bool]
@@ -38,7 +41,8 @@ def sweep_leftovers(runs: Path) -> int:
     not followed, other file systems not entered; what cannot be removed within half a minute stays.
     """
     removal = Removal()
-    return sum(_sweep_run(run, removal) for run in _folders(runs, lambda name: name.isdecimal()))
+    brief = sum(removal.remove(str(run)) for run in _folders(runs, lambda name: name.startswith(BRIEF)))
+    return brief + sum(_sweep_run(run, removal) for run in _folders(runs, lambda name: name.isdecimal()))
 
 
 def sweep_run(run: Path) -> int:
