@@ -22,7 +22,7 @@ from bench.report import command_line, table, write
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from harmless.harness import Mode, Trial
-from storm.storm import GONE_SECONDS, Kill, kill_once, plan
+from storm.storm import GONE_SECONDS, Kill, kill_in_own_folder, plan
 from storm.ways import WAYS
 
 FENCE_SHARE = 0.25
@@ -47,7 +47,8 @@ def main() -> int:
     ]
     found: list[Kill] = []
     with ProcessPoolExecutor(arguments.jobs, mp_context=get_context("spawn")) as pool:
-        for done in as_completed([pool.submit(one, WAYS.index(way), mode, seed) for way, mode, seed in wanted]):
+        submitted = [pool.submit(kill_in_own_folder, WAYS.index(way), mode, seed) for way, mode, seed in wanted]
+        for done in as_completed(submitted):
             found.append(done.result())
             if found[-1].troubles:
                 print(found[-1], flush=True)
@@ -63,20 +64,14 @@ def main() -> int:
     return 0 if found and not any(it.troubles for it in found) else 1
 
 
-def one(way: int, mode: Mode, seed: int) -> Kill:
-    """One kill; it runs in a process of the pool, which becomes the parent of all orphans."""
-    with tempfile.TemporaryDirectory(prefix="st-") as folder:
-        return kill_once(WAYS[way], mode, seed, Path(folder) / "s")
-
-
 def introduction(found: Sequence[Kill], unavailable: dict[Mode, str]) -> str:
     """What was done, and what came of all of it together."""
     clean = sum(not it.troubles for it in found)
     said = [
         f"{len(found)} kills in {len({it.way for it in found})} ways at random moments, each of a study with trials at "
         f"work whose processes leave their session, their parent and their environment. After {clean} of them "
-        f"everything was as it should be: all processes gone within {GONE_SECONDS:g} s, no mount left, the user's files "
-        "unchanged, the study readable and resumed, and no folder of the run left then."
+        f"everything was as it should be: all processes gone within {GONE_SECONDS:g} s, no mount left, the user's "
+        "files unchanged, the study readable and resumed, and no folder of the run left then."
     ]
     said += [f"`{mode}` is not available here: {reason}" for mode, reason in unavailable.items() if reason]
     return " ".join(said)

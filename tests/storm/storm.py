@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,6 +52,12 @@ def kill_once(way: Way, mode: str, seed: int, top: Path, *, resumed: bool = True
     if found.troubles:
         found.troubles.append(scene.output()[-_PRINTED_CHARACTERS:])
     return found
+
+
+def kill_in_own_folder(way: int, mode: str, seed: int) -> Kill:
+    """The same with a way by its number, in a folder that is made for it."""
+    with tempfile.TemporaryDirectory(prefix="st-") as folder:
+        return kill_once(WAYS[way], mode, seed, Path(folder) / "s")
 
 
 def _end_survivor(scene: Scene, found: Kill) -> None:

@@ -1,4 +1,4 @@
-"""Nothing survives a run: not its processes, not its folders, no change of the user's files. See bench/storm for more."""
+"""Nothing survives a run: no process, no folder, no change of the user's files. See bench/storm for more."""
 
 from __future__ import annotations
 
