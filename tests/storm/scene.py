@@ -115,9 +115,11 @@ class Scene:
         found = []
         for launcher in by_parent.get(self.controller.pid, []):
             for second in by_parent.get(launcher.number, []) if _LAUNCHER in launcher.command else []:
-                for script in (second, *by_parent.get(second.number, [])):
-                    if "train.py" in script.command and _LAUNCHER not in script.command:
-                        found.append(Trial(launcher, second, script))
+                # Orphans are its children too: the script's own process is the oldest.
+                started = sorted((second, *by_parent.get(second.number, [])), key=lambda it: it.started)
+                script = next((it for it in started if _LAUNCHER not in it.command), None)
+                if script is not None:
+                    found.append(Trial(launcher, second, script))
         return found
 
     def wait_for(self, wanted: Callable[[], object]) -> bool:

@@ -7,6 +7,7 @@ import secrets
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -196,9 +197,14 @@ class Isolator:
             run_directory = Path(tempfile.mkdtemp(prefix=BRIEF, dir=self._runs))
         except OSError as error:
             raise unwritable(self._runs, error) from error
-        process = OwnedProcess()
-        try:
-            order = self._order(way, command, directory, run_directory, process.folder)
+        with ExitStack() as afterwards:
+            afterwards.callback(removal.remove, str(run_directory))
+            process = OwnedProcess()
+            afterwards.callback(process.kill)
+            try:
+                order = self._order(way, command, directory, run_directory, process.folder)
+            except OSError as error:
+                raise unwritable(self._runs, error) from error
             order = order._replace(owned=[*order.owned, str(run_directory)])
             if shared is not None:
                 order = order._replace(
@@ -208,9 +214,7 @@ class Isolator:
             process.start(command, directory=directory, environment=environment, output=output, order=order)
             in_time = process.wait(_BRIEF_LIMIT_SECONDS)
             said = read_tail(output)
-        finally:
             status = process.kill()
-            removal.remove(str(run_directory))
         return status if in_time else None, said
 
     def _tried(self, way: _Way) -> str:

@@ -9,16 +9,15 @@ from pathlib import Path
 
 from hotlap.sandbox import removal
 from hotlap.trial.guard import guard
-from hotlap.trial.sweeping import disown, own
+from hotlap.trial.sweeping import disown, make_own
 
 
 @contextmanager
 def owned_folder(prefix: str) -> Iterator[Path]:
     """A new folder in the temporary directory, removed at the end; after ``kill -9`` the watchdog removes it, and where
-    that was killed too, a later hotlap."""
-    folder = Path(tempfile.mkdtemp(prefix=prefix)).resolve()
+    that was killed too, a later hotlap. Raises :class:`hotlap.errors.HotlapError` when it cannot be made."""
+    folder = make_own(prefix, tempfile.gettempdir())
     try:
-        own(folder)
         guard().expect(str(folder))
         yield folder
     finally:

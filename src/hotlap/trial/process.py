@@ -18,7 +18,7 @@ from hotlap.sandbox.order import LEFT_RUNNING, NONE, Order
 from hotlap.trial import tree
 from hotlap.trial.guard import guard, own_python_path
 from hotlap.trial.output import read_tail
-from hotlap.trial.sweeping import disown, own
+from hotlap.trial.sweeping import disown, make_own
 
 _POLL_SECONDS = 0.02
 _LONGEST_FOLDER_BYTES = 70
@@ -30,12 +30,12 @@ _LAUNCHER = Path(removal.__file__).with_name("launcher.py")
 class OwnedProcess:
     """A process in a session of its own, and a temporary ``folder`` beside it; both are gone after :meth:`kill`.
 
-    The process is not reaped before that, so that its number stays ours while we may still signal it.
+    The process is not reaped before that, so that its number stays ours while we may still signal it. Raises
+    :class:`HotlapError` when the folder cannot be made.
     """
 
     def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="hotlap-", dir=_short_folder()))
-        own(self.folder)
+        self.folder = make_own("hotlap-", _short_folder())
         self.root = tree.Root(mark=str(self.folder))
         self._popen: subprocess.Popen[bytes] | None = None
         self._control: int | None = None

@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from hotlap.errors import HotlapError
 from hotlap.sandbox.removal import OWNER, Removal
 from hotlap.trial import tree
 
@@ -52,6 +53,22 @@ def sweep_run(run: Path) -> int:
 
 def _sweep_run(run: Path, removal: Removal) -> int:
     return sum(removal.remove(str(it)) for name in OF_RUNS if (it := run / name).is_dir() and not it.is_symlink())
+
+
+def make_own(prefix: str, parent: str) -> Path:
+    """A new temporary folder below ``parent`` that is marked as this process's.
+
+    Raises :class:`HotlapError` when none can be made there.
+    """
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent)).resolve()
+    except OSError as error:
+        raise HotlapError(
+            f"Nothing can be written in the temporary directory {parent}: {error.strerror or error}.",
+            remedy="Free some space there, or set TMPDIR to another directory.",
+        ) from error
+    own(folder)
+    return folder
 
 
 def own(folder: Path) -> None:
