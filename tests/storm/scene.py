@@ -49,6 +49,7 @@ class Scene:
         self.mode = mode
         self.studies = top / "studies"
         self.temporary = top / "own"
+        self._others = frozenset(it.identity for it in descendants(os.getpid()))
         self._controller: subprocess.Popen[bytes] | None = None
         for folder in (self.studies, self.temporary, top / "state"):
             folder.mkdir(parents=True)
@@ -63,20 +64,20 @@ class Scene:
     def start(self, *words: str) -> None:
         """Start a new study, or with words ``hotlap tune`` with these instead."""
         target = ("train.py", self.top.name, str(self.top / "data"), str(self.top / "home"), str(_FAKE))
-        path = os.pathsep.join((str(_SOURCE), *sys.path))
+        own = words or ("--study", str(self.studies), *target)
         environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.top / "home"),
             "TMPDIR": str(self.temporary),
             "XDG_STATE_HOME": str(self.top / "state"),
             "STORM_MODE": self.mode,
-            "PYTHONPATH": path,
+            "PYTHONPATH": os.pathsep.join((str(_SOURCE), *sys.path)),
             "PYTHONDONTWRITEBYTECODE": "1",
             "OMP_NUM_THREADS": "1",
         }
         with (self.top / "output").open("ab") as output:
             self._controller = subprocess.Popen(
-                [sys.executable, str(_HERE / "controller.py"), "tune", *(words or ("--study", str(self.studies), *target))],
+                [sys.executable, str(_HERE / "controller.py"), "tune", *own],
                 cwd=self.top / "project",
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -100,7 +101,7 @@ class Scene:
     def alive(self) -> list[Process]:
         """Every process of the study."""
         self.controller.poll()
-        return descendants(os.getpid())
+        return [it for it in descendants(os.getpid()) if it.identity not in self._others]
 
     def watchdog(self) -> list[int]:
         return [it.number for it in self.alive() if _WATCHDOG in it.command]
@@ -114,9 +115,11 @@ class Scene:
         found = []
         for launcher in by_parent.get(self.controller.pid, []):
             for second in by_parent.get(launcher.number, []) if _LAUNCHER in launcher.command else []:
-                for script in (second, *by_parent.get(second.number, [])):
-                    if "train.py" in script.command and _LAUNCHER not in script.command:
-                        found.append(Trial(launcher, second, script))
+                # Orphans are its children too: the script's own process is the oldest.
+                started = sorted((second, *by_parent.get(second.number, [])), key=lambda it: it.started)
+                script = next((it for it in started if _LAUNCHER not in it.command), None)
+                if script is not None:
+                    found.append(Trial(launcher, second, script))
         return found
 
     def wait_for(self, wanted: Callable[[], object]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,8 +30,9 @@ class Kill:
     troubles: list[str] = field(default_factory=list)
 
 
-def kill_once(way: Way, mode: str, seed: int, top: Path) -> Kill:
-    """Start a study in folders below ``top``, which is made for it, and kill it at a moment drawn from ``seed``."""
+def kill_once(way: Way, mode: str, seed: int, top: Path, *, resumed: bool = True) -> Kill:
+    """Start a study in folders below ``top``, which is made for it, kill it at a moment drawn from ``seed``, and go on
+    with it where it is to be ``resumed``."""
     dice = random.Random(seed)
     found = Kill(way.name, mode, seed)
     with parent_of_orphans():
@@ -43,12 +45,19 @@ def kill_once(way: Way, mode: str, seed: int, top: Path) -> Kill:
             if doomed is not None:
                 _end_survivor(scene, found)
             _look(scene, found, swept=way.swept)
-            _resume(scene, found)
+            if resumed:
+                _resume(scene, found)
         finally:
             scene.end()
     if found.troubles:
         found.troubles.append(scene.output()[-_PRINTED_CHARACTERS:])
     return found
+
+
+def kill_in_own_folder(way: int, mode: str, seed: int) -> Kill:
+    """The same with a way by its number, in a folder that is made for it."""
+    with tempfile.TemporaryDirectory(prefix="st-") as folder:
+        return kill_once(WAYS[way], mode, seed, Path(folder) / "s")
 
 
 def _end_survivor(scene: Scene, found: Kill) -> None:
@@ -67,7 +76,7 @@ def _look(scene: Scene, found: Kill, *, swept: bool) -> None:
         stayed = "; ".join(f"{it.number} {it.state} {it.command}" for it in scene.alive())
         found.troubles.append(f"processes stayed: {stayed}")
         scene.end()
-    _say(found, "mounted by processes", mounted_below(scene.top))
+    _say(found, "mounted", mounted_below(scene.top))
     _say(found, "changed", scene.changes())
     if swept:
         deadline = time.monotonic() + GONE_SECONDS
@@ -75,7 +84,7 @@ def _look(scene: Scene, found: Kill, *, swept: bool) -> None:
             time.sleep(_POLL_SECONDS)
         _say(found, "left though somebody could tidy up", scene.left())
     code, said = scene.report()
-    if "Traceback" in said or code not in (0, 1) or (code == 1 and _has_journal(scene)):
+    if code != 0 and ("Traceback" in said or _has_journal(scene)):
         found.troubles.append(f"the report ended with {code}: {said}")
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 WORD, DATA, HOME = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
 sys.path.insert(0, sys.argv[4])
 
-import fake_child
+import fake_child  # noqa: E402 (found by the line before)
 
 _HOP_SECONDS = 0.02
 

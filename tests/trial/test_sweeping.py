@@ -59,7 +59,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 
 def test_the_files_of_dead_runs_go_and_all_else_stays(runs: Path) -> None:
-    assert sweep_leftovers(runs) == 4
+    assert sweep_leftovers(runs) == 2 * len(sweeping.OF_RUNS)
     assert sorted(str(it.relative_to(runs)) for it in runs.rglob("*")) == [
         "0001", "0001/output.txt", "0002", "0002/output.txt",
     ]  # fmt: skip
@@ -93,7 +93,7 @@ def test_folders_without_permissions_go(runs: Path) -> None:
         check=False,
         **as_somebody,
     )
-    assert (done.stdout.strip(), done.stderr) == ("4", "")
+    assert (done.stdout.strip(), done.stderr) == (str(2 * len(sweeping.OF_RUNS)), "")
     assert not list(runs.glob("*/layers")) + list(runs.glob("*/files"))
 
 
@@ -128,6 +128,13 @@ def test_foreign_entries_stay(runs: Path) -> None:
     assert (runs / "0006" / "files").read_text() == "a file too"
     assert not (runs / "0001" / "files").exists()
     assert sweep_leftovers(runs / "no such folder") == 0
+
+
+def test_runs_that_only_tried_something_go_as_a_whole(runs: Path) -> None:
+    (runs / ".brief-a1b2" / "layers").mkdir(parents=True)
+    (runs / ".caches" / "0").mkdir(parents=True)
+    sweep_leftovers(runs)
+    assert sorted(it.name for it in runs.iterdir()) == [".caches", "0001", "0002"]
 
 
 def test_it_ends_within_its_bounds(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

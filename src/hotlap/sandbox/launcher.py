@@ -5,7 +5,8 @@ order ends, however they end. The launcher stays outside of the isolation and is
 command's processes and takes the command's exit status for its own.
 
 With a pid namespace the kernel ends all of its processes together with the first, which ends with the launcher.
-Without one the launcher is the parent of all orphans, and ends them one by one.
+Without one there are two that are the parents of orphans: the launcher and its child, the keeper, which started the
+command. Each ends all that is left when the other is killed.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 _READ_BYTES = 4096
 _LOOK_MILLISECONDS = 20
+_BURY_MILLISECONDS = 500
 _LINGER_SECONDS = 0.25
 _LINGER_LOOK_SECONDS = 0.005
 
@@ -41,23 +43,20 @@ def main(order_path: str, control: int) -> NoReturn:
         order = Order.decoded(file.read())
     os.set_inheritable(control, False)
     told, tell = os.pipe()
-    first = _start(order, tell)
+    second = _start(order, told, tell, control)
     os.close(tell)
-    said = _wait(first, told, control)
+    said = _wait(second, told, control)
     if said is not None and (said.left_running or _others_stay()):
         os.close(os.open(f"{order_path}{LEFT_RUNNING}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
     _end_all()
     if said is None:
-        from hotlap.sandbox import removal
-
-        for folder in order.owned:
-            removal.remove(folder)
+        _remove_owned(order)
         os._exit(1)
     _exit_as(said.status)
 
 
-def _start(order: Order, tell: int) -> int:
-    """Start the first process of the isolated ones; returns its number."""
+def _start(order: Order, told: int, tell: int, control: int) -> int:
+    """Start the process that starts the command; returns its number."""
     as_root = kernel.may_administrate()
     ground = None
     try:
@@ -71,19 +70,23 @@ def _start(order: Order, tell: int) -> int:
                 kernel.unshare(kernel.CLONE_NEWPID)
         if not order.pid_namespace:
             kernel.adopt_orphans()
-        first = os.fork()
+        second = os.fork()
     except OSError as error:
         _refuse(error)
-    if first:
-        return first
-    kernel.end_with_parent(kernel.SIGKILL)
+    if second:
+        return second
+    os.close(told)
     try:
+        if not order.pid_namespace:
+            kernel.adopt_orphans()
+            _keep(order, _command(order, ground, as_root=as_root, tell=tell), tell, control)
+        kernel.end_with_parent(kernel.SIGKILL)
+        if _hung_up(tell):  # before the kernel was told: it would not end us any more
+            os._exit(1)
         _isolate(order, ground, as_root=as_root)
     except OSError as error:
         _refuse(error)
-    if order.pid_namespace:
-        _be_first(order, tell)
-    _become_command(order)
+    _keep(order, _command(order, None, as_root=as_root, tell=tell, isolated=True), tell, control)
 
 
 def _isolate(order: Order, ground: Ground | None, *, as_root: bool) -> None:
@@ -106,17 +109,81 @@ def _isolate(order: Order, ground: Ground | None, *, as_root: bool) -> None:
     kernel.drop_harmful_capabilities()
 
 
-def _be_first(order: Order, tell: int) -> NoReturn:
-    """The first process of a pid namespace: it buries the dead, and when the command has ended, all end with it."""
+def _command(order: Order, ground: Ground | None, *, as_root: bool, tell: int, isolated: bool = False) -> int:
+    """Start the command's process, which ends with this one; returns its number."""
+    parent = os.getpid()
     command = os.fork()
-    if command == 0:
-        os.close(tell)
-        _become_command(order)
+    if command:
+        return command
+    os.close(tell)
+    try:
+        if not isolated:
+            _isolate(order, ground, as_root=as_root)
+        kernel.end_with_parent(kernel.SIGKILL)
+    except OSError as error:
+        _refuse(error)
+    if os.getppid() != parent:  # before the kernel was told
+        os._exit(1)
+    _become_command(order)
+
+
+def _keep(order: Order, command: int, tell: int, control: int) -> NoReturn:
+    """Bury the dead, tell the launcher how the command ended, and end all that is left, also when the launcher is gone.
+
+    In a pid namespace this is the first process, with which all end.
+    """
+    watch, handle = select.poll(), _process_handle(command)
+    watch.register(tell, 0)
+    if handle is not None:
+        watch.register(handle, select.POLLIN)
     while True:
-        gone, status = os.wait()
+        status = _buried(command)
+        if status is not None:
+            _tell(tell, f"{status} {int(_others_stay())}")
+            break
+        ready = watch.poll(_LOOK_MILLISECONDS if handle is None else _BURY_MILLISECONDS)
+        if any(descriptor == tell for descriptor, _ in ready):
+            break
+    if not order.pid_namespace:
+        _end_all()
+        if _hung_up(tell) and _hung_up(control):
+            _remove_owned(order)
+    os._exit(0)
+
+
+def _tell(pipe: int, text: str) -> None:
+    try:
+        os.write(pipe, text.encode("ascii"))
+    except BrokenPipeError:  # the launcher is gone
+        return
+
+
+def _buried(command: int) -> int | None:
+    """Reap all children that have ended; the command's wait status when it is among them."""
+    ended = None
+    while True:
+        try:
+            gone, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return ended
+        if gone == 0:
+            return ended
         if gone == command:
-            os.write(tell, f"{status} {int(_others_stay())}".encode("ascii"))
-            os._exit(0)
+            ended = status
+
+
+def _hung_up(pipe: int) -> bool:
+    """Whether nobody has the other end of a pipe any more."""
+    watch = select.poll()
+    watch.register(pipe, 0)
+    return bool(watch.poll(0))
+
+
+def _remove_owned(order: Order) -> None:
+    from hotlap.sandbox import removal  # which is needed only where the owner was killed
+
+    for folder in order.owned:
+        removal.remove(folder)
 
 
 def _others_stay() -> bool:
@@ -149,10 +216,10 @@ class _End:
         self.left_running = left_running
 
 
-def _wait(first: int, told: int, control: int) -> _End | None:
+def _wait(second: int, told: int, control: int) -> _End | None:
     """The end of the command; None when whoever gave the order is gone."""
     watch = select.poll()
-    handle = _process_handle(first)
+    handle = _process_handle(second)
     for descriptor in (told, control, handle):
         if descriptor is not None:
             watch.register(descriptor, select.POLLIN | select.POLLHUP)
@@ -167,7 +234,7 @@ def _wait(first: int, told: int, control: int) -> _End | None:
             if not received:
                 watch.unregister(told)
         if handle is None or handle in ready:
-            gone, status = os.waitpid(first, os.WNOHANG)
+            gone, status = os.waitpid(second, os.WNOHANG)
             if gone:
                 said += _rest(told)
                 return _end_told(said.decode("ascii")) if said else _End(status)
@@ -195,7 +262,10 @@ def _rest(told: int) -> bytes:
 
 
 def _end_all() -> None:
-    """End whatever is left: in a pid namespace its first process, else every child, as orphans become ours."""
+    """End whatever is left: in a pid namespace its first process, else every child, as orphans become ours.
+
+    None is missed: while there is any, at least one child of ours is found, if only as a zombie.
+    """
     while True:
         try:
             if os.waitpid(-1, os.WNOHANG) != (0, 0):

@@ -67,8 +67,15 @@ class Order:
 
     def with_shared(self, folder: str) -> Order:
         """The same, with one more folder that is seen as it is."""
+        return self._with("shared", "shared_at", "writable", folder=folder)
+
+    def with_owned(self, folder: str) -> Order:
+        """The same, with one more folder to be removed."""
+        return self._with("owned", folder=folder)
+
+    def _with(self, *names: str, folder: str) -> Order:
         fields = dict(vars(self))
-        for name in ("shared", "shared_at", "writable"):
+        for name in names:
             fields[name] = [*fields[name], folder]
         return Order(**fields)
 

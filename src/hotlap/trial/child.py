@@ -6,6 +6,7 @@ frozen while it is ready. It is a context manager, and nothing of it is left whe
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -20,7 +21,7 @@ from hotlap.records import Assignment, Block, Contact, FileWrite, Proceed, Run, 
 from hotlap.redact import redacted_assignment
 from hotlap.trial import tree
 from hotlap.trial.channel import Channel
-from hotlap.trial.command import command_of, start_failure
+from hotlap.trial.command import command_of, start_failure, unwritable
 from hotlap.trial.connections import merged_hosts, remote_peers
 from hotlap.trial.crew import Crew
 from hotlap.trial.denials import denied_path
@@ -34,6 +35,7 @@ from hotlap.trial.room import Room, written_names
 from hotlap.trial.strangers import boot_failures, described, torch_without_hotlap
 from hotlap.trial.sweeping import sweep_run
 
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 _MOST_PEERS = 300
 _TICK_SECONDS = 0.1
 _LOOK_SECONDS = 1.0
@@ -142,6 +144,8 @@ class Child:
                 order=self._isolator.order(command, workload.directory, self.run_directory, self._process.folder),
             )
         except OSError as error:
+            if error.errno in _NO_ROOM:
+                raise unwritable(self.run_directory, error) from error
             raise start_failure(workload, error) from error
 
     def kill(self) -> int | None:

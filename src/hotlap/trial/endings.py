@@ -7,6 +7,7 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
+from hotlap.errors import NOT_BOOTED
 from hotlap.records import CONNECTION_LOST, Completed, Crashed, Ending, OutOfMemory, Report, Stopped, TimedOut
 from hotlap.trial.output import error_text, raised_error, shown
 
@@ -132,6 +133,11 @@ def _error(departure: Departure, code: int) -> str:
         return "The script closed hotlap's connection, with all descriptors (os.closerange), so the trial was ended."
     if _in_background(departure):
         return "Its process ended while another that it had started went on in the background, where hotlap ended it."
+    if departure.exit_status == NOT_BOOTED and not error_text(departure.output):
+        return (
+            "hotlap could not start in the process, and why could not be written down: the disk that holds the study "
+            "may be full."
+        )
     if code == 0:
         return "The process left by os._exit, or was replaced by another program, without a word."
     if code == -signal.SIGKILL:

@@ -11,7 +11,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -28,10 +28,12 @@ class Guard:
     def __init__(self) -> None:
         self._owner = os.getpid()
         self._roots: dict[str, tree.Root] = {}
+        self._owned: dict[str, tuple[str, ...]] = {}
         self._watchdog: subprocess.Popen[bytes] | None = None
 
-    def expect(self, mark: str) -> None:
-        """A child with that mark is about to be started."""
+    def expect(self, mark: str, owned: Sequence[str] = ()) -> None:
+        """A child with that mark is about to be started; the ``owned`` folders are to go with it, as the mark is."""
+        self._owned[mark] = tuple(owned)
         self._keep(tree.Root(mark=mark))
 
     def started(self, root: tree.Root) -> None:
@@ -39,7 +41,8 @@ class Guard:
         self._keep(root)
 
     def release(self, mark: str) -> None:
-        """The child is gone."""
+        """The child is gone, and its folders are."""
+        self._owned.pop(mark, None)
         if self._roots.pop(mark, None) is not None:
             self._tell({"mark": mark, "gone": True})
 
@@ -51,8 +54,9 @@ class Guard:
         for root in roots:
             tree.kill(root)
         for root in roots:  # when all are dead: one may have written to another's folder
+            for folder in (*self._owned[root.mark], root.mark):
+                removal.remove(folder)
             self.release(root.mark)
-            removal.remove(root.mark)
         if self._watchdog is not None and self._watchdog.stdin is not None:
             self._watchdog.stdin.close()
             self._watchdog.wait()
@@ -60,7 +64,10 @@ class Guard:
 
     def _keep(self, root: tree.Root) -> None:
         self._roots[root.mark] = root
-        self._tell({"mark": root.mark, "pid": root.pid, "created": root.created})
+        self._tell(self._message(root))
+
+    def _message(self, root: tree.Root) -> Mapping[str, object]:
+        return {"mark": root.mark, "pid": root.pid, "created": root.created, "owned": self._owned[root.mark]}
 
     def _tell(self, message: Mapping[str, object]) -> None:
         """Write to the watchdog; where there is none, or it died, start one and tell it everything."""
@@ -68,7 +75,7 @@ class Guard:
             return
         self._watchdog = _start_watchdog()
         for root in self._roots.values():
-            self._write({"mark": root.mark, "pid": root.pid, "created": root.created})
+            self._write(self._message(root))
 
     def _write(self, message: Mapping[str, object]) -> bool:
         assert self._watchdog is not None and self._watchdog.stdin is not None

@@ -7,6 +7,7 @@ import secrets
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +24,7 @@ from hotlap.trial.command import unwritable
 from hotlap.trial.others_files import of_others
 from hotlap.trial.output import read_tail
 from hotlap.trial.process import OwnedProcess
+from hotlap.trial.sweeping import BRIEF, OF_RUNS
 
 PROTECTION_VARIABLE = "HOTLAP_PROTECTION"
 """Tells the runtime which mode is in force: in ``namespaces`` it redirects nothing itself."""
@@ -34,14 +36,19 @@ _NOT_ISOLATED = "isolated: "
 _KERNELS_FOLDERS = ("/dev", "/proc", "/sys")
 _MULTI_PROCESS_SERVICE = "/tmp/nvidia-mps"
 _NETWORK_GAP = "What the script sends over the network is sent: trackers are silenced, other requests are not."
-PROPERTIES_GAP = "Programs that the script starts, and native code, may change modes, owners, times and extended attributes of files."
+PROPERTIES_GAP = (
+    "Programs that the script starts, and native code, may change modes, owners, times and extended attributes of"
+    " files."
+)
 STALE_GAP = (
     "Programs that the script starts, and libraries that read files in a way that hotlap does not know, see your files"
     " as they were before the trial, not what the script has written since."
 )
 IGNORED_GAP = "A program that is denied to write a file, and does not fail, leaves a result that may differ."
 HARD_LINKS_GAP = "Of a file with several names (hard links), only the name that is written to shows what was written."
-_SESSION_GAP = "A process that leaves its session just as hotlap and its watchdog are killed may stay."
+_SESSION_GAP = (
+    "Processes of the script may stay when all four of hotlap's that watch it are killed at once by SIGKILL."
+)
 _FENCE_GAPS = (PROPERTIES_GAP, STALE_GAP, IGNORED_GAP, HARD_LINKS_GAP, _SESSION_GAP)
 _OLD_LANDLOCK_GAP = "Programs that the script starts may truncate files: this kernel's Landlock does not know of it."
 _NONE_GAPS = (
@@ -182,7 +189,7 @@ class Isolator:
             hidden=[str(self._runs)],
             interest=self._interest(command, directory),
             writable=[*own, *_KERNELS_FOLDERS, *caches],
-            owned=[str(layers), str(folder)],
+            owned=[*(str(run_directory / it) for it in OF_RUNS), str(layers), str(folder)],
         )
 
     def _caches(self, directory: Path) -> list[str]:
@@ -232,21 +239,25 @@ class Isolator:
     ) -> tuple[int | None, str]:
         try:
             self._runs.mkdir(parents=True, exist_ok=True)
-            run_directory = Path(tempfile.mkdtemp(prefix=".brief-", dir=self._runs))
+            run_directory = Path(tempfile.mkdtemp(prefix=BRIEF, dir=self._runs))
         except OSError as error:
             raise unwritable(self._runs, error) from error
-        process = OwnedProcess()
-        try:
-            order = self._order(way, command, directory, run_directory, process.folder)
+        with ExitStack() as afterwards:
+            afterwards.callback(removal.remove, str(run_directory))
+            process = OwnedProcess()
+            afterwards.callback(process.kill)
+            try:
+                order = self._order(way, command, directory, run_directory, process.folder)
+            except OSError as error:
+                raise unwritable(self._runs, error) from error
+            order = order.with_owned(str(run_directory))
             if shared is not None:
                 order = order.with_shared(str(shared))
             output = process.folder / "output"
             process.start(command, directory=directory, environment=environment, output=output, order=order)
             in_time = process.wait(_BRIEF_LIMIT_SECONDS)
             said = read_tail(output)
-        finally:
             status = process.kill()
-            removal.remove(str(run_directory))
         return status if in_time else None, said
 
     def _tried(self, way: _Way) -> str:

@@ -9,16 +9,16 @@ from pathlib import Path
 
 from hotlap.sandbox import removal
 from hotlap.trial.guard import guard
-from hotlap.trial.sweeping import disown, own
+from hotlap.trial.sweeping import disown, make_own
 
 
 @contextmanager
 def owned_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
     """A new folder in ``parent`` (the temporary directory, if None), removed at the end; after ``kill -9`` the watchdog
-    removes it, and where that was killed too, a later hotlap, but only from the temporary directory."""
-    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent)).resolve()
+    removes it, and where that was killed too, a later hotlap, but only from the temporary directory. Raises
+    :class:`hotlap.errors.HotlapError` when it cannot be made."""
+    folder = make_own(prefix, str(parent) if parent is not None else tempfile.gettempdir())
     try:
-        own(folder)
         guard().expect(str(folder))
         yield folder
     finally:

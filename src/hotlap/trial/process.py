@@ -13,11 +13,11 @@ from pathlib import Path
 
 from hotlap.errors import HotlapError
 from hotlap.sandbox import removal
-from hotlap.sandbox.order import LEFT_RUNNING, Order
+from hotlap.sandbox.order import LEFT_RUNNING, NONE, Order
 from hotlap.trial import tree
 from hotlap.trial.guard import guard, own_python_path
 from hotlap.trial.output import read_tail
-from hotlap.trial.sweeping import disown, own
+from hotlap.trial.sweeping import disown, make_own
 
 _POLL_SECONDS = 0.02
 _LONGEST_FOLDER_BYTES = 70
@@ -29,12 +29,12 @@ _LAUNCHER = Path(removal.__file__).with_name("launcher.py")
 class OwnedProcess:
     """A process in a session of its own, and a temporary ``folder`` beside it; both are gone after :meth:`kill`.
 
-    The process is not reaped before that, so that its number stays ours while we may still signal it.
+    The process is not reaped before that, so that its number stays ours while we may still signal it. Raises
+    :class:`HotlapError` when the folder cannot be made.
     """
 
     def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="hotlap-", dir=_short_folder()))
-        own(self.folder)
+        self.folder = make_own("hotlap-", _short_folder())
         self.root = tree.Root(mark=str(self.folder))
         self._popen: subprocess.Popen[bytes] | None = None
         self._control: int | None = None
@@ -55,7 +55,7 @@ class OwnedProcess:
 
         Raises :class:`OSError` when the command cannot be started.
         """
-        guard().expect(self.root.mark)
+        guard().expect(self.root.mark, () if order is None else order.owned)
         words, passed = (list(command), ()) if order is None else self._launcher(order)
         with ExitStack() as files:
             for descriptor in passed:
@@ -134,15 +134,18 @@ def run_module(module: str, arguments: Sequence[str] = (), *, timeout_seconds: f
     child and its workers are gone then too.
     """
     where = " ".join(("python -m", module, *arguments))
+    command = [sys.executable, "-m", module, *arguments]
     process = OwnedProcess()
     output, errors = process.folder / "output", process.folder / "errors"
     try:
         process.start(
-            [sys.executable, "-m", module, *arguments],
+            command,
             directory=str(Path.cwd()),
             environment={**os.environ, "PYTHONPATH": own_python_path()},
             output=output,
             errors=errors,
+            # Not isolated, but ended by the launcher when we and the watchdog are killed.
+            order=Order(command=command, directory=str(Path.cwd()), mode=NONE, owned=[str(process.folder)]),
         )
         in_time = process.wait(timeout_seconds)
         printed = output.read_bytes() if output.stat().st_size <= _LONGEST_OUTPUT_BYTES else None

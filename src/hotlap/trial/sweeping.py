@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from hotlap.errors import HotlapError
 from hotlap.sandbox.removal import OWNER, Removal
 from hotlap.trial import tree
 
@@ -24,6 +25,9 @@ PREFIX: Final = "hotlap-"
 
 OF_RUNS: Final = ("files", "layers", "trackers")
 """The folders in a run's that hold what the script wrote; they are of no use once the run is over."""
+
+BRIEF: Final = ".brief-"
+"""How the folders begin of runs that only try something."""
 
 _MOST_FOLDERS = 20_000
 _SHORT_TEMPORARY = "/tmp"
@@ -38,7 +42,8 @@ def sweep_leftovers(runs: Path) -> int:
     not followed, other file systems not entered; what cannot be removed within half a minute stays.
     """
     removal = Removal()
-    return sum(_sweep_run(run, removal) for run in _folders(runs, lambda name: name.isdecimal()))
+    brief = sum(removal.remove(str(run)) for run in _folders(runs, lambda name: name.startswith(BRIEF)))
+    return brief + sum(_sweep_run(run, removal) for run in _folders(runs, lambda name: name.isdecimal()))
 
 
 def sweep_run(run: Path) -> int:
@@ -48,6 +53,22 @@ def sweep_run(run: Path) -> int:
 
 def _sweep_run(run: Path, removal: Removal) -> int:
     return sum(removal.remove(str(it)) for name in OF_RUNS if (it := run / name).is_dir() and not it.is_symlink())
+
+
+def make_own(prefix: str, parent: str) -> Path:
+    """A new temporary folder below ``parent`` that is marked as this process's.
+
+    Raises :class:`HotlapError` when none can be made there.
+    """
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent)).resolve()
+    except OSError as error:
+        raise HotlapError(
+            f"Nothing can be written in the temporary directory {parent}: {error.strerror or error}.",
+            remedy="Free some space there, or set TMPDIR to another directory.",
+        ) from error
+    own(folder)
+    return folder
 
 
 def own(folder: Path) -> None:

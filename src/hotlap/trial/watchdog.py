@@ -4,7 +4,7 @@ It reads lines of JSON from its standard input, which closes when the owner ends
 parent's death (``PR_SET_PDEATHSIG``) would not do: it reaches the direct child only, and a frozen one's workers would
 stay. Each line names a child by its mark: ``{"mark": M, "pid": null}`` comes before it is started, so that there is
 no moment in which it is unknown, ``{"mark": M, "pid": P, "created": T}`` after that, ``{"mark": M, "gone": true}`` at
-its end.
+its end. ``"owned"`` lists further folders that go with the mark, which is one itself.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 import os
 import select
 import sys
+from typing import NamedTuple
 
 from hotlap.sandbox import removal
 from hotlap.trial import tree
@@ -24,17 +25,25 @@ _READ_BYTES = 65536
 def main() -> int:
     """Wait for the owner's end, then kill what it left and remove the folders (a mark is a folder's path)."""
     left = _follow(sys.stdin.fileno(), os.getppid())
-    for root in left.values():
-        tree.kill(root)
-    for root in left.values():  # when all are dead: one may have written to another's folder
-        removal.remove(root.mark)
+    for it in left.values():
+        tree.kill(it.root)
+    for it in left.values():  # when all are dead: one may have written to another's folder
+        for folder in (*it.owned, it.root.mark):
+            removal.remove(folder)
     return 0
 
 
-def _follow(source: int, owner: int) -> dict[str, tree.Root]:
+class _Left(NamedTuple):
+    """A child that is alive, and the folders that go with it."""
+
+    root: tree.Root
+    owned: tuple[str, ...]
+
+
+def _follow(source: int, owner: int) -> dict[str, _Left]:
     """Read until the source ends, or until the owner is no longer our parent: a process that the owner forked may hold
     the other end open."""
-    roots: dict[str, tree.Root] = {}
+    left: dict[str, _Left] = {}
     pending = b""
     while os.getppid() == owner:
         readable, _, _ = select.select([source], [], [], _LOOK_AT_PARENT_SECONDS)
@@ -45,21 +54,22 @@ def _follow(source: int, owner: int) -> dict[str, tree.Root]:
             break
         *lines, pending = (pending + received).split(b"\n")
         for line in lines:
-            _note(roots, json.loads(line))
-    return roots
+            _note(left, json.loads(line))
+    return left
 
 
-def _note(roots: dict[str, tree.Root], message: dict[str, object]) -> None:
+def _note(left: dict[str, _Left], message: dict[str, object]) -> None:
     mark = str(message["mark"])
     if message.get("gone"):
-        roots.pop(mark, None)
+        left.pop(mark, None)
         return
-    pid, created = message.get("pid"), message.get("created", 0.0)
-    roots[mark] = tree.Root(
+    pid, created, owned = message.get("pid"), message.get("created", 0.0), message.get("owned")
+    root = tree.Root(
         mark=mark,
         pid=pid if isinstance(pid, int) else None,
         created=created if isinstance(created, float) else 0.0,
     )
+    left[mark] = _Left(root, tuple(map(str, owned)) if isinstance(owned, list) else ())
 
 
 if __name__ == "__main__":
