@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from hotlap.records import Isolation, ProtectionMode
+from hotlap.records import Assignment, Crashed, Isolation, LaunchRequest, ProtectionMode, Workload
 from hotlap.sandbox import landlock
 from hotlap.trial.denials import UNNAMED, denial_of, denied_path
 from hotlap.trial.isolating import Isolator
+from hotlap.trial.local import LocalExecutor
 
 PYTHON = 'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n    save(model)\n'
 
@@ -222,3 +223,23 @@ def test_as_the_kernel_denies_it_here(
     status, said = isolator.run_briefly(command, str(place), os.environ, shared)
     assert status not in (0, None)
     assert denied_path(said, mode, str(place)) == path
+
+
+@pytest.mark.skipif(landlock.version() == 0, reason="this kernel has no Landlock")
+@pytest.mark.parametrize(
+    ("source", "path"),
+    [
+        ("import subprocess; subprocess.run(['cp', 'here.txt', 'copy.txt'], check=True)", "copy.txt"),
+        ("import os, subprocess; os.mkdir('made'); subprocess.run(['cp', 'here.txt', 'made/x'], check=True)", "made/x"),
+        ("raise ValueError('no data')", ""),
+    ],
+)
+def test_a_failed_run_names_what_was_denied(
+    source: str, path: str, place: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    (place / "train.py").write_text(source)
+    executor = LocalExecutor(tmp_path_factory.mktemp("runs"), isolation=Isolation(mode="fence"))
+    workload = Workload(kind="script", target="train.py", directory=str(place), python=sys.executable)
+    run = executor.launch(LaunchRequest(assignment=Assignment(workload=workload), steps=1))
+    assert isinstance(run.ending, Crashed)
+    assert run.ending.denied_path == path

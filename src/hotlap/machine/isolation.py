@@ -3,9 +3,10 @@
 Sources: user_namespaces(7) and namespaces(7) (``/proc/sys/user``), capabilities(7), proc_pid_status(5); Linux,
 "Overlay Filesystem" (mounted by ordinary users since 5.11) and "Landlock: unprivileged access control" (since 5.13,
 boot parameter ``lsm=``); Ubuntu, "Restricted unprivileged user namespaces" (23.10); Debian's kernel, patch "add sysctl
-to disallow unprivileged CLONE_NEWUSER"; Docker, "Seccomp security profiles" (``mount`` and ``unshare`` need
-CAP_SYS_ADMIN) and "AppArmor security profiles" (``docker-default`` denies ``mount``); podman-run(1); Kubernetes,
-"Configure a Security Context" and "Pod Security Standards".
+to disallow unprivileged CLONE_NEWUSER"; Docker, "Seccomp security profiles" and the profile
+``default.json`` (``mount`` and ``unshare`` need CAP_SYS_ADMIN, ``pivot_root`` is never allowed), "AppArmor security
+profiles" (``docker-default`` denies ``mount``); Podman's ``seccomp.json`` (allows all three) and podman-run(1);
+Kubernetes, "Configure a Security Context" and "Pod Security Standards".
 """
 
 from __future__ import annotations
@@ -31,25 +32,24 @@ _SECURITY_MODULES = "lsm"
 _MAY_MOUNT = "cap_sys_admin"
 _CAP_SYS_ADMIN = 21
 _FIRST_OVERLAY, _FIRST_LANDLOCK = (5, 11), (5, 13)
-_TRUSTED = "Either weakens what separates the container from its host: do it for programs that you trust."
+_TRUSTED = "That weakens what separates the container from its host: do it for programs that you trust."
 _CONTAINERS: Mapping[str, str] = {
     "docker": (
-        "As root in the container: `docker run --cap-add SYS_ADMIN --security-opt apparmor=unconfined`, which lets it "
-        "mount file systems. As another user: `--security-opt seccomp=unconfined --security-opt apparmor=unconfined`, "
-        f"which filters no system calls. {_TRUSTED}"
+        "`docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined`: no system call is "
+        "filtered, and AppArmor permits mounts. `--cap-add SYS_ADMIN` alone does not suffice, since Docker's seccomp "
+        f"profile denies pivot_root even then. {_TRUSTED}"
     ),
     "podman": (
-        "`podman run --cap-add SYS_ADMIN`, which lets root in the container mount file systems (in a rootless one, "
-        "within its own user namespace). As another user: `--security-opt seccomp=unconfined`, which filters no system "
-        f"calls. {_TRUSTED}"
+        "Podman's own seccomp profile permits them, so SELinux or the host does not. `podman run --security-opt "
+        f"label=disable` turns SELinux's separation of the container off. {_TRUSTED}"
     ),
     "kubernetes": (
-        "In the container's securityContext: `capabilities: {add: [SYS_ADMIN]}` and `appArmorProfile: {type: "
-        "Unconfined}`, which lets its root mount file systems. The namespace must allow it: of the Pod Security "
-        f"Standards only `privileged` does. {_TRUSTED}"
+        "In the container's securityContext: `seccompProfile: {type: Unconfined}` and `appArmorProfile: {type: "
+        "Unconfined}`: no system call is filtered, and AppArmor permits mounts. Of the Pod Security Standards only "
+        f"`privileged` allows that. {_TRUSTED}"
     ),
 }
-_ANY_CONTAINER = "Start it with the capability CAP_SYS_ADMIN, or with user namespaces allowed."
+_ANY_CONTAINER = "Start it such that user namespaces and mounts in them are allowed."
 
 
 def kernel_settings(root: Path) -> Iterator[tuple[str, str]]:
@@ -99,14 +99,14 @@ def _about_namespaces(machine: Machine, settings: Mapping[str, str], level: Leve
             "The layers of a trial cannot lie on the container's own file system.",
             "Work in a volume or a bind mount (docker run -v), or let TMPDIR name one, or a tmpfs with enough room.",
         )
-    if settings.get(_MAY_MOUNT) == "1":
-        return  # the settings below are of no concern to whoever may mount
-    if machine.container and not no_layer:
+    elif machine.container:
         yield Advice(
             level,
-            f"This container ({machine.container}) may not mount file systems, which namespaces need.",
+            f"This container ({machine.container}) does not permit the system calls or mounts that namespaces need.",
             _CONTAINERS.get(machine.container, _ANY_CONTAINER),
         )
+    if settings.get(_MAY_MOUNT) == "1":
+        return  # the settings below are of no concern to whoever may mount
     if settings.get("kernel.apparmor_restrict_unprivileged_userns") == "1":
         yield Advice(
             level,

@@ -78,7 +78,7 @@ class CompileReport(Record, frozen=True, kw_only=True):
 
 
 class FileWrite(Record, frozen=True, kw_only=True):
-    """A file that the script opened for writing; ``redirected`` says that its own was not touched."""
+    """A file that the script wrote or changed; ``redirected`` says that it wrote to a copy, and its own is untouched."""
 
     path: str
     redirected: bool

@@ -342,7 +342,7 @@ class Child:
     def _denied(self, output: str) -> str:
         """What the isolation kept it from writing, read off its last words while what it wrote is still there."""
         mode = self._isolator.protection.mode
-        redirected = self.run_directory / "files"
+        redirected = self.run_directory / "files" / "tree"  # as runtime/view.py lays it out
         return denied_path(output, mode, self.assignment.workload.directory, str(redirected))
 
     def _what_went_wrong(self) -> str:
