@@ -31,7 +31,10 @@ _BRIEF_LIMIT_SECONDS = 60.0
 _KERNELS_FOLDERS = ("/dev", "/proc", "/sys")
 _MULTI_PROCESS_SERVICE = "/tmp/nvidia-mps"
 _NETWORK_GAP = "What the script sends over the network is sent: trackers are silenced, other requests are not."
-PROPERTIES_GAP = "Programs that the script starts, and native code, may change modes, owners, times and extended attributes of files."
+PROPERTIES_GAP = (
+    "Programs that the script starts, and native code, may change the modes, owners, times and extended attributes of"
+    " your files."
+)
 STALE_GAP = (
     "Programs that the script starts, and libraries that read files in a way that hotlap does not know, see your files"
     " as they were before the trial, not what the script has written since."
