@@ -37,8 +37,8 @@ _KERNELS_FOLDERS = ("/dev", "/proc", "/sys")
 _MULTI_PROCESS_SERVICE = "/tmp/nvidia-mps"
 _NETWORK_GAP = "What the script sends over the network is sent: trackers are silenced, other requests are not."
 PROPERTIES_GAP = (
-    "Programs that the script starts, and native code, may change modes, owners, times and extended attributes of"
-    " files."
+    "Programs that the script starts, and native code, may change the modes, owners, times and extended attributes of"
+    " your files."
 )
 STALE_GAP = (
     "Programs that the script starts, and libraries that read files in a way that hotlap does not know, see your files"
