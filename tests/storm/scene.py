@@ -25,7 +25,7 @@ _FAKE = _HERE.parent / "trial"
 _SOURCE = _HERE.parents[1] / "src"
 _START_SECONDS = 60.0
 _POLL_SECONDS = 0.01
-_LAUNCHER, _WATCHDOG, _TRAINER = "/sandbox/launcher.py", "hotlap.trial.watchdog", "/trainer.py"
+_LAUNCHER, _WATCHDOG = "/sandbox/launcher.py", "hotlap.trial.watchdog"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Scene:
         return [it.number for it in self.alive() if _WATCHDOG in it.command]
 
     def trials(self) -> list[Trial]:
-        """Those that run, each as far as it got."""
+        """Those whose script runs; not what only tries how to isolate it."""
         everybody = self.alive()
         by_parent: dict[int, list[Process]] = {}
         for it in everybody:
@@ -118,7 +118,7 @@ class Scene:
                 # Orphans are its children too: the script's own process is the oldest.
                 started = sorted((second, *by_parent.get(second.number, [])), key=lambda it: it.started)
                 script = next((it for it in started if _LAUNCHER not in it.command), None)
-                if script is not None:
+                if script is not None and "train.py" in script.command:
                     found.append(Trial(launcher, second, script))
         return found
 

@@ -78,7 +78,7 @@ class CompileReport(Record, frozen=True, kw_only=True):
 
 
 class FileWrite(Record, frozen=True, kw_only=True):
-    """A file that the script wrote or changed; ``redirected`` says that it wrote to a copy, and its own is untouched."""
+    """A file that the script wrote or changed; ``redirected``: it wrote to a copy, and the file itself is untouched."""
 
     path: str
     redirected: bool

@@ -12,6 +12,7 @@ from errno import EACCES, EINVAL, ENODATA, ENOSPC, ENOSYS, ENOTSUP, ENXIO, EPERM
 from hotlap.runtime.originals import posix
 
 _CHUNK_BYTES = 1 << 20
+_MOST_OF_ROOM = 0.75
 _UNSUPPORTED = frozenset({EINVAL, ENOSYS, ENOTSUP, EPERM, EXDEV})
 _NOT_KEPT = _UNSUPPORTED | {EACCES, ENODATA, ENOSPC}
 _BLOCK_BYTES = 512  # the unit of st_blocks, whatever the file system's is
@@ -92,10 +93,15 @@ def _put(staged: str, target: str, *, replace: bool) -> None:
 
 
 def _pour(source: str, target: int) -> None:
-    """Copy all bytes but those of holes."""
+    """Copy all bytes but those of holes.
+
+    Raises :class:`OSError` (``ENOSPC``) before it takes more than three quarters of the room that is free.
+    """
     descriptor = posix.open(source, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        status = posix.fstat(descriptor)
+        status, room = posix.fstat(descriptor), posix.fstatvfs(target)
+        if status.st_blocks * _BLOCK_BYTES > room.f_bavail * room.f_frsize * _MOST_OF_ROOM:
+            raise error(ENOSPC)
         if status.st_blocks * _BLOCK_BYTES >= status.st_size or not hasattr(os, "SEEK_DATA"):
             _pour_range(descriptor, target, None)
             return

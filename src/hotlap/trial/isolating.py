@@ -7,7 +7,6 @@ import secrets
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -175,7 +174,6 @@ class Isolator:
         caches = self._caches(Path(directory))
         shared: dict[str, str] = {}
         if way.mode == "namespaces":
-            layers.mkdir(mode=0o700)
             shared = {it: it for it in (*own, _MULTI_PROCESS_SERVICE)} | self._shared_caches(caches)
         return Order(
             command=list(command),
@@ -237,19 +235,12 @@ class Isolator:
     def _run(
         self, way: _Way, command: Sequence[str], directory: str, environment: Mapping[str, str], shared: Path | None
     ) -> tuple[int | None, str]:
+        process = OwnedProcess()
+        run_directory = self._runs / f"{BRIEF}{process.folder.name}"
+        process.take(run_directory)
         try:
-            self._runs.mkdir(parents=True, exist_ok=True)
-            run_directory = Path(tempfile.mkdtemp(prefix=BRIEF, dir=self._runs))
-        except OSError as error:
-            raise unwritable(self._runs, error) from error
-        with ExitStack() as afterwards:
-            afterwards.callback(removal.remove, str(run_directory))
-            process = OwnedProcess()
-            afterwards.callback(process.kill)
-            try:
-                order = self._order(way, command, directory, run_directory, process.folder)
-            except OSError as error:
-                raise unwritable(self._runs, error) from error
+            run_directory.mkdir(mode=0o700, parents=True)
+            order = self._order(way, command, directory, run_directory, process.folder)
             order = order.with_owned(str(run_directory))
             if shared is not None:
                 order = order.with_shared(str(shared))
@@ -257,6 +248,9 @@ class Isolator:
             process.start(command, directory=directory, environment=environment, output=output, order=order)
             in_time = process.wait(_BRIEF_LIMIT_SECONDS)
             said = read_tail(output)
+        except OSError as error:
+            raise unwritable(self._runs, error) from error
+        finally:
             status = process.kill()
         return status if in_time else None, said
 

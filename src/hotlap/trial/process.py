@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hotlap.errors import HotlapError
 from hotlap.sandbox import removal
-from hotlap.sandbox.order import LEFT_RUNNING, NONE, Order
+from hotlap.sandbox.order import LEFT_RUNNING, NAMESPACES, NONE, Order
 from hotlap.trial import tree
 from hotlap.trial.guard import guard, own_python_path
 from hotlap.trial.output import read_tail
@@ -39,6 +39,12 @@ class OwnedProcess:
         self._popen: subprocess.Popen[bytes] | None = None
         self._control: int | None = None
         self._status: int | None = None
+        self._owned: list[str] = []
+
+    def take(self, folder: Path) -> None:
+        """Have a folder, which need not exist yet, removed together with the process."""
+        self._owned.append(str(folder))
+        guard().expect(self.root.mark, self._owned)
 
     def start(
         self,
@@ -55,7 +61,11 @@ class OwnedProcess:
 
         Raises :class:`OSError` when the command cannot be started.
         """
-        guard().expect(self.root.mark, () if order is None else order.owned)
+        if order is not None:
+            self._owned += [it for it in order.owned if it not in self._owned]
+        guard().expect(self.root.mark, self._owned)
+        if order is not None and order.mode == NAMESPACES:  # not sooner: now whoever outlives us will remove it
+            Path(order.layers).mkdir(mode=0o700)
         words, passed = (list(command), ()) if order is None else self._launcher(order)
         with ExitStack() as files:
             for descriptor in passed:
@@ -110,12 +120,13 @@ class OwnedProcess:
         return self._status
 
     def kill(self) -> int | None:
-        """The same, and remove the folder."""
+        """The same, and remove the folder, and those that are owned by its order."""
         self.end()
         if self._control is not None:  # not sooner: the launcher takes it for the end of its owner
             os.close(self._control)
             self._control = None
-        removal.remove(str(self.folder))
+        for folder in (*self._owned, str(self.folder)):
+            removal.remove(folder)
         disown(self.folder)
         guard().release(self.root.mark)
         return self._status
