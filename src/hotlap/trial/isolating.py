@@ -33,12 +33,13 @@ _MULTI_PROCESS_SERVICE = "/tmp/nvidia-mps"
 _NETWORK_GAP = "What the script sends over the network is sent: trackers are silenced, other requests are not."
 _FENCE_GAPS = (
     "Programs that the script starts may change modes, owners, times and extended attributes of files.",
-    "Processes of the script may stay when all four of hotlap's that watch it are killed at once by SIGKILL.",
+    "Processes of the script may stay if hotlap, its watchdog and both processes of the launcher are killed at once.",
+    "Named shared memory, semaphores and message queues that the script leaves behind stay (/dev/shm).",
 )
 _OLD_LANDLOCK_GAP = "Programs that the script starts may truncate files: this kernel's Landlock does not know of it."
 _NONE_GAPS = (
     "Programs that the script starts, and libraries that write files without Python, change your files.",
-    _FENCE_GAPS[1],
+    *_FENCE_GAPS[1:],
 )
 
 
