@@ -22,7 +22,7 @@ TEST_READY := $(VENV)/.ready-test
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help browser docs demo test test-all test-gpu bench bench-lint-precision bench-harmless bench-gpu bench-gpu-findings lint clean
+.PHONY: help browser docs demo test test-all test-gpu bench bench-lint-precision bench-harmless bench-storm bench-gpu bench-gpu-findings lint clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -57,6 +57,9 @@ bench-lint-precision: $(TEST_READY)  ## how often the lint rules are right, in p
 
 bench-harmless: $(TEST_READY)  ## what trials do to files, in every way of isolating them
 	$(RUN) -m bench.harmless --out docs/benchmarks/harmless
+
+bench-storm: $(TEST_READY)  ## kill runs at random moments in every way, and look at what is left
+	$(RUN) -m bench.storm --kills 200 --out docs/benchmarks/storm
 
 bench-gpu: $(TEST_READY)  ## the benchmarks of an accelerator; results go to docs/benchmarks/gpu
 	$(RUN) -m bench.gpu --out docs/benchmarks/gpu

@@ -23,6 +23,13 @@ print("the script ran", flush=True)
 Path("checkpoint.pt").write_text("spoilt")
 Path("new.pt").write_text("spoilt")
 """
+GREEDY = """
+import time
+with open("checkpoint.pt", "wb", buffering=0) as file:
+    for _ in range(150):
+        file.write(bytes(2**20))
+time.sleep(100)
+"""
 _PAGE_BYTES = 4096
 
 
@@ -34,7 +41,8 @@ def enter_own_mounts() -> None:
 
 
 def break_disk(runs: Path, kind: str, number: int) -> None:
-    """``pages`` and ``inodes``: so many are free. ``read-only``. ``no-layers``: no layer can be there."""
+    """``pages`` and ``inodes``: so many are free. ``read-only``. ``no-layers``: no layer can be there.
+    ``small``: so many MiB."""
     runs.mkdir()
     match kind:
         case "pages":
@@ -44,6 +52,8 @@ def break_disk(runs: Path, kind: str, number: int) -> None:
             kernel.mount("hotlap-test", str(runs), "tmpfs", 0, f"size=64m,nr_inodes={number + 1}")
         case "read-only":
             kernel.mount("hotlap-test", str(runs), "tmpfs", kernel.MS_RDONLY, "size=1m")
+        case "small":
+            kernel.mount("hotlap-test", str(runs), "tmpfs", 0, f"size={number}m")
         case "no-layers":
             kernel.mount("hotlap-test", str(runs), "ramfs")
 
@@ -79,7 +89,7 @@ def main() -> None:
         kind, _, amount = fault.partition(":")
         top = place / str(number)
         (top / "project").mkdir(parents=True)
-        (top / "project" / "train.py").write_text(SCRIPT)
+        (top / "project" / "train.py").write_text(GREEDY if kind == "small" else SCRIPT)
         (top / "project" / "checkpoint.pt").write_text("good")
         break_disk(top / "runs", kind, int(amount or 0))
         found = launched(top, mode)

@@ -40,3 +40,12 @@ def test_a_broken_disk_never_costs_the_user_a_file(tmp_path: Path, mode: str, fa
         assert "wrote nothing" not in it["said"] and "runs by itself" not in it["said"], it
     assert found[0]["ending"] != "Completed"
     assert found[-1]["ending"] == "Completed"
+
+
+def test_a_run_that_writes_more_than_there_is_room_for_is_ended(tmp_path: Path) -> None:
+    (found,) = launched(tmp_path, "namespaces", "small:200")
+    if "isolated on this machine" in found["said"]:
+        pytest.skip(found["said"])
+    assert found["ending"] == "Crashed"
+    assert "would have filled the disk" in found["said"]
+    assert found["there"] == {"checkpoint.pt": "good"}

@@ -138,3 +138,23 @@ def test_run_module_gives_up() -> None:
     with pytest.raises(HotlapError, match="did not finish"):
         run_module("http.server", ("--bind", "127.0.0.1", "0"), timeout_seconds=0.5)
     assert time.monotonic() - began < 10
+
+
+def test_a_module_ends_when_owner_and_watchdog_are_killed(wait_until: WaitUntil) -> None:
+    code = """
+from hotlap.trial.process import run_module
+run_module("http.server", ("--bind", "127.0.0.1", "0"), timeout_seconds=100)
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen([sys.executable, "-c", code], env=environment) as owner:
+        below = psutil.Process(owner.pid)
+        found: list[psutil.Process] = []
+
+        def at_work() -> bool:
+            found[:] = below.children(recursive=True)
+            return any("http.server" in it.cmdline()[-4:] for it in found if it.is_running())
+
+        assert wait_until(at_work)
+        for it in (below, *(it for it in found if "hotlap.trial.watchdog" in it.cmdline())):
+            it.kill()
+    assert wait_until(lambda: not any(it.is_running() and it.status() != psutil.STATUS_ZOMBIE for it in found))

@@ -46,15 +46,17 @@ STALE_GAP = (
 IGNORED_GAP = "A program that is denied to write a file, and does not fail, leaves a result that may differ."
 HARD_LINKS_GAP = "Of a file with several names (hard links), only the name that is written to shows what was written."
 _SESSION_GAP = (
-    "Processes of the script may stay when all four of hotlap's that watch it are killed at once by SIGKILL."
+    "Processes of the script may stay if hotlap, its watchdog and both processes of the launcher are killed at once."
 )
-_FENCE_GAPS = (PROPERTIES_GAP, STALE_GAP, IGNORED_GAP, HARD_LINKS_GAP, _SESSION_GAP)
+_MEMORY_GAP = "Named shared memory, semaphores and message queues that the script leaves behind stay (/dev/shm)."
+_FENCE_GAPS = (PROPERTIES_GAP, STALE_GAP, IGNORED_GAP, HARD_LINKS_GAP, _SESSION_GAP, _MEMORY_GAP)
 _OLD_LANDLOCK_GAP = "Programs that the script starts may truncate files: this kernel's Landlock does not know of it."
 _NONE_GAPS = (
     "Programs that the script starts, and libraries that write files without Python, change your files.",
     STALE_GAP,
     HARD_LINKS_GAP,
     _SESSION_GAP,
+    _MEMORY_GAP,
 )
 
 
