@@ -175,12 +175,12 @@ def test_a_script_is_not_started_where_it_cannot_be_isolated(shell: Shell, proje
     run_directory = tmp_path / "runs" / "0001"
     run_directory.mkdir(parents=True)
     order = isolator.order(["touch", str(run_directory / "ran")], str(project), run_directory, tmp_path)
-    order.layers = str(tmp_path / "no such folder")
+    order.shared, order.shared_at = [str(project / "kept")], [str(project)]  # a file cannot lie over a folder
     process = OwnedProcess()
     process.start(
         order.command, directory=str(project), environment=os.environ, output=tmp_path / "output", order=order
     )
     assert process.wait(30)
     assert process.kill() == 125
-    assert "could not be isolated: No such file or directory" in read_tail(tmp_path / "output")
+    assert "could not be isolated: Not a directory" in read_tail(tmp_path / "output")
     assert not (run_directory / "ran").exists()
