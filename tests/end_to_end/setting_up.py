@@ -81,7 +81,7 @@ class Setup:
 
     project: Path
     runs: Path
-    mode: Mode
+    mode: Mode | None
     network: NetworkMode = "open"
     environment: Mapping[str, str] = field(default_factory=dict)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +21,7 @@ from setting_up import (
     REPLACES_ITS_CHECKPOINT,
     Mode,
     Setup,
+    command_line,
     interpreter_without,
     make_project,
     output_of,
@@ -72,6 +75,7 @@ def test_an_interpreter_without_msgspec_is_refused(set_up: SetUp, tmp_path: Path
     assert seen(setup.project) == before
 
 
+@pytest.mark.slow
 def test_a_sitecustomize_of_the_users_that_raises(set_up: SetUp, tmp_path: Path) -> None:
     (tmp_path / "path").mkdir()
     (tmp_path / "path" / "sitecustomize.py").write_text("raise RuntimeError('broken')\n")
@@ -101,6 +105,7 @@ def test_a_launcher_that_replaces_the_path(set_up: SetUp) -> None:
     assert seen(setup.project) == before
 
 
+@pytest.mark.slow
 def test_temporary_files_above_the_data(set_up: SetUp, tmp_path: Path) -> None:
     setup = set_up(REPLACES_ITS_CHECKPOINT, environment={"TMPDIR": str(tmp_path)})
     before = seen(setup.project)
@@ -249,6 +254,7 @@ Trainer(config).fit(model, torch.optim.SGD(model.parameters(), lr=0.1), loader)
 """
 
 
+@pytest.mark.slow
 def test_a_trainer_in_a_second_file_with_data_elsewhere(set_up: SetUp, tmp_path: Path) -> None:
     setup = set_up(CONFIGURED)
     (setup.project / "engine.py").write_text(ENGINE)
@@ -374,7 +380,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize(
     ("start", "sharing"),
     [
-        ("fork", "file_descriptor"),
+        pytest.param("fork", "file_descriptor", marks=pytest.mark.slow),
         pytest.param("fork", "file_system", marks=pytest.mark.slow),
         pytest.param("spawn", "file_descriptor", marks=pytest.mark.slow),
         pytest.param("spawn", "file_system", marks=pytest.mark.slow),
@@ -396,3 +402,70 @@ def test_workers_of_a_loader(set_up: SetUp, start: str, sharing: str) -> None:
 
 def _shared_memory() -> set[str]:
     return {it.name for it in Path("/dev/shm").glob("torch_*")}
+
+
+# -- the command line ------------------------------------------------------------------------------
+
+PLAN = '[hotlap]\nformat = 1\n[levers.matmul-precision]\nprecision = "high"\n'
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", FIRST)
+def test_run_installs_a_lever_whatever_comes_first(tmp_path: Path, first: str) -> None:
+    script = f"{FIRST[first]}\nimport torch\nprint('precision', torch.get_float32_matmul_precision())\n"
+    project = make_project(tmp_path / "project", script)
+    (project / "hotlap.toml").write_text(PLAN)
+    code, said = hotlap(project, "run", "train.py")
+    assert code == 0 and "precision high" in said, said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fenced", [False, True])
+def test_tune_leaves_the_checkpoint(tmp_path: Path, fenced: bool) -> None:
+    project = make_project(tmp_path / "project", REPLACES_ITS_CHECKPOINT.replace("train()", "train(20000)"))
+    words = ("tune", "--budget", "40s", "--only", "fused-optimizer,matmul-precision", sys.executable, "train.py")
+    before = {it: it.read_bytes() for it in project.rglob("*") if it.is_file()}
+    code, said = hotlap(project, *words, fenced=fenced)
+    assert code == 0, said
+    assert {it: it.read_bytes() for it in before} == before
+    assert {it.name for it in project.iterdir()} - {"train.py", "ckpt"} <= {".hotlap", "hotlap.toml"}
+    assert "ckpt/best.pt" in said
+
+
+@pytest.mark.slow
+def test_tune_refuses_an_interpreter_without_msgspec(tmp_path: Path) -> None:
+    project = make_project(tmp_path / "project", REPLACES_ITS_CHECKPOINT)
+    python = interpreter_without(tmp_path / "other", "msgspec")
+    before = seen(project)
+    code, said = hotlap(project, "tune", "--budget", "20s", "--study", str(tmp_path / "studies"), python, "train.py")
+    assert code == 1 and "lacks what hotlap needs" in said and "msgspec" in said and "Traceback" not in said, said
+    assert seen(project) == before
+
+
+FENCED = """
+echo 0 > /proc/sys/user/max_user_namespaces
+exec setpriv --bounding-set -all --inh-caps -all --ambient-caps -all --securebits +noroot,+noroot_locked "$@"
+"""
+
+
+def hotlap(project: Path, *words: str, fenced: bool = False) -> tuple[int, str]:
+    """The real command in a project: its exit code and all that it said. ``fenced``: where user namespaces are
+    forbidden, as in most containers; skips where that cannot be made so."""
+    command, environment = command_line(words)
+    if fenced:
+        prefix = ["unshare", "-Ur", "sh", "-c", FENCED, "sh"]
+        if shutil.which("setpriv") is None or subprocess.run([*prefix, "true"], check=False).returncode:
+            pytest.skip("user namespaces cannot be forbidden here")
+        command = [*prefix, *command]
+    done = subprocess.run(
+        command,
+        cwd=project,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    return done.returncode, done.stdout

@@ -174,9 +174,9 @@ def test_a_script_is_not_started_where_it_cannot_be_isolated(shell: Shell, proje
     require(isolator)
     run_directory = tmp_path / "runs" / "0001"
     run_directory.mkdir(parents=True)
-    order = isolator.order(["touch", str(run_directory / "ran")], str(project), run_directory, tmp_path)
-    order.shared, order.shared_at = [str(project / "kept")], [str(project)]  # a file cannot lie over a folder
     process = OwnedProcess()
+    order = isolator.order(["touch", str(run_directory / "ran")], str(project), run_directory, process.folder)
+    order.shared, order.shared_at = [str(project / "kept")], [str(project)]  # a file cannot lie over a folder
     process.start(
         order.command, directory=str(project), environment=os.environ, output=tmp_path / "output", order=order
     )

@@ -155,6 +155,6 @@ run_module("http.server", ("--bind", "127.0.0.1", "0"), timeout_seconds=100)
             return any("http.server" in it.cmdline()[-4:] for it in found if it.is_running())
 
         assert wait_until(at_work)
-        for it in (below, *(it for it in found if "hotlap.trial.watchdog" in it.cmdline())):
+        for it in (*(it for it in found if "hotlap.trial.watchdog" in it.cmdline()), below):
             it.kill()
     assert wait_until(lambda: not any(it.is_running() and it.status() != psutil.STATUS_ZOMBIE for it in found))

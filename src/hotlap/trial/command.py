@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Mapping
@@ -25,6 +26,7 @@ _OURS = (
     "HOTLAP_HANDSHAKE",
     "HOTLAP_PROTECTION",
 )
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 _LARGEST_HASH_SEED = 4294967295
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
@@ -94,7 +96,9 @@ def _check_script(script: Path) -> None:
 
 
 def start_failure(workload: Workload, error: OSError) -> HotlapError:
-    """What to say when the system refuses to start the command."""
+    """What to say when the system refuses to start the command, or to keep what is needed for that."""
+    if error.errno in _NO_ROOM and error.filename is not None:
+        return unwritable(Path(str(error.filename)).parent, error)
     return ScriptError(
         f"The script cannot be started: {error.strerror or error}.",
         where=" ".join(command_of(redacted(workload))),

@@ -166,7 +166,7 @@ class Isolator:
         mode = self.protection.mode
         found: dict[str, str] = {PROTECTION_VARIABLE: mode}
         if mode != "namespaces":  # a temporary directory of the run's own, as others' files lie in the usual one
-            (folder / "tmp").mkdir(exist_ok=True)
+            _make(folder / "tmp")
             found["TMPDIR"] = str(folder / "tmp")
         return found
 
@@ -203,10 +203,7 @@ class Isolator:
             kept = Path(cache)
             if not kept.is_dir():
                 kept = self._runs / ".caches" / str(number)
-                try:
-                    kept.mkdir(parents=True, exist_ok=True)
-                except OSError as error:
-                    raise unwritable(self._runs, error) from error
+                _make(kept)
             found[cache] = str(kept)
         return found
 
@@ -276,6 +273,13 @@ def _home() -> list[str]:
     """This user's home, or nothing where there is none."""
     home = home_directory()
     return [str(home)] if home is not None else []
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(folder.parent, error) from error
 
 
 def _why_not_isolated(said: str) -> str:
