@@ -23,7 +23,6 @@ _POLL_SECONDS = 0.02
 _LONGEST_FOLDER_BYTES = 70
 _LONGEST_OUTPUT_BYTES = 16 * 2**20
 _ORDER = "order"
-_LAUNCHER = Path(removal.__file__).with_name("launcher.py")
 
 
 class OwnedProcess:
@@ -88,7 +87,7 @@ class OwnedProcess:
         path = self.folder / _ORDER
         path.write_bytes(order.encoded())
         listened, self._control = os.pipe()
-        return [sys.executable, "-I", "-S", str(_LAUNCHER), str(path), str(listened)], (listened,)
+        return [sys.executable, "-I", "-S", str(tree.LAUNCHER), str(path), str(listened)], (listened,)
 
     def exited(self) -> bool:
         """Whether the process itself has ended (or never began), by a look that does not reap it."""

@@ -13,11 +13,17 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 
+from hotlap.sandbox import order
+
 MARK_VARIABLE = "HOTLAP_MARK"
 """Environment variable that all processes of a child carry, with a value that no other child has."""
+
+LAUNCHER = Path(order.__file__).with_name("launcher.py")
+"""What starts a child in isolation, as ``python -I -S LAUNCHER ...``."""
 
 _GONE = (psutil.NoSuchProcess, psutil.ZombieProcess, psutil.AccessDenied)
 _POLL_SECONDS = 0.01
@@ -86,17 +92,33 @@ def resume(stopped: Sequence[psutil.Process]) -> None:
 def kill(root: Root, *, patience_seconds: float = 5.0) -> None:
     """End every process of the child, frozen ones too, and wait until they are gone (zombies count as gone).
 
-    Gives up after ``patience_seconds``: a process that hangs in the kernel cannot be ended by anyone.
+    The launcher goes last, and by its end so does what it started in its own name: until then no process of the child
+    can get out of sight, and whatever interrupts this, the launcher ends the rest. Gives up after
+    ``patience_seconds``: a process that hangs in the kernel cannot be ended by anyone.
     """
     deadline = time.monotonic() + patience_seconds
     while alive := _all_members(root):
-        for process in alive:
-            with suppress(*_GONE):
-                process.kill()
-        while any(_alive(process) for process in alive):
+        script = [it for it in alive if not _launches(it)]
+        _kill(script or alive[:1])
+        while any(_alive(it) for it in script or alive):
             if time.monotonic() > deadline:
+                _kill(alive)
                 return
             time.sleep(_POLL_SECONDS)
+
+
+def _kill(processes: Iterable[psutil.Process]) -> None:
+    for process in processes:
+        with suppress(*_GONE):
+            process.kill()
+
+
+def _launches(process: psutil.Process) -> bool:
+    """Whether it is the launcher, or a copy of it that waits for the child's end."""
+    try:
+        return process.cmdline()[3:4] == [str(LAUNCHER)]
+    except _GONE:
+        return False
 
 
 def cpu_seconds(processes: Iterable[psutil.Process]) -> float:
