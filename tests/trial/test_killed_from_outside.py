@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -30,7 +31,8 @@ def kill_one(tmp_path: Path, living_below: LivingBelow, wait_until: WaitUntil) -
     def kill() -> None:
         wait_until(has_stepped)
         for process in living_below(tmp_path):
-            process.send_signal(signal.SIGKILL)
+            with suppress(psutil.NoSuchProcess):  # the first one's end may be the end of the others
+                process.send_signal(signal.SIGKILL)
 
     thread = threading.Thread(target=kill)
     thread.start()
