@@ -25,7 +25,9 @@ _SHARED_MEMORY = "/dev/shm"
 _MOST_SOCKETS = 500
 _NO_LAYER = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.ENODEV, errno.EPERM, errno.ELOOP, errno.ESTALE})
 
-_CANNOT_BE_MADE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ELOOP})
+_CANNOT_BE_MADE = frozenset(
+    {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ELOOP, errno.EOVERFLOW}
+)
 
 
 class Ground:

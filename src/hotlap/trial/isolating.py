@@ -117,7 +117,7 @@ class Isolator:
         if way.mode == "fence" and landlock.version() == 0:
             return "the kernel has no Landlock, or it is switched off"
         if way.mode == "namespaces" and self._wish.mode is None and (others := of_others(Path.cwd())):
-            return f"{others} belongs to another user, and no layer of this user's can hold a copy of it"
+            return f"{others} belongs to another user or group, and no layer of this user's can hold a copy of it"
         return self._tried(way)
 
     def _protection(self, way: _Way, reasons: Sequence[str]) -> Protection:

@@ -1,4 +1,7 @@
-"""Files of other users that this user may change: no ordinary user's layer can hold a copy of them with its owner."""
+"""Files of other users or groups that this user may change: no ordinary user's layer can hold a copy of them.
+
+A user namespace knows the user and the user's first group alone, and overlayfs copies a file with its owner and group.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ _DEEPEST, _MOST_LOOKED_AT = 3, 4000
 def of_others(folder: Path) -> str:
     """The path of one that is in the folder, near its top: removed or written to in a layer of overlayfs, it fails with
     EOVERFLOW. Empty where none was found, and always for root."""
-    user = os.geteuid()
+    user, group = os.geteuid(), os.getegid()
     if user == 0:
         return ""
     waiting, seen = [(str(folder), 0)], 0
@@ -27,7 +30,8 @@ def of_others(folder: Path) -> str:
                         return ""
                     status = entry.stat(follow_symlinks=False)
                     writable = not stat.S_ISLNK(status.st_mode) and os.access(entry.path, os.W_OK)
-                    if status.st_uid != user and (writable or removable):
+                    foreign = (status.st_uid, status.st_gid) != (user, group)
+                    if foreign and (writable or removable):
                         return entry.path
                     if stat.S_ISDIR(status.st_mode) and depth < _DEEPEST:
                         waiting.append((entry.path, depth + 1))
