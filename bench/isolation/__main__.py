@@ -61,10 +61,12 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True, help="where to write: OUT.md and OUT.json")
     parser.add_argument("--starts", type=int, default=100, help="starts by themselves and in each mode")
     parser.add_argument("--sets", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=8, help="timing rounds per set")
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES, help="whose steps are measured")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="hotlap-bench-") as folder:
         starts = measure_starts(Path(folder), arguments.starts)
-        steps = [row for script in SCRIPTS for row in measure_steps(script, Path(folder), arguments.sets)]
+        steps = [row for script in SCRIPTS for row in measure_steps(script, Path(folder), arguments)]
     text = "How much later `/bin/true` has ended when the launcher starts it; paired, in turns.\n\n"
     text += table(
         ["mode", "median", f"95 % interval of the mean ({arguments.starts} pairs)"],
@@ -138,7 +140,7 @@ def _start(mode: str, later: Sequence[float]) -> dict[str, float | str]:
     }
 
 
-def measure_steps(script: Path, folder: Path, sets: int) -> list[dict[str, float | str]]:
+def measure_steps(script: Path, folder: Path, choices: argparse.Namespace) -> list[dict[str, float | str]]:
     """Sets of the script without isolation, again without, and in each mode."""
     project = Path(tempfile.mkdtemp(prefix="project-", dir=folder))
     (project / "samples").mkdir()
@@ -149,10 +151,10 @@ def measure_steps(script: Path, folder: Path, sets: int) -> list[dict[str, float
     assignment = Assignment(workload=workload)
     runs = folder / script.stem
     plain = NotIsolated(Isolation(), runs, {})
-    isolators = [plain, plain, *(Isolator(Isolation(mode=mode), runs, {}) for mode in MODES)]
-    rows = [_set(assignment, isolators, runs, seed) for seed in range(sets)]
+    isolators = [plain, plain, *(Isolator(Isolation(mode=mode), runs, {}) for mode in choices.modes)]
+    rows = [_set(assignment, isolators, runs, seed, choices.rounds) for seed in range(choices.sets)]
     baseline, repeat, *isolated = ([row[arm] for row in rows] for arm in range(len(isolators)))
-    return [_step(script, mode, compare(baseline, repeat, it)) for mode, it in zip(MODES, isolated, strict=True)]
+    return [_step(script, mode, compare(baseline, repeat, it)) for mode, it in zip(choices.modes, isolated, strict=True)]
 
 
 def _step(script: Path, mode: str, found: SpeedComparison) -> dict[str, float | str]:
@@ -168,8 +170,10 @@ def _step(script: Path, mode: str, found: SpeedComparison) -> dict[str, float | 
     }
 
 
-def _set(assignment: Assignment, isolators: Sequence[Isolator], runs: Path, seed: int) -> turns.Rounds:
-    request = TurnRequest(arms=(assignment,) * len(isolators), rounds=8, order_seed=seed)
+def _set(
+    assignment: Assignment, isolators: Sequence[Isolator], runs: Path, seed: int, rounds_wanted: int
+) -> turns.Rounds:
+    request = TurnRequest(arms=(assignment,) * len(isolators), rounds=rounds_wanted, order_seed=seed)
     environment: Mapping[str, str] = command.environment_of(assignment, {})
     with ExitStack() as stack:
         children = [
