@@ -154,7 +154,8 @@ def measure_steps(script: Path, folder: Path, choices: argparse.Namespace) -> li
     isolators = [plain, plain, *(Isolator(Isolation(mode=mode), runs, {}) for mode in choices.modes)]
     rows = [_set(assignment, isolators, runs, seed, choices.rounds) for seed in range(choices.sets)]
     baseline, repeat, *isolated = ([row[arm] for row in rows] for arm in range(len(isolators)))
-    return [_step(script, mode, compare(baseline, repeat, it)) for mode, it in zip(choices.modes, isolated, strict=True)]
+    pairs = zip(choices.modes, isolated, strict=True)
+    return [_step(script, mode, compare(baseline, repeat, it)) for mode, it in pairs]
 
 
 def _step(script: Path, mode: str, found: SpeedComparison) -> dict[str, float | str]:
