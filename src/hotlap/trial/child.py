@@ -31,7 +31,7 @@ from hotlap.trial.load import BlockWatch, device_of
 from hotlap.trial.output import Follower, read_tail, trim
 from hotlap.trial.process import OwnedProcess
 from hotlap.trial.progress import WHILE_STOPPED, Stall, StepCounters, stopped
-from hotlap.trial.room import Room, written_names
+from hotlap.trial.room import Room, read_only_sentence, written_names
 from hotlap.trial.strangers import boot_failures, described, torch_without_hotlap
 from hotlap.trial.sweeping import sweep_run
 
@@ -319,6 +319,7 @@ class Child:
         status = self._process.end()
         if self._layers is not None:
             self._written = written_names(self._layers, self.assignment.workload.directory)
+            self.notes += [it for it in (read_only_sentence(self._layers),) if it]
         trim(self.output_path)
         output = read_tail(self.output_path)
         denied = self._denied(output)
