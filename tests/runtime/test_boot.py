@@ -80,7 +80,7 @@ class Process:
 
     def marks(self) -> dict[int, str]:
         folder = self.run_directory / "processes"
-        return {int(it.name): it.read_text() for it in folder.iterdir()} if folder.exists() else {}
+        return {int(it.name): it.read_text().rstrip() for it in folder.iterdir()} if folder.exists() else {}
 
 
 @pytest.fixture

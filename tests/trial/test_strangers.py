@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -97,6 +98,27 @@ def test_a_process_that_booted_and_never_announced_torch(
     process = start("-c", MAPS_A_FILE, str(library))
     mark(run_directory, process, word)
     assert [it.booted for it in torch_without_hotlap([process], run_directory)] == [True]
+
+
+def test_a_copy_of_a_process_that_hotlap_is_in(start: Start, run_directory: Path, library: Path) -> None:
+    """As any process is between fork and exec, however long that takes on a busy machine."""
+    code = MAPS_A_FILE.replace('print("mapped"', 'import ctypes\nctypes.CDLL(None).fork()\nprint("mapped"')
+    parent = start("-c", code, str(library))
+    (child,) = parent.children()
+    assert {it.pid for it in torch_without_hotlap([parent, child], run_directory)} == {parent.pid, child.pid}
+    mark(run_directory, parent, "torch")
+    assert torch_without_hotlap([parent, child], run_directory) == []
+
+
+def test_a_program_that_such_a_process_started(start: Start, run_directory: Path, library: Path) -> None:
+    code = f"import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', sys.argv[2], sys.argv[1]])\n{MAPS_A_FILE}"
+    parent = start("-c", code, str(library), MAPS_A_FILE)
+    mark(run_directory, parent, "torch")
+    (child,) = parent.children()
+    deadline = time.monotonic() + 20
+    while not (found := torch_without_hotlap([parent, child], run_directory)):
+        assert time.monotonic() < deadline
+    assert [it.pid for it in found] == [child.pid]
 
 
 def test_a_mark_that_is_a_link_is_none(start: Start, run_directory: Path, library: Path, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """The mark that each process of a trial leaves: ``processes/<process number>`` in the run's folder.
 
 The controller compares the marks with the processes that it sees (:mod:`hotlap.trial.strangers`): one that has torch
-loaded and left no mark escaped hotlap. A mark holds one word, or ``failed`` and a sentence.
+loaded and left no mark escaped hotlap. A mark holds one word, or ``failed`` and a sentence, and spaces behind it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ IMPORTING = "importing"
 """The code of torch is running, or has failed while it ran."""
 TORCH = "torch"
 FAILED = "failed"
+_LEAST_BYTES = 16
+"""No word is longer, so each covers the one before it: the file is never cut, and never read empty."""
 
 _folder = ""
 _word = BOOTED
@@ -39,9 +41,9 @@ def note(word: str) -> None:
     if not _folder:
         return
     # By the functions of posix: those of os may be stand-ins, which need longer.
-    descriptor = posix.open(f"{_folder}/{posix.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    descriptor = posix.open(f"{_folder}/{posix.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        posix.write(descriptor, word.encode("utf-8", "backslashreplace"))
+        posix.write(descriptor, word.encode("utf-8", "backslashreplace").ljust(_LEAST_BYTES))
     finally:
         posix.close(descriptor)
 

@@ -19,13 +19,12 @@ from hotlap.trial.small_files import read_small
 
 _MAPS_LIMIT_BYTES = 8 * 2**20
 _MARK_LIMIT_BYTES = 4096
-_CHUNK_BYTES = 65536
 _COMMAND_LIMIT = 200
 _MOST_NAMED = 3
 _SECOND_LOOK_SECONDS = 0.05
 # What `import torch` loads. Programs that have torch's other libraries alone, as torch_shm_manager, train nothing.
 _TORCH = b"/libtorch_python.so"
-_LONGEST_NAME_BYTES = 64
+_MOST_GENERATIONS = 16
 _FAILED = "failed "
 _ANNOUNCED = ("torch", "importing", _FAILED)
 
@@ -43,8 +42,9 @@ class Stranger:
 def torch_without_hotlap(processes: Sequence[psutil.Process], run_directory: Path) -> list[Stranger]:
     """Those of the ``processes`` of a run that have torch loaded, but not by way of hotlap.
 
-    Reads one small file for a process that left its mark. What looks like a stranger is looked at again a moment
-    later: between ``fork`` and ``exec`` any process has its parent's libraries and no mark yet.
+    Reads one small file for a process that left its mark. A copy of one that hotlap is in is none either: between
+    ``fork`` and ``exec`` any process has its parent's libraries and no mark of its own. What still looks like a
+    stranger is looked at again a moment later.
     """
     suspects = [it for it in processes if _is_stranger(it, run_directory)]
     if suspects:
@@ -77,7 +77,26 @@ def boot_failures(run_directory: Path) -> tuple[str, ...]:
 
 
 def _is_stranger(process: psutil.Process, run_directory: Path) -> bool:
-    return not _mark(process.pid, run_directory).startswith(_ANNOUNCED) and _has_torch(process.pid)
+    if _announced(process.pid, run_directory):
+        return False
+    mapping = _torch_mapping(process.pid)
+    return bool(mapping) and not _is_copy(process, mapping, run_directory)
+
+
+def _announced(pid: int, run_directory: Path) -> bool:
+    return _mark(pid, run_directory).startswith(_ANNOUNCED)
+
+
+def _is_copy(process: psutil.Process, mapping: bytes, run_directory: Path) -> bool:
+    """Whether it was forked, by any number of generations, from a process that hotlap is in, and runs no program of
+    its own: one that it executes has the library at another address."""
+    with suppress(psutil.Error):
+        for ancestor in process.parents()[:_MOST_GENERATIONS]:
+            if _torch_mapping(ancestor.pid) != mapping:
+                return False
+            if _announced(ancestor.pid, run_directory):
+                return True
+    return False
 
 
 def _mark(pid: int, run_directory: Path) -> str:
@@ -98,25 +117,26 @@ def _own_number(pid: int) -> int | None:
 
 
 def _read_mark(path: Path) -> str:
-    """The mark's text, empty where there is none. One that is being replaced at this moment reads as ``booted``."""
+    """The mark's text, empty where there is none. One that is being made at this moment reads as ``booted``."""
     content = read_small(path, _MARK_LIMIT_BYTES)
-    return "" if content is None else content.decode("utf-8", "replace") or "booted"
+    return "" if content is None else content.decode("utf-8", "replace").rstrip() or "booted"
 
 
-def _has_torch(pid: int) -> bool:
-    """Whether torch's library for Python is mapped into the process. What cannot be read counts as no."""
-    end = b""
+def _torch_mapping(pid: int) -> bytes:
+    """Where torch's library for Python is mapped into the process, as /proc tells; empty where it is not, and for what
+    cannot be read."""
     left = _MAPS_LIMIT_BYTES
     try:
-        with Path(f"/proc/{pid}/maps").open("rb", buffering=0) as maps:
-            while left > 0 and (chunk := maps.read(_CHUNK_BYTES)):
-                left -= len(chunk)
-                if _TORCH in end + chunk:
-                    return True
-                end = chunk[-_LONGEST_NAME_BYTES:]
+        with Path(f"/proc/{pid}/maps").open("rb") as maps:
+            for line in maps:
+                left -= len(line)
+                if left < 0:
+                    break
+                if _TORCH in line:
+                    return line.split(b" ", 1)[0]
     except OSError:  # it is gone, or belongs to another user
-        return False
-    return False
+        return b""
+    return b""
 
 
 def _command(process: psutil.Process) -> str:
