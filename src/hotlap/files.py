@@ -93,7 +93,7 @@ def replace(path: Path, data: bytes, *, mode: int = 0o666, durable: bool = True)
 
 
 def home_directory() -> Path | None:
-    """This user's home; None where nobody knows one."""
+    """This user's home directory; None where it is unknown."""
     try:
         return Path.home()
     except RuntimeError:

@@ -215,7 +215,7 @@ def redacted_text(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def redacted(workload: Workload) -> Workload:
-    """The workload as it is shown and stored."""
+    """The workload without secrets, to be shown or stored."""
     found = _secrets_in(workload.arguments)
     arguments = tuple(redacted_text(it, found) for it in _redacted_words(workload.arguments))
     return workload if arguments == workload.arguments else msgspec.structs.replace(workload, arguments=arguments)
@@ -238,7 +238,7 @@ def secrets_in_environment(environment: Mapping[str, str]) -> frozenset[str]:
 
 
 def redacted_request(request: _T) -> _T:
-    """A request to the executor as it is stored; requests that differ in secrets alone become the same."""
+    """A request to the executor without secrets, to be stored; two that differ only in secrets become equal."""
     match request:
         case LaunchRequest():
             changed: Any = msgspec.structs.replace(request, assignment=redacted_assignment(request.assignment))
@@ -251,7 +251,7 @@ def redacted_request(request: _T) -> _T:
 
 
 def redacted_assignment(assignment: Assignment) -> Assignment:
-    """An assignment as it is stored: what a child is told but for the arguments, which it gets from its command."""
+    """An assignment without secrets, to be stored. The child takes its arguments from its command line instead."""
     return msgspec.structs.replace(assignment, workload=redacted(assignment.workload))
 
 

@@ -152,7 +152,7 @@ class LiveView:
         """End the drawing. A second Ctrl-C may come in the middle of it: the cursor is shown all the same."""
         try:
             live.stop()
-        except BaseException:
+        except BaseException:  # raised again; a terminal must not lose its cursor to a second Ctrl-C
             self._console.show_cursor(True)
             raise
 

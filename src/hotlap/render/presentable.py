@@ -19,7 +19,7 @@ _HOME_PREFIX = "~/"
 
 
 def presentable(record: _T, directory: str = "") -> _T:
-    """The record as it is rendered. ``directory`` is the project's folder, to which paths below it are relative."""
+    """The record with paths as a reader wants them: relative below ``directory``, the project's folder."""
     home = _home()
     return with_texts(record, lambda it: shown(redacted_text(it), directory, home=home))
 

@@ -173,7 +173,7 @@ class _AnnouncingLoader:
             module.__loader__ = self._loader
         try:
             self._watch.run(self._name, lambda: self._loader.exec_module(module), module)
-        except BaseException:
+        except BaseException:  # raised again; the script may try the import once more, and is announced then
             if in_spec:
                 spec.loader = self
             raise

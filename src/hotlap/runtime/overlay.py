@@ -68,7 +68,7 @@ class Overlay(View):
 
     def behind(self, descriptor: int) -> str | None:
         """Where to change the mode, owner, times or attributes of a file of the user's that is open; None for any
-        other, which may be changed as it is."""
+        other, which may be changed directly."""
         path = self._path_behind(descriptor)
         if path is None:
             return None

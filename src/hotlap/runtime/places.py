@@ -59,8 +59,8 @@ def find_places(passthrough: Sequence[Path], environment: Mapping[str, str], pro
 
 
 def places_within(boundary: Boundary, overlay: str, protected: Sequence[Path] = ()) -> Places:
-    """The places of a run that leaves everything as it is but what its boundary says. ``protected`` are further
-    folders of the user's. Nothing is looked for, neither in the environment nor on the disk."""
+    """The places of a run that may change only what its boundary allows. ``protected`` are further folders of the
+    user's. Nothing is looked for, neither in the environment nor on the disk."""
     own = {*boundary.protected, *map(_canonical, protected)}
     run = {*boundary.run, overlay}
     roots = {

@@ -107,7 +107,7 @@ class _View:
     # -- an administrator's way ----------------------------------------------------------------
 
     def make_anew(self) -> None:
-        """A new root: layers over each mount that may be written, all others as they are."""
+        """A new root: layers over each mount that may be written, all others read-only."""
         new = f"{self._order.layers}/root"
         os.mkdir(new, 0o700)
         # Renaming a folder, and keeping the names of a linked file together, needs notes that only the machine's own
@@ -237,10 +237,12 @@ def _make_writable(point: str, flags: int) -> None:
 def _copy_attributes(origin: str, target: str) -> None:
     """The topmost folder of a layer is what is seen of the folder below it."""
     status = os.stat(origin)
-    try:
-        os.chown(target, status.st_uid, status.st_gid)
-    except OSError:
-        os.chown(target, -1, -1)  # an ordinary user's own: others' numbers cannot be given away
+    if (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
+        try:
+            os.chown(target, status.st_uid, status.st_gid)
+        except OSError as error:
+            if error.errno not in (errno.EPERM, errno.EINVAL):  # an ordinary user cannot give files to others
+                raise
     os.chmod(target, stat.S_IMODE(status.st_mode) | (0 if status.st_uid == os.geteuid() else 0o300))
     os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
 

@@ -66,7 +66,7 @@ class Order:
         self.owned = owned
 
     def with_shared(self, folder: str) -> Order:
-        """The same, with one more folder that is seen as it is."""
+        """The same, with one more folder that the command sees and changes directly."""
         return self._with("shared", "shared_at", "writable", folder=folder)
 
     def with_owned(self, folder: str) -> Order:

@@ -41,7 +41,7 @@ class _Version(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class JournalContent:
-    """What a journal holds, in the present format. ``header_line`` is its first line as it is in the file,
+    """What a journal holds, in the present format. ``header_line`` is its first line, byte for byte,
     ``written_in`` the format it was written in, and ``whole_bytes`` how much of the file are whole lines."""
 
     header: Header

@@ -33,7 +33,9 @@ _PROBE = Path(removal.__file__).with_name("probe.py")
 _BRIEF_LIMIT_SECONDS = 60.0
 _NOT_ISOLATED = "isolated: "
 _KERNELS_FOLDERS = ("/dev", "/proc", "/sys")
-_MULTI_PROCESS_SERVICE = "/tmp/nvidia-mps"
+# NVIDIA's Multi-Process Service: where it listens, and the variable that moves that (its documentation, "Environment
+# variables"). Pipes lie there, which a layer would cut off from the service.
+_SERVICE_VARIABLE, _SERVICE_FOLDER = "CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"
 _NETWORK_GAP = "What the script sends over the network is sent: trackers are silenced, other requests are not."
 PROPERTIES_GAP = (
     "Programs that the script starts, and native code, may change the modes, owners, times and extended attributes of"
@@ -176,7 +178,7 @@ class Isolator:
         caches = self._caches(Path(directory))
         shared: dict[str, str] = {}
         if way.mode == "namespaces":
-            shared = {it: it for it in (*own, _MULTI_PROCESS_SERVICE)} | self._shared_caches(caches)
+            shared = {it: it for it in (*own, *self._service_folder())} | self._shared_caches(caches)
         return Order(
             command=list(command),
             directory=directory,
@@ -207,6 +209,12 @@ class Isolator:
             found[cache] = str(kept)
         return found
 
+    def _service_folder(self) -> list[str]:
+        """Where NVIDIA's Multi-Process Service listens, if it does; told by a file of its own, as a variable may name
+        any folder."""
+        folder = Path({**os.environ, **self._environment}.get(_SERVICE_VARIABLE, _SERVICE_FOLDER))
+        return [str(folder)] if folder.is_absolute() and (folder / "control").exists() else []
+
     def _interest(self, command: Sequence[str], directory: str) -> list[str]:
         """Paths that the script is likely to write to: layers must not miss them."""
         named = [it.rpartition("=")[2] for it in command]
@@ -218,8 +226,9 @@ class Isolator:
     def run_briefly(
         self, command: Sequence[str], directory: str, environment: Mapping[str, str], shared: Path
     ) -> tuple[int | None, str]:
-        """Run a command as a trial is run, with the folder ``shared`` as it is. Returns its exit status (None when it
-        had to be ended) and what it wrote.
+        """Run a command in isolation like a trial, but with the folder ``shared`` visible and writable.
+
+        Returns its exit status (None when it had to be ended) and what it wrote.
 
         Raises :class:`HotlapError` where it cannot be isolated in that directory.
         """

@@ -25,7 +25,7 @@ def _boot() -> None:
     try:
         code = _import_this_hotlap()
         from hotlap.runtime.entrance import enter
-    except BaseException as error:
+    except BaseException as error:  # whatever it is, without hotlap the script must not run
         line = f"hotlap: The process was ended because hotlap cannot be imported in {sys.executable}: {error}\n"
         os.write(2, line.encode("utf-8", "backslashreplace"))
         os._exit(code)
@@ -49,7 +49,7 @@ _leave_the_path()
 sys.modules.pop("sitecustomize", None)
 try:
     import sitecustomize  # type: ignore[import-not-found]  # noqa: F401
-except Exception:
+except Exception:  # raised again: the user's own file may fail in any way
     # Python will write a note (none, where there is no such module) and start the script.
     _boot()
     raise
