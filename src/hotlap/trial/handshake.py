@@ -14,8 +14,8 @@ from typing import TypeAlias
 import msgspec
 
 from hotlap.errors import NOT_BOOTED, ScriptError
+from hotlap.files import read_bounded
 from hotlap.records.base import Record
-from hotlap.trial.small_files import read_small
 
 PROTOCOL = 1
 HANDSHAKE_VARIABLE = "HOTLAP_HANDSHAKE"
@@ -90,9 +90,10 @@ def read_handshake(
     Raises :class:`ScriptError` where hotlap was not loaded in it, where Python or a package that is ``needed`` is
     missing or too old, where torch is not installed, and where another version of hotlap answered.
     """
-    content = read_small(path, _LARGEST_BYTES)
-    if content is None:
-        raise _no_answer(python, output_text, exit_status)
+    try:
+        content = read_bounded(path, _LARGEST_BYTES, follow=False)
+    except OSError:
+        raise _no_answer(python, output_text, exit_status) from None
     try:
         protocol = msgspec.json.decode(content, type=_Versioned).protocol
         if protocol != PROTOCOL:

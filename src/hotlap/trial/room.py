@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from hotlap.files import home_directory
@@ -60,7 +61,7 @@ class Room:
 def written_names(layers: Path, directory: str) -> tuple[FileWrite, ...]:
     """The files that a run in that directory made or changed, but for compiled Python and new files in the temporary
     directory, unless that is where the project or the home is; at most a thousand."""
-    return tuple(_first(_told(layers, directory), _MOST_NAMES))
+    return tuple(islice(_told(layers, directory), _MOST_NAMES))
 
 
 def _told(layers: Path, directory: str) -> Iterator[FileWrite]:
@@ -73,11 +74,6 @@ def _told(layers: Path, directory: str) -> Iterator[FileWrite]:
         if new and Path(path).is_relative_to(temporary) and not any(Path(path).is_relative_to(it) for it in own):
             continue
         yield FileWrite(path=path.encode("utf-8", "backslashreplace").decode(), redirected=True)
-
-
-def _first(files: Iterator[FileWrite], count: int) -> Iterator[FileWrite]:
-    for _, file in zip(range(count), files, strict=False):
-        yield file
 
 
 def read_only_sentence(layers: Path) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from hotlap.trial.small_files import read_small
+from hotlap.files import read_bounded
 
 _MAPS_LIMIT_BYTES = 8 * 2**20
 _MARK_LIMIT_BYTES = 4096
@@ -118,8 +118,11 @@ def _own_number(pid: int) -> int | None:
 
 def _read_mark(path: Path) -> str:
     """The mark's text, empty where there is none. One that is being made at this moment reads as ``booted``."""
-    content = read_small(path, _MARK_LIMIT_BYTES)
-    return "" if content is None else content.decode("utf-8", "replace").rstrip() or "booted"
+    try:
+        content = read_bounded(path, _MARK_LIMIT_BYTES, follow=False)
+    except OSError:
+        return ""
+    return content.decode("utf-8", "replace").rstrip() or "booted"
 
 
 def _torch_mapping(pid: int) -> bytes:
