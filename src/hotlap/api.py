@@ -14,6 +14,7 @@ import msgspec
 from hotlap import __version__, files, plan, study
 from hotlap.errors import HotlapError, StudyError
 from hotlap.gain import recorded_gain
+from hotlap.machine.systems import require_linux
 from hotlap.records import Isolation, NetworkMode, Plan, Progress, Study, Workload
 from hotlap.study import Journal
 from hotlap.trial.executor import Executor
@@ -41,6 +42,7 @@ class MakeExecutor(Protocol):
 
 def local_executor(directory: Path, isolation: Isolation = _DEFAULT_ISOLATION) -> Executor:
     """Real trials on this machine; what they leave behind goes into that folder, a study's."""
+    require_linux("hotlap")
     from hotlap.runtime.trackers import tracker_environment
     from hotlap.trial.local import LocalExecutor
     from hotlap.trial.sweeping import sweep_leftovers, sweep_temporary_folders

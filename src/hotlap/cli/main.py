@@ -16,6 +16,7 @@ from hotlap.cli.arguments import nearest
 from hotlap.cli.entry import READS_ONLY
 from hotlap.cli.signals import Ended, EndingSignals
 from hotlap.errors import HotlapError, UsageError
+from hotlap.machine.systems import require_linux
 
 if TYPE_CHECKING:
     from hotlap.api import Engine
@@ -41,6 +42,9 @@ COMMANDS = {
     "export": "a study as CSV tables, or for TensorBoard, MLflow or Weights & Biases",
     "demo": "the main job on a small workload that ships with hotlap",
 }
+
+RUNS_SCRIPTS = frozenset({"tune", "run", "profile", "patch", "check", "lab", "nan", "doctor", "demo"})
+"""Commands that start a script, or try what that takes: they need Linux."""
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 _INTERRUPTED = 130
@@ -144,6 +148,8 @@ def _dispatch(words: list[str], engine: Engine | None) -> int:
         return 0
     if words[0] not in COMMANDS:
         raise _no_such_command(words[0])
+    if words[0] in RUNS_SCRIPTS:
+        require_linux(f"`hotlap {words[0]}`")
     command = importlib.import_module(f"hotlap.cli.{words[0]}")
     if engine is None and words[0] not in READS_ONLY:
         from hotlap.api import Engine as RealEngine
@@ -163,6 +169,8 @@ def _no_such_command(word: str) -> UsageError:
 
 def _wants_traceback(words: list[str]) -> bool:
     """Whether ``--debug`` is among our options; one behind the script is the script's."""
+    if not words or words[0] not in COMMANDS:
+        return "--debug" in words
     try:
         command = importlib.import_module(f"hotlap.cli.{words[0]}")
         own, _ = command.parser().split(words[1:])

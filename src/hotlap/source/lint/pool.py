@@ -37,7 +37,7 @@ def lint_many(files: Sequence[Path], options: Options, *, processes: int | None 
 
     Raises :class:`LintError` when one of the processes dies.
     """
-    wanted = processes if processes is not None else min(_MOST_PROCESSES, len(os.sched_getaffinity(0)))
+    wanted = processes if processes is not None else min(_MOST_PROCESSES, _cores())
     if wanted < 2 or len(files) < (2 if processes is not None else _FEWEST_FILES):
         return lint_files(files, options)
     # Rules travel as their codes: every process finds them in the folder by itself.
@@ -55,6 +55,10 @@ def lint_many(files: Sequence[Path], options: Options, *, processes: int | None 
     finally:
         pool.shutdown(cancel_futures=True)
     return report_of(results, options.rules)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _begin(options: Options, codes: Sequence[str]) -> None:
