@@ -110,7 +110,7 @@ def main(words: list[str], engine: api.Engine) -> int:
         )
     patch = _patch_of(found, facts)
     if choices.check:
-        return _checked(patch)
+        return _checked(patch, as_json=choices.json)
     if not patch.files:
         screen.note(_why_nothing(patch), always=True)
         return REFUSED
@@ -159,12 +159,14 @@ def _patch_of(found: Study, facts: ScriptFacts) -> Patch:
     return msgspec.structs.replace(patch, study=found.identifier)
 
 
-def _checked(patch: Patch) -> int:
-    if patch.files:
+def _checked(patch: Patch, *, as_json: bool) -> int:
+    if as_json:
+        _print_json(patch)
+    elif patch.files:
         screen.say(f"The patch applies: {', '.join(it.lever for it in patch.written)}.")
-        return DONE
-    screen.say(_why_nothing(patch))
-    return REFUSED
+    else:
+        screen.say(_why_nothing(patch))
+    return DONE if patch.files else REFUSED
 
 
 def _why_nothing(patch: Patch) -> str:

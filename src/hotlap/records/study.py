@@ -57,6 +57,13 @@ class Study(Record, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     directory: str = ""
 
+    def __repr__(self) -> str:
+        """One line: the whole of a study fills a screen many times over, and ``hotlap report --json`` shows it."""
+        kept = ", ".join(it.lever for it in self.plan.settings)
+        return (
+            f"<Study {self.identifier!r} ({self.kind}, {self.status}): {self.workload.target!r}, kept: {kept or '-'}>"
+        )
+
     # Notebooks look for these on the object that they are to show; what they show is rendered elsewhere, on demand.
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
