@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from pathlib import Path
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import importlib.abc
 import importlib.machinery
-import importlib.util
 import multiprocessing.connection  # these decide on import what the system has
 import os
 import signal
