@@ -25,9 +25,7 @@ _SHARED_MEMORY = "/dev/shm"
 _MOST_SOCKETS = 500
 _NO_LAYER = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.ENODEV, errno.EPERM, errno.ELOOP, errno.ESTALE})
 
-_CANNOT_BE_MADE = frozenset(
-    {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ELOOP, errno.EOVERFLOW}
-)
+_CANNOT_BE_MADE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ELOOP, errno.EOVERFLOW})
 
 
 class Ground:
@@ -186,9 +184,7 @@ class _View:
     def write_points(self) -> None:
         """Say what each layer lies over."""
         text = encoded([("read_only" if it in self._read_only else "layer", it) for it in self._points])
-        descriptor = os.open(
-            POINTS, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=_reopened(self._folder)
-        )
+        descriptor = os.open(POINTS, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=_reopened(self._folder))
         try:
             os.write(descriptor, text)
         finally:
