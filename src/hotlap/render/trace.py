@@ -48,6 +48,7 @@ CAUSES: dict[Cause, str] = {
     "launch_bound": "launch-bound: the host issued work too slowly",
     "communication": "communication",
     "capture_or_compile": "graph capture, compilation or code loading",
+    "initialisation": "initialisation at first use",
     "between_steps": "Python between steps",
     "profiler": "the profiler itself",
     "queued": "from one kernel to the next",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from hotlap.trace.hosts import HostActivity, issuing_threads
+from hotlap.trace.hosts import HostActivity, working_threads
 from hotlap.trace.idle import explain_idle
 from hotlap.trace.records import Breakdown, Coverage, DeviceBreakdown, DeviceTime, StepTime
 from hotlap.trace.timeline import Selection, Timeline
@@ -41,7 +41,7 @@ class _Analysis:
         self._activities: dict[frozenset[int], HostActivity] = {}
         self.launch_cost = launch_cost(timeline)
         # A thread that works on the model is one that issues work; any, where no device works.
-        self._issuing = issuing_threads(timeline, self.every)
+        self._issuing = working_threads(timeline, self.every)
         threads = self._issuing if self.by_device else frozenset(range(len(timeline.threads)))
         self.loader = self._activity(threads).loader
 
@@ -80,7 +80,7 @@ class _Analysis:
         )
 
     def _threads(self, selected: Selection) -> frozenset[int]:
-        return self._issuing if len(selected) == len(self.every) else issuing_threads(self.timeline, selected)
+        return self._issuing if len(selected) == len(self.every) else working_threads(self.timeline, selected)
 
     def _activity(self, threads: frozenset[int]) -> HostActivity:
         if threads not in self._activities:

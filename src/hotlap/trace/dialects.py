@@ -102,6 +102,13 @@ BACKWARD = re.compile(r"^autograd::engine::evaluate_function")
 SYNCHRONISATION = re.compile(r"^(?:cuda|hip|cu)(?:\w*Synchronize\w*)$")
 BLOCKING_COPY = re.compile(r"^(?:cudaMemcpy(?:2D|3D|ToSymbol|FromSymbol)?|cuMemcpy(?:HtoD|DtoH|DtoD)?(?:_v2)?"
                            r"|hipMemcpy(?:2D|3D|HtoD|DtoH|DtoD)?|hipMemcpyWithStream)$")  # fmt: skip
+COPY_CALL = re.compile(r"^(?:cuda|hip|cu)Memcpy")
+SETTING_UP = re.compile(
+    r"^(?:cuda|hip|cu)(?:Init|Malloc|Free|Host|Get|Set|Driver|Ctx|Func|Occupancy|Ipc|PointerGet|Mem(?!cpy|set)"
+    r"|Device(?:Get|Set|Enable|Primary)|Stream(?:Create|Get)|EventCreate)"
+)
+"""Calls that neither launch nor wait: they take microseconds, unless they set something up for its first use."""
+
 LAUNCH = re.compile(r"^(?:cuda|hip|cu)\w*Launch(?:Cooperative)?Kernel\w*$")
 GRAPH_LAUNCH = re.compile(r"^(?:cuda|hip|cu)GraphLaunch\w*$")
 

@@ -144,6 +144,7 @@ Cause: TypeAlias = Literal[
     "launch_bound",
     "communication",
     "capture_or_compile",
+    "initialisation",
     "between_steps",
     "profiler",
     "queued",
