@@ -131,6 +131,73 @@ def test_devices_and_streams_are_kept_apart(tmp_path: Path) -> None:
     assert one.time.busy_nanoseconds == 50_000
 
 
+@pytest.mark.parametrize("tracks", [(0, 1), (0, 0)])
+def test_ranks_merged_into_one_file_keep_their_own_launches(tracks: tuple[int, int], tmp_path: Path) -> None:
+    """Each counts its correlations from one on, and both may call their device 0."""
+    merged: list[dict[str, Any]] = []
+    for rank, device in enumerate(tracks):
+        writer = TraceWriter(origin=rank * 7)
+        for step in range(4):
+            begin = step * 1000
+            writer.launch("gemm", begin, begin + 20, 100 + 300 * rank, device=device)
+            writer.launch("add", begin + 500, begin + 510, 100, device=device)
+        for event in writer.events:
+            on_device = event["cat"] == "kernel"
+            event["pid"] = rank * 100 if on_device else 4242 + rank
+        merged += writer.events
+    path = write_text(tmp_path / "merged.json", kineto_text(merged))
+    line = read_trace(path)
+    breakdown = analyse(line)
+    assert [it.device for it in breakdown.devices] == [0, 1]
+    assert breakdown.coverage.unlinked_events == 0
+    for device, compute in zip(breakdown.devices, (800, 2000), strict=True):
+        assert device.time.compute_nanoseconds == compute * 1000
+        assert {it.cause for it in device.idle.causes} == {"launch_bound"}
+    processes = [line.threads[line.calls.thread[it]][0] for it in line.device.launch]
+    assert set(zip(line.device.device, processes, strict=True)) == {(0, "4242"), (1, "4243")}
+
+
+def test_tracks_of_one_process_share_their_device(tmp_path: Path) -> None:
+    writer = training_trace()
+    for event in writer.events:
+        if event["cat"] == "gpu_memcpy":
+            event["pid"] = "copies"
+    (device,) = analyse(read_trace(writer.write(tmp_path / "trace.json"))).devices
+    assert (device.device, device.time.events) == (0, 18)
+
+
+@pytest.mark.parametrize(
+    ("properties", "device", "name"),
+    [
+        ([{"id": 0, "name": "A"}, {"id": 1, "name": "B"}], 1, "B"),
+        ([{"id": 4, "name": "A"}, {"id": 5, "name": "B"}], 5, "B"),
+        ([{"id": 4, "name": "A"}, {"id": 5, "name": "B"}], 1, ""),
+        (
+            [{"id": 0, "name": "AMD Instinct MI300X"}, {"id": 1, "name": "AMD Instinct MI300X"}],
+            8,
+            "AMD Instinct MI300X",
+        ),
+        ([{"name": "A"}, {"name": "B"}], 1, "B"),
+        ([], 0, ""),
+    ],
+)
+def test_devices_are_named_by_their_number(
+    properties: list[dict[str, Any]], device: int, name: str, tmp_path: Path
+) -> None:
+    writer = TraceWriter()
+    writer.launch("matmul", 0, 10, 100, device=device)
+    (found,) = analyse(read_trace(writer.write(tmp_path / "trace.json", deviceProperties=properties))).devices
+    assert found.name == name
+
+
+def test_work_of_mtia_is_work_of_a_device(tmp_path: Path) -> None:
+    categories = {**MODERN, "kernel": "mtia_ccp_events", "call": "mtia_runtime"}
+    (device,) = analyse(
+        read_trace(training_trace(TraceWriter(categories=categories)).write(tmp_path / "t.json"))
+    ).devices
+    assert device.time.compute_nanoseconds == 3 * 5 * 60 * 1000
+
+
 def test_graph_launches_link_all_their_kernels(tmp_path: Path) -> None:
     for calls, call in (("cuda", "GraphLaunch"), ("hip", "GraphLaunch")):
         writer = TraceWriter(calls=calls)

@@ -63,11 +63,10 @@ class _Analysis:
         timeline = self.timeline
         kernels = kernels_of(timeline, selected)
         spans = DeviceSpans(timeline, selected, kernels)
-        known = timeline.facts.device_names
         steps = timeline.steps
         return DeviceBreakdown(
             device=device,
-            name=known[device] if 0 <= device < len(known) else "",
+            name=timeline.facts.name_of_device(device),
             start_nanoseconds=spans.window[0],
             time=spans.whole(),
             in_steps=spans.time(min(it.start for it in steps), max(it.end for it in steps)) if steps else None,

@@ -11,7 +11,8 @@ from hotlap.records import Record
 
 
 class TraceFacts(Record, frozen=True, kw_only=True):
-    """What a trace says of itself. ``base_nanoseconds`` added to any time gives the time since 1970."""
+    """What a trace says of itself. ``base_nanoseconds`` added to any time gives the time since 1970. ``device_ids`` are
+    the numbers of the devices that ``device_names`` names, None where one has none."""
 
     path: str
     name: str = ""
@@ -19,6 +20,16 @@ class TraceFacts(Record, frozen=True, kw_only=True):
     rank: int | None = None
     world_size: int | None = None
     device_names: tuple[str, ...] = ()
+    device_ids: tuple[int | None, ...] = ()
+
+    def name_of_device(self, device: int) -> str:
+        """By number, else by place; for a number that is not listed the name that all devices share, if they do."""
+        named = dict(zip(self.device_ids, self.device_names, strict=False))
+        if device in named:
+            return named[device]
+        if not any(it is not None for it in self.device_ids) and 0 <= device < len(self.device_names):
+            return self.device_names[device]
+        return self.device_names[0] if len(set(self.device_names)) == 1 else ""
 
 
 class Coverage(Record, frozen=True, kw_only=True):
