@@ -141,13 +141,15 @@ def _headline(found: Difference) -> RenderableType:
 
 
 def _why(found: Difference) -> Iterator[str]:
-    """The parts of the step that account for most of the change, each with what is behind it."""
-    if found.verdict not in ("slower", "faster"):
-        return
+    """The parts of the step that account for most of the change, each with what is behind it; where the step itself did
+    not change clearly, the parts that changed by a good part of it."""
     tables = {it.table: it for it in found.tables}
-    for parts in _ADD_UP:
-        if parts in tables:
-            yield from _reasons(tables[parts], tables)
+    if found.verdict in ("slower", "faster"):
+        for parts in _ADD_UP:
+            if parts in tables:
+                yield from _reasons(tables[parts], tables)
+    elif found.verdict == "no-clear-change":
+        yield from _large_changes(found, tables)
 
 
 def _reasons(parts: DiffTable, tables: Mapping[Table, DiffTable]) -> Iterator[str]:
@@ -157,6 +159,17 @@ def _reasons(parts: DiffTable, tables: Mapping[Table, DiffTable]) -> Iterator[st
         line = f"{_name(row.name)}: {_signed(row.change_seconds)}, {text.share(row.share_of_change)} of the change"
         behind = tables.get(_BEHIND[row.name]) if row.name in _BEHIND else None
         yield line + (_mostly(behind, row) if behind is not None else "")
+
+
+def _large_changes(found: Difference, tables: Mapping[Table, DiffTable]) -> Iterator[str]:
+    """A cause of idle time stands for itself: what one cause lost another may have gained."""
+    whole = (found.traced_step or found.step).before_seconds
+    for table in ("phases", "host", "device", "idle"):
+        for row in tables[table].rows if table in tables else ():
+            caused = table == "device" and row.name == "idle" and "idle" in tables
+            if not caused and abs(row.change_seconds) >= _WORTH_A_REASON * whole > 0:
+                lengths = f"{text.duration(row.before_seconds)} -> {text.duration(row.after_seconds)}"
+                yield f"{_name(row.name)}: {lengths} in a step ({_signed(row.change_seconds)})"
 
 
 def _mostly(behind: DiffTable, row: DiffRow) -> str:

@@ -127,7 +127,10 @@ def _notes(timeline: Timeline, devices: int) -> list[str]:
     if not len(timeline.device):
         notes.append("the trace holds no accelerator work, so only the host's steps are shown")
     if not timeline.steps:
-        notes.append("the trace marks no steps (the script did not call profiler.step()), so nothing is given per step")
+        notes.append(
+            "the trace marks no steps, so nothing is given per step (a profiler with a `schedule` marks them, at each "
+            "`profiler.step()`)"
+        )
     if devices > MOST_DEVICES:
         notes.append(f"the trace names {devices} devices; the first {MOST_DEVICES} are shown")
     if coverage.ended_early:

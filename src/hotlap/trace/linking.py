@@ -58,7 +58,7 @@ def _first_calls(calls: Calls, selected: Sequence[int]) -> dict[int, int]:
 
 
 def _by_process(calls: Calls, call_of: _CallOf, processes: Sequence[str]) -> list[_CallOf]:
-    """The first calls of each process, in the order of the file, where several use the same correlations; nothing where none do."""
+    """The first calls of each process, in the order of the file; nothing unless several use the same correlations."""
     if len({processes[it] for it in calls.threads}) < 2:
         return []
     members: defaultdict[str, list[int]] = defaultdict(list)
