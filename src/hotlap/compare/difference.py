@@ -393,6 +393,11 @@ def _about_steps(first: Side, second: Side, judged: _Judged) -> Iterator[str]:
         )
     elif verdict == "no-clear-change":
         yield _why_unclear(change, spread)
+    elif spread > LAUNCH_SPREAD:
+        yield (
+            "Both sides do the same work, as often, and no wait explains the difference: the speed of the machine may "
+            "(clocks, threads, other processes), rather than the code."
+        )
 
 
 def _why_unclear(change: Estimate, spread: float) -> str:

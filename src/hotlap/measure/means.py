@@ -20,7 +20,8 @@ measured on a shared machine (2 to 6 %). A difference between two single launche
 
 SAME_WORK_SPREAD = 0.25
 """The same for profiled launches that do the same work: two runs of one configuration have been seen to differ by 13 %,
-since a profiler makes the host slower and its speed varies."""
+since a profiler makes the host slower, and its speed varies. It holds for machines that are otherwise idle; where
+others kept the cores busy, half of the pairs among ten launches differed by 45 % and more."""
 
 _WIDEST = 10.0
 """Of an interval's half in logarithms: a factor of 22,000 says that nothing is known."""
