@@ -15,9 +15,10 @@ from rich.text import Text
 from hotlap.compare.records import Difference, DiffRow, DiffTable, FindingChange, Reason, SideSummary, Table, Verdict
 from hotlap.records import CallSite, Finding, Plan
 from hotlap.render import text
+from hotlap.render.event_names import event_name, event_names
 from hotlap.render.layout import Trimmed, indented, open_table, paragraphs, shifted
 from hotlap.render.presentable import shown
-from hotlap.render.trace import CAUSES, event_name
+from hotlap.render.trace import CAUSES
 
 WIDEST = 120
 _ROWS_SHOWN = 10
@@ -211,9 +212,11 @@ def _things(table: DiffTable, rows: Sequence[DiffRow]) -> RenderableType:
     """Kernels and the like, whose names may be long: each with its figures below its name."""
     with_share = any(it.share_of_change is not None for it in rows)
     drawn = open_table(">change", *((">of the change",) if with_share else ()), "")
+    names = event_names([it.name for it in rows])
     for row in rows:
         cells = [Text(_signed(row.change_seconds)), *([Text(_share_of_change(row))] if with_share else [])]
-        drawn.add_row(*cells, Group(Text(_name(row.name)), Text(_figures(row, _COUNTED[table.table]), style="dim")))
+        name = _NAMES.get(row.name) or names[row.name]
+        drawn.add_row(*cells, Group(Text(name), Text(_figures(row, _COUNTED[table.table]), style="dim")))
     left_out = len(table.rows) - len(rows) + table.rows_left_out
     more = paragraphs([f"{left_out:,} more, each of which changed by less"]) if left_out else []
     return Group(shifted(drawn), *more)

@@ -125,7 +125,7 @@ def _notes(timeline: Timeline, devices: int) -> list[str]:
     coverage = timeline.coverage
     notes = []
     if not len(timeline.device):
-        notes.append("the trace holds no accelerator work, so only the host's steps are shown")
+        notes.append("the trace holds no accelerator work, so the host's is shown")
     if not timeline.steps:
         notes.append(
             "the trace marks no steps, so nothing is given per step (a profiler with a `schedule` marks them, at each "

@@ -279,7 +279,8 @@ class DeviceBreakdown(Record, frozen=True, kw_only=True):
 
 
 class Breakdown(Record, frozen=True, kw_only=True):
-    """Everything that is said of one trace. ``unreliable`` gives the reason why its figures must not be trusted,
+    """Everything that is said of one trace. ``operators`` and ``host_time`` are those of a trace without devices, where
+    they were asked for. ``unreliable`` gives the reason why its figures must not be trusted,
     and is empty otherwise; ``notes`` say what a reader should know beside them."""
 
     facts: TraceFacts
@@ -287,6 +288,8 @@ class Breakdown(Record, frozen=True, kw_only=True):
     host_nanoseconds: int
     steps: tuple[StepTime, ...] = ()
     devices: tuple[DeviceBreakdown, ...] = ()
+    operators: tuple[OperatorRow, ...] = ()
+    host_time: HostTime | None = None
     unreliable: str = ""
     notes: tuple[str, ...] = ()
 
