@@ -1,0 +1,58 @@
+"""What tests find around them: no variable of whoever runs them says anything to hotlap, or to what it starts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+_KEPT = frozenset({"HOTLAP_NEEDS_BROWSER"})
+_PREFIXES = (
+    *(
+        "ACCELERATE_",
+        "CLICOLOR",
+        "COMET_",
+        "DYLD_",
+        "GIT_",
+        "GITHUB_",
+        "GLOO_",
+        "HF_",
+        "HOTLAP_",
+        "KMP_",
+        "LC_TERMINAL",
+    ),
+    *("LOCAL_RANK", "MASTER_", "MKL_", "MLFLOW_", "NCCL_", "NEPTUNE_", "OMP_", "OPENBLAS_", "PYTEST_ADDOPTS"),
+    *(
+        "PYTHON",
+        "PYTORCH_",
+        "RANK",
+        "SLURM_",
+        "TORCH",
+        "TRANSFORMERS_",
+        "TRITON_",
+        "TTY_",
+        "WANDB_",
+        "WORLD_SIZE",
+        "XDG_",
+    ),
+)
+_NAMES = frozenset({"CI", "COLUMNS", "FORCE_COLOR", "GLIBC_TUNABLES", "LD_PRELOAD", "LINES", "NO_COLOR", "TERM"})
+_ENDINGS = ("_PROXY", "_CACHE_DIR")
+
+
+def neutral(environment: Mapping[str, str], home: Path) -> dict[str, str]:
+    """The environment without what steers Python, torch, launchers, trackers, git or a terminal, and with a home that
+    is empty. Time zone and language stay: no outcome may depend on them.
+
+    The folders of ``PYTHONPATH`` stay too, as absolute paths: an interpreter that nothing was installed into needs them
+    in every folder that a test changes to.
+    """
+    kept = {name: value for name, value in environment.items() if name in _KEPT or not _steers(name.upper())}
+    folders = [it for it in environment.get("PYTHONPATH", "").split(os.pathsep) if it]
+    if folders:
+        kept["PYTHONPATH"] = os.pathsep.join(str(Path(it).absolute()) for it in folders)
+    return {**kept, "HOME": str(home), "GIT_CONFIG_NOSYSTEM": "1"}
+
+
+def _steers(name: str) -> bool:
+    return name in _NAMES or name.startswith(_PREFIXES) or name.endswith(_ENDINGS)
