@@ -40,6 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Before any module of tests is imported."""
+    os.environ["TMPDIR"] = tempfile.tempdir = surroundings.temporary(tempfile.gettempdir())
     home = config.stash[_HOME] = Path(tempfile.mkdtemp(prefix="home-"))
     found = surroundings.neutral(os.environ, home)
     for name in os.environ.keys() - found.keys():

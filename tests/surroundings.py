@@ -38,6 +38,9 @@ _PREFIXES = (
 )
 _NAMES = frozenset({"CI", "COLUMNS", "FORCE_COLOR", "GLIBC_TUNABLES", "LD_PRELOAD", "LINES", "NO_COLOR", "TERM"})
 _ENDINGS = ("_PROXY", "_CACHE_DIR")
+_LONGEST_TEMPORARY_BYTES = 32
+"""The path of a Unix socket may have a hundred bytes, and scripts in tests make some deep in temporary folders."""
+_SHORT_TEMPORARY = "/tmp"
 
 
 def neutral(environment: Mapping[str, str], home: Path) -> dict[str, str]:
@@ -52,6 +55,12 @@ def neutral(environment: Mapping[str, str], home: Path) -> dict[str, str]:
     if folders:
         kept["PYTHONPATH"] = os.pathsep.join(str(Path(it).absolute()) for it in folders)
     return {**kept, "HOME": str(home), "GIT_CONFIG_NOSYSTEM": "1"}
+
+
+def temporary(usual: str) -> str:
+    """Where temporary folders go, instead of to the usual place where that has too long a path for sockets."""
+    too_long = len(os.fsencode(usual)) > _LONGEST_TEMPORARY_BYTES
+    return _SHORT_TEMPORARY if too_long and os.access(_SHORT_TEMPORARY, os.W_OK | os.X_OK) else usual
 
 
 def _steers(name: str) -> bool:

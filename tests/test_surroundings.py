@@ -31,6 +31,11 @@ def test_folders_of_modules_are_found_from_everywhere() -> None:
     assert found["PYTHONPATH"] == os.pathsep.join((str(Path("src").absolute()), "/packages"))
 
 
+def test_paths_of_sockets_stay_short() -> None:
+    assert surroundings.temporary("/scratch") == "/scratch"
+    assert surroundings.temporary("/scratch/" + "deep/" * 20) == "/tmp"
+
+
 SAYS_WHAT_IT_FINDS = """
 import signal
 print(sorted(it.name for it in signal.valid_signals() if signal.getsignal(it) is signal.SIG_IGN))

@@ -23,7 +23,7 @@ from setting_up import CHECKPOINT, REPLACES_ITS_CHECKPOINT, SOURCE, command_line
 
 INSIDE = Path(__file__).with_name("setups_inside.py")
 NOBODY = 65534
-_LIMIT_SECONDS = 200.0
+_LIMIT_SECONDS = 800.0
 
 
 def inside(prepare: str, project: Path, runs: Path, mode: str, *, before: tuple[str, ...] = ()) -> dict[str, Any]:
