@@ -104,7 +104,11 @@ class Result:
 
 Verdict: TypeAlias = Literal["same", "denied", "differs", "harms"]
 _VERDICTS: Mapping[Mode, Mapping[str, frozenset[Verdict]]] = {
-    "namespaces": {"same": frozenset({"same"}), "differs": frozenset({"differs"})},
+    "namespaces": {
+        "same": frozenset({"same"}),
+        "denied": frozenset({"denied"}),
+        "differs": frozenset({"differs"}),
+    },
     "fence": {
         "same": frozenset({"same"}),
         "denied": frozenset({"denied"}),
