@@ -23,7 +23,8 @@ def test_variables_of_whoever_runs_the_tests_say_nothing() -> None:
     kept = {"PATH": "/bin", "TMPDIR": "/t", "TZ": "Asia/Kathmandu", "LC_ALL": "C", "HOTLAP_NEEDS_BROWSER": "1"}
     given = dict.fromkeys(steers, "1") | kept | {"HOME": "/home/ada"}
     found = surroundings.neutral(given, HOME)
-    assert found == kept | {"HOME": str(HOME), "GIT_CONFIG_NOSYSTEM": "1"}
+    path = f"{Path(sys.executable).parent}{os.pathsep}/bin"
+    assert found == kept | {"PATH": path, "HOME": str(HOME), "GIT_CONFIG_NOSYSTEM": "1"}
 
 
 def test_folders_of_modules_are_found_from_everywhere() -> None:
