@@ -7,6 +7,7 @@ import random
 from dataclasses import dataclass, field
 
 import msgspec
+import world
 
 from hotlap.records import (
     Accelerator,
@@ -466,7 +467,7 @@ class FakeExecutor:
 
     def take_turns(self, request: TurnRequest) -> TurnSet:
         self._count()
-        draw = random.Random(request.order_seed)
+        draw = random.Random(request.order_seed + 1_000_003 * world.NUMBER)
         runs = tuple(self._run(arm, 8 * request.rounds, request.order_seed) for arm in request.arms)
         rounds = tuple(
             tuple(

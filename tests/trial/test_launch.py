@@ -229,14 +229,14 @@ def test_running_out_of_memory(executor: LocalExecutor, assign: Assign, step: in
 
 @pytest.mark.parametrize(("step", "during"), [(0, "startup"), (5, "block")])
 def test_a_hang_is_given_up(executor: LocalExecutor, assign: Assign, step: int, during: str) -> None:
-    limits = {"startup_limit_seconds": 1.0} if step == 0 else {"block_limit_seconds": 0.5}
+    limits = {"startup_limit_seconds": 3.0} if step == 0 else {"block_limit_seconds": 0.5}
     began = time.monotonic()
     run = launch(executor, assign("--fail", "hang", "--fail-at", step, "--print", "hello", **limits))
     assert isinstance(run.ending, TimedOut)
     assert run.ending.during == during
     assert run.ending.limit_seconds == next(iter(limits.values()))
     assert run.ending.output_tail == "hello from the script"
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 100
 
 
 def test_a_rank_that_dies_takes_the_arm_along(

@@ -1,7 +1,8 @@
 """A script made of arithmetic: true speedups, noise, drift, and levers that crash, hang, run out of memory or lie.
 
-Every answer is a function of the request alone (and of the executor's seed), so that a study that was cut and resumed
-meets the same world as one that was not. Its clock counts the seconds that real children would have taken.
+Every answer is a function of the request alone (and of the executor's seed and ``world.NUMBER``), so that a study that
+was cut and resumed meets the same world as one that was not. Its clock counts the seconds that real children would have
+taken.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
+import world
 
 from hotlap import plan as plans_of
 from hotlap.levers.api import Lever, Parameter
@@ -264,9 +266,9 @@ class FakeExecutor:
         )
 
     def _noise(self, request: msgspec.Struct) -> random.Random:
-        """Noise that depends on the request alone, and not on fields that records may get one day."""
+        """Noise by what is asked alone: not by where the script lies, nor by fields that records may get one day."""
         self._note(msgspec.json.encode(request))
-        return random.Random(zlib.crc32(repr(_told(request)).encode()) * 1000003 + self.seed)
+        return random.Random(zlib.crc32(f"{world.NUMBER or ''}{_told(request)}".encode()) * 1000003 + self.seed)
 
     def _note(self, text: bytes) -> None:
         self.requests.append(text)
@@ -279,11 +281,13 @@ class FakeExecutor:
 
 
 def _told(value: object) -> object:
-    """A record as the fields that say something else than their default."""
+    """A record as the fields that say something else than their default; a workload's are the tests' own folders."""
     if isinstance(value, tuple):
         return [_told(it) for it in value]
     if not isinstance(value, msgspec.Struct):
         return value
+    if isinstance(value, Workload):
+        return value.kind
     fields = ((it.name, getattr(value, it.name), it.default) for it in msgspec.structs.fields(value))
     return {name: _told(given) for name, given, default in fields if given != default}
 

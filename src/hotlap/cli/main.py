@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from hotlap import __version__
 from hotlap.cli import screen
@@ -69,8 +69,9 @@ def main(argv: Sequence[str] | None = None, *, engine: Engine | None = None) -> 
     try:
         screen.note(f"ended by {signals.received.name}", style="yellow", always=True)
         sys.stdout.flush()
+        sys.stderr.flush()
     except OSError:  # the terminal is gone
-        _write_nowhere()
+        _write_nowhere(sys.stdout, sys.stderr)
     return _KILLED + signals.received
 
 
@@ -92,7 +93,7 @@ def _attempt(words: list[str], engine: Engine | None, signals: EndingSignals) ->
         screen.note("interrupted", style="yellow", always=True)
         return _INTERRUPTED
     except BrokenPipeError:
-        _write_nowhere()
+        _write_nowhere(sys.stdout)
         return _BROKEN_PIPE
     except OSError as error:
         if signals.received is not None:
@@ -115,10 +116,12 @@ def _disk_is_full(error: OSError) -> HotlapError:
     )
 
 
-def _write_nowhere() -> None:
-    """Whoever read us has left; what is still buffered must not fail again when Python flushes it at exit."""
+def _write_nowhere(*streams: TextIO) -> None:
+    """Whoever read these has left: what is still buffered must not fail again when Python flushes it at exit, which
+    would change the exit code."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
+    for stream in streams:
+        os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
 
 

@@ -131,7 +131,10 @@ class _View:
     # -- an ordinary user's way ----------------------------------------------------------------
 
     def make_in_place(self) -> None:
-        """Everything read-only, then layers over what the user may write to."""
+        """Everything read-only, then layers over what the user may write to. What is shared with the outside gets none:
+        it would be laid open together with the layer over it."""
+        shared = (*self._order.shared, *self._order.shared_at)
+        self._wanted = [it for it in self._wanted if not below_any(it, shared)]
         layers = self._prepared()
         for it in self._mounts:
             if it.writable and not it.of_the_kernel:
