@@ -36,11 +36,12 @@ class FileDigest(Record, frozen=True, kw_only=True):
 
 
 class LoaderFacts(Record, frozen=True, kw_only=True):
-    """One DataLoader that fed training steps.
+    """One DataLoader that the script read batches from.
 
     ``draws_random`` says whether fetching a batch in the main process consumed torch, numpy or
     ``random`` numbers: then moving the fetch into workers changes what is drawn.
-    ``batch_bytes`` is the size of one batch's tensors.
+    ``batch_bytes`` is the size of one batch's tensors. ``trains`` says whether a backward pass followed on its batches;
+    None in studies that did not record it.
     """
 
     dataset: str
@@ -53,6 +54,7 @@ class LoaderFacts(Record, frozen=True, kw_only=True):
     length: int | None = None
     draws_random: bool = False
     batch_bytes: int = 0
+    trains: bool | None = None
     site: CallSite | None = None
 
 

@@ -32,6 +32,8 @@ class Observer:
         self._observing = assignment.observe
         self._sites: dict[tuple[str, str, int, int | None], CallSite] = {}
         self._loaders: dict[int, _Loader] = {}
+        self._fetched_from: _Loader | None = None
+        self._fetched_with_gradients: set[_Loader] = set()
         self._constructed: dict[int, CallSite | None] = {}
         self._optimizers: list[tuple[Any, CallSite | None, dict[str, Any]]] = []
         self._models: dict[int, _Model] = {}
@@ -93,6 +95,9 @@ class Observer:
         if loader is None:
             return fetch()
         loader.fetches += 1
+        self._fetched_from = loader
+        if self._torch.is_grad_enabled():
+            self._fetched_with_gradients.add(loader)
         if not self._observing:
             return fetch()
         if loader.fetches not in FETCHES_WATCHED_FOR_RANDOMNESS or loader.loader.num_workers > 0:
@@ -155,9 +160,20 @@ class Observer:
 
     def _backward(self, loss: Any) -> Any:
         self._scaler = self._scaler or self._interception.unscaled is not None
+        self._note_loaders_that_train()
         if self._early():
             self._note(exact_user_site("backward"))
         return loss
+
+    def _note_loaders_that_train(self) -> None:
+        """A batch of the loader read last led to this backward, as did those of others that are read with gradients on
+        between backwards again and again: evaluation in between reads its batches without."""
+        if self._fetched_from is not None:
+            self._fetched_from.trains = True
+        for loader in self._fetched_with_gradients:
+            loader.backwards += 1
+            loader.trains |= loader.backwards > 1
+        self._fetched_with_gradients.clear()
 
     def _clip(self, parameters: Any, limit: float) -> None:
         self._clips = True
@@ -232,6 +248,8 @@ class _Loader:
         self.loader = loader
         self.site = site
         self.fetches = 0
+        self.backwards = 0
+        self.trains = False
         self.draws_random = False
         self.batch_bytes = 0
 
@@ -257,6 +275,7 @@ class _Loader:
             length=_length(loader),
             draws_random=self.draws_random,
             batch_bytes=self.batch_bytes,
+            trains=self.trains,
             site=self.site,
         )
 
