@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from hotlap.gain import comparison_of_plan
 from hotlap.records import (
     Comparison,
     Completed,
@@ -48,12 +49,10 @@ def headline(study: Study) -> Headline:
         return _script_failed(study)
     if study.kind == "profile":
         return _profiled(study)
-    if study.verification is not None:
-        return _verified(study, study.verification)
-    if study.status == "finished":
-        measured = _measured_whole(study)
-        return _verified(study, measured) if measured is not None else _nothing_faster(study)
-    return _unfinished(study)
+    measured = comparison_of_plan(study)
+    if measured is not None:
+        return _verified(study, measured)
+    return _nothing_faster(study) if study.status == "finished" else _unfinished(study)
 
 
 def parity_phrase(parity: ParityComparison | None) -> str:
@@ -84,13 +83,6 @@ def how_measured(speed: SpeedComparison) -> str:
         f"taking turns; the script against itself varied by {text.share(speed.noise_floor)}, and an effect from "
         f"{text.share(speed.smallest_detectable)} on could have been shown."
     )
-
-
-def _measured_whole(study: Study) -> Comparison | None:
-    """The trial that compared just the plan with the untouched original, where there was no verification of its own."""
-    comparisons = [it.verdict.comparison for it in study.outcomes if isinstance(it.verdict, Kept)]
-    whole = [it for it in comparisons if it.candidate == study.plan and not it.baseline.settings]
-    return whole[-1] if whole else None
 
 
 def _verified(study: Study, comparison: Comparison) -> Headline:

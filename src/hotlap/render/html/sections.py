@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hotlap import plan
+from hotlap.gain import claimed
 from hotlap.records import Crashed, FileWrite, Kept, Machine, Skipped, Study
 from hotlap.render import text
 from hotlap.render.account import samples_factor
@@ -106,9 +107,8 @@ def facts(study: Study) -> Iterator[Fact]:
 
 
 def claims_gain(study: Study) -> bool:
-    """Whether the plan may be set beside the script as it is: not where the script differed from itself."""
-    verification = study.verification
-    return bool(study.plan.settings) and (verification is None or verification.speed.baseline_agrees)
+    """Whether the plan may be set beside the script as it is."""
+    return claimed(study) is not None
 
 
 def _step_fact(study: Study) -> Fact:
