@@ -63,6 +63,8 @@ def result(entry: Entry) -> str:
     if entry.sort == "profile":
         found = text.count(entry.findings, "cause")
         return f"{found}, up to {text.share(entry.dearest_share.value)} of a step" if entry.dearest_share else found
+    if entry.status == "quick-look":
+        return "quick look, nothing proved"
     if entry.speedup is not None and not entry.baseline_agrees:
         return "no claim: disturbed"
     if entry.speedup is not None and entry.claimed:

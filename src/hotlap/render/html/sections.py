@@ -65,6 +65,11 @@ def what_was_done(study: Study) -> str:
             f"hotlap ran {script} unmodified, to find out what makes its training faster. The script itself failed, so "
             "nothing was tried."
         )
+    if study.status == "quick-look":
+        return (
+            f"hotlap ran {script} unmodified on one machine, measured where the time of a training step goes, and took "
+            "a first look at known ways to make training faster, as far as the time allowed. Nothing was proved."
+        )
     if all(isinstance(it.verdict, Skipped) for it in study.outcomes):
         return f"hotlap ran {script} unmodified, to find out what makes its training faster. No change was tried yet."
     return (
