@@ -7,6 +7,7 @@ from pathlib import Path
 from hotlap import api
 from hotlap.cli import options, studies
 from hotlap.cli.arguments import Parser
+from hotlap.cli.named import named_folder
 from hotlap.cli.trust import add_trust_option
 from hotlap.cli.workload import workload_from
 from hotlap.errors import UsageError
@@ -67,7 +68,7 @@ def main(words: list[str], engine: api.Engine) -> int:
         options.refuse_changed(made, choices, _OF_THE_STUDY)
         path, command = _study_named(target, choices.study)
         given = workload_from(command, "tune") if command else None
-        return studies.resumed_study(choices, path, given, engine)
+        return studies.resumed_study(choices, named_folder(path, "search"), given, engine)
     workload = workload_from(target, "tune")
     chosen = options.options_from(choices)
     return studies.new_study(choices, workload, chosen, choices.study, engine, engine.search)
