@@ -225,15 +225,20 @@ def profile(
 
 
 def load_study(path: str | os.PathLike[str] = STUDIES) -> Study:
-    """Read a study: its folder, or the folder of all studies for the latest one.
+    """Read a study: its folder, or the folder of all studies for the last one that has an answer.
 
     Raises :class:`HotlapError` when there is none or when it cannot be read.
     """
-    root = Path(path)
-    if root.is_file() or (root / study.JOURNAL).exists():
-        return study.load_study(root)
-    folders = [it for it in (root, root / LABS, root / PROFILES) if any(it.glob(f"*/{study.JOURNAL}"))]
-    return study.load_study(max(map(study.latest_study, folders), key=lambda it: it.name, default=root))
+    return study.load_study(find_study(Path(path)).directory)
+
+
+def find_study(path: Path, need: study.Need = "answer") -> study.Last:
+    """The study that a path names or, in a folder of studies, the last one that has what is needed; an answer may also
+    be a profile's or a lab's. Raises :class:`StudyError` when there is none."""
+    if study.is_study(path):
+        return study.Last(path)
+    also = (path / LABS, path / PROFILES) if need == "answer" else ()
+    return study.last_study(path, need, also=also)
 
 
 def apply(path: str | os.PathLike[str] = "hotlap.toml") -> Plan:

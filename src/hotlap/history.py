@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from hotlap.errors import StudyError
-from hotlap.gain import comparison_of_plan
+from hotlap.gain import claimed, comparison_of_plan
 from hotlap.machine.label import machine_label
 from hotlap.records import (
     Comparison,
@@ -31,8 +31,8 @@ class Entry(Record, frozen=True, kw_only=True):
     """One study. ``sort`` is the command that made it.
 
     ``speedup`` is that of its plan against the untouched script, with an interval of ``confidence``; a claim is made
-    only where ``verdict`` is ``faster`` and ``baseline_agrees``. ``levers`` are those of the plan. ``findings`` counts
-    the causes that were found, and ``dearest_share`` is the largest share of a step that one of them costs.
+    only where ``claimed`` says so. ``levers`` are those of the plan. ``findings`` counts the causes that were found,
+    and ``dearest_share`` is the largest share of a step that one of them costs.
     """
 
     directory: str
@@ -46,6 +46,7 @@ class Entry(Record, frozen=True, kw_only=True):
     confidence: float = 0.0
     verdict: SpeedVerdict | None = None
     baseline_agrees: bool = True
+    claimed: bool = False
     parity: ParityVerdict | None = None
     levers: tuple[str, ...] = ()
     findings: int = 0
@@ -116,7 +117,9 @@ def _entry(study: Study, sort: StudySort) -> Entry:
         machine=machine_label(study.machine),
         hotlap_version=study.hotlap_version,
     )
-    return entry if comparison is None else _with_speed(entry, comparison)
+    if comparison is None:
+        return entry
+    return msgspec.structs.replace(_with_speed(entry, comparison), claimed=claimed(study) is not None)
 
 
 def _with_speed(entry: Entry, comparison: Comparison) -> Entry:

@@ -66,6 +66,17 @@ def test_time_ends_it_but_not_before_the_fewest_steps(executor: LocalExecutor, a
     assert by_steps.blocks[0].steps == 15
 
 
+@pytest.mark.parametrize("ranks", [0, 2])
+def test_its_last_second_ends_it_however_few_steps_are_done(
+    executor: LocalExecutor, assign: Assign, ranks: int
+) -> None:
+    run = launch(
+        executor, assign("--ranks", ranks, "--step-seconds", 0.02), steps=10_000, minimum_steps=5000, most_seconds=0.01
+    )
+    assert isinstance(run.ending, Stopped)
+    assert sum(block.steps for block in run.blocks) == 1  # it took longer than that to start
+
+
 def test_a_script_that_ends_early_completes(executor: LocalExecutor, assign: Assign) -> None:
     run = launch(executor, assign("--steps", 5), steps=20)
     assert run.ending == Completed()

@@ -156,6 +156,9 @@ class FakeExecutor:
         if request.seconds is not None:
             affordable = int(request.seconds / self.script.step_seconds(request.assignment.plan))
             steps = min(steps, max(request.minimum_steps, affordable))
+        if request.most_seconds is not None:
+            left = request.most_seconds - self.script.startup_seconds
+            steps = min(steps, max(2, math.ceil(left / self.script.step_seconds(request.assignment.plan))))
         run = self._run(request.assignment, steps, noise)
         if request.assignment.loader_sweep:
             self._pass_time(2.0 * len(request.assignment.loader_sweep))
@@ -171,20 +174,21 @@ class FakeExecutor:
             level = self.script.level(arm)
             levels.append(level * math.exp(noise.gauss(0.0, self.script.launch_noise)))
             runs.append(self._run(arm, 40, noise))
+        starts = sum(run.startup_seconds for run in runs)
+        self._pass_time(starts if request.most_seconds is None else min(starts, request.most_seconds))
         for run in runs:
-            self._pass_time(run.startup_seconds)
             self._wait_for(run.ending)
         if any(not isinstance(run.ending, Stopped) for run in runs):
             return TurnSet(runs=tuple(runs), rounds=((),) * len(runs), wall_seconds=self.seconds - began)
         block = max(request.block_steps, math.ceil(1.25 * request.block_seconds / self.script.step_seconds(Plan()))) + 1
-        rounds = self._rounds_until_the_end(request, block)
+        rounds = min(self._rounds_until_the_end(request, block), self._rounds_in_time(request, block, levels, began))
         rows: list[list[float]] = [[] for _ in runs]
         for number in range(rounds):
             disturbed = 1.0 + self.script.drift * math.sin(number / 3.0 + noise.random())
             for row, level in zip(rows, levels, strict=True):
                 row.append(level * disturbed * math.exp(noise.gauss(0.0, self.script.round_noise)))
-        self._pass_time(sum(sum(row) for row in rows) * block + 4 * block * sum(levels))
-        if not rounds:
+        self._pass_time(sum(sum(row) for row in rows) * block + self._warm_up_seconds(request, block, levels, began))
+        if not rounds and self.script.total_steps is not None:
             ended = tuple(msgspec.structs.replace(run, ending=Completed()) for run in runs)
             return TurnSet(runs=ended, rounds=((),) * len(runs), wall_seconds=self.seconds - began)
         return TurnSet(runs=tuple(runs), rounds=tuple(map(tuple, rows)), wall_seconds=self.seconds - began)
@@ -193,6 +197,20 @@ class FakeExecutor:
         if self.script.total_steps is None:
             return request.rounds
         return max(0, min(request.rounds, self.script.total_steps // block - 4))
+
+    def _rounds_in_time(self, request: TurnRequest, block: int, levels: list[float], began: float) -> int:
+        """How many rounds are over by then, with the margin that real ones are begun with."""
+        if request.most_seconds is None:
+            return request.rounds
+        left = request.most_seconds - (self.seconds - began) - 4 * block * sum(levels)
+        return max(0, int(left / (1.25 * block * sum(levels))))
+
+    def _warm_up_seconds(self, request: TurnRequest, block: int, levels: list[float], began: float) -> float:
+        """Four blocks of each arm, as far as there is time."""
+        whole = 4 * block * sum(levels)
+        if request.most_seconds is None:
+            return whole
+        return max(0.0, min(whole, request.most_seconds - (self.seconds - began)))
 
     def _run(self, arm: Assignment, steps: int, noise: random.Random) -> Run:
         script = self.script

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript, lever, named
 
-from hotlap.errors import BudgetError, ScriptError, UsageError
+from hotlap.errors import ScriptError, UsageError
 from hotlap.plan import setting
 from hotlap.records import (
     Completed,
@@ -280,22 +280,6 @@ def test_a_budget_is_kept(budget: float) -> None:
         elif study.plan.settings:
             assert study.verification.speed.verdict == "faster"
     assert unverified <= 1
-
-
-def test_a_short_budget_says_what_was_left_out() -> None:
-    study, _ = search(budget_seconds=300)
-    assert study.status == "out-of-budget"
-    assert any(isinstance(it, Skipped) and "budget leaves" in it.reason for it in verdicts(study).values())
-
-
-def test_a_budget_too_small_for_one_comparison_is_refused_with_the_number_needed() -> None:
-    executor = FakeExecutor(FakeScript(effects=MANY))
-    with pytest.raises(BudgetError, match=r"needs about \d+ s") as caught:
-        tune(WORKLOAD, Options(budget_seconds=30), executor, levers=LEVERS, clock=executor.clock)
-    assert len(executor.requests) == 2
-    needed = float(str(caught.value).split("needs about ")[1].split(" s")[0])
-    study, _ = search(budget_seconds=needed)
-    assert study.status in ("finished", "out-of-budget")
 
 
 # -- scripts that cannot be tuned -------------------------------------------------------------------

@@ -27,7 +27,7 @@ from hotlap.tune.observe import Observation
 from hotlap.tune.options import Options
 from hotlap.tune.options import check as check_options
 from hotlap.tune.prove import Prover
-from hotlap.tune.search import begin, blank_study
+from hotlap.tune.stages import begin, blank_study
 from hotlap.tune.trials import Failure, Trials
 
 _VERDICTS: Mapping[ParityVerdict, CheckVerdict] = {

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import msgspec
 
-from hotlap.records import BreakEven, Comparison, Completed, Costs, Estimate, Kept, Price, Study, WholeRun
+from hotlap.gain import claimed
+from hotlap.records import BreakEven, Comparison, Completed, Costs, Estimate, Price, Study, WholeRun
 
 _MILLION = 1e6
 _SECONDS_AN_HOUR = 3600.0
@@ -38,16 +39,6 @@ def costs(study: Study, *, price: Price | None = None, samples: int | None = Non
         tuning_price=study.spent_seconds * price.per_hour / _SECONDS_AN_HOUR if price is not None else None,
     )
     return found if comparison is None else _with_gain(found, comparison, study.spent_seconds)
-
-
-def claimed(study: Study) -> Comparison | None:
-    """The comparison of the whole plan with the untouched script, where it claims a gain; None where nothing does."""
-    if not study.plan.settings:
-        return None
-    comparison = study.verification or (_measured_whole(study) if study.status == "finished" else None)
-    if comparison is None or comparison.speed.verdict != "faster" or not comparison.speed.baseline_agrees:
-        return None
-    return comparison
 
 
 def samples_of_a_run(study: Study) -> int | None:
@@ -112,13 +103,6 @@ def _with_gain(found: Costs, comparison: Comparison, spent_seconds: float) -> Co
         startup=break_even(extra, saving, found.samples_per_step) if extra is not None else None,
         tuning=break_even(spent, saving, found.samples_per_step),
     )
-
-
-def _measured_whole(study: Study) -> Comparison | None:
-    """The trial of just the plan against the untouched script, where there was no verification of its own."""
-    kept = [it.verdict.comparison for it in study.outcomes if isinstance(it.verdict, Kept)]
-    whole = [it for it in kept if it.candidate == study.plan and not it.baseline.settings]
-    return whole[-1] if whole else None
 
 
 def _seconds_per_sample(study: Study, comparison: Comparison | None) -> Estimate | None:

@@ -54,6 +54,7 @@ from hotlap.records.outcomes import (
     NumbersHunt,
     Outcome,
     ParityLost,
+    Seen,
     Skipped,
     Verdict,
 )
@@ -198,6 +199,7 @@ __all__ = [
     "Run",
     "ScaledLoss",
     "ScriptFacts",
+    "Seen",
     "Setting",
     "SiteRole",
     "Situation",

@@ -47,6 +47,15 @@ class Failed(Record, frozen=True, kw_only=True, tag="failed"):
     reason: str = ""
 
 
+class Seen(Record, frozen=True, kw_only=True, tag="seen"):
+    """Looked at and not proved, since the time did not allow it or no more was asked for. ``speedup`` is what a single
+    set of ``rounds`` rounds showed: it has no interval, and nothing is claimed by it."""
+
+    speedup: float
+    rounds: int
+    reason: str = ""
+
+
 class Skipped(Record, frozen=True, kw_only=True, tag="skipped"):
     """Not tried, and why."""
 
@@ -55,7 +64,7 @@ class Skipped(Record, frozen=True, kw_only=True, tag="skipped"):
     already: bool = False
 
 
-Verdict: TypeAlias = Kept | NoGain | ParityLost | NotVerified | Failed | Skipped
+Verdict: TypeAlias = Kept | NoGain | ParityLost | NotVerified | Failed | Seen | Skipped
 
 
 class Outcome(Record, frozen=True, kw_only=True):

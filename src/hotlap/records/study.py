@@ -12,7 +12,7 @@ from hotlap.records.outcomes import Finding, Outcome
 from hotlap.records.runs import FileWrite, LoaderRate, Run
 from hotlap.records.workload import Plan, Source, Workload
 
-StudyStatus: TypeAlias = Literal["running", "finished", "interrupted", "out-of-budget", "script-failed"]
+StudyStatus: TypeAlias = Literal["running", "finished", "interrupted", "out-of-budget", "quick-look", "script-failed"]
 StudyKind: TypeAlias = Literal["search", "profile"]
 
 
@@ -24,6 +24,10 @@ class Study(Record, frozen=True, kw_only=True):
     time account and the ceilings alone), and ``trace_path`` the trace of some of them. ``loader_rates`` is the loader
     alone with the settings that were timed, ``batch_rates`` the model alone with other batch sizes, and ``losses`` what
     the verification's sameness was judged by. ``hosts`` are those that any trial connected to.
+
+    A study of status ``quick-look`` proved nothing and claims nothing, since no more was asked for (``quick``) or the
+    budget was too small. ``needed_seconds`` is the budget that would do for a proof, or for the levers that a search
+    had no time for; None where nothing was left.
     """
 
     format_version: int = 1
@@ -38,6 +42,8 @@ class Study(Record, frozen=True, kw_only=True):
     machine: Machine = Machine()
     budget_seconds: float | None = None
     spent_seconds: float = 0.0
+    needed_seconds: float | None = None
+    quick: bool = False
     baseline: Run | None = None
     account_before: PhaseAccount | None = None
     account_after: PhaseAccount | None = None

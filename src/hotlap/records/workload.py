@@ -112,17 +112,25 @@ class Assignment(Record, frozen=True, kw_only=True):
 
 class LaunchRequest(Record, frozen=True, kw_only=True):
     """One child alone: run until ``steps`` steps are done, or until ``seconds`` have passed since the
-    first step and at least ``minimum_steps`` are done, or until the script ends by itself."""
+    first step and at least ``minimum_steps`` are done, or until the script ends by itself.
+
+    ``most_seconds`` bounds the whole launch, start-up included: what was begun then, the start or a step, is the last.
+    """
 
     assignment: Assignment
     steps: int
     seconds: float | None = None
     minimum_steps: int = 1
+    most_seconds: float | None = None
 
 
 class TurnRequest(Record, frozen=True, kw_only=True):
     """A set: a fresh launch of every arm; after warm-up each round runs one block of each arm, in
-    random order drawn from ``order_seed``. A block is at least ``block_seconds`` and ``block_steps``."""
+    random order drawn from ``order_seed``. A block is at least ``block_seconds`` and ``block_steps``.
+
+    ``most_seconds`` bounds the whole set: no round is begun that would probably end later, so that there may be fewer
+    than were asked for, or none.
+    """
 
     arms: tuple[Assignment, ...]
     rounds: int = 15
@@ -131,3 +139,4 @@ class TurnRequest(Record, frozen=True, kw_only=True):
     order_seed: int = 0
     warm_up_limit_seconds: float = 120.0
     interleaved: bool = True
+    most_seconds: float | None = None

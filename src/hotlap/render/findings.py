@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from hotlap.records import Comparison, Finding, FindingKind, Kept, Outcome, Skipped, Study
+from hotlap.records import Comparison, Finding, FindingKind, Kept, Outcome, Seen, Skipped, Study
 from hotlap.render import text
 from hotlap.render.lever_table import COLOURS, MARKS, Tone, verdict_word
 
@@ -72,6 +72,8 @@ def _fate(name: str, outcome: Outcome | None) -> tuple[Tone, str]:
     if isinstance(verdict, Skipped):
         why = text.sentence(verdict.reason)
         return tone, f"{lever} is {word}. {why}" if verdict.already else f"{lever} was not tried. {why}"
+    if isinstance(verdict, Seen):
+        return tone, f"{lever} was seen at {text.ratio(verdict.speedup)} in one set, not proved."
     begin = f"Answered by {lever}" if isinstance(verdict, Kept) else f"{lever} tried"
     comparison = getattr(verdict, "comparison", None)
     if not isinstance(comparison, Comparison):

@@ -16,6 +16,7 @@ A study is a folder::
 """
 
 from hotlap.study.journal import Journal, attach_to, create_study, open_study
+from hotlap.study.latest import Last, Need, is_study, last_study
 from hotlap.study.layout import FORMAT, JOURNAL, LABS, LOCK, PATCH, PROFILE, PROFILES, RUNS, SUMMARY
 from hotlap.study.reading import (
     RecordType,
@@ -45,8 +46,10 @@ __all__ = [
     "Approve",
     "Header",
     "Journal",
+    "Last",
     "LaunchAnswer",
     "MachineAnswer",
+    "Need",
     "Opening",
     "RecordType",
     "TurnAnswer",
@@ -55,6 +58,8 @@ __all__ = [
     "completed",
     "create_study",
     "directory_of",
+    "is_study",
+    "last_study",
     "latest_study",
     "load_study",
     "made_here",

@@ -49,6 +49,15 @@ def measure_ceilings(trials: Trials, book: Book, observation: Observation, machi
     return Bounds(situation, utilisation)
 
 
+def note_bounds(book: Book, bounds: Bounds) -> None:
+    """Write what was measured into the study."""
+    book.update(
+        ceilings=bounds.situation.ceilings,
+        model_flop_utilisation=bounds.flop_utilisation,
+        loader_rates=bounds.situation.loader_rates,
+    )
+
+
 def situation_with(situation: Situation, plan: Plan, run: Run) -> Situation:
     """The situation once ``plan`` is switched on, as ``run`` showed it: the account is the plan's, and only those
     ceilings remain that the plan does not move."""

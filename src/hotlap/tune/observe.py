@@ -33,6 +33,9 @@ FEWEST_STEPS = 24
 _OBSERVED_STEPS = 300
 _OBSERVED_SECONDS = 10.0
 _BUDGET_SHARE = 0.05
+_MOST_OF_WHAT_IS_LEFT = 0.5
+"""Where not even :data:`FEWEST_STEPS` fit into half of the budget, no comparison does, and these few are all there is.
+"""
 _PATIENCE = 4
 _WARM_UP_BLOCKS = 4
 
@@ -92,14 +95,22 @@ def command_line(workload: Workload) -> str:
 
 
 def _run(trials: Trials) -> Run:
-    assignment = trials.assignment()
+    assignment = trials.first_assignment()
     patience = _PATIENCE * assignment.block_limit_seconds  # the limit holds for all observed steps together
-    assignment = msgspec.structs.replace(
-        assignment, observe=True, block_limit_seconds=patience, step_limit_seconds=trials.options.block_limit_seconds
+    assignment = msgspec.structs.replace(assignment, observe=True, block_limit_seconds=patience)
+    left = trials.most_seconds
+    return trials.launch(
+        assignment,
+        steps=_OBSERVED_STEPS,
+        seconds=observed_seconds(trials.options.budget_seconds),
+        minimum_steps=FEWEST_STEPS,
+        most_seconds=None if left is None else _MOST_OF_WHAT_IS_LEFT * left,
     )
-    budget = trials.options.budget_seconds or math.inf
-    seconds = min(_OBSERVED_SECONDS, max(1.0, _BUDGET_SHARE * budget))
-    return trials.launch(assignment, steps=_OBSERVED_STEPS, seconds=seconds, minimum_steps=FEWEST_STEPS)
+
+
+def observed_seconds(budget_seconds: float | None) -> float:
+    """How long the first run is watched, if that is enough for :data:`FEWEST_STEPS`."""
+    return min(_OBSERVED_SECONDS, max(1.0, _BUDGET_SHARE * (budget_seconds or math.inf)))
 
 
 def _shape(run: Run, phases: PhaseAccount) -> tuple[Shape, tuple[str, ...]]:
@@ -109,7 +120,7 @@ def _shape(run: Run, phases: PhaseAccount) -> tuple[Shape, tuple[str, ...]]:
     outside_share = phases.outside / phases.wall if phases.wall > 0 else 0.0
     shape = Shape(step_seconds=step_seconds, outside_share=outside_share)
     if not isinstance(run.ending, Completed):
-        return shape, ()
+        return shape, _few_steps(len(run.steps.wall_seconds))
     available = len(run.steps.wall_seconds)
     wanted = max(BLOCK_STEPS, math.ceil(BLOCK_SECONDS / step_seconds))
     per_block = min(wanted, max(2, available // (_WARM_UP_BLOCKS + FEWEST_ROUNDS)))
@@ -129,6 +140,13 @@ def _shape(run: Run, phases: PhaseAccount) -> tuple[Shape, tuple[str, ...]]:
         "let it run longer for narrower intervals."
     )
     return short, (text,)
+
+
+def _few_steps(steps: int) -> tuple[str, ...]:
+    if steps >= FEWEST_STEPS:
+        return ()
+    seen = "1 step was" if steps == 1 else f"{steps} steps were"
+    return (f"Only {seen} seen before half of the budget was spent, warm-up included: the time account is rough.",)
 
 
 def _check(run: Run, workload: Workload) -> None:
@@ -162,7 +180,7 @@ def _check(run: Run, workload: Workload) -> None:
                 where=command,
                 remedy="Give hotlap the script, and the arguments, that train.",
             )
-    if done < FEWEST_STEPS:
+    if done < FEWEST_STEPS and (isinstance(run.ending, Completed) or not run.steps.wall_seconds):
         raise ScriptError(
             f"The script ended after {done} training steps; at least {FEWEST_STEPS} are needed for warm-up and timing.",
             where=command,

@@ -169,8 +169,9 @@ def _launch(trials: Trials, length: Length, *, processes: int) -> Run:
         # The profiler's start and its end come between two steps.
         step_limit_seconds=max(_LONGEST_DELAY_SECONDS, assignment.block_limit_seconds),
     )
-    seconds = _PATIENCE * length.step_seconds(trials) if processes == 1 else None
-    return trials.launch(watched, steps=length.steps, seconds=seconds)
+    if processes > 1:
+        return trials.launch(watched, steps=length.steps, most_seconds=math.inf)
+    return trials.launch(watched, steps=length.steps, seconds=_PATIENCE * length.step_seconds(trials))
 
 
 # ---------------------------------------------------------------------------------------------

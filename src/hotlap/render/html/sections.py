@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hotlap import plan
+from hotlap.gain import claimed
 from hotlap.records import Crashed, FileWrite, Kept, Machine, Skipped, Study
 from hotlap.render import text
 from hotlap.render.account import samples_factor
@@ -64,6 +65,11 @@ def what_was_done(study: Study) -> str:
             f"hotlap ran {script} unmodified, to find out what makes its training faster. The script itself failed, so "
             "nothing was tried."
         )
+    if study.status == "quick-look":
+        return (
+            f"hotlap ran {script} unmodified on one machine, measured where the time of a training step goes, and took "
+            "a first look at known ways to make training faster, as far as the time allowed. Nothing was proved."
+        )
     if all(isinstance(it.verdict, Skipped) for it in study.outcomes):
         return f"hotlap ran {script} unmodified, to find out what makes its training faster. No change was tried yet."
     return (
@@ -106,9 +112,8 @@ def facts(study: Study) -> Iterator[Fact]:
 
 
 def claims_gain(study: Study) -> bool:
-    """Whether the plan may be set beside the script as it is: not where the script differed from itself."""
-    verification = study.verification
-    return bool(study.plan.settings) and (verification is None or verification.speed.baseline_agrees)
+    """Whether the plan may be set beside the script as it is."""
+    return claimed(study) is not None
 
 
 def _step_fact(study: Study) -> Fact:
