@@ -30,7 +30,7 @@ from hotlap.records.comparisons import (
     SpeedVerdict,
 )
 from hotlap.records.costs import BreakEven, Costs, Price, WholeRun
-from hotlap.records.machine import Accelerator, Ceilings, Machine
+from hotlap.records.machine import Accelerator, Ceilings, Machine, SizedRate
 from hotlap.records.messages import (
     CONNECTION_LOST,
     STEP_COUNTER_BYTES,
@@ -201,6 +201,7 @@ __all__ = [
     "Setting",
     "SiteRole",
     "Situation",
+    "SizedRate",
     "Skipped",
     "Source",
     "SourceWish",
