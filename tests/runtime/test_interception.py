@@ -163,6 +163,53 @@ def test_two_optimizers_make_one_step(watched: Watched) -> None:
     assert len(watched.interception.roots.all()) == 2
 
 
+def steps_of(watched: Watched, turns: str) -> int:
+    """How many steps updates by the optimizers ``A``, ``B`` and ``C`` in that order are."""
+    models = {it: nn.Linear(4, 1) for it in "ABC"}
+    optimizers = {it: torch.optim.SGD(model.parameters(), lr=0.1) for it, model in models.items()}
+    for name in turns:
+        models[name](torch.ones(3, 4)).mean().backward()
+        optimizers[name].step()
+    return len(watched.steps().loss)
+
+
+@pytest.mark.parametrize(
+    ("turns", "steps"),
+    [
+        ("A" * 20 + "B" * 30, 50),
+        ("A" * 20 + "B" * 10 + "C" * 25, 55),
+        (("A" * 10 + "B" * 10) * 3, 60),
+        ("AB" * 30, 30),
+        ("AAAAAB" * 6, 30),
+        ("AABB" * 10, 20),
+        ("AAABBC" * 8, 24),
+    ],
+)
+def test_optimizers_one_after_the_other_have_steps_of_their_own(watched: Watched, turns: str, steps: int) -> None:
+    """Those that take turns from the beginning share theirs, as in a GAN."""
+    assert steps_of(watched, turns) == steps
+
+
+@pytest.mark.parametrize(
+    ("turns", "of_the_first"),
+    [
+        ("A" * 20 + "AB" * 30, 50),
+        ("A" * 20 + "BAA" * 20, 60),
+        (("A" * 100 + "B") * 5, 500),
+        ("A" * 30 + "BBAA" * 9, 48),
+    ],
+)
+def test_an_optimizer_that_joins_later_belongs_to_the_steps_of_the_first(
+    watched: Watched, turns: str, of_the_first: int
+) -> None:
+    """A critic that is trained alone for a while: only where the other first appears it counts by itself."""
+    assert of_the_first <= steps_of(watched, turns) <= of_the_first + 2
+
+
+def test_no_step_holds_more_updates_than_it_takes_to_see_a_new_order(watched: Watched) -> None:
+    assert steps_of(watched, "AB" * 10 + "B" * 40) >= 10 + 40 - 16
+
+
 def test_lbfgs_with_its_many_closures_is_one_step(watched: Watched) -> None:
     model = nn.Linear(8, 1).double()
     inputs, targets = (it.double() for it in data()[:])

@@ -42,6 +42,8 @@ from hotlap.runtime.stopwatch import (
 )
 
 UPDATES_BEFORE_NEW_ANCHOR = 16
+STEPS_ALONE = 8
+"""After so many steps of one optimizer alone another one that steps is taken for its successor."""
 _SEQUENCES = (list, tuple)
 
 
@@ -88,6 +90,9 @@ class StepClock:
         self._anchor: int | None = None
         self._only_anchor: int | None = None  # the anchor while no other optimizer has stepped since it did
         self._others: dict[int, int] = {}
+        self._alone_since = 0  # the step since which only the anchor has stepped
+        self._predecessor: int | None = None  # the anchor until this one, while it may still come back
+        self._occasional: set[int] = set()
         self._updating = 0  # the optimizer of the outermost update that is running
         self._hang_on(hooks)
 
@@ -219,17 +224,38 @@ class StepClock:
             self._end_step()
 
     def _is_anchor(self, optimizer: int) -> bool:
-        """The first optimizer that steps sets the pace, until another has stepped many times without it."""
+        """Whether an update ends the step. The first optimizer that steps sets the pace.
+
+        Another one succeeds it at once where the first had stepped alone for a while, as in a script that trains one
+        module after the other. Should the first come back soon, the other is one that steps now and then (a generator
+        after many updates of its critic), and from then on belongs to the first one's step. Where both stepped in turns
+        from the beginning, the other takes over once it has stepped many times without the first.
+        """
         if self._anchor is None:
-            self._anchor = optimizer
-        if optimizer != self._anchor:
-            self._only_anchor = None
-            self._others[optimizer] = self._others.get(optimizer, 0) + 1
-            if self._others[optimizer] < UPDATES_BEFORE_NEW_ANCHOR:
-                return False
-            self._anchor = optimizer
+            return self._take_over(optimizer)
+        if optimizer == self._anchor:
+            self._only_anchor = optimizer
+            self._alone_since = self.steps_done
+            self._others.clear()
+            return True
+        alone = self.steps_done - self._alone_since if self._only_anchor is not None else 0
+        if optimizer == self._predecessor and alone < STEPS_ALONE:
+            self._occasional.add(self._anchor)
+            return self._take_over(optimizer)
+        if alone >= STEPS_ALONE and optimizer not in self._occasional:
+            predecessor = self._anchor
+            self._take_over(optimizer)
+            self._predecessor = predecessor
+            return True
+        self._only_anchor = None
+        self._others[optimizer] = self._others.get(optimizer, 0) + 1
+        return self._others[optimizer] >= UPDATES_BEFORE_NEW_ANCHOR and self._take_over(optimizer)
+
+    def _take_over(self, optimizer: int) -> bool:
+        self._anchor = self._only_anchor = optimizer
+        self._predecessor = None
+        self._alone_since = self.steps_done
         self._others.clear()
-        self._only_anchor = optimizer
         return True
 
     @property
