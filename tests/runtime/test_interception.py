@@ -66,6 +66,65 @@ def test_a_plain_loop_is_told_in_order_and_counted(watched: Watched) -> None:
     assert watched.steps().samples == (16, 16, 8), "the last batch of an epoch is short"
 
 
+def train_on(loader: DataLoader, features: int = 8) -> None:  # type: ignore[type-arg]
+    model = nn.Linear(features, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for batch in loader:
+        inputs = batch[0] if isinstance(batch, (list, tuple)) else batch
+        model(inputs if torch.is_tensor(inputs) else torch.stack(list(inputs))).mean().backward()
+        optimizer.step()
+
+
+def sequence_first(samples: list[Any]) -> torch.Tensor:
+    return torch.stack([it[0].repeat(35, 1) for it in samples], dim=1)
+
+
+def test_samples_are_those_of_the_loaders_batch_whatever_comes_first(watched: Watched) -> None:
+    train_on(DataLoader(data(), batch_size=16, collate_fn=sequence_first))
+    assert watched.steps().samples == (16, 16, 8), "and not the 35 of the sequence"
+    assert watched.clock.samples_from == "loader"
+
+
+@pytest.mark.parametrize(
+    ("collate", "samples"),
+    [
+        (lambda samples: torch.cat([it[0].repeat(90, 1) for it in samples]), (16, 16, 16)),  # graphs in one
+        (lambda samples: [it[0] for it in samples], (16, 16, 16)),  # images of many sizes
+        (None, (16, 16, 8)),
+    ],
+)
+def test_batches_without_a_dimension_of_samples_hold_what_the_loader_says(
+    watched: Watched, collate: Any, samples: tuple[int, ...]
+) -> None:
+    train_on(DataLoader(data(), batch_size=16, collate_fn=collate))
+    assert watched.steps().samples == samples
+
+
+def test_a_data_set_smaller_than_a_batch(watched: Watched) -> None:
+    train_on(DataLoader(data(10), batch_size=64))
+    assert watched.steps().samples == (10,)
+
+
+def test_without_a_batch_size_the_first_dimension_counts(watched: Watched) -> None:
+    train_on(DataLoader(data(), batch_size=None))
+    assert watched.clock.samples_from == "batch"
+    sampler = torch.utils.data.BatchSampler(range(40), batch_size=16, drop_last=False)
+    train_on(DataLoader(data(), batch_sampler=sampler))
+    assert watched.steps().samples[-3:] == (16, 16, 8)
+    assert watched.clock.samples_from == "loader"
+
+
+def test_without_a_loader_the_samples_are_a_guess(watched: Watched) -> None:
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model(torch.randn(35, 20, 8)).mean().backward()
+    optimizer.step()
+    assert watched.clock.samples_from == "inputs"
+    model.weight.sum().backward()
+    optimizer.step()
+    assert watched.clock.samples_from == "none"
+
+
 def test_phases_add_up_to_the_wall(watched: Watched) -> None:
     model = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 1))
     optimizer = torch.optim.Adam(model.parameters())

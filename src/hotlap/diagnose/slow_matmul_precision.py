@@ -13,9 +13,10 @@ also halve what is read and written.
 ## How to see it
 `hotlap profile train.py` multiplies matrices of many sizes in each format, and holds the products of a step against the
 rates of their own sizes: a product of 64 x 64 matrices is often slower in bfloat16 than in float32. The finding's share
-is what the format could save at those rates, less what converting weights and gradients costs. It is a bound, and no
-more than what forward and backward take. Where no rate of such a size was measured, there is no figure. cuDNN computes
-float32 convolutions in TensorFloat-32 by itself, so only its distance to 16 bits counts.
+is what the format could save at those rates, less what converting weights and gradients costs. It is a bound: no more
+than what forward and backward take, and of a product no more than what its operations take at its rate. Where no rate
+of such a size was measured, there is no figure. cuDNN computes float32 convolutions in TensorFloat-32 by itself, so
+only its distance to 16 bits counts.
 
 ## What to do
 Run forward and loss under `torch.autocast(device, dtype=torch.bfloat16)`. Or allow a shorter mantissa inside float32
@@ -52,7 +53,7 @@ from hotlap.diagnose.operators import (
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import at_most, computing_share, exactly
 from hotlap.diagnose.wording import flop_rate, levers_for, percent
-from hotlap.diagnose.work import Rates, Work, convolution_outputs, why_doubted, work_of
+from hotlap.diagnose.work import Rates, Work, convolution_outputs, product_of, why_doubted, work_of
 from hotlap.evidence import LayerUse, RunEvidence
 from hotlap.levers.situations import native_dtypes
 from hotlap.records import Ceilings, Finding, Machine, SizedRate
@@ -62,6 +63,8 @@ title = "Float32 matrix products on hardware with a faster mode"
 group = "compute"
 
 _ROWS_SHOWN = 2
+_LARGE = 256
+"""A product whose shortest side is this long is neither limited by memory nor by the call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,7 @@ def check(profile: Profile) -> Iterator[Finding]:
     share = min(share_of(profile, rows), computing_share(profile))
     if share < WORTH_A_LOOK:
         return
-    rates = Rates(profile.machine.ceilings, _kind(profile))
+    rates = Rates(profile.machine.ceilings, _kind(profile), profile.facts.threads)
     best = max((_saving(profile, slow, mode, rates) for mode in modes), key=lambda it: it.whole - it.unknown)
     doubt = why_doubted(profile) or _why_unknown(best)
     saving = min(best.whole, share)
@@ -158,9 +161,10 @@ def _runs_in(row: OperatorRow, modes: tuple[str, ...]) -> str:
 
 
 def _saving(profile: Profile, slow: Sequence[_Slow], mode: str, rates: Rates) -> _Saving:
-    """The bound for one format: of each operator no more than its own time, and no more than what its operations take
-    at the rate of their size."""
-    steps, wall = profiled_steps(profile), profile.account.wall
+    """The bound for one format: of each operator no more than its own time, and of a product no more than what its
+    operations take at the rate of their size."""
+    wall = profile.account.wall
+    slowness = _slowness(profile, slow, rates)
     saved = unknown = 0.0
     for it in slow:
         if it.computes_in == mode:
@@ -170,10 +174,27 @@ def _saving(profile: Profile, slow: Sequence[_Slow], mode: str, rates: Rates) ->
         if now is None or then is None:
             unknown += own
         else:
-            taken = min(own, now * it.row.calls / steps / wall)
+            at_the_rate = slowness * _share_at_the_rate(profile, it.row, now)
+            taken = min(own, at_the_rate) if is_product(it.row) else own
             saved += taken * max(0.0, 1 - then / now)
     converting = 0.0 if mode == "tf32" else _conversion_seconds(profile, mode, rates) / wall
     return _Saving(mode, saved, converting, unknown)
+
+
+def _slowness(profile: Profile, slow: Sequence[_Slow], rates: Rates) -> float:
+    """How many times slower than in the test the script's machine was: what even the best of its large products took
+    longer. Other programs slow a script down while a test's best try slips between them. 1 without a large product."""
+    found = []
+    for it in slow:
+        now = rates.seconds(it.computes_in, it.work) if it.work else None
+        product = product_of(it.row)
+        if now and product is not None and min(product[1:]) >= _LARGE:
+            found.append(share_of(profile, [it.row]) / _share_at_the_rate(profile, it.row, now))
+    return max(1.0, min(found, default=1.0))
+
+
+def _share_at_the_rate(profile: Profile, row: OperatorRow, seconds_per_call: float) -> float:
+    return seconds_per_call * row.calls / profiled_steps(profile) / profile.account.wall
 
 
 def _conversion_seconds(profile: Profile, mode: str, rates: Rates) -> float:

@@ -124,7 +124,7 @@ def _work_of_layer(row: OperatorRow) -> Work | None:
         return None
     (length, batch, _), inputs, states = row.shapes[0], row.shapes[1], row.shapes[2]
     passes = 2 if "backward" in row.name else 1
-    single = 2.0 * batch * max(prod(inputs), prod(states))
+    single = 2.0 * length * batch * max(prod(inputs), prod(states))  # those of the input need not wait for each other
     return Work(2.0 * passes * length * batch * (prod(inputs) + prod(states)), 0, single)
 
 
@@ -169,9 +169,14 @@ def beaten(profile: Profile) -> str:
 
 
 class Rates:
-    """What a device reached in a short test, by format and size."""
+    """What a device reached in a short test, by format and size.
 
-    def __init__(self, ceilings: Ceilings, device: str) -> None:
+    A script on a processor that has fewer ``threads`` than the test had reaches at least its part of the rates.
+    """
+
+    def __init__(self, ceilings: Ceilings, device: str, threads: int = 0) -> None:
+        known = device == "cpu" and threads > 0 and ceilings.threads > 0
+        self._part = min(1.0, threads / ceilings.threads) if known else 1.0
         self._by_format: dict[str, list[SizedRate]] = {}
         for it in sorted(ceilings.matmul_by_size, key=lambda it: it.side):
             kind, _, dtype = it.key.partition(":")
@@ -188,7 +193,7 @@ class Rates:
         known = self._by_format.get(dtype)
         if not known or side > LARGER * known[-1].side:
             return None
-        return _between([it.side for it in known], [it.flops_per_second for it in known], side)
+        return self._part * _between([it.side for it in known], [it.flops_per_second for it in known], side)
 
     def seconds(self, dtype: str, work: Work) -> float | None:
         """How long the work takes in that format; None where no rate was measured for its size."""

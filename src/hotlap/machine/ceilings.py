@@ -69,6 +69,7 @@ def measure(device: str, seconds: float = 3.0) -> Ceilings:
         host_to_device_pageable_bytes_per_second=pageable,
         host_to_device_pinned_bytes_per_second=pinned,
         doubts=((device, doubt),) if doubt else (),
+        threads=products.threads if device == "cpu" else 0,
     )
 
 
@@ -86,6 +87,7 @@ def merged(first: Ceilings, second: Ceilings) -> Ceilings:
         matmul_flops_per_second=tuple(sorted(products.items())),
         matmul_by_size=tuple(sized[it] for it in sorted(sized)),
         doubts=tuple(sorted(doubts.items())),
+        threads=first.threads or second.threads,
         **scalars,
     )
 

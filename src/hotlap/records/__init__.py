@@ -84,6 +84,7 @@ from hotlap.records.script import (
     LoaderFacts,
     ModelFacts,
     OptimizerFacts,
+    SampleSource,
     ScriptFacts,
     SiteRole,
 )
@@ -196,6 +197,7 @@ __all__ = [
     "RecordedGain",
     "Report",
     "Run",
+    "SampleSource",
     "ScaledLoss",
     "ScriptFacts",
     "Setting",

@@ -21,9 +21,10 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, Protocol
 
-from hotlap.records import Steps, StepSource
+from hotlap.records import SampleSource, Steps, StepSource
 from hotlap.runtime.batches import leading_size
 from hotlap.runtime.hooks import Fetch, Hooks
+from hotlap.runtime.samples import SampleCounts
 from hotlap.runtime.stopwatch import (
     BACKWARD,
     CLOSED,
@@ -44,7 +45,6 @@ from hotlap.runtime.stopwatch import (
 UPDATES_BEFORE_NEW_ANCHOR = 16
 STEPS_ALONE = 8
 """After so many steps of one optimizer alone another one that steps is taken for its successor."""
-_SEQUENCES = (list, tuple)
 
 
 class Scaling(Protocol):
@@ -60,7 +60,8 @@ class StepClock:
     """Follows the training loop through the hooks and writes one row for each step.
 
     ``on_step`` is called at the end of every step, outside all accounts: what it spends is nobody's time. What every
-    step passes is written out rather than shared, since each further frame costs the step.
+    step passes is written out rather than shared, since each further frame costs the step. ``samples_from`` is what the
+    last step's samples were counted by.
     """
 
     def __init__(self, hooks: Hooks, *, source: StepSource, scaling: Scaling, on_step: Callable[[], None]) -> None:
@@ -77,6 +78,8 @@ class StepClock:
         self._rows: list[list[float]] = []
         self._phases: list[int] = [OTHER]
         self._samples: list[int] = []
+        self._counts = SampleCounts(hooks)
+        self.samples_from: SampleSource = ""
         self._losses: list[Any] = []
         self._losses_until: list[int] = []
         self._read_losses = 0
@@ -137,7 +140,9 @@ class StepClock:
     # -- what the hooks tell -------------------------------------------------------------------
 
     def _loader_start(self, loader: Any, start: Fetch) -> Any:
-        return self._inside(DATA_WAIT, start)
+        iterator = self._inside(DATA_WAIT, start)
+        self._counts.loader_started(loader, iterator)
+        return iterator
 
     def _fetch(self, iterator: Any, fetch: Fetch) -> Any:
         self._write((self._phases[-1], self._read()))  # no other phase begins within a fetch
@@ -152,9 +157,7 @@ class StepClock:
             raise
         self._write((DATA_WAIT, self._read()))
         if self._torch.is_grad_enabled():  # what is fetched under no_grad is not trained on
-            first = batch[0] if type(batch) in _SEQUENCES and batch else batch
-            shape = getattr(first, "shape", None)
-            self._fetched_samples += shape[0] if shape else leading_size(batch)
+            self._fetched_samples += self._counts.of_batch(iterator, batch)
         return batch
 
     def _optimizer_made(self, optimizer: Any) -> None:
@@ -310,6 +313,10 @@ class StepClock:
         self._losses_until.append(len(self._losses))
         # What the loaders delivered; what the model was called with only where there is no loader.
         self._samples.append(self._step_fetched or self._step_forwarded or 1)
+        if self._step_fetched:
+            self.samples_from = self._counts.source
+        else:
+            self.samples_from = "inputs" if self._step_forwarded else "none"
         self._step_fetched = self._step_forwarded = 0
         self._saw_forward = False
         self.steps_done += 1

@@ -214,6 +214,7 @@ class Observer:
             random_in_forward=self._random_in_forward,
             sites=tuple(self._sites.values()),
             files=digests(self._all_sites()) if self._observing else (),
+            samples_from=self._clock.samples_from,
         )
 
     def _all_sites(self) -> list[CallSite | None]:
