@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hotlap.diagnose.shares import is_bound
 from hotlap.records import Finding
 
 
@@ -70,8 +71,11 @@ def _wrong_lines(planted: Any, findings: Sequence[Finding]) -> set[str]:
 
 
 def _is_first(planted: Any, costs: Sequence[Finding]) -> bool:
-    """Whether the planted cause is dearest, up to causes that are true as well and cost the same within a tenth."""
-    mine = [it.share.value for it in costs if it.rule == planted.first]
-    if not mine or not costs:
+    """Whether the planted cause is costliest, up to causes that are true as well and cost the same within a tenth. What
+    is only bounded stands behind all that was measured."""
+    mine = [it.share for it in costs if it.rule == planted.first]
+    if not mine:
         return True  # missed, or a hazard without a cost
-    return max(it.share.value for it in costs) <= 1.1 * max(mine)
+    bounded = all(map(is_bound, mine))
+    rivals = [it.share.value for it in costs if not is_bound(it.share) or bounded]
+    return max(rivals) <= 1.1 * max(it.value for it in mine)

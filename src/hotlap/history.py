@@ -110,7 +110,7 @@ def _entry(study: Study, sort: StudySort) -> Entry:
         source=study.source,
         levers=tuple(it.lever for it in study.plan.settings),
         findings=len(study.findings),
-        dearest_share=max(costly, key=lambda it: it.value, default=None),
+        dearest_share=next(iter(costly), None),  # findings are stored in their order
         step_seconds=study.account_before.wall if study.account_before is not None else None,
         spent_seconds=study.spent_seconds,
         torch_version=dict(study.machine.library_versions).get("torch", ""),

@@ -9,7 +9,7 @@ import pytest
 
 from hotlap.diagnose import Profile, diagnose, rank
 from hotlap.diagnose.api import Rule
-from hotlap.diagnose.shares import between, exactly
+from hotlap.diagnose.shares import at_most, between, exactly
 from hotlap.records import CallSite, Finding, FindingKind
 
 
@@ -51,11 +51,15 @@ def test_the_dearest_comes_first(monkeypatch: pytest.MonkeyPatch, seed: int) -> 
     assert diagnose(Profile()) == IN_ORDER
 
 
-def test_a_bound_ranks_by_what_it_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    bound = Finding(rule="bound", share=between(0.3, 0.0, 0.3), title="1.")
+def test_no_bound_ranks_above_a_cost_that_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bound of 38 % stood above the cause that cost 12 %, and was worth nothing."""
+    large = Finding(rule="large-bound", share=at_most(0.4), title="1.")
+    small = Finding(rule="small-bound", share=at_most(0.3), title="1.")
     sure = Finding(rule="sure", share=between(0.2, 0.19, 0.21), title="1.")
-    monkeypatch.setattr(rank, "all_rules", lambda: rules_that_find(sure, bound))
-    assert diagnose(Profile()) == (bound, sure)
+    little = Finding(rule="little", share=exactly(0.02), title="1.")
+    risk = Finding(rule="risk", kind="risk", share=exactly(0.0), title="1.")
+    monkeypatch.setattr(rank, "all_rules", lambda: rules_that_find(small, risk, large, little, sure))
+    assert diagnose(Profile()) == (sure, little, large, small, risk)
 
 
 def test_nothing_found() -> None:

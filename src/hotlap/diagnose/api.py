@@ -60,6 +60,7 @@ _NOT_RULES = frozenset(
         "rank_traces",
         "shares",
         "wording",
+        "work",
     }
 )
 

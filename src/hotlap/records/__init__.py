@@ -30,7 +30,7 @@ from hotlap.records.comparisons import (
     SpeedVerdict,
 )
 from hotlap.records.costs import BreakEven, Costs, Price, WholeRun
-from hotlap.records.machine import Accelerator, Ceilings, Machine
+from hotlap.records.machine import Accelerator, Ceilings, Machine, SizedRate
 from hotlap.records.messages import (
     CONNECTION_LOST,
     STEP_COUNTER_BYTES,
@@ -85,6 +85,7 @@ from hotlap.records.script import (
     LoaderFacts,
     ModelFacts,
     OptimizerFacts,
+    SampleSource,
     ScriptFacts,
     SiteRole,
 )
@@ -197,12 +198,14 @@ __all__ = [
     "RecordedGain",
     "Report",
     "Run",
+    "SampleSource",
     "ScaledLoss",
     "ScriptFacts",
     "Seen",
     "Setting",
     "SiteRole",
     "Situation",
+    "SizedRate",
     "Skipped",
     "Source",
     "SourceWish",

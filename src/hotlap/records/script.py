@@ -11,6 +11,12 @@ SiteRole: TypeAlias = Literal[
 ]
 
 
+SampleSource: TypeAlias = Literal["loader", "batch", "inputs", "none", ""]
+"""What samples were counted by: the batch size of the DataLoader, the first dimension of what a DataLoader without one
+delivered, the first dimension of the model's inputs (a guess), nothing (each step counts as one); empty where a study
+of before does not say."""
+
+
 class CallSite(Record, frozen=True, kw_only=True):
     """A line of the user's code where something that matters was called.
 
@@ -101,7 +107,8 @@ class ModelFacts(Record, frozen=True, kw_only=True):
 class ScriptFacts(Record, frozen=True, kw_only=True):
     """What hotlap saw the script do: the ground on which levers decide whether they apply.
 
-    ``files`` are the files that the sites lie in, as they were when the script was run.
+    ``files`` are the files that the sites lie in, as they were when the script was run. ``samples_from`` is what the
+    samples of steps were counted by.
     """
 
     device: str = "cpu"
@@ -122,6 +129,7 @@ class ScriptFacts(Record, frozen=True, kw_only=True):
     random_in_forward: bool = False
     sites: tuple[CallSite, ...] = ()
     files: tuple[FileDigest, ...] = ()
+    samples_from: SampleSource = ""
 
 
 class Invariants(Record, frozen=True, kw_only=True):

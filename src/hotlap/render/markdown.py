@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from hotlap import plan
 from hotlap.records import Costs, Kept, Study
 from hotlap.render import text
-from hotlap.render.account import PHASES, account_remarks, samples_factor
+from hotlap.render.account import PHASES, account_remarks, rate_of, samples_factor
 from hotlap.render.batch_sizes import HEADINGS, batch_remark, batch_rows
 from hotlap.render.findings import fates, label, place, share_interval
 from hotlap.render.headline import Headline, headline
@@ -40,13 +40,14 @@ def _figures(study: Study) -> list[str]:
     before, after = study.account_before, study.account_after
     if before is None or before.wall <= 0:
         return []
-    rate = text.number(before.samples_per_step / before.wall)
+    name, before_rate = rate_of(before)
+    rate = text.number(before_rate)
     if after is None or after.wall <= 0 or not study.plan.settings:
-        return [f"A step takes {text.duration(before.wall)}, which is {rate} samples a second.", ""]
+        return [f"A step takes {text.duration(before.wall)}, which is {rate} {name}.", ""]
     step = text.duration(after.wall * samples_factor(before, after))
     rows = [
         ("mean step", text.duration(before.wall), step),
-        ("samples a second", rate, text.number(after.samples_per_step / after.wall)),
+        (name, rate, text.number(rate_of(after)[1])),
     ]
     verification = study.verification
     if verification is not None and verification.baseline_peak_bytes and verification.candidate_peak_bytes:

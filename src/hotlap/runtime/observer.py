@@ -13,6 +13,7 @@ from hotlap.runtime import randomness
 from hotlap.runtime.batches import size_in_bytes, tensors
 from hotlap.runtime.call_sites import digests, exact_user_site
 from hotlap.runtime.clock import StepClock
+from hotlap.runtime.flops import flop_counter
 from hotlap.runtime.hooks import Fetch
 from hotlap.runtime.interception import Interception
 
@@ -194,9 +195,7 @@ class Observer:
             self._flops = float(self._flop_counter.get_total_flops()) or None
             self._flop_counter = None
         elif self._clock.steps_done == STEP_THAT_COUNTS_FLOPS and not self._any_compiled():
-            from torch.utils.flop_counter import FlopCounterMode
-
-            self._flop_counter = FlopCounterMode(display=False)
+            self._flop_counter = flop_counter(self._torch)
             self._flop_counter.__enter__()
 
     def _any_compiled(self) -> bool:
@@ -231,6 +230,7 @@ class Observer:
             random_in_forward=self._random_in_forward,
             sites=tuple(self._sites.values()),
             files=digests(self._all_sites()) if self._observing else (),
+            samples_from=self._clock.samples_from,
         )
 
     def _all_sites(self) -> list[CallSite | None]:

@@ -80,12 +80,16 @@ def account_of(run: Run) -> tuple[PhaseAccount, tuple[str, ...]]:
     """The mean time account of a run without its warm-up, and a warning where its phases do not add up."""
     skip = warm_up_steps(run.steps)
     try:
-        return account(run.steps, skip=skip), ()
+        return _with_source(account(run.steps, skip=skip), run.facts), ()
     except ValueError as error:
         wall = fmean(run.steps.wall_seconds[skip:])
         samples = fmean(run.steps.samples[skip:]) if run.steps.samples else 1.0
         whole = PhaseAccount(wall=wall, other=wall, samples_per_step=samples)
-        return whole, (f"The time of a step could not be split into phases: {error}",)
+        return _with_source(whole, run.facts), (f"The time of a step could not be split into phases: {error}",)
+
+
+def _with_source(phases: PhaseAccount, facts: ScriptFacts) -> PhaseAccount:
+    return msgspec.structs.replace(phases, trainers=max(1, facts.processes), samples_from=facts.samples_from)
 
 
 def command_line(workload: Workload) -> str:

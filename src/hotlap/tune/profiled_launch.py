@@ -15,6 +15,7 @@ import msgspec
 
 from hotlap import plan as plans_of
 from hotlap.diagnose.profile import Profile
+from hotlap.diagnose.work import beaten
 from hotlap.errors import TraceError
 from hotlap.evidence import RunEvidence
 from hotlap.files import read_bounded
@@ -98,7 +99,7 @@ def take_profile(
         return known
     book.attach(ATTACHMENT, profile)
     _note(book, profile)
-    return profile
+    return _without_beaten_ceiling(book, profile)
 
 
 def undisturbed(observation: Observation, bounds: Bounds) -> Profile:
@@ -233,6 +234,17 @@ def _note(book: Book, profile: Profile) -> None:
     trace_path = window.trace_path if window is not None and profile.breakdowns else ""
     book.update(profiled_steps=profile.evidence.observed_steps, trace_path=trace_path)
     book.warn(*_doubts(profile))
+
+
+def _without_beaten_ceiling(book: Book, profile: Profile) -> Profile:
+    """A rate of multiplication that the script's own operators exceed is no ceiling."""
+    sentence = beaten(profile)
+    if not sentence:
+        return profile
+    ceilings = tuple(it for it in profile.ceilings if it.name != "matmul")
+    book.warn(f"{sentence} That test was disturbed: its rates are left out.")
+    book.update(ceilings=ceilings, model_flop_utilisation=None)
+    return msgspec.structs.replace(profile, ceilings=ceilings, model_flop_utilisation=None)
 
 
 def _doubts(profile: Profile) -> Iterable[str]:

@@ -18,7 +18,7 @@ from hotlap.levers.api import Lever
 from hotlap.records import CompileReport, Failed, Finding, NoGain, Outcome, Plan, Setting, Situation, Skipped
 from hotlap.tune.book import Book
 from hotlap.tune.costs import FEWEST_ROUNDS, Shape
-from hotlap.tune.findings import answered_share
+from hotlap.tune.findings import precedence
 from hotlap.tune.options import Options
 from hotlap.tune.trials import FEWEST_BLOCK_STEPS, FEWEST_ROUNDS_OF_A_SHORT_SCRIPT, Failure, Trials
 
@@ -93,7 +93,7 @@ def prospects_of(
             passed_over.append(Outcome(lever=lever.name, verdict=reason))
             continue
         found.append(Prospect(lever, _settings(lever, situation, options), bound_of(lever, situation)))
-    found.sort(key=lambda it: (-answered_share(findings, it.lever.name), -(it.bound or math.inf)))
+    found.sort(key=lambda it: (*precedence(findings, it.lever.name), it.bound or math.inf), reverse=True)
     return found, passed_over
 
 

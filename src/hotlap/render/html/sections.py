@@ -10,7 +10,7 @@ from hotlap import plan
 from hotlap.gain import claimed
 from hotlap.records import Crashed, FileWrite, Kept, Machine, Skipped, Study
 from hotlap.render import text
-from hotlap.render.account import samples_factor
+from hotlap.render.account import rate_of, samples_factor
 from hotlap.render.findings import answering, fates, label, place, share_interval
 from hotlap.render.headline import parity_phrase
 from hotlap.render.html.parts import Fact
@@ -91,11 +91,11 @@ def facts(study: Study) -> Iterator[Fact]:
     after = study.account_after if claims_gain(study) else None
     if before is not None and before.wall > 0:
         yield _step_fact(study)
-        rate = text.number(before.samples_per_step / before.wall)
+        name, rate = rate_of(before)
         if after is not None and after.wall > 0:
-            yield Fact("Samples a second", text.number(after.samples_per_step / after.wall), rate)
+            yield Fact(_capital(name), text.number(rate_of(after)[1]), text.number(rate))
         else:
-            yield Fact("Samples a second", rate)
+            yield Fact(_capital(name), text.number(rate))
     verification = study.verification
     if verification is not None and claims_gain(study):
         if verification.baseline_peak_bytes and verification.candidate_peak_bytes:
