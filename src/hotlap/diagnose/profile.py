@@ -24,8 +24,9 @@ class Profile(Record, frozen=True, kw_only=True):
     ``account`` and ``steps`` are the untouched script's own (warm-up left out of ``account``); ``evidence``,
     ``breakdowns`` (one a rank), ``operators`` and ``host_time`` come from the profiled run, whose times are longer.
     ``rank_step_seconds`` are the wall seconds of each step, one row a rank, where there are several, and
-    ``rank_forward_seconds`` those until backward was called. ``outcomes`` is what trials have shown of the levers so
-    far; there are none before the first trial.
+    ``rank_forward_seconds`` those until backward was called. ``run_seconds`` is how long the untouched script ran where
+    it came to its own end (0: hotlap ended it, and its length is unknown). ``outcomes`` is what trials have shown of
+    the levers so far; there are none before the first trial.
     """
 
     facts: ScriptFacts = ScriptFacts()
@@ -45,6 +46,7 @@ class Profile(Record, frozen=True, kw_only=True):
     host_time: HostTime | None = None
     rank_step_seconds: tuple[tuple[float, ...], ...] = ()
     rank_forward_seconds: tuple[tuple[float, ...], ...] = ()
+    run_seconds: float = 0.0
     outcomes: tuple[Outcome, ...] = ()
 
     @property
