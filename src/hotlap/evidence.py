@@ -13,6 +13,8 @@ from hotlap.records import CallSite, Record
 
 Phase: TypeAlias = Literal["data_wait", "host_to_device", "forward", "backward", "optimizer", "other", "outside"]
 
+SampledPhase: TypeAlias = Phase | Literal["startup"]
+
 SyncKind: TypeAlias = Literal[
     "item", "cpu", "numpy", "tolist", "bool", "nonzero", "print", "synchronize", "copy-to-device"
 ]
@@ -160,6 +162,36 @@ class LayerUse(Record, frozen=True, kw_only=True):
     count: int = 1
 
 
+class SampledLine(Record, frozen=True, kw_only=True):
+    """How often the training thread was seen at one of the user's lines while it did one thing.
+
+    ``seconds`` is what its ``samples`` stand for; for ``asleep_seconds`` of them the thread neither ran nor waited for
+    a core: it waited for a disk, another process or a device, or slept. ``phase`` is ``startup`` up to the end of the
+    first step. ``called`` is the function that the line called, ``innermost`` the one that was running (each empty
+    where that is the line itself; ``import`` for a module's import); ``site`` is None where no frame was the user's.
+    ``collective`` says that it was a collective operation of ``torch.distributed``.
+    """
+
+    phase: SampledPhase
+    samples: int
+    seconds: float
+    asleep_seconds: float = 0.0
+    site: CallSite | None = None
+    called: str = ""
+    innermost: str = ""
+    collective: bool = False
+
+
+class LineSamples(Record, frozen=True, kw_only=True):
+    """Where the training thread was, sampled every ``interval_seconds`` or so, longest first: during start-up, in the
+    observed steps, and between them. ``knows_sleep`` says that the system counts sleep."""
+
+    interval_seconds: float = 0.0
+    samples: int = 0
+    knows_sleep: bool = False
+    lines: tuple[SampledLine, ...] = ()
+
+
 class Window(Record, frozen=True, kw_only=True):
     """The steps that ran under ``torch.profiler``; their times are not comparable with unprofiled ones."""
 
@@ -184,6 +216,7 @@ class RunEvidence(Record, frozen=True, kw_only=True):
     layers: tuple[LayerUse, ...] = ()
     memory: MemoryTimeline = MemoryTimeline()
     numbers: Numbers = Numbers()
+    sampled: LineSamples = LineSamples()
     window: Window | None = None
     anomaly_detection: bool = False
     anomaly_site: CallSite | None = None
