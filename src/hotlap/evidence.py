@@ -19,7 +19,17 @@ SyncKind: TypeAlias = Literal[
     "item", "cpu", "numpy", "tolist", "bool", "nonzero", "print", "synchronize", "copy-to-device"
 ]
 
-LoopCallKind: TypeAlias = Literal["empty-cache", "garbage-collection", "print", "logging", "tensor-on-host"]
+LoopCallKind: TypeAlias = Literal[
+    "empty-cache",
+    "garbage-collection",
+    "print",
+    "logging",
+    "tensorboard",
+    "tracker",
+    "progress-bar",
+    "file-write",
+    "tensor-on-host",
+]
 
 
 class HostSync(Record, frozen=True, kw_only=True):
@@ -43,6 +53,7 @@ class LoopCall(Record, frozen=True, kw_only=True):
     """Calls from one line of the training loop that cost time and teach nothing.
 
     ``tensor-on-host`` is a tensor made on the CPU and then copied to the device in the same step, of ``bytes`` in all.
+    A ``tracker`` is one that hotlap keeps silent: what its own work would take is no part of ``seconds``.
     """
 
     kind: LoopCallKind
@@ -169,7 +180,8 @@ class SampledLine(Record, frozen=True, kw_only=True):
     a core: it waited for a disk, another process or a device, or slept. ``phase`` is ``startup`` up to the end of the
     first step. ``called`` is the function that the line called, ``innermost`` the one that was running (each empty
     where that is the line itself; ``import`` for a module's import); ``site`` is None where no frame was the user's.
-    ``collective`` says that it was a collective operation of ``torch.distributed``.
+    ``collective`` says that it was a collective operation of ``torch.distributed``. ``native`` is the function of C
+    that the line was in, as its bytecode names it (``torch.sort``, ``.write``; ``operator`` for one without a name).
     """
 
     phase: SampledPhase
@@ -180,6 +192,7 @@ class SampledLine(Record, frozen=True, kw_only=True):
     called: str = ""
     innermost: str = ""
     collective: bool = False
+    native: str = ""
 
 
 class LineSamples(Record, frozen=True, kw_only=True):

@@ -53,6 +53,7 @@ _NOT_RULES = frozenset(
         "device_idle",
         "example_traces",
         "examples",
+        "host_lines",
         "memory_use",
         "operators",
         "profile",

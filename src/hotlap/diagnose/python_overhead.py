@@ -16,13 +16,17 @@ end, since the two come from different launches. Printing and logging are left t
 kernels are no operators to the profiler: then nothing is said. On an accelerator: the time for which the device idled
 while the host was in no operator and no call, between kernels or between steps, as it falls on an untouched step.
 
+The lines are sampled: those at which the host was met while it was in none of torch's functions, reported nothing and
+wrote nothing. Where they hold less than half of the time, it goes to calling operators, one by one: how many there are
+is counted in the traced steps, and `hotlap profile --batch-sizes` measures what a larger batch gives.
+
 A few percent of it are in every training loop, and cannot be had back by small means: this rule speaks from 10 % on,
 and from 20 % on a CPU, where tracing itself and the freeing of large tensors look alike.
 
 ## What to do
-Look at where it is with a sampling profiler (`py-spy top`). Replace loops over samples, tokens or parameters by one
-operation on the whole tensor; compute metrics every n-th step; use `foreach` or fused optimizers; compile the model.
-A larger batch pays the same overhead for more samples.
+Replace loops over samples, tokens or parameters by one operation on the whole tensor; compute metrics every n-th step.
+Compiling the model helps only with what its forward pass does. Where it is the calling of many small operators:
+`foreach` or fused optimizers, a compiled model, or a larger batch, which pays the same overhead for more samples.
 
 ## When it is fine
 Small models, whose operators are over in microseconds: there it is the price of the flexibility, and `torch.compile`
@@ -33,14 +37,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from hotlap.diagnose.api import Group
 from hotlap.diagnose.device_idle import idle_cause, idle_share, in_operators
 from hotlap.diagnose.example_traces import STEP_SECONDS, idle_for, trace_of
+from hotlap.diagnose.examples import operator
+from hotlap.diagnose.host_lines import python_lines, python_seconds, reporting_share
+from hotlap.diagnose.operators import profiled_steps
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import between, is_material, observed_share, scaled
 from hotlap.diagnose.wording import duration, levers_for, name, percent, share_of_step
-from hotlap.evidence import LoopCall, RunEvidence, Window
-from hotlap.records import Estimate, Finding, ModelFacts, PhaseAccount, ScriptFacts
+from hotlap.evidence import LineSamples, LoopCall, RunEvidence, SampledLine, Window
+from hotlap.records import CallSite, Estimate, Finding, ModelFacts, PhaseAccount, ScriptFacts
 from hotlap.trace.records import Breakdown, Cause, HostTime
 
 title = "Python takes a large part of the step"
@@ -51,6 +60,8 @@ _NOTABLE, _NOTABLE_ON_CPU = 0.1, 0.2
 _LAUNCH_NOISE = 0.06
 _CAUSES: tuple[Cause, ...] = ("launch_bound", "between_steps")
 _SHOWN = 3
+_MOST = 0.5
+_ENOUGH_SAMPLES = 50
 
 
 def check(profile: Profile) -> Iterator[Finding]:
@@ -73,12 +84,13 @@ def _on_cpu(profile: Profile, host: HostTime) -> Iterator[Finding]:
     # Tracing makes Python dearer, so its part of the traced step bounds its part of the untouched one: where that took
     # longer for another reason, as on a busy machine, the difference is not Python's.
     most = host.python_nanoseconds / host.step_nanoseconds if host.step_nanoseconds else 0.0
-    named = _with_a_finding_of_its_own(profile)
+    named = reporting_share(profile).value
     value = min((wall - elsewhere - operators) / wall, most) - named
     share = between(value, value - _LAUNCH_NOISE, max(value, min(traced, wall - elsewhere) / wall - named))
     if share.value >= _NOTABLE_ON_CPU and is_material(share):
         logging = (f"printing and logging, {percent(named)} of it, are not counted",) if named else ()
         yield _finding(
+            profile,
             share,
             title=f"In {percent(share.value)} of the step no operator of torch runs, and nothing is waited for.",
             evidence=(
@@ -95,17 +107,12 @@ def _outside_backward(profile: Profile, host: HostTime) -> int:
     return host.operator_nanoseconds - (host.backward_nanoseconds if profile.account.backward > 0 else 0)
 
 
-def _with_a_finding_of_its_own(profile: Profile) -> float:
-    """The share of printing and logging, of which `logging-cost` speaks."""
-    calls = [it for it in profile.evidence.calls if it.kind in ("print", "logging") and it.phase != "outside"]
-    return observed_share(profile, sum(it.seconds for it in calls))
-
-
 def _on_accelerator(profile: Profile) -> Iterator[Finding]:
     parts = [it for it in (_python_part(profile, cause) for cause in _CAUSES) if it is not None]
     share = between(sum(it.value for it in parts), sum(it.low for it in parts), sum(it.high for it in parts))
     if share.value >= _NOTABLE and is_material(share):
         yield _finding(
+            profile,
             share,
             title=f"The device idles {percent(share.value)} of the step while the host runs Python.",
             evidence=(f"idle while the host was in no operator: {share_of_step(share)}", *_places(profile)),
@@ -124,16 +131,63 @@ def _places(profile: Profile) -> Iterator[str]:
             yield f"in such gaps the host was at {name(it.name)}: {duration(it.nanoseconds / 1e9)}"
 
 
-def _finding(share: Estimate, *, title: str, evidence: tuple[str, ...]) -> Finding:
-    return Finding(
-        rule=_NAME,
-        share=share,
-        title=title,
-        evidence=evidence,
-        remedy="Look for loops in Python over samples, tokens or parameters (py-spy top shows where), and replace them "
-        "by operations on whole tensors; or compile the model.",
-        levers=levers_for(_NAME),
-    )
+def _finding(profile: Profile, share: Estimate, *, title: str, evidence: tuple[str, ...]) -> Finding:
+    """With the lines where the samples show most of the time; else with the operators, where they show it in torch's
+    own functions; else with neither."""
+    lines = python_lines(profile)
+    most = _MOST * share.value
+    evidence = (*evidence, *(it.in_words(profile) for it in lines[:_SHOWN]))
+    seconds = sum(it.seconds for it in lines)
+    if observed_share(profile, seconds) >= most:
+        in_model = sum(it.model_seconds for it in lines) >= _MOST * seconds
+        return _found(share, title, evidence, _loops(in_model=in_model), lines[0].site, compiles=in_model)
+    operators = _operators_per_step(profile)
+    sampled = profile.evidence.sampled.samples >= _ENOUGH_SAMPLES
+    if sampled and operators and observed_share(profile, python_seconds(profile)) < most:
+        title = f"{title.removesuffix('.')}: it goes to calling {operators:,.0f} operators one by one."
+        evidence = (*evidence, *_operators(profile, operators), *_larger_batches(profile))
+        return _found(share, title, evidence, _SMALL_OPERATORS, None, compiles=True)
+    in_model = profile.account.other < most * profile.account.wall
+    return _found(share, title, evidence, _loops(in_model=in_model), None, compiles=in_model)
+
+
+def _found(
+    share: Estimate, title: str, evidence: tuple[str, ...], remedy: str, site: CallSite | None, *, compiles: bool
+) -> Finding:
+    levers = levers_for(_NAME) if compiles else ()
+    return Finding(rule=_NAME, share=share, title=title, evidence=evidence, remedy=remedy, site=site, levers=levers)
+
+
+_SMALL_OPERATORS = (
+    "A larger batch pays the same overhead for more samples (`hotlap profile --batch-sizes` measures what it gives); a "
+    "fused optimizer and a compiled model call fewer operators."
+)
+
+
+def _loops(*, in_model: bool) -> str:
+    other = ", or compile the model" if in_model else ""
+    return f"Replace loops in Python over samples, tokens or parameters by operations on whole tensors{other}."
+
+
+def _operators_per_step(profile: Profile) -> float:
+    steps = profiled_steps(profile)
+    return sum(it.calls for it in profile.operators) / steps if steps else 0.0
+
+
+def _operators(profile: Profile, per_step: float) -> Iterator[str]:
+    """How long the operators of a traced step take themselves."""
+    if profile.host_time is not None:
+        seconds = profile.host_time.operator_nanoseconds / 1e9 / profiled_steps(profile) / per_step
+        yield f"operators: {per_step:,.0f} per step, {duration(seconds)} each when traced"
+
+
+def _larger_batches(profile: Profile) -> Iterator[str]:
+    for it in profile.batch_rates:
+        if it.scale > 1 and not it.error and it.speedup is not None:
+            yield (
+                f"batches {it.scale:g} times as large: {it.speedup.value:.2f} times the samples per second "
+                f"({100 * it.confidence:.3g} % interval {it.speedup.low:.2f} to {it.speedup.high:.2f}), the model alone"
+            )
 
 
 _STEPS = 10
@@ -182,7 +236,28 @@ def _on_a_device(trace: Breakdown) -> Profile:
     )
 
 
+def _sampled(profile: Profile, *lines: SampledLine, calls: int = 0) -> Profile:
+    """The same with sampled lines, and so many operators in each traced step."""
+    samples = LineSamples(interval_seconds=0.01, samples=400, lines=lines)
+    return msgspec.structs.replace(
+        profile,
+        evidence=msgspec.structs.replace(profile.evidence, sampled=samples),
+        operators=(operator("aten::mm", 0.06, calls=calls),) if calls else (),
+    )
+
+
+_LOOP = SampledLine(
+    phase="other",
+    samples=150,
+    seconds=1.5,
+    native=".get",
+    site=CallSite(role="call", file="/home/ada/train.py", line=14),
+)
+_IN_TORCH = msgspec.structs.replace(_LOOP, phase="forward", native="", called="torch.nn.modules.module.Module._call")
+
 fires = {
+    "a loop, of which the line is known": _sampled(_on_a_cpu(60.0), _LOOP),
+    "six hundred operators, one by one": _sampled(_on_a_cpu(60.0), _IN_TORCH, calls=600),
     "four tenths of a step on a CPU": _on_a_cpu(60.0),
     "three tenths, all of them outside backward": _on_a_cpu(70.0, backward=(40.0, 40.0)),
     "twice as much as what is printed": _on_a_cpu(60.0, printing=0.2),

@@ -81,3 +81,31 @@ def test_what_follows_no_evaluation_is_the_steps_own(launch: Any, line_of: Calla
     seen = [it for it in lines(evidence, line_of("# slept")) if it.phase != "startup"]
     assert {it.phase for it in seen} == {"other"} and sum(it.seconds for it in seen) > 0.2
     assert {it.called for it in seen} == {""}
+
+
+def test_what_the_line_was_in_is_told(launch: Any, line_of: Callable[[str], int]) -> None:
+    script = """
+    words = [str(it % 97) for it in range(60_000)]
+    table = open("table.txt", "w")
+    large = torch.randn(400_000)
+    for inputs, targets in DataLoader(data, batch_size=32):
+        optimizer.zero_grad()
+        model(inputs).pow(2).mean().backward()
+        optimizer.step()
+        counts = {}
+        for word in words: counts[word] = counts.get(word, 0) + 1          # counted
+        for _ in range(40): table.write("x" * 100_000); table.flush()      # written
+        torch.sort(large)                                                  # sorted
+        large * large; large * large; large * large; large * large         # multiplied
+    """
+    _, evidence = launch(script, steps=20)
+    met = {text: _most_met(evidence, line_of(text)) for text in ("# counted", "# written", "# sorted", "# multiplied")}
+    assert met["# counted"] in ("", ".get")
+    assert met["# written"] in (".write", ".flush")
+    assert met["# sorted"] == "torch.sort"
+    assert met["# multiplied"] == "operator"
+
+
+def _most_met(evidence: RunEvidence, number: int) -> str:
+    seen = [it for it in lines(evidence, number) if it.phase != "startup"]
+    return max(seen, key=lambda it: it.seconds).native

@@ -24,6 +24,7 @@ from hotlap.records import CallSite
 from hotlap.runtime.call_sites import MAXIMUM_DEPTH
 from hotlap.runtime.clock import StepClock
 from hotlap.runtime.evidence.callers import Callers
+from hotlap.runtime.evidence.native_calls import NativeCalls
 from hotlap.runtime.hooks import Fetch
 from hotlap.runtime.interception import Interception
 from hotlap.runtime.originals import posix
@@ -52,6 +53,7 @@ class _Seen(NamedTuple):
     called: str
     innermost: str
     collective: bool
+    native: str
 
 
 class _Sample(NamedTuple):
@@ -73,6 +75,7 @@ class SampledLines:
     def __init__(self, interception: Interception, clock: StepClock) -> None:
         self._clock = clock
         self._callers = Callers(interception.hooks.torch)
+        self._natives = NativeCalls(interception.hooks.torch)
         self._trainer = _thread.get_ident()
         self._asleep = _SleepClock()
         self._fetching = False
@@ -159,7 +162,9 @@ class SampledLines:
                 innermost = innermost or called
                 collective = collective or _is_collective(walked)
             walked = walked.f_back
-        return _Sample(self._phase(), _Seen(caller.site, called, innermost, collective), seconds, asleep_seconds)
+        native = "" if called or walked is None else self._natives.name(walked.f_code, walked.f_lasti, walked.f_globals)
+        seen = _Seen(caller.site, called, innermost, collective, native)
+        return _Sample(self._phase(), seen, seconds, asleep_seconds)
 
     def _phase(self) -> SampledPhase:
         if self._clock.steps_done == 0:
@@ -223,6 +228,7 @@ class SampledLines:
                         called=seen.called,
                         innermost=seen.innermost,
                         collective=seen.collective,
+                        native=seen.native,
                     )
                     for (phase, seen), (samples, seconds, asleep) in rows
                 ),
