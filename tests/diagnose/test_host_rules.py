@@ -355,7 +355,7 @@ def test_python_overhead_names_no_line_that_was_in_torch_or_in_no_step(met: Samp
 
 
 def test_python_overhead_says_when_it_is_the_operators_number() -> None:
-    in_torch = line(14, 0.6, called="torch.nn.modules.module.Module._call_impl", phase="forward")
+    in_torch = line(14, 0.9, called="torch.nn.modules.module.Module._call_impl", phase="forward")
     profile = sampled(traced_on_cpu(60.0), in_torch, operators=600)
     (found,) = python_overhead.check(profile)
     assert found.title.endswith("it goes to calling 600 operators one by one.")
@@ -372,10 +372,23 @@ def test_python_overhead_says_when_it_is_the_operators_number() -> None:
     ]
 
 
-def test_python_overhead_does_not_count_operators_where_lines_were_met() -> None:
-    scattered = [line(number, 0.01, samples=9) for number in range(1, 40)]
-    (found,) = python_overhead.check(sampled(traced_on_cpu(60.0), *scattered, operators=600))
+@pytest.mark.parametrize(
+    "met",
+    [
+        [line(number, 0.01, samples=9) for number in range(1, 40)],
+        [line(14, 0.6, called="torch.nn.modules.module.Module._call_impl", phase="forward")],
+    ],
+    ids=["scattered over many lines", "in torch, and in its operators"],
+)
+def test_python_overhead_counts_operators_only_where_the_host_was_met_between_them(met: list[SampledLine]) -> None:
+    """Operators take six tenths of these steps."""
+    (found,) = python_overhead.check(sampled(traced_on_cpu(60.0), *met, operators=600))
     assert "one by one" not in found.title and found.site is None
+
+
+def test_python_overhead_names_the_line_that_makes_numbers_of_a_tensor() -> None:
+    (found,) = python_overhead.check(sampled(traced_on_cpu(60.0), line(14, 0.3, native="torch.Tensor.tolist")))
+    assert found.site is not None and found.site.line == 14
 
 
 def test_logging_cost_adds_what_was_sampled_to_what_was_counted() -> None:

@@ -34,6 +34,7 @@ EXPECTED = {
         "launch-bound",
         "logging-cost",
         "python-overhead",
+        "reads-in-every-step",
         "tensor-on-host",
     },
     "compute": {

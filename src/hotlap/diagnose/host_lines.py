@@ -33,6 +33,9 @@ FEWEST_SAMPLES = 10
 _WRITES = frozenset({".write", ".writelines", ".flush", ".writerow", ".writerows"})
 _PHASES = frozenset({"host_to_device", "forward", "optimizer", "other"})
 _TORCH = ("torch.", "operator")
+_CONVERSIONS = frozenset({"torch.Tensor.tolist", "torch.tensor", "torch.as_tensor"})
+"""Of torch, but no operators: they make Python's numbers, one by one."""
+
 _DEVIATIONS = 2.0
 
 
@@ -78,11 +81,6 @@ def python_lines(profile: Profile) -> list[HostLine]:
     return _lines(_in_python(profile))
 
 
-def python_seconds(profile: Profile) -> float:
-    """The same for all lines together, those included that were met too seldom to be named."""
-    return sum(it.seconds for it in _in_python(profile))
-
-
 def reporting_share(profile: Profile) -> Estimate:
     """What all of :func:`reporting_calls` and :func:`writing_lines` take of the observed steps."""
     counted = exactly(observed_share(profile, sum(it.seconds for it in reporting_calls(profile))))
@@ -98,6 +96,11 @@ def _in_steps(profile: Profile) -> Iterator[SampledLine]:
     return (it for it in profile.evidence.sampled.lines if it.phase in _PHASES and it.site and not it.collective)
 
 
+def torch_seconds(profile: Profile) -> float:
+    """For how long the host was met in functions of torch, operators included, in steps and outside backward."""
+    return sum(it.seconds for it in _in_steps(profile) if _in_torch(it))
+
+
 def _in_python(profile: Profile) -> list[SampledLine]:
     reporting = {(it.site.file, it.site.line) for it in reporting_calls(profile) if it.site}
     reporting |= {(it.site.file, it.site.line) for it in writing_lines(profile)}
@@ -106,7 +109,9 @@ def _in_python(profile: Profile) -> list[SampledLine]:
 
 
 def _in_torch(line: SampledLine) -> bool:
-    return any(it.startswith(_TORCH) for it in (line.called, line.innermost, line.native))
+    return line.native not in _CONVERSIONS and any(
+        it.startswith(_TORCH) for it in (line.called, line.innermost, line.native)
+    )
 
 
 def _lines(sampled: Iterable[SampledLine]) -> list[HostLine]:

@@ -17,8 +17,9 @@ kernels are no operators to the profiler: then nothing is said. On an accelerato
 while the host was in no operator and no call, between kernels or between steps, as it falls on an untouched step.
 
 The lines are sampled: those at which the host was met while it was in none of torch's functions, reported nothing and
-wrote nothing. Where they hold less than half of the time, it goes to calling operators, one by one: how many there are
-is counted in the traced steps, and `hotlap profile --batch-sizes` measures what a larger batch gives.
+wrote nothing. Where it is torch's own functions that hold half of the time, beyond what operators take, it goes to
+calling these one by one: how many there are is counted in the traced steps, and `hotlap profile --batch-sizes` measures
+what a larger batch gives.
 
 A few percent of it are in every training loop, and cannot be had back by small means: this rule speaks from 10 % on,
 and from 20 % on a CPU, where tracing itself and the freeing of large tensors look alike.
@@ -43,7 +44,7 @@ from hotlap.diagnose.api import Group
 from hotlap.diagnose.device_idle import idle_cause, idle_share, in_operators
 from hotlap.diagnose.example_traces import STEP_SECONDS, idle_for, trace_of
 from hotlap.diagnose.examples import operator
-from hotlap.diagnose.host_lines import python_lines, python_seconds, reporting_share
+from hotlap.diagnose.host_lines import python_lines, reporting_share, torch_seconds
 from hotlap.diagnose.operators import profiled_steps
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import between, is_material, observed_share, scaled
@@ -61,7 +62,6 @@ _LAUNCH_NOISE = 0.06
 _CAUSES: tuple[Cause, ...] = ("launch_bound", "between_steps")
 _SHOWN = 3
 _MOST = 0.5
-_ENOUGH_SAMPLES = 50
 
 
 def check(profile: Profile) -> Iterator[Finding]:
@@ -99,6 +99,7 @@ def _on_cpu(profile: Profile, host: HostTime) -> Iterator[Finding]:
                 "inside operators outside backward",
                 *logging,
             ),
+            operators=operators / wall,
         )
 
 
@@ -131,9 +132,11 @@ def _places(profile: Profile) -> Iterator[str]:
             yield f"in such gaps the host was at {name(it.name)}: {duration(it.nanoseconds / 1e9)}"
 
 
-def _finding(profile: Profile, share: Estimate, *, title: str, evidence: tuple[str, ...]) -> Finding:
-    """With the lines where the samples show most of the time; else with the operators, where they show it in torch's
-    own functions; else with neither."""
+def _finding(
+    profile: Profile, share: Estimate, *, title: str, evidence: tuple[str, ...], operators: float | None = None
+) -> Finding:
+    """With the lines where the samples show most of the time; else with the number of operators, where they show it in
+    torch's own functions, besides the ``operators``' share of the step; else with neither."""
     lines = python_lines(profile)
     most = _MOST * share.value
     evidence = (*evidence, *(it.in_words(profile) for it in lines[:_SHOWN]))
@@ -141,11 +144,10 @@ def _finding(profile: Profile, share: Estimate, *, title: str, evidence: tuple[s
     if observed_share(profile, seconds) >= most:
         in_model = sum(it.model_seconds for it in lines) >= _MOST * seconds
         return _found(share, title, evidence, _loops(in_model=in_model), lines[0].site, compiles=in_model)
-    operators = _operators_per_step(profile)
-    sampled = profile.evidence.sampled.samples >= _ENOUGH_SAMPLES
-    if sampled and operators and observed_share(profile, python_seconds(profile)) < most:
-        title = f"{title.removesuffix('.')}: it goes to calling {operators:,.0f} operators one by one."
-        evidence = (*evidence, *_operators(profile, operators), *_larger_batches(profile))
+    calls = _operators_per_step(profile)
+    if calls and operators is not None and observed_share(profile, torch_seconds(profile)) - operators >= most:
+        title = f"{title.removesuffix('.')}: it goes to calling {calls:,.0f} operators one by one."
+        evidence = (*evidence, *_operators(profile, calls), *_larger_batches(profile))
         return _found(share, title, evidence, _SMALL_OPERATORS, None, compiles=True)
     in_model = profile.account.other < most * profile.account.wall
     return _found(share, title, evidence, _loops(in_model=in_model), None, compiles=in_model)
@@ -253,7 +255,9 @@ _LOOP = SampledLine(
     native=".get",
     site=CallSite(role="call", file="/home/ada/train.py", line=14),
 )
-_IN_TORCH = msgspec.structs.replace(_LOOP, phase="forward", native="", called="torch.nn.modules.module.Module._call")
+_IN_TORCH = msgspec.structs.replace(
+    _LOOP, phase="forward", native="", called="torch.nn.modules.module.Module._call_impl", seconds=3.6
+)
 
 fires = {
     "a loop, of which the line is known": _sampled(_on_a_cpu(60.0), _LOOP),
