@@ -118,7 +118,8 @@ class MemoryHolder(Record, frozen=True, kw_only=True):
 
     ``tensors`` and ``bytes`` are what it held at the end, ``tensors_per_step`` how fast it grew, and ``holds_graph``
     says that its tensors keep the graph of their computation alive. A single tensor that is carried on with its graph
-    (``total_loss += loss``) counts as the tensors that were added up in it.
+    (``total_loss += loss``) counts as the tensors that were added up in it. ``emptied``: the script empties it again,
+    as once an epoch, or its function ends.
     """
 
     name: str
@@ -126,6 +127,7 @@ class MemoryHolder(Record, frozen=True, kw_only=True):
     bytes: int
     tensors_per_step: float
     holds_graph: bool = False
+    emptied: bool = False
     site: CallSite | None = None
 
 

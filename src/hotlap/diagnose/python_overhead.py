@@ -17,7 +17,7 @@ kernels are no operators to the profiler: then nothing is said. On an accelerato
 while the host was in no operator and no call, between kernels or between steps, as it falls on an untouched step.
 
 The lines are sampled: those at which the host was met while it was in none of torch's functions, reported nothing and
-wrote nothing. Where it is torch's own functions that hold half of the time, beyond what operators take, it goes to
+wrote nothing. Where it is torch's own functions that hold three quarters of the time, beyond what operators take, it goes to
 calling these one by one: how many there are is counted in the traced steps, and `hotlap profile --batch-sizes` measures
 what a larger batch gives.
 
@@ -61,7 +61,7 @@ _NOTABLE, _NOTABLE_ON_CPU = 0.1, 0.2
 _LAUNCH_NOISE = 0.06
 _CAUSES: tuple[Cause, ...] = ("launch_bound", "between_steps")
 _SHOWN = 3
-_MOST = 0.5
+_MOST, _NEARLY_ALL = 0.5, 0.75
 
 
 def check(profile: Profile) -> Iterator[Finding]:
@@ -145,7 +145,11 @@ def _finding(
         in_model = sum(it.model_seconds for it in lines) >= _MOST * seconds
         return _found(share, title, evidence, _loops(in_model=in_model), lines[0].site, compiles=in_model)
     calls = _operators_per_step(profile)
-    if calls and operators is not None and observed_share(profile, torch_seconds(profile)) - operators >= most:
+    if (
+        calls
+        and operators is not None
+        and observed_share(profile, torch_seconds(profile)) - operators >= _NEARLY_ALL * share.value
+    ):
         title = f"{title.removesuffix('.')}: it goes to calling {calls:,.0f} operators one by one."
         evidence = (*evidence, *_operators(profile, calls), *_larger_batches(profile))
         return _found(share, title, evidence, _SMALL_OPERATORS, None, compiles=True)
