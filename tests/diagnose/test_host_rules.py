@@ -15,10 +15,12 @@ from hotlap.diagnose import (
     launch_bound,
     logging_cost,
     python_overhead,
+    small_operators,
     tensor_on_host,
 )
 from hotlap.diagnose.example_traces import STEP_SECONDS, idle_for, many_kernels, trace_of
 from hotlap.diagnose.profile import Profile
+from hotlap.diagnose.rank import diagnose
 from hotlap.evidence import (
     HostSync,
     LineSamples,
@@ -31,7 +33,7 @@ from hotlap.evidence import (
     SyncKind,
     Window,
 )
-from hotlap.records import BatchRate, CallSite, Estimate, PhaseAccount, ScriptFacts
+from hotlap.records import CallSite, PhaseAccount, ScriptFacts
 from hotlap.trace.records import Breakdown, Evidence, HostTime, OperatorRow
 
 LINE = CallSite(role="step", file="/home/ada/train.py", line=44)
@@ -310,15 +312,14 @@ def line(
     )
 
 
-def sampled(profile: Profile, *lines: SampledLine, operators: int = 0) -> Profile:
-    row = OperatorRow(name="aten::mm", calls=operators * 10, host_nanoseconds=1000)
+def sampled(profile: Profile, *lines: SampledLine) -> Profile:
     evidence = msgspec.structs.replace(
         profile.evidence,
         observed_steps=100,
         observed_seconds=10.0,
         sampled=LineSamples(interval_seconds=0.01, samples=1000, lines=lines),
     )
-    return msgspec.structs.replace(profile, evidence=evidence, operators=(row,) if operators else ())
+    return msgspec.structs.replace(profile, evidence=evidence)
 
 
 def test_python_overhead_names_the_hottest_lines() -> None:
@@ -354,36 +355,24 @@ def test_python_overhead_names_no_line_that_was_in_torch_or_in_no_step(met: Samp
         assert found.site is None and not any(it.startswith("train.py") for it in found.evidence)
 
 
-def test_python_overhead_says_when_it_is_the_operators_number() -> None:
-    in_torch = line(14, 0.9, called="torch.nn.modules.module.Module._call_impl", phase="forward")
-    profile = sampled(traced_on_cpu(60.0), in_torch, operators=600)
-    (found,) = python_overhead.check(profile)
-    assert found.title.endswith("it goes to calling 600 operators one by one.")
-    assert "--batch-sizes" in found.remedy and found.levers == ("compile",)
-    speedup = Estimate(value=3.6, low=3.4, high=3.8, unit="x")
-    rates = (
-        BatchRate(scale=1.0, samples_per_step=32.0),
-        BatchRate(scale=4.0, samples_per_step=128.0, speedup=speedup),
-        BatchRate(scale=8.0, samples_per_step=256.0, error="Not tried."),
+def test_small_operators_explain_python_overhead_that_has_no_line() -> None:
+    row = OperatorRow(name="aten::mul", shapes=((32, 64),), calls=30_000, host_nanoseconds=1000)
+    profile = msgspec.structs.replace(traced_on_cpu(60.0), operators=(row,))
+    (found,) = [it for it in diagnose(profile) if "small-operators" in (it.rule, *it.causes)]
+    assert (found.rule, found.causes) == ("python-overhead", ("small-operators",))
+    assert found.evidence[0] == "A step calls 3,000 operators, one every 33.3 us."
+    assert "--batch-sizes" in found.remedy
+    with_line = sampled(profile, line(14, 0.3))
+    rules = [it.rule for it in diagnose(msgspec.structs.replace(with_line, operators=(row,)))]
+    assert "python-overhead" in rules and "small-operators" in rules
+
+
+def test_small_operators_tell_what_a_larger_batch_was_measured_to_give() -> None:
+    (found,) = small_operators.check(small_operators.fires["and four times the batch takes hardly longer"])
+    assert found.evidence[1] == (
+        "batches 4 times as large: 3.60 times the samples per second (95 % interval 3.55 to 3.65), the model alone"
     )
-    (measured,) = python_overhead.check(msgspec.structs.replace(profile, batch_rates=rates))
-    assert [it for it in measured.evidence if it.startswith("batches")] == [
-        "batches 4 times as large: 3.60 times the samples per second (95 % interval 3.40 to 3.80), the model alone"
-    ]
-
-
-@pytest.mark.parametrize(
-    "met",
-    [
-        [line(number, 0.01, samples=9) for number in range(1, 40)],
-        [line(14, 0.6, called="torch.nn.modules.module.Module._call_impl", phase="forward")],
-    ],
-    ids=["scattered over many lines", "in torch, and in its operators"],
-)
-def test_python_overhead_counts_operators_only_where_the_host_was_met_between_them(met: list[SampledLine]) -> None:
-    """Operators take six tenths of these steps."""
-    (found,) = python_overhead.check(sampled(traced_on_cpu(60.0), *met, operators=600))
-    assert "one by one" not in found.title and found.site is None
+    assert "--batch-sizes" not in found.remedy
 
 
 def test_python_overhead_names_the_line_that_makes_numbers_of_a_tensor() -> None:

@@ -35,6 +35,7 @@ EXPECTED = {
         "logging-cost",
         "python-overhead",
         "reads-in-every-step",
+        "small-operators",
         "tensor-on-host",
     },
     "compute": {

@@ -96,11 +96,6 @@ def _in_steps(profile: Profile) -> Iterator[SampledLine]:
     return (it for it in profile.evidence.sampled.lines if it.phase in _PHASES and it.site and not it.collective)
 
 
-def torch_seconds(profile: Profile) -> float:
-    """For how long the host was met in functions of torch, operators included, in steps and outside backward."""
-    return sum(it.seconds for it in _in_steps(profile) if _in_torch(it))
-
-
 def _in_python(profile: Profile) -> list[SampledLine]:
     reporting = {(it.site.file, it.site.line) for it in reporting_calls(profile) if it.site}
     reporting |= {(it.site.file, it.site.line) for it in writing_lines(profile)}

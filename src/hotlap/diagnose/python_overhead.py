@@ -17,9 +17,7 @@ kernels are no operators to the profiler: then nothing is said. On an accelerato
 while the host was in no operator and no call, between kernels or between steps, as it falls on an untouched step.
 
 The lines are sampled: those at which the host was met while it was in none of torch's functions, reported nothing and
-wrote nothing. Where it is torch's own functions that hold three quarters of the time, beyond what operators take, it goes to
-calling these one by one: how many there are is counted in the traced steps, and `hotlap profile --batch-sizes` measures
-what a larger batch gives.
+wrote nothing. Where a step calls very many small operators, `small-operators` says so, and both are one finding.
 
 A few percent of it are in every training loop, and cannot be had back by small means: this rule speaks from 10 % on,
 and from 20 % on a CPU, where tracing itself and the freeing of large tensors look alike.
@@ -27,7 +25,7 @@ and from 20 % on a CPU, where tracing itself and the freeing of large tensors lo
 ## What to do
 Replace loops over samples, tokens or parameters by one operation on the whole tensor; compute metrics every n-th step.
 Compiling the model helps only with what its forward pass does. Where it is the calling of many small operators:
-`foreach` or fused optimizers, a compiled model, or a larger batch, which pays the same overhead for more samples.
+`foreach` or fused optimizers, a compiled model, or a larger batch, which calls as many for more samples.
 
 ## When it is fine
 Small models, whose operators are over in microseconds: there it is the price of the flexibility, and `torch.compile`
@@ -43,9 +41,7 @@ import msgspec
 from hotlap.diagnose.api import Group
 from hotlap.diagnose.device_idle import idle_cause, idle_share, in_operators
 from hotlap.diagnose.example_traces import STEP_SECONDS, idle_for, trace_of
-from hotlap.diagnose.examples import operator
-from hotlap.diagnose.host_lines import python_lines, reporting_share, torch_seconds
-from hotlap.diagnose.operators import profiled_steps
+from hotlap.diagnose.host_lines import python_lines, reporting_share
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import between, is_material, observed_share, scaled
 from hotlap.diagnose.wording import duration, levers_for, name, percent, share_of_step
@@ -61,7 +57,7 @@ _NOTABLE, _NOTABLE_ON_CPU = 0.1, 0.2
 _LAUNCH_NOISE = 0.06
 _CAUSES: tuple[Cause, ...] = ("launch_bound", "between_steps")
 _SHOWN = 3
-_MOST, _NEARLY_ALL = 0.5, 0.75
+_MOST = 0.5
 
 
 def check(profile: Profile) -> Iterator[Finding]:
@@ -99,7 +95,6 @@ def _on_cpu(profile: Profile, host: HostTime) -> Iterator[Finding]:
                 "inside operators outside backward",
                 *logging,
             ),
-            operators=operators / wall,
         )
 
 
@@ -132,68 +127,25 @@ def _places(profile: Profile) -> Iterator[str]:
             yield f"in such gaps the host was at {name(it.name)}: {duration(it.nanoseconds / 1e9)}"
 
 
-def _finding(
-    profile: Profile, share: Estimate, *, title: str, evidence: tuple[str, ...], operators: float | None = None
-) -> Finding:
-    """With the lines where the samples show most of the time; else with the number of operators, where they show it in
-    torch's own functions, besides the ``operators``' share of the step; else with neither."""
+def _finding(profile: Profile, share: Estimate, *, title: str, evidence: tuple[str, ...]) -> Finding:
+    """With the line that has most of the time, where the samples show half of it."""
     lines = python_lines(profile)
-    most = _MOST * share.value
-    evidence = (*evidence, *(it.in_words(profile) for it in lines[:_SHOWN]))
     seconds = sum(it.seconds for it in lines)
-    if observed_share(profile, seconds) >= most:
+    named = observed_share(profile, seconds) >= _MOST * share.value
+    if named:
         in_model = sum(it.model_seconds for it in lines) >= _MOST * seconds
-        return _found(share, title, evidence, _loops(in_model=in_model), lines[0].site, compiles=in_model)
-    calls = _operators_per_step(profile)
-    if (
-        calls
-        and operators is not None
-        and observed_share(profile, torch_seconds(profile)) - operators >= _NEARLY_ALL * share.value
-    ):
-        title = f"{title.removesuffix('.')}: it goes to calling {calls:,.0f} operators one by one."
-        evidence = (*evidence, *_operators(profile, calls), *_larger_batches(profile))
-        return _found(share, title, evidence, _SMALL_OPERATORS, None, compiles=True)
-    in_model = profile.account.other < most * profile.account.wall
-    return _found(share, title, evidence, _loops(in_model=in_model), None, compiles=in_model)
-
-
-def _found(
-    share: Estimate, title: str, evidence: tuple[str, ...], remedy: str, site: CallSite | None, *, compiles: bool
-) -> Finding:
-    levers = levers_for(_NAME) if compiles else ()
-    return Finding(rule=_NAME, share=share, title=title, evidence=evidence, remedy=remedy, site=site, levers=levers)
-
-
-_SMALL_OPERATORS = (
-    "A larger batch pays the same overhead for more samples (`hotlap profile --batch-sizes` measures what it gives); a "
-    "fused optimizer and a compiled model call fewer operators."
-)
-
-
-def _loops(*, in_model: bool) -> str:
-    other = ", or compile the model" if in_model else ""
-    return f"Replace loops in Python over samples, tokens or parameters by operations on whole tensors{other}."
-
-
-def _operators_per_step(profile: Profile) -> float:
-    steps = profiled_steps(profile)
-    return sum(it.calls for it in profile.operators) / steps if steps else 0.0
-
-
-def _operators(profile: Profile, per_step: float) -> Iterator[str]:
-    """How long the operators of a traced step take themselves."""
-    if profile.host_time is not None:
-        seconds = profile.host_time.operator_nanoseconds / 1e9 / profiled_steps(profile) / per_step
-        yield f"operators: {per_step:,.0f} per step, {duration(seconds)} each when traced"
-
-
-def _larger_batches(profile: Profile) -> Iterator[str]:
-    for it in profile.batch_rates:
-        if it.scale > 1 and not it.error and it.speedup is not None:
-            yield (
-                f"batches {it.scale:g} times as large: {it.speedup.value:.2f} times the samples per second "
-                f"({100 * it.confidence:.3g} % interval {it.speedup.low:.2f} to {it.speedup.high:.2f}), the model alone"
-            )
+    else:
+        in_model = profile.account.other < _MOST * share.value * profile.account.wall
+    return Finding(
+        rule=_NAME,
+        share=share,
+        title=title,
+        evidence=(*evidence, *(it.in_words(profile) for it in lines[:_SHOWN])),
+        remedy="Replace loops in Python over samples, tokens or parameters by operations on whole tensors"
+        f"{', or compile the model' if in_model else ''}.",
+        site=lines[0].site if named else None,
+        levers=levers_for(_NAME) if in_model else (),
+    )
 
 
 _STEPS = 10
@@ -242,14 +194,10 @@ def _on_a_device(trace: Breakdown) -> Profile:
     )
 
 
-def _sampled(profile: Profile, *lines: SampledLine, calls: int = 0) -> Profile:
-    """The same with sampled lines, and so many operators in each traced step."""
+def _sampled(profile: Profile, *lines: SampledLine) -> Profile:
+    """The same with sampled lines."""
     samples = LineSamples(interval_seconds=0.01, samples=400, lines=lines)
-    return msgspec.structs.replace(
-        profile,
-        evidence=msgspec.structs.replace(profile.evidence, sampled=samples),
-        operators=(operator("aten::mm", 0.06, calls=calls),) if calls else (),
-    )
+    return msgspec.structs.replace(profile, evidence=msgspec.structs.replace(profile.evidence, sampled=samples))
 
 
 _LOOP = SampledLine(
@@ -259,13 +207,9 @@ _LOOP = SampledLine(
     native=".get",
     site=CallSite(role="call", file="/home/ada/train.py", line=14),
 )
-_IN_TORCH = msgspec.structs.replace(
-    _LOOP, phase="forward", native="", called="torch.nn.modules.module.Module._call_impl", seconds=3.6
-)
 
 fires = {
     "a loop, of which the line is known": _sampled(_on_a_cpu(60.0), _LOOP),
-    "six hundred operators, one by one": _sampled(_on_a_cpu(60.0), _IN_TORCH, calls=600),
     "four tenths of a step on a CPU": _on_a_cpu(60.0),
     "three tenths, all of them outside backward": _on_a_cpu(70.0, backward=(40.0, 40.0)),
     "twice as much as what is printed": _on_a_cpu(60.0, printing=0.2),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dis
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from types import CodeType
 from typing import NamedTuple
 
@@ -60,9 +61,9 @@ def _emptying(code: CodeType, path: Sequence[str]) -> Iterator[int]:
     """Where ``path`` gets a new, empty container, or is cleared."""
     steps = list(dis.get_instructions(code))
     for index, it in enumerate(steps):
-        if it.opname.startswith("STORE") and it.argval == path[-1] and _is_fresh(steps[:index], path):
-            yield it.offset
-        elif it.argval in _CLEARING and [known.argval for known in steps[max(0, index - len(path)) : index]] == [*path]:
+        stored = it.opname.startswith("STORE") and it.argval == path[-1] and _is_fresh(steps[:index], path)
+        loaded = [known.argval for known in steps[max(0, index - len(path)) : index]]
+        if stored or (it.argval in _CLEARING and loaded == [*path]):
             yield it.offset
 
 
@@ -70,7 +71,7 @@ def _is_fresh(before: Sequence[dis.Instruction], path: Sequence[str]) -> bool:
     """Whether what is stored was built empty just before; of ``self.values = []`` the object comes in between."""
     for it in reversed(before[-_LOOKED_BACK:]):
         if it.opname in _BUILDERS:
-            return it.arg == 0
+            return not it.arg
         if it.argval in _FRESH:
             return True
         if not it.opname.startswith(_BETWEEN) or (it.opname.startswith("LOAD") and it.argval not in path):
@@ -82,5 +83,5 @@ def _returned(code: CodeType, name: str) -> bool:
     steps = list(dis.get_instructions(code))
     return any(
         it.opname.startswith("LOAD_FAST") and it.argval == name and after.opname == "RETURN_VALUE"
-        for it, after in zip(steps, steps[1:], strict=False)
+        for it, after in pairwise(steps)
     )
