@@ -233,6 +233,7 @@ class FakeExecutor:
             ),
             invariants=_invariants(done),
             startup_seconds=startup,
+            wall_seconds=startup + done * sum(phases.values()),
             host_peak_bytes=round(script.peak_bytes * script.scale(arm)),
             loader_rates=sweep,
             compile=CompileReport(seconds=startup - script.startup_seconds),

@@ -105,6 +105,19 @@ def test_steps_stay_within_a_script_that_ends_soon(evidence: Path) -> None:
     assert study.findings
 
 
+@pytest.mark.parametrize("total_steps", [90, None])
+def test_the_rules_know_how_long_a_script_runs_that_comes_to_its_end(
+    evidence: Path, tmp_path: Path, total_steps: int | None
+) -> None:
+    executor = FakeExecutor(script(evidence, total_steps=total_steps))
+    with create_study(tmp_path / "studies", WORKLOAD, Options()) as journal:
+        study = profile(WORKLOAD, Options(), executor, journal=journal, clock=executor.clock)
+        kept = journal.attachment(ATTACHMENT, Profile)
+    assert kept is not None and study.baseline is not None
+    assert kept.run_seconds == (study.baseline.wall_seconds if total_steps else 0.0)
+    assert bool(kept.run_seconds) is bool(total_steps)
+
+
 def test_every_rank_is_heard(evidence: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.json"
     other.write_bytes(msgspec.json.encode(msgspec.structs.replace(_read(evidence), rank=1, syncs=())))

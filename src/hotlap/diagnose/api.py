@@ -30,7 +30,8 @@ class Rule:
 
     ``check`` looks at a profile and yields findings, which carry the rule's name; it yields nothing where the profile
     lacks what it needs. ``fires`` and ``silent`` are profiles, by what they show, on which it must and must not fire.
-    ``levers`` are those that answer it.
+    ``levers`` are those that answer it. ``explains`` names the rules whose finding at the same line has this one as its
+    cause: the two are shown as one (:mod:`hotlap.diagnose.rank`). ``ranks_last``: behind all others of its kind.
     """
 
     name: str
@@ -41,6 +42,8 @@ class Rule:
     check: Callable[[Profile], Iterable[Finding]]
     fires: Mapping[str, Profile]
     silent: Mapping[str, Profile]
+    explains: tuple[str, ...] = ()
+    ranks_last: bool = False
 
 
 _REQUIRED = ("title", "group", "check", "fires", "silent")
@@ -53,6 +56,7 @@ _NOT_RULES = frozenset(
         "device_idle",
         "example_traces",
         "examples",
+        "host_lines",
         "memory_use",
         "operators",
         "profile",
@@ -93,4 +97,6 @@ def _build(name: str) -> Rule:
         check=module.check,
         fires=module.fires,
         silent=module.silent,
+        explains=getattr(module, "explains", ()),
+        ranks_last=getattr(module, "ranks_last", False),
     )

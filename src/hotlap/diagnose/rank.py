@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from hotlap.diagnose.api import all_rules
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from hotlap.diagnose.api import Rule, all_rules
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import is_bound
 from hotlap.records import Finding
@@ -15,11 +19,41 @@ def diagnose(profile: Profile) -> tuple[Finding, ...]:
 
     Costs that were measured come before those of which only a bound is known, however large: a bound says what could be
     gained if the cause were the only one, and the rest of the step may hide behind it.
+
+    A finding that explains another one at the same line (``Rule.explains``) becomes part of it: one cause, one finding.
     """
-    found = [finding for rule in all_rules().values() for finding in rule.check(profile)]
-    return tuple(sorted(found, key=_order))
+    rules = all_rules()
+    found = [finding for rule in rules.values() for finding in rule.check(profile)]
+    return tuple(sorted(_explained(found, rules), key=lambda it: _order(it, rules[it.rule])))
 
 
-def _order(finding: Finding) -> tuple[int, bool, float, str, str]:
+def _explained(found: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
+    """The findings, each that explains another one merged into it."""
+    kept = list(found)
+    for cause in found:
+        effect = next((it for it in kept if it.rule in rules[cause.rule].explains and it.site == cause.site), None)
+        if effect is not None:
+            kept.remove(cause)
+            kept[kept.index(effect)] = _merged(effect, cause)
+    return kept
+
+
+def _merged(effect: Finding, cause: Finding) -> Finding:
+    """What the effect costs, with the reason for it and what to do about that. A line of evidence that another one
+    begins with is the same figure once more."""
+    lines = (*effect.evidence, *cause.evidence)
+    fresh = [it for it in dict.fromkeys(lines) if not any(it != other and other.startswith(it) for other in lines)]
+    same_cost = cause.kind == "cost" and cause.share.value == effect.share.value
+    return msgspec.structs.replace(
+        effect,
+        evidence=tuple(fresh) if same_cost else (cause.title, *fresh),
+        remedy=cause.remedy,
+        levers=tuple(dict.fromkeys((*effect.levers, *cause.levers))),
+        causes=(*effect.causes, cause.rule),
+    )
+
+
+def _order(finding: Finding, rule: Rule) -> tuple[int, bool, bool, float, str, str]:
     site = f"{finding.site.file}:{finding.site.line:08d}" if finding.site else ""
-    return _KINDS.index(finding.kind), is_bound(finding.share), -finding.share.value, finding.rule, site
+    bounded = is_bound(finding.share)
+    return _KINDS.index(finding.kind), rule.ranks_last, bounded, -finding.share.value, finding.rule, site

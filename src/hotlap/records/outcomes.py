@@ -86,7 +86,8 @@ class Finding(Record, frozen=True, kw_only=True):
     ``share`` is what it costs, as a share of the step (0 where it costs no time). ``kind`` tells a ``cost`` from
     ``wrong-numbers``, from a ``risk`` that has not struck yet, and from a ``hint`` whose gain is not known.
     ``title`` is one sentence with its number, ``evidence`` the figures it rests on, ``remedy`` what to do, ``site`` the
-    line, and ``levers`` those that answer it.
+    line, and ``levers`` those that answer it. ``causes`` are the rules that found why: their evidence, remedy and
+    levers are among its own.
     """
 
     rule: str
@@ -97,6 +98,7 @@ class Finding(Record, frozen=True, kw_only=True):
     remedy: str = ""
     site: CallSite | None = None
     levers: tuple[str, ...] = ()
+    causes: tuple[str, ...] = ()
 
 
 class NumbersHunt(Record, frozen=True, kw_only=True):

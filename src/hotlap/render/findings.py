@@ -84,7 +84,7 @@ def _fate(name: str, outcome: Outcome | None) -> tuple[Tone, str]:
 def _body(it: Finding, study: Study) -> Iterator[RenderableType]:
     yield Text(text.one_line(it.title), style="bold")
     where = place(it, study.workload.directory)
-    yield Text("  ".join(filter(None, (text.one_line(it.rule), where, share_interval(it)))), style="dim")
+    yield Text("  ".join(filter(None, (rules(it), where, share_interval(it)))), style="dim")
     for line in it.evidence:
         yield Text(text.one_line(line), style="dim")
     if it.remedy:
@@ -95,6 +95,12 @@ def _body(it: Finding, study: Study) -> Iterator[RenderableType]:
     elif study.outcomes:
         for tone, words in fates(it, study.outcomes):
             yield _Marked(MARKS[tone], COLOURS[tone], words)
+
+
+def rules(it: Finding) -> str:
+    """``loader-bound``, or ``loader-bound (no-workers)`` where a rule has found why."""
+    causes = text.listed([text.one_line(cause) for cause in it.causes])
+    return f"{text.one_line(it.rule)} ({causes})" if causes else text.one_line(it.rule)
 
 
 def answering(levers: Sequence[str]) -> str:

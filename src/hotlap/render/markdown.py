@@ -12,7 +12,7 @@ from hotlap.records import Costs, Kept, Study
 from hotlap.render import text
 from hotlap.render.account import PHASES, account_remarks, rate_of, samples_factor
 from hotlap.render.batch_sizes import HEADINGS, batch_remark, batch_rows
-from hotlap.render.findings import fates, label, place, share_interval
+from hotlap.render.findings import fates, label, place, rules, share_interval
 from hotlap.render.headline import Headline, headline
 from hotlap.render.isolation import isolation_lines, study_warnings
 from hotlap.render.lever_table import MARKS, footnote, skipped_rows, tried_rows
@@ -135,7 +135,7 @@ def _ceilings(study: Study) -> Iterator[str]:
 
 def _findings(study: Study) -> Iterator[str]:
     for it in study.findings[:_MOST_FINDINGS]:
-        about = (it.rule, place(it, study.workload.directory), share_interval(it))
+        about = (rules(it), place(it, study.workload.directory), share_interval(it))
         yield f"- **{text.markdown(f'{label(it)}: {it.title}')}** {text.markdown(' · '.join(filter(None, about)))}"
         yield from (f"  - {text.markdown(line)}" for line in it.evidence)
         if it.remedy:

@@ -87,8 +87,8 @@ class StepClock:
         self._step_forwarded = 0
         self._fetched_samples = 0
         self._forward_samples = 0
-        self._saw_forward = False
-        self._evaluating = False
+        self.saw_forward = False  # a training forward since the last step ended
+        self.evaluating = False  # from an evaluation's forward up to the next training forward
         self._has_optimizer = False
         self._anchor: int | None = None
         self._only_anchor: int | None = None  # the anchor while no other optimizer has stepped since it did
@@ -150,7 +150,7 @@ class StepClock:
             batch = fetch()
         except StopIteration:
             # The end of an evaluation's loader comes after its last forward, and is no training step's either.
-            self._write((OUTSIDE if self._evaluating else DATA_WAIT, self._read()))
+            self._write((OUTSIDE if self.evaluating else DATA_WAIT, self._read()))
             raise
         except BaseException:  # goes on to the script; only the phase is written down
             self._write((DATA_WAIT, self._read()))
@@ -168,8 +168,8 @@ class StepClock:
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         if not self._stopwatch_chosen:
             self._choose_stopwatch(root)
-        self._saw_forward = True
-        self._evaluating = False
+        self.saw_forward = True
+        self.evaluating = False
         if not self._fetched_samples:
             self._forward_samples = max(self._forward_samples, leading_size(args) or leading_size(kwargs))
         phases = self._phases
@@ -181,11 +181,11 @@ class StepClock:
         self._write((self._phases.pop(), self._read()))
 
     def _evaluation(self, root: Any, call: Fetch) -> Any:
-        if self._saw_forward:
+        if self.saw_forward:
             return self._inside(FORWARD, call)
         result = self._inside(OUTSIDE, call)
         self._watch.fold(FOLD_INTO_OUTSIDE)
-        self._evaluating = True
+        self.evaluating = True
         self._fetched_samples = 0
         return result
 
@@ -194,7 +194,7 @@ class StepClock:
 
     def _backward_begins(self, loss: Any) -> Any:
         self._write((self._phases[-1], self._read()))
-        if not self._saw_forward:
+        if not self.saw_forward:
             self._watch.fold(OTHER_WAS_FORWARD)
         self._phases.append(BACKWARD)
         # The loss without waiting for it: on a CPU its value, on a device a copy that is read later.
@@ -318,7 +318,7 @@ class StepClock:
         else:
             self.samples_from = "inputs" if self._step_forwarded else "none"
         self._step_fetched = self._step_forwarded = 0
-        self._saw_forward = False
+        self.saw_forward = False
         self.steps_done += 1
         self._on_step()
 

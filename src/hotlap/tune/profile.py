@@ -49,7 +49,10 @@ def _look(trials: Trials, book: Book) -> None:
     bounds = measure_ceilings(trials, book, observation, machine)
     trials.reserve_seconds = 0.0
     note_bounds(book, bounds)
-    note_findings(book, take_profile(trials, book, observation, bounds))
+    known = take_profile(trials, book, observation, bounds)
+    note_findings(book, known)
     if trials.options.batch_sizes:
-        book.update(batch_rates=measure_batch_sizes(trials, book, observation, machine))
+        rates = measure_batch_sizes(trials, book, observation, machine)
+        book.update(batch_rates=rates)
+        note_findings(book, msgspec.structs.replace(known, batch_rates=rates))
     book.close("finished")

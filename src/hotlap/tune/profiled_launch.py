@@ -19,7 +19,7 @@ from hotlap.diagnose.work import beaten
 from hotlap.errors import TraceError
 from hotlap.evidence import RunEvidence
 from hotlap.files import read_bounded
-from hotlap.records import Run
+from hotlap.records import Completed, Run
 from hotlap.study import PROFILE
 from hotlap.trace import Breakdown, HostTime, OperatorRow, analyse, host_time, operators, read_trace
 from hotlap.tune.book import Book
@@ -119,6 +119,7 @@ def undisturbed(observation: Observation, bounds: Bounds) -> Profile:
         device_peak_bytes=run.device_peak_bytes,
         rank_step_seconds=run.rank_step_seconds,
         rank_forward_seconds=run.rank_forward_seconds,
+        run_seconds=run.wall_seconds if isinstance(run.ending, Completed) else 0.0,
     )
 
 

@@ -11,7 +11,7 @@ from hotlap.gain import claimed
 from hotlap.records import Crashed, FileWrite, Kept, Machine, Skipped, Study
 from hotlap.render import text
 from hotlap.render.account import rate_of, samples_factor
-from hotlap.render.findings import answering, fates, label, place, share_interval
+from hotlap.render.findings import answering, fates, label, place, rules, share_interval
 from hotlap.render.headline import parity_phrase
 from hotlap.render.html.parts import Fact
 from hotlap.render.isolation import isolation_lines, study_warnings
@@ -133,9 +133,7 @@ def finding_views(study: Study) -> tuple[FindingView, ...]:
             kind=KIND_WORDS[it.kind],
             tone=_TONES_OF_KINDS[it.kind],
             title=text.one_line(it.title),
-            about=tuple(
-                filter(None, (text.one_line(it.rule), place(it, study.workload.directory), share_interval(it)))
-            ),
+            about=tuple(filter(None, (rules(it), place(it, study.workload.directory), share_interval(it)))),
             evidence=tuple(map(text.one_line, it.evidence)),
             remedy=text.one_line(it.remedy),
             fates=_fates(it.levers, study, fates(it, study.outcomes)),
