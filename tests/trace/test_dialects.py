@@ -406,6 +406,7 @@ def test_tensor_cores_where_the_name_tells(name: str, expected: bool | None) -> 
         ("src/hotlap/levers/loader.py(40): fetch", False),
         ("hotlap/demo/digits.py(12): main", True),
         ("<built-in function len>", False),
+        ("/tmp/torchinductor_user/6k/c6k76fq63azkkogxp63q2v5zu6leowwjhkz4u3b2qg35fy5few25.py(137): call", False),
         ("nn.Module: Linear_0", False),
     ],
 )

@@ -13,12 +13,14 @@ from hotlap.render.lines import Paper, Styled, Table, bar, paragraph, styled
 from hotlap.render.parts import Part, swatch
 from hotlap.render.presentable import shown
 from hotlap.render.trace_host import host_tables
+from hotlap.trace.conclusion import device_conclusion
 from hotlap.trace.records import (
     Breakdown,
-    Cause,
+    Conclusion,
     DeviceBreakdown,
     DeviceTime,
     IdleCause,
+    Limit,
     RankComparison,
     StepTime,
 )
@@ -43,7 +45,7 @@ _PARTS = (
     ("idle", Part(0, "red", ".", ".")),
 )
 
-CAUSES: dict[Cause, str] = {
+CAUSES: dict[Limit, str] = {
     "data_loader": "waiting for the data loader",
     "host_sync": "host waited for the device",
     "blocking_copy": "blocking copy",
@@ -55,6 +57,18 @@ CAUSES: dict[Cause, str] = {
     "profiler": "the profiler itself",
     "queued": "from one kernel to the next",
     "unknown": "unknown",
+}
+
+
+LIMITS: dict[Limit, str] = {
+    **CAUSES,
+    "launch_bound": "a host that issues work too slowly (launch-bound)",
+    "host_sync": "the host, which waited for the device and left it without work",
+    "blocking_copy": "blocking copies",
+    "unknown": "waits that the trace does not explain",
+    "compute": "computing",
+    "copies": "copies and memsets",
+    "python": "Python and the rest",
 }
 
 
@@ -120,7 +134,7 @@ def _trace(breakdown: Breakdown, paper: Paper) -> Iterator[str]:
         yield from paragraph(text.sentence(note), paper, indent=2, style="yellow")
     for device in breakdown.devices:
         yield ""
-        yield from _device(device, paper)
+        yield from _device(device, paper, unreliable=bool(breakdown.unreliable))
     if not breakdown.devices:
         tables = [*([("Steps", _steps(breakdown.steps))] if breakdown.steps else []), *host_tables(breakdown)]
         for title, table in tables:
@@ -144,11 +158,20 @@ def _coverage(breakdown: Breakdown) -> str:
     )
 
 
-def _device(device: DeviceBreakdown, paper: Paper) -> Iterator[str]:
+def _conclusion(found: Conclusion) -> str:
+    amount = f"{_length(found.nanoseconds)}, {text.share(found.share)} of the time"
+    if found.limit == "compute":
+        return f"It is computing nearly all of the time that it can ({amount}): the kernels themselves take it."
+    return f"Most is lost to {LIMITS[found.limit]}: {amount}."
+
+
+def _device(device: DeviceBreakdown, paper: Paper, *, unreliable: bool) -> Iterator[str]:
     name = f" ({text.one_line(device.name)})" if device.name else ""
     window = text.duration(device.time.window_nanoseconds / _BILLION)
     title = f"Device {device.device}{name}: {window} from its first to its last event"
     yield from paragraph(title, paper, style="bold")
+    if not unreliable:
+        yield from paragraph(_conclusion(device_conclusion(device)), paper, indent=2)
     yield from _account(device.time, paper)
     tables = {
         "Why it was idle": _causes(device) if device.idle.causes else None,

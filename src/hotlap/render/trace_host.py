@@ -42,16 +42,18 @@ def _operators(rows: tuple[OperatorRow, ...]) -> Table:
     shown = ranked[:_OPERATORS_SHOWN]
     whole = sum(it.host_nanoseconds for it in rows)
     names = event_names([it.name for it in shown])
-    table = Table("name", ">time", ">of all", ">calls", ">mean", "shapes", "called at")
+    told = [("shapes", any(it.shapes for it in shown)), ("called at", any(it.place for it in shown))]
+    table = Table("name", ">time", ">of all", ">calls", ">mean", *(name for name, known in told if known))
     for row in shown:
+        shapes = " ".join("x".join(map(str, it)) for it in row.shapes if it)
+        cells = (text.one_line(shapes, limit=_LONGEST_SHAPES), event_name(row.place))
         table.add(
             names[row.name],
             text.duration(row.host_nanoseconds / _BILLION),
             text.share(row.host_nanoseconds / whole) if whole else "-",
             f"{row.calls:,}",
             text.duration(row.host_nanoseconds / row.calls / _BILLION),
-            text.one_line(" ".join("x".join(map(str, it)) for it in row.shapes if it), limit=_LONGEST_SHAPES),
-            event_name(row.place),
+            *(cell for cell, (_, known) in zip(cells, told, strict=True) if known),
         )
     if len(ranked) > len(shown):
         rest = sum(it.host_nanoseconds for it in ranked[len(shown) :])

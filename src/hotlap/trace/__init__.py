@@ -1,28 +1,32 @@
 """Reading a profiler's trace and saying where the accelerator's time went.
 
 :func:`read_trace` turns a Kineto file into a :class:`Timeline`; :func:`analyse` turns that into a
-:class:`Breakdown`, which is all that the rest of hotlap and its users need. :func:`operators` and :func:`host_time`
-say more of the host's side, and :func:`compare_ranks` puts several ranks beside each other. Nothing in here knows of
-trials.
+:class:`Breakdown`, which is all that the rest of hotlap and its users need, and :func:`conclusion_of` says what it
+comes to. :func:`operators` and :func:`host_time` say more of the host's side, and :func:`compare_ranks` puts several
+ranks beside each other. Nothing in here knows of trials.
 """
 
 from hotlap.trace.breakdown import analyse
+from hotlap.trace.conclusion import conclusion_of, device_conclusion
 from hotlap.trace.files import trace_files
 from hotlap.trace.host_time import host_time
 from hotlap.trace.operators import operators
 from hotlap.trace.ranks import compare_ranks
 from hotlap.trace.reader import read_trace
-from hotlap.trace.records import Breakdown, HostTime, OperatorRow, RankComparison
+from hotlap.trace.records import Breakdown, Conclusion, HostTime, OperatorRow, RankComparison
 from hotlap.trace.timeline import Timeline
 
 __all__ = [
     "Breakdown",
+    "Conclusion",
     "HostTime",
     "OperatorRow",
     "RankComparison",
     "Timeline",
     "analyse",
     "compare_ranks",
+    "conclusion_of",
+    "device_conclusion",
     "host_time",
     "operators",
     "read_trace",

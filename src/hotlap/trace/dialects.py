@@ -210,7 +210,9 @@ def _attention_uses_tensor_cores(name: str) -> bool | None:
 _LIBRARY_PATH = re.compile(
     r"site-packages|dist-packages|lib/python3|^<|^torch/|^nn\.Module|(?:^|/)hotlap/(?:runtime|levers)/|"
     r"^(?:numpy|transformers|accelerate|lightning|pytorch_lightning|torchvision|torchaudio|timm|datasets|deepspeed|"
-    r"PIL|pandas|scipy|torchdata|webdataset|nvidia/dali|triton)/"
+    r"PIL|pandas|scipy|torchdata|webdataset|nvidia/dali|triton)/|"
+    # What Inductor generates is named after the hash of its text.
+    r"(?:^|/)c[a-z2-7]{51}\.py\("
 )
 _PLACE = re.compile(r"^(?P<file>.+?)\(\d+\): \S+")
 _LOADING_OR_COMPILING = ("torch", "triton/", "nvidia/dali/", "webdataset/")

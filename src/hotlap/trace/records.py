@@ -294,6 +294,22 @@ class Breakdown(Record, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
+Limit: TypeAlias = Cause | Literal["compute", "copies", "python"]
+
+
+class Conclusion(Record, frozen=True, kw_only=True):
+    """What limits a trace, and how much of the window goes to it: a cause of idle time (``communication`` with what is
+    exposed of it), copies, the host's Python, or computing where no loss is worth naming."""
+
+    limit: Limit
+    nanoseconds: int
+    window_nanoseconds: int
+
+    @property
+    def share(self) -> float:
+        return self.nanoseconds / self.window_nanoseconds if self.window_nanoseconds else 0.0
+
+
 class RankTime(Record, frozen=True, kw_only=True):
     """What one rank's device did in the steps that are compared, or in its whole window where traces mark no steps.
 
