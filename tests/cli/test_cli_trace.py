@@ -119,6 +119,7 @@ def test_a_trace_without_accelerator(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main(["trace", str(path)]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "no accelerator work" in shown
+    assert "Largest loss: Python and the rest (40.0 us, 40 % of the time)." in shown
     assert "What the host did in the steps time of the steps operators 60.0 us 60 %" in shown
     assert "aten::mm 50.0 us 83 % 1 50.0 us 64x128 128x32" in shown
     assert "aten::add 10.0 us 17 % 1 10.0 us" in shown
@@ -148,6 +149,14 @@ def test_standard_input(
     shown = capsys.readouterr().out
     assert shown.startswith("standard input\n")
     assert "aten::mm" in shown
+
+
+def test_a_terminal_is_no_trace(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdin", terminal)
+    assert main(["trace", "-"]) == 2
+    assert "Nothing is piped in." in capsys.readouterr().err
 
 
 def test_standard_input_that_is_no_trace(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

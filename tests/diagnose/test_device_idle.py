@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "trace"))
+
+from trace_writer import TraceWriter
+
+from hotlap.diagnose import launch_bound
 from hotlap.diagnose.device_idle import idle_cause, idle_share, in_operators, traced_device
 from hotlap.diagnose.example_traces import STEP_SECONDS, idle_for, trace_of
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import UNIT, exactly
 from hotlap.records import PhaseAccount
+from hotlap.trace import analyse, read_trace
 from hotlap.trace.records import Breakdown
 
 
@@ -92,3 +101,28 @@ def test_the_busiest_device_is_meant() -> None:
 def test_the_part_that_the_host_spent_in_operators() -> None:
     assert in_operators(idle_for("launch_bound", 10.0, in_operators=0.25)) == pytest.approx(0.25)
     assert in_operators(idle_for("launch_bound", 0.0)) == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("python", "torch/_dynamo/eval_frame.py(1076): compile_wrapper"),
+        ("operator", "TorchDynamo Cache Lookup"),
+        ("annotation", "DistributedDataParallel.forward"),
+    ],
+)
+def test_what_spans_a_call_hides_no_launches(kind: str, name: str, tmp_path: Path) -> None:
+    """A compiled model, or one under DDP, whose host issues small kernels too slowly is launch-bound, nothing else."""
+    writer = TraceWriter()
+    for step in range(3):
+        writer.step(step, step * 2000, 1990)
+        writer.host(kind, name, step * 2000, 1980)
+        for kernel in range(95):
+            begin = step * 2000 + kernel * 20
+            writer.host("operator", "aten::add", begin, 18)
+            writer.launch("elementwise", begin + 5, begin + 12, 3)
+    profile = Profile(breakdowns=(analyse(read_trace(writer.write(tmp_path / "trace.json"))),))
+    for other in ("capture_or_compile", "communication"):
+        assert idle_cause(profile, other) is None
+    (finding,) = launch_bound.check(profile)
+    assert finding.share.value > 0.5

@@ -60,12 +60,26 @@ def test_what_it_says(tmp_path: Path) -> None:
         assert expected in text
 
 
+def test_what_it_comes_to_stands_first(tmp_path: Path) -> None:
+    text = " ".join(shown(breakdown_of(training_trace(steps=20), tmp_path)).split())
+    assert "Largest loss: waiting for the data loader (5.70 ms, 29 % of the time)." in text
+    busy = TraceWriter()
+    for kernel in range(10):
+        busy.launch("gemm", kernel * 100, 10 + kernel * 100, 99)
+    assert "It computes 99 % of the time: only fewer or faster kernels" in shown(breakdown_of(busy, tmp_path))
+    turns = TraceWriter()
+    for kernel in range(10):
+        turns.launch("gemm", kernel, 10 + kernel * 100, 75)
+    assert "No loss takes a tenth of the time; it computes 77 % of it." in shown(breakdown_of(turns, tmp_path))
+
+
 def test_an_unreliable_trace_says_so_first(tmp_path: Path) -> None:
     writer = training_trace()
     writer.host("call", "cudaGraphLaunch", 900, 10, correlation=9_000)
     text = shown(breakdown_of(writer, tmp_path))
     assert "Do not trust these figures" in text
     assert text.index("Do not trust") < text.index("Device 0")
+    assert "Largest loss" not in text
 
 
 def test_a_shared_stream_of_communication_tells_its_overlap(tmp_path: Path) -> None:

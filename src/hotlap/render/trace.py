@@ -13,7 +13,7 @@ from hotlap.render.lines import Paper, Styled, Table, bar, paragraph, styled
 from hotlap.render.parts import Part, swatch
 from hotlap.render.presentable import shown
 from hotlap.render.trace_host import host_tables
-from hotlap.trace.conclusion import device_conclusion
+from hotlap.trace.conclusion import conclusion_of, device_conclusion
 from hotlap.trace.records import (
     Breakdown,
     Conclusion,
@@ -36,6 +36,7 @@ _RANKS_SHOWN = 32
 _PAGES_SHOWN = 4
 _TRACES_SHOWN = 40
 _FILES_NAMED = 5
+_MOSTLY = 0.8
 _BILLION = 1e9
 
 _PARTS = (
@@ -136,6 +137,9 @@ def _trace(breakdown: Breakdown, paper: Paper) -> Iterator[str]:
         yield ""
         yield from _device(device, paper, unreliable=bool(breakdown.unreliable))
     if not breakdown.devices:
+        found = conclusion_of(breakdown)
+        if found is not None:
+            yield from paragraph(_conclusion(found, of="host"), paper, indent=2)
         tables = [*([("Steps", _steps(breakdown.steps))] if breakdown.steps else []), *host_tables(breakdown)]
         for title, table in tables:
             yield ""
@@ -158,11 +162,15 @@ def _coverage(breakdown: Breakdown) -> str:
     )
 
 
-def _conclusion(found: Conclusion) -> str:
+def _conclusion(found: Conclusion, *, of: str = "device") -> str:
     amount = f"{_length(found.nanoseconds)}, {text.share(found.share)} of the time"
-    if found.limit == "compute":
-        return f"It is computing nearly all of the time that it can ({amount}): the kernels themselves take it."
-    return f"Most is lost to {LIMITS[found.limit]}: {amount}."
+    if found.limit != "compute":
+        return f"Largest loss: {LIMITS[found.limit]} ({amount})."
+    if of == "host":
+        return f"Operators take {text.share(found.share)} of the steps, and no wait takes a tenth of them."
+    if found.share >= _MOSTLY:
+        return f"It computes {text.share(found.share)} of the time: only fewer or faster kernels make it shorter."
+    return f"No loss takes a tenth of the time; it computes {text.share(found.share)} of it."
 
 
 def _device(device: DeviceBreakdown, paper: Paper, *, unreliable: bool) -> Iterator[str]:

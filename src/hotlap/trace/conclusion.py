@@ -39,13 +39,13 @@ def device_conclusion(device: DeviceBreakdown) -> Conclusion:
 
 
 def _host_conclusion(time: HostTime) -> Conclusion:
-    """A host that computes is as busy in its operators as a device is: what it does besides is the loss."""
+    """A host computes in its operators; what it does besides is lost."""
     lost: tuple[tuple[Limit, int], ...] = (
         ("data_loader", time.loader_nanoseconds),
         ("host_sync", time.sync_nanoseconds),
         ("python", time.python_nanoseconds),
     )
     limit, nanoseconds = max(lost, key=itemgetter(1))
-    if nanoseconds < WORTH_NAMING * time.step_nanoseconds or nanoseconds < time.operator_nanoseconds / 2:
+    if nanoseconds < WORTH_NAMING * time.step_nanoseconds:
         limit, nanoseconds = "compute", time.operator_nanoseconds
     return Conclusion(limit=limit, nanoseconds=nanoseconds, window_nanoseconds=time.step_nanoseconds)
