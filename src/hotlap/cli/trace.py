@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from hotlap.cli import screen
 from hotlap.cli.arguments import Parser
+from hotlap.diagnose.trace_verdict import TraceVerdict, verdict_of, verdict_of_ranks
 from hotlap.errors import TraceError, UsageError
 from hotlap.render.json import document_json
 from hotlap.render.trace import traces_report
@@ -20,7 +23,7 @@ from hotlap.trace import Breakdown, analyse, compare_ranks, host_time, operators
 _DESCRIPTION = """\
 Reads traces of torch.profiler (.json, plain or packed as .gz, .xz or .zst), of any version and made
 anywhere: how long each device computed, communicated, copied and waited, and what it waited for;
-without a device, how the host spent its time."""
+without a device, how the host spent its time. It ends with the main causes and what to do."""
 
 _EXAMPLES = """\
 examples:
@@ -32,6 +35,14 @@ examples:
 _STANDARD_INPUT = "-"
 _OPERATORS = 100
 _TRACES_OF_STUDIES = "window"
+_Found = TypeVar("_Found")
+
+
+class _Judged(NamedTuple):
+    """A trace's account and what it comes to."""
+
+    breakdown: Breakdown
+    verdict: TraceVerdict
 
 
 def parser() -> Parser:
@@ -51,24 +62,40 @@ def parser() -> Parser:
 def main(words: list[str], engine: object = None) -> int:
     """Run the command; it makes no trials. Raises :class:`hotlap.errors.HotlapError`."""
     choices = parser().parse_args(words)
-    breakdowns: list[Breakdown]
+    found: list[_Judged]
     skipped: list[tuple[str, str]] = []
     if str(choices.path) == _STANDARD_INPUT:
-        breakdowns = [_from_standard_input()]
+        found = [_from_standard_input()]
     else:
-        breakdowns, skipped = read_all(choices.path)
-        breakdowns = [it if it.devices else _with_host(it) for it in breakdowns]
+        found, skipped = _read_each(choices.path, _judged)
+    breakdowns, verdicts = [it.breakdown for it in found], [it.verdict for it in found]
     comparison = compare_ranks(breakdowns)
+    together = verdict_of_ranks(breakdowns, comparison)
     if choices.json:
-        left_out = [{"path": path, "reason": why} for path, why in skipped]
-        document = {"traces": breakdowns, "ranks": comparison, "skipped": left_out}
+        document = {
+            "traces": breakdowns,
+            "ranks": comparison,
+            "verdicts": verdicts,
+            "verdict_of_ranks": together,
+            "skipped": [{"path": path, "reason": why} for path, why in skipped],
+        }
         screen.say(document_json(document))
     else:
-        screen.say(traces_report(breakdowns, skipped, comparison, screen.paper()))
+        verdicts += [together] if together is not None else []
+        screen.say(traces_report(breakdowns, skipped, comparison, screen.paper(), verdicts=verdicts))
     return 0
 
 
-def _from_standard_input() -> Breakdown:
+def _judged(path: Path) -> _Judged:
+    """A trace with its verdict; without a device, with the operators and the host's time as well."""
+    timeline = read_trace(path, with_inputs=True)
+    breakdown, rows = analyse(timeline), operators(timeline)
+    if not breakdown.devices:
+        breakdown = msgspec.structs.replace(breakdown, operators=rows[:_OPERATORS], host_time=host_time(timeline))
+    return _Judged(breakdown, verdict_of(breakdown, rows))
+
+
+def _from_standard_input() -> _Judged:
     """A trace that is piped in. It is kept in a temporary file meanwhile, since some of it is read twice."""
     if sys.stdin is None or sys.stdin.isatty():
         raise UsageError("Nothing is piped in.", remedy="Pipe a trace: `hotlap trace - < trace.json`.")
@@ -77,19 +104,13 @@ def _from_standard_input() -> Breakdown:
         with path.open("wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
         try:
-            breakdown = analyse(read_trace(path))
-            breakdown = breakdown if breakdown.devices else _with_host(breakdown)
+            found = _judged(path)
         except TraceError as error:
             raise TraceError(error.what, where="standard input", remedy=error.remedy) from error
-    facts = msgspec.structs.replace(breakdown.facts, path="standard input")
-    return msgspec.structs.replace(breakdown, facts=facts)
-
-
-def _with_host(breakdown: Breakdown) -> Breakdown:
-    """With the operators and the host's time, for which a trace is read once more."""
-    timeline = read_trace(breakdown.facts.path, with_inputs=True)
-    return msgspec.structs.replace(
-        breakdown, operators=operators(timeline, most=_OPERATORS), host_time=host_time(timeline)
+    facts = msgspec.structs.replace(found.breakdown.facts, path="standard input")
+    return _Judged(
+        msgspec.structs.replace(found.breakdown, facts=facts),
+        msgspec.structs.replace(found.verdict, path="standard input"),
     )
 
 
@@ -99,26 +120,30 @@ def read_all(path: Path, *, kernels: int = 100) -> tuple[list[Breakdown], list[t
 
     ``kernels`` bounds the rows of each kernel table. Raises :class:`TraceError` where nothing can be read.
     """
-    breakdowns: list[Breakdown] = []
+    return _read_each(path, lambda file: analyse(read_trace(file), kernels=kernels))
+
+
+def _read_each(path: Path, read: Callable[[Path], _Found]) -> tuple[list[_Found], list[tuple[str, str]]]:
+    found: list[_Found] = []
     skipped: list[tuple[str, str]] = []
     reasons: list[str] = []
     files = trace_files(path)
     for file in files:
         try:
-            breakdowns.append(analyse(read_trace(file), kernels=kernels))
+            found.append(read(file))
         except TraceError as error:
             if len(files) == 1:
                 raise
             if not _is_of_a_study(file, path):
                 skipped.append((str(file), error.what))
             reasons.append(error.what)
-    if not breakdowns:
+    if not found:
         raise TraceError(
             f"None of the folder's {len(files)} JSON files is a trace that can be read; the first one: {reasons[0]}",
             where=str(path),
             remedy="Give the folder that torch.profiler wrote to.",
         )
-    return breakdowns, skipped
+    return found, skipped
 
 
 def _is_of_a_study(file: Path, root: Path) -> bool:

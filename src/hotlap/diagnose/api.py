@@ -63,6 +63,7 @@ _NOT_RULES = frozenset(
         "rank",
         "rank_traces",
         "shares",
+        "trace_verdict",
         "wording",
         "work",
     }

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from hotlap.diagnose.device_idle import traced_device
+from hotlap.diagnose.device_idle import idle_share, traced_device
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.wording import name
 from hotlap.records import CallSite, SiteRole
@@ -56,8 +56,9 @@ def profiled_steps(profile: Profile) -> int:
 
 
 def device_busy_share(profile: Profile) -> float:
-    """For which part of the untouched step the accelerator is busy; 0 where it was not measured."""
-    wall, device = profile.account.wall, traced_device(profile)
+    """For which part of the untouched step the accelerator is busy; 0 where it was not measured. Without an account, as
+    of a trace alone, it is the part of the traced step."""
+    wall, device = _step_seconds(profile), traced_device(profile)
     if wall <= 0:
         return 0.0
     if device is None or device.in_steps is None or not device.steps:
@@ -67,8 +68,12 @@ def device_busy_share(profile: Profile) -> float:
 
 def kernels_matter(profile: Profile) -> bool:
     """Whether quicker operators make the step quicker: on a CPU always, on an accelerator not while it waits for the
-    host for more than half of the step."""
-    return not profile.on_accelerator or device_busy_share(profile) >= _BUSY_ENOUGH
+    host for more than half of the step. Of a trace alone it is known for what the device waits, and only the launching
+    of kernels makes their length indifferent."""
+    if not profile.on_accelerator:
+        return True
+    launching = idle_share(profile, "launch_bound") if profile.account.wall <= 0 else None
+    return device_busy_share(profile) >= _BUSY_ENOUGH if launching is None else launching.value < _BUSY_ENOUGH
 
 
 def is_product(operator: OperatorRow) -> bool:
@@ -134,6 +139,6 @@ def site_with(profile: Profile, *roles: SiteRole) -> CallSite | None:
 
 def _step_seconds(profile: Profile) -> float:
     window = profile.evidence.window
-    if profile.on_accelerator:
+    if profile.on_accelerator and profile.account.wall > 0:
         return profile.account.wall
     return window.wall_seconds / window.steps if window is not None and window.steps else 0.0

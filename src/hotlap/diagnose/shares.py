@@ -49,9 +49,10 @@ def phase_share(profile: Profile, phase: StepPhase) -> Estimate:
 
 
 def computing_share(profile: Profile) -> float:
-    """What forward and backward take of the untouched step together: nothing that lies in them can cost more."""
+    """What forward and backward take of the untouched step together: nothing that lies in them can cost more. Without
+    an account, as of a trace alone, that is no bound."""
     account = profile.account
-    return min(1.0, (account.forward + account.backward) / account.wall) if account.wall > 0 else 0.0
+    return min(1.0, (account.forward + account.backward) / account.wall) if account.wall > 0 else 1.0
 
 
 def observed_share(profile: Profile, seconds: float) -> float:

@@ -96,6 +96,8 @@ def check(profile: Profile) -> Iterator[Finding]:
     gain; a hint, without a figure, where they were not measured or are in doubt."""
     facts = profile.facts
     modes = _faster_modes(profile)
+    if profile.account.wall <= 0:
+        return
     if facts.autocast_dtype or facts.matmul_precision != "highest" or not modes or not kernels_matter(profile):
         return
     slow = _slow(profile, modes)

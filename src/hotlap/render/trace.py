@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from hotlap.diagnose.trace_verdict import TraceVerdict
 from hotlap.render import text
 from hotlap.render.event_names import event_name, event_names, file_names
 from hotlap.render.lines import Paper, Styled, Table, bar, paragraph, styled
 from hotlap.render.parts import Part, swatch
 from hotlap.render.presentable import shown
 from hotlap.render.trace_host import host_tables
+from hotlap.render.trace_verdict import verdict_lines
 from hotlap.trace.conclusion import conclusion_of, device_conclusion
 from hotlap.trace.records import (
     Breakdown,
@@ -78,15 +80,20 @@ def traces_report(
     skipped: Sequence[tuple[str, str]],
     comparison: RankComparison | None,
     paper: Paper,
+    *,
+    verdicts: Sequence[TraceVerdict] = (),
 ) -> str:
-    """Several traces of one folder: each one's report, what compares them, and the files that are no trace."""
+    """Several traces of one folder: each one's report, what compares them, the files that are no trace, and at the end
+    the verdicts on the traces that are shown."""
     paper = paper._replace(width=min(paper.width, WIDEST))
     lines: list[str] = []
+    shown_here = {it.facts.path for it in breakdowns} | {""}
     if len(breakdowns) > _PAGES_SHOWN:
         most = max(breakdowns, key=_idle)
         title = f"{len(breakdowns)} traces, of which this one's device was idle longest"
         if not most.devices:
             title = f"{len(breakdowns)} traces, of which this is the first"
+        shown_here = {most.facts.path, ""}
         lines += [*paragraph(f"{title}; `hotlap trace FILE` shows another.", paper), "", *_trace(most, paper), ""]
     else:
         for it in breakdowns:
@@ -96,7 +103,8 @@ def traces_report(
     if comparison is not None:
         lines += [*_ranks(comparison, paper), ""]
     if skipped:
-        lines += [styled("Not read", "bold", paper), *_not_read(skipped, paper)]
+        lines += [styled("Not read", "bold", paper), *_not_read(skipped, paper), ""]
+    lines += verdict_lines([it for it in verdicts if it.path in shown_here], paper)
     return "\n".join(lines).rstrip("\n")
 
 

@@ -137,6 +137,7 @@ def _facts(path: Path, surroundings: Surroundings) -> TraceFacts:
         world_size=_integer(distributed.get("world_size")),
         device_names=tuple(_text(it.get("name")) for it in devices if isinstance(it, dict)),
         device_ids=tuple(_integer(it.get("id")) for it in devices if isinstance(it, dict)),
+        device_capabilities=tuple(_capability(it) for it in devices if isinstance(it, dict)),
     )
 
 
@@ -149,6 +150,11 @@ def _value(text: msgspec.Raw) -> Any:
         return msgspec.json.decode(written)
     except UNREADABLE:
         return None
+
+
+def _capability(device: dict[str, Any]) -> str:
+    major, minor = (_integer(device.get(it)) for it in ("computeMajor", "computeMinor"))
+    return "" if major is None or minor is None else f"{major}.{minor}"
 
 
 def _text(value: object) -> str:

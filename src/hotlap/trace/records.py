@@ -12,7 +12,8 @@ from hotlap.records import Record
 
 class TraceFacts(Record, frozen=True, kw_only=True):
     """What a trace says of itself. ``base_nanoseconds`` added to any time gives the time since 1970. ``device_ids`` are
-    the numbers of the devices that ``device_names`` names, None where one has none."""
+    the numbers of the devices that ``device_names`` names, None where one has none; ``device_capabilities`` are their
+    compute capabilities, as ``9.0``, empty where one is not written."""
 
     path: str
     name: str = ""
@@ -21,6 +22,7 @@ class TraceFacts(Record, frozen=True, kw_only=True):
     world_size: int | None = None
     device_names: tuple[str, ...] = ()
     device_ids: tuple[int | None, ...] = ()
+    device_capabilities: tuple[str, ...] = ()
 
     def name_of_device(self, device: int) -> str:
         """By number, else by place; for a number that is not listed the name that all devices share, if they do."""
@@ -30,6 +32,10 @@ class TraceFacts(Record, frozen=True, kw_only=True):
         if not any(it is not None for it in self.device_ids) and 0 <= device < len(self.device_names):
             return self.device_names[device]
         return self.device_names[0] if len(set(self.device_names)) == 1 else ""
+
+    def capability_of(self, name: str) -> str:
+        """The compute capability of the devices of this name; empty where the trace does not say."""
+        return dict(zip(self.device_names, self.device_capabilities, strict=False)).get(name, "")
 
 
 class Coverage(Record, frozen=True, kw_only=True):

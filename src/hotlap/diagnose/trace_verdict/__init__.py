@@ -1,0 +1,13 @@
+"""What a trace alone comes to: its main causes of slowness in the order of what they cost, each with what to do.
+
+The rules judge a profile that is made of the trace (:mod:`.profile`). What a trace shows and no rule without a time
+account says is added: why the device was idle (:mod:`.idle`), what its kernels show (:mod:`.kernels`), what the host
+did where there is no device (:mod:`.host`), and how several ranks wait for one another (:mod:`.ranks`).
+"""
+
+from __future__ import annotations
+
+from hotlap.diagnose.trace_verdict.ranks import verdict_of_ranks
+from hotlap.diagnose.trace_verdict.verdict import TraceVerdict, verdict_of
+
+__all__ = ["TraceVerdict", "verdict_of", "verdict_of_ranks"]

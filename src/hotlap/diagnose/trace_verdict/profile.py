@@ -1,0 +1,95 @@
+"""A profile of what a trace says: devices, operators and the host's time, and no account or facts of a script."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hotlap.diagnose.profile import Profile
+from hotlap.evidence import RunEvidence, Window
+from hotlap.records import Accelerator, Machine, ScriptFacts
+from hotlap.trace.records import Breakdown, DeviceBreakdown, OperatorRow
+
+_BILLION = 1e9
+_TENSOR_CORES_16 = 7.0
+_BFLOAT16 = 8.0
+
+
+def busiest_device(breakdown: Breakdown) -> DeviceBreakdown | None:
+    """The device that the verdict is about."""
+    return max(breakdown.devices, key=lambda it: it.time.busy_nanoseconds, default=None)
+
+
+def capability_of(breakdown: Breakdown, device: DeviceBreakdown) -> float | None:
+    """The compute capability: as the trace writes it, else that of the architecture for which kernels are named."""
+    written = breakdown.facts.capability_of(device.name)
+    if written:
+        return float(written)
+    names = " ".join(it.name.lower() for it in device.kernels)
+    return next((value for mark, value in _ARCHITECTURES if mark in names), None)
+
+
+_ARCHITECTURES = (
+    ("sm100_", 10.0),
+    ("sm90_", 9.0),
+    ("ampere_", 8.0),
+    ("sm80_", 8.0),
+    ("turing_", 7.5),
+    ("volta_", 7.0),
+    ("maxwell_", 5.0),
+)
+"""Of what kernels' names begin with; the newest first, since a library runs its kernels for older devices as well."""
+
+
+def native_dtypes_of(name: str, capability: float | None) -> tuple[str, ...]:
+    """What a device multiplies by its matrix units: NVIDIA's by compute capability, which AMD numbers otherwise."""
+    if "AMD" in name:
+        return ("float16", "bfloat16")
+    if capability is None or capability < _TENSOR_CORES_16:
+        return ()
+    return ("float16", "bfloat16", "tf32") if capability >= _BFLOAT16 else ("float16",)
+
+
+def profile_of(breakdowns: Sequence[Breakdown], operators: Sequence[OperatorRow] = ()) -> Profile:
+    """What rules are shown of the traces of one run, one a rank; ``operators`` are those of the first.
+
+    Shares are those of the traced step, or of the whole window where a trace marks no steps.
+    """
+    first = breakdowns[0]
+    device = busiest_device(first)
+    return Profile(
+        facts=ScriptFacts(device=_kind(device.name) if device else "cpu", processes=len(breakdowns)),
+        machine=Machine(accelerators=_accelerators(first)),
+        evidence=RunEvidence(window=_window(first, device)),
+        breakdowns=tuple(breakdowns),
+        operators=tuple(operators),
+        host_time=first.host_time,
+    )
+
+
+def _kind(name: str) -> str:
+    return "xpu" if "Intel" in name else "mtia" if "MTIA" in name else "cuda"
+
+
+def _accelerators(breakdown: Breakdown) -> tuple[Accelerator, ...]:
+    device = busiest_device(breakdown)
+    if device is None:
+        return ()
+    capability = capability_of(breakdown, device)
+    kind = "rocm" if "AMD" in device.name else _kind(device.name)
+    native = native_dtypes_of(device.name, capability)
+    return (Accelerator(kind=kind, name=device.name, memory_bytes=0, native_dtypes=native),)
+
+
+def _window(breakdown: Breakdown, device: DeviceBreakdown | None) -> Window:
+    """The steps, over which operators are counted; without steps all of the trace as one."""
+    steps = breakdown.steps
+    if steps:
+        nanoseconds = steps[-1].start_nanoseconds + steps[-1].nanoseconds - steps[0].start_nanoseconds
+    else:
+        nanoseconds = device.time.window_nanoseconds if device else breakdown.host_nanoseconds
+    return Window(
+        first_step=steps[0].number if steps else 0,
+        steps=max(1, len(steps)),
+        wall_seconds=nanoseconds / _BILLION,
+        trace_path=breakdown.facts.path,
+    )

@@ -1,0 +1,100 @@
+"""One trace's findings, in the order of what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from hotlap.diagnose.profile import Profile
+from hotlap.diagnose.rank import diagnose
+from hotlap.diagnose.shares import exactly, is_bound
+from hotlap.diagnose.trace_verdict.host import host_findings
+from hotlap.diagnose.trace_verdict.idle import communication_finding, copies_finding, idle_findings
+from hotlap.diagnose.trace_verdict.kernels import computing_finding, elementwise_finding, precision_findings
+from hotlap.diagnose.trace_verdict.profile import busiest_device, profile_of
+from hotlap.records import Finding, Record
+from hotlap.trace.conclusion import WORTH_NAMING, conclusion_of
+from hotlap.trace.records import Breakdown, Conclusion, DeviceBreakdown, OperatorRow
+
+_TOLD_BY_RULES = frozenset({"launch-bound", "python-overhead", "exposed-communication", "slow-matmul-precision"})
+"""What both a rule and the trace alone may give: the rule's is kept."""
+
+
+class TraceVerdict(Record, frozen=True, kw_only=True):
+    """What a trace comes to: the largest loss, and every cause with its evidence and remedy, the costliest first.
+
+    ``path`` is empty for what several ranks of one run show together.
+    """
+
+    path: str
+    conclusion: Conclusion | None = None
+    findings: tuple[Finding, ...] = ()
+
+
+def verdict_of(breakdown: Breakdown, operators: Sequence[OperatorRow] = ()) -> TraceVerdict:
+    """Of a trace with, where they were read, all of its operators. Its figures not to be trusted is said instead."""
+    found = _unreliable(breakdown) if breakdown.unreliable else list(_findings(breakdown, operators))
+    if not breakdown.steps:
+        found = [_without_steps(it) for it in found]
+    return TraceVerdict(path=breakdown.facts.path, conclusion=conclusion_of(breakdown), findings=tuple(by_cost(found)))
+
+
+def by_cost(found: Iterable[Finding]) -> list[Finding]:
+    """The costliest first, behind them risks and hints. No bound comes before a measured cost that is worth naming as
+    the largest loss; of what is less, a bound counts as what it bounds."""
+
+    def order(it: Finding) -> tuple[bool, bool, float]:
+        clearly = it.share.value >= WORTH_NAMING and not is_bound(it.share)
+        return it.kind != "cost", not clearly, -it.share.value
+
+    return sorted(found, key=order)
+
+
+def _findings(breakdown: Breakdown, operators: Sequence[OperatorRow]) -> Iterator[Finding]:
+    profile = profile_of([breakdown], operators)
+    device = busiest_device(breakdown)
+    ruled = diagnose(profile)
+    yield from ruled
+    if device is None:
+        names = {it.rule for it in ruled}
+        yield from (it for it in host_findings(breakdown, operators) if it.rule not in names)
+        return
+    told = _TOLD_BY_RULES & {it.rule for it in ruled}
+    added = [it for it in _of_device(profile, breakdown, device) if it.rule not in told]
+    yield from added
+    if not any(it.kind == "cost" for it in (*ruled, *added)):
+        yield computing_finding(device)
+
+
+def _of_device(profile: Profile, breakdown: Breakdown, device: DeviceBreakdown) -> Iterator[Finding]:
+    yield from idle_findings(profile, device)
+    yield from communication_finding(device)
+    yield from copies_finding(device)
+    yield from precision_findings(profile, breakdown, device)
+    yield from elementwise_finding(device)
+
+
+def _unreliable(breakdown: Breakdown) -> list[Finding]:
+    return [
+        Finding(
+            rule="unreliable-trace",
+            kind="hint",
+            share=exactly(0.0),
+            title="The trace lacks a part of the device's work, so no cause can be named.",
+            evidence=(breakdown.unreliable,),
+            remedy='Record it again without CUDA graphs (`torch.compile` without `mode="reduce-overhead"`), or with a '
+            "newer version of torch, which records the kernels of graphs.",
+        )
+    ]
+
+
+def _without_steps(found: Finding) -> Finding:
+    """With shares called shares of the trace, where it marks no steps."""
+    return msgspec.structs.replace(
+        found, title=_of_the_trace(found.title), evidence=tuple(map(_of_the_trace, found.evidence))
+    )
+
+
+def _of_the_trace(text: str) -> str:
+    return text.replace("of the step", "of the trace")

@@ -1,0 +1,219 @@
+"""Every trace ends with its causes in the order of what they cost, each with evidence and a remedy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_conclusions import CONSTRUCTED, LOADER, SHARED, many_small_kernels
+from test_conclusions import computing_at_full_speed as in_float32
+from trace_writer import TraceWriter
+
+from hotlap.cli.main import main
+from hotlap.diagnose.trace_verdict import TraceVerdict, verdict_of
+from hotlap.records import Finding
+from hotlap.trace import analyse, operators, read_trace
+from hotlap.trace.records import Limit
+
+RULES: dict[Limit, str] = {
+    "compute": "slow-matmul-precision",
+    "data_loader": "loader-bound",
+    "host_sync": "host-sync",
+    "launch_bound": "launch-bound",
+    "blocking_copy": "pageable-copies",
+    "communication": "exposed-communication",
+    "capture_or_compile": "compilation",
+    "initialisation": "first-use",
+    "between_steps": "python-overhead",
+    "copies": "copies",
+}
+
+REAL = {
+    "hta_alexnet_cudasync.json.gz": ["first-use", "compilation"],
+    # 33 % launching, 21 % all-reduce, 23 % in volta_sgemm.
+    "hta_v100x2_ddp_216k.json.gz": ["launch-bound", "exposed-communication", "slow-matmul-precision"],
+    # 28 % in the loader; float32 convolutions of a V100 take 38 %, of which the part that float16 saves is a bound.
+    "kineto_v100_resnet50_nw0.pt.trace.json.gz": ["loader-bound", "slow-matmul-precision", "launch-bound"],
+    # Besides the loader, softmax over 5185 x 5185 scores and its two products.
+    "tracelens_h100_owlv2.json.gz": ["loader-bound", "eager-attention"],
+}
+
+
+def verdict(writer: TraceWriter, folder: Path, **beside: Any) -> TraceVerdict:
+    timeline = read_trace(writer.write(folder / "trace.json", **beside), with_inputs=True)
+    return verdict_of(analyse(timeline), operators(timeline))
+
+
+def rules(found: TraceVerdict) -> list[str]:
+    return [it.rule for it in found.findings]
+
+
+def precision(found: TraceVerdict) -> Finding:
+    return next(it for it in found.findings if it.rule == "slow-matmul-precision")
+
+
+def device(name: str, capability: tuple[int, int]) -> list[dict[str, Any]]:
+    return [{"id": 0, "name": name, "computeMajor": capability[0], "computeMinor": capability[1]}]
+
+
+def busy_with(kernel: str, **operator: Any) -> TraceWriter:
+    """A device that is busy 98 % of the time with one kernel, launched far ahead."""
+    it = TraceWriter()
+    for step in range(3):
+        it.step(step, step * 10_000, 9_990)
+        for number in range(10):
+            begin = step * 10_000 + number * 1000
+            if operator:
+                it.host("operator", "aten::mm", begin - 910, 20, **operator)
+            it.launch(kernel, begin - 900, begin, 980)
+    return it
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason=f"the reference traces are not at {SHARED}")
+@pytest.mark.parametrize("file", REAL)
+def test_a_real_trace_names_its_experts_causes(file: str) -> None:
+    timeline = read_trace(SHARED / file, with_inputs=True)
+    found = verdict_of(analyse(timeline), operators(timeline))
+    assert rules(found)[: len(REAL[file])] == REAL[file]
+    assert all(it.evidence and it.remedy for it in found.findings)
+
+
+@pytest.mark.parametrize("make", CONSTRUCTED, ids=lambda it: it.__name__)
+def test_the_main_cause_agrees_with_the_conclusion_and_has_a_remedy(
+    make: Callable[[], TraceWriter], tmp_path: Path
+) -> None:
+    found = verdict(make(), tmp_path)
+    first = found.findings[0]
+    assert found.conclusion is not None
+    assert first.rule == RULES[found.conclusion.limit] == RULES[CONSTRUCTED[make]]
+    assert first.evidence
+    assert first.remedy
+    assert 0.25 < first.share.value <= 1
+
+
+def test_float32_on_a_busy_v100_is_told_about_mixed_precision_and_not_its_idle_time(tmp_path: Path) -> None:
+    found = verdict(in_float32(), tmp_path, deviceProperties=device("Tesla V100-SXM2-32GB", (7, 0)))
+    assert rules(found) == ["slow-matmul-precision"]
+    (it,) = found.findings
+    assert "torch.float16" in it.remedy
+    assert "GradScaler" in it.remedy
+    assert "bfloat16)" not in it.remedy
+    assert any("15.7 TFLOP/s in float32, 125 TFLOP/s in float16" in line for line in it.evidence)
+    # 990 of each 1000 us, of which a V100 needs 15.7 / 125 in float16.
+    assert it.share.value == pytest.approx(0.99 * (1 - 15.7 / 125), abs=0.01)
+    assert it.share.low == 0
+
+
+def test_devices_with_tf32_may_keep_float32(tmp_path: Path) -> None:
+    found = verdict(busy_with("ampere_sgemm_128x64_tn"), tmp_path, deviceProperties=device("NVIDIA A100", (8, 0)))
+    assert "torch.bfloat16" in precision(found).remedy
+    assert "set_float32_matmul_precision" in precision(found).remedy
+
+
+def test_a_device_that_nobody_published_rates_of_has_the_whole_time_as_its_bound(tmp_path: Path) -> None:
+    found = verdict(busy_with("turing_sgemm_128x64_tn"), tmp_path, deviceProperties=device("Some GPU", (7, 5)))
+    assert precision(found).share.value == pytest.approx(0.98, abs=0.01)
+
+
+def test_recorded_types_tell_what_a_kernels_name_does_not(tmp_path: Path) -> None:
+    inputs = {"Input Dims": [[512, 512], [512, 512]], "Input type": ["float", "float"]}
+    volta = device("Tesla V100-PCIE-16GB", (7, 0))
+    found = verdict(busy_with("gemm_of_a_library", **inputs), tmp_path, deviceProperties=volta)
+    assert any("aten::mm [512x512, 512x512]" in line for line in precision(found).evidence)
+    # On a device with TensorFloat-32 such inputs may be multiplied in it.
+    ampere = device("NVIDIA A100-SXM4-40GB", (8, 0))
+    found = verdict(busy_with("gemm_of_a_library", **inputs), tmp_path, deviceProperties=ampere)
+    assert "slow-matmul-precision" not in rules(found)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "name", "capability"),
+    [
+        ("sm80_xmma_gemm_bf16bf16_bf16f32_f32_tn_n", "NVIDIA A100", (8, 0)),
+        ("void gemv2T_kernel_val<int, int, float, float>", "NVIDIA A100", (8, 0)),
+        ("ampere_dgemm_128x64_tn", "NVIDIA A100", (8, 0)),
+        ("maxwell_sgemm_128x64_nn", "Tesla P100-SXM2-16GB", (6, 0)),
+        ("cudnn::bn_fw_tr_1C11_kernel_NCHW<float>", "Tesla V100-SXM2-32GB", (7, 0)),
+    ],
+)
+def test_nothing_is_said_of_precision_where_it_would_not_help(
+    kernel: str, name: str, capability: tuple[int, int], tmp_path: Path
+) -> None:
+    found = verdict(busy_with(kernel), tmp_path, deviceProperties=device(name, capability))
+    assert rules(found) == ["computing"]
+    assert found.findings[0].remedy
+
+
+def test_elementwise_kernels_are_a_cause_unless_they_are_fused(tmp_path: Path) -> None:
+    name = "void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float>>"
+    assert rules(verdict(busy_with(name), tmp_path)) == ["unfused-kernels"]
+    assert "unfused-kernels" not in rules(verdict(busy_with("triton_poi_fused_add_0"), tmp_path))
+
+
+def test_a_loader_without_workers_is_told_to_take_some(tmp_path: Path) -> None:
+    writer = next(make for make, limit in CONSTRUCTED.items() if limit == "data_loader")()
+    assert "no workers" in verdict(writer, tmp_path).findings[0].remedy
+
+
+def test_shares_are_called_those_of_the_trace_where_it_marks_no_steps(tmp_path: Path) -> None:
+    writer = many_small_kernels()
+    writer.events = [it for it in writer.events if not it["name"].startswith("ProfilerStep")]
+    found = verdict(writer, tmp_path)
+    assert "of the trace" in found.findings[0].title
+    assert not [line for it in found.findings for line in (it.title, *it.evidence) if "of the step" in line]
+
+
+def test_a_trace_that_cannot_be_trusted_is_recorded_again(tmp_path: Path) -> None:
+    writer = many_small_kernels()
+    writer.host("call", "cudaGraphLaunch", 900, 10, correlation=9_000)
+    found = verdict(writer, tmp_path)
+    assert rules(found) == ["unreliable-trace"]
+    assert "Record it again" in found.findings[0].remedy
+    assert found.conclusion is None
+
+
+def test_a_trace_of_the_host_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    writer = TraceWriter()
+    for step in range(3):
+        writer.step(step, step * 1000, 1000)
+        writer.host("operator", LOADER, step * 1000, 500)
+        writer.host("operator", "aten::mm", step * 1000 + 500, 300)
+    path = writer.write(tmp_path / "trace.json")
+    assert main(["trace", "--json", str(path)]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["verdicts"]
+    assert [it["rule"] for it in found["findings"]] == ["loader-bound", "python-overhead", "dominant-operator"]
+    assert [it["share"]["value"] for it in found["findings"][:2]] == pytest.approx([0.5, 0.2])
+    assert found["conclusion"]["limit"] == "data_loader"
+    assert main(["trace", str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert shown.index("Operators, by") < shown.index("Main causes, and what to do")
+    assert "num_workers" in shown
+
+
+def test_operators_alone_without_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    writer = TraceWriter()
+    writer.host("operator", "aten::conv2d", 0, 100)
+    assert main(["trace", str(writer.write(tmp_path / "trace.json"))]) == 0
+    assert "aten::conv2d, takes 100 % of their time." in capsys.readouterr().out
+
+
+def test_ranks_of_one_run_name_the_one_that_is_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for rank, compute in enumerate((500, 800)):
+        writer = TraceWriter()
+        for step in range(4):
+            begin = step * 1000
+            writer.step(step, begin, 990)
+            writer.launch("gemm", begin, begin + 5, compute)
+            writer.launch("ncclDevKernel_AllReduce_Sum_f32", begin + 2, begin + 5 + compute, 900 - compute, stream=20)
+        distributed = {"backend": "nccl", "rank": rank, "world_size": 2}
+        writer.write(tmp_path / f"rank{rank}.json", distributedInfo=distributed)
+    assert main(["trace", "--json", str(tmp_path)]) == 0
+    together = json.loads(capsys.readouterr().out)["verdict_of_ranks"]
+    assert "straggler" in [it["rule"] for it in together["findings"]]
+    assert main(["trace", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert "(the ranks together)" in shown
+    assert "rank 1 alone does" in " ".join(shown.split())
