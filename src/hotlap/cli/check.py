@@ -17,7 +17,6 @@ from hotlap.errors import UsageError
 from hotlap.records import Workload
 from hotlap.render.check import check_report
 from hotlap.render.check_files import check_junit, check_markdown
-from hotlap.render.json import document_json
 from hotlap.render.live import LiveView
 from hotlap.trial.checkout import before_and_now, find_commit
 from hotlap.trial.owned_folder import owned_folder
@@ -146,7 +145,7 @@ def _check(
 
 def _show(choices: argparse.Namespace, found: Check) -> None:
     if choices.json:
-        screen.say(document_json(found))
+        screen.document("check", found)
     else:
         screen.show(check_report(found))
     if choices.markdown is not None:

@@ -12,7 +12,6 @@ import msgspec
 from hotlap.cli import screen
 from hotlap.cli.arguments import Parser
 from hotlap.errors import TraceError, UsageError
-from hotlap.render.json import document_json
 from hotlap.render.trace import traces_report
 from hotlap.study.layout import JOURNAL
 from hotlap.trace import Breakdown, analyse, compare_ranks, host_time, operators, read_trace, trace_files
@@ -27,7 +26,7 @@ examples:
   hotlap trace trace.json.gz
   hotlap trace runs/profile              every trace of a folder, for example one a rank
   ssh host cat trace.json | hotlap trace -
-  hotlap trace --json trace.json         one JSON document; times are nanoseconds"""
+  hotlap trace --json trace.json         one JSON document; times are seconds"""
 
 _STANDARD_INPUT = "-"
 _OPERATORS = 100
@@ -62,7 +61,7 @@ def main(words: list[str], engine: object = None) -> int:
     if choices.json:
         left_out = [{"path": path, "reason": why} for path, why in skipped]
         document = {"traces": breakdowns, "ranks": comparison, "skipped": left_out}
-        screen.say(document_json(document))
+        screen.document("trace", document)
     else:
         screen.say(traces_report(breakdowns, skipped, comparison, screen.paper()))
     return 0
