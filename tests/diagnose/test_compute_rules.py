@@ -354,6 +354,15 @@ def test_rates_in_doubt_give_no_figure() -> None:
     assert "varied by 60 %" in finding.evidence[1] and "So did these" not in finding.evidence[1]
 
 
+def test_rates_in_doubt_that_leave_nothing_to_gain_are_no_hint() -> None:
+    doubts = (("cpu", "These rates varied by 60 % within their test."),)
+    ceilings = msgspec.structs.replace(CPU.ceilings, doubts=doubts)
+    machine = msgspec.structs.replace(CPU, ceilings=ceilings)
+    small = operator("aten::addmm", 60, [(64,), (32, 64), (64, 64)], calls=1000)
+    assert not found("slow-matmul-precision", run_on(machine, small))
+    assert not found("slow-matmul-precision", run_on(machine, thin_product(60, calls=5)))
+
+
 def test_rates_that_the_script_itself_beats_are_in_doubt() -> None:
     """As measured by the issue: a ceiling of 14.7 GFLOP/s where hundreds are usual."""
     disturbed = msgspec.structs.replace(CPU.ceilings, matmul_flops_per_second=(("cpu:float32", 1.47e10),))
