@@ -14,7 +14,7 @@ from hotlap.diagnose.api import all_rules
 from hotlap.diagnose.example_traces import STEPS, trace_of
 from hotlap.diagnose.examples import CPU, GPU, operator, run_on, with_kernels, with_optimizer
 from hotlap.diagnose.operators import WORTH_A_LOOK
-from hotlap.diagnose.work import Rates, work_of
+from hotlap.diagnose.work import Rates, beaten, work_of
 from hotlap.evidence import LayerUse, RunEvidence, Window
 from hotlap.records import Accelerator, CallSite, Ceilings, Finding, Machine, ModelFacts, OptimizerFacts
 from hotlap.trace.records import CopyRow, IdleCause, OperatorRow
@@ -352,6 +352,23 @@ def test_rates_in_doubt_give_no_figure() -> None:
     )
     assert finding.kind == "hint"
     assert "varied by 60 %" in finding.evidence[1] and "So did these" not in finding.evidence[1]
+
+
+def test_sparse_products_are_neither_slow_nor_faster_than_the_machine() -> None:
+    """A trace shows the shape of a graph's adjacency and not that it is nearly empty; the counted operations do."""
+    adjacency = operator("aten::mm", 60, [(20_000, 20_000), (20_000, 16)], calls=30)
+    model = ModelFacts(kind="Net", parameters=1000, flops_per_step=1e7)
+    assert not found("slow-matmul-precision", run_on(CPU, adjacency, model=model))
+    assert beaten(run_on(CPU, adjacency)) and not beaten(run_on(CPU, adjacency, model=model))
+
+
+def test_rates_in_doubt_that_leave_nothing_to_gain_are_no_hint() -> None:
+    doubts = (("cpu", "These rates varied by 60 % within their test."),)
+    ceilings = msgspec.structs.replace(CPU.ceilings, doubts=doubts)
+    machine = msgspec.structs.replace(CPU, ceilings=ceilings)
+    small = operator("aten::addmm", 60, [(64,), (32, 64), (64, 64)], calls=1000)
+    assert not found("slow-matmul-precision", run_on(machine, small))
+    assert not found("slow-matmul-precision", run_on(machine, thin_product(60, calls=5)))
 
 
 def test_rates_that_the_script_itself_beats_are_in_doubt() -> None:

@@ -25,7 +25,7 @@ from hotlap.trace import Breakdown, HostTime, OperatorRow, analyse, host_time, o
 from hotlap.tune.book import Book
 from hotlap.tune.ceilings import Bounds
 from hotlap.tune.observe import Observation
-from hotlap.tune.trials import Trials, ending_text, ran_through
+from hotlap.tune.trials import Trials, ending_text, ran_through, steps_done
 
 ATTACHMENT = PROFILE
 SEARCH_SHARE = 0.04
@@ -45,6 +45,9 @@ _PROFILED_PART = 5
 """Of so many steps at most one is profiled: the others are watched, and calls are counted in these alone."""
 
 _STEPS_BEFORE_THE_END = 2
+_SHORTEST_STEPS = 8
+"""Three to warm up, three to profile, and some to be watched."""
+
 _WATCHING_FACTOR = 1.5
 _PROFILING_FACTOR = 4.0
 _PATIENCE = 2.0
@@ -55,6 +58,7 @@ _ENDING_SECONDS = 3.0
 _MOST_RANKS = 8
 _MOST_OPERATORS = 5_000
 _MOST_EVIDENCE_BYTES = 64 * 2**20
+_WITHOUT_OPERATORS = "Causes that only a trace shows were not looked for."
 _WITHOUT = "The findings rest on the time account and the ceilings alone."
 
 
@@ -90,6 +94,10 @@ def take_profile(
         return known
     book.tell("profile", f"{length.steps} steps of the script as it is, {length.profiled} of them under the profiler")
     run = _launch(trials, length, processes=observation.facts.processes)
+    shorter = _shorter(length, run)
+    if shorter is not None and shorter.seconds(trials) <= trials.left_seconds:
+        book.tell("profile", f"{shorter.steps} steps, since the script ends sooner than it did before")
+        run, length = _launch(trials, shorter, processes=observation.facts.processes), shorter
     if not ran_through(run):
         book.warn(f"The profiled launch failed. {ending_text(run.ending)} {_WITHOUT}")
         return known
@@ -98,7 +106,7 @@ def take_profile(
         book.warn(f"The profiled launch brought no evidence. {_WITHOUT}")
         return known
     book.attach(ATTACHMENT, profile)
-    _note(book, profile)
+    _note(book, profile, run, length)
     return _without_beaten_ceiling(book, profile)
 
 
@@ -139,6 +147,16 @@ def _length(trials: Trials, steps: int) -> Length:
     usual = max(_USUAL_PROFILED, min(_MOST_PROFILED, math.ceil(_FEWEST_SECONDS / step_seconds)))
     profiled = min(usual, math.ceil(_PROFILED_SECONDS / step_seconds), steps // _PROFILED_PART)
     return Length(steps=steps, profiled=max(_FEWEST_PROFILED, profiled))
+
+
+def _shorter(length: Length, run: Run) -> Length | None:
+    """What to ask of a script that ended by itself before the steps that were to be profiled; None where it did not, or
+    is too short for any. Told by the run alone, so that a resumed study decides alike."""
+    available = steps_done(run) - _STEPS_BEFORE_THE_END
+    if not isinstance(run.ending, Completed) or steps_done(run) >= length.steps or available < _SHORTEST_STEPS:
+        return None
+    profiled = max(_FEWEST_PROFILED, min(length.profiled, available // _PROFILED_PART))
+    return Length(steps=available, profiled=profiled)
 
 
 def _affordable(trials: Trials, book: Book, budget_share: float) -> Length | None:
@@ -228,13 +246,13 @@ def _trace_of(evidence: RunEvidence) -> _Trace | None:
         return None
 
 
-def _note(book: Book, profile: Profile) -> None:
-    """Tell the study what the findings rest on. A function of the profile alone, so that it comes out the same when the
-    profile was read back."""
+def _note(book: Book, profile: Profile, run: Run, length: Length) -> None:
+    """Tell the study what the findings rest on. A function of the profile and of answers in the journal, so that it
+    comes out the same when both were read back."""
     window = profile.evidence.window
     trace_path = window.trace_path if window is not None and profile.breakdowns else ""
     book.update(profiled_steps=profile.evidence.observed_steps, trace_path=trace_path)
-    book.warn(*_doubts(profile))
+    book.warn(*_doubts(profile, run, length))
 
 
 def _without_beaten_ceiling(book: Book, profile: Profile) -> Profile:
@@ -248,10 +266,19 @@ def _without_beaten_ceiling(book: Book, profile: Profile) -> Profile:
     return msgspec.structs.replace(profile, ceilings=ceilings, model_flop_utilisation=None)
 
 
-def _doubts(profile: Profile) -> Iterable[str]:
-    window = profile.evidence.window
-    if window is None or not profile.breakdowns:
-        at = f" `hotlap trace {window.trace_path}` says why." if window is not None and window.trace_path else ""
+def _doubts(profile: Profile, run: Run, length: Length) -> Iterable[str]:
+    window, done = profile.evidence.window, steps_done(run)
+    if window is None and isinstance(run.ending, Completed) and done < length.steps:
+        yield (
+            f"No steps were profiled: the script ended after {done} steps, and steps "
+            f"{length.steps - length.profiled + 1} to {length.steps} were to be. Let it train longer: more epochs, "
+            "more samples or a smaller batch."
+        )
+    elif window is None:
+        why = next((it for it in run.notes if "profiled" in it), "No steps were profiled.")  # as the window noted
+        yield f"{why} {_WITHOUT_OPERATORS}"
+    elif not profile.breakdowns:
+        at = f" `hotlap trace {window.trace_path}` says why." if window.trace_path else ""
         yield f"The profiled steps gave no trace that can be read.{at}"
     for breakdown in profile.breakdowns:
         if breakdown.unreliable:
