@@ -46,6 +46,7 @@ from hotlap.records import (
 
 title = "Batches are made in the training process"
 group: Group = "data"
+rests_on = ("account", "loader-alone")
 
 _NAME = "no-workers"
 

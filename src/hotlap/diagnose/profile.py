@@ -8,6 +8,7 @@ from hotlap.records import (
     CompileReport,
     LoaderRate,
     Machine,
+    Measurement,
     Outcome,
     PhaseAccount,
     Record,
@@ -25,7 +26,8 @@ class Profile(Record, frozen=True, kw_only=True):
     ``breakdowns`` (one a rank), ``operators`` and ``host_time`` come from the profiled run, whose times are longer.
     ``rank_step_seconds`` are the wall seconds of each step, one row a rank, where there are several, and
     ``rank_forward_seconds`` those until backward was called. ``outcomes`` is what trials have shown of the levers so
-    far; there are none before the first trial.
+    far; there are none before the first trial. ``disturbed`` are the measurements during which others kept the machine
+    busy.
     """
 
     facts: ScriptFacts = ScriptFacts()
@@ -46,6 +48,7 @@ class Profile(Record, frozen=True, kw_only=True):
     rank_step_seconds: tuple[tuple[float, ...], ...] = ()
     rank_forward_seconds: tuple[tuple[float, ...], ...] = ()
     outcomes: tuple[Outcome, ...] = ()
+    disturbed: tuple[Measurement, ...] = ()
 
     @property
     def situation(self) -> Situation:

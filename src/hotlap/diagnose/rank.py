@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from hotlap.diagnose.api import all_rules
+import msgspec
+
+from hotlap.diagnose.api import Rule, all_rules
 from hotlap.diagnose.profile import Profile
 from hotlap.records import Finding
 
@@ -10,11 +12,18 @@ _KINDS = ("wrong-numbers", "cost", "risk", "hint")
 
 
 def diagnose(profile: Profile) -> tuple[Finding, ...]:
-    """What every rule finds: wrong numbers first, then costs by their share of the step, then risks and hints."""
-    found = [finding for rule in all_rules().values() for finding in rule.check(profile)]
+    """What every rule finds: wrong numbers first, then costs by their share of the step, then risks and hints. A cost
+    that rests on times of a disturbed measurement is marked, and stands behind those that do not."""
+    found = [_marked(finding, rule, profile) for rule in all_rules().values() for finding in rule.check(profile)]
     return tuple(sorted(found, key=_order))
 
 
-def _order(finding: Finding) -> tuple[int, float, str, str]:
+def _marked(finding: Finding, rule: Rule, profile: Profile) -> Finding:
+    if finding.kind != "cost" or not set(rule.rests_on) & set(profile.disturbed):
+        return finding
+    return msgspec.structs.replace(finding, disturbed=True)
+
+
+def _order(finding: Finding) -> tuple[int, bool, float, str, str]:
     site = f"{finding.site.file}:{finding.site.line:08d}" if finding.site else ""
-    return _KINDS.index(finding.kind), -finding.share.value, finding.rule, site
+    return _KINDS.index(finding.kind), finding.disturbed, -finding.share.value, finding.rule, site

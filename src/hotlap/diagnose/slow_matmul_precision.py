@@ -52,6 +52,7 @@ from hotlap.trace.records import OperatorRow
 
 title = "Float32 matrix products on hardware with a faster mode"
 group = "compute"
+rests_on = ("account", "profile", "matmul")
 
 
 def check(profile: Profile) -> Iterator[Finding]:

@@ -37,6 +37,7 @@ from hotlap.records import Finding, LoaderFacts, LoaderRate, Machine, ScriptFact
 
 title = "More workers than the loader can use"
 group: Group = "data"
+rests_on = ("account", "loader-alone")
 
 _NAME = "too-many-workers"
 

@@ -82,9 +82,10 @@ def merged(first: Ceilings, second: Ceilings) -> Ceilings:
     scalars = {
         name: getattr(first, name) if getattr(first, name) is not None else getattr(second, name)
         for name in Ceilings.__struct_fields__
-        if name != "matmul_flops_per_second"
+        if name not in ("matmul_flops_per_second", "other_load")
     }
-    return Ceilings(matmul_flops_per_second=tuple(sorted(products.items())), **scalars)
+    other_load = max(first.other_load, second.other_load)
+    return Ceilings(matmul_flops_per_second=tuple(sorted(products.items())), other_load=other_load, **scalars)
 
 
 @dataclass(frozen=True, slots=True)

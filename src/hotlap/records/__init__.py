@@ -30,6 +30,7 @@ from hotlap.records.comparisons import (
     SpeedVerdict,
 )
 from hotlap.records.costs import BreakEven, Costs, Price, WholeRun
+from hotlap.records.disturbance import Disturbance, Measurement
 from hotlap.records.machine import Accelerator, Ceilings, Machine
 from hotlap.records.messages import (
     CONNECTION_LOST,
@@ -136,6 +137,7 @@ __all__ = [
     "CopiesWithoutWaiting",
     "Costs",
     "Crashed",
+    "Disturbance",
     "End",
     "Ending",
     "EnergyComparison",
@@ -161,6 +163,7 @@ __all__ = [
     "LoaderRate",
     "LossCurves",
     "Machine",
+    "Measurement",
     "ModelFacts",
     "ModelInputs",
     "ModelStatement",

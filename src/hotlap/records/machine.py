@@ -28,13 +28,15 @@ class Accelerator(Record, frozen=True, kw_only=True):
 class Ceilings(Record, frozen=True, kw_only=True):
     """Rates that this machine reached in a short test, the best of several tries.
 
-    Keys of ``matmul_flops_per_second`` are ``device:dtype`` (``cpu:float32``, ``cuda:bfloat16``).
+    Keys of ``matmul_flops_per_second`` are ``device:dtype`` (``cpu:float32``, ``cuda:bfloat16``). Others kept
+    ``other_load`` cores busy meanwhile.
     """
 
     matmul_flops_per_second: tuple[tuple[str, float], ...] = ()
     memory_bytes_per_second: float | None = None
     host_to_device_pageable_bytes_per_second: float | None = None
     host_to_device_pinned_bytes_per_second: float | None = None
+    other_load: float = 0.0
 
 
 class Machine(Record, frozen=True, kw_only=True):

@@ -77,7 +77,8 @@ class Finding(Record, frozen=True, kw_only=True):
     ``share`` is what it costs, as a share of the step (0 where it costs no time). ``kind`` tells a ``cost`` from
     ``wrong-numbers``, from a ``risk`` that has not struck yet, and from a ``hint`` whose gain is not known.
     ``title`` is one sentence with its number, ``evidence`` the figures it rests on, ``remedy`` what to do, ``site`` the
-    line, and ``levers`` those that answer it.
+    line, and ``levers`` those that answer it. ``disturbed``: it rests on times that were measured while others kept the
+    machine busy, so the cost may be theirs.
     """
 
     rule: str
@@ -88,6 +89,7 @@ class Finding(Record, frozen=True, kw_only=True):
     remedy: str = ""
     site: CallSite | None = None
     levers: tuple[str, ...] = ()
+    disturbed: bool = False
 
 
 class NumbersHunt(Record, frozen=True, kw_only=True):

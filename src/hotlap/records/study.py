@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 from hotlap.records.base import Record
 from hotlap.records.comparisons import BatchRate, Ceiling, Comparison, LossCurves, PhaseAccount
+from hotlap.records.disturbance import Disturbance
 from hotlap.records.machine import Machine
 from hotlap.records.outcomes import Finding, Outcome
 from hotlap.records.runs import FileWrite, LoaderRate, Run
@@ -23,7 +24,8 @@ class Study(Record, frozen=True, kw_only=True):
     ``profiled_steps`` is over how many steps evidence was collected (0: there is none, and ``findings`` rest on the
     time account and the ceilings alone), and ``trace_path`` the trace of some of them. ``loader_rates`` is the loader
     alone with the settings that were timed, ``batch_rates`` the model alone with other batch sizes, and ``losses`` what
-    the verification's sameness was judged by. ``hosts`` are those that any trial connected to.
+    the verification's sameness was judged by. ``hosts`` are those that any trial connected to. ``disturbances`` are the
+    measurements that others on the machine disturbed and that could not be made again while it was quiet.
     """
 
     format_version: int = 1
@@ -55,6 +57,7 @@ class Study(Record, frozen=True, kw_only=True):
     files: tuple[FileWrite, ...] = ()
     hosts: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    disturbances: tuple[Disturbance, ...] = ()
     directory: str = ""
 
     # Notebooks look for these on the object that they are to show; what they show is rendered elsewhere, on demand.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from hotlap.records import (
@@ -25,6 +25,7 @@ from hotlap.records import (
 )
 from hotlap.render import text
 from hotlap.render.account import bottleneck
+from hotlap.render.disturbance import beside_headline, in_sentence, while_busy
 
 Tone = Literal["good", "neutral", "bad"]
 
@@ -48,6 +49,12 @@ def headline(study: Study) -> Headline:
         return _script_failed(study)
     if study.kind == "profile":
         return _profiled(study)
+    found = _searched(study)
+    busy = beside_headline(study)
+    return replace(found, beside=(*found.beside, busy)) if busy else found
+
+
+def _searched(study: Study) -> Headline:
     if study.verification is not None:
         return _verified(study, study.verification)
     if study.status == "finished":
@@ -227,7 +234,7 @@ def _profiled(study: Study) -> Headline:
         sentence = f"1 cause of lost time was found; it costs {largest} of a step."
         if len(costs) > 1:
             sentence = f"{len(costs)} causes of lost time were found; the largest costs {largest} of a step."
-        return Headline("neutral", sentence, tuple(beside))
+        return Headline("neutral", in_sentence(study, sentence), tuple(beside))
     if not study.profiled_steps:
         return Headline("neutral", "No cause of lost time was found in the time account.", tuple(beside))
     return Headline("good", "No known cause of lost time was found.", tuple(beside))
@@ -239,7 +246,9 @@ def _step_words(study: Study) -> Iterator[str]:
     if account is None or account.wall <= 0:
         return
     phase, share = bottleneck(account)
-    yield f"A step takes {text.duration(account.wall)}; its largest part is {phase} ({text.share(share)})."
+    busy = while_busy(study, "account")
+    takes = f"took {text.duration(account.wall)} {busy}" if busy else f"takes {text.duration(account.wall)}"
+    yield f"A step {takes}; its largest part is {phase} ({text.share(share)})."
     bounds = {it.name: it.bound_speedup for it in study.ceilings if it.bound_speedup}
     if "model-alone" not in bounds or "loader-alone" not in bounds:
         return

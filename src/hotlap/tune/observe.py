@@ -14,6 +14,7 @@ from hotlap.measure.account import account, warm_up_steps
 from hotlap.records import (
     Completed,
     Crashed,
+    Disturbance,
     OutOfMemory,
     PhaseAccount,
     Run,
@@ -39,22 +40,23 @@ _WARM_UP_BLOCKS = 4
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What one run of the untouched script showed."""
+    """What one run of the untouched script showed, and what disturbed it."""
 
     run: Run
     account: PhaseAccount
     shape: Shape
     warnings: tuple[str, ...] = ()
+    disturbance: Disturbance | None = None
 
     @property
     def facts(self) -> ScriptFacts:
         return self.run.facts
 
 
-def first_run(trials: Trials) -> Run:
+def first_run(trials: Trials, patience_seconds: float = 0.0) -> Run:
     """The script as it is, for some seconds. One that called backward but never an optimizer that torch knows of is run
     once more with its steps counted by backwards."""
-    run = _run(trials)
+    run = _run(trials, patience_seconds)
     if not run.steps.wall_seconds and run.facts.backwards_per_step > 0 and ran_through(run):
         trials.step_source = "backward"
         run = _run(trials)
@@ -91,7 +93,7 @@ def command_line(workload: Workload) -> str:
     return shlex.join(["python", *target, *redacted(workload).arguments])
 
 
-def _run(trials: Trials) -> Run:
+def _run(trials: Trials, patience_seconds: float = 0.0) -> Run:
     assignment = trials.assignment()
     patience = _PATIENCE * assignment.block_limit_seconds  # the limit holds for all observed steps together
     assignment = msgspec.structs.replace(
@@ -99,7 +101,13 @@ def _run(trials: Trials) -> Run:
     )
     budget = trials.options.budget_seconds or math.inf
     seconds = min(_OBSERVED_SECONDS, max(1.0, _BUDGET_SHARE * budget))
-    return trials.launch(assignment, steps=_OBSERVED_STEPS, seconds=seconds, minimum_steps=FEWEST_STEPS)
+    return trials.launch(
+        assignment,
+        steps=_OBSERVED_STEPS,
+        seconds=seconds,
+        minimum_steps=FEWEST_STEPS,
+        patience_seconds=patience_seconds,
+    )
 
 
 def _shape(run: Run, phases: PhaseAccount) -> tuple[Shape, tuple[str, ...]]:

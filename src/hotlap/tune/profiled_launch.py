@@ -24,6 +24,7 @@ from hotlap.trace import Breakdown, HostTime, OperatorRow, analyse, host_time, o
 from hotlap.tune.book import Book
 from hotlap.tune.ceilings import Bounds
 from hotlap.tune.observe import Observation
+from hotlap.tune.quiet import quietly
 from hotlap.tune.trials import Trials, ending_text, ran_through
 
 ATTACHMENT = PROFILE
@@ -88,7 +89,19 @@ def take_profile(
     if length is None:
         return known
     book.tell("profile", f"{length.steps} steps of the script as it is, {length.profiled} of them under the profiler")
-    run = _launch(trials, length, processes=observation.facts.processes)
+    budget = trials.options.budget_seconds
+    run, disturbed = quietly(
+        trials,
+        book,
+        "profile",
+        lambda patience: _launch(trials, length, processes=observation.facts.processes, patience_seconds=patience),
+        lambda run: [run],
+        stage="profile",
+        most_seconds=None if budget is None else budget_share * budget,
+    )
+    book.disturbed("profile", disturbed)
+    if disturbed is not None:
+        known = msgspec.structs.replace(known, disturbed=(*known.disturbed, "profile"))
     if not ran_through(run):
         book.warn(f"The profiled launch failed. {ending_text(run.ending)} {_WITHOUT}")
         return known
@@ -118,6 +131,7 @@ def undisturbed(observation: Observation, bounds: Bounds) -> Profile:
         device_peak_bytes=run.device_peak_bytes,
         rank_step_seconds=run.rank_step_seconds,
         rank_forward_seconds=run.rank_forward_seconds,
+        disturbed=bounds.disturbed,
     )
 
 
@@ -154,7 +168,7 @@ def _affordable(trials: Trials, book: Book, budget_share: float) -> Length | Non
     return None
 
 
-def _launch(trials: Trials, length: Length, *, processes: int) -> Run:
+def _launch(trials: Trials, length: Length, *, processes: int, patience_seconds: float) -> Run:
     """One launch of that length. Where watching turns out to be dearer than thought it ends earlier, with the profiled
     steps; several processes must do the same number of steps, and are given all the time."""
     assignment = trials.assignment()
@@ -170,7 +184,7 @@ def _launch(trials: Trials, length: Length, *, processes: int) -> Run:
         step_limit_seconds=max(_LONGEST_DELAY_SECONDS, assignment.block_limit_seconds),
     )
     seconds = _PATIENCE * length.step_seconds(trials) if processes == 1 else None
-    return trials.launch(watched, steps=length.steps, seconds=seconds)
+    return trials.launch(watched, steps=length.steps, seconds=seconds, patience_seconds=patience_seconds)
 
 
 # ---------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ interact: what a faster model gains, a slow loader may eat. What is known whenev
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,7 @@ from hotlap.diagnose.profile import Profile
 from hotlap.errors import BudgetError, ScriptError
 from hotlap.levers.api import Lever, all_levers
 from hotlap.measure import speed
+from hotlap.measure.disturbance import disturbance, disturbance_of_rates
 from hotlap.measure.parity.curves import loss_curves
 from hotlap.records import (
     Comparison,
@@ -53,6 +55,7 @@ from hotlap.tune.observe import Observation, account_of, first_run, understand
 from hotlap.tune.options import Options, check, chosen
 from hotlap.tune.profiled_launch import SEARCH_SHARE, take_profile
 from hotlap.tune.prove import Prover
+from hotlap.tune.quiet import quietly
 from hotlap.tune.screen import USUAL_LAUNCH_NOISE, Prospect, Screened, prospects_of, screen
 from hotlap.tune.trials import Failure, Trials
 from hotlap.tune.verdicts import no_gain, of_parity
@@ -136,10 +139,15 @@ def begin(trials: Trials, book: Book) -> tuple[Machine, Observation]:
     book.update(machine=machine)
     book.warn(*machine.warnings)
     book.tell("baseline", "The script as it is")
-    run = first_run(trials)
+    trials.cores = machine.cores
+    book.disturbed("matmul", disturbance_of_rates(machine))
+    run, disturbed = quietly(
+        trials, book, "account", lambda patience: first_run(trials, patience), lambda run: [run], stage="baseline"
+    )
     book.update(baseline=run, files=run.files)
+    book.disturbed("account", disturbed)
     book.warn(*run.notes)
-    observation = understand(run, trials)
+    observation = dataclasses.replace(understand(run, trials), disturbance=disturbed)
     trials.costs = Costs(run.startup_seconds, observation.shape, cores=machine.cores)
     trials.fit_arms(machine, run)
     book.update(account_before=observation.account)
@@ -168,7 +176,7 @@ class _Search:
         machine, observation = begin(self._trials, self._book)
         self._check_budget()
         bounds = measure_ceilings(self._trials, self._book, observation, machine)
-        self._baseline_situation = self._situation = bounds.situation
+        self._baseline_situation = self._situation = bounds.trusted
         ceilings = bounds.situation.ceilings
         rates = bounds.situation.loader_rates
         self._book.update(ceilings=ceilings, model_flop_utilisation=bounds.flop_utilisation, loader_rates=rates)
@@ -402,6 +410,8 @@ class _Search:
             account_before=account_of(result.baseline_run)[0],
             account_after=account_of(result.run)[0],
         )
+        runs = [result.baseline_run, result.run]
+        self._book.disturbed("account", disturbance("account", runs, self._trials.cores))
         text = self._why_not(result.comparison)
         if text:
             self._withdraw(text)

@@ -59,8 +59,10 @@ class Failure:
 
 class Trials:
     """Everything that the stages ask of the executor goes through here, so that budget, seeds and limits are set in
-    one place. ``reserve_seconds`` is what verification will need; no trial may eat into it. ``on_repetition`` is called
-    when a trial is repeated because something outside killed it, with how many were so far."""
+    one place. ``reserve_seconds`` is what verification will need; no trial may eat into it. ``cores`` are those that
+    may be used here, and ``waits_in_vain`` counts the waits for a quiet machine after which it was no quieter.
+    ``on_repetition`` is called when a trial is repeated because something outside killed it, with how many were so
+    far."""
 
     def __init__(self, workload: Workload, options: Options, executor: JournaledExecutor) -> None:
         self.workload = workload
@@ -72,6 +74,8 @@ class Trials:
         self.arms_at_once = _MOST_ARMS
         self.interleaved = True
         self.reserve_seconds = 0.0
+        self.cores = 1
+        self.waits_in_vain = 0
         self.on_repetition: Callable[[int], object] = lambda count: None
         self._repetitions = 0
         self._sets_taken: dict[str, int] = {}
@@ -117,7 +121,13 @@ class Trials:
         )
 
     def launch(
-        self, assignment: Assignment, *, steps: int, seconds: float | None = None, minimum_steps: int = 1
+        self,
+        assignment: Assignment,
+        *,
+        steps: int,
+        seconds: float | None = None,
+        minimum_steps: int = 1,
+        patience_seconds: float = 0.0,
     ) -> Run:
         """One child alone; its limit allows for steps that take three times as long as the baseline's, a single one for
         ``--block-limit`` or, where that is more, for a hundred times as long."""
@@ -126,7 +136,13 @@ class Trials:
         if one_step is None:
             one_step = max(self.options.block_limit_seconds, _SLOWEST_STEP * self.costs.of_steps(1))
         patient = msgspec.structs.replace(assignment, block_limit_seconds=limit, step_limit_seconds=one_step)
-        request = LaunchRequest(assignment=patient, steps=steps, seconds=seconds, minimum_steps=minimum_steps)
+        request = LaunchRequest(
+            assignment=patient,
+            steps=steps,
+            seconds=seconds,
+            minimum_steps=minimum_steps,
+            patience_seconds=patience_seconds,
+        )
         return repeated(
             lambda: self.executor.launch(request), lambda run: (run,), self._note_repetition, allowed=self._time_is_left
         )
@@ -138,7 +154,9 @@ class Trials:
     def _time_is_left(self) -> bool:
         return self.left_seconds > 0
 
-    def take_set(self, arms: Sequence[Plan | Assignment], *, rounds: int, purpose: str) -> TurnSet | Failure:
+    def take_set(
+        self, arms: Sequence[Plan | Assignment], *, rounds: int, purpose: str, patience_seconds: float = 0.0
+    ) -> TurnSet | Failure:
         """One set with a fresh launch of each arm; ``purpose`` tells sets apart, so that each has its own order.
 
         A set whose *first* arm failed is tried once more, and one whose script ended too soon with shorter blocks.
@@ -146,7 +164,7 @@ class Trials:
         assignments = tuple(it if isinstance(it, Assignment) else self.assignment(it) for it in arms)
         retried = False
         while True:
-            turns = self._ask(assignments, min(rounds, self.costs.shape.most_rounds), purpose)
+            turns = self._ask(assignments, min(rounds, self.costs.shape.most_rounds), purpose, patience_seconds)
             failure = failure_of(turns)
             if failure is None:
                 return turns
@@ -157,7 +175,7 @@ class Trials:
             else:
                 return failure
 
-    def _ask(self, arms: tuple[Assignment, ...], rounds: int, purpose: str) -> TurnSet:
+    def _ask(self, arms: tuple[Assignment, ...], rounds: int, purpose: str, patience_seconds: float) -> TurnSet:
         number = self._sets_taken.get(purpose, 0)
         self._sets_taken[purpose] = number + 1
         shape = self.costs.shape
@@ -169,6 +187,7 @@ class Trials:
             order_seed=zlib.crc32(f"{self.options.seed} {purpose} {number}".encode()),
             warm_up_limit_seconds=min(120.0, max(_SHORTEST_LIMIT_SECONDS, _BLOCK_SHARE * self.left_seconds)),
             interleaved=self.interleaved,
+            patience_seconds=patience_seconds,
         )
         before = 0.0
 
@@ -179,7 +198,8 @@ class Trials:
 
         turns = repeated(take_turns, lambda turns: turns.runs, self._note_repetition, allowed=self._time_is_left)
         if failure_of(turns) is None:
-            self.costs.learn_set(turns, [it.plan for it in arms], self.spent_seconds - before)
+            elapsed_seconds = turns.wall_seconds if patience_seconds else self.spent_seconds - before
+            self.costs.learn_set(turns, [it.plan for it in arms], elapsed_seconds)
             self._learn_room(turns, len(arms))
         return turns
 

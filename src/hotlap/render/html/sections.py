@@ -10,6 +10,7 @@ from hotlap import plan
 from hotlap.records import Crashed, FileWrite, Kept, Machine, Skipped, Study
 from hotlap.render import text
 from hotlap.render.account import samples_factor
+from hotlap.render.disturbance import finding_doubt
 from hotlap.render.findings import answering, fates, label, place, share_interval
 from hotlap.render.headline import parity_phrase
 from hotlap.render.html.parts import Fact
@@ -131,7 +132,7 @@ def finding_views(study: Study) -> tuple[FindingView, ...]:
             about=tuple(
                 filter(None, (text.one_line(it.rule), place(it, study.workload.directory), share_interval(it)))
             ),
-            evidence=tuple(map(text.one_line, it.evidence)),
+            evidence=tuple(filter(None, (*map(text.one_line, it.evidence), finding_doubt(it, study)))),
             remedy=text.one_line(it.remedy),
             fates=_fates(it.levers, study, fates(it, study.outcomes)),
         )
