@@ -23,8 +23,8 @@ from hotlap.tune.options import Options
 STUDIES = Path(".hotlap")
 """Where studies are kept unless another folder is named."""
 
-LABS, PROFILES = study.LABS, study.PROFILES
-"""The folders in there for the studies of ``hotlap lab`` and ``hotlap profile``."""
+CHECKS, LABS, PROFILES = study.CHECKS, study.LABS, study.PROFILES
+"""The folders in there for the studies of ``hotlap check``, ``hotlap lab`` and ``hotlap profile``."""
 
 _DEFAULT_ISOLATION = Isolation()
 

@@ -88,7 +88,7 @@ from hotlap.records.script import (
     ScriptFacts,
     SiteRole,
 )
-from hotlap.records.study import Study, StudyKind, StudyStatus
+from hotlap.records.study import CheckVerdict, Study, StudyKind, StudyStatus
 from hotlap.records.wishes import (
     AttentionArgument,
     CopiesWithoutWaiting,
@@ -129,6 +129,7 @@ __all__ = [
     "CallSite",
     "Ceiling",
     "Ceilings",
+    "CheckVerdict",
     "Checkout",
     "Comparison",
     "CompileReport",

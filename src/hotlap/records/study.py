@@ -14,12 +14,14 @@ from hotlap.records.runs import FileWrite, LoaderRate, Run
 from hotlap.records.workload import Plan, Source, Workload
 
 StudyStatus: TypeAlias = Literal["running", "finished", "interrupted", "out-of-budget", "script-failed"]
-StudyKind: TypeAlias = Literal["search", "profile"]
+StudyKind: TypeAlias = Literal["search", "profile", "check"]
+CheckVerdict: TypeAlias = Literal["passed", "failed", "inconclusive"]
 
 
 class Study(Record, frozen=True, kw_only=True):
     """Everything that one ``hotlap tune`` found out, or one ``hotlap profile``, which looks for causes and tries no
-    lever. Rendering needs nothing else.
+    lever. Rendering needs nothing else. Of a ``hotlap check`` it is what ``hotlap history`` shows: ``check_verdict``,
+    its sentences as ``status_text``, and the comparison of both sides as ``verification``.
 
     ``profiled_steps`` is over how many steps evidence was collected (0: there is none, and ``findings`` rest on the
     time account and the ceilings alone), and ``trace_path`` the trace of some of them. ``loader_rates`` is the loader
@@ -35,6 +37,7 @@ class Study(Record, frozen=True, kw_only=True):
     started: str = ""
     status: StudyStatus = "running"
     status_text: str = ""
+    check_verdict: CheckVerdict | None = None
     workload: Workload
     source: Source = Source()
     machine: Machine = Machine()

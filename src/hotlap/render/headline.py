@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from hotlap.records import (
+    CheckVerdict,
     Comparison,
     Completed,
     Crashed,
@@ -49,6 +50,8 @@ def headline(study: Study) -> Headline:
         return _script_failed(study)
     if study.kind == "profile":
         return _profiled(study)
+    if study.kind == "check":
+        return _checked(study)
     found = _searched(study)
     busy = beside_headline(study)
     return replace(found, beside=(*found.beside, busy)) if busy else found
@@ -212,6 +215,17 @@ def _so_far(study: Study) -> str:
     gains = [f"{text.one_line(lever)} {text.speedup(speed.speedup, speed.confidence)}" for lever, speed in kept]
     each = "measured" if len(kept) == 1 else "each measured"
     return f"{text.listed(gains)}, {each} in trials; the whole plan is not verified against the original."
+
+
+def _checked(study: Study) -> Headline:
+    """The answer of a check, whose sentences are the study's."""
+    if study.check_verdict is None:
+        return Headline("neutral", "Not finished: the check gave no answer.")
+    tones: dict[CheckVerdict, Tone] = {"passed": "good", "failed": "bad", "inconclusive": "neutral"}
+    beside = [text.sentence(study.status_text)]
+    if study.verification is not None:
+        beside.append(how_measured(study.verification.speed))
+    return Headline(tones[study.check_verdict], f"hotlap check: {study.check_verdict}.", tuple(beside))
 
 
 def _profiled(study: Study) -> Headline:

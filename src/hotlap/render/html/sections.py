@@ -55,6 +55,11 @@ def what_was_done(study: Study) -> str:
             f"hotlap ran {script} unmodified on one machine, measured where the time of a training step goes, and "
             "looked for known causes of lost time. Nothing was changed."
         )
+    if study.kind == "check":
+        return (
+            f"hotlap ran {script} as it is now and as it was, or with a plan and without, in fresh launches that took "
+            "turns, to see whether it became slower and whether training still computes the same."
+        )
     if study.status == "script-failed" and _denied(study):
         return (
             f"hotlap ran {script} unmodified, to find out what makes its training faster. The isolation of the trial "
