@@ -195,7 +195,8 @@ class FakeExecutor:
             self._wait_for(run.ending)
         if any(not isinstance(run.ending, Stopped) for run in runs):
             return TurnSet(runs=tuple(runs), rounds=((),) * len(runs), wall_seconds=self.seconds - began)
-        block = max(request.block_steps, math.ceil(1.25 * request.block_seconds / self.script.step_seconds(Plan()))) + 1
+        step_seconds = self.script.step_seconds(Plan()) * self._slowdown
+        block = max(request.block_steps, math.ceil(1.25 * request.block_seconds / step_seconds)) + 1
         rounds = self._rounds_until_the_end(request, block)
         rows: list[list[float]] = [[] for _ in runs]
         for number in range(rounds):

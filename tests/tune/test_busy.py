@@ -16,6 +16,7 @@ from hotlap.diagnose.rank import diagnose
 from hotlap.diagnose.shares import exactly
 from hotlap.plan import setting
 from hotlap.records import Ceilings, Finding, LaunchRequest, Machine, Study
+from hotlap.render.headline import headline
 from hotlap.render.json import study_json
 from hotlap.render.markdown import markdown_report
 from hotlap.render.notebook import fragment, plain
@@ -87,6 +88,13 @@ def test_a_machine_that_never_calms_down_is_named_with_every_figure(one_cause: N
         assert "60.0 ms while others used" in words
     assert "on a quiet machine it may be another" in " ".join(plain(study).split()), "the ceilings"
     assert msgspec.json.decode(study_json(study), type=Study).disturbances == study.disturbances
+
+
+def test_a_script_is_not_called_clean_on_a_busy_machine(one_cause: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = msgspec.structs.replace(look(FakeExecutor(FakeScript(**BUSY))), findings=(), profiled_steps=40)
+    found = headline(study)
+    assert found.tone == "neutral"
+    assert found.sentence == "No known cause of lost time was found while others used 0.6 of 1 core: look again."
 
 
 def test_waiting_is_bounded() -> None:

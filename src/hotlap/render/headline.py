@@ -251,6 +251,9 @@ def _profiled(study: Study) -> Headline:
         return Headline("neutral", in_sentence(study, sentence), tuple(beside))
     if not study.profiled_steps:
         return Headline("neutral", "No cause of lost time was found in the time account.", tuple(beside))
+    busy = while_busy(study, "account", "profile")
+    if busy:
+        return Headline("neutral", f"No known cause of lost time was found {busy}: look again.", tuple(beside))
     return Headline("good", "No known cause of lost time was found.", tuple(beside))
 
 

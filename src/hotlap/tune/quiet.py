@@ -18,7 +18,7 @@ from hotlap.tune.trials import Failure, Trials, ran_through
 LONGEST_WAIT_SECONDS = 30.0
 _WAIT_SHARE = 0.05
 _AGAIN_SHARE = 0.25
-"""Of a budget, what one wait may take, and what it and the second measurement may take together."""
+"""Of a budget, what one wait may take, and what all waits and the measurements after them may take together."""
 
 _MOST_IN_VAIN = 2
 
@@ -34,7 +34,8 @@ def patience_for(trials: Trials, cost_seconds: float) -> float:
     if budget is None:
         return LONGEST_WAIT_SECONDS
     patience = min(LONGEST_WAIT_SECONDS, _WAIT_SHARE * budget)
-    affordable = patience + cost_seconds <= _AGAIN_SHARE * budget and trials.fits(patience + cost_seconds)
+    again_seconds = patience + cost_seconds
+    affordable = trials.again_seconds + again_seconds <= _AGAIN_SHARE * budget and trials.fits(again_seconds)
     return patience if affordable else 0.0
 
 
@@ -61,7 +62,9 @@ def quietly(
         if most_seconds is not None and trials.spent_seconds - before + patience + cost_seconds > most_seconds:
             break
         book.tell(stage, f"While this was measured, {found.words}: again, once they pause (within {patience:.0f} s)")
+        began = trials.spent_seconds
         again = take(patience)
+        trials.again_seconds += trials.spent_seconds - began
         runs = runs_of(again)
         if not runs or not all(map(ran_through, runs)):
             break

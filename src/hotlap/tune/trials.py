@@ -60,7 +60,8 @@ class Failure:
 class Trials:
     """Everything that the stages ask of the executor goes through here, so that budget, seeds and limits are set in
     one place. ``reserve_seconds`` is what verification will need; no trial may eat into it. ``cores`` are those that
-    may be used here, and ``waits_in_vain`` counts the waits for a quiet machine after which it was no quieter.
+    may be used here. ``waits_in_vain`` counts the waits for a quiet machine after which it was no quieter, and
+    ``again_seconds`` is what such waits and the measurements after them took.
     ``on_repetition`` is called when a trial is repeated because something outside killed it, with how many were so
     far."""
 
@@ -76,6 +77,7 @@ class Trials:
         self.reserve_seconds = 0.0
         self.cores = 1
         self.waits_in_vain = 0
+        self.again_seconds = 0.0
         self.on_repetition: Callable[[int], object] = lambda count: None
         self._repetitions = 0
         self._sets_taken: dict[str, int] = {}
