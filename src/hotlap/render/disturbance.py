@@ -18,13 +18,13 @@ def while_busy(study: Study, *measured: Measurement) -> str:
 def account_doubt(study: Study) -> str:
     """The remark that stands with the time account, or nothing."""
     busy = while_busy(study, "account")
-    return f"Measured {busy}: the step may be shorter, and its shares others, on a quiet machine." if busy else ""
+    return f"Measured {busy}; on a quiet machine the step may be shorter and its shares different." if busy else ""
 
 
 def ceiling_doubt(study: Study, name: Measurement) -> str:
     """The remark that stands with a ceiling, or nothing; a bound is a quotient of it and the time of a step."""
     busy = while_busy(study, "account", name)
-    return f"Measured {busy}; on a quiet machine it may be another." if busy else ""
+    return f"Measured {busy}; it may differ on a quiet machine." if busy else ""
 
 
 def batch_doubt(study: Study) -> str:
