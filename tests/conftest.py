@@ -1,15 +1,23 @@
-"""What all tests share: Hypothesis without deadlines, and accelerator tests that say why they were skipped."""
+"""What all tests share: the same surroundings wherever they run, Hypothesis without deadlines, and accelerator tests
+that say why they were skipped."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # for what tests of several rooms use
+
+import dispositions
+import surroundings
+import world
 
 if importlib.util.find_spec("hypothesis") is not None:
     from hypothesis import settings
@@ -18,6 +26,32 @@ if importlib.util.find_spec("hypothesis") is not None:
     # run stays red until something is mended.
     settings.register_profile("hotlap", deadline=None, derandomize=True)
     settings.load_profile("hotlap")
+
+
+_HOME = pytest.StashKey[Path]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--world", type=int, default=0, help="which noise the executors made of arithmetic have (default: 0)"
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Before any module of tests is imported."""
+    os.environ["TMPDIR"] = tempfile.tempdir = surroundings.temporary(tempfile.gettempdir())
+    home = config.stash[_HOME] = Path(tempfile.mkdtemp(prefix="home-"))
+    found = surroundings.neutral(os.environ, home)
+    for name in os.environ.keys() - found.keys():
+        del os.environ[name]
+    os.environ.update(found)
+    dispositions.make_usual_here()
+    world.NUMBER = config.getoption("world")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    shutil.rmtree(config.stash[_HOME], ignore_errors=True)
 
 
 @pytest.fixture(scope="session", autouse=True)

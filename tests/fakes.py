@@ -7,6 +7,7 @@ import random
 from dataclasses import dataclass, field
 
 import msgspec
+import world
 
 from hotlap.measure.disturbance import disturbance_text
 from hotlap.records import (
@@ -46,6 +47,7 @@ from hotlap.records import (
     Protection,
     Run,
     ScriptFacts,
+    Seen,
     Setting,
     Skipped,
     SpeedComparison,
@@ -339,6 +341,31 @@ INTERRUPTED = msgspec.structs.replace(
     spent_seconds=133.0,
 )
 OUT_OF_BUDGET = msgspec.structs.replace(INTERRUPTED, status="out-of-budget", spent_seconds=900.0, machine=UNPROTECTED)
+QUICK_LOOK = msgspec.structs.replace(
+    INTERRUPTED,
+    status="quick-look",
+    status_text="The budget of 240 s is too small for a proof. A proof needs --budget 540s.",
+    budget_seconds=240.0,
+    spent_seconds=212.0,
+    needed_seconds=540.0,
+    plan=Plan(),
+    outcomes=(
+        Outcome(
+            lever="loader",
+            setting=LOADER,
+            verdict=Seen(speedup=1.84, rounds=8, reason="Seen in one set of 8 rounds, not proved."),
+            trial_seconds=31.0,
+        ),
+        Outcome(
+            lever="mixed-precision",
+            setting=MIXED,
+            verdict=Seen(speedup=0.97, rounds=8, reason="Seen in one set of 8 rounds, not proved."),
+            trial_seconds=31.0,
+        ),
+        Outcome(lever="compile", verdict=Skipped(reason="Even a look takes about 60 s, and the budget leaves 28 s.")),
+        *OUTCOMES[-3:],
+    ),
+)
 SCRIPT_FAILED = Study(
     status="script-failed",
     workload=WORKLOAD,
@@ -440,6 +467,7 @@ STUDIES = {
     "nothing-faster": NOTHING,
     "interrupted": INTERRUPTED,
     "out-of-budget": OUT_OF_BUDGET,
+    "quick-look": QUICK_LOOK,
     "script-failed": SCRIPT_FAILED,
     "disturbed": DISTURBED,
     "not-confirmed": NOT_CONFIRMED,
@@ -479,7 +507,7 @@ class FakeExecutor:
 
     def take_turns(self, request: TurnRequest) -> TurnSet:
         self._count()
-        draw = random.Random(request.order_seed)
+        draw = random.Random(request.order_seed + 1_000_003 * world.NUMBER)
         runs = tuple(self._run(arm, 8 * request.rounds, request.order_seed) for arm in request.arms)
         rounds = tuple(
             tuple(

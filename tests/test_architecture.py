@@ -30,7 +30,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "levers": GROUND,
     "plan": GROUND | {"levers"},
     "machine": GROUND,
-    "measure": GROUND,
+    # What the plan of a study gave, for what that costs.
+    "measure": GROUND | {"gain"},
     # The plan, which it reads only where a script applies one to itself.
     "runtime": GROUND | {"levers", "plan", "sandbox"},
     # The levers, for the variables that a setting wants in the environment; the measure of "warmed up".
@@ -52,7 +53,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "history": GROUND | {"study", "machine", "gain"},
     # What the plan of a study was found to give.
     "gain": GROUND | {"machine"},
-    "render": GROUND | {"plan", "source", "trace", "diagnose", "compare", "check", "history"},
+    "render": GROUND | {"plan", "gain", "source", "trace", "diagnose", "compare", "check", "history"},
     # A study for other tools: tables, event files, runs of trackers.
     "export": GROUND | {"plan", "study", "render"},
     # Puts the rooms together, for `import hotlap` and for the command line.

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hotlap.diagnose.shares import is_bound
 from hotlap.records import Finding
 
 
@@ -46,7 +47,7 @@ class Score:
 
 def score(planted: Any, findings: Sequence[Finding], warnings: Sequence[str] = ()) -> Score:
     """What was found, against the manifest's entry."""
-    rules = tuple(dict.fromkeys(it.rule for it in findings))
+    rules = tuple(dict.fromkeys(rule for it in findings for rule in _rules_of(it)))
     costs = [it for it in findings if it.kind == "cost"]
     allowed = planted.wanted | set(planted.true)
     return Score(
@@ -62,16 +63,24 @@ def score(planted: Any, findings: Sequence[Finding], warnings: Sequence[str] = (
     )
 
 
+def _rules_of(finding: Finding) -> tuple[str, ...]:
+    """The rule, and those that found why."""
+    return (finding.rule, *finding.causes)
+
+
 def _wrong_lines(planted: Any, findings: Sequence[Finding]) -> set[str]:
     lines: dict[str, int] = planted.lines()
-    named = {rule: {it.site.line for it in findings if it.rule == rule and it.site} for rule in lines}
-    found = {it.rule for it in findings}
+    named = {rule: {it.site.line for it in findings if rule in _rules_of(it) and it.site} for rule in lines}
+    found = {rule for it in findings for rule in _rules_of(it)}
     return {rule for rule, line in lines.items() if rule in found and line not in named[rule]}
 
 
 def _is_first(planted: Any, costs: Sequence[Finding]) -> bool:
-    """Whether the planted cause is dearest, up to causes that are true as well and cost the same within a tenth."""
-    mine = [it.share.value for it in costs if it.rule == planted.first]
-    if not mine or not costs:
+    """Whether the planted cause is costliest, up to causes that are true as well and cost the same within a tenth. What
+    is only bounded stands behind all that was measured."""
+    mine = [it.share for it in costs if planted.first in _rules_of(it)]
+    if not mine:
         return True  # missed, or a hazard without a cost
-    return max(it.share.value for it in costs) <= 1.1 * max(mine)
+    bounded = all(map(is_bound, mine))
+    rivals = [it.share.value for it in costs if not is_bound(it.share) or bounded]
+    return max(rivals) <= 1.1 * max(it.value for it in mine)

@@ -31,7 +31,7 @@ from hotlap.tune.confirm import BASELINE, CANDIDATE, compare_sets, peak_bytes
 from hotlap.tune.costs import USUAL_ROUNDS
 from hotlap.tune.journaled import JournaledExecutor
 from hotlap.tune.options import Options
-from hotlap.tune.search import begin, blank_study
+from hotlap.tune.stages import begin, blank_study
 from hotlap.tune.trials import Failure, Trials
 
 PAIRS = Path(__file__).parent / "pairs"

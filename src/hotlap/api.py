@@ -14,6 +14,7 @@ import msgspec
 from hotlap import __version__, files, plan, study
 from hotlap.errors import HotlapError, StudyError
 from hotlap.gain import recorded_gain
+from hotlap.machine.systems import require_linux
 from hotlap.records import Isolation, NetworkMode, Plan, Progress, Study, Workload
 from hotlap.study import Journal
 from hotlap.trial.executor import Executor
@@ -41,6 +42,7 @@ class MakeExecutor(Protocol):
 
 def local_executor(directory: Path, isolation: Isolation = _DEFAULT_ISOLATION) -> Executor:
     """Real trials on this machine; what they leave behind goes into that folder, a study's."""
+    require_linux("hotlap")
     from hotlap.runtime.trackers import tracker_environment
     from hotlap.trial.local import LocalExecutor
     from hotlap.trial.sweeping import sweep_leftovers, sweep_temporary_folders
@@ -223,15 +225,20 @@ def profile(
 
 
 def load_study(path: str | os.PathLike[str] = STUDIES) -> Study:
-    """Read a study: its folder, or the folder of all studies for the latest one.
+    """Read a study: its folder, or the folder of all studies for the last one that has an answer.
 
     Raises :class:`HotlapError` when there is none or when it cannot be read.
     """
-    root = Path(path)
-    if root.is_file() or (root / study.JOURNAL).exists():
-        return study.load_study(root)
-    folders = [it for it in (root, root / LABS, root / PROFILES) if any(it.glob(f"*/{study.JOURNAL}"))]
-    return study.load_study(max(map(study.latest_study, folders), key=lambda it: it.name, default=root))
+    return study.load_study(find_study(Path(path)).directory)
+
+
+def find_study(path: Path, need: study.Need = "answer") -> study.Last:
+    """The study that a path names or, in a folder of studies, the last one that has what is needed; an answer may also
+    be a profile's or a lab's. Raises :class:`StudyError` when there is none."""
+    if study.is_study(path):
+        return study.Last(path)
+    also = (path / LABS, path / PROFILES) if need == "answer" else ()
+    return study.last_study(path, need, also=also)
 
 
 def apply(path: str | os.PathLike[str] = "hotlap.toml") -> Plan:

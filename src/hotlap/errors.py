@@ -57,7 +57,7 @@ class StudyError(HotlapError):
 
 
 class BudgetError(UsageError):
-    """The time budget is too small for a single comparison; ``needed_seconds`` would do."""
+    """The time budget is too small for what a lab or a check compares; ``needed_seconds`` would do."""
 
     def __init__(self, what: str, *, remedy: str, where: str = "", needed_seconds: float) -> None:
         super().__init__(what, remedy=remedy, where=where)

@@ -13,11 +13,23 @@ from hotlap.records import CallSite, Record
 
 Phase: TypeAlias = Literal["data_wait", "host_to_device", "forward", "backward", "optimizer", "other", "outside"]
 
+SampledPhase: TypeAlias = Phase | Literal["startup"]
+
 SyncKind: TypeAlias = Literal[
     "item", "cpu", "numpy", "tolist", "bool", "nonzero", "print", "synchronize", "copy-to-device"
 ]
 
-LoopCallKind: TypeAlias = Literal["empty-cache", "garbage-collection", "print", "logging", "tensor-on-host"]
+LoopCallKind: TypeAlias = Literal[
+    "empty-cache",
+    "garbage-collection",
+    "print",
+    "logging",
+    "tensorboard",
+    "tracker",
+    "progress-bar",
+    "file-write",
+    "tensor-on-host",
+]
 
 
 class HostSync(Record, frozen=True, kw_only=True):
@@ -41,6 +53,7 @@ class LoopCall(Record, frozen=True, kw_only=True):
     """Calls from one line of the training loop that cost time and teach nothing.
 
     ``tensor-on-host`` is a tensor made on the CPU and then copied to the device in the same step, of ``bytes`` in all.
+    A ``tracker`` is one that hotlap keeps silent: what its own work would take is no part of ``seconds``.
     """
 
     kind: LoopCallKind
@@ -105,7 +118,8 @@ class MemoryHolder(Record, frozen=True, kw_only=True):
 
     ``tensors`` and ``bytes`` are what it held at the end, ``tensors_per_step`` how fast it grew, and ``holds_graph``
     says that its tensors keep the graph of their computation alive. A single tensor that is carried on with its graph
-    (``total_loss += loss``) counts as the tensors that were added up in it.
+    (``total_loss += loss``) counts as the tensors that were added up in it. ``emptied``: the script empties it again,
+    as once an epoch, or its function ends.
     """
 
     name: str
@@ -113,6 +127,7 @@ class MemoryHolder(Record, frozen=True, kw_only=True):
     bytes: int
     tensors_per_step: float
     holds_graph: bool = False
+    emptied: bool = False
     site: CallSite | None = None
 
 
@@ -160,6 +175,38 @@ class LayerUse(Record, frozen=True, kw_only=True):
     count: int = 1
 
 
+class SampledLine(Record, frozen=True, kw_only=True):
+    """How often the training thread was seen at one of the user's lines while it did one thing.
+
+    ``seconds`` is what its ``samples`` stand for; for ``asleep_seconds`` of them the thread neither ran nor waited for
+    a core: it waited for a disk, another process or a device, or slept. ``phase`` is ``startup`` up to the end of the
+    first step. ``called`` is the function that the line called, ``innermost`` the one that was running (each empty
+    where that is the line itself; ``import`` for a module's import); ``site`` is None where no frame was the user's.
+    ``collective`` says that it was a collective operation of ``torch.distributed``. ``native`` is the function of C
+    that the line was in, as its bytecode names it (``torch.sort``, ``.write``; ``operator`` for one without a name).
+    """
+
+    phase: SampledPhase
+    samples: int
+    seconds: float
+    asleep_seconds: float = 0.0
+    site: CallSite | None = None
+    called: str = ""
+    innermost: str = ""
+    collective: bool = False
+    native: str = ""
+
+
+class LineSamples(Record, frozen=True, kw_only=True):
+    """Where the training thread was, sampled every ``interval_seconds`` or so, longest first: during start-up, in the
+    observed steps, and between them. ``knows_sleep`` says that the system counts sleep."""
+
+    interval_seconds: float = 0.0
+    samples: int = 0
+    knows_sleep: bool = False
+    lines: tuple[SampledLine, ...] = ()
+
+
 class Window(Record, frozen=True, kw_only=True):
     """The steps that ran under ``torch.profiler``; their times are not comparable with unprofiled ones."""
 
@@ -184,6 +231,7 @@ class RunEvidence(Record, frozen=True, kw_only=True):
     layers: tuple[LayerUse, ...] = ()
     memory: MemoryTimeline = MemoryTimeline()
     numbers: Numbers = Numbers()
+    sampled: LineSamples = LineSamples()
     window: Window | None = None
     anomaly_detection: bool = False
     anomaly_site: CallSite | None = None

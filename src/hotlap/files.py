@@ -1,7 +1,7 @@
 """Opening and replacing files that others may have written: never a pipe, never more than is sensible, never a link.
 
 Every error is an :class:`OSError` whose ``strerror`` completes "The file cannot be read: ...", so that each caller says
-it in its own words.
+it in its own words. All of it works wherever Python does: what a system does not have is left out there.
 """
 
 from __future__ import annotations
@@ -14,6 +14,19 @@ from pathlib import Path
 from typing import BinaryIO
 
 MEBIBYTE = 2**20
+
+
+def _flag(name: str) -> int:
+    """A flag of ``os.open``; none where the system has no such flag."""
+    value: int = getattr(os, name, 0)
+    return value
+
+
+UNSHARED = _flag("O_CLOEXEC") | _flag("O_NONBLOCK") | _flag("O_BINARY")
+"""Flags for every file that is opened here: not for other programs, never waiting, as bytes."""
+
+NO_LINK = _flag("O_NOFOLLOW")
+"""The flag that refuses a link; 0 on a system without it."""
 
 
 class NotRegularError(OSError):
@@ -35,7 +48,9 @@ def open_regular(path: Path, limit_bytes: int | None = None, *, follow: bool = T
     regular file, :class:`TooLargeError` for a file of more than ``limit_bytes``, and :class:`OSError` for what cannot
     be opened, a name with a NUL character included.
     """
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY | (0 if follow else os.O_NOFOLLOW)
+    if not (follow or NO_LINK) and path.is_symlink():
+        raise _is_a_link(path)
+    flags = os.O_RDONLY | UNSHARED | _flag("O_NOCTTY") | (0 if follow else NO_LINK)
     descriptor = open_descriptor(path, flags)
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
@@ -66,9 +81,34 @@ def open_descriptor(path: Path, flags: int, mode: int = 0o600) -> int:
     except ValueError as error:
         raise OSError(errno.EINVAL, "its name contains a NUL character", str(path)) from error
     except OSError as error:
-        if error.errno == errno.ELOOP and flags & os.O_NOFOLLOW:
-            raise NotRegularError(errno.ELOOP, "it is a symbolic link", str(path)) from error
+        if error.errno == errno.ELOOP and flags & NO_LINK:
+            raise _is_a_link(path) from error
         raise
+
+
+def _is_a_link(path: Path) -> NotRegularError:
+    return NotRegularError(errno.ELOOP, "it is a symbolic link", str(path))
+
+
+def take_lock(descriptor: int, *, shared: bool = False) -> bool:
+    """Whether this process now holds the lock of an open file; the kernel gives it back when the file is closed.
+
+    True on a system that has no such locks. Raises :class:`OSError` where the file system has none.
+    """
+    try:
+        import fcntl
+    except ModuleNotFoundError:
+        return True
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def is_own(status: os.stat_result) -> bool:
+    """Whether a file belongs to this user. True on a system that numbers no users."""
+    return not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
 
 
 def replace(path: Path, data: bytes, *, mode: int = 0o666, durable: bool = True) -> None:
@@ -78,7 +118,7 @@ def replace(path: Path, data: bytes, *, mode: int = 0o666, durable: bool = True)
     :class:`OSError`; then ``path`` is as it was.
     """
     beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    descriptor = open_descriptor(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    descriptor = open_descriptor(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK | UNSHARED, mode)
     try:
         try:
             write_all(descriptor, data)

@@ -1,4 +1,4 @@
-"""What the plan of a study was found to give."""
+"""What the plan of a study gave. Reports, costs, plan files, history and checks all ask here."""
 
 from __future__ import annotations
 
@@ -7,19 +7,32 @@ from hotlap.records import Comparison, Kept, RecordedGain, Study
 
 
 def comparison_of_plan(study: Study) -> Comparison | None:
-    """The study's plan against the untouched script: its verification, else the trial that compared just these two
-    (that of the three-run lab); None where neither was made."""
+    """The study's plan against the untouched script: its verification, or in a finished study without one the trial of
+    just these two (that of the three-run lab). None where neither was made: the trials of a search that was cut compare
+    single levers, each one chosen since it looked best, and say nothing about the plan."""
     if study.verification is not None:
         return study.verification
+    if study.status != "finished":
+        return None
     comparisons = [it.verdict.comparison for it in study.outcomes if isinstance(it.verdict, Kept)]
     whole = [it for it in comparisons if it.candidate == study.plan and not it.baseline.settings]
     return whole[-1] if whole else None
 
 
-def recorded_gain(study: Study) -> RecordedGain | None:
-    """The gain that a study may promise: shown to be faster, with a baseline that agreed with itself."""
-    found = comparison_of_plan(study)
+def claimed(study: Study) -> Comparison | None:
+    """That comparison where it supports a claim: the plan was kept, it is faster, and the baseline agreed with itself.
+    None where the study claims no gain."""
+    found = comparison_of_plan(study) if study.plan.settings else None
     if found is None or found.speed.verdict != "faster" or not found.speed.baseline_agrees:
+        return None
+    lost = found.parity is not None and found.parity.verdict == "lost"
+    return None if lost else found
+
+
+def recorded_gain(study: Study) -> RecordedGain | None:
+    """The gain that a plan file may promise; None where the study claims none."""
+    found = claimed(study)
+    if found is None:
         return None
     return RecordedGain(
         speedup=found.speed.speedup,

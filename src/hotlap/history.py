@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from hotlap.errors import StudyError
-from hotlap.gain import comparison_of_plan
+from hotlap.gain import claimed, comparison_of_plan
 from hotlap.machine.label import machine_label
 from hotlap.records import (
     CheckVerdict,
@@ -32,9 +32,9 @@ class Entry(Record, frozen=True, kw_only=True):
     """One study. ``sort`` is the command that made it.
 
     ``speedup`` is that of its plan against the untouched script, with an interval of ``confidence``; a claim is made
-    only where ``verdict`` is ``faster`` and ``baseline_agrees``. ``levers`` are those of the plan. ``findings`` counts
-    the causes that were found, and ``dearest_share`` is the largest share of a step that one of them costs. Of a check
-    ``speedup`` is that of the present script against the other side, and ``check`` the answer.
+    only where ``claimed`` says so. ``levers`` are those of the plan. ``findings`` counts the causes that were found,
+    and ``dearest_share`` is the largest share of a step that one of them costs. Of a check ``speedup`` is that of the
+    present script against the other side, and ``check`` the answer.
     """
 
     directory: str
@@ -48,6 +48,7 @@ class Entry(Record, frozen=True, kw_only=True):
     confidence: float = 0.0
     verdict: SpeedVerdict | None = None
     baseline_agrees: bool = True
+    claimed: bool = False
     parity: ParityVerdict | None = None
     check: CheckVerdict | None = None
     levers: tuple[str, ...] = ()
@@ -115,14 +116,16 @@ def _entry(study: Study, sort: StudySort) -> Entry:
         check=study.check_verdict,
         levers=tuple(it.lever for it in study.plan.settings),
         findings=len(study.findings),
-        dearest_share=max(costly, key=lambda it: it.value, default=None),
+        dearest_share=next(iter(costly), None),  # findings are stored in their order
         step_seconds=study.account_before.wall if study.account_before is not None else None,
         spent_seconds=study.spent_seconds,
         torch_version=dict(study.machine.library_versions).get("torch", ""),
         machine=machine_label(study.machine),
         hotlap_version=study.hotlap_version,
     )
-    return entry if comparison is None else _with_speed(entry, comparison)
+    if comparison is None:
+        return entry
+    return msgspec.structs.replace(_with_speed(entry, comparison), claimed=claimed(study) is not None)
 
 
 def _with_speed(entry: Entry, comparison: Comparison) -> Entry:

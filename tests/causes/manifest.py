@@ -65,7 +65,7 @@ ON_HOST = (
     Planted("eager_attention.py", "eager-attention", (), ("dominant-operator",)),
     Planted("unfused_optimizer.py", "unfused-optimizer", (), ("python-overhead",)),
     Planted("slow_matmul_precision.py", "slow-matmul-precision", need="bfloat16"),
-    Planted("graph_breaks.py", "graph-breaks", (), ("slow-matmul-precision",), need="compiler"),
+    Planted("graph_breaks.py", "graph-breaks", (), ("slow-matmul-precision", "reads-in-every-step"), need="compiler"),
     Planted("recompiles.py", "recompiles", (), ("slow-matmul-precision",), need="compiler"),
     Planted("silent_fallback.py", "silent-fallback", ("recompiles",), ("slow-matmul-precision",), need="compiler"),
     Planted("compile_never_pays.py", "compile-never-pays", (), (*LOADING, "slow-transform"), need="compiler"),
@@ -79,9 +79,9 @@ ON_HOST = (
 )
 CLEAN_ON_HOST = (
     Planted("clean_resident.py"),
-    Planted("clean_loader.py", need="two-cores"),
+    Planted("clean_loader.py", true=("reads-in-every-step",), need="two-cores"),
     Planted("clean_convolutions.py"),
-    Planted("clean_attention.py"),
+    Planted("clean_attention.py", true=("reads-in-every-step",)),
 )
 COPYING = ("pageable-copies", "blocking-copies")
 SMALL = ("room-for-batch", "python-overhead")

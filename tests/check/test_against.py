@@ -14,7 +14,9 @@ from hotlap.check import Against, find_against
 from hotlap.errors import HotlapError, UsageError
 from hotlap.gain import comparison_of_plan, recorded_gain
 from hotlap.machine.label import machine_label
-from hotlap.records import Machine, Plan, Study, Workload
+from hotlap.measure.cost import costs
+from hotlap.records import Machine, Plan, Study, StudyStatus, Workload
+from hotlap.render.headline import headline
 from hotlap.study import create_study
 from hotlap.tune.options import Options
 
@@ -153,6 +155,32 @@ def test_only_a_gain_that_was_shown_is_recorded() -> None:
     assert recorded_gain(fakes.FINISHED) is not None
     for found in (fakes.NOTHING, fakes.DISTURBED, fakes.NOT_CONFIRMED, fakes.INTERRUPTED):
         assert recorded_gain(found) is None
+
+
+def cut_after_its_first_lever(status: StudyStatus) -> Study:
+    """A search that kept a lever against the untouched script, and ended before it verified anything."""
+    return msgspec.structs.replace(
+        fakes.FINISHED,
+        status=status,
+        verification=None,
+        account_after=None,
+        plan=Plan(settings=(fakes.LOADER,)),
+        outcomes=fakes.OUTCOMES[:1],
+    )
+
+
+@pytest.mark.parametrize("status", ["interrupted", "out-of-budget", "running"])
+def test_a_gain_that_was_not_verified_is_no_promise(status: StudyStatus, tmp_path: Path) -> None:
+    found = cut_after_its_first_lever(status)
+    assert recorded_gain(found) is None and costs(found) is not None
+    assert costs(found).seconds_per_sample_after is None
+    assert "not verified" in headline(found).sentence
+    api.write_plan(found, tmp_path / "a.toml")
+    assert "gain" not in (tmp_path / "a.toml").read_text()
+
+
+def test_a_plan_that_was_given_up_promises_nothing() -> None:
+    assert recorded_gain(msgspec.structs.replace(fakes.FINISHED, plan=Plan())) is None
 
 
 def test_what_compared_just_the_plan_stands_for_a_verification() -> None:

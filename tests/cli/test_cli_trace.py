@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
+import lzma
+import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "trace"))
 
-from trace_writer import TraceWriter, training_trace
+from trace_writer import TraceWriter, kineto_text, training_trace
 
 from hotlap.cli.main import main
 
@@ -99,9 +104,104 @@ def test_names_cannot_take_over_the_terminal(tmp_path: Path, capsys: pytest.Capt
     assert "[red]kernel[/red]" in shown
 
 
-def test_a_trace_without_accelerator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def host_trace() -> TraceWriter:
     writer = TraceWriter()
     writer.step(0, 0, 100)
+    writer.host(
+        "operator", "aten::mm", 5, 50, **{"Input Dims": [[64, 128], [128, 32]], "Input type": ["float", "float"]}
+    )
+    writer.host("operator", "aten::add", 60, 10)
+    return writer
+
+
+def test_a_trace_without_accelerator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = host_trace().write(tmp_path / "trace.json")
+    assert main(["trace", str(path)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "no accelerator work" in shown
+    assert "What the host did in the steps time of the steps operators 60.0 us 60 %" in shown
+    assert "aten::mm 50.0 us 83 % 1 50.0 us 64x128 128x32" in shown
+    assert "aten::add 10.0 us 17 % 1 10.0 us" in shown
+    assert main(["trace", "--json", str(path)]) == 0
+    (trace,) = json.loads(capsys.readouterr().out)["traces"]
+    assert trace["host_time"]["operator_nanoseconds"] == 60_000
+    assert [it["name"] for it in trace["operators"]] == ["aten::mm", "aten::add"]
+
+
+def test_a_trace_without_marks_is_told_what_makes_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    writer = TraceWriter()
     writer.host("operator", "aten::mm", 5, 50)
     assert main(["trace", str(writer.write(tmp_path / "trace.json"))]) == 0
-    assert "no accelerator work" in capsys.readouterr().out
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "a profiler with a `schedule` marks them, at each `profiler.step()`" in shown
+    assert "did not call" not in shown
+    assert "aten::mm 50.0 us" in shown
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bytes])
+def test_standard_input(
+    pack: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    piped = io.TextIOWrapper(io.BytesIO(pack(kineto_text(host_trace().events))))
+    monkeypatch.setattr(sys, "stdin", piped)
+    assert main(["trace", "-"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("standard input\n")
+    assert "aten::mm" in shown
+
+
+def test_standard_input_that_is_no_trace(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"no trace")))
+    assert main(["trace", "-"]) == 2
+    complaint = capsys.readouterr().err
+    assert "not JSON" in complaint and "standard input" in complaint
+
+
+def test_a_name_that_is_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / os.fsdecode(b"caf\xe9.json")
+    path.write_bytes(training_trace().write(tmp_path / "trace.json").read_bytes())
+    assert main(["trace", "--json", str(path)]) == 0
+    assert json.loads(capsys.readouterr().out)["traces"][0]["facts"]["path"].endswith("caf\ufffd.json")
+    assert main(["trace", str(path)]) == 0
+
+
+def test_a_folder_of_many_traces_fits_some_screens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = training_trace().write(tmp_path / "0.json").read_bytes()
+    slow = TraceWriter()
+    slow.launch("first", 0, 10, 100)
+    slow.launch("second", 900_000, 900_010, 100)
+    for number in range(1, 60):
+        (tmp_path / f"{number}.json").write_bytes(text)
+    slow.write(tmp_path / "slow.json")
+    assert main(["trace", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert "61 traces, of which this one's device was idle longest" in " ".join(shown.split())
+    assert "slow.json" in shown
+    assert len(shown.splitlines()) < 100
+    assert main(["trace", "--json", str(tmp_path)]) == 0
+    assert len(json.loads(capsys.readouterr().out)["traces"]) == 61
+
+
+def test_many_files_that_are_no_traces_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    training_trace().write(tmp_path / "trace.json")
+    for number in range(66):
+        (tmp_path / f"config-{number}.json").write_text('{"lr": 1}', encoding="utf-8")
+    assert main(["trace", str(tmp_path)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "66 files: The file is JSON but no trace: it has no traceEvents. (config-0.json, config-1.json," in shown
+    assert "config-9.json" not in shown
+
+
+def test_what_a_study_is_made_of_is_no_trace_and_no_news(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "runs" / "0001"
+    run.mkdir(parents=True)
+    (tmp_path / "journal.jsonl").write_text("{}\n", encoding="utf-8")
+    for name in ("study.json", "profile.json"):
+        (tmp_path / name).write_text("{}", encoding="utf-8")
+    (run / "evidence.json").write_text("{}", encoding="utf-8")
+    training_trace().write(run / "window.json.gz")
+    assert main(["trace", str(tmp_path)]) == 0
+    assert "Not read" not in capsys.readouterr().out
+    (run / "window-1.json.gz").write_bytes(b"\x1f\x8b....")
+    assert main(["trace", str(tmp_path)]) == 0
+    assert "window-1.json.gz" in capsys.readouterr().out

@@ -171,6 +171,30 @@ def test_a_script_killed_by_a_signal_gives_the_shells_code(work: Path) -> None:
     assert main(["tune", "--quiet", "train.py"], engine=engine(Recorder(killed))) == 137
 
 
+def test_a_quick_look_claims_nothing(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The budget was too small: the exit code says so, and no plan is written."""
+    search = Recorder(fakes.QUICK_LOOK)
+    assert main(["tune", "--quiet", "--budget", "4m", "train.py"], engine=engine(search)) == 4
+    out = capsys.readouterr().out
+    assert "Quick look, nothing proved: loader 1.84x seen in one set, without an interval." in out
+    assert "hotlap tune --budget 9m train.py" in out
+    assert not (work / "hotlap.toml").exists()
+    for words in (["patch"], ["report", "--plan-out", "a.toml"]):
+        assert main(words) == 2
+        assert "kept no lever" in capsys.readouterr().err
+
+
+def test_a_quick_look_that_was_asked_for_is_an_answer(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    search = Recorder(msgspec.structs.replace(fakes.QUICK_LOOK, quick=True))
+    assert main(["tune", "--quiet", "--quick", "--json", "train.py"], engine=engine(search)) == 0
+    assert search.options == Options(quick=True, budget_seconds=120.0)
+    found = json.loads(capsys.readouterr().out)
+    assert (found["status"], found["needed_seconds"], found["plan"]["settings"]) == ("quick-look", 540.0, [])
+    assert found["outcomes"][0]["verdict"]["type"] == "seen"
+    assert main(["tune", "--quiet", "--quick", "--budget", "5m", "train.py"], engine=engine(search)) == 0
+    assert search.options == Options(quick=True, budget_seconds=300.0)
+
+
 def test_debug_shows_the_traceback(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def search(workload: Workload, options: Options, journal: Journal, executor: Executor, tell: OnProgress) -> Study:
         raise BudgetError("The budget is too small.", remedy="Give more.", needed_seconds=9.0)

@@ -147,6 +147,15 @@ def test_check_runs_nothing_and_changes_nothing(script: Path, capsys: pytest.Cap
     assert "changed since the study" in capsys.readouterr().err
 
 
+def test_check_gives_json_where_it_is_asked_for(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep(script, FUSED)
+    assert patch("--check", "--json") == 0
+    assert [it["lever"] for it in json.loads(capsys.readouterr().out)["written"]] == ["fused-optimizer"]
+    keep(script, PAGES)
+    assert patch("--check", "--json") == 1
+    assert json.loads(capsys.readouterr().out)["files"] == []
+
+
 @pytest.mark.parametrize(
     ("patched", "words"),
     [

@@ -68,7 +68,7 @@ def started(work: Path, stderr: int, *words: str, preexec: Callable[[], None] = 
 
 
 def wait_for(path: Path, process: subprocess.Popen) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not path.exists():
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.02)
@@ -91,7 +91,7 @@ def test_the_study_is_saved_and_the_cursor_shown(
 ) -> None:
     process = started(work, terminal[1])
     process.send_signal(number)
-    assert process.wait(timeout=30) == code
+    assert process.wait(timeout=120) == code
     shown = read(terminal[0])
     assert "\x1b[?25l" in shown
     assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l")
@@ -107,7 +107,7 @@ def test_more_signals_do_not_disturb_the_ending(work: Path, terminal: tuple[int,
     wait_for(work / "ending", process)
     process.send_signal(signal.SIGTERM)
     process.send_signal(signal.SIGHUP)
-    assert process.wait(timeout=30) == 143
+    assert process.wait(timeout=120) == 143
     assert read(terminal[0]).count("hotlap: ended by SIGTERM") == 1
     (study,) = (work / ".hotlap").glob("*/study.json")
     assert load_study(study.parent).status == "interrupted"
@@ -121,7 +121,7 @@ def test_what_was_ignored_at_the_start_stays_ignored(work: Path, terminal: tuple
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(timeout=1)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=30) == 143
+    assert process.wait(timeout=120) == 143
 
 
 def test_a_terminal_that_is_closed(work: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_terminal_that_is_closed(work: Path) -> None:
             os.execve(sys.executable, [sys.executable, "-c", TUNE], environment)
         finally:
             os._exit(99)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not (work / "ready").exists():
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -84,8 +84,10 @@ def test_scripts_that_cannot_be_tuned(
 
 def test_a_budget_too_small_for_one_comparison(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [*QUICK, "--budget", "1s", "train.py"]
-    assert main(words, engine=engine(fakes.FakeExecutor())) == 2
-    assert "too small" in capsys.readouterr().err
+    assert main(words, engine=engine(fakes.FakeExecutor())) == 4
+    out = capsys.readouterr().out
+    assert "Quick look, nothing proved" in out and "The budget of 1 s is too small for a proof." in out
+    assert not (work / "hotlap.toml").exists()
 
 
 def test_profile(work: Path, capsys: pytest.CaptureFixture[str]) -> None:

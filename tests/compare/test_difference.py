@@ -52,6 +52,56 @@ def test_steps_that_vary_widely_show_no_change() -> None:
     assert found.warnings == ("The steps of each side vary so much that the difference may be chance.",)
 
 
+def test_an_interval_that_excludes_no_change_is_not_called_chance() -> None:
+    """Steps that surely became shorter, by something between -30 and -5 %."""
+    found = difference(traces(breakdown([100, 110, 90, 104, 96])), traces(breakdown([82, 99, 72, 88, 74])))
+    assert found.change is not None and -0.36 < found.change.low < found.change.high < -0.01
+    assert found.verdict == "no-clear-change"
+    (said,) = found.warnings
+    assert said.startswith("The steps did change, but the interval reaches into the 6 %")
+    assert "chance" not in said
+
+
+GEMMS = [kernel("gemm", 80, 300), kernel("add", 800, 100)]
+
+
+@pytest.mark.parametrize(("after_ms", "verdict"), [(87, "no-clear-change"), (113, "no-clear-change"), (140, "slower")])
+def test_the_same_kernels_as_often_are_the_same_configuration(after_ms: float, verdict: str) -> None:
+    """Only the speed of the host differs: two runs of one configuration do that."""
+    before = breakdown([100] * 8, compute_ms=400, causes={"launch_bound": 400}, kernels=GEMMS)
+    after = breakdown([after_ms] * 8, compute_ms=400, causes={"launch_bound": after_ms * 8 - 400}, kernels=GEMMS)
+    found = difference(traces(before), traces(after))
+    assert found.verdict == verdict
+    assert any("do the same work" in it for it in found.warnings)
+
+
+def test_a_wait_that_grew_is_no_other_run_of_the_same_configuration() -> None:
+    before = breakdown([100] * 8, compute_ms=400, causes={"launch_bound": 400}, kernels=GEMMS)
+    after = breakdown([115] * 8, compute_ms=400, causes={"launch_bound": 400, "data_loader": 120}, kernels=GEMMS)
+    assert difference(traces(before), traces(after)).verdict == "slower"
+
+
+def test_other_kernels_are_another_configuration() -> None:
+    before = breakdown([100] * 8, compute_ms=400, kernels=GEMMS)
+    after = breakdown([87] * 8, compute_ms=300, kernels=[kernel("fused", 80, 300)])
+    assert difference(traces(before), traces(after)).verdict == "faster"
+
+
+def test_an_accelerator_is_not_compared_with_a_processor() -> None:
+    bare = msgspec.structs.replace(breakdown([100] * 8), devices=())
+    found = difference(traces(breakdown([100] * 8)), traces(bare))
+    assert found.verdict == "not-comparable"
+    assert found.warnings == ("An accelerator worked on one side only, so the times of the two cannot be compared.",)
+
+
+@pytest.mark.parametrize("steps", [2, 3, 8])
+def test_nothing_becomes_faster_by_more_than_all_of_it(steps: int) -> None:
+    draw = random.Random(steps)
+    before, after = ([draw.expovariate(1 / mean) for _ in range(steps)] for mean in (100, 10))
+    change = difference(traces(breakdown(before)), traces(breakdown(after))).change
+    assert change is not None and -1 < change.low <= change.value <= change.high
+
+
 def test_a_single_step_shows_no_change() -> None:
     found = difference(traces(breakdown([100])), traces(breakdown([300])))
     assert (found.verdict, found.change) == ("no-clear-change", None)

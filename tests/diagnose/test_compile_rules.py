@@ -26,6 +26,7 @@ from hotlap.records import (
     Plan,
     ScriptFacts,
     SpeedComparison,
+    Steps,
     Verdict,
 )
 
@@ -180,9 +181,9 @@ def trained_on(batches: int, seconds: float, *, backwards: float = 1.0, loaders:
 
 @pytest.mark.parametrize(
     ("batches", "seconds", "fires"),
-    [(10, 10.1, True), (10, 9.9, False), (1, 5.1, True), (1, 4.9, False), (0, 100.0, False)],
+    [(10, 10.1, True), (10, 9.9, False), (1, 5.1, True), (1, 4.9, False), (0, 99.9, False), (0, 100.1, True)],
 )
-def test_ten_passes_and_five_seconds_are_much(batches: int, seconds: float, fires: bool) -> None:
+def test_ten_passes_or_a_thousand_steps_and_five_seconds_are_much(batches: int, seconds: float, fires: bool) -> None:
     assert bool(found("compile-never-pays", trained_on(batches, seconds))) is fires
 
 
@@ -197,11 +198,49 @@ def test_the_longest_loader_is_the_one_that_trains() -> None:
     assert not found("compile-never-pays", trained_on(100, 60.0, loaders=3))
 
 
-def test_a_script_that_compiles_nothing_is_left_alone() -> None:
-    profile = trained_on(10, 100.0)
+def uncompiled_model(profile: Profile) -> Profile:
+    """What was compiled, if anything, was a function."""
     model = msgspec.structs.replace(profile.facts.models[0], compiled=False)
-    facts = msgspec.structs.replace(profile.facts, models=(model,))
-    assert not found("compile-never-pays", msgspec.structs.replace(profile, facts=facts))
+    return msgspec.structs.replace(profile, facts=msgspec.structs.replace(profile.facts, models=(model,)))
+
+
+def test_a_script_that_compiles_nothing_is_left_alone() -> None:
+    profile = msgspec.structs.replace(uncompiled_model(trained_on(10, 0.0)), compile=CompileReport())
+    assert not found("compile-never-pays", profile)
+
+
+def test_a_compiled_function_has_its_price_as_well() -> None:
+    assert found("compile-never-pays", uncompiled_model(trained_on(10, 100.0)))
+
+
+def whole_run(seconds: float, run_seconds: float, steps: int = 240, batches: int = 0) -> Profile:
+    """A compiled script with steps of a tenth of a second that came to its own end."""
+    profile = trained_on(batches, seconds)
+    return msgspec.structs.replace(profile, run_seconds=run_seconds, steps=Steps(wall_seconds=(0.1,) * steps))
+
+
+def test_compiling_is_held_against_the_run_where_no_loader_tells_a_pass() -> None:
+    finding = one("compile-never-pays", whole_run(24.5, 26.0, steps=15))
+    assert finding.title == "Compiling took 24.5 s of the 26.0 s that the script ran (94 %)."
+    assert "only if a step without it takes more than 1.73 s." in finding.evidence[1]
+    assert finding.evidence[2] == "What a step takes without compiling was not measured."
+    assert finding.kind == "hint" and finding.share.high == 0
+
+
+@pytest.mark.parametrize(("seconds", "fires"), [(20.1, True), (19.9, False), (4.9, False)])
+def test_a_fifth_of_the_run_is_much(seconds: float, fires: bool) -> None:
+    run_seconds = 20.0 if seconds < 5 else 100.0
+    assert bool(found("compile-never-pays", whole_run(seconds, run_seconds))) is fires
+
+
+def test_of_a_whole_run_the_passes_do_not_count() -> None:
+    """A hundred passes over a single batch, but the run is long."""
+    assert not found("compile-never-pays", whole_run(10.0, 100.0, batches=1))
+
+
+def test_without_any_length_the_price_is_told_in_steps() -> None:
+    finding = one("compile-never-pays", trained_on(0, 245.0))
+    assert finding.title == "Compiling took 245 s, as long as 2,450 compiled steps."
 
 
 def tried(low: float, high: float, *, seconds: float, batches: int, kept: bool = True) -> Profile:
@@ -234,6 +273,19 @@ def test_a_measured_gain_says_after_how_many_steps_it_pays() -> None:
 @pytest.mark.parametrize(("batches", "fires"), [(199, True), (201, False)])
 def test_what_pays_within_ten_passes_is_fine(batches: int, fires: bool) -> None:
     assert bool(found("compile-never-pays", tried(1.15, 1.25, seconds=40.0, batches=batches))) is fires
+
+
+@pytest.mark.parametrize(("run_steps", "fires"), [(1999, True), (2001, False)])
+def test_a_measured_gain_is_held_against_the_steps_of_a_whole_run(run_steps: int, fires: bool) -> None:
+    profile = msgspec.structs.replace(
+        tried(1.15, 1.25, seconds=40.0, batches=0),
+        run_seconds=0.1 * run_steps,
+        steps=Steps(wall_seconds=(0.1,) * run_steps),
+    )
+    findings = found("compile-never-pays", profile)
+    assert bool(findings) is fires
+    if fires:
+        assert findings[0].title.endswith("after 2,000 steps at the earliest, the script takes 1,999.")
 
 
 def test_a_gain_that_was_not_kept_is_no_ground() -> None:

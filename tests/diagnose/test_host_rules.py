@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import cast
 
 import msgspec
 import pytest
@@ -14,13 +15,26 @@ from hotlap.diagnose import (
     launch_bound,
     logging_cost,
     python_overhead,
+    small_operators,
     tensor_on_host,
 )
 from hotlap.diagnose.example_traces import STEP_SECONDS, idle_for, many_kernels, trace_of
 from hotlap.diagnose.profile import Profile
-from hotlap.evidence import HostSync, LoaderUse, LoopCall, LoopCallKind, RunEvidence, SyncKind, Window
+from hotlap.diagnose.rank import diagnose
+from hotlap.evidence import (
+    HostSync,
+    LineSamples,
+    LoaderUse,
+    LoopCall,
+    LoopCallKind,
+    RunEvidence,
+    SampledLine,
+    SampledPhase,
+    SyncKind,
+    Window,
+)
 from hotlap.records import CallSite, PhaseAccount, ScriptFacts
-from hotlap.trace.records import Breakdown, Evidence, HostTime
+from hotlap.trace.records import Breakdown, Evidence, HostTime, OperatorRow
 
 LINE = CallSite(role="step", file="/home/ada/train.py", line=44)
 ELSEWHERE = CallSite(role="step", file="/home/ada/train.py", line=60)
@@ -282,3 +296,108 @@ def test_python_overhead_names_the_places_of_the_gaps() -> None:
     )
     (found,) = python_overhead.check(seen(traces=(trace_of(gap),)))
     assert "in such gaps the host was at train.py(12): metrics: 150 ms" in found.evidence
+
+
+def line(
+    number: int, share: float, *, phase: str = "other", native: str = ".get", called: str = "", samples: int = 100
+) -> SampledLine:
+    """A line of the script that takes that share of the ten seconds which :func:`traced_on_cpu` observes."""
+    return SampledLine(
+        phase=cast(SampledPhase, phase),
+        samples=samples,
+        seconds=10.0 * share,
+        native=native,
+        called=called,
+        site=CallSite(role="call", file="/home/ada/train.py", line=number),
+    )
+
+
+def sampled(profile: Profile, *lines: SampledLine) -> Profile:
+    evidence = msgspec.structs.replace(
+        profile.evidence,
+        observed_steps=100,
+        observed_seconds=10.0,
+        sampled=LineSamples(interval_seconds=0.01, samples=1000, lines=lines),
+    )
+    return msgspec.structs.replace(profile, evidence=evidence)
+
+
+def test_python_overhead_names_the_hottest_lines() -> None:
+    (found,) = python_overhead.check(sampled(traced_on_cpu(60.0), line(31, 0.05), line(14, 0.3)))
+    assert found.site is not None and found.site.line == 14
+    assert [it for it in found.evidence if it.startswith("train.py")] == [
+        "train.py:14: get, 30 % of the observed steps, by 100 samples",
+        "train.py:31: get, 5.0 % of the observed steps, by 100 samples",
+    ]
+    assert "py-spy" not in found.remedy
+
+
+@pytest.mark.parametrize(("phase", "compiles"), [("other", False), ("optimizer", False), ("forward", True)])
+def test_python_overhead_is_answered_by_compiling_only_within_the_model(phase: str, compiles: bool) -> None:
+    (found,) = python_overhead.check(sampled(traced_on_cpu(60.0), line(14, 0.3, phase=phase)))
+    assert ("compile" in found.levers, "compile" in found.remedy) == (compiles, compiles)
+
+
+@pytest.mark.parametrize(
+    "met",
+    [
+        line(14, 0.3, called="torch.nn.modules.module.Module._call_impl"),
+        line(14, 0.3, native="torch.sort"),
+        line(14, 0.3, native="operator"),
+        line(14, 0.3, native=".write"),
+        line(14, 0.3, phase="data_wait"),
+        line(14, 0.3, phase="startup"),
+        line(14, 0.3, samples=9),
+    ],
+)
+def test_python_overhead_names_no_line_that_was_in_torch_or_in_no_step(met: SampledLine) -> None:
+    for found in python_overhead.check(sampled(traced_on_cpu(60.0), met)):
+        assert found.site is None and not any(it.startswith("train.py") for it in found.evidence)
+
+
+def test_small_operators_explain_python_overhead_that_has_no_line() -> None:
+    row = OperatorRow(name="aten::mul", shapes=((32, 64),), calls=30_000, host_nanoseconds=1000)
+    profile = msgspec.structs.replace(traced_on_cpu(60.0), operators=(row,))
+    (found,) = [it for it in diagnose(profile) if "small-operators" in (it.rule, *it.causes)]
+    assert (found.rule, found.causes) == ("python-overhead", ("small-operators",))
+    assert found.evidence[0] == "A step calls 3,000 operators, one every 33.3 us."
+    assert "--batch-sizes" in found.remedy
+    with_line = sampled(profile, line(14, 0.3))
+    rules = [it.rule for it in diagnose(msgspec.structs.replace(with_line, operators=(row,)))]
+    assert "python-overhead" in rules and "small-operators" in rules
+
+
+def test_small_operators_tell_what_a_larger_batch_was_measured_to_give() -> None:
+    (found,) = small_operators.check(small_operators.fires["and four times the batch takes hardly longer"])
+    assert found.evidence[1] == (
+        "batches 4 times as large: 3.60 times the samples per second (95 % interval 3.55 to 3.65), the model alone"
+    )
+    assert "--batch-sizes" not in found.remedy
+
+
+def test_python_overhead_names_the_line_that_makes_numbers_of_a_tensor() -> None:
+    (found,) = python_overhead.check(sampled(traced_on_cpu(60.0), line(14, 0.3, native="torch.Tensor.tolist")))
+    assert found.site is not None and found.site.line == 14
+
+
+def test_logging_cost_adds_what_was_sampled_to_what_was_counted() -> None:
+    profile = sampled(seen(calls=(call("tensorboard", 0.5),), device="cpu"), line(70, 0.1, native=".write"))
+    (found,) = logging_cost.check(profile)
+    assert found.share.value == pytest.approx(0.15)
+    assert (found.share.low, found.share.high) == (pytest.approx(0.13), pytest.approx(0.17))
+    assert found.site is not None and found.site.line == 70
+    assert found.evidence[1].startswith("train.py:44: TensorBoard, 100 calls")
+
+
+def test_logging_cost_does_not_count_a_line_twice() -> None:
+    twice = line(44, 0.1, native=".write")
+    (found,) = logging_cost.check(sampled(seen(calls=(call("file-write", 0.5),), device="cpu"), twice))
+    assert found.share.value == pytest.approx(0.05)
+
+
+def test_a_silenced_tracker_has_no_price() -> None:
+    (found,) = logging_cost.check(seen(calls=(call("tracker", 1e-5),)))
+    assert (found.kind, found.share.high, found.site) == ("hint", 0.0, LINE)
+    assert found.title == "train.py:44 calls an experiment tracker in 100 of 100 observed steps."
+    (costly,) = logging_cost.check(seen(calls=(call("tracker", 0.5),)))
+    assert costly.kind == "cost" and "silenced" in costly.evidence[-1]

@@ -34,6 +34,8 @@ EXPECTED = {
         "launch-bound",
         "logging-cost",
         "python-overhead",
+        "reads-in-every-step",
+        "small-operators",
         "tensor-on-host",
     },
     "compute": {

@@ -155,7 +155,7 @@ def test_nothing_is_left_whatever_ends_it(project: Path, number: signal.Signals)
         children = psutil.Process(process.pid).children(recursive=True)
         assert len(children) >= 3
         process.send_signal(number)
-        code = process.wait(timeout=60)
+        code = process.wait(timeout=300)
     assert code == (-number if number == signal.SIGKILL else 128 + number)
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline and (left_behind(project) or any(map(_runs, children))):

@@ -23,7 +23,7 @@ from setting_up import CHECKPOINT, REPLACES_ITS_CHECKPOINT, SOURCE, command_line
 
 INSIDE = Path(__file__).with_name("setups_inside.py")
 NOBODY = 65534
-_LIMIT_SECONDS = 200.0
+_LIMIT_SECONDS = 800.0
 
 
 def inside(prepare: str, project: Path, runs: Path, mode: str, *, before: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -279,6 +279,18 @@ def test_a_folder_of_a_team(nobodys: Path) -> None:
     found = inside("", project, nobodys / "runs", "any", before=before)
     assert (found["mode"], found["ending"]) == ("fence", "Completed"), found
     assert any("belongs to another user" in it for it in found["reasons"])
+
+
+def test_something_is_mounted_in_an_ordinary_users_temporary_folder(nobodys: Path) -> None:
+    """Then no layer covers that folder as a whole, and what a trial shares with hotlap there must get none itself."""
+    project = make_project(nobodys / "project", REPLACES_ITS_CHECKPOINT)
+    (nobodys / "t" / "mounted").mkdir(parents=True)
+    for folder in (project, nobodys / "t"):
+        _given_away(folder, NOBODY, NOBODY)
+    before = ("env", f"HOME={nobodys}", f"TMPDIR={nobodys}/t", *_as_nobody())
+    prepare = f"mount -t tmpfs t {nobodys}/t/mounted"
+    found = inside(prepare, project, nobodys / "runs", "namespaces", before=before)
+    assert found.get("ending") == "Completed", found
 
 
 @pytest.mark.slow

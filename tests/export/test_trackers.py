@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 
 from hotlap.errors import StudyError, UsageError
 from hotlap.export.gather import Gathered
-from hotlap.export.mlflow import write_mlflow
+from hotlap.export.mlflow import LoggedRun, how_to_open, write_mlflow
 from hotlap.export.packages import environment
 from hotlap.export.tracked import name_of, tracked
 from hotlap.export.wandb import write_wandb
@@ -92,7 +93,8 @@ class FakeMlflow(ModuleType):
             raise self.exceptions.MlflowException("no such place")
         return SimpleNamespace(experiment_id="7") if name in self.experiments else None
 
-    def create_experiment(self, name: str) -> str:
+    def create_experiment(self, name: str, artifacts: str | None) -> str:
+        assert artifacts is None or artifacts.startswith("file:///")
         self.experiments.append(name)
         return "7"
 
@@ -113,13 +115,16 @@ class FakeMlflow(ModuleType):
 def fake_mlflow(monkeypatch: pytest.MonkeyPatch) -> FakeMlflow:
     made = FakeMlflow()
     monkeypatch.setitem(sys.modules, "mlflow", made)
+    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
     return made
 
 
 def test_mlflow_is_given_all_of_it_in_a_local_folder(
     gathered: Gathered, tmp_path: Path, fake_mlflow: FakeMlflow
 ) -> None:
-    assert write_mlflow(gathered, tmp_path / "store") == "run-1"
+    run = write_mlflow(gathered, tmp_path / "store")
+    assert run == LoggedRun("run-1", (tmp_path / "store").as_uri())
+    assert how_to_open(run) == f"MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri {run.address}"
     assert fake_mlflow.uris == [(tmp_path / "store").as_uri()]
     assert fake_mlflow.variables == {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
     told = tracked(gathered)
@@ -131,6 +136,19 @@ def test_mlflow_is_given_all_of_it_in_a_local_folder(
     assert (fake_mlflow.experiments, fake_mlflow.ended) == (["hotlap"], ["run-1"])
     write_mlflow(gathered, tmp_path / "store")
     assert fake_mlflow.experiments == ["hotlap"]
+
+
+def test_a_database_is_written_where_the_installed_mlflow_has_them(
+    gathered: Gathered, tmp_path: Path, fake_mlflow: FakeMlflow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("sqlalchemy", "alembic"):
+        module = ModuleType(name)
+        module.__spec__ = ModuleSpec(name, None)
+        monkeypatch.setitem(sys.modules, name, module)
+    run = write_mlflow(gathered, tmp_path / "store")
+    assert fake_mlflow.uris == [run.address] == [f"sqlite:///{tmp_path}/store/mlflow.db"]
+    assert (tmp_path / "store").is_dir()
+    assert how_to_open(run) == f"mlflow ui --backend-store-uri {run.address}"
 
 
 def test_mlflow_goes_elsewhere_only_where_the_user_says(

@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 from harmless.fixture import TEMPORARY, blamed, changes, make, snapshot
 from harmless.inside import MARK
 from harmless.operation import Group, Operation
+from harmless.table import TABLE
 
 from hotlap.errors import HotlapError
 from hotlap.records import Assignment, Isolation, LaunchRequest, Workload
@@ -24,7 +25,7 @@ from hotlap.trial.local import LocalExecutor
 Mode: TypeAlias = Literal["namespaces", "fence", "none"]
 MODES: tuple[Mode, ...] = ("namespaces", "fence", "none")
 _INSIDE = Path(__file__).with_name("inside.py")
-_LIMIT_SECONDS = 280.0
+_LIMIT_SECONDS = 800.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,11 @@ class Result:
 
 Verdict: TypeAlias = Literal["same", "denied", "differs", "harms"]
 _VERDICTS: Mapping[Mode, Mapping[str, frozenset[Verdict]]] = {
-    "namespaces": {"same": frozenset({"same"}), "differs": frozenset({"differs"})},
+    "namespaces": {
+        "same": frozenset({"same"}),
+        "denied": frozenset({"denied"}),
+        "differs": frozenset({"differs"}),
+    },
     "fence": {
         "same": frozenset({"same"}),
         "denied": frozenset({"denied"}),
@@ -184,6 +189,12 @@ def _result(printed: Mapping[str, Any], changed: tuple[str, ...]) -> Result:
         seconds=printed["seconds"],
         changed=changed,
     )
+
+
+def launch_group(group: Group, mode: Mode | None, directory: Path) -> Launched:
+    """The rows of a group in one mode, or plainly for None, below a folder that is there."""
+    runner = Plain() if mode is None else Trial(mode, directory / "runs")
+    return launch(runner, operations_of(TABLE, group), directory / "t")
 
 
 def operations_of(table: Sequence[Operation], group: Group) -> tuple[Operation, ...]:

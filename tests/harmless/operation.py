@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Group: TypeAlias = Literal["plain", "libraries", "torch"]
-InNamespaces: TypeAlias = Literal["same", "differs"]
+InNamespaces: TypeAlias = Literal["same", "denied", "differs"]
 InFence: TypeAlias = Literal["same", "denied", "differs", "gap"]
 InNone: TypeAlias = Literal["same", "differs", "harms"]
 
@@ -20,9 +21,9 @@ class Operation:
     ``code`` is the body of a function that returns what the script saw, as plain data without paths or times; the
     functions of ``inside.py`` are at hand. ``setup`` is shell, run in the row's folder before the launch.
 
-    ``namespaces``: the same result as without hotlap (``same``) or another one (``differs``). ``fence``: also an error
-    (``denied``), or a change of what the kernel cannot deny (``gap``). ``none``: the same result, another one or an
-    error (``differs``), or a change of the user's files (``harms``).
+    ``namespaces``: the same result as without hotlap (``same``), an error (``denied``) or another result
+    (``differs``). ``fence``: also a change of what the kernel cannot deny (``gap``). ``none``: the same result, another
+    one or an error (``differs``), or a change of the user's files (``harms``).
 
     Rows of one ``group`` share a launch. Those of ``plain`` run in a fork each.
     """
@@ -52,11 +53,18 @@ def native(
     needs: tuple[str, ...] = (),
     fence: InFence = "denied",
     none: InNone = "harms",
+    namespaces: InNamespaces = "same",
     setup: str = "",
     group: Group = "plain",
 ) -> Operation:
     """A row that writes without Python's functions, so that only the kernel can redirect or deny it."""
-    return Operation(name, code, needs=needs, fence=fence, none=none, setup=setup, group=group)
+    return Operation(name, code, needs, fence, none, namespaces, setup, group)
+
+
+def for_others(differs: InNamespaces) -> InNamespaces:
+    """What namespaces make of a row where they are not an administrator's, whose layers alone keep the names of a
+    linked file together and rename folders that were there before (docs/isolation.md)."""
+    return "same" if os.geteuid() == 0 else differs
 
 
 def library(package: str, name: str, code: str, fence: InFence = "same", none: InNone = "same") -> Operation:

@@ -11,6 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from ahead import Ahead
 from harmless import harness
 from harmless.harness import MODES, Launched, Mode, Plain, Result, Trial
 from harmless.operation import Group, Operation
@@ -22,24 +23,33 @@ GROUPS = get_args(Group)
 Launch: TypeAlias = Callable[[Group, Mode | None], Launched]
 
 
-@pytest.fixture(scope="session")
-def launch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launch]:
+@pytest.fixture(scope="module")
+def launch(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launch]:
     """The rows of a group, launched once in each mode, or plainly for None. A kernel may forbid a mode: then skips."""
-    done: dict[tuple[Group, Mode | None], Launched] = {}
-    unavailable: dict[Mode, str] = {}
+    unavailable = {mode: Trial(mode, tmp_path_factory.mktemp("probe")).unavailable() for mode in MODES}
+    wanted = dict.fromkeys(
+        it for item in request.session.items if item.path == request.path for it in launches_of(item)
+    )
+    arguments = {
+        (group, mode): (group, mode, tmp_path_factory.mktemp("h"))
+        for group, mode in wanted
+        if mode is None or not unavailable[mode]
+    }
+    with Ahead(harness.launch_group, arguments) as found:
 
-    def launched(group: Group, mode: Mode | None) -> Launched:
-        if mode is not None and mode not in unavailable:
-            unavailable[mode] = Trial(mode, tmp_path_factory.mktemp("probe")).unavailable()
-        if mode is not None and unavailable[mode]:
-            pytest.skip(unavailable[mode])
-        if (group, mode) not in done:
-            directory = tmp_path_factory.mktemp("h")
-            runner = Plain() if mode is None else Trial(mode, directory / "runs")
-            done[group, mode] = harness.launch(runner, harness.operations_of(TABLE, group), directory / "t")
-        return done[group, mode]
+        def launched(group: Group, mode: Mode | None) -> Launched:
+            if mode is not None and unavailable[mode]:
+                pytest.skip(unavailable[mode])
+            return found[group, mode]
 
-    yield launched
+        yield launched
+
+
+def launches_of(test: pytest.Item) -> list[tuple[Group, Mode | None]]:
+    """What a test looks at: each compares with the plain launch."""
+    given = test.callspec.params if hasattr(test, "callspec") else {}
+    group = given["operation"].group if "operation" in given else given.get("group")
+    return [(group, None), (group, given.get("mode"))] if group is not None else []
 
 
 def result_of(launched: Launched, operation: Operation) -> Result:

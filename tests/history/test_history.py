@@ -55,6 +55,10 @@ def test_all_sorts_of_studies(root: Path, capsys: pytest.CaptureFixture[str]) ->
     keep(root, fakes.DISTURBED, 5)
     keep(root, fakes.NOT_CONFIRMED, 6)
     keep(root, fakes.INTERRUPTED, 7)
+    cut = {"plan": Plan(settings=(fakes.LOADER,)), "outcomes": fakes.OUTCOMES[:1]}
+    keep(root, msgspec.structs.replace(fakes.INTERRUPTED, **cut), 8)  # its only trial was against the bare script
+    keep(root, msgspec.structs.replace(fakes.FINISHED, plan=Plan()), 9)
+    keep(root, fakes.QUICK_LOOK, 10)
     page = shown(capsys)
     rows = [line.split("  ") for line in page.splitlines() if line.startswith("2026-")]
     cells = [[it.strip() for it in row if it.strip()] for row in rows]
@@ -66,6 +70,9 @@ def test_all_sorts_of_studies(root: Path, capsys: pytest.CaptureFixture[str]) ->
         ["2026-02-05 10:00", "tune", "no claim: disturbed", "no difference"],
         ["2026-02-06 10:00", "tune", "no gain shown (0.98 to 1.06)"],
         ["2026-02-07 10:00", "tune", "interrupted"],
+        ["2026-02-08 10:00", "tune", "interrupted"],
+        ["2026-02-09 10:00", "tune", "no claim: the plan was given up", "no difference"],
+        ["2026-02-10 10:00", "tune", "quick look, nothing proved"],
     ]
     for piece in (
         "train.py --epochs 1",

@@ -69,7 +69,7 @@ def test_what_needs_workers_goes_away_with_them(driver) -> None:
         num_workers=2,
         prefetch_factor=4,
         persistent_workers=True,
-        timeout=30,
+        timeout=200,
         multiprocessing_context="fork",
         pin_memory=True,
     )

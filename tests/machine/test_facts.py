@@ -42,7 +42,7 @@ def test_facts_survive_the_way_through_json() -> None:
 def test_torch_is_not_imported_for_the_facts() -> None:
     code = "import sys; from hotlap.machine import facts; facts.machine_facts(); sys.exit('torch' in sys.modules)"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    assert subprocess.run([sys.executable, "-c", code], env=environment, check=False, timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], env=environment, check=False, timeout=300).returncode == 0
 
 
 def test_what_torch_was_built_for_is_what_torch_says() -> None:

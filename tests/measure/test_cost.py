@@ -161,3 +161,27 @@ def test_costs_scale_with_the_price(speedup: Estimate, per_hour: float, samples:
         assert two.value == pytest.approx(2 * one.value)
     assert once.million_before is not None and once.million_after is not None
     assert once.million_before.value == pytest.approx(once.million_after.value * speedup.value)
+
+
+def with_samples_from(source: str, *, trainers: int = 1) -> Study:
+    study = gained(TWICE)
+    assert study.account_before is not None
+    account = msgspec.structs.replace(study.account_before, samples_from=source, trainers=trainers)
+    return msgspec.structs.replace(study, account_before=account)
+
+
+@pytest.mark.parametrize(("source", "counted"), [("loader", True), ("batch", True), ("inputs", False), ("none", False)])
+def test_what_is_a_guess_has_no_price(source: str, counted: bool) -> None:
+    """A step of a sequence-first model was priced by the 35 of its sequence instead of the 20 of its batch."""
+    found = costs(with_samples_from(source), price=EURO, samples=1000)
+    assert found is not None and found.counted is counted
+    for figure in (found.million_before, found.million_after, found.run):
+        assert (figure is not None) is counted
+    assert found.tuning_price is not None and found.tuning is not None and found.tuning.steps is not None
+
+
+def test_the_samples_of_all_trainers_count() -> None:
+    found = costs(with_samples_from("loader", trainers=2), price=EURO)
+    assert found is not None and found.million_before is not None
+    assert found.samples_per_step == 40
+    assert found.million_before.value == pytest.approx(5.0), "half of what it costs with 20 samples a step"

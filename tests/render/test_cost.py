@@ -120,3 +120,14 @@ def test_energy_says_what_its_counter_covers(source: EnergySource, said: str) ->
 
 def test_energy_that_nobody_tells() -> None:
     assert energy_line(None) == UNKNOWN_ENERGY
+
+
+def test_what_was_guessed_is_not_priced_and_is_said_to_be_unknown() -> None:
+    guessed = study()
+    assert guessed.account_before is not None
+    account = msgspec.structs.replace(guessed.account_before, samples_from="inputs")
+    said = lines(msgspec.structs.replace(guessed, account_before=account), Price(per_hour=3.6, currency="EUR"), 1000)
+    assert said[0] == "What a sample or a whole run costs is unknown: the samples of a step are a guess."
+    assert not any("illion" in it or "run of" in it for it in said)
+    assert any("earned back after" in it and "steps of the script as it was" in it for it in said)
+    assert not any("samples" in it for it in said[1:])

@@ -64,6 +64,17 @@ def test_the_answer_comes_first_with_what_is_behind_it() -> None:
     assert "20.0 ms -> 40.0 ms; launches 1 -> 2; more often" in text
 
 
+def test_what_changed_much_is_said_though_the_step_shows_no_clear_change() -> None:
+    """The loader fell from 47 to 0.5 ms, and the host took longer for other things; two steps show nothing clear."""
+    before = breakdown([100, 140], compute_ms=100, causes={"data_loader": 94, "launch_bound": 46})
+    after = breakdown([80, 130], compute_ms=100, causes={"data_loader": 1, "launch_bound": 109})
+    found = difference(side_of_traces("before.json", [before]), side_of_traces("after.json", [after]))
+    assert found.verdict == "no-clear-change"
+    text = flat(found)
+    assert "waiting for the data loader: 47.0 ms -> 500 us in a step (-46.5 ms)" in text
+    assert "launch-bound: the host issued work too slowly: 23.0 ms -> 54.5 ms in a step (+31.5 ms)" in text
+
+
 def test_studies_show_phases_findings_and_what_else_differs() -> None:
     text = flat(studies())
     assert "data wait: +60.0 ms, 120 % of the change" in text

@@ -116,6 +116,12 @@ def test_a_study_offers_itself_to_a_notebook() -> None:
     assert set(bundle) == {"text/plain", "text/html"}
 
 
+def test_a_study_writes_itself_in_one_line() -> None:
+    shown = repr(fakes.FINISHED)
+    assert len(shown) < 300 and "\n" not in shown
+    assert fakes.FINISHED.identifier in shown and fakes.FINISHED.plan.settings[0].lever in shown
+
+
 def test_showing_is_no_part_of_the_record() -> None:
     assert msgspec.json.decode(study_json(fakes.FINISHED), type=Study) == fakes.FINISHED
     assert not [it.name for it in msgspec.structs.fields(Study) if it.name.startswith("_")]

@@ -95,7 +95,8 @@ def test_colours_only_where_they_are_wanted(tmp_path: Path) -> None:
     plain, coloured = shown(breakdown), shown(breakdown, colours=True)
     assert "\x1b" not in plain
     assert "\x1b[31m█" in coloured
-    assert shown(breakdown, colours=True, ascii_only=True).isascii()
+    drawn = shown(breakdown, colours=True, ascii_only=True)
+    assert drawn.replace(str(tmp_path), "").isascii(), "names are the user's own"
 
 
 def test_steps_without_an_accelerator_tell_what_is_known(tmp_path: Path) -> None:

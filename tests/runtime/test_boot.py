@@ -150,14 +150,16 @@ def test_an_overlay_that_cannot_be_made_ends_the_process(process: Process) -> No
 
 
 def test_a_disk_that_is_full_ends_the_process(process: Process) -> None:
-    process.give({
-        "sitecustomize.py": """
+    process.give(
+        {
+            "sitecustomize.py": """
         import errno, pathlib
         def mkdir(self, *arguments, **keywords):
             raise OSError(errno.ENOSPC, "No space left on device", str(self))
         pathlib.Path.mkdir = mkdir
         """
-    })
+        }
+    )
     ended(process.in_trial("print('ran')"), "No space left on device", "Free some space")
 
 

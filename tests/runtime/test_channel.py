@@ -41,7 +41,7 @@ def test_a_connection_that_was_closed_ends_the_process_and_no_file_is_written(tm
                 [sys.executable, "-c", CHILD, str(address), what],
                 env=environment,
                 cwd=tmp_path,
-                timeout=60,
+                timeout=300,
                 check=False,
             )
         assert done.returncode == CONNECTION_LOST

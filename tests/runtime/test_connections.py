@@ -30,7 +30,7 @@ def connect(address, port=443, family=socket.AF_INET, kind=socket.SOCK_STREAM):
 def hosts_of(script: str, directory: Path) -> list[str]:
     environment = os.environ | {"PYTHONPATH": str(SOURCES)}
     command = [sys.executable, str(CHILD), str(directory), CONNECT + script]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     found: list[str] = json.loads(done.stdout.splitlines()[-1])
     return found

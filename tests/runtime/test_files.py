@@ -342,7 +342,7 @@ def test_processes_side_by_side_see_each_others_files(desk: Desk) -> None:
         )
         for rank in (0, 1)
     ]
-    assert [process.communicate(timeout=60)[0].strip() for process in both] == ["mine 200 200 ['0', '1']"] * 2
+    assert [process.communicate(timeout=300)[0].strip() for process in both] == ["mine 200 200 ['0', '1']"] * 2
     assert desk.kept() == {"shared.txt": "mine\n"}
 
 

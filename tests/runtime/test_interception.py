@@ -66,6 +66,65 @@ def test_a_plain_loop_is_told_in_order_and_counted(watched: Watched) -> None:
     assert watched.steps().samples == (16, 16, 8), "the last batch of an epoch is short"
 
 
+def train_on(loader: DataLoader, features: int = 8) -> None:  # type: ignore[type-arg]
+    model = nn.Linear(features, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for batch in loader:
+        inputs = batch[0] if isinstance(batch, (list, tuple)) else batch
+        model(inputs if torch.is_tensor(inputs) else torch.stack(list(inputs))).mean().backward()
+        optimizer.step()
+
+
+def sequence_first(samples: list[Any]) -> torch.Tensor:
+    return torch.stack([it[0].repeat(35, 1) for it in samples], dim=1)
+
+
+def test_samples_are_those_of_the_loaders_batch_whatever_comes_first(watched: Watched) -> None:
+    train_on(DataLoader(data(), batch_size=16, collate_fn=sequence_first))
+    assert watched.steps().samples == (16, 16, 8), "and not the 35 of the sequence"
+    assert watched.clock.samples_from == "loader"
+
+
+@pytest.mark.parametrize(
+    ("collate", "samples"),
+    [
+        (lambda samples: torch.cat([it[0].repeat(90, 1) for it in samples]), (16, 16, 16)),  # graphs in one
+        (lambda samples: [it[0] for it in samples], (16, 16, 16)),  # images of many sizes
+        (None, (16, 16, 8)),
+    ],
+)
+def test_batches_without_a_dimension_of_samples_hold_what_the_loader_says(
+    watched: Watched, collate: Any, samples: tuple[int, ...]
+) -> None:
+    train_on(DataLoader(data(), batch_size=16, collate_fn=collate))
+    assert watched.steps().samples == samples
+
+
+def test_a_data_set_smaller_than_a_batch(watched: Watched) -> None:
+    train_on(DataLoader(data(10), batch_size=64))
+    assert watched.steps().samples == (10,)
+
+
+def test_without_a_batch_size_the_first_dimension_counts(watched: Watched) -> None:
+    train_on(DataLoader(data(), batch_size=None))
+    assert watched.clock.samples_from == "batch"
+    sampler = torch.utils.data.BatchSampler(range(40), batch_size=16, drop_last=False)
+    train_on(DataLoader(data(), batch_sampler=sampler))
+    assert watched.steps().samples[-3:] == (16, 16, 8)
+    assert watched.clock.samples_from == "loader"
+
+
+def test_without_a_loader_the_samples_are_a_guess(watched: Watched) -> None:
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model(torch.randn(35, 20, 8)).mean().backward()
+    optimizer.step()
+    assert watched.clock.samples_from == "inputs"
+    model.weight.sum().backward()
+    optimizer.step()
+    assert watched.clock.samples_from == "none"
+
+
 def test_phases_add_up_to_the_wall(watched: Watched) -> None:
     model = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 1))
     optimizer = torch.optim.Adam(model.parameters())
@@ -161,6 +220,53 @@ def test_two_optimizers_make_one_step(watched: Watched) -> None:
         second.step()
     assert len(watched.steps().loss) == 6
     assert len(watched.interception.roots.all()) == 2
+
+
+def steps_of(watched: Watched, turns: str) -> int:
+    """How many steps updates by the optimizers ``A``, ``B`` and ``C`` in that order are."""
+    models = {it: nn.Linear(4, 1) for it in "ABC"}
+    optimizers = {it: torch.optim.SGD(model.parameters(), lr=0.1) for it, model in models.items()}
+    for name in turns:
+        models[name](torch.ones(3, 4)).mean().backward()
+        optimizers[name].step()
+    return len(watched.steps().loss)
+
+
+@pytest.mark.parametrize(
+    ("turns", "steps"),
+    [
+        ("A" * 20 + "B" * 30, 50),
+        ("A" * 20 + "B" * 10 + "C" * 25, 55),
+        (("A" * 10 + "B" * 10) * 3, 60),
+        ("AB" * 30, 30),
+        ("AAAAAB" * 6, 30),
+        ("AABB" * 10, 20),
+        ("AAABBC" * 8, 24),
+    ],
+)
+def test_optimizers_one_after_the_other_have_steps_of_their_own(watched: Watched, turns: str, steps: int) -> None:
+    """Those that take turns from the beginning share theirs, as in a GAN."""
+    assert steps_of(watched, turns) == steps
+
+
+@pytest.mark.parametrize(
+    ("turns", "of_the_first"),
+    [
+        ("A" * 20 + "AB" * 30, 50),
+        ("A" * 20 + "BAA" * 20, 60),
+        (("A" * 100 + "B") * 5, 500),
+        ("A" * 30 + "BBAA" * 9, 48),
+    ],
+)
+def test_an_optimizer_that_joins_later_belongs_to_the_steps_of_the_first(
+    watched: Watched, turns: str, of_the_first: int
+) -> None:
+    """A critic that is trained alone for a while: only where the other first appears it counts by itself."""
+    assert of_the_first <= steps_of(watched, turns) <= of_the_first + 2
+
+
+def test_no_step_holds_more_updates_than_it_takes_to_see_a_new_order(watched: Watched) -> None:
+    assert steps_of(watched, "AB" * 10 + "B" * 40) >= 10 + 40 - 16
 
 
 def test_lbfgs_with_its_many_closures_is_one_step(watched: Watched) -> None:

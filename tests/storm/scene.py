@@ -23,7 +23,7 @@ from hotlap.trial.sweeping import OF_RUNS
 _HERE = Path(__file__).parent
 _FAKE = _HERE.parent / "trial"
 _SOURCE = _HERE.parents[1] / "src"
-_START_SECONDS = 60.0
+_START_SECONDS = 200.0
 _POLL_SECONDS = 0.01
 _LAUNCHER, _WATCHDOG = "/sandbox/launcher.py", "hotlap.trial.watchdog"
 

@@ -13,7 +13,7 @@ from storm.scene import Scene
 from storm.ways import WAYS, Way, wait_a_moment
 
 GONE_SECONDS = 5.0
-_END_SECONDS = 60.0
+_END_SECONDS = 200.0
 _POLL_SECONDS = 0.02
 _PRINTED_CHARACTERS = 3000
 
@@ -30,9 +30,11 @@ class Kill:
     troubles: list[str] = field(default_factory=list)
 
 
-def kill_once(way: Way, mode: str, seed: int, top: Path, *, resumed: bool = True) -> Kill:
+def kill_once(
+    way: Way, mode: str, seed: int, top: Path, *, resumed: bool = True, limit_seconds: float = GONE_SECONDS
+) -> Kill:
     """Start a study in folders below ``top``, which is made for it, kill it at a moment drawn from ``seed``, and go on
-    with it where it is to be ``resumed``."""
+    with it where it is to be ``resumed``. What has to go may take ``limit_seconds``."""
     dice = random.Random(seed)
     found = Kill(way.name, mode, seed)
     with parent_of_orphans():
@@ -41,12 +43,12 @@ def kill_once(way: Way, mode: str, seed: int, top: Path, *, resumed: bool = True
         try:
             wait_a_moment(way, scene, dice)
             doomed = way.strike(scene, dice)
-            found.gone_seconds = scene.seconds_until_gone(doomed, GONE_SECONDS)
+            found.gone_seconds = scene.seconds_until_gone(doomed, limit_seconds)
             if doomed is not None:
                 _end_survivor(scene, found)
-            _look(scene, found, swept=way.swept)
+            _look(scene, found, limit_seconds if way.swept else None)
             if resumed:
-                _resume(scene, found)
+                _resume(scene, found, limit_seconds)
         finally:
             scene.end()
     if found.troubles:
@@ -54,10 +56,13 @@ def kill_once(way: Way, mode: str, seed: int, top: Path, *, resumed: bool = True
     return found
 
 
-def kill_in_own_folder(way: int, mode: str, seed: int) -> Kill:
-    """The same with a way by its number, in a folder that is made for it."""
+def kill_in_own_folder(
+    way: int, mode: str, seed: int, resumed: bool = True, limit_seconds: float = GONE_SECONDS
+) -> Kill:
+    """The same with a way by its number, in a folder that is made for it; its name is short, as the paths of sockets
+    are bounded."""
     with tempfile.TemporaryDirectory(prefix="st-") as folder:
-        return kill_once(WAYS[way], mode, seed, Path(folder) / "s")
+        return kill_once(WAYS[way], mode, seed, Path(folder) / "s", resumed=resumed, limit_seconds=limit_seconds)
 
 
 def _end_survivor(scene: Scene, found: Kill) -> None:
@@ -70,16 +75,16 @@ def _end_survivor(scene: Scene, found: Kill) -> None:
         found.troubles.append("it did not end by SIGTERM")
 
 
-def _look(scene: Scene, found: Kill, *, swept: bool) -> None:
-    """Just after the kill."""
+def _look(scene: Scene, found: Kill, swept_within_seconds: float | None) -> None:
+    """Just after the kill; None where nothing is left that could tidy up."""
     if found.gone_seconds is None:
         stayed = "; ".join(f"{it.number} {it.state} {it.command}" for it in scene.alive())
         found.troubles.append(f"processes stayed: {stayed}")
         scene.end()
     _say(found, "mounted", mounted_below(scene.top))
     _say(found, "changed", scene.changes())
-    if swept:
-        deadline = time.monotonic() + GONE_SECONDS
+    if swept_within_seconds is not None:
+        deadline = time.monotonic() + swept_within_seconds
         while scene.left() and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
         _say(found, "left though somebody could tidy up", scene.left())
@@ -94,7 +99,7 @@ def _has_journal(scene: Scene) -> bool:
     return study is not None and (study / "study.json").exists()
 
 
-def _resume(scene: Scene, found: Kill) -> None:
+def _resume(scene: Scene, found: Kill, limit_seconds: float) -> None:
     """Go on with the study, or begin another where there is none yet. Whatever was left is gone then."""
     study = scene.study()
     if study is None or not _has_journal(scene):
@@ -107,7 +112,7 @@ def _resume(scene: Scene, found: Kill) -> None:
             scene.end()
     if code != 0:
         found.troubles.append(f"resuming it ended with {code}")
-    if scene.seconds_until_gone(None, GONE_SECONDS) is None:
+    if scene.seconds_until_gone(None, limit_seconds) is None:
         found.troubles.append(f"resuming it left processes: {[it.command for it in scene.alive()]}")
     _say(found, "changed by resuming it", scene.changes())
     _say(found, "left after it was resumed", scene.left())

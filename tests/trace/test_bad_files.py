@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import lzma
 import os
 import random
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,10 @@ def assert_one_sentence(error: TraceError) -> None:
         (b"\x00\x01\x02", "a.json", "not JSON"),
         (b"PK\x03\x04rest of a zip", "a.json.gz", "no gzip"),
         (b"\x1f\x8bnot really", "a.json.gz", "damaged"),
+        (b"PK\x03\x04rest of a zip", "a.json.xz", "no xz"),
+        (b"PK\x03\x04rest of a zip", "a.json.zst", "no zstd"),
+        (b"\xfd7zXZ\x00not really", "a.json.xz", "damaged"),
+        (lzma.compress(b"{}"), "a.json.xz", "no traceEvents"),
         (b"\x1f\x8b", "a.json.gz", "stops before its end"),
         (b"{}", "a.json", "no traceEvents"),
         (b'{"a": [1, 2, {"b": "traceEvents"}]}', "a.json", "no traceEvents"),
@@ -237,6 +242,61 @@ def bomb(pieces: Iterator[bytes], path: Path) -> Path:
         for piece in pieces:
             out.write(piece)
     return path
+
+
+def xz_bomb(pieces: Iterator[bytes], path: Path) -> Path:
+    path.write_bytes(lzma.compress(b"".join(pieces)))
+    return path
+
+
+def test_an_xz_bomb_is_refused_in_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hotlap.trace.source.EXPANSION_CHECKED_FROM", 4 * 2**20)
+    path = xz_bomb((b'{"traceEvents": [' if step == 0 else b" " * 2**20 for step in range(20)), tmp_path / "a.json.xz")
+    tracemalloc.start()
+    try:
+        with pytest.raises(TraceError, match="xz file expands more than 200 times") as caught:
+            read_trace(path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert_one_sentence(caught.value)
+    assert peak < 3 * MOST_EVENT_BYTES
+
+
+def zstd_packed(text: bytes) -> bytes:
+    packed: bytes = pytest.importorskip("backports.zstd").compress(text)
+    return packed
+
+
+@pytest.mark.parametrize(("ending", "pack"), [(".xz", lzma.compress), (".zst", zstd_packed), (".gz", gzip.compress)])
+def test_packed_traces_are_read_whole_in_parts_and_damaged(
+    ending: str, pack: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    text = kineto_text(training_trace(steps=60).events)
+    packed, name, kind = pack(text), f"trace.json{ending}", {".xz": "xz", ".zst": "zstd", ".gz": "gzip"}[ending]
+    events = len(training_trace(steps=60).events)
+    whole = read_bytes(tmp_path, packed, name).coverage
+    assert (whole.events, whole.ended_early, whole.bytes_read) == (events, "", len(text))
+    in_parts = pack(text[:5000]) + pack(text[5000:])
+    assert read_bytes(tmp_path, in_parts, name).coverage.events == events
+    assert read_bytes(tmp_path, packed, "no ending").coverage.events == events
+    try:
+        cut = read_bytes(tmp_path, packed[: 2 * len(packed) // 3], name).coverage
+        assert cut.ended_early == f"the {kind} data stops before its end"
+    except TraceError as error:
+        assert_one_sentence(error)
+    try:
+        read_bytes(tmp_path, packed[:200] + b"\xff" * 100 + packed[300:], name)
+    except TraceError as error:
+        assert_one_sentence(error)
+
+
+def test_zstd_without_a_package_that_unpacks_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hotlap.trace.unpacking._ZSTD_MODULES", ("no_such_module",))
+    with pytest.raises(TraceError, match="packed with zstd") as caught:
+        read_bytes(tmp_path, b"\x28\xb5\x2f\xfd and more", "trace.json.zst")
+    assert_one_sentence(caught.value)
+    assert "hotlap[zstd]" in caught.value.remedy
 
 
 def test_a_bomb_is_refused_in_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -148,6 +148,114 @@ def test_the_first_launch_of_a_kernel_loads_its_code(tmp_path: Path) -> None:
     assert microseconds(explain(writer, tmp_path)) == {"capture_or_compile": 4995, "launch_bound": 95}
 
 
+def test_calling_what_was_compiled_is_no_compilation(tmp_path: Path) -> None:
+    writer = two_kernels()
+    writer.host("operator", "TorchDynamo Cache Lookup", 120, 480)
+    writer.host("python", "torch/_dynamo/eval_frame.py(1076): compile_wrapper", 100, 700)
+    writer.host("operator", "Torch-Compiled Region: 0/0", 130, 450)
+    assert microseconds(explain(writer, tmp_path)) == {"launch_bound": 500}
+
+
+def test_compiling_is_compilation(tmp_path: Path) -> None:
+    writer = two_kernels()
+    writer.host("python", "torch/_dynamo/eval_frame.py(1076): compile_wrapper", 100, 700)
+    writer.host("python", "torch/_dynamo/convert_frame.py(1500): _compile", 150, 300)
+    writer.host("annotation", "compile_fx.<locals>.bw_compiler (dynamo_timed)", 400, 100)
+    assert microseconds(explain(writer, tmp_path)) == {"capture_or_compile": 350, "launch_bound": 150}
+
+
+def test_the_forward_pass_of_ddp_is_no_communication(tmp_path: Path) -> None:
+    writer = two_kernels()
+    writer.host("annotation", "DistributedDataParallel.forward", 0, 700)
+    assert microseconds(explain(writer, tmp_path)) == {"launch_bound": 500}
+
+
+@pytest.mark.parametrize("steps", [(), (0,), (0, 1, 2)])
+def test_long_calls_that_set_something_up_are_initialisation(steps: tuple[int, ...], tmp_path: Path) -> None:
+    writer = two_kernels(gap=30_000)
+    for number in steps:
+        writer.step(number, number * 40_000 - 20_000, 39_000)
+    writer.host("operator", "aten::conv2d", 200, 29_900)
+    writer.host("call", "cudaFree", 1_000, 20_000)
+    writer.host("call", "cudaMalloc", 22_000, 500)
+    idle = explain(writer, tmp_path)
+    assert microseconds(idle)["initialisation"] == 20_000
+    (seen,) = [it.evidence for it in idle.causes if it.cause == "initialisation"]
+    assert {("operator", "aten::conv2d"), ("call", "cudaFree")} <= {(it.role, it.name) for it in seen}
+
+
+def test_what_every_step_sets_up_is_no_initialisation(tmp_path: Path) -> None:
+    writer = TraceWriter()
+    for number in range(4):
+        begin = number * 30_000
+        writer.step(number, begin, 29_000)
+        writer.host("call", "cudaFree", begin + 1_000, 20_000)
+        writer.launch("gemm", begin + 22_000, begin + 22_010, 500)
+    assert "initialisation" not in microseconds(explain(writer, tmp_path))
+
+
+def unlinked(after: str = "second", gap: float = 140_000) -> TraceWriter:
+    """A launched kernel, a gap, and work whose launch the trace lacks, among launched work."""
+    it = TraceWriter()
+    it.launch("first", 0, 10, 100)
+    it.device("copy" if after.startswith("Memcpy") else "kernel", after, 110 + gap, 100)
+    it.launch("third", 110 + gap + 50, 110 + gap + 110, 100)
+    return it
+
+
+@pytest.mark.parametrize(
+    ("after", "cause"),
+    [("Memcpy HtoD (Pageable -> Device)", "blocking_copy"), ("Memcpy DtoH (Device -> Pageable)", "host_sync")],
+)
+def test_work_without_a_launch_behind_a_long_copy_call(after: str, cause: str, tmp_path: Path) -> None:
+    writer = unlinked(after)
+    writer.host("python", "train.py(12): training_step", 0, 150_000)
+    writer.host("operator", "aten::copy_", 190, 139_920)
+    writer.host("call", "cudaMemcpyAsync", 200, 139_900)
+    gap = explain(writer, tmp_path).longest[0]
+    assert (gap.cause, gap.call, gap.operator) == (cause, "cudaMemcpyAsync", "aten::copy_")
+    assert gap.place == "train.py(12): training_step"
+
+
+def test_a_long_copy_call_is_a_blocking_copy_with_a_launch_too(tmp_path: Path) -> None:
+    writer = two_kernels(gap=1000)
+    writer.launch("Memcpy HtoD (Pageable -> Device)", 200, 210, 1, kind="copy", call="MemcpyAsync", call_length=850)
+    assert microseconds(explain(writer, tmp_path)) == {"blocking_copy": 899, "launch_bound": 100}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "cause"),
+    [
+        ("operator", LOADER, "data_loader"),
+        ("operator", "aten::add", "launch_bound"),
+        ("annotation", "nccl:all_reduce", "communication"),
+        ("call", "cudaStreamSynchronize", "host_sync"),
+        ("python", "train.py(12): training_step", "unknown"),
+    ],
+)
+def test_work_without_a_launch_by_what_the_host_did(kind: str, name: str, cause: str, tmp_path: Path) -> None:
+    writer = unlinked(gap=1000)
+    writer.host(kind, name, 150, 900)
+    assert explain(writer, tmp_path).causes[0].cause == cause
+
+
+def test_work_without_a_launch_that_the_streams_order_shows_to_have_been_queued(tmp_path: Path) -> None:
+    writer = TraceWriter()
+    writer.launch("first", 0, 10, 100)
+    writer.device("kernel", "second", 115, 100)
+    writer.launch("third", 20, 220, 100)
+    writer.host("operator", "aten::add", 30, 180)
+    assert microseconds(explain(writer, tmp_path)) == {"queued": 10}
+
+
+def test_a_trace_without_any_launch_is_explained_by_its_host(tmp_path: Path) -> None:
+    writer = TraceWriter()
+    writer.device("kernel", "first", 0, 100)
+    writer.device("kernel", "second", 1100, 100)
+    writer.host("operator", LOADER, 150, 900)
+    assert microseconds(explain(writer, tmp_path)) == {"data_loader": 900, "unknown": 100}
+
+
 def test_a_collectives_host_part(tmp_path: Path) -> None:
     writer = two_kernels()
     writer.host("annotation", "nccl:all_reduce", 200, 150)

@@ -69,7 +69,7 @@ def living_below(directory: Path) -> list[psutil.Process]:
     return found
 
 
-def wait_until(true: Callable[[], bool], seconds: float = 10.0) -> bool:
+def wait_until(true: Callable[[], bool], seconds: float = 60.0) -> bool:
     """Whether it became true within that time."""
     deadline = time.monotonic() + seconds
     while not true():

@@ -134,7 +134,10 @@ def train(chosen: argparse.Namespace) -> None:
         else:
             block_steps += 1
             timed_out = order["seconds"] is not None and time.monotonic() - began >= order["seconds"]
-            if block_steps < order["steps"] and not (timed_out and block_steps >= order["minimum_steps"]):
+            most = order["most_seconds"]
+            at_last = most is not None and time.monotonic() - began >= most
+            enough = at_last or (timed_out and block_steps >= order["minimum_steps"])
+            if block_steps < order["steps"] and not enough:
                 continue
             ended = time.monotonic()
             note("block", began=began, ended=ended, steps=block_steps)

@@ -100,7 +100,7 @@ def test_an_interrupted_owner_leaves_nothing(
 ) -> None:
     with owner_at_work(two_arms, tmp_path, living_below, wait_until) as owner:
         owner.send_signal(number)
-        printed, _ = owner.communicate(timeout=30)
+        printed, _ = owner.communicate(timeout=120)
         if number == signal.SIGINT:
             # When the exception reached the caller, all was gone already.
             assert (printed, owner.returncode) == (b"interrupted\n", 7)
@@ -137,7 +137,7 @@ def test_run_module_gives_up() -> None:
     began = time.monotonic()
     with pytest.raises(HotlapError, match="did not finish"):
         run_module("http.server", ("--bind", "127.0.0.1", "0"), timeout_seconds=0.5)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 100
 
 
 def test_a_module_ends_when_owner_and_watchdog_are_killed(wait_until: WaitUntil) -> None:

@@ -115,7 +115,7 @@ def test_a_program_that_such_a_process_started(start: Start, run_directory: Path
     parent = start("-c", code, str(library), MAPS_A_FILE)
     mark(run_directory, parent, "torch")
     (child,) = parent.children()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not (found := torch_without_hotlap([parent, child], run_directory)):
         assert time.monotonic() < deadline
     assert [it.pid for it in found] == [child.pid]

@@ -252,7 +252,7 @@ def test_processes_that_a_dead_owner_left_are_ended(temporary: Path, wait_until:
     try:
         assert wait_until(lambda: Path(f"/proc/{left.pid}/environ").read_bytes().find(b"HOTLAP_MARK=") >= 0)
         assert sweep_temporary_folders() == 1
-        assert left.wait(timeout=10) == -signal.SIGKILL
+        assert left.wait(timeout=300) == -signal.SIGKILL
     finally:
         left.kill()
         left.wait()

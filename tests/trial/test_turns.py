@@ -111,6 +111,17 @@ def test_where_samples_are_unknown_steps_are_counted(executor: LocalExecutor, as
     assert turns.rounds == (tuple(block.wall_seconds / block.steps for block in turns.runs[0].blocks[-2:]),)
 
 
+def test_the_last_second_of_a_set_ends_it(executor: LocalExecutor, assign: Assign) -> None:
+    arms = assign("--step-seconds", 0.01), assign("--step-seconds", 0.01)
+    whole = take_turns(executor, *arms, rounds=200, most_seconds=6.0)
+    assert all(isinstance(run.ending, Stopped) for run in whole.runs)
+    assert len({len(row) for row in whole.rounds}) == 1 and len(whole.rounds[0]) < 200
+    none = take_turns(executor, *arms, most_seconds=0.0)
+    assert none.rounds == ((), ()) and all(isinstance(run.ending, Stopped) for run in none.runs)
+    alternated = take_turns(executor, *arms, most_seconds=0.0, interleaved=False)
+    assert alternated.rounds == ((), ())
+
+
 def test_warm_up_has_a_limit(executor: LocalExecutor, assign: Assign) -> None:
     turns = take_turns(executor, assign(), rounds=1, warm_up_limit_seconds=0.0)
     assert turns.runs[0].warm_up_blocks == 1

@@ -55,6 +55,13 @@ def test_a_launch(assignment: Assignment, tmp_path: Path) -> None:
     assert run.host_peak_bytes > 50 * 2**20
 
 
+def test_the_last_second_of_a_launch_ends_it_at_the_next_step(assignment: Assignment, tmp_path: Path) -> None:
+    request = LaunchRequest(assignment=assignment, steps=300, seconds=60.0, minimum_steps=100, most_seconds=0.5)
+    run = LocalExecutor(tmp_path / "runs").launch(request)
+    assert isinstance(run.ending, Stopped)
+    assert len(run.steps.wall_seconds) == 2  # it starts for longer than that
+
+
 @pytest.mark.slow
 def test_a_set(assignment: Assignment, tmp_path: Path) -> None:
     request = TurnRequest(arms=(assignment, assignment), rounds=3, block_seconds=0.1, warm_up_limit_seconds=20)

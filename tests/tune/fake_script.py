@@ -1,7 +1,8 @@
 """A script made of arithmetic: true speedups, noise, drift, and levers that crash, hang, run out of memory or lie.
 
-Every answer is a function of the request alone (and of the executor's seed), so that a study that was cut and resumed
-meets the same world as one that was not. Its clock counts the seconds that real children would have taken.
+Every answer is a function of the request alone (and of the executor's seed and ``world.NUMBER``), so that a study that
+was cut and resumed meets the same world as one that was not. Its clock counts the seconds that real children would have
+taken.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
+import world
 
 from hotlap import plan as plans_of
 from hotlap.levers.api import Lever, Parameter
@@ -173,6 +175,9 @@ class FakeExecutor:
         if request.seconds is not None:
             affordable = int(request.seconds / self.script.step_seconds(request.assignment.plan))
             steps = min(steps, max(request.minimum_steps, affordable))
+        if request.most_seconds is not None:
+            left = request.most_seconds - self.script.startup_seconds
+            steps = min(steps, max(2, math.ceil(left / self.script.step_seconds(request.assignment.plan))))
         run = self._run(request.assignment, steps, noise)
         if request.assignment.loader_sweep:
             self._pass_time(2.0 * len(request.assignment.loader_sweep))
@@ -187,24 +192,25 @@ class FakeExecutor:
         noise = self._noise(request)
         runs, levels = [], []
         for arm in request.arms:
-            level = self.script.level(arm)
+            level = self.script.level(arm) * self._slowdown
             levels.append(level * math.exp(noise.gauss(0.0, self.script.launch_noise)))
             runs.append(self._run(arm, 40, noise))
+        starts = sum(run.startup_seconds for run in runs)
+        self._pass_time(starts if request.most_seconds is None else min(starts, request.most_seconds))
         for run in runs:
-            self._pass_time(run.startup_seconds)
             self._wait_for(run.ending)
         if any(not isinstance(run.ending, Stopped) for run in runs):
             return TurnSet(runs=tuple(runs), rounds=((),) * len(runs), wall_seconds=self.seconds - began)
         step_seconds = self.script.step_seconds(Plan()) * self._slowdown
         block = max(request.block_steps, math.ceil(1.25 * request.block_seconds / step_seconds)) + 1
-        rounds = self._rounds_until_the_end(request, block)
+        rounds = min(self._rounds_until_the_end(request, block), self._rounds_in_time(request, block, levels, began))
         rows: list[list[float]] = [[] for _ in runs]
         for number in range(rounds):
             disturbed = 1.0 + self.script.drift * math.sin(number / 3.0 + noise.random())
             for row, level in zip(rows, levels, strict=True):
-                row.append(level * self._slowdown * disturbed * math.exp(noise.gauss(0.0, self.script.round_noise)))
-        self._pass_time(sum(sum(row) for row in rows) * block + 4 * block * sum(levels))
-        if not rounds:
+                row.append(level * disturbed * math.exp(noise.gauss(0.0, self.script.round_noise)))
+        self._pass_time(sum(sum(row) for row in rows) * block + self._warm_up_seconds(request, block, levels, began))
+        if not rounds and self.script.total_steps is not None:
             ended = tuple(msgspec.structs.replace(run, ending=Completed()) for run in runs)
             return TurnSet(runs=ended, rounds=((),) * len(runs), wall_seconds=self.seconds - began)
         return TurnSet(runs=tuple(runs), rounds=tuple(map(tuple, rows)), wall_seconds=self.seconds - began)
@@ -213,6 +219,20 @@ class FakeExecutor:
         if self.script.total_steps is None:
             return request.rounds
         return max(0, min(request.rounds, self.script.total_steps // block - 4))
+
+    def _rounds_in_time(self, request: TurnRequest, block: int, levels: list[float], began: float) -> int:
+        """How many rounds are over by then, with the margin that real ones are begun with."""
+        if request.most_seconds is None:
+            return request.rounds
+        left = request.most_seconds - (self.seconds - began) - 4 * block * sum(levels)
+        return max(0, int(left / (1.25 * block * sum(levels))))
+
+    def _warm_up_seconds(self, request: TurnRequest, block: int, levels: list[float], began: float) -> float:
+        """Four blocks of each arm, as far as there is time."""
+        whole = 4 * block * sum(levels)
+        if request.most_seconds is None:
+            return whole
+        return max(0.0, min(whole, request.most_seconds - (self.seconds - began)))
 
     def _run(self, arm: Assignment, steps: int, noise: random.Random) -> Run:
         script = self.script
@@ -235,6 +255,7 @@ class FakeExecutor:
             ),
             invariants=_invariants(done),
             startup_seconds=startup,
+            wall_seconds=startup + done * sum(phases.values()),
             host_peak_bytes=round(script.peak_bytes * script.scale(arm)),
             loader_rates=sweep,
             compile=CompileReport(seconds=startup - script.startup_seconds),
@@ -295,9 +316,9 @@ class FakeExecutor:
         )
 
     def _noise(self, request: msgspec.Struct) -> random.Random:
-        """Noise that depends on the request alone, and not on fields that records may get one day."""
+        """Noise by what is asked alone: not by where the script lies, nor by fields that records may get one day."""
         self._note(msgspec.json.encode(request))
-        return random.Random(zlib.crc32(repr(_told(request)).encode()) * 1000003 + self.seed)
+        return random.Random(zlib.crc32(f"{world.NUMBER or ''}{_told(request)}".encode()) * 1000003 + self.seed)
 
     def _note(self, text: bytes) -> None:
         self.requests.append(text)
@@ -310,11 +331,13 @@ class FakeExecutor:
 
 
 def _told(value: object) -> object:
-    """A record as the fields that say something else than their default."""
+    """A record as the fields that say something else than their default; a workload's are the tests' own folders."""
     if isinstance(value, tuple):
         return [_told(it) for it in value]
     if not isinstance(value, msgspec.Struct):
         return value
+    if isinstance(value, Workload):
+        return value.kind
     fields = ((it.name, getattr(value, it.name), it.default) for it in msgspec.structs.fields(value))
     return {name: _told(given) for name, given, default in fields if given != default}
 

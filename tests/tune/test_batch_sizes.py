@@ -15,9 +15,9 @@ from hotlap.tune.options import Options
 from hotlap.tune.profile import profile
 
 
-def look(budget_seconds: float | None = None, **script: object) -> Study:
+def look(budget_seconds: float | None = None, *, seed: int = 0, **script: object) -> Study:
     its = FakeScript(**{"has_loader": True, "samples_per_step": 8, **script})
-    executor = FakeExecutor(its)
+    executor = FakeExecutor(its, seed=seed)
     options = Options(batch_sizes=True, budget_seconds=budget_seconds)
     return profile(WORKLOAD, options, executor, clock=executor.clock)
 
@@ -37,13 +37,20 @@ def test_larger_batches_share_what_is_fixed() -> None:
     assert list(rates) == [0.5, 1.0, 2.0, 4.0]
     assert [it.samples_per_step for it in rates.values()] == [4, 8, 16, 32]
     assert rates[1.0].speedup is None and rates[1.0].seconds_per_sample > 0
-    for scale, true in ((0.5, 0.5 / 0.75), (2.0, 2 / 1.5), (4.0, 4 / 2.5)):
+    for scale in (0.5, 2.0, 4.0):
         found = rates[scale].speedup
-        assert found is not None and found.low < true < found.high
-        assert found.high / found.low < 1.3
+        assert found is not None and found.high / found.low < 1.3
         expected = rates[1.0].seconds_per_sample / found.value
         assert rates[scale].seconds_per_sample == pytest.approx(expected, rel=0.1)
     assert rates[4.0].peak_bytes == 4 * rates[1.0].peak_bytes == 400_000_000
+
+
+def test_nearly_all_intervals_hold_the_true_speedup() -> None:
+    true = {0.5: 0.5 / 0.75, 2.0: 2 / 1.5, 4.0: 4 / 2.5}
+    studies = [by_scale(look(fixed_share=0.5, seed=seed)) for seed in range(10)]
+    found = [(study[scale].speedup, true[scale]) for study in studies for scale in true]
+    missed = [it for it in found if it[0] is None or not it[0].low < it[1] < it[0].high]
+    assert len(missed) <= 6, "of 30; so many in one world of a thousand, where each misses in one of twenty"
 
 
 def test_a_size_that_fails_is_the_last() -> None:

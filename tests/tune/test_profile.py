@@ -11,10 +11,10 @@ import pytest
 from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript, Interrupt, lever, named
 
 from hotlap.diagnose import Profile
-from hotlap.diagnose.shares import exactly
+from hotlap.diagnose.shares import at_most, exactly
 from hotlap.evidence import HostSync, RunEvidence, Window
 from hotlap.plan import setting
-from hotlap.records import CallSite, Crashed, Finding, LaunchRequest, Situation, Study, TimedOut
+from hotlap.records import CallSite, Ceilings, Crashed, Finding, LaunchRequest, Machine, Situation, Study, TimedOut
 from hotlap.study import create_study, load_study, open_study
 from hotlap.tune import findings as findings_of
 from hotlap.tune.options import Options
@@ -27,6 +27,10 @@ SITE = CallSite(role="model", file="train.py", line=7)
 SYNC = HostSync(kind="item", phase="other", calls=40, steps=40, seconds=0.2, on_device=True, site=SITE)
 LEVERS = named(lever("half"), lever("feed", proof="exact"))
 EFFECTS = {setting("half"): Effect(compute=0.5), setting("feed"): Effect(data=0.05)}
+
+
+def bounded(rule: str, share: float, *levers: str) -> Finding:
+    return msgspec.structs.replace(costs(rule, share, *levers), share=at_most(share))
 
 
 def costs(rule: str, share: float, *levers: str) -> Finding:
@@ -99,6 +103,19 @@ def test_steps_stay_within_a_script_that_ends_soon(evidence: Path) -> None:
     watched = next(it for it in launches(executor) if it.assignment.collect_evidence)
     assert watched.steps == 88
     assert study.findings
+
+
+@pytest.mark.parametrize("total_steps", [90, None])
+def test_the_rules_know_how_long_a_script_runs_that_comes_to_its_end(
+    evidence: Path, tmp_path: Path, total_steps: int | None
+) -> None:
+    executor = FakeExecutor(script(evidence, total_steps=total_steps))
+    with create_study(tmp_path / "studies", WORKLOAD, Options()) as journal:
+        study = profile(WORKLOAD, Options(), executor, journal=journal, clock=executor.clock)
+        kept = journal.attachment(ATTACHMENT, Profile)
+    assert kept is not None and study.baseline is not None
+    assert kept.run_seconds == (study.baseline.wall_seconds if total_steps else 0.0)
+    assert bool(kept.run_seconds) is bool(total_steps)
 
 
 def test_every_rank_is_heard(evidence: Path, tmp_path: Path) -> None:
@@ -200,6 +217,7 @@ def test_levers_that_answer_a_finding_go_first() -> None:
     assert order(()) == ["high", "low", "named", "more"]
     assert order(found) == ["more", "named", "high", "low"]
     assert order((costs("a", 0.9, "nothing"),)) == order(())
+    assert order((bounded("a", 0.9, "named"), costs("c", 0.1, "more"))) == ["more", "named", "high", "low"]
     hint = Finding(rule="d", kind="hint", share=exactly(0.0), title="A hint.", levers=("low",))
     assert order((hint,)) == order(())
 
@@ -247,3 +265,64 @@ def test_an_interrupted_profile_says_so(evidence: Path, tmp_path: Path) -> None:
 
 def _read(path: Path) -> RunEvidence:
     return msgspec.json.decode(path.read_bytes(), type=RunEvidence)
+
+
+# -- ceilings that are none ------------------------------------------------------------------------
+
+
+class _OtherRates(FakeExecutor):
+    """The same script on a machine that reached other rates."""
+
+    def __init__(self, its: FakeScript, ceilings: Ceilings) -> None:
+        super().__init__(its)
+        self._ceilings = ceilings
+
+    def machine(self) -> Machine:
+        return msgspec.structs.replace(super().machine(), ceilings=self._ceilings)
+
+
+def look_with(ceilings: Ceilings, *evidence: Path) -> Study:
+    executor = _OtherRates(script(*evidence), ceilings)
+    return profile(WORKLOAD, Options(), executor, clock=executor.clock)
+
+
+def of_float32(rate: float, **more: object) -> Ceilings:
+    return Ceilings(matmul_flops_per_second=(("cpu:float32", rate),), **more)
+
+
+def test_a_matmul_ceiling_is_what_the_machine_reached() -> None:
+    (ceiling,) = look_with(of_float32(1e11)).ceilings
+    assert ceiling.name == "matmul" and ceiling.bound_speedup
+
+
+def test_a_step_faster_than_its_ceiling_leaves_no_ceiling() -> None:
+    """At least 13.9 ms for a step of 9.8: the count of operations or the rate is wrong."""
+    study = look_with(of_float32(1e8))
+    assert not study.ceilings and study.model_flop_utilisation is None
+    assert any("matmul ceiling is left out" in it and "1e+03 ms" in it for it in study.warnings)
+
+
+def test_a_rate_in_doubt_bounds_nothing_and_says_why() -> None:
+    doubt = "Other programs kept 1.6 of 2 cores busy while these rates were measured."
+    (ceiling,) = look_with(of_float32(1e11, doubts=(("cpu", doubt),))).ceilings
+    assert ceiling.bound_speedup is None and ceiling.seconds_per_sample is None
+    assert ceiling.text.endswith(f"That rate is uncertain. {doubt}")
+    (of_another_device,) = look_with(of_float32(1e11, doubts=(("cuda", doubt),))).ceilings
+    assert of_another_device.bound_speedup
+
+
+def test_a_rate_that_the_scripts_own_operators_exceed_is_left_out(evidence: Path) -> None:
+    window = msgspec.json.decode(evidence.read_bytes(), type=RunEvidence).window
+    assert window is not None
+    document = json.loads(Path(window.trace_path).read_text(encoding="utf-8"))
+    side, microseconds = 512, 900
+    call = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "dur": microseconds,
+            "args": {"Input Dims": [[side, side], [side, side]], "Input type": ["float", "float"]}}  # fmt: skip
+    document["traceEvents"][-1:] = [call | {"ts": start} for start in (1, 1001)]
+    Path(window.trace_path).write_text(json.dumps(document), encoding="utf-8")
+    reached = 2 * side**3 / microseconds * 1e6
+    study = look_with(of_float32(reached / 1.3), evidence)
+    assert not study.ceilings and study.model_flop_utilisation is None
+    assert any("298 GFLOP/s, more than the 229 GFLOP/s of this machine's test" in it for it in study.warnings)
+    believed = look_with(of_float32(reached / 1.2), evidence)
+    assert believed.ceilings and not any("GFLOP/s" in it for it in believed.warnings)

@@ -15,7 +15,7 @@ class Workload:
 
     ``expected_steps`` are optimizer cycles: real steps of the optimizer that steps first (the anchor), or backwards
     where there is no optimizer; on each process alike. A script that trains one module after the other has several
-    anchors in turn: then up to ``uncounted_steps`` of those may go unnoticed at each change.
+    anchors in turn.
 
     ``samples_per_step`` are the samples of a full step, ``total_samples`` those of the whole run; None where the
     script gives no way to know. A loader may fetch ``samples_ahead`` before they are wanted, which the first step is
@@ -34,7 +34,6 @@ class Workload:
     folder: str = ""
     processes: int = 1
     expected_steps: int
-    uncounted_steps: int = 0
     step_source: Literal["optimizer", "backward"] = "optimizer"
     samples_per_step: int | None = None
     samples_ahead: int = 0
@@ -163,7 +162,6 @@ SHAPES: tuple[Workload, ...] = (
         name="layerwise",
         file="layerwise.py",
         expected_steps=80,
-        uncounted_steps=16,
         notes="one optimizer after the other; self.forward(x) called directly, Net.train overridden",
     ),
     Workload(name="no-optimizer", file="no_optimizer.py", expected_steps=60, step_source="backward"),

@@ -17,7 +17,6 @@ from hotlap.errors import HotlapError, ScriptError, UsageError
 from hotlap.levers.api import Lever, all_levers
 from hotlap.machine.label import machine_label
 from hotlap.measure import speed
-from hotlap.measure.disturbance import disturbance
 from hotlap.records import (
     Assignment,
     CheckVerdict,
@@ -51,7 +50,7 @@ from hotlap.tune.options import Options
 from hotlap.tune.options import check as check_options
 from hotlap.tune.prove import Prover
 from hotlap.tune.quiet import quietly, runs_of_set
-from hotlap.tune.search import begin, blank_study
+from hotlap.tune.stages import begin, blank_study
 from hotlap.tune.trials import Failure, Trials
 
 _VERDICTS: Mapping[ParityVerdict, CheckVerdict] = {
@@ -251,7 +250,7 @@ class _Checker:
                 break
             adapt_rounds(self._trials, self._sets)
         runs = [run for it in self._sets for run in it.runs]
-        self._book.disturbed("speed", disturbance("speed", runs, self._trials.cores))
+        self._book.judge("speed", runs)
         phases, busy = phase_shifts(self._sets), self._disturbance_of("speed")
         return SpeedCheck(
             verdict=verdict,

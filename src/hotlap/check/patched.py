@@ -33,7 +33,7 @@ from hotlap.tune.book import Book, OnProgress, say_nothing
 from hotlap.tune.confirm import BASELINE, CANDIDATE, adapt_rounds, compare_sets, divergence
 from hotlap.tune.journaled import JournaledExecutor
 from hotlap.tune.options import Options
-from hotlap.tune.search import begin, blank_study
+from hotlap.tune.stages import begin, blank_study
 from hotlap.tune.trials import Failure, Trials
 
 

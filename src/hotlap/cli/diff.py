@@ -59,7 +59,8 @@ def main(words: list[str], engine: api.Engine) -> int:
         raise UsageError(
             "This trace marks no steps, so it cannot be compared with one of the other side's steps.",
             where=unmarked.path,
-            remedy="Record it again with profiler.step() at the end of each step, or compare two traces without marks.",
+            remedy="Record it again with a schedule and `profiler.step()` after each step, or compare two traces "
+            "without marks.",
         )
     found = difference(before, after)
     if choices.json:

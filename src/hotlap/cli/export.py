@@ -8,10 +8,11 @@ from pathlib import Path
 from hotlap import api
 from hotlap.cli import screen
 from hotlap.cli.arguments import Parser
+from hotlap.cli.named import named_study
 from hotlap.errors import UsageError
 from hotlap.export.csv_files import write_csv
 from hotlap.export.gather import Gathered, gather
-from hotlap.export.mlflow import EXPERIMENT, write_mlflow
+from hotlap.export.mlflow import EXPERIMENT, how_to_open, write_mlflow
 from hotlap.export.tables import tables
 from hotlap.export.tensorboard import write_tensorboard
 from hotlap.export.wandb import PROJECT, write_wandb
@@ -32,7 +33,7 @@ examples:
 
 tensorboard, mlflow and wandb need the extra of that name: pip install "hotlap[tensorboard]"."""
 
-_OPTIONS_OF = {"tracking_uri": "mlflow", "experiment": "mlflow", "online": "wandb", "project": "wandb"}
+_OPTIONS_OF = {"force": "csv", "tracking_uri": "mlflow", "experiment": "mlflow", "online": "wandb", "project": "wandb"}
 
 
 def parser() -> Parser:
@@ -45,6 +46,7 @@ def parser() -> Parser:
     made.add_argument("--experiment", metavar="NAME", help=f"mlflow: the experiment (default: {EXPERIMENT})")
     made.add_argument("--online", action="store_true", help="wandb: send the run to where you are logged in")
     made.add_argument("--project", metavar="NAME", help=f"wandb: the project (default: {PROJECT})")
+    made.add_argument("--force", action="store_true", help="csv: replace the tables of another study")
     made.add_json("print one JSON document: what was written")
     made.add_debug()
     return made
@@ -55,38 +57,31 @@ def main(words: list[str], engine: api.Engine) -> int:
     choices = parser().parse_args(words)
     _refuse_foreign(choices)
     folder = choices.out if choices.out is not None else Path("hotlap-export") / choices.format
-    gathered = gather(api.load_study(choices.study))
-    written = _write(choices, gathered, folder)
+    gathered = gather(named_study(choices.study, "answer"))
+    written, advice = _write(choices, gathered, folder)
     if choices.json:
         screen.document({"format": choices.format, "study": gathered.study.identifier, "written": written})
         return 0
     for it in written:
         screen.say(it)
-    screen.note(_next(choices, folder, written))
+    screen.note(advice)
     return 0
 
 
-def _write(choices: argparse.Namespace, gathered: Gathered, folder: Path) -> list[str]:
-    """Write it, and name what was written."""
+def _write(choices: argparse.Namespace, gathered: Gathered, folder: Path) -> tuple[list[str], str]:
+    """Write it; what was written, and what to do with it now."""
     if choices.format == "csv":
-        return [str(it) for it in write_csv(tables(gathered), folder)]
+        files = write_csv(tables(gathered), folder, force=choices.force)
+        return [str(it) for it in files], "columns.csv says what every column means"
     if choices.format == "tensorboard":
-        return [str(write_tensorboard(gathered, folder))]
+        return [str(write_tensorboard(gathered, folder))], f"`tensorboard --logdir {folder}` shows it"
     if choices.format == "mlflow":
         experiment = choices.experiment or EXPERIMENT
-        return [write_mlflow(gathered, folder, tracking_uri=choices.tracking_uri, experiment=experiment)]
-    return [str(write_wandb(gathered, folder, online=choices.online, project=choices.project or PROJECT))]
-
-
-def _next(choices: argparse.Namespace, folder: Path, written: list[str]) -> str:
-    """What to do with it now."""
-    if choices.format == "csv":
-        return "columns.csv says what every column means"
-    if choices.format == "tensorboard":
-        return f"`tensorboard --logdir {folder}` shows it"
-    if choices.format == "mlflow":
-        return f"the run {written[0]} is in {choices.tracking_uri or folder}"
-    return "sent" if choices.online else f"nothing was sent; `wandb sync {written[0]}` would send it"
+        run = write_mlflow(gathered, folder, tracking_uri=choices.tracking_uri, experiment=experiment)
+        there = f"the run {run.identifier} is in {choices.tracking_uri or folder}"
+        return [run.identifier], there if choices.tracking_uri else f"{there}; `{how_to_open(run)}` shows it"
+    name = str(write_wandb(gathered, folder, online=choices.online, project=choices.project or PROJECT))
+    return [name], "sent" if choices.online else f"nothing was sent; `wandb sync {name}` would send it"
 
 
 def _refuse_foreign(choices: argparse.Namespace) -> None:

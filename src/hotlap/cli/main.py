@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from hotlap import __version__
 from hotlap.cli import screen
@@ -16,6 +16,7 @@ from hotlap.cli.arguments import nearest
 from hotlap.cli.entry import READS_ONLY
 from hotlap.cli.signals import Ended, EndingSignals
 from hotlap.errors import HotlapError, UsageError
+from hotlap.machine.systems import require_linux
 
 if TYPE_CHECKING:
     from hotlap.api import Engine
@@ -42,6 +43,9 @@ COMMANDS = {
     "demo": "the main job on a small workload that ships with hotlap",
 }
 
+RUNS_SCRIPTS = frozenset({"tune", "run", "profile", "patch", "check", "lab", "nan", "doctor", "demo"})
+"""Commands that start a script, or try what that takes: they need Linux."""
+
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
@@ -65,8 +69,9 @@ def main(argv: Sequence[str] | None = None, *, engine: Engine | None = None) -> 
     try:
         screen.note(f"ended by {signals.received.name}", style="yellow", always=True)
         sys.stdout.flush()
+        sys.stderr.flush()
     except OSError:  # the terminal is gone
-        _write_nowhere()
+        _write_nowhere(sys.stdout, sys.stderr)
     return _KILLED + signals.received
 
 
@@ -88,7 +93,7 @@ def _attempt(words: list[str], engine: Engine | None, signals: EndingSignals) ->
         screen.note("interrupted", style="yellow", always=True)
         return _INTERRUPTED
     except BrokenPipeError:
-        _write_nowhere()
+        _write_nowhere(sys.stdout)
         return _BROKEN_PIPE
     except OSError as error:
         if signals.received is not None:
@@ -111,10 +116,12 @@ def _disk_is_full(error: OSError) -> HotlapError:
     )
 
 
-def _write_nowhere() -> None:
-    """Whoever read us has left; what is still buffered must not fail again when Python flushes it at exit."""
+def _write_nowhere(*streams: TextIO) -> None:
+    """Whoever read these has left: what is still buffered must not fail again when Python flushes it at exit, which
+    would change the exit code."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
+    for stream in streams:
+        os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
 
 
@@ -144,6 +151,8 @@ def _dispatch(words: list[str], engine: Engine | None) -> int:
         return 0
     if words[0] not in COMMANDS:
         raise _no_such_command(words[0])
+    if words[0] in RUNS_SCRIPTS:
+        require_linux(f"`hotlap {words[0]}`")
     command = importlib.import_module(f"hotlap.cli.{words[0]}")
     if engine is None and words[0] not in READS_ONLY:
         from hotlap.api import Engine as RealEngine
@@ -163,6 +172,8 @@ def _no_such_command(word: str) -> UsageError:
 
 def _wants_traceback(words: list[str]) -> bool:
     """Whether ``--debug`` is among our options; one behind the script is the script's."""
+    if not words or words[0] not in COMMANDS:
+        return "--debug" in words
     try:
         command = importlib.import_module(f"hotlap.cli.{words[0]}")
         own, _ = command.parser().split(words[1:])

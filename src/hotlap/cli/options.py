@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import get_args
 
+import msgspec
+
 from hotlap import api
 from hotlap.cli import arguments
 from hotlap.cli.arguments import Parser
@@ -16,6 +18,19 @@ from hotlap.errors import UsageError
 from hotlap.levers.api import all_levers
 from hotlap.records import NetworkMode
 from hotlap.tune.options import Options, check
+
+QUICK_SECONDS = 120.0
+"""The budget of a quick look where no other is given."""
+
+
+def add_quick_option(parser: Parser) -> None:
+    """Answers without proof."""
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="prove nothing: where the time goes, the causes, the bounds, and one look at each lever "
+        f"(within {QUICK_SECONDS / 60:g}m, or --budget)",
+    )
 
 
 def add_search_options(parser: Parser, *, budget: float | None = None) -> None:
@@ -27,7 +42,7 @@ def add_search_options(parser: Parser, *, budget: float | None = None) -> None:
         type=arguments.seconds,
         default=budget,
         metavar="TIME",
-        help=f"stop in time for a verified answer: 90s, 10m, 1h (default: {default})",
+        help=f"end in time with what can be verified by then: 90s, 10m, 1h (default: {default})",
     )
     group.add_argument(
         "--delta",
@@ -143,7 +158,10 @@ def options_from(choices: argparse.Namespace) -> Options:
         show_output=choices.show_output,
         network=choices.network,
         unprotected=choices.unprotected,
+        quick=getattr(choices, "quick", False),
     )
+    if options.quick and options.budget_seconds is None:
+        options = msgspec.structs.replace(options, budget_seconds=QUICK_SECONDS)
     check(options, all_levers())
     return options
 

@@ -14,6 +14,7 @@ from hotlap.check.patched import prove_patch
 from hotlap.check.records import Sides
 from hotlap.cli import arguments, screen
 from hotlap.cli.arguments import Parser
+from hotlap.cli.named import named_study
 from hotlap.cli.options import add_isolation_options, add_limit_options
 from hotlap.cli.trust import add_trust_option, approval
 from hotlap.cli.workload import workload_from
@@ -25,7 +26,7 @@ from hotlap.machine.label import machine_label
 from hotlap.records import Patch, PatchProof, Plan, ScriptFacts, Study, Workload
 from hotlap.render.live import LiveView
 from hotlap.render.patch import base_of, patch_summary, patch_text
-from hotlap.study import PATCH, attach_to, attachment_of, directory_of, made_here, opening_of
+from hotlap.study import PATCH, attach_to, attachment_of, made_here, opening_of
 from hotlap.trial.executor import Executor
 from hotlap.trial.owned_folder import owned_folder
 from hotlap.trial.patched_copy import patched_copy
@@ -97,7 +98,7 @@ def main(words: list[str], engine: api.Engine) -> int:
     """Run the command. Raises :class:`hotlap.errors.HotlapError`."""
     own, command = _split(words)
     choices = parser().parse_args(own)
-    found = api.load_study(directory_of(choices.study))  # not a later look by `hotlap profile`, which keeps no lever
+    found = named_study(choices.study, "plan")
     facts = _facts_of(found)
     # LibCST is imported from here on: only this command and lint's fixes need it.
     from hotlap.source.patch.code import changed_files
@@ -110,7 +111,7 @@ def main(words: list[str], engine: api.Engine) -> int:
         )
     patch = _patch_of(found, facts)
     if choices.check:
-        return _checked(patch)
+        return _checked(patch, as_json=choices.json)
     if not patch.files:
         screen.note(_why_nothing(patch), always=True)
         return REFUSED
@@ -159,12 +160,14 @@ def _patch_of(found: Study, facts: ScriptFacts) -> Patch:
     return msgspec.structs.replace(patch, study=found.identifier)
 
 
-def _checked(patch: Patch) -> int:
-    if patch.files:
+def _checked(patch: Patch, *, as_json: bool) -> int:
+    if as_json:
+        _print_json(patch)
+    elif patch.files:
         screen.say(f"The patch applies: {', '.join(it.lever for it in patch.written)}.")
-        return DONE
-    screen.say(_why_nothing(patch))
-    return REFUSED
+    else:
+        screen.say(_why_nothing(patch))
+    return DONE if patch.files else REFUSED
 
 
 def _why_nothing(patch: Patch) -> str:

@@ -9,6 +9,7 @@ from hotlap import api
 from hotlap.cli import screen
 from hotlap.cli.arguments import Parser
 from hotlap.cli.costs import add_cost_options, costs_of
+from hotlap.cli.named import named_study
 from hotlap.errors import StudyError, UsageError
 from hotlap.records import Costs, Study
 from hotlap.render.json import study_json
@@ -58,8 +59,8 @@ def main(words: list[str], engine: api.Engine) -> int:
         from hotlap.cli.page import check_place
 
         check_place(choices.html or PAGE)
-    found = api.load_study(choices.study)
     plan_path = choices.plan_out
+    found = named_study(choices.study, "answer" if plan_path is None else "plan")
     if plan_path is not None:
         if not found.plan.settings:
             raise StudyError("The study kept no lever, so there is no plan to write.", remedy="Leave --plan-out out.")

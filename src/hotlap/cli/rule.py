@@ -8,6 +8,7 @@ from hotlap.errors import UsageError
 from hotlap.render.lint import rule_lines
 from hotlap.render.lint_pages import lint_rule_page
 from hotlap.source.lint.api import all_rules
+from hotlap.source.lint.configuration import withdrawn
 from hotlap.source.lint.run import rule_record
 
 _DESCRIPTION = """\
@@ -37,6 +38,8 @@ def main(words: list[str], engine: object = None) -> int:
         return 0
     asked = choices.rule.strip()
     found = next((it for it in rules.values() if asked.upper() == it.code or asked.lower() == it.name), None)
+    if found is None and withdrawn(asked):
+        raise UsageError(f"The lint rule {asked!r} was withdrawn.", remedy=withdrawn(asked))
     if found is None:
         hint = nearest(asked, [*rules, *(it.name for it in rules.values())])
         raise UsageError(f"There is no lint rule {asked!r}.", remedy=f"{hint}`hotlap rule` lists them.")

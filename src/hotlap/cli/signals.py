@@ -13,7 +13,7 @@ import threading
 from types import FrameType, TracebackType
 from typing import Self
 
-_WATCHED = (signal.SIGTERM, signal.SIGHUP)
+_WATCHED = tuple(it for it in signal.Signals if it.name in ("SIGTERM", "SIGHUP"))
 
 
 class Ended(KeyboardInterrupt):

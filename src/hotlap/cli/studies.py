@@ -21,6 +21,7 @@ from hotlap.study import opening_of
 from hotlap.tune.options import Options
 
 INTERRUPTED = 130
+NO_PROOF = 4
 _LAST_LINES = 15
 
 
@@ -50,9 +51,12 @@ def resumed_study(choices: argparse.Namespace, path: Path, given: Workload | Non
 
 
 def exit_code(found: Study) -> int:
-    """0 for an answer, gain or not; the script's own code where it failed; 130 after Ctrl-C."""
+    """0 for an answer, gain or not; the script's own code where it failed; 130 after Ctrl-C; 4 where the budget was too
+    small for more than a quick look that nobody asked for."""
     if found.status == "interrupted":
         return INTERRUPTED
+    if found.status == "quick-look" and not found.quick:
+        return NO_PROOF
     if found.status != "script-failed":
         return 0
     ending = found.baseline.ending if found.baseline is not None else None

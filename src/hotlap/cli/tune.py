@@ -7,6 +7,7 @@ from pathlib import Path
 from hotlap import api
 from hotlap.cli import options, studies
 from hotlap.cli.arguments import Parser
+from hotlap.cli.named import named_folder
 from hotlap.cli.trust import add_trust_option
 from hotlap.cli.workload import workload_from
 from hotlap.errors import UsageError
@@ -21,16 +22,21 @@ examples:
   hotlap tune -m package.train --lr 3e-4       a module, as `python -m` runs it
   hotlap tune torchrun --nproc-per-node 2 train.py
   hotlap tune --budget 10m --only loader,mixed-precision train.py
+  hotlap tune --quick train.py                 two minutes: the causes, and levers seen, not proved
   hotlap tune --resume                         go on with the last study where it was cut
   hotlap tune --resume .hotlap/20260131-142501-337 train.py --wandb-key KEY
                                                secrets are not stored: give the command again
 
-exit code: 0 for an answer (gain or not), the script's own code if it failed, 2 for bad usage,
-130 after Ctrl-C, which prints what is known so far."""
+A budget is overrun by at most one start or one step of the script, which cannot be cut off. One that
+is too small for a proof ends in a quick look, which claims nothing and says which budget would do.
+
+exit code: 0 for an answer (gain or not, or the quick look that --quick asks for), the script's own code
+if it failed, 2 for bad usage, 4 where the budget allowed no proof, 130 after Ctrl-C, which prints what
+is known so far."""
 
 _OF_THE_STUDY = (
     "budget", "delta", "parity_steps", "accept_unverified", "seed", "only", "skip", "allow", "show_output",
-    "rounds", "startup_limit", "block_limit", "network", "unprotected",
+    "rounds", "startup_limit", "block_limit", "network", "unprotected", "quick",
 )  # fmt: skip
 
 
@@ -45,6 +51,7 @@ def parser() -> Parser:
         "       hotlap tune --resume [STUDY] [SCRIPT and arguments, where they hold secrets]",
     )
     options.add_search_options(made)
+    options.add_quick_option(made)
     options.add_lever_options(made)
     options.add_output_options(made, plan_out="hotlap.toml")
     made.add_argument("--resume", action="store_true", help="go on with a study, by default the last one")
@@ -61,7 +68,7 @@ def main(words: list[str], engine: api.Engine) -> int:
         options.refuse_changed(made, choices, _OF_THE_STUDY)
         path, command = _study_named(target, choices.study)
         given = workload_from(command, "tune") if command else None
-        return studies.resumed_study(choices, path, given, engine)
+        return studies.resumed_study(choices, named_folder(path, "search"), given, engine)
     workload = workload_from(target, "tune")
     chosen = options.options_from(choices)
     return studies.new_study(choices, workload, chosen, choices.study, engine, engine.search)

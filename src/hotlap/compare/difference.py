@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from hotlap.compare.records import (
     Account,
@@ -23,7 +24,7 @@ from hotlap.compare.records import (
     Table,
     Verdict,
 )
-from hotlap.measure.means import LAUNCH_SPREAD, relative_change
+from hotlap.measure.means import LAUNCH_SPREAD, SAME_WORK_SPREAD, relative_change
 from hotlap.records import Estimate, Finding
 
 MOST_ROWS = 200
@@ -35,8 +36,27 @@ _NO_CHANGE_SECONDS = 5e-10
 _BUSY_WITH_OTHERS = 0.2
 """From this part of the cores on, a step's length may be the others' doing."""
 
+_SAME_COUNTS = 0.02
+"""Kernels or operators whose counts differ by less than this share of all are the same work."""
+
+_WAITING = frozenset(
+    {"data_loader", "communication", "host_sync", "blocking_copy", "capture_or_compile", "initialisation", "profiler"}
+)
+"""Causes of idle time that are not just how fast the host or the device was."""
+
+_HOST_WAITING = frozenset({"loader", "sync"})
+_EXPLAINED = 0.5
+
 _CLEARLY_OTHER_COST = 0.02
 _TIMES_THE_UNKNOWN = 2.0
+
+
+class _Judged(NamedTuple):
+    """The change of the step, what is said of it, and by how much launches of the same code may differ."""
+
+    change: Estimate | None
+    verdict: Verdict
+    spread: float
 
 
 def difference(before: Side, after: Side) -> Difference:
@@ -50,9 +70,10 @@ def difference(before: Side, after: Side) -> Difference:
     like_traces = "trace" in (before.kind, after.kind) and bool(before.traced_seconds and after.traced_seconds)
     first, second = (_as_traced(before), _as_traced(after)) if like_traces else (before, after)
     change = relative_change(first.step_seconds, [it * factor for it in second.step_seconds])
-    verdict = _verdict(first, second, change)
     step = _row("step", Amount(name="", seconds=first.seconds), Amount(name="", seconds=second.seconds * factor))
     traced = _traced_step(before, after, factor)
+    spread = _spread(before, after, factor, traced) if first.profiled and second.profiled else LAUNCH_SPREAD
+    verdict = _verdict(first, second, change, spread)
     return Difference(
         before=_summary(before),
         after=_summary(after),
@@ -64,7 +85,7 @@ def difference(before: Side, after: Side) -> Difference:
         tables=tuple(_tables(before, after, factor, step, traced)),
         findings=tuple(_finding_changes(before.findings, after.findings)),
         facts=tuple(_fact_changes(before, after)),
-        warnings=tuple(_warnings(before, after, first, second, change, factor)),
+        warnings=tuple(_warnings(before, after, first, second, _Judged(change, verdict, spread), factor)),
     )
 
 
@@ -78,6 +99,7 @@ def _as_traced(side: Side) -> Side:
         seconds=side.traced_seconds,
         step_seconds=side.traced_step_seconds,
         profiled=True,
+        on_device=side.on_device,
         facts=side.facts,
     )
 
@@ -106,23 +128,63 @@ def _samples_factor(before: Side, after: Side) -> float:
 # ---------------------------------------------------------------------------------------------
 
 
-def _verdict(first: Side, second: Side, change: Estimate | None) -> Verdict:
+def _verdict(first: Side, second: Side, change: Estimate | None, spread: float) -> Verdict:
     """Slower or faster only where the whole interval is, by more than launches of the same code differ."""
-    if _other_machine(first, second) or first.profiled != second.profiled:
+    if _other_machine(first, second) or _other_device(first, second) or first.profiled != second.profiled:
         return "not-comparable"
     if not first.marks_steps or _disturbed(first, second):
         return "not-comparable"
     if change is None:
         return "no-clear-change"
-    if change.low > LAUNCH_SPREAD:
+    if change.low > spread:
         return "slower"
-    return "faster" if change.high < -LAUNCH_SPREAD else "no-clear-change"
+    return "faster" if change.high < -spread else "no-clear-change"
+
+
+def _spread(before: Side, after: Side, factor: float, traced: DiffRow | None) -> float:
+    """By how much single launches of the same code may differ: more, where both do the same work under a profiler and
+    no wait says what else it may have been."""
+    if traced is None or not _same_work(before, after, factor):
+        return LAUNCH_SPREAD
+    change = traced.change_seconds
+    waits = _change_of(before, after, factor, "idle", _WAITING) + _change_of(
+        before, after, factor, "host", _HOST_WAITING
+    )
+    waits += _change_of(before, after, factor, "device", frozenset({"exposed_communication"}))
+    return LAUNCH_SPREAD if waits * change > 0 and abs(waits) >= _EXPLAINED * abs(change) else SAME_WORK_SPREAD
+
+
+def _same_work(before: Side, after: Side, factor: float) -> bool:
+    """Whether the same kernels are launched as often, or without a device the same operators are called."""
+    for table in ("kernels", "operators"):
+        first, second = _account(before, table), _account(after, table)
+        if first is not None and second is not None:
+            befores = {it.name: it.count or 0.0 for it in first.amounts}
+            afters = {it.name: factor * (it.count or 0.0) for it in second.amounts}
+            names = {*befores, *afters}
+            apart = sum(abs(befores.get(it, 0.0) - afters.get(it, 0.0)) for it in names)
+            return 0 < sum(befores.values()) * _SAME_COUNTS >= apart
+    return False
+
+
+def _change_of(before: Side, after: Side, factor: float, table: Table, names: frozenset[str]) -> float:
+    """By how many seconds of a step some rows of a table changed together."""
+    first, second = _account(before, table), _account(after, table)
+    if first is None or second is None:
+        return 0.0
+    was = sum(it.seconds for it in first.amounts if it.name in names)
+    return factor * sum(it.seconds for it in second.amounts if it.name in names) - was
 
 
 def _other_machine(first: Side, second: Side) -> bool:
     """Whether both sides name their processor or their accelerators, and differently."""
     known = {(it.kind, it.name): it.text for it in first.facts}
     return any(it.kind == "machine" and known.get((it.kind, it.name), it.text) != it.text for it in second.facts)
+
+
+def _other_device(first: Side, second: Side) -> bool:
+    """Whether an accelerator worked on one side only."""
+    return None not in (first.on_device, second.on_device) and first.on_device != second.on_device
 
 
 def _disturbed(*sides: Side) -> list[Side]:
@@ -279,14 +341,13 @@ def _fact_changes(before: Side, after: Side) -> Iterator[FactChange]:
             yield FactChange(kind=kind, name=name, before=was or "", after=now or "")
 
 
-def _warnings(
-    before: Side, after: Side, first: Side, second: Side, change: Estimate | None, factor: float
-) -> Iterator[str]:
+def _warnings(before: Side, after: Side, first: Side, second: Side, judged: _Judged, factor: float) -> Iterator[str]:
     yield from before.doubts
     yield from after.doubts
     if _other_machine(before, after):
         yield "The two were measured on different machines: their absolute times cannot be compared, only their shares."
-    elif any(it.kind == "version" and it.name != "hotlap" for it in _fact_changes(before, after)):
+    differing = [] if _other_machine(before, after) else list(_fact_changes(before, after))
+    if any(it.kind == "version" and it.name != "hotlap" for it in differing):
         yield "Versions differ: part or all of the difference may be theirs."
     for side in _disturbed(before, after):
         yield (
@@ -298,7 +359,7 @@ def _warnings(
             f"A step now holds {after.samples_per_step:g} samples instead of {before.samples_per_step:g}; both are "
             "shown for the samples of one step before."
         )
-    yield from _about_steps(first, second, change)
+    yield from _about_steps(first, second, judged)
     if before.kind == after.kind == "study" and before.observed != after.observed:
         blind = before if after.observed else after
         yield (
@@ -307,17 +368,22 @@ def _warnings(
         )
 
 
-def _about_steps(first: Side, second: Side, change: Estimate | None) -> Iterator[str]:
+def _about_steps(first: Side, second: Side, judged: _Judged) -> Iterator[str]:
+    change, verdict, spread = judged
     if first.profiled != second.profiled:
         yield (
             "The steps of a trace ran under the profiler, which makes them longer, and the study has no trace to "
             "compare with: the two step times cannot be compared."
         )
+    elif _other_device(first, second):
+        yield "An accelerator worked on one side only, so the times of the two cannot be compared."
     elif not first.marks_steps:
         yield (
-            "Neither trace marks steps (the script did not call profiler.step()), so whole traces are compared: their "
-            "lengths mean nothing unless both hold the same number of steps."
+            "Neither trace marks steps (a profiler with a schedule does, at each `profiler.step()`), so whole traces "
+            "are compared: their lengths mean nothing unless both hold the same number of steps."
         )
+    elif verdict == "not-comparable":
+        return
     elif change is None:
         yield "One side has fewer than two steps, so nothing tells how much steps vary: no change can be shown."
     elif abs(change.value) <= LAUNCH_SPREAD:
@@ -325,5 +391,24 @@ def _about_steps(first: Side, second: Side, change: Estimate | None) -> Iterator
             f"Two launches of the same code differ by up to {100 * LAUNCH_SPREAD:.0f} %, so a difference of this size "
             "between two single launches shows nothing."
         )
-    elif _verdict(first, second, change) == "no-clear-change":
-        yield "The steps of each side vary so much that the difference may be chance."
+    elif verdict == "no-clear-change":
+        yield _why_unclear(change, spread)
+    elif spread > LAUNCH_SPREAD:
+        yield (
+            "Both sides do the same work, as often, and no wait explains the difference: the speed of the machine may "
+            "(clocks, threads, other processes), rather than the code."
+        )
+
+
+def _why_unclear(change: Estimate, spread: float) -> str:
+    if change.low <= 0 <= change.high:
+        return "The steps of each side vary so much that the difference may be chance."
+    if spread > LAUNCH_SPREAD:
+        return (
+            "Both sides do the same work, as often, and no wait explains the difference. Single profiled launches of "
+            f"the same code have differed by up to {100 * spread:.0f} %: profile each side several times."
+        )
+    return (
+        "The steps did change, but the interval reaches into the "
+        f"{100 * spread:.0f} % by which two launches of the same code differ: profile more steps, or each side again."
+    )

@@ -49,6 +49,7 @@ class Side(Record, frozen=True, kw_only=True):
     ``step_seconds`` are the steps one by one, ``seconds`` their mean; without step marks (``marks_steps`` false) a
     whole trace stands in place of a step. ``profiled`` says that they ran under a profiler, which makes them longer.
     ``traced_seconds`` is the mean profiled step, which the accounts other than ``phases`` belong to (0: no trace).
+    ``on_device`` says whether an accelerator worked in the traced steps; None where that is unknown.
     ``others_share`` is the part of the cores that the script sees which others kept busy while the steps were timed (it
     passes 1 where others also use cores that the script does not see). ``observed`` says that evidence was collected
     for the findings.
@@ -64,6 +65,7 @@ class Side(Record, frozen=True, kw_only=True):
     traced_seconds: float = 0.0
     traced_step_seconds: tuple[float, ...] = ()
     samples_per_step: float | None = None
+    on_device: bool | None = None
     others_share: float = 0.0
     accounts: tuple[Account, ...] = ()
     findings: tuple[Finding, ...] = ()

@@ -39,6 +39,7 @@ def side_of_traces(
         profiled=True,
         traced_seconds=_mean_step(breakdowns),
         traced_step_seconds=steps,
+        on_device=any(it.devices for it in breakdowns),
         accounts=_traced_accounts(breakdowns, operators, host_time),
         facts=tuple(_trace_facts(breakdowns)),
         doubts=tuple(_doubts(path, breakdowns)),
@@ -71,6 +72,7 @@ def side_of_study(
         traced_seconds=_mean_step(breakdowns) if traced_steps else 0.0,
         traced_step_seconds=traced_steps,
         samples_per_step=account.samples_per_step,
+        on_device=_on_device(study, breakdowns),
         others_share=_others_share(study),
         accounts=(_phases(account), *(_traced_accounts(breakdowns, operators, host_time) if traced_steps else ())),
         findings=study.findings,
@@ -93,6 +95,14 @@ def _step_seconds(breakdowns: Sequence[Breakdown]) -> tuple[float, ...]:
     if _are_ranks(breakdowns):
         return tuple(map(max, zip(*rows, strict=False)))
     return tuple(it for row in rows for it in row)
+
+
+def _on_device(study: Study, breakdowns: Sequence[Breakdown]) -> bool | None:
+    """By the trace, else by what the script said of its device."""
+    if breakdowns:
+        return any(it.devices for it in breakdowns)
+    device = study.baseline.facts.device if study.baseline is not None else ""
+    return not device.startswith("cpu") if device else None
 
 
 def _others_share(study: Study) -> float:

@@ -34,8 +34,9 @@ class Rule:
 
     ``check`` looks at a profile and yields findings, which carry the rule's name; it yields nothing where the profile
     lacks what it needs. ``fires`` and ``silent`` are profiles, by what they show, on which it must and must not fire.
-    ``levers`` are those that answer it. ``rests_on`` are the measurements whose times it uses: what it finds is marked
-    where one of them was disturbed.
+    ``levers`` are those that answer it. ``explains`` names the rules whose finding at the same line has this one as its
+    cause: the two are shown as one (:mod:`hotlap.diagnose.rank`). ``ranks_last``: behind all others of its kind.
+    ``rests_on`` are the measurements whose times it uses: what it finds is marked where one of them was disturbed.
     """
 
     name: str
@@ -47,6 +48,8 @@ class Rule:
     fires: Mapping[str, Profile]
     silent: Mapping[str, Profile]
     rests_on: tuple[Measurement, ...] = USUAL_GROUND
+    explains: tuple[str, ...] = ()
+    ranks_last: bool = False
 
 
 _REQUIRED = ("title", "group", "check", "fires", "silent")
@@ -59,6 +62,7 @@ _NOT_RULES = frozenset(
         "device_idle",
         "example_traces",
         "examples",
+        "host_lines",
         "memory_use",
         "operators",
         "profile",
@@ -66,6 +70,7 @@ _NOT_RULES = frozenset(
         "rank_traces",
         "shares",
         "wording",
+        "work",
     }
 )
 
@@ -99,4 +104,6 @@ def _build(name: str) -> Rule:
         check=module.check,
         fires=module.fires,
         silent=module.silent,
+        explains=getattr(module, "explains", ()),
+        ranks_last=getattr(module, "ranks_last", False),
     )

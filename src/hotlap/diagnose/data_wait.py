@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import between, phase_share
 from hotlap.evidence import DatasetProfile
-from hotlap.levers.loader import USUAL_PREFETCH
+from hotlap.levers.loader import CLOSE_TO_BEST, USUAL_PREFETCH
 from hotlap.records import Ceiling, Estimate, LoaderFacts, LoaderRate
 
 CEILING_NOISE = 0.03
@@ -80,6 +81,14 @@ def working_rates(profile: Profile) -> tuple[LoaderRate, ...]:
 def workers_of(rate: LoaderRate) -> int:
     """With how many workers the loader alone was timed."""
     return int(dict(rate.setting.values).get("workers", 0))
+
+
+def best_rate(rates: Iterable[LoaderRate]) -> LoaderRate | None:
+    """The fewest workers that come within 2 % of the fastest of these."""
+    timed = list(rates)
+    fastest = min((it.seconds_per_sample for it in timed), default=0.0)
+    near = [it for it in timed if it.seconds_per_sample <= fastest * CLOSE_TO_BEST]
+    return min(near, key=lambda it: (workers_of(it), it.seconds_per_sample), default=None)
 
 
 def own_rate(profile: Profile, loader: LoaderFacts) -> LoaderRate | None:

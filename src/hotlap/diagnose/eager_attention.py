@@ -33,7 +33,7 @@ from typing import TypeAlias
 from hotlap.diagnose.examples import CPU, GPU, operator, run_on
 from hotlap.diagnose.operators import WORTH_A_LOOK, kernels_matter, own_nanoseconds, share_of, site_of, site_with
 from hotlap.diagnose.profile import Profile
-from hotlap.diagnose.shares import at_most, exactly
+from hotlap.diagnose.shares import at_most, computing_share, exactly
 from hotlap.diagnose.wording import levers_for, name, percent, size
 from hotlap.records import Finding, ModelFacts
 from hotlap.trace.records import OperatorRow
@@ -76,10 +76,10 @@ def _by_operators(profile: Profile) -> Iterator[Finding]:
     found = _attention(profile)
     if found is None or not kernels_matter(profile):
         return
-    share = share_of(profile, found.rows)
+    share = min(share_of(profile, found.rows), computing_share(profile))
     if share < WORTH_A_LOOK:
         return
-    products = share_of(profile, found.products)
+    products = min(share, share_of(profile, found.products))
     shape = "x".join(map(str, found.softmax.shapes[0]))
     written = prod(found.softmax.shapes[0]) * _BYTES.get(found.softmax.types[0] if found.softmax.types else "", 4)
     yield Finding(

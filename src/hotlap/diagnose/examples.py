@@ -10,8 +10,33 @@ import msgspec
 from hotlap.diagnose.example_traces import STEP_SECONDS, STEPS, trace_of
 from hotlap.diagnose.profile import Profile
 from hotlap.evidence import RunEvidence, Window
-from hotlap.records import Accelerator, Ceilings, Machine, ModelFacts, PhaseAccount, ScriptFacts, Steps
+from hotlap.records import (
+    Accelerator,
+    Ceilings,
+    Machine,
+    ModelFacts,
+    PhaseAccount,
+    ScriptFacts,
+    SizedRate,
+    Steps,
+)
 from hotlap.trace.records import IdleCause, KernelRow, OperatorRow
+
+
+def sized_rates(kind: str, conversion_seconds: float, **by_format: tuple[float, ...]) -> tuple[SizedRate, ...]:
+    """Rates of each format for sides of 16, 64, 256, 1024 and 4096, as far as they go; ``conversion_seconds`` is what
+    converting a matrix of the smallest side takes, and the others grow with their area from a side of 256 on."""
+    return tuple(
+        SizedRate(
+            key=f"{kind}:{dtype}",
+            side=side,
+            flops_per_second=rate,
+            conversion_seconds=0.0 if dtype in ("float32", "tf32") else conversion_seconds * max(1, (side / 128) ** 2),
+        )
+        for dtype, rates in sorted(by_format.items())
+        for side, rate in zip((16, 64, 256, 1024, 4096), rates, strict=False)
+    )
+
 
 GPU = Machine(
     cores=8,
@@ -31,6 +56,14 @@ GPU = Machine(
             ("cuda:float32", 5.0e13),
             ("cuda:tf32", 3.0e14),
         ),
+        matmul_by_size=sized_rates(
+            "cuda",
+            4e-6,
+            bfloat16=(2e9, 1.3e11, 8.0e12, 3.5e14, 6.0e14),
+            float16=(2e9, 1.3e11, 8.0e12, 3.5e14, 6.0e14),
+            float32=(2e9, 1.3e11, 7.0e12, 4.5e13, 5.0e13),
+            tf32=(2e9, 1.3e11, 8.0e12, 2.0e14, 3.0e14),
+        ),
         memory_bytes_per_second=3.0e12,
     ),
 )
@@ -39,6 +72,9 @@ CPU = Machine(
     native_dtypes=("float32", "bfloat16"),
     ceilings=Ceilings(
         matmul_flops_per_second=(("cpu:bfloat16", 2.0e12), ("cpu:float32", 5.0e11)),
+        matmul_by_size=sized_rates(
+            "cpu", 2e-6, bfloat16=(2e9, 4e10, 1.2e12, 2.0e12), float32=(8e9, 8e10, 5.0e11, 5.0e11)
+        ),
         memory_bytes_per_second=5.0e10,
     ),
 )

@@ -13,7 +13,8 @@ launching, the lead is lost for the rest of the step.
 Each line that waited for a device in at least half of the observed steps, with the time that it waited. Without the
 call the host would be earlier by just that time, so it is the most that the line can cost. Where the steps were traced,
 the time that the device idled after such waits is shared out among the lines by how long each waited; where the device
-had work all the while, the wait cost nothing, and this rule is silent. So it is on a CPU, where nothing runs ahead.
+had work all the while, the wait cost nothing, and this rule is silent. So it is on a CPU, where nothing runs ahead:
+there `reads-in-every-step` names the lines.
 
 ## What to do
 Keep the tensor itself (`losses.append(loss.detach())`) and read it every hundredth step, or at the end of the epoch.
@@ -46,7 +47,7 @@ group: Group = "host"
 
 _NAME = "host-sync"
 
-_CALLS: dict[SyncKind, str] = {
+CALLS: dict[SyncKind, str] = {
     "item": "`.item()`",
     "cpu": "`.cpu()`",
     "numpy": "`.numpy()`",
@@ -57,6 +58,8 @@ _CALLS: dict[SyncKind, str] = {
     "synchronize": "`synchronize()`",
     "copy-to-device": "A blocking copy to the device",
 }
+"""What is said of each call."""
+
 _PHASES: dict[Phase, str] = {
     "data_wait": "while a batch was fetched",
     "host_to_device": "while a batch was copied",
@@ -122,7 +125,7 @@ def _finding(profile: Profile, sync: HostSync, share: Estimate, idle: Estimate |
     return Finding(
         rule=_NAME,
         share=share,
-        title=f"{_CALLS[sync.kind]} at {place(sync.site)} makes the host wait for the device: {cost} of the step.",
+        title=f"{CALLS[sync.kind]} at {place(sync.site)} makes the host wait for the device: {cost} of the step.",
         evidence=tuple(evidence),
         remedy=_REMEDIES[sync.kind],
         site=sync.site,

@@ -29,7 +29,7 @@ from hotlap.diagnose.device_idle import traced_device
 from hotlap.diagnose.examples import CPU, GPU, run_on, with_kernels
 from hotlap.diagnose.operators import WORTH_A_LOOK, device_busy_share, kernels_matter, profiled_steps, site_with
 from hotlap.diagnose.profile import Profile
-from hotlap.diagnose.shares import at_most, exactly, is_material
+from hotlap.diagnose.shares import at_most, computing_share, exactly, is_material
 from hotlap.diagnose.wording import count, levers_for, name, percent
 from hotlap.records import Estimate, Finding, ModelFacts
 from hotlap.trace.records import KernelRow
@@ -50,7 +50,7 @@ def check(profile: Profile) -> Iterator[Finding]:
         return
     rows = [it for it in device.kernels if _CONVERSION.search(it.name)]
     seconds = sum(it.nanoseconds for it in rows) * _NANOSECONDS / steps
-    value = seconds / profile.account.wall
+    value = min(seconds / profile.account.wall, computing_share(profile))
     share = exactly(value) if device_busy_share(profile) >= _FULL else at_most(value)
     if not rows or not _is_worth_saying(share):
         return

@@ -19,8 +19,9 @@ speaks from 2 % on, if the interval lies above 1 %.
 ## What to do
 Without workers: give the loader some (`num_workers`), so that batches are made while the model computes. With workers:
 add more as long as cores are free; make samples cheaper, by decoding, resizing or tokenising once, beforehand; move the
-costliest transform to where it is cheap. The rules `no-workers`, `slow-transform`, `short-queue` and `worker-startup`
-say which of these it is, where that was seen.
+costliest transform to where it is cheap. The rules `slow-transform`, `short-queue` and `worker-startup` say which of
+these it is, where that was seen; where it is the number of workers, `no-workers` and `too-many-workers` become part of
+this finding, with the number that was measured best.
 
 ## When it is fine
 Where the data cannot be had faster: samples that are simulated or fetched over a network for each step. The wait is
@@ -32,7 +33,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hotlap.diagnose.api import Group
-from hotlap.diagnose.data_wait import ceiling, step_seconds_per_sample, training_loaders, waiting
+from hotlap.diagnose.data_wait import (
+    best_rate,
+    ceiling,
+    step_seconds_per_sample,
+    training_loaders,
+    waiting,
+    workers_of,
+    working_rates,
+)
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import is_material, phase_share
 from hotlap.diagnose.wording import count, duration, levers_for, name, per_second, percent, share_of_step
@@ -62,7 +71,7 @@ def check(profile: Profile) -> Iterator[Finding]:
             *_rates(profile),
             *list(dict.fromkeys(map(_describe, loaders)))[:_SHOWN],
         ),
-        remedy=_remedy(loaders),
+        remedy=_remedy(profile, loaders),
         site=loaders[0].site if loaders else None,
         levers=levers_for(_NAME),
     )
@@ -85,9 +94,20 @@ def _describe(loader: LoaderFacts) -> str:
     return f"DataLoader over {name(loader.dataset)}: {count(loader.workers, 'worker')}, {batch}"
 
 
-def _remedy(loaders: tuple[LoaderFacts, ...]) -> str:
+def _remedy(profile: Profile, loaders: tuple[LoaderFacts, ...]) -> str:
     if loaders and all(loader.workers == 0 for loader in loaders):
         return "Let worker processes make the batches while the model computes (num_workers), or make samples cheaper."
+    best, workers = best_rate(working_rates(profile)), loaders[0].workers if loaders else 0
+    if best is not None and workers_of(best) > workers:
+        return (
+            f"Pass num_workers={workers_of(best)}, which was measured best for the loader alone, or make samples "
+            "cheaper (decode, resize or tokenise once, beforehand)."
+        )
+    if best is not None:
+        return (
+            "Make samples cheaper (decode, resize or tokenise once, beforehand): no more workers were measured to load "
+            "faster."
+        )
     return (
         "Make samples cheaper (decode, resize or tokenise once, beforehand), or add workers as long as cores are free "
         "and the loader alone gets faster."

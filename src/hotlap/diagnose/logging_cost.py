@@ -1,16 +1,20 @@
 """Printing and logging take a visible part of the step.
 
 ## What it is
-`print`, a logger, or a progress bar's text in every step of the training loop.
+`print`, a logger, TensorBoard, an experiment tracker, a progress bar's text, a table or a file that is written in every
+step of the training loop.
 
 ## Why it is slow
-Formatting and writing are work of the host, and a terminal, a pipe or a network drive may make it wait. On a device the
-kernels of the next step are launched later by that time; whether the device notices depends on its lead.
+Formatting and writing are work of the host, and a terminal, a pipe, a server or a network drive may make it wait. On a
+device the kernels of the next step are launched later by that time; whether the device notices depends on its lead.
 
 ## How to see it
-The time that such calls of the loop took in the observed steps, all lines together. Above 1 % it is told, since nothing
-is learnt from it. Where a tensor on a device was printed, the wait for the device is not part of it: that is told by
-`host-sync`. On an accelerator the time is an upper bound.
+The time that such calls of the loop took in the observed steps, all lines together: calls of `print`, `logging`,
+TensorBoard, tqdm, pandas and `csv.DictWriter` are timed one by one, and what files and `csv.writer` write is sampled.
+Above 1 % it is told, since nothing is learnt from it. Where a tensor on a device was printed, the wait for the device
+is not part of it: that is told by `host-sync`. On an accelerator the time is an upper bound. W&B and MLflow are
+silenced while hotlap looks, so what their calls cost in a run of yours is unknown: where one is called in every step
+that is a hint, without a price.
 
 ## What to do
 Log every fiftieth step, collect numbers and write them together, or leave the writing to another thread
@@ -25,10 +29,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hotlap.diagnose.api import Group
+from hotlap.diagnose.host_lines import REPORTING, reporting_calls, reporting_share, writing_lines
 from hotlap.diagnose.profile import Profile
-from hotlap.diagnose.shares import at_most, exactly, observed_share
+from hotlap.diagnose.shares import at_most, exactly, is_unguarded
 from hotlap.diagnose.wording import count, duration, levers_for, percent, place
-from hotlap.evidence import HostSync, LoopCall, RunEvidence
+from hotlap.evidence import HostSync, LineSamples, LoopCall, LoopCallKind, RunEvidence, SampledLine
 from hotlap.records import CallSite, Finding, ScriptFacts
 
 title = "Printing and logging take a visible part of the step"
@@ -37,28 +42,62 @@ group: Group = "host"
 _NAME = "logging-cost"
 _VISIBLE = 0.01
 _SHOWN = 3
+_REMEDY = "Log every fiftieth step, or collect the numbers and write them together."
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """One finding, at the dearest line, where all lines together take more than 1 % of the observed steps."""
-    lines = [it for it in profile.evidence.calls if it.kind in ("print", "logging") and it.phase != "outside"]
-    total = observed_share(profile, sum(it.seconds for it in lines))
-    if total <= _VISIBLE:
-        return
-    lines.sort(key=lambda it: -it.seconds)
-    on_device = profile.on_accelerator
-    yield Finding(
+    """One finding, at the dearest line, where all lines together take more than 1 % of the observed steps; else a hint
+    for each line that calls a silenced tracker in most steps."""
+    share = reporting_share(profile)
+    if share.value > _VISIBLE and share.low > 0:
+        yield _cost(profile)
+    else:
+        calls = [it for it in reporting_calls(profile) if it.kind == "tracker"]
+        yield from (_unpriced(profile, it) for it in calls if is_unguarded(profile, it.steps))
+
+
+def _cost(profile: Profile) -> Finding:
+    share, on_device = reporting_share(profile), profile.on_accelerator
+    calls, writing = reporting_calls(profile), writing_lines(profile)
+    lines = [(it.seconds, it.site, _counted(profile, it)) for it in calls]
+    lines += [(it.seconds, it.site, it.in_words(profile)) for it in writing]
+    lines.sort(key=lambda it: -it[0])
+    silenced = any(it.kind == "tracker" for it in calls)
+    return Finding(
         rule=_NAME,
-        share=at_most(total) if on_device else exactly(total),
-        title=f"Printing and logging take {'at most ' if on_device else ''}{percent(total)} of the step.",
-        evidence=tuple(
-            f"{place(it.site)}: {count(it.calls, 'call')} in {it.steps} of {profile.evidence.observed_steps} observed "
-            f"steps, {duration(it.seconds / max(1, it.calls))} each"
-            for it in lines[:_SHOWN]
-        ),
-        remedy="Log every fiftieth step, or collect the numbers and write them together.",
-        site=lines[0].site,
+        share=at_most(share.high) if on_device else share,
+        title=f"Printing and logging take {'at most ' if on_device else ''}"
+        f"{percent(share.high if on_device else share.value)} of the step.",
+        evidence=(*(text for _, _, text in lines[:_SHOWN]), *((_SILENCED,) if silenced else ())),
+        remedy=_REMEDY,
+        site=lines[0][1],
         levers=levers_for(_NAME),
+    )
+
+
+def _counted(profile: Profile, call: LoopCall) -> str:
+    return (
+        f"{place(call.site)}: {REPORTING[call.kind]}, {count(call.calls, 'call')} in {call.steps} of "
+        f"{profile.evidence.observed_steps} observed steps, {duration(call.seconds / max(1, call.calls))} each"
+    )
+
+
+_SILENCED = "Experiment trackers are silenced while hotlap looks: what they send or store is not part of it."
+
+
+def _unpriced(profile: Profile, call: LoopCall) -> Finding:
+    observed = profile.evidence.observed_steps
+    return Finding(
+        rule=_NAME,
+        kind="hint",
+        share=exactly(0.0),
+        title=f"{place(call.site)} calls an experiment tracker in {call.steps} of {observed} observed steps.",
+        evidence=(
+            f"{count(call.calls, 'call')} in {call.steps} steps",
+            "Trackers are silenced while hotlap looks, so what a call costs in your own runs was not measured.",
+        ),
+        remedy="Time one call in your own run; if it shows, log every fiftieth step.",
+        site=call.site,
     )
 
 
@@ -77,13 +116,32 @@ def _print(seconds: float, site: CallSite = _LINE) -> LoopCall:
     return LoopCall(kind="print", calls=40, steps=40, seconds=seconds, site=site)
 
 
+def _call(kind: LoopCallKind, seconds: float, steps: int = 40) -> LoopCall:
+    return LoopCall(kind=kind, calls=steps, steps=steps, seconds=seconds, site=_LINE)
+
+
+def _sampled(native: str, samples: int, *calls: LoopCall) -> Profile:
+    """A line that was met that often, in samples of ten milliseconds of eight seconds."""
+    line = SampledLine(phase="other", samples=samples, seconds=0.01 * samples, site=_LINE, native=native)
+    samples_of_lines = LineSamples(interval_seconds=0.01, samples=800, lines=(line,))
+    return Profile(evidence=RunEvidence(observed_steps=40, observed_seconds=8.0, calls=calls, sampled=samples_of_lines))
+
+
 fires = {
+    "a scalar for TensorBoard": _profile(_call("tensorboard", 0.05)),
+    "a progress bar's text": _profile(_call("progress-bar", 0.03)),
+    "a table that is written as a whole": _profile(_call("file-write", 0.3)),
+    "a file's own write, sampled": _sampled(".write", 40),
+    "a silenced tracker in every step": _profile(_call("tracker", 1e-5)),
     "5 % in one line": _profile(_print(0.05)),
     "two lines of 0.8 % each, on a device": _profile(_print(0.008), _print(0.008, _OTHER_LINE), device="cuda"),
 }
 silent = {
     "nothing measured": Profile(),
     "half a percent": _profile(_print(0.005)),
+    "a silenced tracker in every tenth step": _profile(_call("tracker", 1e-5, steps=4)),
+    "a write that was met five times": _sampled(".write", 5),
+    "a product that was met often": _sampled("torch.mm", 400),
     "in evaluation": _profile(LoopCall(kind="logging", phase="outside", calls=40, steps=40, seconds=0.2, site=_LINE)),
     "a wait for the device is none of it": Profile(
         facts=ScriptFacts(device="cuda"),

@@ -11,7 +11,8 @@ and on the host the system begins to swap.
 ## How to see it
 Memory at the end of each observed step: the median slope over all pairs of steps, after warm-up. It must rise in every
 third of the steps by about as much, so that a cache that fills once, or a level that settles, is not taken for a leak.
-Variables of the script that hold more tensors with every step are named with their line.
+Variables of the script that hold more tensors with every step are named with their line. One that the script empties
+again, for which the bytecode of the functions that run is looked at, is no leak: it is named only if it keeps graphs.
 
 ## What to do
 Keep numbers, not tensors: `losses.append(loss.detach())`, or `loss.item()` once in a while. Where tensors must be kept,
@@ -65,19 +66,25 @@ class _Growth(NamedTuple):
 def check(profile: Profile) -> Iterator[Finding]:
     """One finding, of the device's memory before the host's; the other one is among its evidence."""
     memory = profile.evidence.memory
-    holders = sorted(memory.holders, key=lambda it: (not it.holds_graph, -it.tensors_per_step, -it.bytes))
+    holders = sorted(memory.holders, key=lambda it: (it.emptied, not it.holds_graph, -it.tensors_per_step, -it.bytes))
     keeper = next((it for it in holders if _surely_grows(it, profile.evidence.observed_steps)), None)
     growing = list(_growing(profile, keeps_graphs=keeper is not None))
     # The device's allocator counts to the byte. A process's memory may hide what a small model leaves behind.
     unseen = keeper if not memory.allocated_bytes and not growing else None
     if not growing and unseen is None:
         return
+    if holders and all(it.emptied and not it.holds_graph for it in holders):
+        return  # a list of an epoch's results ends with the epoch
+    emptied = bool(holders) and all(it.emptied for it in holders)
     yield Finding(
         rule="memory-growth",
         kind="risk",
         share=exactly(0.0),
         title=_title(growing, unseen),
-        evidence=(*map(_grown, growing), *map(_held, holders[:_HOLDERS_SHOWN])),
+        evidence=(
+            *(_grown(it, until_full=not emptied) for it in growing),
+            *map(_held, holders[:_HOLDERS_SHOWN]),
+        ),
         remedy=_remedy(holders),
         site=holders[0].site if holders else None,
         levers=levers_for("memory-growth"),
@@ -118,9 +125,9 @@ def _surely_grows(holder: MemoryHolder, observed_steps: int) -> bool:
     return holder.holds_graph and steady and holder.tensors >= max(8, observed_steps // 2)
 
 
-def _grown(it: _Growth) -> str:
+def _grown(it: _Growth, *, until_full: bool) -> str:
     text = f"{it.where} memory went from {size(it.first)} to {size(it.last)} in {it.steps} steps after warm-up"
-    remaining = it.full_after_steps
+    remaining = it.full_after_steps if until_full else None
     return text if remaining is None else f"{text}; at this rate {size(it.limit_bytes)} are full {_after(remaining)}"
 
 
@@ -133,7 +140,7 @@ def _held(it: MemoryHolder) -> str:
     graph = ", each with the graph of its computation" if it.holds_graph else ""
     return (
         f"`{name(it.name)}` ({place(it.site)}) holds {count(it.tensors, 'tensor')} ({size(it.bytes)}){graph}; "
-        f"{it.tensors_per_step:.2g} more with every step"
+        f"{it.tensors_per_step:.2g} more with every step{', until it is emptied' if it.emptied else ''}"
     )
 
 
@@ -163,13 +170,14 @@ def _profile(memory: MemoryTimeline, steps: int = 60) -> Profile:
     return Profile(machine=Machine(memory_bytes=16 * _GIB), evidence=RunEvidence(observed_steps=steps, memory=memory))
 
 
-def _kept_losses(holds_graph: bool, tensors: int = 60) -> MemoryHolder:
+def _kept_losses(holds_graph: bool, tensors: int = 60, *, emptied: bool = False) -> MemoryHolder:
     return MemoryHolder(
         name="losses",
         tensors=tensors,
         bytes=512 * tensors,
         tensors_per_step=1.0,
         holds_graph=holds_graph,
+        emptied=emptied,
         site=CallSite(role="step", file="train.py", line=31),
     )
 
@@ -190,6 +198,12 @@ fires = {
             host_bytes=tuple(_GIB // 2 + 40_960 * step for step in range(60)), holders=(_kept_losses(holds_graph=True),)
         )
     ),
+    "graphs that are kept until the epoch ends": _profile(
+        MemoryTimeline(
+            host_bytes=tuple(_GIB + _MIB * step for step in range(60)),
+            holders=(_kept_losses(holds_graph=True, emptied=True),),
+        )
+    ),
     "graphs so small that the process's memory hides them": _profile(
         MemoryTimeline(host_bytes=(_GIB // 2,) * 60, holders=(_kept_losses(holds_graph=True),))
     ),
@@ -197,6 +211,12 @@ fires = {
 
 silent = {
     "nothing was measured": Profile(),
+    "outputs are kept until the epoch ends": _profile(
+        MemoryTimeline(
+            host_bytes=tuple(_GIB + _MIB * step for step in range(60)),
+            holders=(_kept_losses(holds_graph=False, emptied=True),),
+        )
+    ),
     "a cache fills and settles": _profile(
         MemoryTimeline(allocated_bytes=tuple(_GIB + int(200 * _MIB * (1 - 0.9**step)) for step in range(60)))
     ),

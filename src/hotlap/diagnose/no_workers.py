@@ -11,7 +11,8 @@ long as both together; with workers, as long as the slower of the two.
 ## How to see it
 `num_workers=0` together with a material data wait. Where the loader alone was timed with several numbers of workers,
 the cost is what the best of them would save: `1 - max(loader, computing) / step`. On a CPU this is an upper bound,
-since there workers and training share the cores.
+since there workers and training share the cores. It is the reason for the wait that `loader-bound` measures, and both
+are one finding.
 
 ## What to do
 Set `num_workers`: `hotlap tune` times the loader alone with several numbers and tries the fewest that suffice. On a CPU
@@ -28,7 +29,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hotlap.diagnose.api import Group
-from hotlap.diagnose.data_wait import step_seconds_per_sample, training_loaders, waiting, workers_of, working_rates
+from hotlap.diagnose.data_wait import (
+    best_rate,
+    step_seconds_per_sample,
+    training_loaders,
+    waiting,
+    workers_of,
+    working_rates,
+)
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import MATERIAL, at_most, between, is_material
 from hotlap.diagnose.wording import count, duration, levers_for, name, per_second, percent
@@ -47,6 +55,7 @@ from hotlap.records import (
 title = "Batches are made in the training process"
 group: Group = "data"
 rests_on = ("account", "loader-alone")
+explains = ("loader-bound",)
 
 _NAME = "no-workers"
 
@@ -72,7 +81,7 @@ def check(profile: Profile) -> Iterator[Finding]:
             f"DataLoader over {name(loader.dataset)}: 0 workers, {count(cores, 'core')} for this process",
             *_rates(profile),
         ),
-        remedy=_remedy(loader, cores, on_accelerator=profile.on_accelerator),
+        remedy=_remedy(profile, loader, cores),
         site=loader.site,
         levers=() if loader.iterable else levers_for(_NAME),
     )
@@ -107,16 +116,20 @@ def _uses_accelerator(profile: Profile) -> bool:
     )
 
 
-def _remedy(loader: LoaderFacts, cores: int, *, on_accelerator: bool) -> str:
+def _remedy(profile: Profile, loader: LoaderFacts, cores: int) -> str:
+    """With the number that was measured best for the loader alone, where several were timed."""
     if loader.iterable:
         return (
             "Set num_workers, and let the data set hand out other samples in each worker (get_worker_info): an "
             "iterable one that does not repeats every sample."
         )
-    workers = min(4, cores if on_accelerator else cores - 1)
+    on_accelerator = profile.on_accelerator
+    best = best_rate(it for it in working_rates(profile) if workers_of(it) > 0)
+    workers = workers_of(best) if best else min(4, cores if on_accelerator else cores - 1)
+    measured = "which was measured best for the loader alone" if best else "and measure"
     threads = "" if on_accelerator else " On a CPU, leave each worker a core: torch.set_num_threads."
     redraws = " Random numbers are then drawn in the workers, from streams of their own." if loader.draws_random else ""
-    return f"Pass num_workers={workers} and persistent_workers=True to this DataLoader, and measure.{threads}{redraws}"
+    return f"Pass num_workers={workers} and persistent_workers=True to this DataLoader, {measured}.{threads}{redraws}"
 
 
 def _rate(workers: int, seconds_per_sample: float) -> LoaderRate:

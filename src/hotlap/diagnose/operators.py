@@ -28,6 +28,7 @@ _PRODUCT = re.compile(r"^aten::(?:linear|_addmm_activation|(?:add)?mm|(?:b?add)?
 _CONVOLUTION = re.compile(r"^aten::\w*(?:convolution|conv(?:_transpose|_depthwise)?[123]d)\w*$")
 _ATTENTION = re.compile(r"^aten::_?(?:scaled_dot_product|flash_attention|efficient_attention|cudnn_attention)\w*$")
 _RECURRENT = re.compile(r"^aten::(?:_cudnn_rnn|mkldnn_rnn_layer|miopen_rnn)\w*$")
+_WRAPPER = re.compile(r"^aten::(?:linear|conv(?:_transpose)?[123]d|_?convolution|scaled_dot_product_attention)$")
 _LINE = re.compile(r"^(?P<file>.+)\((?P<line>\d{1,9})\)(?:: (?P<function>.*))?$", re.DOTALL)
 
 
@@ -93,6 +94,11 @@ def is_recurrent(operator: OperatorRow) -> bool:
 def is_matrix_work(operator: OperatorRow) -> bool:
     """What models are made of, and matrix units are made for: products, convolutions, attention, recurrent layers."""
     return any(kind(operator) for kind in (is_product, is_convolution, is_attention, is_recurrent))
+
+
+def is_wrapper(operator: OperatorRow) -> bool:
+    """Whether it only chooses the operator that computes: its own time is no multiplication."""
+    return _WRAPPER.match(operator.name) is not None
 
 
 def dtype_of(operator: OperatorRow) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hotlap.evidence import RunEvidence
 from hotlap.records import (
+    BatchRate,
     Ceiling,
     CompileReport,
     LoaderRate,
@@ -25,9 +26,10 @@ class Profile(Record, frozen=True, kw_only=True):
     ``account`` and ``steps`` are the untouched script's own (warm-up left out of ``account``); ``evidence``,
     ``breakdowns`` (one a rank), ``operators`` and ``host_time`` come from the profiled run, whose times are longer.
     ``rank_step_seconds`` are the wall seconds of each step, one row a rank, where there are several, and
-    ``rank_forward_seconds`` those until backward was called. ``outcomes`` is what trials have shown of the levers so
-    far; there are none before the first trial. ``disturbed`` are the measurements during which others kept the machine
-    busy.
+    ``rank_forward_seconds`` those until backward was called. ``run_seconds`` is how long the untouched script ran where
+    it came to its own end (0: hotlap ended it, and its length is unknown). ``batch_rates`` is the model alone with
+    other batch sizes, where these were asked for. ``outcomes`` is what trials have shown of the levers so far; there
+    are none before the first trial. ``disturbed`` are the measurements during which others kept the machine busy.
     """
 
     facts: ScriptFacts = ScriptFacts()
@@ -36,6 +38,7 @@ class Profile(Record, frozen=True, kw_only=True):
     steps: Steps = Steps()
     ceilings: tuple[Ceiling, ...] = ()
     loader_rates: tuple[LoaderRate, ...] = ()
+    batch_rates: tuple[BatchRate, ...] = ()
     model_flop_utilisation: float | None = None
     compile: CompileReport = CompileReport()
     scaler_skipped_steps: int = 0
@@ -47,6 +50,7 @@ class Profile(Record, frozen=True, kw_only=True):
     host_time: HostTime | None = None
     rank_step_seconds: tuple[tuple[float, ...], ...] = ()
     rank_forward_seconds: tuple[tuple[float, ...], ...] = ()
+    run_seconds: float = 0.0
     outcomes: tuple[Outcome, ...] = ()
     disturbed: tuple[Measurement, ...] = ()
 

@@ -16,13 +16,16 @@ end, since the two come from different launches. Printing and logging are left t
 kernels are no operators to the profiler: then nothing is said. On an accelerator: the time for which the device idled
 while the host was in no operator and no call, between kernels or between steps, as it falls on an untouched step.
 
+The lines are sampled: those at which the host was met while it was in none of torch's functions, reported nothing and
+wrote nothing. Where a step calls very many small operators, `small-operators` says so, and both are one finding.
+
 A few percent of it are in every training loop, and cannot be had back by small means: this rule speaks from 10 % on,
 and from 20 % on a CPU, where tracing itself and the freeing of large tensors look alike.
 
 ## What to do
-Look at where it is with a sampling profiler (`py-spy top`). Replace loops over samples, tokens or parameters by one
-operation on the whole tensor; compute metrics every n-th step; use `foreach` or fused optimizers; compile the model.
-A larger batch pays the same overhead for more samples.
+Replace loops over samples, tokens or parameters by one operation on the whole tensor; compute metrics every n-th step.
+Compiling the model helps only with what its forward pass does. Where it is the calling of many small operators:
+`foreach` or fused optimizers, a compiled model, or a larger batch, which calls as many for more samples.
 
 ## When it is fine
 Small models, whose operators are over in microseconds: there it is the price of the flexibility, and `torch.compile`
@@ -33,14 +36,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from hotlap.diagnose.api import Group
 from hotlap.diagnose.device_idle import idle_cause, idle_share, in_operators
 from hotlap.diagnose.example_traces import STEP_SECONDS, idle_for, trace_of
+from hotlap.diagnose.host_lines import python_lines, reporting_share
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import between, is_material, observed_share, scaled
 from hotlap.diagnose.wording import duration, levers_for, name, percent, share_of_step
-from hotlap.evidence import LoopCall, RunEvidence, Window
-from hotlap.records import Estimate, Finding, ModelFacts, PhaseAccount, ScriptFacts
+from hotlap.evidence import LineSamples, LoopCall, RunEvidence, SampledLine, Window
+from hotlap.records import CallSite, Estimate, Finding, ModelFacts, PhaseAccount, ScriptFacts
 from hotlap.trace.records import Breakdown, Cause, HostTime
 
 title = "Python takes a large part of the step"
@@ -51,6 +57,7 @@ _NOTABLE, _NOTABLE_ON_CPU = 0.1, 0.2
 _LAUNCH_NOISE = 0.06
 _CAUSES: tuple[Cause, ...] = ("launch_bound", "between_steps")
 _SHOWN = 3
+_MOST = 0.5
 
 
 def check(profile: Profile) -> Iterator[Finding]:
@@ -73,12 +80,13 @@ def _on_cpu(profile: Profile, host: HostTime) -> Iterator[Finding]:
     # Tracing makes Python dearer, so its part of the traced step bounds its part of the untouched one: where that took
     # longer for another reason, as on a busy machine, the difference is not Python's.
     most = host.python_nanoseconds / host.step_nanoseconds if host.step_nanoseconds else 0.0
-    named = _with_a_finding_of_its_own(profile)
+    named = reporting_share(profile).value
     value = min((wall - elsewhere - operators) / wall, most) - named
     share = between(value, value - _LAUNCH_NOISE, max(value, min(traced, wall - elsewhere) / wall - named))
     if share.value >= _NOTABLE_ON_CPU and is_material(share):
         logging = (f"printing and logging, {percent(named)} of it, are not counted",) if named else ()
         yield _finding(
+            profile,
             share,
             title=f"In {percent(share.value)} of the step no operator of torch runs, and nothing is waited for.",
             evidence=(
@@ -95,17 +103,12 @@ def _outside_backward(profile: Profile, host: HostTime) -> int:
     return host.operator_nanoseconds - (host.backward_nanoseconds if profile.account.backward > 0 else 0)
 
 
-def _with_a_finding_of_its_own(profile: Profile) -> float:
-    """The share of printing and logging, of which `logging-cost` speaks."""
-    calls = [it for it in profile.evidence.calls if it.kind in ("print", "logging") and it.phase != "outside"]
-    return observed_share(profile, sum(it.seconds for it in calls))
-
-
 def _on_accelerator(profile: Profile) -> Iterator[Finding]:
     parts = [it for it in (_python_part(profile, cause) for cause in _CAUSES) if it is not None]
     share = between(sum(it.value for it in parts), sum(it.low for it in parts), sum(it.high for it in parts))
     if share.value >= _NOTABLE and is_material(share):
         yield _finding(
+            profile,
             share,
             title=f"The device idles {percent(share.value)} of the step while the host runs Python.",
             evidence=(f"idle while the host was in no operator: {share_of_step(share)}", *_places(profile)),
@@ -124,15 +127,24 @@ def _places(profile: Profile) -> Iterator[str]:
             yield f"in such gaps the host was at {name(it.name)}: {duration(it.nanoseconds / 1e9)}"
 
 
-def _finding(share: Estimate, *, title: str, evidence: tuple[str, ...]) -> Finding:
+def _finding(profile: Profile, share: Estimate, *, title: str, evidence: tuple[str, ...]) -> Finding:
+    """With the line that has most of the time, where the samples show half of it."""
+    lines = python_lines(profile)
+    seconds = sum(it.seconds for it in lines)
+    named = observed_share(profile, seconds) >= _MOST * share.value
+    if named:
+        in_model = sum(it.model_seconds for it in lines) >= _MOST * seconds
+    else:
+        in_model = profile.account.other < _MOST * share.value * profile.account.wall
     return Finding(
         rule=_NAME,
         share=share,
         title=title,
-        evidence=evidence,
-        remedy="Look for loops in Python over samples, tokens or parameters (py-spy top shows where), and replace them "
-        "by operations on whole tensors; or compile the model.",
-        levers=levers_for(_NAME),
+        evidence=(*evidence, *(it.in_words(profile) for it in lines[:_SHOWN])),
+        remedy="Replace loops in Python over samples, tokens or parameters by operations on whole tensors"
+        f"{', or compile the model' if in_model else ''}.",
+        site=lines[0].site if named else None,
+        levers=levers_for(_NAME) if in_model else (),
     )
 
 
@@ -182,7 +194,22 @@ def _on_a_device(trace: Breakdown) -> Profile:
     )
 
 
+def _sampled(profile: Profile, *lines: SampledLine) -> Profile:
+    """The same with sampled lines."""
+    samples = LineSamples(interval_seconds=0.01, samples=400, lines=lines)
+    return msgspec.structs.replace(profile, evidence=msgspec.structs.replace(profile.evidence, sampled=samples))
+
+
+_LOOP = SampledLine(
+    phase="other",
+    samples=150,
+    seconds=1.5,
+    native=".get",
+    site=CallSite(role="call", file="/home/ada/train.py", line=14),
+)
+
 fires = {
+    "a loop, of which the line is known": _sampled(_on_a_cpu(60.0), _LOOP),
     "four tenths of a step on a CPU": _on_a_cpu(60.0),
     "three tenths, all of them outside backward": _on_a_cpu(70.0, backward=(40.0, 40.0)),
     "twice as much as what is printed": _on_a_cpu(60.0, printing=0.2),

@@ -1,21 +1,32 @@
-"""From a profile to its findings, the dearest first. Not a rule itself."""
+"""From a profile to its findings, the costliest first. Not a rule itself."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from hotlap.diagnose.api import Rule, all_rules
 from hotlap.diagnose.profile import Profile
+from hotlap.diagnose.shares import is_bound
 from hotlap.records import Finding
 
 _KINDS = ("wrong-numbers", "cost", "risk", "hint")
 
 
 def diagnose(profile: Profile) -> tuple[Finding, ...]:
-    """What every rule finds: wrong numbers first, then costs by their share of the step, then risks and hints. A cost
-    that rests on times of a disturbed measurement is marked, and stands behind those that do not."""
-    found = [_marked(finding, rule, profile) for rule in all_rules().values() for finding in rule.check(profile)]
-    return tuple(sorted(found, key=_order))
+    """What every rule finds: wrong numbers first, then costs by their share of the step, then risks and hints.
+
+    Costs that were measured come before those of which only a bound is known, however large: a bound says what could be
+    gained if the cause were the only one, and the rest of the step may hide behind it.
+
+    A cost that rests on times of a disturbed measurement is marked, and stands behind those that do not.
+
+    A finding that explains another one at the same line (``Rule.explains``) becomes part of it: one cause, one finding.
+    """
+    rules = all_rules()
+    found = [_marked(finding, rule, profile) for rule in rules.values() for finding in rule.check(profile)]
+    return tuple(sorted(_explained(found, rules), key=lambda it: _order(it, rules[it.rule])))
 
 
 def _marked(finding: Finding, rule: Rule, profile: Profile) -> Finding:
@@ -24,6 +35,35 @@ def _marked(finding: Finding, rule: Rule, profile: Profile) -> Finding:
     return msgspec.structs.replace(finding, disturbed=True)
 
 
-def _order(finding: Finding) -> tuple[int, bool, float, str, str]:
+def _explained(found: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
+    """The findings, each that explains another one merged into it."""
+    kept = list(found)
+    for cause in found:
+        effect = next((it for it in kept if it.rule in rules[cause.rule].explains and it.site == cause.site), None)
+        if effect is not None:
+            kept.remove(cause)
+            kept[kept.index(effect)] = _merged(effect, cause)
+    return kept
+
+
+def _merged(effect: Finding, cause: Finding) -> Finding:
+    """What the effect costs, with the reason for it and what to do about that. A line of evidence that another one
+    begins with is the same figure once more."""
+    lines = (*effect.evidence, *cause.evidence)
+    fresh = [it for it in dict.fromkeys(lines) if not any(it != other and other.startswith(it) for other in lines)]
+    same_cost = cause.kind == "cost" and cause.share.value == effect.share.value
+    return msgspec.structs.replace(
+        effect,
+        evidence=tuple(fresh) if same_cost else (cause.title, *fresh),
+        remedy=cause.remedy,
+        levers=tuple(dict.fromkeys((*effect.levers, *cause.levers))),
+        disturbed=effect.disturbed or cause.disturbed,
+        causes=(*effect.causes, cause.rule),
+    )
+
+
+def _order(finding: Finding, rule: Rule) -> tuple[int, bool, bool, bool, float, str, str]:
     site = f"{finding.site.file}:{finding.site.line:08d}" if finding.site else ""
-    return _KINDS.index(finding.kind), finding.disturbed, -finding.share.value, finding.rule, site
+    bounded = is_bound(finding.share)
+    kind, share = _KINDS.index(finding.kind), finding.share.value
+    return kind, finding.disturbed, rule.ranks_last, bounded, -share, finding.rule, site

@@ -48,6 +48,12 @@ def phase_share(profile: Profile, phase: StepPhase) -> Estimate:
     return share_of_steps(part, whole)
 
 
+def computing_share(profile: Profile) -> float:
+    """What forward and backward take of the untouched step together: nothing that lies in them can cost more."""
+    account = profile.account
+    return min(1.0, (account.forward + account.backward) / account.wall) if account.wall > 0 else 0.0
+
+
 def observed_share(profile: Profile, seconds: float) -> float:
     """``seconds``, spent in all of the profiled run's observed steps, as a share of these; zero where none were."""
     observed = profile.evidence.observed_seconds
@@ -105,3 +111,8 @@ def scaled(share: Estimate, factor: float) -> Estimate:
 def at_most(high: float) -> Estimate:
     """A share of which only an upper bound is known: all that could be gained, were it free."""
     return between(high, 0.0, high)
+
+
+def is_bound(share: Estimate) -> bool:
+    """Whether only an upper bound is known (:func:`at_most`)."""
+    return share.low == 0.0 and share.value == share.high > 0.0

@@ -11,9 +11,12 @@ ordinary units, at a fraction of the rate. The same holds for processors with in
 also halve what is read and written.
 
 ## How to see it
-`hotlap profile train.py` shows the rates that this machine reached in each format, and what the products take of a
-step. What they could save at most is their share times what the rates differ by; products too small to reach such rates
-save less. cuDNN computes float32 convolutions in TensorFloat-32 by itself, so only its distance to 16 bits counts.
+`hotlap profile train.py` multiplies matrices of many sizes in each format, and holds the products of a step against the
+rates of their own sizes: a product of 64 x 64 matrices is often slower in bfloat16 than in float32. The finding's share
+is what the format could save at those rates, less what converting weights and gradients costs. It is a bound: no more
+than what forward and backward take, and of a product no more than what its operations take at its rate. Where no rate
+of such a size was measured, there is no figure. cuDNN computes float32 convolutions in TensorFloat-32 by itself, so
+only its distance to 16 bits counts.
 
 ## What to do
 Run forward and loss under `torch.autocast(device, dtype=torch.bfloat16)`. Or allow a shorter mantissa inside float32
@@ -26,7 +29,9 @@ hundred steps before you keep it; `hotlap tune train.py` does that by itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
 
 import msgspec
 
@@ -38,51 +43,109 @@ from hotlap.diagnose.operators import (
     is_attention,
     is_matrix_work,
     is_product,
+    is_wrapper,
     kernels_matter,
     own_nanoseconds,
+    profiled_steps,
     share_of,
     site_with,
 )
 from hotlap.diagnose.profile import Profile
-from hotlap.diagnose.shares import at_most
-from hotlap.diagnose.wording import levers_for, percent
+from hotlap.diagnose.shares import at_most, computing_share, exactly
+from hotlap.diagnose.wording import flop_rate, levers_for, percent
+from hotlap.diagnose.work import Rates, Work, convolution_outputs, product_of, why_doubted, work_of
+from hotlap.evidence import LayerUse, RunEvidence
 from hotlap.levers.situations import native_dtypes
-from hotlap.records import Ceilings, Finding, Machine
+from hotlap.records import Ceilings, Finding, Machine, SizedRate
 from hotlap.trace.records import OperatorRow
 
 title = "Float32 matrix products on hardware with a faster mode"
 group = "compute"
 rests_on = ("account", "profile", "matmul")
 
+_ROWS_SHOWN = 2
+_LARGE = 256
+"""A product whose shortest side is this long is neither limited by memory nor by the call."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Slow:
+    """An operator on float32 matrices, the format that it computes in, and what is known of its work."""
+
+    row: OperatorRow
+    computes_in: str
+    work: Work | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Saving:
+    """What a format saves at most, as shares of the step: without conversions, what these cost, and what the operators
+    take of whose sizes no rate was measured."""
+
+    mode: str
+    products: float
+    conversions: float
+    unknown: float
+
+    @property
+    def whole(self) -> float:
+        return max(0.0, self.products + self.unknown - self.conversions)
+
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """Only where the script asks for no faster mode, and the rates measured leave something to gain."""
+    """Only where the script asks for no faster mode. A cost where the rates measured for these sizes leave something to
+    gain; a hint, without a figure, where they were not measured or are in doubt."""
     facts = profile.facts
     modes = _faster_modes(profile)
     if facts.autocast_dtype or facts.matmul_precision != "highest" or not modes or not kernels_matter(profile):
         return
-    slow = [it for it in profile.operators if is_matrix_work(it) and dtype_of(it) == "float32"]
-    rates = _rates(profile)
-    best = max(modes, key=lambda it: rates.get(it, 0.0))
-    saving = sum(share_of(profile, [it]) * _part_saved(it, best, modes, rates) for it in slow)
-    if saving < WORTH_A_LOOK:
+    slow = _slow(profile, modes)
+    rows = [it.row for it in slow]
+    share = min(share_of(profile, rows), computing_share(profile))
+    if share < WORTH_A_LOOK:
         return
-    dearest = max(slow, key=lambda it: own_nanoseconds(profile, it))
-    has_plain_products = any(_runs_in(it, modes) == "float32" for it in slow)
+    rates = Rates(profile.machine.ceilings, _kind(profile), profile.facts.threads)
+    best = max((_saving(profile, slow, mode, rates) for mode in modes), key=lambda it: it.whole - it.unknown)
+    doubt = why_doubted(profile) or _why_unknown(best)
+    saving = min(best.whole, share)
+    if not doubt and saving < WORTH_A_LOOK:
+        return
+    has_plain_products = any(it.computes_in == "float32" for it in slow)
+    if doubt and not has_plain_products:
+        return
     levers = levers_for("slow-matmul-precision", profile.situation)
+    dearest = max(rows, key=lambda it: own_nanoseconds(profile, it))
+    most = percent(min(share, share_of(profile, [dearest])))
     yield Finding(
         rule="slow-matmul-precision",
-        share=at_most(saving),
-        title=_title(share_of(profile, slow), min(1.0, saving), best, measured=best in rates and "float32" in rates),
+        kind="hint" if doubt else "cost",
+        share=exactly(0.0) if doubt else at_most(saving),
+        title=_title(share, best.mode, None if doubt else saving),
         evidence=(
-            f"Most of it: {in_words(dearest)}, {percent(share_of(profile, [dearest]))} of the step.",
-            *_rates_in_words(modes, rates),
-            "What it could save is a bound: products too small to reach such rates gain less.",
+            f"Most of it: {in_words(dearest)}, {most} of the step.",
+            *(
+                [f"What {best.mode} would save is not known. {doubt}"]
+                if doubt
+                else _figures(profile, slow, best, rates)
+            ),
         ),
         remedy=_remedy(profile, modes, has_plain_products),
         site=site_with(profile, "model"),
         levers=tuple(it for it in levers if has_plain_products or it != "matmul-precision"),
     )
+
+
+def _slow(profile: Profile, modes: tuple[str, ...]) -> list[_Slow]:
+    outputs = convolution_outputs(profile)
+    return [
+        _Slow(it, _runs_in(it, modes), work_of(it, outputs))
+        for it in profile.operators
+        if is_matrix_work(it) and not is_wrapper(it) and dtype_of(it) == "float32"
+    ]
+
+
+def _kind(profile: Profile) -> str:
+    return profile.facts.device.partition(":")[0] or "cpu"
 
 
 def _faster_modes(profile: Profile) -> tuple[str, ...]:
@@ -92,39 +155,79 @@ def _faster_modes(profile: Profile) -> tuple[str, ...]:
     return tuple(it for it in wanted if it in native)
 
 
-def _rates(profile: Profile) -> Mapping[str, float]:
-    """Operations per second by format, as measured on the device that the script trains on."""
-    kind = profile.facts.device.partition(":")[0]
-    measured = profile.machine.ceilings.matmul_flops_per_second
-    return {key.partition(":")[2]: rate for key, rate in measured if key.partition(":")[0] == kind and rate > 0}
-
-
-def _part_saved(row: OperatorRow, best: str, modes: tuple[str, ...], rates: Mapping[str, float]) -> float:
-    """Which part of an operator's time the rates would save: all of it where they were not measured, but nothing where
-    it runs in a faster mode already."""
-    now = _runs_in(row, modes)
-    if now in rates and best in rates:
-        return max(0.0, 1 - rates[now] / rates[best])
-    return 1.0 if now == "float32" else 0.0
-
-
 def _runs_in(row: OperatorRow, modes: tuple[str, ...]) -> str:
     """What float32 inputs are multiplied in: cuDNN, which computes convolutions and recurrent layers, takes
     TensorFloat-32 unless it is forbidden."""
     return "tf32" if "tf32" in modes and not (is_product(row) or is_attention(row)) else "float32"
 
 
-def _title(share: float, saving: float, best: str, *, measured: bool) -> str:
+def _saving(profile: Profile, slow: Sequence[_Slow], mode: str, rates: Rates) -> _Saving:
+    """The bound for one format: of each operator no more than its own time, and of a product no more than what its
+    operations take at the rate of their size."""
+    wall = profile.account.wall
+    slowness = _slowness(profile, slow, rates)
+    saved = unknown = 0.0
+    for it in slow:
+        if it.computes_in == mode:
+            continue
+        own = share_of(profile, [it.row])
+        now, then = (rates.seconds(dtype, it.work) if it.work else None for dtype in (it.computes_in, mode))
+        if now is None or then is None:
+            unknown += own
+        else:
+            at_the_rate = slowness * _share_at_the_rate(profile, it.row, now)
+            taken = min(own, at_the_rate) if is_product(it.row) else own
+            saved += taken * max(0.0, 1 - then / now)
+    converting = 0.0 if mode == "tf32" else _conversion_seconds(profile, mode, rates) / wall
+    return _Saving(mode, saved, converting, unknown)
+
+
+def _slowness(profile: Profile, slow: Sequence[_Slow], rates: Rates) -> float:
+    """How many times slower than in the test the script's machine was: what even the best of its large products took
+    longer. Other programs slow a script down while a test's best try slips between them. 1 without a large product."""
+    found = []
+    for it in slow:
+        now = rates.seconds(it.computes_in, it.work) if it.work else None
+        product = product_of(it.row)
+        if now and product is not None and min(product[1:]) >= _LARGE:
+            found.append(share_of(profile, [it.row]) / _share_at_the_rate(profile, it.row, now))
+    return max(1.0, min(found, default=1.0))
+
+
+def _share_at_the_rate(profile: Profile, row: OperatorRow, seconds_per_call: float) -> float:
+    return seconds_per_call * row.calls / profiled_steps(profile) / profile.account.wall
+
+
+def _conversion_seconds(profile: Profile, mode: str, rates: Rates) -> float:
+    """Under autocast every weight is converted in the forward pass and its gradient in the backward pass."""
+    once = sum(it.count * rates.conversion_seconds(mode, prod(it.weight_shape)) for it in profile.evidence.layers)
+    return once * max(1.0, profile.facts.backwards_per_step)
+
+
+def _why_unknown(best: _Saving) -> str:
+    if best.unknown < WORTH_A_LOOK:
+        return ""
+    return f"For the sizes of operators that take {percent(best.unknown)} of the step no rate was measured here."
+
+
+def _title(share: float, mode: str, saving: float | None) -> str:
     start = f"Products of float32 matrices take {percent(share)} of the step"
-    if measured:
-        return f"{start}; at the rates measured here, {best} would save at most {percent(saving)} of the step."
-    return f"{start}, on hardware that multiplies {best} faster."
+    if saving is None:
+        return f"{start}, on hardware that has instructions for {mode}."
+    return f"{start}; at the rates measured here for their sizes, {mode} would save at most {percent(saving)} of it."
 
 
-def _rates_in_words(modes: tuple[str, ...], rates: Mapping[str, float]) -> Iterator[str]:
-    text = ", ".join(f"{it} {rates[it] / 1e12:.3g}" for it in ("float32", *modes) if it in rates)
-    if text:
-        yield f"Rates that this device reached in a test, in TFLOP/s: {text}."
+def _figures(profile: Profile, slow: Sequence[_Slow], best: _Saving, rates: Rates) -> Iterator[str]:
+    longest = sorted(slow, key=lambda it: -own_nanoseconds(profile, it.row))[:_ROWS_SHOWN]
+    for it in longest:
+        now, then = (rates.rate(dtype, it.work.side) if it.work else None for dtype in (it.computes_in, best.mode))
+        if now is not None and then is not None:
+            yield (
+                f"Rates of the size of {in_words(it.row)} in a test: {flop_rate(now)} in {it.computes_in}, "
+                f"{flop_rate(then)} in {best.mode}."
+            )
+    if best.conversions > 0:
+        yield f"Converting weights and gradients takes {percent(best.conversions)} of the step, and is taken off."
 
 
 def _remedy(profile: Profile, modes: tuple[str, ...], has_plain_products: bool) -> str:
@@ -142,20 +245,45 @@ def _remedy(profile: Profile, modes: tuple[str, ...], has_plain_products: bool) 
     return f'{autocast}, or call `torch.set_float32_matmul_precision("high")` at the start, which keeps more digits.'
 
 
-_LINEAR = operator("aten::addmm", 40, [(3072,), (8192, 768), (768, 3072)])
-_BACKWARD = operator("aten::mm", 30, [(8192, 3072), (3072, 768)])
-_CONVOLUTION = operator("aten::convolution_backward", 40, [(64, 256, 28, 28), (64, 128, 28, 28), (256, 128, 3, 3)])
+_LINEAR = operator("aten::addmm", 40, [(3072,), (8192, 768), (768, 3072)], calls=50)
+_BACKWARD = operator("aten::mm", 30, [(8192, 3072), (3072, 768)], calls=40)
+_CONVOLUTION = operator(
+    "aten::convolution_backward", 40, [(64, 256, 28, 28), (64, 128, 28, 28), (256, 128, 3, 3)], calls=180
+)
 _ELEMENTWISE = operator("aten::gelu", 20, [(8192, 3072)])
+_ON_CPU = (operator("aten::addmm", 40, [(512,), (1024, 512), (512, 512)], calls=30), _ELEMENTWISE)
+_SMALL = operator("aten::mm", 60, [(32, 64), (64, 64)], calls=10_000)
+_CHEAP = operator("aten::mm", 60, [(64, 1024), (1024, 1024)])
 _ON_GPU = run_on(GPU, _LINEAR, _BACKWARD, _ELEMENTWISE)
 _WITHOUT_RATES = msgspec.structs.replace(GPU, ceilings=Ceilings())
 _NO_FASTER_HERE = msgspec.structs.replace(
-    CPU, ceilings=Ceilings(matmul_flops_per_second=(("cpu:bfloat16", 4.9e11), ("cpu:float32", 5.0e11)))
+    CPU,
+    ceilings=Ceilings(
+        matmul_by_size=(
+            SizedRate(key="cpu:bfloat16", side=512, flops_per_second=4.9e11, conversion_seconds=1e-5),
+            SizedRate(key="cpu:float32", side=512, flops_per_second=5.0e11),
+        )
+    ),
 )
+_IN_DOUBT = msgspec.structs.replace(
+    CPU,
+    ceilings=msgspec.structs.replace(
+        CPU.ceilings, doubts=(("cpu", "Other programs kept 1.6 of 2 cores busy while these rates were measured."),)
+    ),
+)
+_MANY_WEIGHTS = RunEvidence(layers=(LayerUse(kind="Linear", name="net.0", weight_shape=(4096, 4096), count=32),))
+
+
+def _with_layers(profile: Profile) -> Profile:
+    evidence = msgspec.structs.replace(profile.evidence, layers=_MANY_WEIGHTS.layers)
+    return msgspec.structs.replace(profile, evidence=evidence)
+
 
 fires = {
     "float32 products on a GPU": _ON_GPU,
     "no rate was measured": run_on(_WITHOUT_RATES, _LINEAR, _BACKWARD, _ELEMENTWISE),
-    "a processor that multiplies bfloat16": run_on(CPU, _LINEAR, _BACKWARD, _ELEMENTWISE),
+    "the rates are in doubt": run_on(_IN_DOUBT, *_ON_CPU),
+    "a processor that multiplies bfloat16": run_on(CPU, *_ON_CPU),
     "convolutions in TensorFloat-32, which 16 bits could halve": run_on(GPU, _CONVOLUTION, _ELEMENTWISE),
 }
 silent = {
@@ -167,7 +295,10 @@ silent = {
     "types were not recorded": run_on(GPU, operator("aten::mm", 70)),
     "products are a small part": run_on(GPU, operator("aten::mm", 4, [(512, 512), (512, 512)]), _ELEMENTWISE),
     "the GPU waits for the host": run_on(GPU, operator("aten::mm", 15, [(512, 512), (512, 512)])),
-    "the processor has no faster format": run_on(Machine(cores=8, native_dtypes=("float32",)), _LINEAR, _BACKWARD),
-    "the other format is no faster when measured": run_on(_NO_FASTER_HERE, _LINEAR, _BACKWARD),
+    "the processor has no faster format": run_on(Machine(cores=8, native_dtypes=("float32",)), *_ON_CPU),
+    "the other format is no faster when measured": run_on(_NO_FASTER_HERE, *_ON_CPU),
+    "products so small that the other format is slower": run_on(CPU, _SMALL),
+    "the operators take long, but not for their operations": run_on(CPU, _CHEAP),
+    "converting the weights costs more than products save": _with_layers(run_on(CPU, *_ON_CPU)),
     "convolutions in TensorFloat-32, and no rates": run_on(_WITHOUT_RATES, _CONVOLUTION, _ELEMENTWISE),
 }

@@ -11,11 +11,12 @@ of every epoch, and on a CPU they take cores from the training.
 ## How to see it
 The loader is timed alone with several numbers of workers. This rule speaks where fewer come within 2 % of the script's
 number, or, where the loader was not timed, where there are more workers than cores. Whether the step itself gets
-faster the loader alone cannot tell, so the gain is left open.
+faster the loader alone cannot tell, so the gain is left open. Where the step waits for data as well, this is the reason
+for it, and both are one finding, `loader-bound`.
 
 ## What to do
-Use the fewest that come within 2 % of the best. torch names the same limit in its own warning: no more workers than
-cores, unless they mostly wait for a network or a slow disk.
+Use the fewest that come within 2 % of the best that was measured. torch names the same limit in its own warning: no
+more workers than cores, unless they mostly wait for a network or a slow disk.
 
 ## When it is fine
 Workers that wait most of the time, for objects in a distant store say, may well be more than there are cores. Then the
@@ -27,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hotlap.diagnose.api import Group
-from hotlap.diagnose.data_wait import own_rate, training_loaders, workers_of, working_rates
+from hotlap.diagnose.data_wait import best_rate, own_rate, training_loaders, workers_of, working_rates
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import exactly
 from hotlap.diagnose.wording import count, levers_for, name, per_second
@@ -38,6 +39,7 @@ from hotlap.records import Finding, LoaderFacts, LoaderRate, Machine, ScriptFact
 title = "More workers than the loader can use"
 group: Group = "data"
 rests_on = ("account", "loader-alone")
+explains = ("loader-bound",)
 
 _NAME = "too-many-workers"
 
@@ -62,18 +64,26 @@ def _fewer_as_fast(profile: Profile, loader: LoaderFacts) -> Iterator[Finding]:
     enough = [
         it for it in working_rates(profile) if 1 <= workers_of(it) < loader.workers and it.seconds_per_sample <= limit
     ]
-    if not enough:
+    best = best_rate(enough)
+    if best is None:
         return
-    fewest = min(enough, key=workers_of)
+    gain = own.seconds_per_sample / best.seconds_per_sample
+    faster = f"{gain:.3g} times as fast as" if gain > CLOSE_TO_BEST else "as fast as"
+    number = count(workers_of(best), "worker")
     yield _finding(
         loader,
-        title=f"{count(workers_of(fewest), 'worker')} would load as fast as the script's {loader.workers}.",
+        title=f"{number} would load {faster} the script's {loader.workers}.",
         evidence=tuple(
             f"{count(workers_of(it), 'worker')}: {per_second(it.seconds_per_sample)} samples a second, the loader alone"
-            for it in (fewest, own)
+            for it in (best, own)
         ),
-        remedy=f"Pass num_workers={workers_of(fewest)}: fewer processes and less memory for the same speed.",
+        remedy=f"Pass num_workers={workers_of(best)}, which was measured best: {_why(gain)}.",
     )
+
+
+def _why(gain: float) -> str:
+    fewer = "fewer processes and less memory"
+    return f"{fewer}, and more samples per second" if gain > CLOSE_TO_BEST else f"{fewer} for the same speed"
 
 
 def _more_than_cores(profile: Profile, loader: LoaderFacts) -> Finding:
@@ -113,6 +123,9 @@ _SIXTEEN = ScriptFacts(device="cuda", loaders=(LoaderFacts(dataset="Images", wor
 fires = {
     "four are as fast as sixteen": Profile(
         facts=_SIXTEEN, machine=Machine(cores=32), loader_rates=(_rate(16, 0.001), _rate(4, 0.00101), _rate(2, 0.0019))
+    ),
+    "one is twenty times as fast as sixteen": Profile(
+        facts=_SIXTEEN, machine=Machine(cores=2), loader_rates=(_rate(16, 0.011), _rate(2, 0.0006), _rate(1, 0.0005))
     ),
     "sixteen for eight cores, never timed alone": Profile(facts=_SIXTEEN, machine=Machine(cores=8, physical_cores=4)),
 }

@@ -27,9 +27,8 @@ loaded into the new one.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from math import prod
 
 from hotlap.diagnose.examples import CPU, GPU, operator, run_on
 from hotlap.diagnose.operators import (
@@ -44,8 +43,9 @@ from hotlap.diagnose.operators import (
     site_with,
 )
 from hotlap.diagnose.profile import Profile
-from hotlap.diagnose.shares import at_most
+from hotlap.diagnose.shares import at_most, computing_share
 from hotlap.diagnose.wording import percent
+from hotlap.diagnose.work import Work, convolution_of, convolution_outputs, is_batched, product_of, work_of
 from hotlap.levers.situations import accelerator
 from hotlap.records import Finding
 from hotlap.trace.records import OperatorRow
@@ -79,25 +79,17 @@ class _Unaligned:
     bound: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """Operations (two for each multiplication with its addition), and the numbers that are read and written."""
-
-    operations: float
-    numbers: int
-
-
 def check(profile: Profile) -> Iterator[Finding]:
     """Only on NVIDIA's GPUs, and only products large enough that their alignment can matter."""
     device = accelerator(profile.situation)
     if device is None or device.kind != "cuda" or not kernels_matter(profile):
         return
     found = sorted(_unaligned(profile, device.native_dtypes), key=lambda it: -it.bound)
-    bound = sum(it.bound for it in found)
+    bound = min(sum(it.bound for it in found), computing_share(profile))
     if bound < WORTH_A_LOOK:
         return
     sizes = _dearest_sizes(found)
-    share = share_of(profile, [it.row for it in found])
+    share = min(share_of(profile, [it.row for it in found]), computing_share(profile))
     better = ", ".join(f"{_padded(it)} instead of {it}" for it in sizes)
     yield Finding(
         rule="unaligned-sizes",
@@ -113,7 +105,7 @@ def check(profile: Profile) -> Iterator[Finding]:
 
 
 def _unaligned(profile: Profile, native: tuple[str, ...]) -> Iterator[_Unaligned]:
-    features, outputs = _feature_sizes(profile), _convolution_outputs(profile)
+    features, outputs = _feature_sizes(profile), convolution_outputs(profile)
     for row in profile.operators:
         mode = _mode(profile, row)
         seconds = own_nanoseconds(profile, row) * _NANOSECONDS
@@ -122,15 +114,17 @@ def _unaligned(profile: Profile, native: tuple[str, ...]) -> Iterator[_Unaligned
         sizes = _channels(row) if is_convolution(row) else _sides(row, features)
         unaligned = tuple(dict.fromkeys(it for it in sizes if it % _MULTIPLES[mode]))
         if unaligned:
-            least = _least_seconds(profile, _work(row, outputs), mode) * row.calls
+            least = _least_seconds(profile, work_of(row, outputs), mode) * row.calls
             yield _Unaligned(row, mode, unaligned, max(0.0, 1 - least / seconds) * share_of(profile, [row]))
 
 
-def _least_seconds(profile: Profile, work: _Work, mode: str) -> float:
+def _least_seconds(profile: Profile, work: Work | None, mode: str) -> float:
     """What the work takes at least at the rates that this GPU reached in a test; 0 where none was measured.
 
     It is the longer of multiplying and moving, as in the roofline model (Williams, Waterman and Patterson, 2009).
     """
+    if work is None:
+        return 0.0
     ceilings = profile.machine.ceilings
     products, memory = dict(ceilings.matmul_flops_per_second).get(f"cuda:{mode}"), ceilings.memory_bytes_per_second
     multiplying = work.operations / products if products else 0.0
@@ -157,67 +151,21 @@ def _feature_sizes(profile: Profile) -> frozenset[int]:
 
 def _sides(row: OperatorRow, features: frozenset[int]) -> tuple[int, ...]:
     """The sides of a large product that are lengths of rows in memory."""
-    product = _product(row)
+    product = product_of(row)
     if product is None or min(product[1:]) < SMALLEST_SIDE:
         return ()
-    return product[1:] if _is_batched(row) else tuple(it for it in product[1:] if it in features)
-
-
-def _product(row: OperatorRow) -> tuple[int, int, int, int] | None:
-    """Batch, rows, common side and columns of a product."""
-    if not is_product(row) or row.name == "aten::linear":
-        return None
-    dimensions = 3 if _is_batched(row) else 2
-    operands = row.shapes[1:3] if "add" in row.name else row.shapes[:2]
-    if len(operands) != 2 or any(len(it) != dimensions for it in operands) or operands[0][-1] != operands[1][-2]:
-        return None
-    batch = operands[0][0] if dimensions == 3 else 1
-    return batch, operands[0][-2], operands[0][-1], operands[1][-1]
-
-
-def _is_batched(row: OperatorRow) -> bool:
-    return row.name.endswith("bmm")
+    return product[1:] if is_batched(row) else tuple(it for it in product[1:] if it in features)
 
 
 def _channels(row: OperatorRow) -> tuple[int, ...]:
     """Channels in and out of a convolution that is not grouped. Images' few channels have kernels of their own."""
-    operands = _convolution(row)
+    operands = convolution_of(row)
     if operands is None:
         return ()
     image, weight = operands
     if image[1] != weight[1]:
         return ()
     return tuple(it for it in weight[:2] if it > _IMAGE_CHANNELS)
-
-
-def _convolution(row: OperatorRow) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """The shapes of a convolution's input and weight."""
-    operands = row.shapes[1:3] if "backward" in row.name else row.shapes[:2]
-    if len(operands) != 2 or len(operands[0]) < 3 or len(operands[0]) != len(operands[1]):
-        return None
-    return operands[0], operands[1]
-
-
-def _convolution_outputs(profile: Profile) -> Mapping[tuple[object, ...], tuple[int, ...]]:
-    """The shapes of convolutions' outputs, which only their backward calls tell."""
-    backward = [it for it in profile.operators if it.name == "aten::convolution_backward" and len(it.shapes) > 2]
-    return {it.shapes[1:3]: it.shapes[0] for it in backward}
-
-
-def _work(row: OperatorRow, outputs: Mapping[tuple[object, ...], tuple[int, ...]]) -> _Work:
-    """What one call multiplies and moves at least; nothing where it is not known."""
-    product, convolution = _product(row), _convolution(row) if is_convolution(row) else None
-    if product is not None:
-        batch, rows, common, columns = product
-        return _Work(2.0 * prod(product), batch * (rows * common + common * columns + rows * columns))
-    output = outputs.get(convolution) if convolution is not None else None
-    if convolution is None or not output:
-        return _Work(0.0, 0)
-    image, weight = convolution
-    passes = 2 if "backward" in row.name else 1
-    return _Work(
-        2.0 * passes * image[0] * prod(output[2:]) * prod(weight), passes * (prod(image) + prod(output) + prod(weight))
-    )
 
 
 def _dearest_sizes(found: list[_Unaligned]) -> tuple[int, ...]:

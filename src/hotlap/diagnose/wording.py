@@ -57,6 +57,14 @@ def size(count: float) -> str:
     return f"{count:.{1 if unit and abs(count) < 9.95 else 0}f} {_BINARY_UNITS[unit]}"
 
 
+def flop_rate(operations_per_second: float) -> str:
+    """``14.7 GFLOP/s``, ``45.0 TFLOP/s``."""
+    for unit, factor in (("PFLOP/s", 1e15), ("TFLOP/s", 1e12)):
+        if operations_per_second >= 0.9995 * factor:
+            return f"{_three_digits(operations_per_second / factor)} {unit}"
+    return f"{_three_digits(operations_per_second / 1e9)} GFLOP/s"
+
+
 def count(number: int, one: str, many: str = "") -> str:
     """``1 worker``, ``3 workers``."""
     return f"{number} {one if number == 1 else many or one + 's'}"

@@ -8,25 +8,30 @@ import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
-from hotlap.errors import StudyError
+from hotlap.errors import StudyError, UsageError
 from hotlap.export.tables import Cell, Table
-from hotlap.files import replace
+from hotlap.files import read_bounded, replace
 from hotlap.render.text import clean
 
 COLUMNS = "columns.csv"
 """The file that says what every column of every other file means."""
 
 _BEGINS_A_FORMULA = ("=", "+", "-", "@")
+_LARGEST_BYTES = 2**20
 _LONGEST_TEXT = 32_000
 """A spreadsheet's cell holds 32 767 characters."""
 
 
-def write_csv(tables: Sequence[Table], folder: Path) -> tuple[Path, ...]:
-    """One file a table and one on their columns, in UTF-8 with a header; what was written.
+def write_csv(tables: Sequence[Table], folder: Path, *, force: bool = False) -> tuple[Path, ...]:
+    """One file a table and one on their columns, in UTF-8 with a header; what was written. Tables of another study are
+    replaced with ``force`` alone.
 
     Text that a spreadsheet would take for a formula is given an apostrophe in front (OWASP, *CSV Injection*): names
-    come from scripts, and a study may come from anywhere. Raises :class:`StudyError` when the folder cannot be written.
+    come from scripts, and a study may come from anywhere. Raises :class:`StudyError` when the folder cannot be written,
+    and :class:`UsageError` when it holds files that are not this study's.
     """
+    if not force:
+        _refuse_others(tables, folder)
     meanings = [(table.name, name, meaning) for table in tables for name, meaning in table.columns]
     about = Table("columns", "", (("table", ""), ("column", ""), ("meaning", "")), tuple(meanings))
     written = []
@@ -42,6 +47,29 @@ def write_csv(tables: Sequence[Table], folder: Path) -> tuple[Path, ...]:
             remedy="Name another folder with --out.",
         ) from error
     return tuple(written)
+
+
+def _refuse_others(tables: Sequence[Table], folder: Path) -> None:
+    """Raise :class:`UsageError` where tables would be replaced that are not of the study that the first one names."""
+    paths = [folder / f"{it.name}.csv" for it in tables]
+    if not any(it.exists() for it in paths):
+        return
+    whose = _study_in(paths[0])
+    if whose != _shown(tables[0].rows[0][0]):
+        of = f"the study {whose}" if whose else "another study"
+        raise UsageError(
+            f"{folder} holds the tables of {of}, which would be replaced.",
+            remedy="Name another folder with --out, or give --force.",
+        )
+
+
+def _study_in(path: Path) -> str:
+    """The identifier in the first table; empty where there is none that can be read."""
+    try:
+        rows = list(csv.DictReader(io.StringIO(read_bounded(path, _LARGEST_BYTES).decode("utf-8"))))
+    except (OSError, UnicodeDecodeError, csv.Error):
+        return ""
+    return rows[0].get("study") or "" if len(rows) == 1 else ""
 
 
 def as_csv(table: Table) -> str:

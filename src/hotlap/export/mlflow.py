@@ -1,9 +1,15 @@
-"""A study as a run of MLflow, in a folder on this machine or where the user's tracking address points."""
+"""A study as a run of MLflow, in a folder on this machine or where the user's tracking address points.
+
+In a folder the store is a database, for MLflow 3 opens no folder of files unless a variable says so. Where only
+mlflow-skinny is installed, which has no databases, it is a folder of files.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,38 +19,72 @@ from hotlap.export.packages import environment, imported
 from hotlap.export.tracked import Tracked, tracked
 
 EXPERIMENT = "hotlap"
+FILES_ALLOWED = "MLFLOW_ALLOW_FILE_STORE"
+"""The variable without which MLflow 3 refuses a folder of files as a store."""
+
+_DATABASE = "sqlite://"
 _METRICS_AT_ONCE = 1000
 """The most that MLflow's interface takes in one call (its REST documentation, *Log Batch*)."""
 _PARAMETERS_AT_ONCE = 100
 _QUIET = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
-    # MLflow 3 refuses a folder as a store without this one.
-    "MLFLOW_ALLOW_FILE_STORE": "true",
+    FILES_ALLOWED: "true",
 }
 
 
-def write_mlflow(of: Gathered, folder: Path, *, tracking_uri: str | None = None, experiment: str = EXPERIMENT) -> str:
-    """One run in that experiment; its identifier.
+@dataclass(frozen=True, slots=True)
+class LoggedRun:
+    """The identifier of a run, and the address of the store that it is in."""
+
+    identifier: str
+    address: str
+
+
+def write_mlflow(
+    of: Gathered, folder: Path, *, tracking_uri: str | None = None, experiment: str = EXPERIMENT
+) -> LoggedRun:
+    """One run in that experiment.
 
     Without ``tracking_uri`` the store is ``folder``, and nothing leaves the machine. Raises :class:`UsageError` where
     MLflow is not installed, :class:`StudyError` where the store cannot be written.
     """
     with environment(_QUIET):
         mlflow = imported("mlflow", extra="mlflow")
-        address = tracking_uri or folder.absolute().as_uri()
+        address = tracking_uri or _local_address(folder.absolute())
+        artifacts = None if tracking_uri else (folder.absolute() / "artifacts").as_uri()
         try:
             client = mlflow.MlflowClient(tracking_uri=address)
-            return _log(client, mlflow.entities, tracked(of), experiment)
+            return LoggedRun(_log(client, mlflow.entities, tracked(of), experiment, artifacts), address)
         except (mlflow.exceptions.MlflowException, OSError) as error:
             raise StudyError(
                 f"MLflow did not take the run: {error}.", where=address, remedy="Check the address and the folder."
             ) from error
 
 
-def _log(client: Any, entities: Any, told: Tracked, experiment: str) -> str:
+def how_to_open(run: LoggedRun) -> str:
+    """The command that shows the store of a run which is on this machine."""
+    allowed = "" if run.address.startswith(_DATABASE) else f"{FILES_ALLOWED}=true "
+    return f"{allowed}mlflow ui --backend-store-uri {run.address}"
+
+
+def _local_address(folder: Path) -> str:
+    if not all(_installed(it) for it in ("sqlalchemy", "alembic")):
+        return folder.as_uri()
+    folder.mkdir(parents=True, exist_ok=True)
+    return f"{_DATABASE}/{folder.as_posix()}/mlflow.db"
+
+
+def _installed(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ValueError:  # blocked by an entry of None
+        return False
+
+
+def _log(client: Any, entities: Any, told: Tracked, experiment: str, artifacts: str | None) -> str:
     found = client.get_experiment_by_name(experiment)
-    number = found.experiment_id if found is not None else client.create_experiment(experiment)
+    number = found.experiment_id if found is not None else client.create_experiment(experiment, artifacts)
     tags = {"mlflow.runName": told.name, "mlflow.note.content": told.note}
     run = client.create_run(number, tags=tags)
     identifier = str(run.info.run_id)

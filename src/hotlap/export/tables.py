@@ -128,7 +128,7 @@ def _levers(of: Gathered) -> Table:
         ("study", "identifier of the study"),
         ("lever", "the lever"),
         ("setting", "its values, a JSON object"),
-        ("verdict", "kept, no-gain, parity-lost, not-verified, failed or skipped"),
+        ("verdict", "kept, no-gain, parity-lost, not-verified, failed, seen or skipped"),
         ("reason", "why"),
         ("bound", "the most that it could have given, where it was skipped for that"),
         ("trial_seconds", "seconds that its trials took"),

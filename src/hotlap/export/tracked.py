@@ -124,8 +124,8 @@ def _step(run: Run, row: int) -> Iterator[tuple[str, float | None]]:
         if row < len(column):
             yield name, column[row]
     wall, samples = run.steps.wall_seconds[row], run.steps.samples
-    if row < len(samples) and wall > 0:
-        yield "samples_per_second", samples[row] / wall
+    if row < len(samples) and wall > 0 and run.facts.samples_from not in ("inputs", "none"):
+        yield "samples_per_second", samples[row] * max(1, run.facts.processes) / wall
 
 
 def _finite(numbers: Iterator[tuple[str, float]] | Iterator[tuple[str, float | None]]) -> Iterator[tuple[str, float]]:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 title = "The model compiled into fused kernels"
 proof: Proof = "rounding"
-addresses = ("dominant-operator", "launch-bound", "python-overhead")
+addresses = ("dominant-operator", "launch-bound", "python-overhead", "small-operators")
 parameters = {
     "mode": Parameter(str, choices=("default", "reduce-overhead", "max-autotune")),
     "dynamic": Parameter(bool, required=False),

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import msgspec
 
-from hotlap.records import BreakEven, Comparison, Completed, Costs, Estimate, Kept, Price, Study, WholeRun
+from hotlap.gain import claimed
+from hotlap.measure.account import is_guess, samples_of_all
+from hotlap.records import BreakEven, Comparison, Completed, Costs, Estimate, Price, Study, WholeRun
 
 _MILLION = 1e6
 _SECONDS_AN_HOUR = 3600.0
@@ -27,27 +29,20 @@ def costs(study: Study, *, price: Price | None = None, samples: int | None = Non
     before = _seconds_per_sample(study, comparison)
     if before is None or study.account_before is None:
         return None
+    counted = not is_guess(study.account_before)
+    whole = _whole_run(samples or samples_of_a_run(study), before, comparison, price) if counted else None
     found = Costs(
         confidence=comparison.speed.confidence if comparison is not None else _USUAL_CONFIDENCE,
-        samples_per_step=study.account_before.samples_per_step,
+        samples_per_step=samples_of_all(study.account_before),
+        counted=counted,
         seconds_per_sample_before=before,
         seconds_per_sample_after=divided(before.value, comparison.speed.speedup) if comparison is not None else None,
         price=price,
-        million_before=_priced(before, price, _MILLION),
-        run=_whole_run(samples or samples_of_a_run(study), before, comparison, price),
+        million_before=_priced(before, price, _MILLION) if counted else None,
+        run=whole,
         tuning_price=study.spent_seconds * price.per_hour / _SECONDS_AN_HOUR if price is not None else None,
     )
     return found if comparison is None else _with_gain(found, comparison, study.spent_seconds)
-
-
-def claimed(study: Study) -> Comparison | None:
-    """The comparison of the whole plan with the untouched script, where it claims a gain; None where nothing does."""
-    if not study.plan.settings:
-        return None
-    comparison = study.verification or (_measured_whole(study) if study.status == "finished" else None)
-    if comparison is None or comparison.speed.verdict != "faster" or not comparison.speed.baseline_agrees:
-        return None
-    return comparison
 
 
 def samples_of_a_run(study: Study) -> int | None:
@@ -55,7 +50,7 @@ def samples_of_a_run(study: Study) -> int | None:
     run = study.baseline
     if run is None or run.ending != Completed() or not run.steps.samples:
         return None
-    return sum(run.steps.samples) or None
+    return sum(run.steps.samples) * max(1, run.facts.processes) or None
 
 
 def samples_of_epochs(study: Study, epochs: int) -> int | None:
@@ -108,27 +103,20 @@ def _with_gain(found: Costs, comparison: Comparison, spent_seconds: float) -> Co
     spent = Estimate(value=spent_seconds, low=spent_seconds, high=spent_seconds, unit="s")
     return msgspec.structs.replace(
         found,
-        million_after=_priced(found.seconds_per_sample_after, found.price, _MILLION),
+        million_after=_priced(found.seconds_per_sample_after, found.price, _MILLION) if found.counted else None,
         startup=break_even(extra, saving, found.samples_per_step) if extra is not None else None,
         tuning=break_even(spent, saving, found.samples_per_step),
     )
 
 
-def _measured_whole(study: Study) -> Comparison | None:
-    """The trial of just the plan against the untouched script, where there was no verification of its own."""
-    kept = [it.verdict.comparison for it in study.outcomes if isinstance(it.verdict, Kept)]
-    whole = [it for it in kept if it.candidate == study.plan and not it.baseline.settings]
-    return whole[-1] if whole else None
-
-
 def _seconds_per_sample(study: Study, comparison: Comparison | None) -> Estimate | None:
     """Over the sets of the comparison where it says so, else the mean of one run, whose interval nobody knows."""
     account = study.account_before
-    if account is None or account.wall <= 0 or account.samples_per_step <= 0:
+    if account is None or account.wall <= 0 or samples_of_all(account) <= 0:
         return None
     if comparison is not None and comparison.baseline_seconds_per_sample is not None:
         return comparison.baseline_seconds_per_sample
-    seconds = account.wall / account.samples_per_step
+    seconds = account.wall / samples_of_all(account)
     return Estimate(value=seconds, low=seconds, high=seconds, unit="s")
 
 

@@ -31,7 +31,7 @@ from hotlap.records.comparisons import (
 )
 from hotlap.records.costs import BreakEven, Costs, Price, WholeRun
 from hotlap.records.disturbance import Disturbance, Measurement
-from hotlap.records.machine import Accelerator, Ceilings, Machine
+from hotlap.records.machine import Accelerator, Ceilings, Machine, SizedRate
 from hotlap.records.messages import (
     CONNECTION_LOST,
     STEP_COUNTER_BYTES,
@@ -55,6 +55,7 @@ from hotlap.records.outcomes import (
     NumbersHunt,
     Outcome,
     ParityLost,
+    Seen,
     Skipped,
     Verdict,
 )
@@ -85,6 +86,7 @@ from hotlap.records.script import (
     LoaderFacts,
     ModelFacts,
     OptimizerFacts,
+    SampleSource,
     ScriptFacts,
     SiteRole,
 )
@@ -200,11 +202,14 @@ __all__ = [
     "RecordedGain",
     "Report",
     "Run",
+    "SampleSource",
     "ScaledLoss",
     "ScriptFacts",
+    "Seen",
     "Setting",
     "SiteRole",
     "Situation",
+    "SizedRate",
     "Skipped",
     "Source",
     "SourceWish",

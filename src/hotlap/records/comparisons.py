@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from hotlap.records.base import Record
 from hotlap.records.machine import Machine
 from hotlap.records.runs import LoaderRate
-from hotlap.records.script import ScriptFacts
+from hotlap.records.script import SampleSource, ScriptFacts
 from hotlap.records.workload import Plan
 
 
@@ -21,7 +21,10 @@ class Ceiling(Record, frozen=True, kw_only=True):
 
 
 class PhaseAccount(Record, frozen=True, kw_only=True):
-    """Mean seconds per step by phase, of one plan; the phases add up to ``wall``."""
+    """Mean seconds per step by phase, of one plan; the phases add up to ``wall``.
+
+    ``samples_per_step`` are those of each of the ``trainers``, counted by ``samples_from``.
+    """
 
     wall: float = 0.0
     data_wait: float = 0.0
@@ -32,6 +35,8 @@ class PhaseAccount(Record, frozen=True, kw_only=True):
     other: float = 0.0
     outside: float = 0.0
     samples_per_step: float = 1.0
+    trainers: int = 1
+    samples_from: SampleSource = ""
 
 
 class Situation(Record, frozen=True, kw_only=True):

@@ -39,7 +39,8 @@ class Costs(Record, frozen=True, kw_only=True):
 
     Only training steps count; evaluation, checkpoints and the like come on top of both. What it takes after is what it
     took before divided by the speedup, hence with the speedup's interval; None where no gain is claimed. ``million_``
-    is the price of a million samples and ``tuning_price`` that of the study itself, where a price was given.
+    is the price of a million samples and ``tuning_price`` that of the study itself, where a price was given. Where the
+    samples of a step were not ``counted`` but guessed there is no price of a million of them, and none of a run.
     :func:`hotlap.render.cost.cost_lines` says all this in sentences.
     """
 
@@ -54,3 +55,4 @@ class Costs(Record, frozen=True, kw_only=True):
     startup: BreakEven | None = None
     tuning: BreakEven | None = None
     tuning_price: float | None = None
+    counted: bool = True

@@ -25,18 +25,36 @@ class Accelerator(Record, frozen=True, kw_only=True):
     throttled: tuple[str, ...] = ()
 
 
+class SizedRate(Record, frozen=True, kw_only=True):
+    """The rate of products of two square matrices of ``side`` rows, the best of several tries.
+
+    ``key`` is ``device:dtype`` as in :class:`Ceilings`. ``conversion_seconds`` is what converting one float32 matrix of
+    that side to the dtype and one back took together; 0 for a format that takes float32 matrices as they are.
+    """
+
+    key: str
+    side: int
+    flops_per_second: float
+    conversion_seconds: float = 0.0
+
+
 class Ceilings(Record, frozen=True, kw_only=True):
     """Rates that this machine reached in a short test, the best of several tries.
 
-    Keys of ``matmul_flops_per_second`` are ``device:dtype`` (``cpu:float32``, ``cuda:bfloat16``). Others kept
-    ``other_load`` cores busy meanwhile.
+    Keys of ``matmul_flops_per_second`` are ``device:dtype`` (``cpu:float32``, ``cuda:bfloat16``); ``matmul_by_size``
+    has the rates of each size, smallest first. ``doubts`` are pairs of a device and a sentence that says why the rates
+    of its products are not to be relied on, although they were measured more than once. ``threads`` is with how many
+    threads the processor's products were measured (0: not known). Others kept ``other_load`` cores busy meanwhile.
     """
 
     matmul_flops_per_second: tuple[tuple[str, float], ...] = ()
+    matmul_by_size: tuple[SizedRate, ...] = ()
     memory_bytes_per_second: float | None = None
     host_to_device_pageable_bytes_per_second: float | None = None
     host_to_device_pinned_bytes_per_second: float | None = None
     other_load: float = 0.0
+    doubts: tuple[tuple[str, str], ...] = ()
+    threads: int = 0
 
 
 class Machine(Record, frozen=True, kw_only=True):

@@ -46,13 +46,15 @@ class Proceed(Record, frozen=True, kw_only=True, tag="proceed"):
     """Controller: do ``lead_in`` steps that do not count, then ``steps`` steps as one block.
 
     ``seconds`` ends the block earlier, once so long has passed and ``minimum_steps`` are done; it is
-    never used with several processes, whose blocks must end at the same step.
+    never used with several processes, whose blocks must end at the same step. ``most_seconds`` ends it too, however few
+    steps are done.
     """
 
     steps: int
     lead_in: int = 0
     seconds: float | None = None
     minimum_steps: int = 1
+    most_seconds: float | None = None
 
 
 class End(Record, frozen=True, kw_only=True, tag="end"):

@@ -47,6 +47,15 @@ class Failed(Record, frozen=True, kw_only=True, tag="failed"):
     reason: str = ""
 
 
+class Seen(Record, frozen=True, kw_only=True, tag="seen"):
+    """Looked at and not proved, since the time did not allow it or no more was asked for. ``speedup`` is what a single
+    set of ``rounds`` rounds showed: it has no interval, and nothing is claimed by it."""
+
+    speedup: float
+    rounds: int
+    reason: str = ""
+
+
 class Skipped(Record, frozen=True, kw_only=True, tag="skipped"):
     """Not tried, and why."""
 
@@ -55,7 +64,7 @@ class Skipped(Record, frozen=True, kw_only=True, tag="skipped"):
     already: bool = False
 
 
-Verdict: TypeAlias = Kept | NoGain | ParityLost | NotVerified | Failed | Skipped
+Verdict: TypeAlias = Kept | NoGain | ParityLost | NotVerified | Failed | Seen | Skipped
 
 
 class Outcome(Record, frozen=True, kw_only=True):
@@ -77,8 +86,9 @@ class Finding(Record, frozen=True, kw_only=True):
     ``share`` is what it costs, as a share of the step (0 where it costs no time). ``kind`` tells a ``cost`` from
     ``wrong-numbers``, from a ``risk`` that has not struck yet, and from a ``hint`` whose gain is not known.
     ``title`` is one sentence with its number, ``evidence`` the figures it rests on, ``remedy`` what to do, ``site`` the
-    line, and ``levers`` those that answer it. ``disturbed``: it rests on times that were measured while others kept the
-    machine busy, so the cost may be theirs.
+    line, and ``levers`` those that answer it. ``causes`` are the rules that found why: their evidence, remedy and
+    levers are among its own. ``disturbed``: it rests on times that were measured while others kept the machine busy, so
+    the cost may be theirs.
     """
 
     rule: str
@@ -90,6 +100,7 @@ class Finding(Record, frozen=True, kw_only=True):
     site: CallSite | None = None
     levers: tuple[str, ...] = ()
     disturbed: bool = False
+    causes: tuple[str, ...] = ()
 
 
 class NumbersHunt(Record, frozen=True, kw_only=True):

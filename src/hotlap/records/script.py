@@ -11,6 +11,12 @@ SiteRole: TypeAlias = Literal[
 ]
 
 
+SampleSource: TypeAlias = Literal["loader", "batch", "inputs", "none", ""]
+"""What samples were counted by: the batch size of the DataLoader, the first dimension of what a DataLoader without one
+delivered, the first dimension of the model's inputs (a guess), nothing (each step counts as one); empty where a study
+of before does not say."""
+
+
 class CallSite(Record, frozen=True, kw_only=True):
     """A line of the user's code where something that matters was called.
 
@@ -36,11 +42,12 @@ class FileDigest(Record, frozen=True, kw_only=True):
 
 
 class LoaderFacts(Record, frozen=True, kw_only=True):
-    """One DataLoader that fed training steps.
+    """One DataLoader that the script read batches from.
 
     ``draws_random`` says whether fetching a batch in the main process consumed torch, numpy or
     ``random`` numbers: then moving the fetch into workers changes what is drawn.
-    ``batch_bytes`` is the size of one batch's tensors.
+    ``batch_bytes`` is the size of one batch's tensors. ``trains`` says whether a backward pass followed on its batches;
+    None in studies that did not record it.
     """
 
     dataset: str
@@ -53,6 +60,7 @@ class LoaderFacts(Record, frozen=True, kw_only=True):
     length: int | None = None
     draws_random: bool = False
     batch_bytes: int = 0
+    trains: bool | None = None
     site: CallSite | None = None
 
 
@@ -99,7 +107,8 @@ class ModelFacts(Record, frozen=True, kw_only=True):
 class ScriptFacts(Record, frozen=True, kw_only=True):
     """What hotlap saw the script do: the ground on which levers decide whether they apply.
 
-    ``files`` are the files that the sites lie in, as they were when the script was run.
+    ``files`` are the files that the sites lie in, as they were when the script was run. ``samples_from`` is what the
+    samples of steps were counted by.
     """
 
     device: str = "cpu"
@@ -120,6 +129,7 @@ class ScriptFacts(Record, frozen=True, kw_only=True):
     random_in_forward: bool = False
     sites: tuple[CallSite, ...] = ()
     files: tuple[FileDigest, ...] = ()
+    samples_from: SampleSource = ""
 
 
 class Invariants(Record, frozen=True, kw_only=True):

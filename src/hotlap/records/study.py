@@ -13,7 +13,7 @@ from hotlap.records.outcomes import Finding, Outcome
 from hotlap.records.runs import FileWrite, LoaderRate, Run
 from hotlap.records.workload import Plan, Source, Workload
 
-StudyStatus: TypeAlias = Literal["running", "finished", "interrupted", "out-of-budget", "script-failed"]
+StudyStatus: TypeAlias = Literal["running", "finished", "interrupted", "out-of-budget", "quick-look", "script-failed"]
 StudyKind: TypeAlias = Literal["search", "profile", "check"]
 CheckVerdict: TypeAlias = Literal["passed", "failed", "inconclusive"]
 
@@ -28,6 +28,10 @@ class Study(Record, frozen=True, kw_only=True):
     alone with the settings that were timed, ``batch_rates`` the model alone with other batch sizes, and ``losses`` what
     the verification's sameness was judged by. ``hosts`` are those that any trial connected to. ``disturbances`` are the
     measurements that others on the machine disturbed and that could not be made again while it was quiet.
+
+    A study of status ``quick-look`` proved nothing and claims nothing, since no more was asked for (``quick``) or the
+    budget was too small. ``needed_seconds`` is the budget that would do for a proof, or for the levers that a search
+    had no time for; None where nothing was left.
     """
 
     format_version: int = 1
@@ -43,6 +47,8 @@ class Study(Record, frozen=True, kw_only=True):
     machine: Machine = Machine()
     budget_seconds: float | None = None
     spent_seconds: float = 0.0
+    needed_seconds: float | None = None
+    quick: bool = False
     baseline: Run | None = None
     account_before: PhaseAccount | None = None
     account_after: PhaseAccount | None = None
@@ -62,6 +68,13 @@ class Study(Record, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     disturbances: tuple[Disturbance, ...] = ()
     directory: str = ""
+
+    def __repr__(self) -> str:
+        """One line: the whole of a study fills a screen many times over, and ``hotlap report --json`` shows it."""
+        kept = ", ".join(it.lever for it in self.plan.settings)
+        return (
+            f"<Study {self.identifier!r} ({self.kind}, {self.status}): {self.workload.target!r}, kept: {kept or '-'}>"
+        )
 
     # Notebooks look for these on the object that they are to show; what they show is rendered elsewhere, on demand.
 

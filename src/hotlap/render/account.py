@@ -25,6 +25,8 @@ PHASES = (
     ("other", "other", "#999999", "·", "."),
 )
 
+_GUESSES = ("inputs", "none")
+
 
 def parts(account: PhaseAccount, factor: float = 1.0) -> tuple[Part, ...]:
     """The phases of an account as parts of a bar, in the order in which a step goes through them."""
@@ -103,7 +105,7 @@ def _table(accounts: list[tuple[str, PhaseAccount, float]]) -> Table:
 
 def account_remarks(before: PhaseAccount, after: PhaseAccount | None, factor: float, doubt: str = "") -> list[str]:
     """What must be known beside the account: what disturbed it, steps of another size, and time outside of steps."""
-    remarks = [doubt] if doubt else []
+    remarks = [it for it in (doubt, samples_remark(before)) if it]
     if factor != 1.0 and after:
         remarks.append(
             f"A step now holds {after.samples_per_step:g} samples instead of {before.samples_per_step:g}; "
@@ -114,6 +116,33 @@ def account_remarks(before: PhaseAccount, after: PhaseAccount | None, factor: fl
             f"Outside of steps (evaluation, checkpoints and the like): {text.duration(before.outside)} per step on top."
         )
     return remarks
+
+
+def rate_of(account: PhaseAccount) -> tuple[str, float]:
+    """What is done in a second, by its name: samples of all trainers; steps where samples were only guessed."""
+    if account.samples_from in _GUESSES:
+        return "steps a second", 1 / account.wall
+    return "samples a second", account.samples_per_step * max(1, account.trainers) / account.wall
+
+
+def samples_remark(account: PhaseAccount) -> str:
+    """How many samples a step holds, and what they were counted by; empty where that was not recorded."""
+    held = f"{account.samples_per_step:g} sample{'' if account.samples_per_step == 1 else 's'}"
+    if account.trainers > 1:
+        held += f" in each of {account.trainers} processes"
+    match account.samples_from:
+        case "loader":
+            return f"A step holds {held}, by the batch size of its DataLoader."
+        case "batch":
+            return f"A step holds {held}, by the first dimension of what its DataLoader delivers."
+        case "inputs":
+            return (
+                f"How many samples a step holds is a guess: {held}, by the first dimension of the model's input, which "
+                "need not be the batch. Rates and prices of samples are left out."
+            )
+        case "none":
+            return "How many samples a step holds is unknown, so rates and prices of samples are left out."
+    return ""
 
 
 def samples_factor(before: PhaseAccount, after: PhaseAccount | None) -> float:

@@ -22,7 +22,7 @@ _ENERGY_UNITS = ((1e3, "kJ"), (1.0, "J"), (1e-3, "mJ"), (0.0, "uJ"))
 
 def cost_lines(costs: Costs) -> tuple[str, ...]:
     """Sentences on the price of a million samples and of a whole run, and on what must be earned back first."""
-    return (*_million(costs), *_run(costs), *_startup(costs), *_tuning(costs))
+    return (*_million(costs), *_run(costs), *_not_counted(costs), *_startup(costs), *_tuning(costs))
 
 
 def energy_line(energy: EnergyComparison | None) -> str:
@@ -90,6 +90,11 @@ def _run(costs: Costs) -> Iterator[str]:
     yield f"{before} before; {after} after, in training steps alone."
 
 
+def _not_counted(costs: Costs) -> Iterator[str]:
+    if costs.price is not None and not costs.counted:
+        yield "What a sample or a whole run costs is unknown: the samples of a step are a guess."
+
+
 def _startup(costs: Costs) -> Iterator[str]:
     """What a longer start (compiling, above all) takes, and when it is earned back."""
     it = costs.startup
@@ -116,6 +121,8 @@ def _tuning(costs: Costs) -> Iterator[str]:
 def _earned_back(it: BreakEven, costs: Costs) -> str:
     if it.samples is None:
         return "; whether that is ever earned back is open, as the gain may be none"
+    if it.steps is not None and not costs.counted:
+        return f", earned back after {_with_interval(it.steps, costs, _count)} steps of the script as it was"
     if it.steps is None:
         return f", earned back after {_with_interval(it.samples, costs, _count)} samples"
     steps = _with_interval(it.steps, costs, _count)

@@ -15,9 +15,10 @@ from rich.text import Text
 from hotlap.compare.records import Difference, DiffRow, DiffTable, FindingChange, Reason, SideSummary, Table, Verdict
 from hotlap.records import CallSite, Finding, Plan
 from hotlap.render import text
+from hotlap.render.event_names import event_name, event_names
 from hotlap.render.layout import Trimmed, indented, open_table, paragraphs, shifted
 from hotlap.render.presentable import shown
-from hotlap.render.trace import CAUSES, event_name
+from hotlap.render.trace import CAUSES
 
 WIDEST = 120
 _ROWS_SHOWN = 10
@@ -141,13 +142,15 @@ def _headline(found: Difference) -> RenderableType:
 
 
 def _why(found: Difference) -> Iterator[str]:
-    """The parts of the step that account for most of the change, each with what is behind it."""
-    if found.verdict not in ("slower", "faster"):
-        return
+    """The parts of the step that account for most of the change, each with what is behind it; where the step itself did
+    not change clearly, the parts that changed by a good part of it."""
     tables = {it.table: it for it in found.tables}
-    for parts in _ADD_UP:
-        if parts in tables:
-            yield from _reasons(tables[parts], tables)
+    if found.verdict in ("slower", "faster"):
+        for parts in _ADD_UP:
+            if parts in tables:
+                yield from _reasons(tables[parts], tables)
+    elif found.verdict == "no-clear-change":
+        yield from _large_changes(found, tables)
 
 
 def _reasons(parts: DiffTable, tables: Mapping[Table, DiffTable]) -> Iterator[str]:
@@ -157,6 +160,17 @@ def _reasons(parts: DiffTable, tables: Mapping[Table, DiffTable]) -> Iterator[st
         line = f"{_name(row.name)}: {_signed(row.change_seconds)}, {text.share(row.share_of_change)} of the change"
         behind = tables.get(_BEHIND[row.name]) if row.name in _BEHIND else None
         yield line + (_mostly(behind, row) if behind is not None else "")
+
+
+def _large_changes(found: Difference, tables: Mapping[Table, DiffTable]) -> Iterator[str]:
+    """A cause of idle time stands for itself: what one cause lost another may have gained."""
+    whole = (found.traced_step or found.step).before_seconds
+    for table in ("phases", "host", "device", "idle"):
+        for row in tables[table].rows if table in tables else ():
+            caused = table == "device" and row.name == "idle" and "idle" in tables
+            if not caused and abs(row.change_seconds) >= _WORTH_A_REASON * whole > 0:
+                lengths = f"{text.duration(row.before_seconds)} -> {text.duration(row.after_seconds)}"
+                yield f"{_name(row.name)}: {lengths} in a step ({_signed(row.change_seconds)})"
 
 
 def _mostly(behind: DiffTable, row: DiffRow) -> str:
@@ -198,9 +212,11 @@ def _things(table: DiffTable, rows: Sequence[DiffRow]) -> RenderableType:
     """Kernels and the like, whose names may be long: each with its figures below its name."""
     with_share = any(it.share_of_change is not None for it in rows)
     drawn = open_table(">change", *((">of the change",) if with_share else ()), "")
+    names = event_names([it.name for it in rows])
     for row in rows:
         cells = [Text(_signed(row.change_seconds)), *([Text(_share_of_change(row))] if with_share else [])]
-        drawn.add_row(*cells, Group(Text(_name(row.name)), Text(_figures(row, _COUNTED[table.table]), style="dim")))
+        name = _NAMES.get(row.name) or names[row.name]
+        drawn.add_row(*cells, Group(Text(name), Text(_figures(row, _COUNTED[table.table]), style="dim")))
     left_out = len(table.rows) - len(rows) + table.rows_left_out
     more = paragraphs([f"{left_out:,} more, each of which changed by less"]) if left_out else []
     return Group(shifted(drawn), *more)

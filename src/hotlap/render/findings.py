@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from hotlap.records import Comparison, Finding, FindingKind, Kept, Outcome, Skipped, Study
+from hotlap.records import Comparison, Finding, FindingKind, Kept, Outcome, Seen, Skipped, Study
 from hotlap.render import text
 from hotlap.render.disturbance import finding_doubt
 from hotlap.render.lever_table import COLOURS, MARKS, Tone, verdict_word
@@ -73,6 +73,8 @@ def _fate(name: str, outcome: Outcome | None) -> tuple[Tone, str]:
     if isinstance(verdict, Skipped):
         why = text.sentence(verdict.reason)
         return tone, f"{lever} is {word}. {why}" if verdict.already else f"{lever} was not tried. {why}"
+    if isinstance(verdict, Seen):
+        return tone, f"{lever} was seen at {text.ratio(verdict.speedup)} in one set, not proved."
     begin = f"Answered by {lever}" if isinstance(verdict, Kept) else f"{lever} tried"
     comparison = getattr(verdict, "comparison", None)
     if not isinstance(comparison, Comparison):
@@ -83,7 +85,7 @@ def _fate(name: str, outcome: Outcome | None) -> tuple[Tone, str]:
 def _body(it: Finding, study: Study) -> Iterator[RenderableType]:
     yield Text(text.one_line(it.title), style="bold")
     where = place(it, study.workload.directory)
-    yield Text("  ".join(filter(None, (text.one_line(it.rule), where, share_interval(it)))), style="dim")
+    yield Text("  ".join(filter(None, (rules(it), where, share_interval(it)))), style="dim")
     for line in it.evidence:
         yield Text(text.one_line(line), style="dim")
     if it.disturbed:
@@ -96,6 +98,12 @@ def _body(it: Finding, study: Study) -> Iterator[RenderableType]:
     elif study.outcomes:
         for tone, words in fates(it, study.outcomes):
             yield _Marked(MARKS[tone], COLOURS[tone], words)
+
+
+def rules(it: Finding) -> str:
+    """``loader-bound``, or ``loader-bound (no-workers)`` where a rule has found why."""
+    causes = text.listed([text.one_line(cause) for cause in it.causes])
+    return f"{text.one_line(it.rule)} ({causes})" if causes else text.one_line(it.rule)
 
 
 def answering(levers: Sequence[str]) -> str:

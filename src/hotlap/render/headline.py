@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from hotlap.gain import comparison_of_plan
 from hotlap.records import (
     CheckVerdict,
     Comparison,
@@ -18,6 +19,7 @@ from hotlap.records import (
     OutOfMemory,
     ParityComparison,
     ParityLost,
+    Seen,
     Skipped,
     SpeedComparison,
     Stopped,
@@ -32,6 +34,9 @@ Tone = Literal["good", "neutral", "bad"]
 
 _CLOSE = 0.9
 """A loader or a model that alone takes at least this share of the step is what binds it."""
+
+
+_SEEN_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +63,12 @@ def headline(study: Study) -> Headline:
 
 
 def _searched(study: Study) -> Headline:
-    if study.verification is not None:
-        return _verified(study, study.verification)
-    if study.status == "finished":
-        measured = _measured_whole(study)
-        return _verified(study, measured) if measured is not None else _nothing_faster(study)
-    return _unfinished(study)
+    if study.status == "quick-look":
+        return _quick_look(study)
+    measured = comparison_of_plan(study)
+    if measured is not None:
+        return _verified(study, measured)
+    return _nothing_faster(study) if study.status == "finished" else _unfinished(study)
 
 
 def parity_phrase(parity: ParityComparison | None) -> str:
@@ -94,13 +99,6 @@ def how_measured(speed: SpeedComparison) -> str:
         f"taking turns; the script against itself varied by {text.share(speed.noise_floor)}, and an effect from "
         f"{text.share(speed.smallest_detectable)} on could have been shown."
     )
-
-
-def _measured_whole(study: Study) -> Comparison | None:
-    """The trial that compared just the plan with the untouched original, where there was no verification of its own."""
-    comparisons = [it.verdict.comparison for it in study.outcomes if isinstance(it.verdict, Kept)]
-    whole = [it for it in comparisons if it.candidate == study.plan and not it.baseline.settings]
-    return whole[-1] if whole else None
 
 
 def _verified(study: Study, comparison: Comparison) -> Headline:
@@ -191,6 +189,7 @@ def _by_result(study: Study) -> list[tuple[str, list[str]]]:
         ("changed what is computed", ParityLost),
         ("could not be verified", NotVerified),
         ("failed", Failed),
+        ("were seen and not proved", Seen),
     ]
     groups = [(words, [it.lever for it in study.outcomes if isinstance(it.verdict, kind)]) for words, kind in named]
     groups.append(("already in the script", [lever for lever, verdict in skipped.items() if verdict.already]))
@@ -206,6 +205,26 @@ def _unfinished(study: Study) -> Headline:
     }.get(study.status, f"Not finished, {spent} of trials done")
     beside = [text.sentence(study.status_text)] if study.status_text else []
     return Headline("neutral", f"{start}: {_so_far(study)}", tuple(beside))
+
+
+def _quick_look(study: Study) -> Headline:
+    """What was seen where nothing could be proved, or should be: no claim."""
+    looked = [(it.lever, it.verdict) for it in study.outcomes if isinstance(it.verdict, Seen)]
+    best = sorted(looked, key=lambda it: -it[1].speedup)[:_SEEN_SHOWN]
+    shown = [f"{text.one_line(lever)} {text.ratio(it.speedup)}" for lever, it in best if it.speedup > 1]
+    if shown:
+        sentence = f"Quick look, nothing proved: {text.listed(shown)} seen in one set, without an interval."
+    elif looked:
+        sentence = "Quick look, nothing proved: no lever that was looked at was faster in one set."
+    else:
+        sentence = "Quick look, nothing proved: no lever was looked at."
+    beside = [text.sentence(study.status_text)] if study.status_text else []
+    beside += _step_words(study)
+    costs = [it for it in study.findings if it.kind == "cost"]
+    if costs:
+        dearest = max(costs, key=lambda it: it.share.value)
+        beside.append(f"The costliest cause that was found: {text.sentence(dearest.title)}")
+    return Headline("neutral", sentence, tuple(beside))
 
 
 def _so_far(study: Study) -> str:

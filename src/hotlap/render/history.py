@@ -65,10 +65,14 @@ def result(entry: Entry) -> str:
         return f"{found}, up to {text.share(entry.dearest_share.value)} of a step" if entry.dearest_share else found
     if entry.sort == "check":
         return _of_check(entry)
+    if entry.status == "quick-look":
+        return "quick look, nothing proved"
     if entry.speedup is not None and not entry.baseline_agrees:
         return "no claim: disturbed"
-    if entry.speedup is not None and entry.verdict == "faster":
+    if entry.speedup is not None and entry.claimed:
         return f"{text.ratio(entry.speedup.value)} ({text.interval(entry.speedup)})"
+    if entry.speedup is not None and entry.verdict == "faster":
+        return "no claim: the plan was given up"
     if entry.speedup is not None:
         return f"no gain shown ({text.interval(entry.speedup)})"
     return "nothing faster" if entry.status == "finished" else entry.status.replace("-", " ")
@@ -86,7 +90,7 @@ def _of_check(entry: Entry) -> str:
 def spans_of(entries: Sequence[Entry]) -> list[Span]:
     """The speedups of all plans that have one which can be drawn."""
     return [
-        Span(when(it), it.speedup, it.verdict == "faster" and it.baseline_agrees)
+        Span(when(it), it.speedup, it.claimed)
         for it in entries
         if it.speedup is not None and it.sort != "check" and _can_be_drawn(it.speedup)
     ]
@@ -119,8 +123,8 @@ def _table(entries: Sequence[Entry]) -> RenderableType:
     widths = [max(map(len, column)) for column in zip(_HEAD, *rows, strict=True)]
     pieces: list[RenderableType] = [_line(_HEAD, widths, ("dim",) * len(_HEAD))]
     for it, row in zip(entries, rows, strict=True):
-        claimed = it.sort != "check" and it.verdict == "faster" and it.baseline_agrees and it.parity != "lost"
-        pieces.append(_line(row, widths, ("", "", "green" if claimed else "", "red" if it.parity == "lost" else "")))
+        green = "green" if it.claimed and it.sort != "check" else ""
+        pieces.append(_line(row, widths, ("", "", green, "red" if it.parity == "lost" else "")))
         pieces += paragraphs([text.command(it.workload)], _INDENT, style="")
         pieces += paragraphs(_details(it), _INDENT)
     return Group(*pieces)

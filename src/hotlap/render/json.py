@@ -17,5 +17,5 @@ def study_json(study: Study, costs: Costs | None = None) -> str:
 
 def document_json(what: object) -> str:
     """Records as one JSON document, indented."""
-    document = portable(msgspec.json.decode(msgspec.json.encode(what)))
+    document = portable(msgspec.to_builtins(what))
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()

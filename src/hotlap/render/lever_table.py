@@ -26,8 +26,10 @@ from hotlap.records import (
     ParityComparison,
     ParityLost,
     PhaseAccount,
+    Seen,
     Skipped,
     TimedOut,
+    Verdict,
 )
 from hotlap.render import text
 from hotlap.render.headline import ending_words, parity_limit
@@ -99,7 +101,7 @@ def row(outcome: Outcome, step_seconds: float | None = None, beside: str = "") -
         tone=tone,
         lever=text.one_line(outcome.lever),
         values=text.setting_values(outcome.setting) if outcome.setting else "",
-        speedup=_speedup_cell(comparison),
+        speedup=_speedup_cell(comparison, verdict),
         parity=parity_word(comparison.parity) if comparison else "",
         memory=_memory_cell(comparison),
         verdict=word,
@@ -130,6 +132,8 @@ def verdict_word(outcome: Outcome) -> tuple[Tone, str]:
             return "bad", "crashed"
         case Failed():
             return "bad", "failed"
+        case Seen():
+            return "neutral", "not proved"
         case Skipped(already=True):
             return "neutral", "in the script"
     return "neutral", "skipped"
@@ -147,7 +151,9 @@ def parity_word(parity: ParityComparison | None) -> str:
     return "differ" if parity.verdict == "lost" else "unverified"
 
 
-def _speedup_cell(comparison: Comparison | None) -> str:
+def _speedup_cell(comparison: Comparison | None, verdict: Verdict) -> str:
+    if isinstance(verdict, Seen):
+        return f"{text.ratio(verdict.speedup)}  no interval"
     if comparison is None:
         return ""
     estimate = comparison.speed.speedup

@@ -88,7 +88,7 @@ class Table:
     """
 
     def __init__(self, *names: str, about: str = "") -> None:
-        self._about = about
+        self.about = about
         self._right = [it.startswith(">") for it in names]
         self._head = [Styled(it.removeprefix(">"), "dim") for it in names]
         self._rows: list[list[Styled]] = []
@@ -100,8 +100,8 @@ class Table:
 
     def lines(self, paper: Paper, *, indent: int = 2) -> Iterator[str]:
         """The table's lines, none longer than the paper is wide."""
-        if self._about:
-            yield from paragraph(self._about, paper, indent=indent, style="dim")
+        if self.about:
+            yield from paragraph(self.about, paper, indent=indent, style="dim")
         has_head = any(it.text for it in self._head)
         rows = [self._head, *self._rows] if has_head else self._rows
         widths = [max(cell_width(it.text) for it in column) for column in zip(*rows, strict=True)]

@@ -62,7 +62,7 @@ def _finding(finding: LintFinding, paper: Paper) -> Iterator[str]:
     yield f"{head} {text.one_line(finding.message)}{styled(note[finding.fix], 'dim', paper)}"
     yield from _code(finding, paper)
     for it in finding.notes:
-        yield f"    {where(finding.file, it.place)}: {text.one_line(it.message)}"
+        yield f"    {where(it.file or finding.file, it.place)}: {text.one_line(it.message)}"
 
 
 def _code(finding: LintFinding, paper: Paper) -> Iterator[str]:

@@ -85,7 +85,7 @@ def _sarif_result(finding: LintFinding, index: Mapping[str, int]) -> dict[str, A
         result["ruleIndex"] = index[finding.code]
     if finding.notes:
         result["relatedLocations"] = [
-            {"physicalLocation": _sarif_place(finding.file, it.place), "message": {"text": it.message}}
+            {"physicalLocation": _sarif_place(it.file or finding.file, it.place), "message": {"text": it.message}}
             for it in finding.notes
         ]
     return result

@@ -102,7 +102,7 @@ def outcome_words(outcome: Outcome) -> str:
 def time_words(spent_seconds: float, budget_seconds: float | None) -> str:
     """``2 min 10 s, 7 min 50 s left`` or, without a budget, the time spent."""
     spent = text.clock(spent_seconds)
-    return f"{spent}, {text.clock(budget_seconds - spent_seconds)} left" if budget_seconds else spent
+    return f"{spent}, {text.clock(max(0.0, budget_seconds - spent_seconds))} left" if budget_seconds else spent
 
 
 class LiveView:

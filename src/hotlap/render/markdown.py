@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from hotlap import plan
 from hotlap.records import Costs, Kept, Study
 from hotlap.render import text
-from hotlap.render.account import PHASES, account_remarks, samples_factor
+from hotlap.render.account import PHASES, account_remarks, rate_of, samples_factor
 from hotlap.render.batch_sizes import HEADINGS, batch_remark, batch_rows
 from hotlap.render.disturbance import account_doubt, batch_doubt, finding_doubt, while_busy
-from hotlap.render.findings import fates, label, place, share_interval
+from hotlap.render.findings import fates, label, place, rules, share_interval
 from hotlap.render.headline import Headline, headline
 from hotlap.render.isolation import isolation_lines, study_warnings
 from hotlap.render.lever_table import MARKS, footnote, skipped_rows, tried_rows
@@ -41,15 +41,16 @@ def _figures(study: Study) -> list[str]:
     before, after = study.account_before, study.account_after
     if before is None or before.wall <= 0:
         return []
-    rate = text.number(before.samples_per_step / before.wall)
+    name, before_rate = rate_of(before)
+    rate = text.number(before_rate)
     if after is None or after.wall <= 0 or not study.plan.settings:
         busy = while_busy(study, "account")
         takes = f"took {text.duration(before.wall)} {busy}" if busy else f"takes {text.duration(before.wall)}"
-        return [f"A step {takes}, which is {rate} samples a second.", ""]
+        return [f"A step {takes}, which is {rate} {name}.", ""]
     step = text.duration(after.wall * samples_factor(before, after))
     rows = [
         ("mean step", text.duration(before.wall), step),
-        ("samples a second", rate, text.number(after.samples_per_step / after.wall)),
+        (name, rate, text.number(rate_of(after)[1])),
     ]
     verification = study.verification
     if verification is not None and verification.baseline_peak_bytes and verification.candidate_peak_bytes:
@@ -141,7 +142,7 @@ def _ceilings(study: Study) -> Iterator[str]:
 
 def _findings(study: Study) -> Iterator[str]:
     for it in study.findings[:_MOST_FINDINGS]:
-        about = (it.rule, place(it, study.workload.directory), share_interval(it))
+        about = (rules(it), place(it, study.workload.directory), share_interval(it))
         yield f"- **{text.markdown(f'{label(it)}: {it.title}')}** {text.markdown(' · '.join(filter(None, about)))}"
         yield from (f"  - {text.markdown(line)}" for line in (*it.evidence, finding_doubt(it, study)) if line)
         if it.remedy:

@@ -16,6 +16,7 @@ from hotlap.redact import redacted_text, with_texts
 _T = TypeVar("_T")
 
 _HOME_PREFIX = "~/"
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
 def presentable(record: _T, directory: str = "") -> _T:
@@ -25,10 +26,13 @@ def presentable(record: _T, directory: str = "") -> _T:
 
 
 def portable(document: Any) -> Any:
-    """Builtin objects of a JSON document with the home directory as ``~`` and without secrets."""
+    """Builtin objects of a JSON document with the home directory as ``~`` and without secrets.
+
+    Bytes of a file's name that are no UTF-8, for which JSON has no letters, become U+FFFD.
+    """
     match document:
         case str():
-            return shown(redacted_text(document))
+            return _HALF_CHARACTER.sub("\ufffd", shown(redacted_text(document)))
         case dict():
             return {key: portable(it) for key, it in document.items()}
         case list() | tuple():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
@@ -26,6 +27,7 @@ from hotlap.render.presentable import presentable
 
 WIDEST = 120
 _FILES_SHOWN = 8
+_USUAL_BUDGET_SECONDS = 300.0
 CEILING_MEANINGS = {
     "loader-alone": "No model can train faster than this loader delivers.",
     "model-alone": "No loader can make this model train faster.",
@@ -122,8 +124,11 @@ def next_commands(study: Study, plan_path: str) -> list[tuple[str, str]]:
         found.append((f"hotlap report --plan-out hotlap.toml {place}".rstrip(), "writes the plan of the kept levers"))
     if study.status in ("interrupted", "running"):
         found.append((_resuming(study), "goes on where this ended"))
+    elif study.status == "quick-look":
+        budget = f" --budget {budget_words(study.needed_seconds)}" if study.needed_seconds else ""
+        found.append((f"hotlap tune{budget} {text.command(study.workload)}", "proves what was only seen"))
     elif study.status == "out-of-budget":
-        budget = _larger_budget(study.budget_seconds)
+        budget = budget_words(study.needed_seconds or 2 * (study.budget_seconds or _USUAL_BUDGET_SECONDS))
         found.append((f"hotlap tune --budget {budget} {text.command(study.workload)}", "looks further"))
     return found
 
@@ -218,5 +223,7 @@ def _commands(commands: Sequence[tuple[str, str]]) -> RenderableType:
     return Group(*pieces)
 
 
-def _larger_budget(seconds: float | None) -> str:
-    return f"{max(1, round((seconds or 600) * 2 / 60))}m"
+def budget_words(seconds: float) -> str:
+    """A budget as it is typed: ``440s`` or ``12m``; never less than it is."""
+    whole = math.ceil(seconds)
+    return f"{whole // 60}m" if whole % 60 == 0 else f"{whole}s"

@@ -5,13 +5,14 @@ Names come out of a file and are shown as plain text on one line, whatever is in
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from hotlap.render import text
+from hotlap.render.event_names import event_name, event_names, file_names
 from hotlap.render.lines import Paper, Styled, Table, bar, paragraph, styled
 from hotlap.render.parts import Part, swatch
 from hotlap.render.presentable import shown
+from hotlap.render.trace_host import host_tables
 from hotlap.trace.records import (
     Breakdown,
     Cause,
@@ -23,7 +24,6 @@ from hotlap.trace.records import (
 )
 
 WIDEST = 120
-_LONGEST_NAME = 64
 _LONGEST_FILE = 40
 _KERNELS_SHOWN = 10
 _STEPS_SHOWN = 12
@@ -31,8 +31,10 @@ _GAPS_SHOWN = 5
 _EVIDENCE_SHOWN = 4
 _STREAMS_SHOWN = 8
 _RANKS_SHOWN = 32
+_PAGES_SHOWN = 4
+_TRACES_SHOWN = 40
+_FILES_NAMED = 5
 _BILLION = 1e9
-_PLACE = re.compile(r".*?((?:[^/]+/)?[^/]+\.py\(\d+\): \S.*)$")
 
 _PARTS = (
     ("compute", Part(0, "green", "#", "#")),
@@ -48,6 +50,7 @@ CAUSES: dict[Cause, str] = {
     "launch_bound": "launch-bound: the host issued work too slowly",
     "communication": "communication",
     "capture_or_compile": "graph capture, compilation or code loading",
+    "initialisation": "initialisation at first use",
     "between_steps": "Python between steps",
     "profiler": "the profiler itself",
     "queued": "from one kernel to the next",
@@ -64,17 +67,47 @@ def traces_report(
     """Several traces of one folder: each one's report, what compares them, and the files that are no trace."""
     paper = paper._replace(width=min(paper.width, WIDEST))
     lines: list[str] = []
-    for it in breakdowns:
-        lines += [*_trace(it, paper), ""]
+    if len(breakdowns) > _PAGES_SHOWN:
+        most = max(breakdowns, key=_idle)
+        title = f"{len(breakdowns)} traces, of which this one's device was idle longest"
+        if not most.devices:
+            title = f"{len(breakdowns)} traces, of which this is the first"
+        lines += [*paragraph(f"{title}; `hotlap trace FILE` shows another.", paper), "", *_trace(most, paper), ""]
+    else:
+        for it in breakdowns:
+            lines += [*_trace(it, paper), ""]
     if len(breakdowns) > 1:
         lines += [*_headed("All traces", _overview(breakdowns), paper), ""]
     if comparison is not None:
         lines += [*_ranks(comparison, paper), ""]
     if skipped:
-        lines.append(styled("Not read", "bold", paper))
-        for name, why in skipped:
-            lines += paragraph(f"{shown(text.one_line(name))}: {text.one_line(why)}", paper, indent=2, style="dim")
+        lines += [styled("Not read", "bold", paper), *_not_read(skipped, paper)]
     return "\n".join(lines).rstrip("\n")
+
+
+def _idle(breakdown: Breakdown) -> int:
+    return sum(it.time.idle_nanoseconds for it in breakdown.devices)
+
+
+def _not_read(skipped: Sequence[tuple[str, str]], paper: Paper) -> Iterator[str]:
+    """Few files each with its reason; many by reason, the first of each by name."""
+    if len(skipped) <= _FILES_NAMED:
+        for name, why in skipped:
+            yield from paragraph(f"{shown(text.one_line(name))}: {text.one_line(why)}", paper, indent=2, style="dim")
+        return
+    reasons: dict[str, list[str]] = {}
+    for name, why in skipped:
+        reasons.setdefault(why, []).append(name)
+    for why, names in list(reasons.items())[:_FILES_NAMED]:
+        told = file_names(names, _LONGEST_FILE)
+        line = (
+            f"{text.count(len(names), 'file')}: {text.one_line(why)} ({', '.join(list(told.values())[:_FILES_NAMED])}"
+        )
+        line += ", ...)" if len(names) > _FILES_NAMED else ")"
+        yield from paragraph(line, paper, indent=2, style="dim")
+    if len(reasons) > _FILES_NAMED:
+        rest = sum(map(len, list(reasons.values())[_FILES_NAMED:]))
+        yield from paragraph(f"{text.count(rest, 'file')} for other reasons", paper, indent=2, style="dim")
 
 
 def _trace(breakdown: Breakdown, paper: Paper) -> Iterator[str]:
@@ -88,9 +121,11 @@ def _trace(breakdown: Breakdown, paper: Paper) -> Iterator[str]:
     for device in breakdown.devices:
         yield ""
         yield from _device(device, paper)
-    if not breakdown.devices and breakdown.steps:
-        yield ""
-        yield from _headed("Steps", _steps(breakdown.steps), paper)
+    if not breakdown.devices:
+        tables = [*([("Steps", _steps(breakdown.steps))] if breakdown.steps else []), *host_tables(breakdown)]
+        for title, table in tables:
+            yield ""
+            yield from _headed(title, table, paper)
 
 
 def _headed(title: str, table: Table, paper: Paper) -> Iterator[str]:
@@ -203,9 +238,11 @@ def _steps(steps: Sequence[StepTime]) -> Table:
 
 def _kernels(device: DeviceBreakdown) -> Table:
     table = Table("name", ">time", ">of busy", ">launches", ">mean", "tensor cores", about=_kernel_summary(device))
-    for row in device.kernels[:_KERNELS_SHOWN]:
+    rows = device.kernels[:_KERNELS_SHOWN]
+    names = event_names([it.name for it in rows])
+    for row in rows:
         table.add(
-            event_name(row.name),
+            names[row.name],
             _length(row.nanoseconds),
             _share(row.nanoseconds, device.time.busy_nanoseconds),
             f"{row.launches:,}",
@@ -247,7 +284,12 @@ def _streams(device: DeviceBreakdown) -> Table:
 def _overview(breakdowns: Sequence[Breakdown]) -> Table:
     shares = (">busy", ">compute", ">exposed comm.", ">idle")
     table = Table("trace", ">rank", ">device", ">window", *shares, "largest cause of idle time")
-    for it in breakdowns:
+    listed = breakdowns
+    if len(breakdowns) > _TRACES_SHOWN:
+        listed = sorted(breakdowns, key=_idle, reverse=True)[:_TRACES_SHOWN]
+        table.about = f"the {_TRACES_SHOWN} of {len(breakdowns):,} whose devices were idle longest"
+    files = file_names([it.facts.path for it in listed], _LONGEST_FILE)
+    for it in listed:
         rank = "" if it.facts.rank is None else str(it.facts.rank)
         for device in it.devices:
             time = device.time
@@ -256,8 +298,10 @@ def _overview(breakdowns: Sequence[Breakdown]) -> Table:
                 time.idle_nanoseconds,
             )  # fmt: skip
             cause = CAUSES[device.idle.causes[0].cause] if device.idle.causes else ""
-            row = (_file(it.facts.path), rank, str(device.device), _length(time.window_nanoseconds))
+            row = (files[it.facts.path], rank, str(device.device), _length(time.window_nanoseconds))
             table.add(*row, *(_share(part, time.window_nanoseconds) for part in parts), cause)
+        if not it.devices:
+            table.add(files[it.facts.path], rank, "-", _length(it.host_nanoseconds))
     return table
 
 
@@ -272,12 +316,13 @@ def _ranks(comparison: RankComparison, paper: Paper) -> Iterator[str]:
         "trace",
         about=_who_is_waited_for(comparison),
     )
+    files = file_names([it.path for it in comparison.ranks[:_RANKS_SHOWN]], _LONGEST_FILE)
     for row in comparison.ranks[:_RANKS_SHOWN]:
         parts = (
             row.compute_nanoseconds, row.exposed_communication_nanoseconds, row.idle_nanoseconds,
             row.waiting_nanoseconds,
         )  # fmt: skip
-        table.add(str(row.rank), *(_share(part, row.window_nanoseconds) for part in parts), _file(row.path))
+        table.add(str(row.rank), *(_share(part, row.window_nanoseconds) for part in parts), files[row.path])
     if len(comparison.ranks) > _RANKS_SHOWN:
         table.add("...", f"{len(comparison.ranks) - _RANKS_SHOWN} more")
     yield from _headed("Ranks of one run", table, paper)
@@ -306,14 +351,3 @@ def _length(nanoseconds: int) -> str:
 
 def _share(part: int, whole: int) -> str:
     return text.share(part / whole) if whole else "-"
-
-
-def _file(path: str) -> str:
-    return text.one_line(path.rsplit("/", 1)[-1], limit=_LONGEST_FILE)
-
-
-def event_name(name: str, limit: int = _LONGEST_NAME) -> str:
-    """A kernel without its result type, a Python place without the folders it lies in, anything else as it is."""
-    shown = text.one_line(name, limit=4 * _LONGEST_NAME).removeprefix("void ")
-    place = _PLACE.match(shown)
-    return text.one_line(place[1] if place else shown, limit=limit)

@@ -33,6 +33,12 @@ def leading_size(batch: Any) -> int:
     return 0
 
 
+def second_size(batch: Any) -> int:
+    """The second dimension of the first tensor that has any; 0 where it has one only."""
+    shape: tuple[int, ...] = next((tuple(it.shape) for it in tensors(batch) if it.dim() > 0), ())
+    return int(shape[1]) if len(shape) > 1 else 0
+
+
 def size_in_bytes(batch: Any) -> int:
     """Bytes of all tensors of the batch."""
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors(batch) if not tensor.is_sparse)

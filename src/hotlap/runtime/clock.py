@@ -21,9 +21,10 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, Protocol
 
-from hotlap.records import Steps, StepSource
+from hotlap.records import SampleSource, Steps, StepSource
 from hotlap.runtime.batches import leading_size
 from hotlap.runtime.hooks import Fetch, Hooks
+from hotlap.runtime.samples import SampleCounts
 from hotlap.runtime.stopwatch import (
     BACKWARD,
     CLOSED,
@@ -42,7 +43,8 @@ from hotlap.runtime.stopwatch import (
 )
 
 UPDATES_BEFORE_NEW_ANCHOR = 16
-_SEQUENCES = (list, tuple)
+STEPS_ALONE = 8
+"""After so many steps of one optimizer alone another one that steps is taken for its successor."""
 
 
 class Scaling(Protocol):
@@ -58,7 +60,8 @@ class StepClock:
     """Follows the training loop through the hooks and writes one row for each step.
 
     ``on_step`` is called at the end of every step, outside all accounts: what it spends is nobody's time. What every
-    step passes is written out rather than shared, since each further frame costs the step.
+    step passes is written out rather than shared, since each further frame costs the step. ``samples_from`` is what the
+    last step's samples were counted by.
     """
 
     def __init__(self, hooks: Hooks, *, source: StepSource, scaling: Scaling, on_step: Callable[[], None]) -> None:
@@ -75,6 +78,8 @@ class StepClock:
         self._rows: list[list[float]] = []
         self._phases: list[int] = [OTHER]
         self._samples: list[int] = []
+        self._counts = SampleCounts(hooks)
+        self.samples_from: SampleSource = ""
         self._losses: list[Any] = []
         self._losses_until: list[int] = []
         self._read_losses = 0
@@ -82,12 +87,15 @@ class StepClock:
         self._step_forwarded = 0
         self._fetched_samples = 0
         self._forward_samples = 0
-        self._saw_forward = False
-        self._evaluating = False
+        self.saw_forward = False  # a training forward since the last step ended
+        self.evaluating = False  # from an evaluation's forward up to the next training forward
         self._has_optimizer = False
         self._anchor: int | None = None
         self._only_anchor: int | None = None  # the anchor while no other optimizer has stepped since it did
         self._others: dict[int, int] = {}
+        self._alone_since = 0  # the step since which only the anchor has stepped
+        self._predecessor: int | None = None  # the anchor until this one, while it may still come back
+        self._occasional: set[int] = set()
         self._updating = 0  # the optimizer of the outermost update that is running
         self._hang_on(hooks)
 
@@ -132,7 +140,9 @@ class StepClock:
     # -- what the hooks tell -------------------------------------------------------------------
 
     def _loader_start(self, loader: Any, start: Fetch) -> Any:
-        return self._inside(DATA_WAIT, start)
+        iterator = self._inside(DATA_WAIT, start)
+        self._counts.loader_started(loader, iterator)
+        return iterator
 
     def _fetch(self, iterator: Any, fetch: Fetch) -> Any:
         self._write((self._phases[-1], self._read()))  # no other phase begins within a fetch
@@ -140,16 +150,14 @@ class StepClock:
             batch = fetch()
         except StopIteration:
             # The end of an evaluation's loader comes after its last forward, and is no training step's either.
-            self._write((OUTSIDE if self._evaluating else DATA_WAIT, self._read()))
+            self._write((OUTSIDE if self.evaluating else DATA_WAIT, self._read()))
             raise
         except BaseException:  # goes on to the script; only the phase is written down
             self._write((DATA_WAIT, self._read()))
             raise
         self._write((DATA_WAIT, self._read()))
         if self._torch.is_grad_enabled():  # what is fetched under no_grad is not trained on
-            first = batch[0] if type(batch) in _SEQUENCES and batch else batch
-            shape = getattr(first, "shape", None)
-            self._fetched_samples += shape[0] if shape else leading_size(batch)
+            self._fetched_samples += self._counts.of_batch(iterator, batch)
         return batch
 
     def _optimizer_made(self, optimizer: Any) -> None:
@@ -160,8 +168,8 @@ class StepClock:
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         if not self._stopwatch_chosen:
             self._choose_stopwatch(root)
-        self._saw_forward = True
-        self._evaluating = False
+        self.saw_forward = True
+        self.evaluating = False
         if not self._fetched_samples:
             self._forward_samples = max(self._forward_samples, leading_size(args) or leading_size(kwargs))
         phases = self._phases
@@ -173,11 +181,11 @@ class StepClock:
         self._write((self._phases.pop(), self._read()))
 
     def _evaluation(self, root: Any, call: Fetch) -> Any:
-        if self._saw_forward:
+        if self.saw_forward:
             return self._inside(FORWARD, call)
         result = self._inside(OUTSIDE, call)
         self._watch.fold(FOLD_INTO_OUTSIDE)
-        self._evaluating = True
+        self.evaluating = True
         self._fetched_samples = 0
         return result
 
@@ -186,7 +194,7 @@ class StepClock:
 
     def _backward_begins(self, loss: Any) -> Any:
         self._write((self._phases[-1], self._read()))
-        if not self._saw_forward:
+        if not self.saw_forward:
             self._watch.fold(OTHER_WAS_FORWARD)
         self._phases.append(BACKWARD)
         # The loss without waiting for it: on a CPU its value, on a device a copy that is read later.
@@ -219,17 +227,38 @@ class StepClock:
             self._end_step()
 
     def _is_anchor(self, optimizer: int) -> bool:
-        """The first optimizer that steps sets the pace, until another has stepped many times without it."""
+        """Whether an update ends the step. The first optimizer that steps sets the pace.
+
+        Another one succeeds it at once where the first had stepped alone for a while, as in a script that trains one
+        module after the other. Should the first come back soon, the other is one that steps now and then (a generator
+        after many updates of its critic), and from then on belongs to the first one's step. Where both stepped in turns
+        from the beginning, the other takes over once it has stepped many times without the first.
+        """
         if self._anchor is None:
-            self._anchor = optimizer
-        if optimizer != self._anchor:
-            self._only_anchor = None
-            self._others[optimizer] = self._others.get(optimizer, 0) + 1
-            if self._others[optimizer] < UPDATES_BEFORE_NEW_ANCHOR:
-                return False
-            self._anchor = optimizer
+            return self._take_over(optimizer)
+        if optimizer == self._anchor:
+            self._only_anchor = optimizer
+            self._alone_since = self.steps_done
+            self._others.clear()
+            return True
+        alone = self.steps_done - self._alone_since if self._only_anchor is not None else 0
+        if optimizer == self._predecessor and alone < STEPS_ALONE:
+            self._occasional.add(self._anchor)
+            return self._take_over(optimizer)
+        if alone >= STEPS_ALONE and optimizer not in self._occasional:
+            predecessor = self._anchor
+            self._take_over(optimizer)
+            self._predecessor = predecessor
+            return True
+        self._only_anchor = None
+        self._others[optimizer] = self._others.get(optimizer, 0) + 1
+        return self._others[optimizer] >= UPDATES_BEFORE_NEW_ANCHOR and self._take_over(optimizer)
+
+    def _take_over(self, optimizer: int) -> bool:
+        self._anchor = self._only_anchor = optimizer
+        self._predecessor = None
+        self._alone_since = self.steps_done
         self._others.clear()
-        self._only_anchor = optimizer
         return True
 
     @property
@@ -284,8 +313,12 @@ class StepClock:
         self._losses_until.append(len(self._losses))
         # What the loaders delivered; what the model was called with only where there is no loader.
         self._samples.append(self._step_fetched or self._step_forwarded or 1)
+        if self._step_fetched:
+            self.samples_from = self._counts.source
+        else:
+            self.samples_from = "inputs" if self._step_forwarded else "none"
         self._step_fetched = self._step_forwarded = 0
-        self._saw_forward = False
+        self.saw_forward = False
         self.steps_done += 1
         self._on_step()
 

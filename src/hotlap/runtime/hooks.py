@@ -70,6 +70,8 @@ class Hooks:
     # What levers and observers want to tell: shown in the report.
     notes: list[str] = field(default_factory=list)
     scaler_skipped_steps: int = 0
+    # By what the batches of loaders are grown or cut.
+    batch_scale: float = 1.0
 
     def note(self, text: str) -> None:
         """Remember a sentence for the report, once."""

@@ -13,6 +13,7 @@ from hotlap.runtime import randomness
 from hotlap.runtime.batches import size_in_bytes, tensors
 from hotlap.runtime.call_sites import digests, exact_user_site
 from hotlap.runtime.clock import StepClock
+from hotlap.runtime.flops import flop_counter
 from hotlap.runtime.hooks import Fetch
 from hotlap.runtime.interception import Interception
 
@@ -32,6 +33,8 @@ class Observer:
         self._observing = assignment.observe
         self._sites: dict[tuple[str, str, int, int | None], CallSite] = {}
         self._loaders: dict[int, _Loader] = {}
+        self._fetched_from: _Loader | None = None
+        self._fetched_with_gradients: set[_Loader] = set()
         self._constructed: dict[int, CallSite | None] = {}
         self._optimizers: list[tuple[Any, CallSite | None, dict[str, Any]]] = []
         self._models: dict[int, _Model] = {}
@@ -93,6 +96,9 @@ class Observer:
         if loader is None:
             return fetch()
         loader.fetches += 1
+        self._fetched_from = loader
+        if self._torch.is_grad_enabled():
+            self._fetched_with_gradients.add(loader)
         if not self._observing:
             return fetch()
         if loader.fetches not in FETCHES_WATCHED_FOR_RANDOMNESS or loader.loader.num_workers > 0:
@@ -155,9 +161,20 @@ class Observer:
 
     def _backward(self, loss: Any) -> Any:
         self._scaler = self._scaler or self._interception.unscaled is not None
+        self._note_loaders_that_train()
         if self._early():
             self._note(exact_user_site("backward"))
         return loss
+
+    def _note_loaders_that_train(self) -> None:
+        """A batch of the loader read last led to this backward, as did those of others that are read with gradients on
+        between backwards again and again: evaluation in between reads its batches without."""
+        if self._fetched_from is not None:
+            self._fetched_from.trains = True
+        for loader in self._fetched_with_gradients:
+            loader.backwards += 1
+            loader.trains |= loader.backwards > 1
+        self._fetched_with_gradients.clear()
 
     def _clip(self, parameters: Any, limit: float) -> None:
         self._clips = True
@@ -178,9 +195,7 @@ class Observer:
             self._flops = float(self._flop_counter.get_total_flops()) or None
             self._flop_counter = None
         elif self._clock.steps_done == STEP_THAT_COUNTS_FLOPS and not self._any_compiled():
-            from torch.utils.flop_counter import FlopCounterMode
-
-            self._flop_counter = FlopCounterMode(display=False)
+            self._flop_counter = flop_counter(self._torch)
             self._flop_counter.__enter__()
 
     def _any_compiled(self) -> bool:
@@ -215,6 +230,7 @@ class Observer:
             random_in_forward=self._random_in_forward,
             sites=tuple(self._sites.values()),
             files=digests(self._all_sites()) if self._observing else (),
+            samples_from=self._clock.samples_from,
         )
 
     def _all_sites(self) -> list[CallSite | None]:
@@ -232,6 +248,8 @@ class _Loader:
         self.loader = loader
         self.site = site
         self.fetches = 0
+        self.backwards = 0
+        self.trains = False
         self.draws_random = False
         self.batch_bytes = 0
 
@@ -257,6 +275,7 @@ class _Loader:
             length=_length(loader),
             draws_random=self.draws_random,
             batch_bytes=self.batch_bytes,
+            trains=self.trains,
             site=self.site,
         )
 

@@ -22,6 +22,7 @@ class Overlay(View):
     def __init__(self, folder: str, roots: Mapping[str, bool], noted: Callable[[str, bool], None]) -> None:
         super().__init__(folder, roots)
         self._noted = noted
+        self._changed_folders: set[str] = set()
         self._to_be_made = frozenset(
             parent for root, protected in roots.items() if not protected for parent in _missing_parents(root)
         )
@@ -50,19 +51,24 @@ class Overlay(View):
             if stat.S_ISDIR(found[1].st_mode):
                 raise error(EISDIR)
             if found[0] == place.path:
+                if not posix.access(place.path, os.W_OK):
+                    raise error(EACCES)
                 self._copy_up(place, found[1], contents=not flags & os.O_TRUNC)
         self._noted(place.path, True)
         return self._upper + place.path
 
     def for_change(self, path: str, *, follow: bool = True) -> str:
-        """Where on the disk to change the length, the mode or the times of what the script calls ``path``."""
+        """Where on the disk to change the length, the mode or the times of what the script calls ``path``. An owner may
+        change the mode of a file that nobody may write, and the kernel refuses what the mode of the copy forbids."""
         place = self._resolve(path, follow=follow)
         found = self._existing(place) if place.protected else None
         if found is None or _is_device(found[1]):
             return place.path
         if stat.S_ISDIR(found[1].st_mode):
             self._mirror(self._directory_at(place))
+            self._changed_folders.add(place.path)
         elif found[0] == place.path:
+            _refuse_others(found[1], place.path)
             self._copy_up(place, found[1], contents=True)
         return self._upper + place.path
 
@@ -136,6 +142,7 @@ class Overlay(View):
         if origin.protected and place.protected:
             self._prepare(place)
             if physical == origin.path:
+                _refuse_others(status, physical)
                 self._copy_up(origin, status, contents=True)
             posix.link(self._upper + origin.path, self._upper + place.path, follow_symlinks=False)
             self._noted(place.path, True)
@@ -160,6 +167,7 @@ class Overlay(View):
             return
         if stat.S_ISDIR(self._existing(place)[1].st_mode):
             raise error(EISDIR)
+        self._refuse_closed(place.directory)
         self._remove_place(place)
 
     def remove_directory(self, path: str) -> None:
@@ -171,6 +179,7 @@ class Overlay(View):
             return
         if not stat.S_ISDIR(self._existing(place)[1].st_mode):
             raise error(ENOTDIR)
+        self._refuse_closed(place.directory)
         if self.names(place.path):
             raise error(ENOTEMPTY)
         self._remove_place(place)
@@ -185,6 +194,7 @@ class Overlay(View):
         physical, status = self._existing(origin)
         if origin.path == place.path:
             return
+        self._refuse_closed(origin.directory)
         self._check_rename(origin, place, is_directory=stat.S_ISDIR(status.st_mode))
         if origin.protected and place.protected:
             self._prepare(place)
@@ -272,9 +282,17 @@ class Overlay(View):
         """Make sure that the upper tree has the directory in which something is about to be made."""
         if not place.protected:
             return
-        if place.directory.below and not posix.access(place.directory.path, os.W_OK):
-            raise error(EACCES)
+        self._refuse_closed(place.directory)
         self._mirror(place.directory)
+
+    def _refuse_closed(self, directory: Directory) -> None:
+        """Raise what the kernel raises where names may not be added to a directory of the user's, nor taken out of it.
+        Its mirror is always open, until the script gives it a mode."""
+        if not directory.protected or not directory.below:
+            return
+        changed = directory.above and directory.path in self._changed_folders
+        if not posix.access(self._upper + directory.path if changed else directory.path, os.W_OK):
+            raise error(EACCES)
 
     def _mirror(self, directory: Directory) -> None:
         if directory.above:
@@ -303,8 +321,6 @@ class Overlay(View):
 
     def _copy_up(self, place: Place, status: os.stat_result, *, contents: bool) -> None:
         """Make a copy of a file or link of the user's in the upper tree, unless another process just did."""
-        if not stat.S_ISLNK(status.st_mode) and not posix.access(place.path, os.W_OK):
-            raise error(EACCES)
         self._mirror(place.directory)
         target = self._upper + place.path
         with self._times_kept(place.directory):
@@ -325,6 +341,12 @@ class Overlay(View):
 def _is_device(status: os.stat_result) -> bool:
     """A pipe, socket or device: writing to it changes no file."""
     return not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode) or stat.S_ISLNK(status.st_mode))
+
+
+def _refuse_others(status: os.stat_result, path: str) -> None:
+    """Raise what the kernel raises for a change of somebody else's file that this user may not write either."""
+    if status.st_uid != posix.geteuid() and not stat.S_ISLNK(status.st_mode) and not posix.access(path, os.W_OK):
+        raise error(EPERM)
 
 
 def _missing_parents(path: str) -> list[str]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from hotlap.runtime.batches import leading_size, transform
+from hotlap.runtime.batches import leading_size, second_size, transform
 from hotlap.runtime.hooks import Fetch, Hooks
 
 
 def replay_first_batches(hooks: Hooks, scale: float = 1.0) -> None:
     """Hang on the replay. Map-style loaders start no workers; an epoch keeps its number of batches, each of ``scale``
     times as many samples."""
+    hooks.batch_scale = scale
     first: dict[int, Any] = {}
     delivered: dict[int, int] = {}
 
@@ -31,7 +32,7 @@ def replay_first_batches(hooks: Hooks, scale: float = 1.0) -> None:
         # Keyed by dataset and not by iterator: the first batch serves all epochs.
         key, turn = id(iterator._dataset), id(iterator)
         if key not in first:
-            first[key] = resized(following(), scale)
+            first[key] = resized(following(), scale, _batch_size(iterator))
             delivered[turn] = 1
             return _fresh(first[key])
         delivered[turn] = delivered.get(turn, 0) + 1
@@ -44,21 +45,25 @@ def replay_first_batches(hooks: Hooks, scale: float = 1.0) -> None:
     hooks.around_fetch.append(fetch)
 
 
-def resized(batch: Any, scale: float) -> Any:
+def resized(batch: Any, scale: float, batch_size: int = 0) -> Any:
     """The batch with ``scale`` times as many samples, at least one: repeated in order, or the first of them.
 
-    Only tensors with one row for each sample change; what holds samples otherwise stays as it is.
+    Only tensors with one row for each sample change, or one column where these are as many as the loader's
+    ``batch_size`` and rows are not; what holds samples otherwise stays as it is.
     """
-    samples = leading_size(batch)
+    samples, dimension = leading_size(batch), 0
+    if samples != batch_size and batch_size and second_size(batch) == batch_size:
+        samples, dimension = batch_size, 1
     wanted = max(1, round(scale * samples))
     if samples == 0 or wanted == samples:
         return batch
 
     def rows(tensor: Any) -> Any:
-        if tensor.dim() == 0 or tensor.shape[0] != samples or tensor.is_sparse:
+        if tensor.dim() <= dimension or tensor.shape[dimension] != samples or tensor.is_sparse:
             return tensor
-        repeated = tensor.repeat(-(-wanted // samples), *(1,) * (tensor.dim() - 1))
-        made = repeated[:wanted].clone()
+        times = [1] * tensor.dim()
+        times[dimension] = -(-wanted // samples)
+        made = tensor.repeat(*times).narrow(dimension, 0, wanted).clone()
         return made.pin_memory() if tensor.is_pinned() else made
 
     return transform(copy.copy(batch), rows)
@@ -67,6 +72,12 @@ def resized(batch: Any, scale: float) -> Any:
 def _fresh(batch: Any) -> Any:
     """The batch in containers of its own, since scripts take entries out of the ones they are given."""
     return transform(copy.copy(batch), lambda tensor: tensor)
+
+
+def _batch_size(iterator: Any) -> int:
+    """How many samples a full batch has; 0 where the loader does not say."""
+    size = getattr(getattr(iterator, "_index_sampler", None), "batch_size", None)
+    return size if isinstance(size, int) else 0
 
 
 def _batches_in_epoch(iterator: Any) -> float:

@@ -237,17 +237,21 @@ class _OpenBlock:
         self.first_step = first_step
         self.last_step = first_step + wanted.steps
         self._held = held
-        # Before this step there is no need to ask.
         least_steps = wanted.steps if wanted.seconds is None else min(wanted.steps, wanted.minimum_steps)
-        self.least_step = first_step + least_steps
+        self._least_step = first_step + least_steps
+        # Before this step there is no need to ask.
+        self.least_step = self._least_step if wanted.most_seconds is None else first_step + 1
         self._limit_seconds = wanted.seconds
+        self._most_seconds = wanted.most_seconds
         self._usage = resource.getrusage(resource.RUSAGE_SELF)
         self._began = time.perf_counter()
 
     def complete(self, steps_done: int) -> bool:
         if steps_done >= self.last_step:
             return True
-        if self._limit_seconds is None or steps_done < self.least_step:
+        if self._most_seconds is not None and time.perf_counter() - self._began >= self._most_seconds:
+            return True
+        if self._limit_seconds is None or steps_done < self._least_step:
             return False
         return self.time_is_over() and not (self._held is not None and self._held())
 

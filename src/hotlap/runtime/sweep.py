@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from hotlap.records import LoaderRate, Setting
-from hotlap.runtime.batches import leading_size
 from hotlap.runtime.hooks import Fetch, Hooks
+from hotlap.runtime.samples import BatchCounter
 
 SECONDS_PER_SETTING = 1.5
 MINIMUM_BATCHES = 8
@@ -78,6 +78,7 @@ def _rate(arguments: dict[str, Any], setting: Setting) -> LoaderRate:
 def _drain(loader: Any, iterator: Any, skip: int) -> tuple[float, int, int]:
     """Seconds, samples and batches counted, over as many epochs as it takes."""
     samples = batches = 0
+    counter = BatchCounter(loader)
     began = time.perf_counter()
     limit = began + 4 * SECONDS_PER_SETTING
     for _ in range(MAXIMUM_BATCHES):
@@ -91,7 +92,7 @@ def _drain(loader: Any, iterator: Any, skip: int) -> tuple[float, int, int]:
             skip -= 1
             began = now
             continue
-        samples += leading_size(batch)
+        samples += counter.samples(batch)
         batches += 1
         if now - began >= SECONDS_PER_SETTING and (batches >= MINIMUM_BATCHES or now > limit):
             break

@@ -25,9 +25,7 @@ _SHARED_MEMORY = "/dev/shm"
 _MOST_SOCKETS = 500
 _NO_LAYER = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.ENODEV, errno.EPERM, errno.ELOOP, errno.ESTALE})
 
-_CANNOT_BE_MADE = frozenset(
-    {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ELOOP, errno.EOVERFLOW}
-)
+_CANNOT_BE_MADE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ELOOP, errno.EOVERFLOW})
 
 
 class Ground:
@@ -133,7 +131,10 @@ class _View:
     # -- an ordinary user's way ----------------------------------------------------------------
 
     def make_in_place(self) -> None:
-        """Everything read-only, then layers over what the user may write to."""
+        """Everything read-only, then layers over what the user may write to. What is shared with the outside gets none:
+        it would be laid open together with the layer over it."""
+        shared = (*self._order.shared, *self._order.shared_at)
+        self._wanted = [it for it in self._wanted if not below_any(it, shared)]
         layers = self._prepared()
         for it in self._mounts:
             if it.writable and not it.of_the_kernel:
@@ -186,9 +187,7 @@ class _View:
     def write_points(self) -> None:
         """Say what each layer lies over."""
         text = encoded([("read_only" if it in self._read_only else "layer", it) for it in self._points])
-        descriptor = os.open(
-            POINTS, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=_reopened(self._folder)
-        )
+        descriptor = os.open(POINTS, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=_reopened(self._folder))
         try:
             os.write(descriptor, text)
         finally:

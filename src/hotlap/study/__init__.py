@@ -17,6 +17,7 @@ A study is a folder::
 """
 
 from hotlap.study.journal import Journal, attach_to, create_study, open_study
+from hotlap.study.latest import Last, Need, is_study, last_study
 from hotlap.study.layout import CHECK, CHECKS, FORMAT, JOURNAL, LABS, LOCK, PATCH, PROFILE, PROFILES, RUNS, SUMMARY
 from hotlap.study.reading import (
     RecordType,
@@ -48,8 +49,10 @@ __all__ = [
     "Approve",
     "Header",
     "Journal",
+    "Last",
     "LaunchAnswer",
     "MachineAnswer",
+    "Need",
     "Opening",
     "RecordType",
     "TurnAnswer",
@@ -58,6 +61,8 @@ __all__ = [
     "completed",
     "create_study",
     "directory_of",
+    "is_study",
+    "last_study",
     "latest_study",
     "load_study",
     "made_here",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
 from pathlib import Path
@@ -17,7 +16,7 @@ from hotlap.study.layout import LOCK
 PRIVATE_FOLDER = 0o700
 PRIVATE_FILE = 0o600
 
-_NEVER_ELSEWHERE = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+_NEVER_ELSEWHERE = files.UNSHARED | files.NO_LINK
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -85,7 +84,7 @@ def make_private(directory: Path) -> None:
     """
     with explained(directory):
         status = directory.stat()
-        if status.st_uid == os.geteuid() and status.st_mode & stat.S_IRWXO:
+        if files.is_own(status) and status.st_mode & stat.S_IRWXO:
             directory.chmod(PRIVATE_FOLDER)
 
 
@@ -97,15 +96,13 @@ def lock(directory: Path) -> int:
     path = directory / LOCK
     with explained(path):
         descriptor = _regular(files.open_descriptor(path, os.O_RDWR | os.O_CREAT | _NEVER_ELSEWHERE), path)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if not files.take_lock(descriptor):
         holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
         os.close(descriptor)
         raise StudyError(
             f"The study {directory} is in use by another run (process {holder}).",
             remedy="Wait for it to end or stop it, or start a new study.",
-        ) from None
+        )
     try:
         with explained(directory):
             os.ftruncate(descriptor, 0)
@@ -123,12 +120,9 @@ def is_locked(directory: Path) -> bool:
     except OSError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        return not files.take_lock(descriptor, shared=True)
     finally:
         os.close(descriptor)
-    return False
 
 
 def _regular(descriptor: int, path: Path) -> int:

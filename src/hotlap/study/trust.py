@@ -73,7 +73,7 @@ def why_foreign(directory: Path, header_line: bytes, *, summary: bool = False) -
     """Why a study is not one that this user made here; empty where it is. With ``summary`` its ``study.json`` must be
     unchanged, too."""
     try:
-        if directory.stat().st_uid != os.geteuid():
+        if not files.is_own(directory.stat()):
             return "its folder belongs to another user"
     except OSError as error:
         return f"its folder cannot be looked at: {error.strerror or error}"
@@ -179,5 +179,5 @@ def _read_key(path: Path) -> bytes | None:
     with files.open_regular(path, _KEY_BYTES, follow=False) as file:
         status = os.fstat(file.fileno())
         key = file.read(_KEY_BYTES)
-    private = status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+    private = files.is_own(status) and not status.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
     return key if private and len(key) == _KEY_BYTES else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from hotlap.trace.hosts import HostActivity, issuing_threads
+from hotlap.trace.hosts import HostActivity, working_threads
 from hotlap.trace.idle import explain_idle
 from hotlap.trace.records import Breakdown, Coverage, DeviceBreakdown, DeviceTime, StepTime
 from hotlap.trace.timeline import Selection, Timeline
@@ -41,7 +41,7 @@ class _Analysis:
         self._activities: dict[frozenset[int], HostActivity] = {}
         self.launch_cost = launch_cost(timeline)
         # A thread that works on the model is one that issues work; any, where no device works.
-        self._issuing = issuing_threads(timeline, self.every)
+        self._issuing = working_threads(timeline, self.every)
         threads = self._issuing if self.by_device else frozenset(range(len(timeline.threads)))
         self.loader = self._activity(threads).loader
 
@@ -63,11 +63,10 @@ class _Analysis:
         timeline = self.timeline
         kernels = kernels_of(timeline, selected)
         spans = DeviceSpans(timeline, selected, kernels)
-        known = timeline.facts.device_names
         steps = timeline.steps
         return DeviceBreakdown(
             device=device,
-            name=known[device] if 0 <= device < len(known) else "",
+            name=timeline.facts.name_of_device(device),
             start_nanoseconds=spans.window[0],
             time=spans.whole(),
             in_steps=spans.time(min(it.start for it in steps), max(it.end for it in steps)) if steps else None,
@@ -80,7 +79,7 @@ class _Analysis:
         )
 
     def _threads(self, selected: Selection) -> frozenset[int]:
-        return self._issuing if len(selected) == len(self.every) else issuing_threads(self.timeline, selected)
+        return self._issuing if len(selected) == len(self.every) else working_threads(self.timeline, selected)
 
     def _activity(self, threads: frozenset[int]) -> HostActivity:
         if threads not in self._activities:
@@ -126,9 +125,12 @@ def _notes(timeline: Timeline, devices: int) -> list[str]:
     coverage = timeline.coverage
     notes = []
     if not len(timeline.device):
-        notes.append("the trace holds no accelerator work, so only the host's steps are shown")
+        notes.append("the trace holds no accelerator work, so the host's is shown")
     if not timeline.steps:
-        notes.append("the trace marks no steps (the script did not call profiler.step()), so nothing is given per step")
+        notes.append(
+            "the trace marks no steps, so nothing is given per step (a profiler with a `schedule` marks them, at each "
+            "`profiler.step()`)"
+        )
     if devices > MOST_DEVICES:
         notes.append(f"the trace names {devices} devices; the first {MOST_DEVICES} are shown")
     if coverage.ended_early:

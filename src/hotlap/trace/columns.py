@@ -13,7 +13,7 @@ import msgspec
 from hotlap.trace.dialects import ANNOTATING_OPERATOR, KIND_OF_CATEGORY, LAST_DEVICE_KIND, Kind
 from hotlap.trace.events import MISSING, NO_TEXT, Batch, Event
 from hotlap.trace.inputs import pair_of_inputs
-from hotlap.trace.numbering import Names, Texts, Threads, UsefulFrames
+from hotlap.trace.numbering import Devices, Names, Texts, Threads, UsefulFrames
 from hotlap.trace.timeline import NONE, Calls, DeviceEvents, Events, HostEvents, Operators
 from hotlap.trace.times import DigitsLostError, TimedEvents
 
@@ -47,6 +47,7 @@ class ColumnBuilder:
         self._with_inputs = with_inputs
         self._numbers: defaultdict[Events, Names] = defaultdict(Names)
         self._useful = UsefulFrames()
+        self._devices = Devices()
 
     def add(self, batch: Batch) -> None:
         """Take in one batch."""
@@ -94,6 +95,11 @@ class ColumnBuilder:
         """How many host events there were, those included that no analysis can make use of."""
         return sum(map(len, self._host_of_kind.values())) + self._frames_left_out
 
+    @property
+    def split_devices(self) -> dict[int, int]:
+        """Numbers given to devices whose own number another track had taken, and those numbers."""
+        return self._devices.split
+
     def _count(self, category: str, events: int) -> None:
         if not events:
             return
@@ -113,7 +119,8 @@ class ColumnBuilder:
         self._add_common(table, timed)
         arguments = [it.args for it in events]
         table.kind.extend([kind] * len(events))
-        table.device.extend(_identifiers([it.device for it in arguments], (it.pid for it in events)))
+        devices = _identifiers([it.device for it in arguments], (it.pid for it in events))
+        table.device.extend(map(self._devices.number, devices, (it.pid for it in events)))
         table.stream.extend(_identifiers([it.stream for it in arguments], (it.tid for it in events)))
         table.bytes.extend(_clipped([it.bytes for it in arguments], _LARGEST_COPY))
         table.graph.extend([it.graph for it in arguments])

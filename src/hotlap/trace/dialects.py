@@ -34,6 +34,7 @@ KIND_OF_CATEGORY: dict[str, int] = {
     "kernel": Kind.KERNEL,
     "concurrent_kernel": Kind.KERNEL,
     "Kernel": Kind.KERNEL,
+    "mtia_ccp_events": Kind.KERNEL,
     "gpu_memcpy": Kind.COPY,
     "Memcpy": Kind.COPY,
     "gpu_memset": Kind.MEMSET,
@@ -46,6 +47,8 @@ KIND_OF_CATEGORY: dict[str, int] = {
     "mtia_runtime": Kind.CALL,
     "privateuse1_runtime": Kind.CALL,
     "privateuse1_driver": Kind.CALL,
+    "runtime": Kind.CALL,
+    "driver": Kind.CALL,
     "Runtime": Kind.CALL,
     "cpu_op": Kind.OPERATOR,
     "Operator": Kind.OPERATOR,
@@ -56,29 +59,56 @@ KIND_OF_CATEGORY: dict[str, int] = {
 
 STEP_NAME = re.compile(r"ProfilerStep#?\s*(\d+)")
 ANNOTATING_OPERATOR = re.compile(
-    r"ProfilerStep|enumerate\(DataLoader\)#|Optimizer\.\w+#|DistributedDataParallel\.|nccl:|\[pl\]"
+    r"ProfilerStep|enumerate\((?:DataLoader|DataPipe)\)#|Optimizer\.\w+#|DistributedDataParallel\.|nccl:|\[pl\]"
 )
 """What old profilers wrote as operators without their being any: Python runs in most of such a span."""
 
-COMMUNICATION_ON_HOST = re.compile(r"^(?:c10d::|nccl:|rccl:|gloo:|mpi:|record_param_comms|DistributedDataParallel\.)")
+COMMUNICATION_ON_HOST = re.compile(
+    r"^(?:c10d::|_?c10d_functional::|symm_mem::|deep_ep::|nccl:|rccl:|xccl:|gloo:|mpi:|ucc:|record_param_comms)"
+)
+"""Operators and marks of collectives alone. ``DistributedDataParallel.forward`` spans the whole forward pass."""
 
 LOADER = re.compile(
-    r"^enumerate\(DataLoader\)#|torch/utils/data/dataloader\.py\(\d+\): (?:__next__|_next_data)"
+    r"^enumerate\((?:DataLoader|DataPipe)\)#"
+    r"|torch/utils/data/dataloader\.py\(\d+\): (?:__next__|_next_data)"
+    r"|torch/utils/data/datapipes/\S+\(\d+\): __(?:next|iter)__"
+    r"|torchdata/\S+\(\d+\): (?:__next__|_next_data|next)$"
+    r"|nvidia/dali/(?:plugin/\S+|pipeline)\.py\(\d+\): (?:__next__|_get_outputs|outputs|share_outputs)"
+    r"|webdataset/\S+\(\d+\): (?:__next__|__iter__|iterator\w*|run)$"
     r"|\btrain_dataloader_next$"
 )
+"""Waiting for a batch: the loaders of torch and torchdata, DataPipes, DALI's iterators, and WebDataset's stages, which
+are generators that resume for each sample."""
+
 COMPILATION = re.compile(
     r"^(?:hip|cuda|cu)(?:ModuleLoad\w*|LibraryLoad\w*|LinkComplete\w*|GraphInstantiate\w*|StreamBeginCapture\w*"
     r"|StreamEndCapture\w*|GraphExecUpdate\w*|GraphUpload\w*)$"
-    r"|(?:^|[/ ])torch/_(?:dynamo|inductor|functorch)/(?!eval_frame\.py\(\d+\): (?:_fn|__call__))\S*\(\d+\): "
-    r"(?:compile\w*|_compile\w*|transform|codegen\w*)"
-    r"|^(?:TorchDynamo|compile_fx|_compile\.|Inductor|backward_compile|entire_frame_compile)",
+    r"|(?:^|[/ ])torch/_dynamo/convert_frame\.py\(\d+\): "
+    r"|(?:^|[/ ])torch/_inductor/(?:compile_fx|async_compile|codecache|standalone_compile)\.py\(\d+\): "
+    r"(?!compiled)\w*(?:compile|wait)\w*$"
+    r"|(?:^|[/ ])torch/_inductor/runtime/triton_heuristics\.py\(\d+\): "
+    r"(?:\w*precompile\w*|autotune_to_one_config|benchmark_all_configs|coordinate_descent_tuning)$"
+    r"|(?:^|[/ ])torch/_inductor/cudagraph_trees\.py\(\d+\): (?:record_function|_record)$"
+    r"|(?:^|[/ ])torch/_functorch/(?:aot_autograd|_aot_autograd/\w+)\.py\(\d+\): "
+    r"(?:create_aot_\w+|_create_aot_\w+|aot_module\w*|aot_function|aot_stage\d_\w+|aot_dispatch_\w+)$"
+    r"|(?:^|[/ ])triton/(?:compiler/compiler\.py\(\d+\): compile|runtime/\w+\.py\(\d+\): (?:_do_compile|_bench))$"
+    r"|\(dynamo_timed\)$|^(?:compile_fx|_compile\.|backward_compile|entire_frame_compile|TORCHDYNAMO$)",
 )
+"""What runs only while something is compiled or captured. Dynamo's ``compile_wrapper``, its cache look-up and the
+wrappers of compiled functions run on every call, and are none of it."""
 
 BACKWARD = re.compile(r"^autograd::engine::evaluate_function")
 
 SYNCHRONISATION = re.compile(r"^(?:cuda|hip|cu)(?:\w*Synchronize\w*)$")
 BLOCKING_COPY = re.compile(r"^(?:cudaMemcpy(?:2D|3D|ToSymbol|FromSymbol)?|cuMemcpy(?:HtoD|DtoH|DtoD)?(?:_v2)?"
                            r"|hipMemcpy(?:2D|3D|HtoD|DtoH|DtoD)?|hipMemcpyWithStream)$")  # fmt: skip
+COPY_CALL = re.compile(r"^(?:cuda|hip|cu)Memcpy")
+SETTING_UP = re.compile(
+    r"^(?:cuda|hip|cu)(?:Init|Malloc|Free|Host|Get|Set|Driver|Ctx|Func|Occupancy|Ipc|PointerGet|Mem(?!cpy|set)"
+    r"|Device(?:Get|Set|Enable|Primary)|Stream(?:Create|Get)|EventCreate)"
+)
+"""Calls that neither launch nor wait: they take microseconds, unless they set something up for its first use."""
+
 LAUNCH = re.compile(r"^(?:cuda|hip|cu)\w*Launch(?:Cooperative)?Kernel\w*$")
 GRAPH_LAUNCH = re.compile(r"^(?:cuda|hip|cu)GraphLaunch\w*$")
 
@@ -104,34 +134,59 @@ def copy_memory(name: str) -> str:
     return "device" if copy_direction(name) == "DtoD" else "unknown"
 
 
-_COLLECTIVES = ("nccl", "rccl", "msccl", "nvshmem", "cross_device_reduce")
-_REDUCTION_BY_SHOTS = re.compile(r"(?:one|two)_?shot_?all_?reduce")
+_COLLECTIVES = ("nccl", "rccl", "msccl", "nvshmem", "cross_device_reduce", "quickreduce", "deep_ep", "deepep",
+                "userbuffers", "hcom_")  # fmt: skip
+_COLLECTIVE_WORDS = re.compile(
+    r"(?<!block)(?<!block_)(?<!warp)(?<!warp_)all_?reduce|all_?gather|reduce_?scatter|all_?(?:to_?|2_?)all"
+)
+_FUSED_BY_INDUCTOR = re.compile(r"^triton_(?:poi|red|per|tem|for|mm|unk)_")
+"""Named after the operators that went in, of which a collective may have been the neighbour."""
 
 
 def is_collective(kernel: str) -> bool:
-    """Whether a kernel's name is that of communication between devices."""
+    """Whether a kernel's name is that of communication between devices.
+
+    Libraries that do without NCCL name the collective (``multimem_all_reduce_kernel``, ``allreduce_fusion_kernel``) or
+    themselves (quickreduce, DeepEP). What blocks and warps reduce among themselves is none.
+    """
     name = kernel.lower()
-    return any(it in name for it in _COLLECTIVES) or ("shot" in name and bool(_REDUCTION_BY_SHOTS.search(name)))
+    if _FUSED_BY_INDUCTOR.match(name):
+        return False
+    return any(it in name for it in _COLLECTIVES) or bool(_COLLECTIVE_WORDS.search(name))
 
 
 # Plain words first: kernels' names are long, and searching one for a pattern takes as long as for all of these.
-_MATRIX_INSTRUCTIONS = ("tensorop", "hmma", "imma", "gmma", "warpgroup", "mfma",
-                        "s1688", "h1688", "s16816", "h16816", "s884", "h884")  # fmt: skip
-_MATRIX_HINTS = ("884", "168", "xmma", "_mi")
+_MATRIX_INSTRUCTIONS = ("hmma", "imma", "gmma", "wmma", "warpgroup", "mfma", "xdlops", "_xdl", "_gtcx", "nvjet",
+                        "marlin", "s1688", "h1688", "s16816", "h16816", "s884", "h884")  # fmt: skip
+_MATRIX_HINTS = ("tensorop", "884", "168", "xmma", "_mi")
 _MATRIX_SHAPE = re.compile(
-    r"(?:^|_)[hsi]?(?:884|1688|16816|16832)(?:gemm|cudnn|fprop|dgrad|wgrad|_|$)"
+    r"(?<!sub)tensorop|(?:^|_)[hsi]?(?:884|1688|16816|16832)(?:gemm|cudnn|fprop|dgrad|wgrad|_|$)"
     r"|xmma_\w*(?:tf32|f16|bf16|e4m3|e5m2|i8)|_mi\d+x\d+x"
 )
-_PLAIN_INSTRUCTIONS = ("sgemm", "dgemm", "scudnn", "simt", "_ffma", "implicit_convolve_sgemm")
+_PLAIN_INSTRUCTIONS = ("sgemm", "dgemm", "cgemm", "zgemm", "scudnn", "simt", "_ffma", "implicit_convolve_sgemm", "gemv",
+                       "dgrad_engine", "wgrad_alg0_engine", "wgrad_alg1_engine")  # fmt: skip
 _PLAIN_SHAPE = re.compile(r"xmma_\w*f32f32_f32f32")
+_ATTENTION_HINTS = ("flash", "fmha")
+_ATTENTION_BESIDE = re.compile(r"combine|dot_do_o|convert_d|preprocess|postprocess|\breduce|delta_bwd|ograddoto")
+"""What attention needs besides its products: sums, conversions, the joining of parts."""
+
+_ATTENTION = re.compile(r"flash_?(?:attn\w*?_?)?(?:fwd|bwd)|flash_(?:fprop|bprop)|fmha\w*?(?:fwd|bwd|kernel|sm\d)")
+_MEMORY_EFFICIENT = re.compile(r"fmha_cutlass[fb]_(?P<type>f32|f16|bf16)\w*_sm(?P<chip>\d+)")
 
 
 def uses_tensor_cores(kernel: str) -> bool | None:
     """Whether a kernel runs on matrix units, as far as its name tells; None where it does not.
 
-    cuBLAS, cuDNN and CUTLASS name their kernels after the instruction; hipBLASLt writes ``MI`` and its shape.
+    cuBLAS, cuDNN and CUTLASS name their kernels after the instruction; hipBLASLt writes ``MI`` and its shape,
+    Composable Kernel ``xdl``, MIOpen ``gtcx``. cuBLAS's ``nvjet`` kernels are products for the matrix units of Hopper
+    and later. FlashAttention takes only 16 and 8 bit types, and multiplies by matrix instructions. MIOpen's
+    ``SubTensorOp`` is element-wise.
     """
     name = kernel.lower()
+    if any(it in name for it in _ATTENTION_HINTS):
+        known = _attention_uses_tensor_cores(name)
+        if known is not None:
+            return known
     if any(it in name for it in _MATRIX_INSTRUCTIONS):
         return True
     if any(it in name for it in _MATRIX_HINTS) and _MATRIX_SHAPE.search(name):
@@ -141,12 +196,24 @@ def uses_tensor_cores(kernel: str) -> bool | None:
     return None
 
 
+def _attention_uses_tensor_cores(name: str) -> bool | None:
+    """Of attention kernels those that multiply. torch's memory-efficient ones are compiled for each type and chip: 16
+    bit types use matrix units from compute capability 7.0 on, 32 bit ones (as three TF32 products) from 8.0 on."""
+    found = _MEMORY_EFFICIENT.search(name)
+    if found:
+        return int(found["chip"]) >= (80 if found["type"] == "f32" else 70)
+    if _ATTENTION_BESIDE.search(name):
+        return False
+    return True if _ATTENTION.search(name) else None
+
+
 _LIBRARY_PATH = re.compile(
     r"site-packages|dist-packages|lib/python3|^<|^torch/|^nn\.Module|(?:^|/)hotlap/(?:runtime|levers)/|"
     r"^(?:numpy|transformers|accelerate|lightning|pytorch_lightning|torchvision|torchaudio|timm|datasets|deepspeed|"
-    r"PIL|pandas|scipy)/"
+    r"PIL|pandas|scipy|torchdata|webdataset|nvidia/dali|triton)/"
 )
 _PLACE = re.compile(r"^(?P<file>.+?)\(\d+\): \S+")
+_LOADING_OR_COMPILING = ("torch", "triton/", "nvidia/dali/", "webdataset/")
 _NO_PLACES = ("<", "nn.Module: ")
 
 
@@ -165,6 +232,6 @@ def is_useful_frame(name: str) -> bool:
     """Whether an analysis can make use of a Python frame: it is the user's, the data loader's, or compilation."""
     if name.startswith(_NO_PLACES):
         return False
-    if "torch/" in name and (LOADER.search(name) or COMPILATION.search(name)):
+    if any(it in name for it in _LOADING_OR_COMPILING) and (LOADER.search(name) or COMPILATION.search(name)):
         return True
     return is_users_frame(name)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from hotlap.errors import TraceError
+from hotlap.trace.unpacking import ENDINGS
 
-_ENDINGS = (".json", ".json.gz")
+_ENDINGS = (".json", *(f".json{it}" for it in ENDINGS))
 
 
 def trace_files(path: Path) -> list[Path]:
@@ -23,6 +24,8 @@ def trace_files(path: Path) -> list[Path]:
     found = sorted(it for it in path.rglob("*") if it.name.lower().endswith(_ENDINGS) and it.is_file())
     if not found:
         raise TraceError(
-            "The folder holds no .json or .json.gz file.", where=str(path), remedy="Give the folder of the traces."
+            "The folder holds no .json file, plain or packed (.gz, .xz, .zst).",
+            where=str(path),
+            remedy="Give the folder of the traces.",
         )
     return found

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import chain, pairwise
@@ -15,7 +17,9 @@ from hotlap.trace.dialects import (
     BLOCKING_COPY,
     COMMUNICATION_ON_HOST,
     COMPILATION,
+    COPY_CALL,
     LOADER,
+    SETTING_UP,
     SYNCHRONISATION,
     Kind,
     copy_direction,
@@ -32,6 +36,17 @@ _CALLS_LOOKED_BACK = 1000
 
 _CODE_LOADING = 1_000_000
 """Nanoseconds. A launch takes some microseconds; one that takes this long before an idle device does more than that."""
+
+_COPYING = 50_000
+"""Nanoseconds. Launching a copy takes microseconds."""
+
+_FIRST_USE = 10_000_000
+"""Nanoseconds. A call that sets something up and takes this long does so for the first use: of the context, a library,
+a pool of memory."""
+
+_FEWEST_STEPS = 3
+_EVERY_STEP = 0.5
+"""In more than this share of the steps it is no first use."""
 
 _LEGACY_FRAME = re.compile(r"^(?P<path>.+?)\((?P<line>\d+)\): (?P<function>\S+)$")
 
@@ -81,6 +96,40 @@ class HostActivity:
         The first launch of a kernel loads its code, which shows as a long launch call.
         """
         return union(chain(self._spans(COMPILATION, *self.timeline.host), self._loading_launches()))
+
+    @cached_property
+    def initialisation(self) -> Intervals:
+        """When one set something up for its first use: long calls that do nothing but that, unless steps have them."""
+        calls = self.timeline.calls
+        long = [
+            it
+            for it in self._of_names(calls, calls.named(SETTING_UP.search))
+            if calls.end[it] - calls.start[it] >= _FIRST_USE
+        ]
+        usual = self._in_most_steps(long)
+        return union(calls.spans([it for it in long if calls.name[it] not in usual]))
+
+    def _in_most_steps(self, calls: list[int]) -> frozenset[int]:
+        """The names of those calls that most steps have; there must be steps enough to tell."""
+        steps, table = self.timeline.steps, self.timeline.calls
+        if len(steps) < _FEWEST_STEPS:
+            return frozenset()
+        starts = [it.start for it in steps]
+        seen = {(table.name[it], bisect_right(starts, table.start[it])) for it in calls}
+        often = Counter(name for name, _ in seen)
+        return frozenset(name for name, count in often.items() if count > _EVERY_STEP * len(steps))
+
+    @cached_property
+    def copying(self) -> Intervals:
+        """When one was inside a call that copied to or from pageable memory, which returns only when that was read or
+        written; such calls take long, while others only launch."""
+        calls, within = self.timeline.calls, self._calls_that_copied("DtoD")
+        long = [
+            it
+            for it in self._of_names(calls, calls.named(COPY_CALL.search))
+            if calls.end[it] - calls.start[it] >= _COPYING and it not in within
+        ]
+        return union(calls.spans(long))
 
     @cached_property
     def communication(self) -> Intervals:
@@ -144,6 +193,17 @@ class HostActivity:
                     most, found = filled, it
         return found
 
+    def downloads(self, call: int) -> bool:
+        """Whether a call issued a copy from the device to the host."""
+        return call in self._download_calls
+
+    @cached_property
+    def main_thread(self) -> int:
+        """The thread that marks the steps, or of these threads the one with most operators; :data:`NONE` for none."""
+        marking = [it.thread for it in self.timeline.steps if it.thread in self.threads]
+        counted = Counter(it for it in self.timeline.operators.thread if it in self.threads)
+        return marking[0] if marking else max(counted, key=counted.__getitem__, default=NONE)
+
     def loader_in(self, start: int, end: int) -> str:
         """The name of the wait for the data loader that fills most of a window; empty where none reaches into it."""
         waits = [it for it in self.loader_waits if it.start < end and it.end > start]
@@ -206,10 +266,27 @@ class HostActivity:
     @cached_property
     def _upload_calls(self) -> frozenset[int]:
         """The calls that issued a copy from the host to the device."""
+        return self._calls_that_copied("HtoD")
+
+    @cached_property
+    def _download_calls(self) -> frozenset[int]:
+        return self._calls_that_copied("DtoH")
+
+    def _calls_that_copied(self, direction: str) -> frozenset[int]:
         events = self.timeline.device
         copies = [it for it, kind in enumerate(events.kind) if kind == Kind.COPY]
-        uploads = {it for it in events.of(copies, events.name) if copy_direction(events.names[it]) == "HtoD"}
-        return frozenset(events.launch[it] for it in copies if events.name[it] in uploads) - {NONE}
+        names = {it for it in events.of(copies, events.name) if copy_direction(events.names[it]) == direction}
+        return frozenset(events.launch[it] for it in copies if events.name[it] in names) - {NONE}
+
+
+def working_threads(timeline: Timeline, selected: Selection) -> frozenset[int]:
+    """The threads that issued the selected device events; where no event has a launch, those that mark the steps, else
+    those that call the accelerator's runtime, else all with operators or marks."""
+    issuing = issuing_threads(timeline, selected)
+    if issuing:
+        return issuing
+    marking = frozenset(it.thread for it in timeline.steps)
+    return marking or timeline.calls.threads or timeline.operators.threads | timeline.annotations.threads
 
 
 def issuing_threads(timeline: Timeline, selected: Selection) -> frozenset[int]:

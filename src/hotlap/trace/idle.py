@@ -8,12 +8,15 @@ microseconds is the usual turn from one kernel to the next; a longer one next to
 other is unknown.
 
 *Host late.* It was launched within the gap: the device waited for the host. Whatever the issuing threads spent inside
-the data loader, compilation or capture, a collective's host part, or the profiler's own work goes to those, in this
-order. The rest goes to one cause: to a host sync or a blocking copy when the host returned from waiting for the device
-within the gap, for then the queue had run dry because of it; else to the time between steps when a step began in it;
-else the host simply issued work more slowly than the device finished it: launch-bound.
+the data loader, compilation or capture, initialisation, a collective's host part, or the profiler's own work goes to
+those, in this order. The rest goes to one cause: to a host sync or a blocking copy when the host returned from waiting
+for the device within the gap, for then the queue had run dry because of it, or when a call that copies fills half of
+the gap; else to the time between steps when a step began in it; else the host simply issued work more slowly than the
+device finished it: launch-bound.
 
-*Unlinked.* The trace holds no launch of the next event: unknown.
+*Unlinked.* The trace holds no launch of the next event. A stream runs its work in the order in which it was launched,
+so the launches of its neighbours tell whether it was queued. Where they do not, the gap is looked at as if the host had
+been late, and is launch-bound only where operators and calls fill half of it; else it is unknown.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from heapq import nlargest
 from operator import itemgetter, sub
 from typing import NamedTuple
 
-from hotlap.trace.dialects import is_collective
+from hotlap.trace.dialects import copy_direction, is_collective
 from hotlap.trace.hosts import HostActivity, Wait
 from hotlap.trace.intervals import Intervals, held, nothing, overlaps, subtraction, union
 from hotlap.trace.records import Cause, Evidence, Gap, Idle, IdleCause
@@ -33,6 +36,7 @@ from hotlap.trace.usage import KERNEL_WAIT_BELOW
 CAUSES: tuple[Cause, ...] = (
     "data_loader",
     "capture_or_compile",
+    "initialisation",
     "communication",
     "profiler",
     "host_sync",
@@ -66,7 +70,8 @@ class _Parts(NamedTuple):
 class _Gaps:
     """The times without work on a device, as columns, and what each cause has of them.
 
-    A gap is from the end of event ``before`` to the start of event ``after``. ``rest`` is the cause that gets what is
+    A gap is from the end of event ``before`` to the start of event ``after``, which the host issued at ``issued``;
+    where that is unknown (``unknown_launches``), at the end of the gap. ``rest`` is the cause that gets what is
     left of it when ``shared`` is taken off, of which few gaps have any; ``waits`` are the waits for the device that
     ended in it.
     """
@@ -83,13 +88,11 @@ class _Gaps:
         self._seen: dict[tuple[int, Cause], dict[str, str]] = {}
         self._find(selected)
         self.lengths = list(map(sub, self.windows.ends, self.windows.starts))
+        self.unknown_launches: set[int] = set()
+        self.issued = self._issued()
+        self._copying = held(self.windows, activity.copying) if len(activity.copying) else None
         self.shared = self._shared_host_time()
         self.rest = self._causes_of_rest()
-
-    def host_late(self, gap: int) -> bool:
-        """Whether the work that ended a gap was launched within it."""
-        events, after = self.timeline.device, self.after[gap]
-        return events.launch[after] != NONE and events.launched[after] > self.windows.starts[gap]
 
     def parts(self, gap: int) -> list[tuple[Cause, int]]:
         """What each cause has of a gap, the largest part first."""
@@ -130,19 +133,22 @@ class _Gaps:
     def _look_into(self, gap: int, cause: Cause) -> dict[str, str]:
         timeline, activity, after = self.timeline, self.activity, self.after[gap]
         start, end = self.windows.starts[gap], self.windows.ends[gap]
-        if not self.host_late(gap):
+        if cause in ("queued", "unknown") or self.issued[gap] <= start:
             return {"next_kernel": timeline.device.name_of(after)}
         if cause == "data_loader":
             return {"loader": activity.loader_in(start, end)}
         call = timeline.device.launch[after]
         if cause in ("host_sync", "blocking_copy") and gap in self.waits:
             call = self.waits[gap].call
-        elif cause == "launch_bound":
+        elif cause in ("launch_bound", "blocking_copy", "host_sync", "initialisation"):
             filling = activity.call_that_filled(start, end)
             call = call if filling == NONE else filling
-        thread, moment = timeline.calls.thread[call], timeline.calls.start[call]
+        if call == NONE:
+            thread, moment = activity.main_thread, (start + end) // 2
+        else:
+            thread, moment = timeline.calls.thread[call], timeline.calls.start[call]
         return {
-            "call": timeline.calls.name_of(call),
+            "call": timeline.calls.name_of(call) if call != NONE else "",
             "operator": activity.operator_at(moment, thread),
             "place": activity.place_at(moment, thread),
         }
@@ -173,6 +179,24 @@ class _Gaps:
             starts, ends, before, after = map(list, zip(*found, strict=True))
             self.windows, self.before, self.after = Intervals(starts, ends), before, after
 
+    def _issued(self) -> list[int]:
+        """When the host issued the work that ended each gap, or when at the latest."""
+        launched = self.timeline.device.launched
+        found = [launched[it] for it in self.after]
+        unlinked = [gap for gap, it in enumerate(self.after) if self.timeline.device.launch[it] == NONE]
+        if not unlinked:
+            return found
+        earliest, latest = _launched_around(self.timeline, [self.after[it] for it in unlinked])
+        for gap in unlinked:
+            after, start = self.after[gap], self.windows.starts[gap]
+            if after in latest and latest[after] <= start:
+                found[gap] = latest[after]
+            else:
+                found[gap] = self.windows.ends[gap]
+                if earliest.get(after, start) <= start:
+                    self.unknown_launches.add(gap)
+        return found
+
     def _shared_host_time(self) -> dict[int, dict[Cause, int]]:
         """What the host spent on nameable things while the device waited for it. No moment counts twice."""
         activity = self.activity
@@ -181,28 +205,25 @@ class _Gaps:
         spans: tuple[tuple[Cause, Intervals], ...] = (
             ("data_loader", activity.loader),
             ("capture_or_compile", activity.compilation),
+            ("initialisation", activity.initialisation),
             ("communication", activity.communication),
             ("profiler", activity.profiler),
         )
         for cause, these in spans:
             own = subtraction(these, counted)
             for gap, length in overlaps(self.windows, own) if len(own) else ():
-                if self.host_late(gap):
+                if self.issued[gap] > self.windows.starts[gap]:
                     parts = found.setdefault(gap, {})
                     parts[cause] = parts.get(cause, 0) + length
             counted = union([*counted, *own])
         return found
 
     def _causes_of_rest(self) -> list[Cause]:
-        events = self.timeline.device
-        launch, launched, name = events.launch, events.launched, events.name
-        collective = events.named(is_collective)
+        name, collective = self.timeline.device.name, self.timeline.device.named(is_collective)
         found: list[Cause] = []
         for gap, (start, length, after) in enumerate(zip(self.windows.starts, self.lengths, self.after, strict=True)):
-            if launch[after] == NONE:
-                found.append("unknown")
-            elif launched[after] > start:
-                found.append(self._cause_of_late_host(gap, start, launched[after]))
+            if self.issued[gap] > start:
+                found.append(self._cause_of_late_host(gap, start))
             elif length < KERNEL_WAIT_BELOW:
                 found.append("queued")
             else:
@@ -210,16 +231,48 @@ class _Gaps:
                 found.append("communication" if beside_collective else "unknown")
         return found
 
-    def _cause_of_late_host(self, gap: int, start: int, launched: int) -> Cause:
+    def _cause_of_late_host(self, gap: int, start: int) -> Cause:
         """What gets the rest of a gap in which the device waited for the host."""
-        ends = self.activity.wait_ends
-        last = bisect_right(ends, launched) - 1
+        if gap in self.unknown_launches and self.lengths[gap] < KERNEL_WAIT_BELOW:
+            return "unknown"
+        ends, issued = self.activity.wait_ends, self.issued[gap]
+        last = bisect_right(ends, issued) - 1
         if last >= 0 and ends[last] >= start:
             self.waits[gap] = self.activity.waits[last]
             return "blocking_copy" if self.waits[gap].upload else "host_sync"
+        if self._copying is not None and 2 * self._copying[gap] >= self.lengths[gap]:
+            return "host_sync" if self._downloads(gap, start) else "blocking_copy"
         steps = self._step_starts
         following = bisect_right(steps, start)
-        return "between_steps" if following < len(steps) and steps[following] <= launched else "launch_bound"
+        if following < len(steps) and steps[following] <= issued:
+            return "between_steps"
+        if gap in self.unknown_launches:
+            working = self.activity.operators.within(start, self.windows.ends[gap])
+            return "launch_bound" if 2 * working >= self.lengths[gap] else "unknown"
+        return "launch_bound"
+
+    def _downloads(self, gap: int, start: int) -> bool:
+        """Whether the copy whose call fills a gap, or that ends it, goes from the device to the host."""
+        call = self.activity.call_that_filled(start, self.windows.ends[gap])
+        ending = copy_direction(self.timeline.device.name_of(self.after[gap]))
+        return ending == "DtoH" or (call != NONE and self.activity.downloads(call))
+
+
+def _launched_around(timeline: Timeline, unlinked: Selection) -> tuple[dict[int, int], dict[int, int]]:
+    """For events without a launch, when the nearest earlier and later events of their streams were launched, as far as
+    that is known."""
+    events = timeline.device
+    wanted = set(unlinked)
+    found: tuple[dict[int, int], dict[int, int]] = ({}, {})
+    for bounds, order in zip(found, (range(len(events)), range(len(events) - 1, -1, -1)), strict=True):
+        known: dict[tuple[int, int], int] = {}
+        for it in order:
+            stream = events.device[it], events.stream[it]
+            if events.launch[it] != NONE:
+                known[stream] = events.launched[it]
+            elif it in wanted and stream in known:
+                bounds[it] = known[stream]
+    return found
 
 
 def explain_idle(timeline: Timeline, selected: Selection, activity: HostActivity) -> Idle:

@@ -15,6 +15,7 @@ MOST_TEXT = 2**28
 
 TOO_MANY_NAMES = "(more names than can be kept)"
 
+_MOST_DEVICES = 2**10
 _LONGEST_THREAD = 100
 _FRAMES_REMEMBERED = 2**16
 
@@ -57,6 +58,30 @@ class UsefulFrames(dict[str, bool]):
         if len(self) < _FRAMES_REMEMBERED:
             self[name] = useful
         return useful
+
+
+class Devices:
+    """The numbers of devices. Ranks that were merged into one file may each call theirs 0: then only the track tells
+    them apart, and each further one gets the next number that is free; ``split`` says what it was."""
+
+    def __init__(self) -> None:
+        self.split: dict[int, int] = {}
+        self._numbers: dict[tuple[int, int | str], int] = {}
+        self._taken: set[int] = set()
+
+    def number(self, device: int, track: int | str) -> int:
+        """The number of a device on a track."""
+        known = self._numbers.get((device, track))
+        if known is not None:
+            return known
+        number = device
+        if len(self._numbers) < _MOST_DEVICES:
+            if device in self._taken:
+                number = next(it for it in range(len(self._taken) + 1) if it not in self._taken)
+                self.split[number] = device
+            self._numbers[device, track] = number
+            self._taken.add(number)
+        return number
 
 
 class Threads(dict[tuple[str, str], int]):

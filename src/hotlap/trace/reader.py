@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from hotlap.trace.columns import ColumnBuilder
 from hotlap.trace.dialects import GRAPH_LAUNCH, STEP_NAME
 from hotlap.trace.document import Reading, Surroundings, TraceDocument
 from hotlap.trace.events import MISSING, UNREADABLE, decoder
+from hotlap.trace.linking import link
 from hotlap.trace.records import Coverage, TraceFacts
 from hotlap.trace.source import ByteSource
 from hotlap.trace.timeline import NONE, Calls, DeviceEvents, HostEvents, Step, Timeline
@@ -42,7 +42,8 @@ def read_trace(path: Path | str, *, with_inputs: bool = False) -> Timeline:
     if not len(builder.device) and not builder.host_events:
         raise _nothing_found(path, document.reading, builder.invalid)
     steps = _steps(builder.annotations)
-    _link(builder.device, builder.calls, steps)
+    processes = [process for process, _ in builder.threads]
+    link(builder.device, builder.calls, steps, processes, builder.split_devices)
     return Timeline(
         facts=facts,
         coverage=_coverage(document.reading, source.remark, builder),
@@ -74,36 +75,6 @@ def _steps(annotations: HostEvents) -> tuple[Step, ...]:
             if known is None or mark.end - mark.start > known.end - known.start:
                 longest[number] = mark
     return tuple(sorted(longest.values(), key=lambda it: it.start))
-
-
-def _link(device: DeviceEvents, calls: Calls, steps: tuple[Step, ...]) -> None:
-    """Give each device event its launch, the first call with its correlation, and the step that this lies in.
-
-    All kernels of a graph share its launch call.
-    """
-    # From the last call to the first, so that the first one with a correlation is the one that stays.
-    call_of = dict(zip(reversed(calls.correlation), range(len(calls) - 1, -1, -1), strict=True))
-    call_of.pop(MISSING, None)
-    device.launch = [call_of.get(it, NONE) for it in device.correlation]
-    device.launched = [
-        start if launch == NONE else calls.start[launch]
-        for start, launch in zip(device.start, device.launch, strict=True)
-    ]
-    device.step = _steps_of(steps, device.launched)
-
-
-def _steps_of(steps: tuple[Step, ...], moments: list[int]) -> list[int]:
-    """The index of the step that each moment lies in, or :data:`NONE`."""
-    starts = [it.start for it in steps]
-    found: list[int] = []
-    index, start, end = NONE, 0, 0
-    for moment in moments:
-        # Usually the step is that of the moment before.
-        if not start <= moment < end:
-            index = bisect_right(starts, moment) - 1
-            start, end = steps[index][1:3] if index >= 0 else (0, 0)
-        found.append(index if start <= moment < end else NONE)
-    return found
 
 
 def _coverage(reading: Reading, remark: str, builder: ColumnBuilder) -> Coverage:
@@ -165,6 +136,7 @@ def _facts(path: Path, surroundings: Surroundings) -> TraceFacts:
         rank=_integer(distributed.get("rank")),
         world_size=_integer(distributed.get("world_size")),
         device_names=tuple(_text(it.get("name")) for it in devices if isinstance(it, dict)),
+        device_ids=tuple(_integer(it.get("id")) for it in devices if isinstance(it, dict)),
     )
 
 

@@ -11,7 +11,8 @@ from hotlap.records import Record
 
 
 class TraceFacts(Record, frozen=True, kw_only=True):
-    """What a trace says of itself. ``base_nanoseconds`` added to any time gives the time since 1970."""
+    """What a trace says of itself. ``base_nanoseconds`` added to any time gives the time since 1970. ``device_ids`` are
+    the numbers of the devices that ``device_names`` names, None where one has none."""
 
     path: str
     name: str = ""
@@ -19,6 +20,16 @@ class TraceFacts(Record, frozen=True, kw_only=True):
     rank: int | None = None
     world_size: int | None = None
     device_names: tuple[str, ...] = ()
+    device_ids: tuple[int | None, ...] = ()
+
+    def name_of_device(self, device: int) -> str:
+        """By number, else by place; for a number that is not listed the name that all devices share, if they do."""
+        named = dict(zip(self.device_ids, self.device_names, strict=False))
+        if device in named:
+            return named[device]
+        if not any(it is not None for it in self.device_ids) and 0 <= device < len(self.device_names):
+            return self.device_names[device]
+        return self.device_names[0] if len(set(self.device_names)) == 1 else ""
 
 
 class Coverage(Record, frozen=True, kw_only=True):
@@ -144,6 +155,7 @@ Cause: TypeAlias = Literal[
     "launch_bound",
     "communication",
     "capture_or_compile",
+    "initialisation",
     "between_steps",
     "profiler",
     "queued",
@@ -267,7 +279,8 @@ class DeviceBreakdown(Record, frozen=True, kw_only=True):
 
 
 class Breakdown(Record, frozen=True, kw_only=True):
-    """Everything that is said of one trace. ``unreliable`` gives the reason why its figures must not be trusted,
+    """Everything that is said of one trace. ``operators`` and ``host_time`` are those of a trace without devices, where
+    they were asked for. ``unreliable`` gives the reason why its figures must not be trusted,
     and is empty otherwise; ``notes`` say what a reader should know beside them."""
 
     facts: TraceFacts
@@ -275,6 +288,8 @@ class Breakdown(Record, frozen=True, kw_only=True):
     host_nanoseconds: int
     steps: tuple[StepTime, ...] = ()
     devices: tuple[DeviceBreakdown, ...] = ()
+    operators: tuple[OperatorRow, ...] = ()
+    host_time: HostTime | None = None
     unreliable: str = ""
     notes: tuple[str, ...] = ()
 

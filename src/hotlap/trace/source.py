@@ -1,13 +1,13 @@
-"""The bytes of a trace file, plain or gzip, piece by piece and never more than a piece in memory."""
+"""The bytes of a trace file, plain, gzip, xz or zstd, piece by piece and never more than a piece in memory."""
 
 from __future__ import annotations
 
-import zlib
 from pathlib import Path
 from typing import BinaryIO
 
 from hotlap.errors import TraceError
 from hotlap.files import open_regular
+from hotlap.trace.unpacking import ENDINGS, MAGICS, Format, Unpacker, format_named, format_of
 
 PIECE_BYTES = 2**19
 """How much decompressed text :meth:`ByteSource.read` hands out at once. What is made of it fits the processor's caches,
@@ -18,10 +18,8 @@ MOST_EXPANSION = 200
 
 EXPANSION_CHECKED_FROM = 64 * 2**20
 
-_GZIP_MAGIC = b"\x1f\x8b"
 _COMPRESSED_PIECE_BYTES = 2**18
-_GZIP_WINDOW = 31
-_SMALL_STEP_BYTES = 64
+_LONGEST_MAGIC = max(map(len, MAGICS.values()))
 
 
 class ByteSource:
@@ -29,7 +27,8 @@ class ByteSource:
 
     ``damage`` says, once reading ended, why compressed data ended early; it is empty for a sound file.
     ``remark`` says what is odd about the file without being wrong.
-    Raises :class:`TraceError` for a file that cannot be opened, is empty, or is no gzip though it claims to be.
+    Raises :class:`TraceError` for a file that cannot be opened, is empty, is not packed as its name says, or is packed
+    in a way that needs a package which is not installed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -41,7 +40,7 @@ class ByteSource:
         self._pending = b""
         try:
             self._file: BinaryIO = open_regular(path)
-            head = self._file.read(4)
+            head = self._file.read(_LONGEST_MAGIC)
             self._file.seek(0)
         except OSError as error:
             raise TraceError(
@@ -52,9 +51,8 @@ class ByteSource:
         if not head:
             self._file.close()
             raise TraceError("The file is empty.", where=str(path), remedy="Export the trace again.")
-        self._inflater = zlib.decompressobj(_GZIP_WINDOW) if head[:2] == _GZIP_MAGIC else None
-        if path.suffix == ".gz" and self._inflater is None:
-            self._accept_plain_text(head)
+        self._format = self._format_of(head)
+        self._unpacker: Unpacker | None = self._format.fresh() if self._format else None
 
     def __enter__(self) -> ByteSource:
         return self
@@ -63,87 +61,94 @@ class ByteSource:
         self._file.close()
 
     def read(self) -> bytes:
-        """The next piece; empty at the end. Raises :class:`TraceError` when a gzip blows up."""
+        """The next piece; empty at the end. Raises :class:`TraceError` when a packed file blows up."""
         if self.damage:
             return b""
         try:
-            piece = self._file.read(PIECE_BYTES) if self._inflater is None else self._inflate()
+            piece = self._file.read(PIECE_BYTES) if self._unpacker is None else self._unpack(self._unpacker)
         except OSError as error:
             self.damage = f"reading the file failed: {error.strerror or error}"
             piece = b""
         self.bytes_read += len(piece)
         return piece
 
-    def _accept_plain_text(self, head: bytes) -> None:
+    def _format_of(self, head: bytes) -> Format | None:
+        """How the file is packed, by its first bytes; None for plain text."""
+        name, claimed = format_of(head), ENDINGS.get(self.path.suffix.lower())
+        if not name:
+            if claimed is not None:
+                self._accept_plain_text(head, claimed)
+            return None
+        found = format_named(name)
+        if found is None:
+            self._file.close()
+            raise TraceError(
+                f"The file is packed with {name}, and no package that unpacks it is installed.",
+                where=str(self.path),
+                remedy=f'Install one with `pip install "hotlap[{name}]"`, or unpack the file first (`{name} -d`).',
+            )
+        return found
+
+    def _accept_plain_text(self, head: bytes, claimed: str) -> None:
         """Downloads are often unpacked on the way and keep their name; anything else is no trace."""
         if not head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
             self._file.close()
             raise TraceError(
-                "The file's name ends in .gz but it is no gzip file.",
+                f"The file's name ends in {self.path.suffix} but it is no {claimed} file.",
                 where=str(self.path),
                 remedy="Download or export the trace again.",
             )
-        self.remark = "the name ends in .gz but the file is not compressed; it was read as it is"
+        self.remark = f"the name ends in {self.path.suffix} but the file is not compressed; it was read as it is"
 
-    def _inflate(self) -> bytes:
-        assert self._inflater is not None
+    def _unpack(self, unpacker: Unpacker) -> bytes:
+        assert self._format is not None
         parts: list[bytes] = []
         missing = PIECE_BYTES
         while missing > 0:
-            if self._inflater.eof and not self._next_member():
-                break
-            if not self._pending:
-                self._pending = self._file.read(_COMPRESSED_PIECE_BYTES)
-                self._compressed_bytes += len(self._pending)
-            if not self._pending:
-                self.damage = "the gzip data stops before its end"
-                break
-            before = self._inflater.copy()
+            if unpacker.eof:
+                following = self._next_member(unpacker)
+                if following is None:
+                    break
+                unpacker = self._unpacker = following
+            if unpacker.needs_input and not self._pending:
+                self._pending = self._more()
+                if not self._pending:
+                    self.damage = f"the {self._format.name} data stops before its end"
+                    break
+            data, self._pending = self._pending, b""
             try:
-                part = self._inflater.decompress(self._pending, missing)
-            except zlib.error:
-                self.damage = "the gzip data is damaged"
-                parts.append(_sound_part(before, self._pending, missing))
+                part = unpacker.decompress(data, missing)
+            except self._format.errors:
+                self.damage = f"the {self._format.name} data is damaged"
                 break
-            self._pending = self._inflater.unconsumed_tail
             parts.append(part)
             missing -= len(part)
         piece = b"".join(parts)
         self._refuse_bomb(self.bytes_read + len(piece))
         return piece
 
-    def _next_member(self) -> bool:
-        """Whether another gzip member follows the one that just ended; anything else behind it is padding."""
-        assert self._inflater is not None
-        rest = self._inflater.unused_data or self._pending
-        if len(rest) < 2:
-            more = self._file.read(_COMPRESSED_PIECE_BYTES)
-            self._compressed_bytes += len(more)
-            rest += more
-        if rest[:2] != _GZIP_MAGIC:
-            self._pending = b""
-            return False
-        self._inflater = zlib.decompressobj(_GZIP_WINDOW)
+    def _more(self) -> bytes:
+        data = self._file.read(_COMPRESSED_PIECE_BYTES)
+        self._compressed_bytes += len(data)
+        return data
+
+    def _next_member(self, ended: Unpacker) -> Unpacker | None:
+        """What unpacks the member that follows the one that just ended; anything else behind it is padding."""
+        assert self._format is not None
+        rest = ended.unused_data + self._pending
+        if len(rest) < _LONGEST_MAGIC:
+            rest += self._more()
+        self._pending = b""
+        if format_of(rest) != self._format.name:
+            return None
         self._pending = rest
-        return True
+        return self._format.fresh()
 
     def _refuse_bomb(self, decompressed: int) -> None:
         if decompressed > EXPANSION_CHECKED_FROM and decompressed > MOST_EXPANSION * self._compressed_bytes:
+            assert self._format is not None
             raise TraceError(
-                f"The gzip file expands more than {MOST_EXPANSION} times, which no trace does.",
+                f"The {self._format.name} file expands more than {MOST_EXPANSION} times, which no trace does.",
                 where=str(self.path),
                 remedy="Do not open it unless you know where it comes from; unpack it yourself to read it anyway.",
             )
-
-
-def _sound_part(inflater: zlib._Decompress, data: bytes, most: int) -> bytes:
-    """What comes out of damaged data in front of the damage."""
-    parts: list[bytes] = []
-    for start in range(0, len(data), _SMALL_STEP_BYTES):
-        try:
-            parts.append(inflater.decompress(data[start : start + _SMALL_STEP_BYTES]))
-        except zlib.error:
-            break
-        if sum(map(len, parts)) > most:
-            break
-    return b"".join(parts)

@@ -64,9 +64,7 @@ def handshake_environment(path: Path) -> dict[str, str]:
     return {HANDSHAKE_VARIABLE: str(path)}
 
 
-def shake_hands(
-    start: Start, python: str, folder: Path, *, needed: Mapping[str, str] = NEEDED_BY_TRIALS
-) -> Handshake:
+def shake_hands(start: Start, python: str, folder: Path, *, needed: Mapping[str, str] = NEEDED_BY_TRIALS) -> Handshake:
     """Start ``python`` by ``start`` and check that trials can run in it. ``folder`` is one that both sides can use.
 
     Raises :class:`ScriptError` that says what to install or to change, and what ``start`` raises.

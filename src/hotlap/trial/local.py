@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import resource
 import time
@@ -118,11 +119,13 @@ class LocalExecutor:
 
     def _launch(self, request: LaunchRequest) -> Run:
         wait_for_quiet(request.patience_seconds)
+        began = time.perf_counter()
         with self._child(request.assignment) as child:
             if request.assignment.loader_sweep:
-                child.wait_over(_sweep_limit_seconds(request.assignment), "loader sweep")
+                limit = min(_sweep_limit_seconds(request.assignment), request.most_seconds or math.inf)
+                child.wait_over(limit, "loader sweep")
             elif child.wait_ready():
-                _run_steps(child, request)
+                _run_steps(child, request, time.perf_counter() - began)
             return child.finish()
 
     def take_turns(self, request: TurnRequest) -> TurnSet:
@@ -198,32 +201,43 @@ def _sweep_limit_seconds(assignment: Assignment) -> float:
     return assignment.startup_limit_seconds + assignment.block_limit_seconds * len(assignment.loader_sweep)
 
 
-def _run_steps(child: Child, request: LaunchRequest) -> None:
-    """Have the steps done that remain after the first."""
-    remaining, least = request.steps - 1, request.minimum_steps - 1
+def _run_steps(child: Child, request: LaunchRequest, spent_seconds: float) -> None:
+    """Have the steps done that remain after the first, which itself was done after ``spent_seconds``."""
+    remaining, least = request.steps - 1, max(1, request.minimum_steps - 1)
     if remaining <= 0:
         return
-    if request.seconds is None:
-        child.run_block(Proceed(steps=remaining), sample_memory=True)
-    elif child.processes == 1:
-        order = Proceed(steps=remaining, seconds=request.seconds, minimum_steps=max(1, least))
+    most = None if request.most_seconds is None else max(0.0, request.most_seconds - spent_seconds)
+    if child.processes == 1:
+        order = Proceed(steps=remaining, seconds=request.seconds, minimum_steps=least, most_seconds=most)
         child.run_block(order, sample_memory=True)
+    elif request.seconds is None and most is None:
+        child.run_block(Proceed(steps=remaining), sample_memory=True)
     else:
-        _run_steps_together(child, remaining, max(1, least), request.seconds)
+        seconds = math.inf if request.seconds is None else request.seconds
+        _run_steps_together(child, remaining, least, seconds, math.inf if most is None else most)
 
 
-def _run_steps_together(child: Child, remaining: int, least: int, seconds: float) -> None:
+def _run_steps_together(child: Child, remaining: int, least: int, seconds: float, most_seconds: float) -> None:
     """The same with several processes, which must agree on where to end: blocks of a number of steps, each twice as
     long as what was done before it, as far as the time seems to allow."""
     began = time.perf_counter()
     done = 0
     while done < remaining:
         elapsed = time.perf_counter() - began
-        if done >= least and elapsed >= seconds:
+        if (done >= least and elapsed >= seconds) or (done and elapsed >= most_seconds):
             return
-        affordable = int(done * (seconds - elapsed) / elapsed) if done else 0
-        steps = max(1, least - done, min(affordable, 2 * done))
-        steps = min(steps, remaining - done)
+        affordable = _affordable_steps(done, elapsed, min(seconds, most_seconds), remaining)
+        wanted = max(affordable, least - done) if most_seconds == math.inf else affordable
+        steps = min(max(1, wanted), remaining - done)
         if child.run_block(Proceed(steps=steps), sample_memory=True) is None:
             return
         done += steps
+
+
+def _affordable_steps(done: int, elapsed_seconds: float, seconds: float, most: int) -> int:
+    """How many more steps the time seems to allow: at most twice as many as were done."""
+    if not done:
+        return 0
+    if seconds == math.inf:
+        return most
+    return min(int(done * (seconds - elapsed_seconds) / elapsed_seconds), 2 * done)

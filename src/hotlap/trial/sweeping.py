@@ -7,7 +7,6 @@ ends, however it ends, and unlike a process number it means the same in every co
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
 import tempfile
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from hotlap.errors import HotlapError
+from hotlap.files import take_lock
 from hotlap.sandbox.removal import OWNER, Removal
 from hotlap.trial import tree
 
@@ -78,7 +78,7 @@ def own(folder: Path) -> None:
     with suppress(OSError):
         descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         _owned[folder] = descriptor
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        take_lock(descriptor)
         beside.rename(folder / OWNER)  # locked before it has the name: nobody can see it without its owner
 
 
@@ -122,8 +122,8 @@ def _taken_over(folder: Path) -> int | None:
         return None
     try:
         status = os.fstat(descriptor)
-        if stat.S_ISREG(status.st_mode) and status.st_uid == folder.lstat().st_uid == os.geteuid():
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        ours = stat.S_ISREG(status.st_mode) and status.st_uid == folder.lstat().st_uid == os.geteuid()
+        if ours and take_lock(descriptor):
             return descriptor
     except OSError:
         pass

@@ -37,10 +37,13 @@ def take_turns(children: Sequence[Child], request: TurnRequest) -> tuple[tuple[R
 
 def _interleaved_blocks(children: Sequence[Child], request: TurnRequest) -> list[list[Block]]:
     """One row a round, with one block for each arm."""
-    _start_up(children)
+    deadline = _deadline(request)
+    if not _start_up(children, deadline):
+        return []
     steps: list[int] = []
     for child in children:
-        enough = None if any(it.over for it in children) else _warm_up(child, request)
+        too_late = any(it.over for it in children) or time.perf_counter() > deadline
+        enough = None if too_late else _warm_up(child, request, deadline)
         if enough is None:
             return []
         child.freeze()
@@ -49,6 +52,8 @@ def _interleaved_blocks(children: Sequence[Child], request: TurnRequest) -> list
     shuffle = random.Random(request.order_seed).shuffle
     rounds: list[list[Block]] = []
     for _ in range(request.rounds):
+        if time.perf_counter() + _seconds_of(rounds) > deadline:
+            break
         shuffle(order)
         blocks: dict[int, Block] = {}
         for index in order:
@@ -62,20 +67,34 @@ def _interleaved_blocks(children: Sequence[Child], request: TurnRequest) -> list
     return rounds
 
 
-def _start_up(children: Sequence[Child]) -> None:
-    """Wait until all have done their first step; who has is frozen. Returns early when one cannot."""
+def _deadline(request: TurnRequest) -> float:
+    """On the clock of ``time.perf_counter``, when a set that begins now must be over."""
+    return math.inf if request.most_seconds is None else time.perf_counter() + request.most_seconds
+
+
+def _seconds_of(rounds: Sequence[Sequence[Block]]) -> float:
+    """What another round will take at most, as far as the last one tells."""
+    return _MARGIN * sum(it.wall_seconds for it in rounds[-1]) if rounds else 0.0
+
+
+def _start_up(children: Sequence[Child], deadline: float) -> bool:
+    """Wait until all have done their first step; who has is frozen. Returns early when one cannot; False when the time
+    is over."""
     starting = list(children)
     while starting:
         for child in tuple(starting):
             if child.starting(0.05 / len(starting)):
+                if time.perf_counter() > deadline:
+                    return False
                 continue
             if child.over:
-                return
+                return True
             child.freeze()
             starting.remove(child)
+    return True
 
 
-def _warm_up(child: Child, request: TurnRequest) -> int | None:
+def _warm_up(child: Child, request: TurnRequest, deadline: float) -> int | None:
     """Blocks, half as long as those that count, until their times stop falling. Returns how many steps make a block
     that is long enough, or None when the child is over."""
     began = time.perf_counter()
@@ -94,6 +113,8 @@ def _warm_up(child: Child, request: TurnRequest) -> int | None:
         steps = _enough(steps, block, long_enough_seconds)
         if time.perf_counter() - began > request.warm_up_limit_seconds:
             child.notes.append(f"The step time had not settled after {request.warm_up_limit_seconds:g} s of warm-up.")
+            break
+        if time.perf_counter() > deadline:
             break
     return max(request.block_steps, _steps_for(request.block_seconds, block))
 
@@ -119,7 +140,7 @@ def alternate(start: Start, request: TurnRequest) -> tuple[tuple[Run, ...], Roun
     """The same without ever having two arms alive: every arm is launched twice, in random order and then backwards,
     and has half of its blocks in each launch. Ends at the first arm that fails; a run is that of an arm's last launch.
     """
-    arms = range(len(request.arms))
+    arms, deadline = range(len(request.arms)), _deadline(request)
     order = random.Random(request.order_seed).sample(arms, len(arms))
     runs: list[Run] = [_not_started(assignment) for assignment in request.arms]
     halves = (order, request.rounds - request.rounds // 2), (order[::-1], request.rounds // 2)
@@ -127,19 +148,23 @@ def alternate(start: Start, request: TurnRequest) -> tuple[tuple[Run, ...], Roun
     for sequence, wanted in halves:
         columns: dict[int, list[Block]] = {}
         for index in sequence if wanted else ():
-            runs[index], columns[index] = _blocks_alone(start, request, index, wanted)
+            if time.perf_counter() > deadline:
+                return tuple(runs), _seconds_per_sample(rounds, len(arms))
+            runs[index], columns[index] = _blocks_alone(start, request, index, wanted, deadline)
             if not isinstance(runs[index].ending, (Completed, Stopped)):
                 return tuple(runs), _no_rounds(len(arms))
         rounds += [list(row) for row in zip(*(columns[index] for index in sorted(columns)), strict=False)]
     return tuple(runs), _seconds_per_sample(rounds, len(arms))
 
 
-def _blocks_alone(start: Start, request: TurnRequest, index: int, wanted: int) -> tuple[Run, list[Block]]:
+def _blocks_alone(
+    start: Start, request: TurnRequest, index: int, wanted: int, deadline: float
+) -> tuple[Run, list[Block]]:
     """One launch of one arm, and its timed blocks, as many as are wanted or as it has steps for."""
     with start(request.arms[index]) as child:
         blocks: list[Block] = []
-        steps = _warm_up(child, request) if child.wait_ready() else None
-        while steps is not None and len(blocks) < wanted and not child.over:
+        steps = _warm_up(child, request, deadline) if child.wait_ready() else None
+        while steps is not None and len(blocks) < wanted and not child.over and time.perf_counter() <= deadline:
             block = child.run_block(_order(steps))
             if block is not None:
                 blocks.append(block)

@@ -13,7 +13,6 @@ from statistics import fmean, median
 import msgspec
 
 from hotlap import plan as plans_of
-from hotlap.measure.disturbance import disturbance
 from hotlap.measure.levels import geometric
 from hotlap.measure.speed import HEADLINE_CONFIDENCE
 from hotlap.records import BatchRate, Machine, Run, TurnSet
@@ -62,7 +61,7 @@ class _Sizes:
         if self._sets:
             rates.append(self._own())
             runs = [run for turns in self._sets for run in turns.runs]
-            self._book.disturbed("batch-sizes", disturbance("batch-sizes", runs, self._trials.cores))
+            self._book.judge("batch-sizes", runs)
         return tuple(sorted(rates, key=lambda it: it.scale))
 
     def _obstacle(self, scale: float, before: Sequence[BatchRate]) -> str:

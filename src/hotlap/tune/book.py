@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from hotlap.measure.disturbance import disturbance_text
+from hotlap.measure.disturbance import disturbance, disturbance_text
 from hotlap.records import (
     Disturbance,
     Estimate,
@@ -16,6 +16,7 @@ from hotlap.records import (
     Outcome,
     Progress,
     Record,
+    Run,
     Stage,
     Study,
     StudyStatus,
@@ -79,6 +80,10 @@ class Book:
         warnings += [self._disturbances_text] if disturbances else []
         if tuple(disturbances) != self.study.disturbances:
             self.update(disturbances=tuple(disturbances), warnings=tuple(warnings))
+
+    def judge(self, measured: Measurement, runs: Iterable[Run]) -> None:
+        """Note whether others disturbed what was measured by these runs."""
+        self.disturbed(measured, disturbance(measured, runs, self._trials.cores))
 
     def attach(self, name: str, record: Record) -> None:
         """Keep a record beside the study, where there is a folder for it."""

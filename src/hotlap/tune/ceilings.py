@@ -65,11 +65,20 @@ def measure_ceilings(trials: Trials, book: Book, observation: Observation, machi
         rates = _loader_alone(trials, book, situation)
         ceilings += _loader_ceiling(run.facts, phases, rates)
         ceilings += _model_ceiling(trials, book, phases)
-    utilisation, matmul = _flops(run.facts, machine, phases)
+    utilisation, matmul = _flops(run.facts, machine, phases, book)
     ceilings += matmul
     situation = msgspec.structs.replace(situation, ceilings=tuple(ceilings), loader_rates=rates)
     disturbed = tuple(it.measured for it in book.study.disturbances)
     return Bounds(situation, utilisation, disturbed)
+
+
+def note_bounds(book: Book, bounds: Bounds) -> None:
+    """Write what was measured into the study."""
+    book.update(
+        ceilings=bounds.situation.ceilings,
+        model_flop_utilisation=bounds.flop_utilisation,
+        loader_rates=bounds.situation.loader_rates,
+    )
 
 
 def situation_with(situation: Situation, plan: Plan, run: Run) -> Situation:
@@ -187,9 +196,15 @@ def _model_ceiling(trials: Trials, book: Book, phases: PhaseAccount) -> list[Cei
 # ---------------------------------------------------------------------------------------------
 
 
-def _flops(facts: ScriptFacts, machine: Machine, phases: PhaseAccount) -> tuple[float | None, list[Ceiling]]:
+def _flops(
+    facts: ScriptFacts, machine: Machine, phases: PhaseAccount, book: Book
+) -> tuple[float | None, list[Ceiling]]:
     """Model FLOP utilisation: operations of a step (counted by ``torch.utils.flop_counter``) a second, as a share of
-    the matrix multiplication rate that this machine reached in the same number format."""
+    the matrix multiplication rate that this machine reached in the same number format.
+
+    A rate that the step itself beats is no ceiling, and is left out with a warning. One that is in doubt bounds
+    nothing.
+    """
     flops = max((it.flops_per_step for it in facts.models if it.flops_per_step), default=None)
     device = facts.device.partition(":")[0]
     dtype = facts.autocast_dtype or next((it.dtype for it in facts.models), "float32")
@@ -197,10 +212,19 @@ def _flops(facts: ScriptFacts, machine: Machine, phases: PhaseAccount) -> tuple[
     if not flops or not rate or phases.wall <= 0:
         return None, []
     least = flops / rate
+    if least > phases.wall:
+        book.warn(
+            f"The matmul ceiling is left out: by it a step's {flops:.3g} floating-point operations take at least "
+            f"{1000 * least:.3g} ms, and the step takes {1000 * phases.wall:.3g} ms."
+        )
+        return None, []
     text = (
         f"A step's {flops:.3g} floating-point operations take at least {1000 * least:.3g} ms at the {dtype} rate of "
         f"{rate:.3g} a second that this machine reached."
     )
+    doubt = dict(machine.ceilings.doubts).get(device, "")
+    if doubt:
+        return None, [Ceiling(name="matmul", text=f"{text} That rate is uncertain. {doubt}")]
     bound = max(1.0, phases.wall / least)
     per_sample = least / max(1e-9, phases.samples_per_step)
     return least / phases.wall, [Ceiling(name="matmul", seconds_per_sample=per_sample, bound_speedup=bound, text=text)]

@@ -54,7 +54,11 @@ def confirm(
         cost = (look.sets - len(sets)) * trials.costs.of_set([reference, reference, candidate], trials.rounds)
         if position > 0 and not trials.fits(cost):
             return Confirmation(_comparison(trials, reference, candidate, sets), tuple(sets), unfinished=True)
+        whole = len(sets)
         failure = take_sets(trials, book, reference, candidate, sets, upto=look.sets, lever=lever, stage=stage)
+        if failure is not None and failure.cut and whole:
+            del sets[whole:]
+            return Confirmation(_comparison(trials, reference, candidate, sets), tuple(sets), unfinished=True)
         if failure is not None:
             return failure
         comparison = _comparison(trials, reference, candidate, sets)

@@ -7,9 +7,11 @@ estimates the same costs and takes the same decisions.
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from statistics import fmean, median, median_low
 
 from hotlap.records import Plan, TurnSet
 
@@ -25,7 +27,8 @@ _BLOCK_MARGIN = 1.25
 _USUAL_ARMS = 3
 _CROWDING = 1.5
 """How much slower arms start that start together on as many cores."""
-_REMEMBERED_SETS = 4
+_REMEMBERED_SETS = 5
+"""Of the last sets the median counts: one that was disturbed does not, and a machine that changed is noticed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,27 +53,40 @@ class Shape:
 
 class Costs:
     """Estimates in seconds. ``overhead_seconds`` is what a launch of the baseline adds to a set beside its rounds:
-    start-up and warm-up, less what arms do side by side."""
+    start-up and warm-up, less what arms do side by side. ``shape`` says how blocks are cut; how long a step takes was
+    seen by the first run, and is corrected by every set."""
 
     def __init__(self, startup_seconds: float, shape: Shape, *, cores: int = 1) -> None:
         self.shape = shape
         self.startup_seconds = startup_seconds
         self._side_by_side = max(1, min(cores, _USUAL_ARMS))
         self._overheads: deque[float] = deque(maxlen=_REMEMBERED_SETS)
-        self._extra_startup: dict[str, float] = {}
+        self._step_seconds: deque[float] = deque([shape.step_seconds], maxlen=_REMEMBERED_SETS)
+        self._extra_startup: defaultdict[str, deque[float]] = defaultdict(partial(deque, maxlen=_REMEMBERED_SETS))
 
     @property
     def overhead_seconds(self) -> float:
-        """The largest of the last sets' overheads; before the first one, start-up and some blocks of warm-up."""
+        """The median of the last sets' overheads; before the first one, start-up and some blocks of warm-up."""
         if self._overheads:
-            return max(self._overheads)
-        startup_seconds = min(1.0, _CROWDING / self._side_by_side) * self.startup_seconds
-        return startup_seconds + _FIRST_GUESS_WARM_UP_BLOCKS * self.shape.round_seconds
+            return median(self._overheads)
+        return self._start_in_a_set + _FIRST_GUESS_WARM_UP_BLOCKS * self.shape.round_seconds
 
-    def of_set(self, plans: Sequence[Plan], rounds: int) -> float:
-        """One set with these arms."""
-        launches = sum(self.overhead_seconds + self._extra(plan) for plan in plans)
-        return launches + len(plans) * rounds * self.shape.round_seconds
+    @property
+    def _start_in_a_set(self) -> float:
+        """What an arm's start adds to a set, as arms start side by side."""
+        return min(1.0, _CROWDING / self._side_by_side) * self.startup_seconds
+
+    def _scaled_overhead(self, overhead_seconds: float, was: Shape, becomes: Shape) -> float:
+        """The overhead of a set that is cut in another way: its warm-up is as much longer as its blocks."""
+        start = min(overhead_seconds, self._start_in_a_set)
+        return start + (overhead_seconds - start) * becomes.round_seconds / was.round_seconds
+
+    def of_set(self, plans: Sequence[Plan], rounds: int, shape: Shape | None = None) -> float:
+        """One set with these arms, cut as ``shape`` says (by default as usual)."""
+        cut = shape or self.shape
+        overhead = self._scaled_overhead(self.overhead_seconds, self.shape, cut)
+        launches = sum(overhead + self._extra(plan) for plan in plans)
+        return launches + len(plans) * rounds * cut.round_seconds
 
     def of_launch(self, plan: Plan, steps: int) -> float:
         """One child alone for so many steps."""
@@ -80,21 +96,42 @@ class Costs:
         """So many steps of the baseline, with what the script does between them."""
         return steps * self.shape.step_seconds * (1 + self.shape.outside_share)
 
-    def learn_set(self, turns: TurnSet, plans: Sequence[Plan], elapsed_seconds: float) -> None:
-        """Correct the estimates by a set that ran through."""
-        rounds = len(turns.rounds[0])
+    def learn_set(
+        self, turns: TurnSet, plans: Sequence[Plan], elapsed_seconds: float, shape: Shape | None = None
+    ) -> None:
+        """Correct the estimates by a set that ran through and was cut as ``shape`` says.
+
+        What a set took beside its rounds is told by its own rounds: those of the first run may have been disturbed.
+        """
+        cut = shape or self.shape
         for plan, run in zip(plans, turns.runs, strict=True):
             self._learn_startup(plan, run.startup_seconds - turns.runs[0].startup_seconds, plans[0])
+        step_seconds = _step_seconds(turns, plans)
+        own = cut if step_seconds is None else replace(cut, step_seconds=step_seconds)
         extras = sum(self._extra(plan) for plan in plans)
-        rest = elapsed_seconds - extras - len(plans) * rounds * self.shape.round_seconds
-        self._overheads.append(max(0.0, rest / len(plans)))
+        rest = elapsed_seconds - extras - len(plans) * len(turns.rounds[0]) * own.round_seconds
+        usual = replace(self.shape, step_seconds=own.step_seconds)
+        self._overheads.append(self._scaled_overhead(max(0.0, rest / len(plans)), own, usual))
+        if step_seconds is not None:
+            self._step_seconds.append(step_seconds)
+            self.shape = replace(self.shape, step_seconds=median_low(self._step_seconds))
 
     def _learn_startup(self, plan: Plan, more_seconds: float, than: Plan) -> None:
         """Lay what a plan's start took longer than the first arm's on its newest lever, if the first arm lacks that."""
         if not plan.settings or any(it.lever == plan.settings[-1].lever for it in than.settings):
             return
-        newest = plan.settings[-1].lever
-        self._extra_startup[newest] = max(self._extra_startup.get(newest, 0.0), more_seconds)
+        self._extra_startup[plan.settings[-1].lever].append(max(0.0, more_seconds))
 
     def _extra(self, plan: Plan) -> float:
-        return sum(self._extra_startup.get(it.lever, 0.0) for it in plan.settings)
+        known = (self._extra_startup.get(it.lever) for it in plan.settings)
+        return sum(median(it) for it in known if it)
+
+
+def _step_seconds(turns: TurnSet, plans: Sequence[Plan]) -> float | None:
+    """What a step of the untouched script took in this set; None where it had no part in it, or its samples could not
+    be counted."""
+    run = turns.runs[0]
+    if plans[0].settings or not turns.rounds[0] or not run.steps.samples:
+        return None
+    seconds = median(turns.rounds[0]) * fmean(run.steps.samples)
+    return seconds if seconds > 0 else None

@@ -21,6 +21,8 @@ from hotlap.study import Answer, Journal, LaunchAnswer, MachineAnswer, TurnAnswe
 from hotlap.trial.executor import Executor
 
 _MOST_HOSTS = 100
+_NO_LIMIT = b',"most_seconds":null'
+"""Requests of a study without a budget keep the keys that they had before requests knew this limit."""
 
 
 class JournaledExecutor:
@@ -129,4 +131,5 @@ def request_key(kind: str, request: Record | None) -> str:
 
 
 def _key(kind: str, request: Record | None) -> str:
-    return hashlib.sha256(kind.encode() + b"\0" + msgspec.json.encode(request)).hexdigest()[:16]
+    text = msgspec.json.encode(request).replace(_NO_LIMIT, b"")
+    return hashlib.sha256(kind.encode() + b"\0" + text).hexdigest()[:16]

@@ -34,6 +34,9 @@ FEWEST_STEPS = 24
 _OBSERVED_STEPS = 300
 _OBSERVED_SECONDS = 10.0
 _BUDGET_SHARE = 0.05
+_MOST_OF_WHAT_IS_LEFT = 0.5
+"""Where not even :data:`FEWEST_STEPS` fit into half of the budget, no comparison does, and these few are all there is.
+"""
 _PATIENCE = 4
 _WARM_UP_BLOCKS = 4
 
@@ -79,12 +82,16 @@ def account_of(run: Run) -> tuple[PhaseAccount, tuple[str, ...]]:
     """The mean time account of a run without its warm-up, and a warning where its phases do not add up."""
     skip = warm_up_steps(run.steps)
     try:
-        return account(run.steps, skip=skip), ()
+        return _with_source(account(run.steps, skip=skip), run.facts), ()
     except ValueError as error:
         wall = fmean(run.steps.wall_seconds[skip:])
         samples = fmean(run.steps.samples[skip:]) if run.steps.samples else 1.0
         whole = PhaseAccount(wall=wall, other=wall, samples_per_step=samples)
-        return whole, (f"The time of a step could not be split into phases: {error}",)
+        return _with_source(whole, run.facts), (f"The time of a step could not be split into phases: {error}",)
+
+
+def _with_source(phases: PhaseAccount, facts: ScriptFacts) -> PhaseAccount:
+    return msgspec.structs.replace(phases, trainers=max(1, facts.processes), samples_from=facts.samples_from)
 
 
 def command_line(workload: Workload) -> str:
@@ -94,20 +101,23 @@ def command_line(workload: Workload) -> str:
 
 
 def _run(trials: Trials, patience_seconds: float = 0.0) -> Run:
-    assignment = trials.assignment()
+    assignment = trials.first_assignment()
     patience = _PATIENCE * assignment.block_limit_seconds  # the limit holds for all observed steps together
-    assignment = msgspec.structs.replace(
-        assignment, observe=True, block_limit_seconds=patience, step_limit_seconds=trials.options.block_limit_seconds
-    )
-    budget = trials.options.budget_seconds or math.inf
-    seconds = min(_OBSERVED_SECONDS, max(1.0, _BUDGET_SHARE * budget))
+    assignment = msgspec.structs.replace(assignment, observe=True, block_limit_seconds=patience)
+    left = trials.most_seconds
     return trials.launch(
         assignment,
         steps=_OBSERVED_STEPS,
-        seconds=seconds,
+        seconds=observed_seconds(trials.options.budget_seconds),
         minimum_steps=FEWEST_STEPS,
+        most_seconds=None if left is None else _MOST_OF_WHAT_IS_LEFT * left,
         patience_seconds=patience_seconds,
     )
+
+
+def observed_seconds(budget_seconds: float | None) -> float:
+    """How long the first run is watched, if that is enough for :data:`FEWEST_STEPS`."""
+    return min(_OBSERVED_SECONDS, max(1.0, _BUDGET_SHARE * (budget_seconds or math.inf)))
 
 
 def _shape(run: Run, phases: PhaseAccount) -> tuple[Shape, tuple[str, ...]]:
@@ -117,7 +127,7 @@ def _shape(run: Run, phases: PhaseAccount) -> tuple[Shape, tuple[str, ...]]:
     outside_share = phases.outside / phases.wall if phases.wall > 0 else 0.0
     shape = Shape(step_seconds=step_seconds, outside_share=outside_share)
     if not isinstance(run.ending, Completed):
-        return shape, ()
+        return shape, _few_steps(len(run.steps.wall_seconds))
     available = len(run.steps.wall_seconds)
     wanted = max(BLOCK_STEPS, math.ceil(BLOCK_SECONDS / step_seconds))
     per_block = min(wanted, max(2, available // (_WARM_UP_BLOCKS + FEWEST_ROUNDS)))
@@ -137,6 +147,13 @@ def _shape(run: Run, phases: PhaseAccount) -> tuple[Shape, tuple[str, ...]]:
         "let it run longer for narrower intervals."
     )
     return short, (text,)
+
+
+def _few_steps(steps: int) -> tuple[str, ...]:
+    if steps >= FEWEST_STEPS:
+        return ()
+    seen = "1 step was" if steps == 1 else f"{steps} steps were"
+    return (f"Only {seen} seen before half of the budget was spent, warm-up included: the time account is rough.",)
 
 
 def _check(run: Run, workload: Workload) -> None:
@@ -170,7 +187,7 @@ def _check(run: Run, workload: Workload) -> None:
                 where=command,
                 remedy="Give hotlap the script, and the arguments, that train.",
             )
-    if done < FEWEST_STEPS:
+    if done < FEWEST_STEPS and (isinstance(run.ending, Completed) or not run.steps.wall_seconds):
         raise ScriptError(
             f"The script ended after {done} training steps; at least {FEWEST_STEPS} are needed for warm-up and timing.",
             where=command,

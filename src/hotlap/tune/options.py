@@ -19,8 +19,8 @@ class Options(Record, frozen=True, kw_only=True):
     levers; ``allow`` names those that may be tried although they change what is learned. ``accept_unverified`` keeps a
     faster lever although nothing could show that training still computes the same. ``delta`` is the smallest gain
     worth having, as a share. ``rounds`` fixes the rounds of a set (None: as many as pay, 8 to 40). ``batch_sizes`` asks
-    a profile to time the model with other batch sizes too. ``network`` and ``unprotected`` say how trials are isolated
-    (:class:`hotlap.records.Isolation`).
+    a profile to time the model with other batch sizes too. ``quick`` asks for a look that proves nothing. ``network``
+    and ``unprotected`` say how trials are isolated (:class:`hotlap.records.Isolation`).
     """
 
     budget_seconds: float | None = None
@@ -36,6 +36,7 @@ class Options(Record, frozen=True, kw_only=True):
     block_limit_seconds: float = 300.0
     show_output: bool = False
     batch_sizes: bool = False
+    quick: bool = False
     network: NetworkMode = "open"
     unprotected: bool = False
 

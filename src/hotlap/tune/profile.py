@@ -13,12 +13,12 @@ from hotlap.study import Journal
 from hotlap.trial.executor import Executor
 from hotlap.tune.batch_sizes import measure_batch_sizes
 from hotlap.tune.book import Book, OnProgress, say_nothing
-from hotlap.tune.ceilings import measure_ceilings
+from hotlap.tune.ceilings import measure_ceilings, note_bounds
 from hotlap.tune.findings import note_findings
 from hotlap.tune.journaled import JournaledExecutor
 from hotlap.tune.options import Options, check
 from hotlap.tune.profiled_launch import take_profile, usual_length
-from hotlap.tune.search import begin, blank_study, guarded
+from hotlap.tune.stages import begin, blank_study, guarded
 from hotlap.tune.trials import Trials
 
 
@@ -48,12 +48,11 @@ def _look(trials: Trials, book: Book) -> None:
     trials.reserve_seconds = usual_length(trials).seconds(trials)
     bounds = measure_ceilings(trials, book, observation, machine)
     trials.reserve_seconds = 0.0
-    book.update(
-        ceilings=bounds.situation.ceilings,
-        model_flop_utilisation=bounds.flop_utilisation,
-        loader_rates=bounds.situation.loader_rates,
-    )
-    note_findings(book, take_profile(trials, book, observation, bounds))
+    note_bounds(book, bounds)
+    known = take_profile(trials, book, observation, bounds)
+    note_findings(book, known)
     if trials.options.batch_sizes:
-        book.update(batch_rates=measure_batch_sizes(trials, book, observation, machine))
+        rates = measure_batch_sizes(trials, book, observation, machine)
+        book.update(batch_rates=rates)
+        note_findings(book, msgspec.structs.replace(known, batch_rates=rates))
     book.close("finished")

@@ -15,10 +15,11 @@ import msgspec
 
 from hotlap import plan as plans_of
 from hotlap.diagnose.profile import Profile
+from hotlap.diagnose.work import beaten
 from hotlap.errors import TraceError
 from hotlap.evidence import RunEvidence
 from hotlap.files import read_bounded
-from hotlap.records import Run
+from hotlap.records import Completed, Run
 from hotlap.study import PROFILE
 from hotlap.trace import Breakdown, HostTime, OperatorRow, analyse, host_time, operators, read_trace
 from hotlap.tune.book import Book
@@ -111,7 +112,7 @@ def take_profile(
         return known
     book.attach(ATTACHMENT, profile)
     _note(book, profile)
-    return profile
+    return _without_beaten_ceiling(book, profile)
 
 
 def undisturbed(observation: Observation, bounds: Bounds) -> Profile:
@@ -132,6 +133,7 @@ def undisturbed(observation: Observation, bounds: Bounds) -> Profile:
         rank_step_seconds=run.rank_step_seconds,
         rank_forward_seconds=run.rank_forward_seconds,
         disturbed=bounds.disturbed,
+        run_seconds=run.wall_seconds if isinstance(run.ending, Completed) else 0.0,
     )
 
 
@@ -183,8 +185,11 @@ def _launch(trials: Trials, length: Length, *, processes: int, patience_seconds:
         # The profiler's start and its end come between two steps.
         step_limit_seconds=max(_LONGEST_DELAY_SECONDS, assignment.block_limit_seconds),
     )
-    seconds = _PATIENCE * length.step_seconds(trials) if processes == 1 else None
-    return trials.launch(watched, steps=length.steps, seconds=seconds, patience_seconds=patience_seconds)
+    patience = patience_seconds
+    if processes > 1:
+        return trials.launch(watched, steps=length.steps, most_seconds=math.inf, patience_seconds=patience)
+    seconds = _PATIENCE * length.step_seconds(trials)
+    return trials.launch(watched, steps=length.steps, seconds=seconds, patience_seconds=patience)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -246,6 +251,17 @@ def _note(book: Book, profile: Profile) -> None:
     trace_path = window.trace_path if window is not None and profile.breakdowns else ""
     book.update(profiled_steps=profile.evidence.observed_steps, trace_path=trace_path)
     book.warn(*_doubts(profile))
+
+
+def _without_beaten_ceiling(book: Book, profile: Profile) -> Profile:
+    """A rate of multiplication that the script's own operators exceed is no ceiling."""
+    sentence = beaten(profile)
+    if not sentence:
+        return profile
+    ceilings = tuple(it for it in profile.ceilings if it.name != "matmul")
+    book.warn(f"{sentence} That test was disturbed: its rates are left out.")
+    book.update(ceilings=ceilings, model_flop_utilisation=None)
+    return msgspec.structs.replace(profile, ceilings=ceilings, model_flop_utilisation=None)
 
 
 def _doubts(profile: Profile) -> Iterable[str]:

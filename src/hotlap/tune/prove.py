@@ -29,12 +29,17 @@ class Prover:
     """Makes the comparisons of a study and remembers them."""
 
     def __init__(self, trials: Trials, levers: Mapping[str, Lever], situation: Situation) -> None:
-        self.steps = affordable_steps(trials)
+        self._steps: int | None = None
         self._trials = trials
         self._levers = levers
         self._situation = situation
         self._runs: dict[tuple[Plan, str], Run] = {}
         self._verdicts: dict[Plan, ParityComparison | Failure] = {}
+
+    @property
+    def steps(self) -> int:
+        """Over how many steps losses are compared: what is affordable, and from the first run on the same for all."""
+        return self._steps or affordable_steps(self._trials)
 
     def proof_for(self, setting: Setting) -> Proof:
         """What this setting owes."""
@@ -110,6 +115,7 @@ class Prover:
     def _run(self, plan: Plan, kind: str) -> Run:
         owner = _owner(plan, kind)
         if (owner, kind) not in self._runs:
+            self._steps = self.steps
             steps = 1 if _is_first_step(kind) else self.steps
             self._runs[(owner, kind)] = self._trials.launch(self._assignment(owner, kind), steps=steps)
         return self._runs[(owner, kind)]
@@ -167,12 +173,24 @@ def _changes_precision(plan: Plan) -> bool:
     return any(name in _PRECISION_VALUES for it in plan.settings for name, _ in it.values)
 
 
+def usual_proof_cost(trials: Trials, plan: Plan, steps: int) -> float:
+    """Seconds that the proof of a lever takes that keeps the losses but for rounding, over so many steps."""
+    costs = trials.costs
+    runs = 3 * costs.of_launch(plans_of.EMPTY, steps) + costs.of_launch(plan, steps)
+    return runs + costs.of_launch(plans_of.EMPTY, 1)
+
+
 def affordable_steps(trials: Trials) -> int:
     """As many steps as the options ask for, fewer when the script ends sooner or the budget is short."""
+    return steps_for(trials, trials.options.budget_seconds)
+
+
+def steps_for(trials: Trials, budget_seconds: float | None) -> int:
+    """The same for another budget."""
     options, shape = trials.options, trials.costs.shape
     steps = options.parity_steps if shape.most_steps is None else min(options.parity_steps, shape.most_steps)
-    if options.budget_seconds is None:
+    if budget_seconds is None:
         return steps
-    seconds = _BUDGET_SHARE * options.budget_seconds / _LAUNCHES_EXPECTED - trials.costs.startup_seconds
+    seconds = _BUDGET_SHARE * budget_seconds / _LAUNCHES_EXPECTED - trials.costs.startup_seconds
     affordable = int(seconds / (shape.step_seconds * (1 + shape.outside_share)))
     return max(min(steps, FEWEST_STEPS), min(steps, affordable))

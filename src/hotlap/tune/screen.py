@@ -8,8 +8,8 @@ their point estimate, and lets go of those that are clearly slower. It claims no
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from hotlap import plan as plans_of
@@ -17,14 +17,23 @@ from hotlap.diagnose.api import Group, all_rules
 from hotlap.levers.api import Lever
 from hotlap.records import CompileReport, Failed, Finding, NoGain, Outcome, Plan, Setting, Situation, Skipped
 from hotlap.tune.book import Book
-from hotlap.tune.costs import FEWEST_ROUNDS
-from hotlap.tune.findings import answered_share
+from hotlap.tune.costs import FEWEST_ROUNDS, Shape
+from hotlap.tune.findings import precedence
 from hotlap.tune.options import Options
-from hotlap.tune.trials import Failure, Trials
+from hotlap.tune.trials import FEWEST_BLOCK_STEPS, FEWEST_ROUNDS_OF_A_SHORT_SCRIPT, Failure, Trials
 
 USUAL_LAUNCH_NOISE = 0.03
 """How far a single set may mislead, until this study's own sets have shown it: launches of the same code differ by 2 to
 6 %, of which taking turns removes the machine's share."""
+
+_SURPRISE = 2.0
+"""A lever may take long to start, and one that does would cost the others of its set their look."""
+
+_LEAST_NOISE, _MOST_NOISE = 0.015, 0.06
+_ENOUGH_FOR_NOISE = 3
+
+_LOOKS = ((FEWEST_ROUNDS, 1.0), (FEWEST_ROUNDS // 2, 0.5), (FEWEST_ROUNDS_OF_A_SHORT_SCRIPT, 0.25))
+"""Rounds of a look, and how long its blocks are as a share of the usual; the usual look first."""
 
 _COMPUTE: frozenset[Group] = frozenset({"compute", "compile", "host"})
 _DATA: frozenset[Group] = frozenset({"data"})
@@ -47,6 +56,26 @@ class Screened:
     speedup: float | None = None
     compile: CompileReport | None = None
     seconds: float = 0.0
+    rounds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A first look: at how many settings at once, in how many rounds, and how its blocks are cut (None: as usual)."""
+
+    settings: int
+    rounds: int
+    shape: Shape | None
+    seconds: float
+
+
+def noise_of_a_set(differences: Sequence[float]) -> float:
+    """How far one set may mislead, as a share: twice what the baseline differed from itself by in this study's own sets
+    (``differences`` as logarithms), once there are some."""
+    if len(differences) < _ENOUGH_FOR_NOISE:
+        return USUAL_LAUNCH_NOISE
+    spread = math.sqrt(fmean(it * it for it in differences))
+    return max(_LEAST_NOISE, min(_MOST_NOISE, 2 * spread))
 
 
 def prospects_of(
@@ -64,7 +93,7 @@ def prospects_of(
             passed_over.append(Outcome(lever=lever.name, verdict=reason))
             continue
         found.append(Prospect(lever, _settings(lever, situation, options), bound_of(lever, situation)))
-    found.sort(key=lambda it: (-answered_share(findings, it.lever.name), -(it.bound or math.inf)))
+    found.sort(key=lambda it: (*precedence(findings, it.lever.name), it.bound or math.inf), reverse=True)
     return found, passed_over
 
 
@@ -77,8 +106,9 @@ def screen(
     failed when all its settings failed, else as without gain, with the number that was seen. A single setting needs no
     choice and is hopeful unseen, unless it was tried before (``again``).
     """
-    wanted = [setting for it in prospects for setting in it.settings]
-    if len(wanted) < 2 and not again:
+    quick = trials.options.quick
+    wanted = [setting for it in prospects for setting in (it.settings[:1] if quick else it.settings)]
+    if len(wanted) < 2 and not again and not quick:
         return {it.lever.name: [Screened(setting) for setting in it.settings] for it in prospects}
     seen, failures = _measure(trials, book, incumbent, wanted)
     hopeful: dict[str, list[Screened]] = {}
@@ -90,6 +120,40 @@ def screen(
         else:
             _let_go(book, prospect, mine, failures, trials.options.delta, noise)
     return dict(sorted(hopeful.items(), key=lambda it: -(it[1][0].speedup or 1.0)))
+
+
+def look_at(trials: Trials, book: Book, incumbent: Plan, setting: Setting) -> Screened | Failure:
+    """A look at one setting alone; without a number where the time does not allow even the shortest."""
+    seen, failures = _measure(trials, book, incumbent, [setting])
+    return failures[setting] if setting in failures else seen[setting]
+
+
+def affordable_look(trials: Trials, incumbent: Plan, waiting: Sequence[Setting]) -> Look | None:
+    """The best look that the time allows: at as many settings as may be alive together, else at fewer, else a shorter
+    one. None where there is no time for any."""
+    return next((it for it in looks(trials, incumbent, waiting) if trials.fits(_price(trials, it))), None)
+
+
+def _price(trials: Trials, look: Look) -> float:
+    """What a look may take, should a lever start slowly or hang."""
+    hang = (look.settings + 1) * trials.costs.startup_seconds + trials.shortest_limit_seconds
+    return max(hang, look.seconds * (_SURPRISE if look.settings > 1 else 1.0))
+
+
+def looks(trials: Trials, incumbent: Plan, waiting: Sequence[Setting]) -> Iterator[Look]:
+    """The looks that may be taken, best first."""
+    usual = trials.costs.shape
+    for rounds, share in _LOOKS:
+        rounds = min(rounds, usual.most_rounds)
+        shape = None if share == 1.0 else _shorter(usual, share)
+        for settings in range(min(len(waiting), max(1, trials.arms_at_once - 1)), 0, -1):
+            arms = [incumbent, *(plans_of.with_setting(incumbent, it) for it in waiting[:settings])]
+            yield Look(settings, rounds, shape, trials.costs.of_set(arms, rounds, shape))
+
+
+def _shorter(shape: Shape, share: float) -> Shape:
+    steps = max(FEWEST_BLOCK_STEPS, math.ceil(shape.block_steps * share))
+    return replace(shape, block_steps=steps, block_seconds=shape.block_seconds * share)
 
 
 def bound_of(lever: Lever, situation: Situation) -> float | None:
@@ -146,16 +210,17 @@ def _measure(
     failures: dict[Setting, Failure] = {}
     waiting = list(wanted)
     while waiting:
-        group = waiting[: max(1, trials.arms_at_once - 1)]
-        arms = [incumbent, *(plans_of.with_setting(incumbent, it) for it in group)]
-        rounds = FEWEST_ROUNDS
-        if not trials.fits(trials.costs.of_set(arms, rounds)):
+        look = affordable_look(trials, incumbent, waiting)
+        if look is None:
             seen.update((it, Screened(it)) for it in waiting)
             break
+        group = waiting[: look.settings]
+        arms = [incumbent, *(plans_of.with_setting(incumbent, it) for it in group)]
         names = ", ".join(plans_of.describe(it) for it in group)
         book.tell("screening", f"A first look at {names}", sets_planned=1)
         before = trials.spent_seconds
-        turns = trials.take_set(arms, rounds=rounds, purpose=f"screening {plans_of.key(incumbent)} {names}")
+        purpose = f"screening {plans_of.key(incumbent)} {names}"
+        turns = trials.take_set(arms, rounds=look.rounds, purpose=purpose, shape=look.shape)
         if isinstance(turns, Failure) and turns.arm > 0:
             failed = group[turns.arm - 1]
             failures[failed] = turns
@@ -168,7 +233,7 @@ def _measure(
         share = (trials.spent_seconds - before) / len(group)
         for setting, run, rounds_of in zip(group, turns.runs[1:], turns.rounds[1:], strict=True):
             ratio = fmean(math.log(own / other) for own, other in zip(turns.rounds[0], rounds_of, strict=True))
-            seen[setting] = Screened(setting, math.exp(ratio), run.compile, share)
+            seen[setting] = Screened(setting, math.exp(ratio), run.compile, share, len(rounds_of))
     return seen, failures
 
 

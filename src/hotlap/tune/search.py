@@ -6,27 +6,24 @@ interact: what a faster model gains, a slow loader may eat. What is known whenev
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from statistics import fmean
+from functools import partial
+from typing import TypeVar
 
 import msgspec
 
 from hotlap import plan as plans_of
 from hotlap.diagnose.profile import Profile
-from hotlap.errors import BudgetError, ScriptError
 from hotlap.levers.api import Lever, all_levers
 from hotlap.measure import speed
-from hotlap.measure.disturbance import disturbance, disturbance_of_rates
 from hotlap.measure.parity.curves import loss_curves
 from hotlap.records import (
     Comparison,
     Failed,
     Finding,
     Kept,
-    Machine,
     NoGain,
     NotVerified,
     Outcome,
@@ -34,41 +31,47 @@ from hotlap.records import (
     ParityLost,
     Plan,
     Run,
+    Seen,
     Skipped,
     SpeedComparison,
     Study,
-    StudyStatus,
     Verdict,
     Workload,
 )
-from hotlap.redact import redacted
 from hotlap.study import Journal
 from hotlap.trial.executor import Executor
 from hotlap.tune.ablate import ablate
 from hotlap.tune.book import Book, OnProgress, say_nothing
-from hotlap.tune.ceilings import measure_ceilings, situation_with
-from hotlap.tune.confirm import Confirmation, confirm, first_look_cost, launch_noise
-from hotlap.tune.costs import FEWEST_ROUNDS, Costs
+from hotlap.tune.budget import (
+    RESERVE_MARGIN,
+    Way,
+    affordable_way,
+    budget_for_a_proof,
+    budget_for_the_rest,
+    reserve_for,
+    reserve_for_first_answer,
+)
+from hotlap.tune.ceilings import measure_ceilings, note_bounds, situation_with
+from hotlap.tune.confirm import Confirmation, confirm, launch_noise
 from hotlap.tune.findings import note_findings
 from hotlap.tune.journaled import JournaledExecutor
-from hotlap.tune.observe import Observation, account_of, first_run, understand
+from hotlap.tune.observe import account_of
 from hotlap.tune.options import Options, check, chosen
 from hotlap.tune.profiled_launch import SEARCH_SHARE, take_profile
 from hotlap.tune.prove import Prover
-from hotlap.tune.quiet import quietly
-from hotlap.tune.screen import USUAL_LAUNCH_NOISE, Prospect, Screened, prospects_of, screen
+from hotlap.tune.screen import Prospect, Screened, look_at, looks, noise_of_a_set, prospects_of, screen
+from hotlap.tune.stages import begin, blank_study, guarded
 from hotlap.tune.trials import Failure, Trials
-from hotlap.tune.verdicts import no_gain, of_parity
-from hotlap.tune.verify import verification_cost, verify
+from hotlap.tune.verdicts import no_gain, no_time, of_parity, quick_look_text, seen
+from hotlap.tune.verify import Verification, can_verify, measure_plan, verification_cost, verify
+
+_Answer = TypeVar("_Answer")
 
 FAMILY_ALPHA = 0.05
 """The share of studies that may claim any lever that gives nothing (Holm's procedure over all levers tried)."""
 
 _EACH_BY_ITSELF = "Each lever of the plan was measured and proved by itself."
 _SETTINGS_TRIED = 2
-_MARGIN = 1.15
-_LEAST_NOISE, _MOST_NOISE = 0.015, 0.06
-_ENOUGH_FOR_NOISE = 3
 
 
 def tune(
@@ -86,9 +89,11 @@ def tune(
     With a journal every answer of the executor is kept and the study saved as it grows; a journal that holds answers
     already is gone on with. Ctrl-C ends the search and returns what is known.
 
-    Raises :class:`ScriptError` for a script that cannot be tuned, :class:`BudgetError` for a budget that is too small
-    for a single comparison, :class:`UsageError` for options that make no sense, and :class:`StudyError` when the study
-    can no longer be written.
+    A budget that is too small for a proof, or ``options.quick``, ends in a study of status ``quick-look``: the time
+    account, causes, bounds, and levers that were seen and not proved; it claims nothing and has no plan.
+
+    Raises :class:`ScriptError` for a script that cannot be tuned, :class:`UsageError` for options that make no sense,
+    and :class:`StudyError` when the study can no longer be written.
     """
     known = all_levers() if levers is None else levers
     check(options, known)
@@ -96,63 +101,6 @@ def tune(
     book = Book(blank_study(workload, options, journal), trials, journal, on_progress)
     search = _Search(trials, book, known)
     return guarded(book, search.run, search.interrupted)
-
-
-def blank_study(workload: Workload, options: Options, journal: Journal | None) -> Study:
-    """A study of which nothing is known yet."""
-    study = Study(workload=redacted(workload), budget_seconds=options.budget_seconds)
-    if journal is None:
-        return study
-    header = journal.header
-    return msgspec.structs.replace(
-        study,
-        identifier=header.identifier,
-        hotlap_version=header.hotlap_version,
-        started=header.started,
-        source=header.source,
-        directory=str(journal.directory),
-    )
-
-
-def guarded(book: Book, work: Callable[[], None], interrupted: Callable[[], None]) -> Study:
-    """Do the work, and see to it that the study is closed and saved however it ends."""
-    try:
-        work()
-    except KeyboardInterrupt:
-        interrupted()
-    except ScriptError as error:
-        book.close("script-failed", error.what)
-        raise
-    except BudgetError as error:
-        book.close("out-of-budget", error.what)
-        raise
-    return book.study
-
-
-def begin(trials: Trials, book: Book) -> tuple[Machine, Observation]:
-    """The stages that every study begins with: the machine, and the script as it is.
-
-    Raises :class:`ScriptError` as :func:`hotlap.tune.observe.understand` does.
-    """
-    book.tell("machine", "What this machine is")
-    machine = trials.executor.machine()
-    book.update(machine=machine)
-    book.warn(*machine.warnings)
-    book.tell("baseline", "The script as it is")
-    trials.cores = machine.cores
-    book.disturbed("matmul", disturbance_of_rates(machine))
-    run, disturbed = quietly(
-        trials, book, "account", lambda patience: first_run(trials, patience), lambda run: [run], stage="baseline"
-    )
-    book.update(baseline=run, files=run.files)
-    book.disturbed("account", disturbed)
-    book.warn(*run.notes)
-    observation = dataclasses.replace(understand(run, trials), disturbance=disturbed)
-    trials.costs = Costs(run.startup_seconds, observation.shape, cores=machine.cores)
-    trials.fit_arms(machine, run)
-    book.update(account_before=observation.account)
-    book.warn(*observation.warnings)
-    return machine, observation
 
 
 class _Search:
@@ -169,28 +117,69 @@ class _Search:
         self._seen_with: dict[str, Plan] = {}
         self._family: dict[str, SpeedComparison] = {}
         self._noise: list[float] = []
-        self._out_of_budget = False
+        self._compared = False
+        self._untried: dict[str, Plan] = {}
+        self._left_to_try: dict[str, Sequence[Screened]] = {}
+        self._verified: tuple[Plan, Verification] | None = None
 
     def run(self) -> None:
         """From the first launch to the verification."""
         machine, observation = begin(self._trials, self._book)
-        self._check_budget()
+        self._baseline = observation.run
+        self._trials.reserve_seconds = reserve_for_first_answer(self._trials)
         bounds = measure_ceilings(self._trials, self._book, observation, machine)
         self._baseline_situation = self._situation = bounds.trusted
-        ceilings = bounds.situation.ceilings
-        rates = bounds.situation.loader_rates
-        self._book.update(ceilings=ceilings, model_flop_utilisation=bounds.flop_utilisation, loader_rates=rates)
-        self._profile = take_profile(self._trials, self._book, observation, bounds, budget_share=SEARCH_SHARE)
+        note_bounds(self._book, bounds)
+        self._stages_seconds = self._trials.spent_seconds
+        self._profile = take_profile(self._trials, self._book, observation, bounds, budget_share=self._profile_share())
         self._findings = note_findings(self._book, self._profile)
         self._prover = Prover(self._trials, self._levers, bounds.situation)
         self._skip_unwanted()
         self._trials.choose_rounds(len(self._open))
         growing = True
         while growing:
-            growing = self._pass()
+            growing = self._pass() or self._second_chance()
         self._ablate()
         self._find_with_outcomes()
         self._verify()
+
+    def _profile_share(self) -> float:
+        """Of a budget that allows no proof the causes may take all but the looks."""
+        options = self._trials.options
+        needed = budget_for_a_proof(self._trials, self._baseline, self._stages_seconds, plans_of.EMPTY)
+        return 1.0 if options.quick or (options.budget_seconds or math.inf) < needed else SEARCH_SHARE
+
+    def _look_at_the_rest(self) -> None:
+        """What is left when all else is done is enough for a look, perhaps, at levers that had none."""
+        for name in [it for it in self._untried if isinstance(self._verdict_of(it), Skipped)]:
+            found = self._look(Screened(self._untried[name].settings[-1]))
+            if found.speedup is not None:
+                self._note_seen(name, found, self._untried[name])
+
+    def _verdict_of(self, name: str) -> Verdict | None:
+        outcome = self._book.outcome_of(name)
+        return outcome.verdict if outcome is not None else None
+
+    def _close(self, text: str = "") -> None:
+        """The study is over; what a larger budget would do is on record."""
+        self._look_at_the_rest()
+        trials, options = self._trials, self._trials.options
+        left_out = [name for name in self._untried if self._is_open(name)]
+        if not left_out and not options.quick:
+            self._book.close("finished", text)
+            return
+        if self._compared:
+            candidates = [self._untried[it] for it in left_out]
+            more = budget_for_the_rest(trials, self._prover, self._plan, candidates)
+            self._book.update(needed_seconds=more)
+            self._book.close("out-of-budget", text)
+            return
+        needed: float | None = None
+        if left_out:
+            best = self._untried[left_out[0]]
+            needed = budget_for_a_proof(trials, self._baseline, self._stages_seconds, best)
+        self._book.update(needed_seconds=needed)
+        self._book.close("quick-look", quick_look_text(options.budget_seconds, needed, on_purpose=options.quick))
 
     def interrupted(self) -> None:
         """Close the study with what is known; the levers that were not decided are named."""
@@ -206,46 +195,6 @@ class _Search:
         if settings and self._book.study.verification is None:
             text = f"The whole plan was not verified. {_EACH_BY_ITSELF}"
         self._book.close("interrupted", text)
-
-    # -- budget -------------------------------------------------------------------------------
-
-    def _check_budget(self) -> None:
-        """Raises :class:`BudgetError` when one trial, its proof and its verification do not fit."""
-        trials, budget = self._trials, self._trials.options.budget_seconds
-        if budget is None:
-            return
-        arms = [plans_of.EMPTY] * 3
-        rounds = min(FEWEST_ROUNDS, trials.costs.shape.most_rounds)
-        sets = speed.LOOKS[0].sets + speed.HEADLINE_SETS
-        needed = trials.spent_seconds + sets * trials.costs.of_set(arms, rounds)
-        if needed > budget:
-            advised = 10 * math.ceil(_MARGIN * needed / 10)
-            raise BudgetError(
-                f"The budget of {budget:.0f} s is too small for a single comparison and its verification: "
-                f"this script needs about {advised} s.",
-                remedy=f"Give at least --budget {advised}s, or none.",
-                needed_seconds=float(advised),
-            )
-        trials.reserve_seconds = needed - trials.spent_seconds  # what comes first may not use it up
-
-    def _fits(self, candidate: Plan) -> bool:
-        """Whether a trial of the candidate and, should it be kept, its verification can be paid for; with fewer rounds
-        if need be."""
-        trials = self._trials
-        for rounds in dict.fromkeys((trials.rounds, min(trials.rounds, FEWEST_ROUNDS))):
-            trials.set_rounds(rounds)
-            # The trial's own proof is of this very plan, and is not paid for again.
-            trials.reserve_seconds = verification_cost(trials, None, candidate)
-            cost = first_look_cost(trials, self._plan, candidate, rounds) + self._prover.cost(candidate)
-            if trials.fits(cost):
-                return True
-        return False
-
-    def _cost_of_one_trial(self) -> float:
-        """What a first trial and a verification will take: a first look at all levers may not use it up."""
-        trials = self._trials
-        first = first_look_cost(trials, self._plan, self._plan, trials.rounds)
-        return first + verification_cost(trials, self._prover, self._plan)
 
     # -- passes over the levers ---------------------------------------------------------------
 
@@ -279,8 +228,8 @@ class _Search:
             return False
         before = self._plan
         again = any(it.lever.name in self._seen_with for it in prospects)
-        noise = 0.0 if again else self._launch_noise()
-        self._trials.reserve_seconds = self._cost_of_one_trial()
+        noise = 0.0 if again else noise_of_a_set(self._noise)
+        self._trials.reserve_seconds = reserve_for(self._trials, self._prover, before)
         hopeful = screen(self._trials, self._book, before, prospects, noise=noise, again=again)
         for prospect in prospects:
             self._seen_with[prospect.lever.name] = before
@@ -290,15 +239,39 @@ class _Search:
             self._attempt(name, choices)
         return self._plan != before
 
+    def _second_chance(self) -> bool:
+        """Try what could not be paid for by what was known then: every set says again what a trial takes. True when the
+        plan grew."""
+        before = self._plan
+        for name, choices in list(self._left_to_try.items()):
+            del self._left_to_try[name]
+            if self._is_open(name) and self._way(plans_of.with_setting(self._plan, choices[0].setting)) is not None:
+                self._attempt(name, choices)
+        return self._plan != before
+
+    def _is_open(self, name: str) -> bool:
+        """Whether a lever has not been compared with anything."""
+        verdict = self._verdict_of(name)
+        return verdict is None or isinstance(verdict, (Seen, Skipped))
+
     def _attempt(self, name: str, choices: Sequence[Screened]) -> None:
         """Try a lever with its best setting, and with the next best where that one failed or broke the numbers."""
         first: Outcome | None = None
         for choice in choices[:_SETTINGS_TRIED]:
             candidate = plans_of.with_setting(self._plan, choice.setting)
-            if not self._fits(candidate):
-                self._no_budget(name, candidate)
+            way = self._way(candidate)
+            if way is None and choice.speedup is None:
+                choice = self._look(choice)
+                way = self._way(candidate)  # what the look took says what a trial would take
+            if way is None:
+                self._note_seen(name, choice, candidate)
+                self._left_to_try[name] = choices
                 break
-            outcome, run = self._try(name, choice, candidate)
+            self._trials.set_rounds(way.rounds)
+            outcome, run = (self._try_straight if way.straight else self._try)(name, choice, candidate)
+            if outcome is None:
+                self._note_seen(name, choice, candidate)
+                break
             if isinstance(outcome.verdict, Kept) and run is not None:
                 self._book.decide(outcome, plan=candidate)
                 self._plan = candidate
@@ -310,14 +283,66 @@ class _Search:
                 break
         self._close_if_final(name)
 
-    def _try(self, name: str, choice: Screened, candidate: Plan) -> tuple[Outcome, Run | None]:
-        """The outcome of one trial, and the candidate's last run where it ran through."""
+    def _way(self, candidate: Plan) -> Way | None:
+        """How the candidate can be proved; None where it cannot, or where a look is all that was asked for."""
+        if self._trials.options.quick:
+            return None
+        way = affordable_way(self._trials, self._prover, self._plan, candidate)
+        if way is not None and not way.straight:
+            reserve = RESERVE_MARGIN * verification_cost(self._trials, None, candidate, way.rounds)
+            self._trials.reserve_seconds = reserve
+        elif way is not None:
+            self._trials.reserve_seconds = 0.0
+        return way
+
+    def _look(self, choice: Screened) -> Screened:
+        """A look at a setting that cannot be tried; a plan that is kept already must still be verified after it."""
+        trials, done = self._trials, self._book.study.verification is not None
+        to_come = 0.0 if done or not self._plan.settings else verification_cost(trials, self._prover, self._plan)
+        trials.reserve_seconds = RESERVE_MARGIN * to_come
+        found = look_at(trials, self._book, self._plan, choice.setting)
+        return choice if isinstance(found, Failure) else found
+
+    def _keeping_proof(self, candidate: Plan, ask: Callable[[], _Answer]) -> _Answer:
+        """Sets that may not use up what the candidate's proof will take."""
+        kept, proof = self._trials.reserve_seconds, self._prover.cost(candidate)
+        self._trials.reserve_seconds = kept + proof
+        try:
+            return ask()
+        finally:
+            self._trials.reserve_seconds = kept
+
+    def _try_straight(self, name: str, choice: Screened, candidate: Plan) -> tuple[Outcome | None, Run | None]:
+        """The same by the verification alone: sets that nothing was chosen by, against the untouched script."""
         before = self._trials.spent_seconds
-        result = confirm(self._trials, self._book, self._plan, candidate, lever=name)
+        result = self._keeping_proof(candidate, partial(measure_plan, self._trials, self._book, candidate))
+        run: Run | None = None
+        if isinstance(result, Failure):
+            if result.cut:
+                return None, None
+            verdict: Verdict = Failed(ending=result.ending, reason=result.reason)
+        else:
+            self._compared, run = True, result.run
+            self._family[name] = result.comparison.speed
+            verdict = self._verdict(Confirmation(result.comparison, result.sets), candidate)
+            if isinstance(verdict, Kept) and verdict.comparison.parity is not None:
+                self._verified = candidate, result.with_parity(verdict.comparison.parity)
+        spent = self._trials.spent_seconds - before
+        return Outcome(lever=name, setting=choice.setting, verdict=verdict, trial_seconds=spent), run
+
+    def _try(self, name: str, choice: Screened, candidate: Plan) -> tuple[Outcome | None, Run | None]:
+        """The outcome of one trial, and the candidate's last run where it ran through; no outcome where the time was
+        over before anything could be told."""
+        before = self._trials.spent_seconds
+        ask = partial(confirm, self._trials, self._book, self._plan, candidate, lever=name)
+        result = self._keeping_proof(candidate, ask)
+        if isinstance(result, Failure) and result.cut:
+            return None, None
         if isinstance(result, Failure):
             verdict: Verdict = Failed(ending=result.ending, reason=result.reason)
             run, report = None, choice.compile
         else:
+            self._compared = True
             self._family[name] = result.speed
             self._noise += launch_noise(result.sets)
             verdict = self._verdict(result, candidate)
@@ -353,30 +378,27 @@ class _Search:
         if outcome is not None and isinstance(outcome.verdict, (Kept, ParityLost, NotVerified, Failed)):
             self._open = [it for it in self._open if it != name]
 
-    def _no_budget(self, name: str, candidate: Plan) -> None:
-        self._out_of_budget = True
-        if self._book.outcome_of(name) is None:
-            trials = self._trials
-            cost = first_look_cost(trials, self._plan, candidate, trials.rounds) + self._prover.cost(candidate)
-            text = (
-                f"A trial takes about {cost:.0f} s and the budget leaves {max(0.0, trials.left_seconds):.0f} s beside "
-                "the verification."
+    def _note_seen(self, name: str, choice: Screened, candidate: Plan) -> None:
+        """A lever that cannot be proved with what is left, or need not be: say what was seen of it, if anything."""
+        self._untried[name] = candidate
+        if self._is_open(name):
+            outcome = Outcome(
+                lever=name, setting=choice.setting, verdict=self._seen(choice), trial_seconds=choice.seconds
             )
-            self._book.decide(Outcome(lever=name, verdict=Skipped(reason=text)))
+            self._book.decide(outcome, "screening")
 
-    def _launch_noise(self) -> float:
-        """How far one set may mislead: twice what the baseline differed from itself by in this study's own sets."""
-        if len(self._noise) < _ENOUGH_FOR_NOISE:
-            return USUAL_LAUNCH_NOISE
-        spread = math.sqrt(fmean(it * it for it in self._noise))
-        return max(_LEAST_NOISE, min(_MOST_NOISE, 2 * spread))
+    def _seen(self, choice: Screened) -> Seen | Skipped:
+        if choice.speedup is not None:
+            return seen(choice.speedup, choice.rounds)
+        *_, shortest = looks(self._trials, self._plan, [choice.setting])
+        return no_time(shortest.seconds, self._trials.left_seconds)
 
     # -- the end ------------------------------------------------------------------------------
 
     def _ablate(self) -> None:
         if len(self._plan.settings) < 2:
             return
-        self._trials.reserve_seconds = verification_cost(self._trials, self._prover, self._plan)
+        self._trials.reserve_seconds = RESERVE_MARGIN * verification_cost(self._trials, self._prover, self._plan)
         plan, dropped = ablate(self._trials, self._book, self._plan, self._doubtful())
         for it in dropped:
             self._give_up(it.lever, it.reason, it.comparison)
@@ -393,15 +415,16 @@ class _Search:
         if self._plan.settings and not self._can_verify():
             self._book.close("out-of-budget", f"The budget left no time to verify the whole plan. {_EACH_BY_ITSELF}")
             return
-        status: StudyStatus = "out-of-budget" if self._out_of_budget else "finished"
-        parity = self._prove_plan()
-        if not self._plan.settings:
-            self._book.close(status)
+        result = self._verification()
+        if result is None:
+            self._close()
             return
-        result = verify(self._trials, self._book, self._prover, self._plan, parity)
+        if isinstance(result, Failure) and result.cut:
+            self._book.close("out-of-budget", f"The budget ended before the whole plan was verified. {_EACH_BY_ITSELF}")
+            return
         if isinstance(result, Failure):
             self._withdraw(f"The verification of the whole plan failed. {result.reason}")
-            self._book.close(status, f"The verification of the whole plan failed. {result.reason}")
+            self._close(f"The verification of the whole plan failed. {result.reason}")
             return
         compared = self._prover.compared_runs(self._plan) or (result.baseline_run, result.run)
         self._book.update(
@@ -410,19 +433,24 @@ class _Search:
             account_before=account_of(result.baseline_run)[0],
             account_after=account_of(result.run)[0],
         )
-        runs = [result.baseline_run, result.run]
-        self._book.disturbed("account", disturbance("account", runs, self._trials.cores))
+        self._book.judge("account", [result.baseline_run, result.run])
         text = self._why_not(result.comparison)
         if text:
             self._withdraw(text)
-        self._book.close(status, text)
+        self._close(text)
+
+    def _verification(self) -> Verification | Failure | None:
+        """That of the plan; None where no lever is left in it."""
+        if self._verified is not None and self._verified[0] == self._plan:
+            return self._verified[1]
+        parity = self._prove_plan()
+        return verify(self._trials, self._book, self._prover, self._plan, parity) if self._plan.settings else None
 
     def _can_verify(self) -> bool:
         """Whether the verification still fits, with fewer rounds if need be: the reserve was only an estimate."""
-        trials = self._trials
-        if not trials.fits(verification_cost(trials, self._prover, self._plan)):
-            trials.set_rounds(FEWEST_ROUNDS)
-        return trials.fits(verification_cost(trials, self._prover, self._plan))
+        if self._verified is not None and self._verified[0] == self._plan:
+            return True
+        return can_verify(self._trials, self._prover, self._plan)
 
     def _prove_plan(self) -> ParityComparison | None:
         """Sameness of the whole plan, its newest lever given up while it is not shown; None for a plan of exact levers

@@ -50,11 +50,12 @@ compile, or be followed by an evaluation."""
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A set that gave no numbers: which arm ended it, and how."""
+    """A set that gave no numbers: which arm ended it, and how. ``cut`` says that no arm did: the time was over."""
 
     arm: int
     ending: Ending
     reason: str
+    cut: bool = False
 
 
 class Trials:
@@ -106,10 +107,33 @@ class Trials:
 
     # -- requests -----------------------------------------------------------------------------
 
+    @property
+    def most_seconds(self) -> float | None:
+        """How long what begins now may take at most: what is left, or where even the reserve is touched, what is left
+        of that. None without a budget."""
+        budget = self.options.budget_seconds
+        if budget is None:
+            return None
+        return self.left_seconds if self.left_seconds > 0 else max(0.0, budget - self.spent_seconds)
+
+    @property
+    def shortest_limit_seconds(self) -> float:
+        """How long a block may take at least before it counts as a hang, however little time is left."""
+        return max(_SHORTEST_LIMIT_SECONDS, 3 * self.costs.shape.round_seconds)
+
+    def first_assignment(self) -> Assignment:
+        """The first child of a study. How long its start and its steps take is not known yet, so that no budget
+        shortens the limits on them."""
+        return msgspec.structs.replace(
+            self.assignment(),
+            startup_limit_seconds=self.options.startup_limit_seconds,
+            step_limit_seconds=self.options.block_limit_seconds,
+        )
+
     def assignment(self, plan: Plan = plans_of.EMPTY) -> Assignment:
         """A child with this plan; of what is left of a budget, a hang may take no more than a share."""
         options, left = self.options, self.left_seconds
-        usual_seconds = max(_SHORTEST_LIMIT_SECONDS, 3 * self.costs.shape.round_seconds)
+        usual_seconds = self.shortest_limit_seconds
         longest_startup = max(usual_seconds + 3 * self.costs.startup_seconds, _STARTUP_SHARE * left)
         longest_block = max(usual_seconds, _BLOCK_SHARE * left)
         return Assignment(
@@ -130,20 +154,25 @@ class Trials:
         seconds: float | None = None,
         minimum_steps: int = 1,
         patience_seconds: float = 0.0,
+        most_seconds: float | None = None,
     ) -> Run:
         """One child alone; its limit allows for steps that take three times as long as the baseline's, a single one for
-        ``--block-limit`` or, where that is more, for a hundred times as long."""
+        ``--block-limit`` or, where that is more, for a hundred times as long. Where ``most_seconds`` are not given, it
+        ends at the last step that the budget allows.
+        """
         limit = max(assignment.block_limit_seconds, 3 * self.costs.of_steps(steps))
         one_step = assignment.step_limit_seconds
         if one_step is None:
             one_step = max(self.options.block_limit_seconds, _SLOWEST_STEP * self.costs.of_steps(1))
         patient = msgspec.structs.replace(assignment, block_limit_seconds=limit, step_limit_seconds=one_step)
+        most = self.most_seconds if most_seconds is None else most_seconds
         request = LaunchRequest(
             assignment=patient,
             steps=steps,
             seconds=seconds,
             minimum_steps=minimum_steps,
             patience_seconds=patience_seconds,
+            most_seconds=None if most == math.inf else most,
         )
         return repeated(
             lambda: self.executor.launch(request), lambda run: (run,), self._note_repetition, allowed=self._time_is_left
@@ -157,30 +186,43 @@ class Trials:
         return self.left_seconds > 0
 
     def take_set(
-        self, arms: Sequence[Plan | Assignment], *, rounds: int, purpose: str, patience_seconds: float = 0.0
+        self,
+        arms: Sequence[Plan | Assignment],
+        *,
+        rounds: int,
+        purpose: str,
+        shape: Shape | None = None,
+        patience_seconds: float = 0.0,
     ) -> TurnSet | Failure:
-        """One set with a fresh launch of each arm; ``purpose`` tells sets apart, so that each has its own order.
+        """One set with a fresh launch of each arm, cut as ``shape`` says (by default as usual); ``purpose`` tells sets
+        apart, so that each has its own order.
 
         A set whose *first* arm failed is tried once more, and one whose script ended too soon with shorter blocks.
         """
         assignments = tuple(it if isinstance(it, Assignment) else self.assignment(it) for it in arms)
         retried = False
         while True:
-            turns = self._ask(assignments, min(rounds, self.costs.shape.most_rounds), purpose, patience_seconds)
+            rounds_here = min(rounds, self.costs.shape.most_rounds)
+            turns = self._ask(assignments, rounds_here, purpose, shape, patience_seconds)
             failure = failure_of(turns)
             if failure is None:
                 return turns
-            if isinstance(failure.ending, Completed) and self.costs.shape.block_steps > FEWEST_BLOCK_STEPS:
+            if failure.cut or not self._time_is_left():
+                return failure
+            short = isinstance(failure.ending, Completed) and shape is None
+            if short and self.costs.shape.block_steps > FEWEST_BLOCK_STEPS:
                 self._shorten_blocks()
             elif failure.arm == 0 and not retried:
                 retried = True
             else:
                 return failure
 
-    def _ask(self, arms: tuple[Assignment, ...], rounds: int, purpose: str, patience_seconds: float) -> TurnSet:
+    def _ask(
+        self, arms: tuple[Assignment, ...], rounds: int, purpose: str, cut: Shape | None, patience_seconds: float
+    ) -> TurnSet:
         number = self._sets_taken.get(purpose, 0)
         self._sets_taken[purpose] = number + 1
-        shape = self.costs.shape
+        shape = cut or self.costs.shape
         request = TurnRequest(
             arms=arms,
             rounds=rounds,
@@ -190,6 +232,7 @@ class Trials:
             warm_up_limit_seconds=min(120.0, max(_SHORTEST_LIMIT_SECONDS, _BLOCK_SHARE * self.left_seconds)),
             interleaved=self.interleaved,
             patience_seconds=patience_seconds,
+            most_seconds=self.most_seconds,
         )
         before = 0.0
 
@@ -201,7 +244,7 @@ class Trials:
         turns = repeated(take_turns, lambda turns: turns.runs, self._note_repetition, allowed=self._time_is_left)
         if failure_of(turns) is None:
             elapsed_seconds = turns.wall_seconds if patience_seconds else self.spent_seconds - before
-            self.costs.learn_set(turns, [it.plan for it in arms], elapsed_seconds)
+            self.costs.learn_set(turns, [it.plan for it in arms], elapsed_seconds, shape)
             self._learn_room(turns, len(arms))
         return turns
 
@@ -260,7 +303,9 @@ def failure_of(turns: TurnSet) -> Failure | None:
         return Failure(arm, ending, ending_text(ending))
     if turns.rounds and all(len(it) >= FEWEST_ROUNDS_OF_A_SHORT_SCRIPT for it in turns.rounds):
         return None
-    ended = next((i for i, run in enumerate(turns.runs) if isinstance(run.ending, Completed)), 0)
+    ended = next((i for i, run in enumerate(turns.runs) if isinstance(run.ending, Completed)), None)
+    if ended is None:
+        return Failure(0, Stopped(), "The budget ended before the set was through.", cut=True)
     return Failure(ended, Completed(), "The script ended before the set was through.")
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
-from harmless.operation import Operation, native
+from harmless.operation import Operation, for_others, native
 
 _RENAMEAT2 = 'def exchange(a, b, flags):\n    libc("renameat2", -100, a, -100, b, flags)\n'
 
@@ -92,6 +90,7 @@ LINKS = (
         os.link("notes.txt", "twin")
         return [look("twin"), os.path.samefile("twin", "notes.txt")]
         """,
+        namespaces=for_others("differs"),
     ),
     Operation(
         "hard link of a new file",
@@ -127,8 +126,7 @@ LINKS = (
         return [read("pair_a"), read("pair_b")]
         """,
         none="differs",
-        # Only an administrator's layers keep the names of a linked file together.
-        namespaces="same" if os.geteuid() == 0 else "differs",
+        namespaces=for_others("differs"),
         fence="differs",
     ),
     Operation(
@@ -298,14 +296,22 @@ RENAMES = (
         'exchange(b"n", b"notes.txt", 2)\n'
         'return [read("n"), read("notes.txt")]',
     ),
-    native("exchange two folders", _RENAMEAT2 + 'exchange(b"ckpt", b"data", 2)\nreturn [names("ckpt"), names("data")]'),
+    native(
+        "exchange two folders",
+        _RENAMEAT2 + 'exchange(b"ckpt", b"data", 2)\nreturn [names("ckpt"), names("data")]',
+        namespaces=for_others("denied"),
+    ),
     native("rename without replacing", _RENAMEAT2 + 'exchange(b"notes.txt", b"n", 1)\nreturn names()'),
     Operation(
         "rename without replacing, over a file",
         _RENAMEAT2 + 'return [caught(exchange, b"notes.txt", b"log.txt", 1), read("log.txt")]',
         fence="same",
     ),
-    native("native rename of a folder", 'libc("rename", b"ckpt", b"old")\nreturn [names(), tree("old")]'),
+    native(
+        "native rename of a folder",
+        'libc("rename", b"ckpt", b"old")\nreturn [names(), tree("old")]',
+        namespaces=for_others("denied"),
+    ),
     native("native hard link", 'libc("link", b"notes.txt", b"twin")\nreturn look("twin")["links"]'),
     native("native symlink", 'libc("symlink", b"notes.txt", b"ln")\nreturn look("ln")'),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harmless.operation import Operation, native
+from harmless.operation import Operation, for_others, native
 
 REMOVING = (
     native("os.system rm -rf", 'exits_well(os.system("rm -rf ckpt"))\nreturn names()'),
@@ -16,7 +16,12 @@ REMOVING = (
         """,
     ),
     native("rm of a file", 'run("rm", "notes.txt")\nreturn names()'),
-    native("rm -rf of everything", 'sh("rm -rf -- *")\nreturn names()'),
+    native(
+        "rm -rf of everything",
+        # Only an administrator may empty the closed folder.
+        'sh("find . -mindepth 1 -maxdepth 1 ! -name closed -exec rm -rf {} +")\nreturn names()',
+        needs=("find",),
+    ),
     native("unlink", 'run("unlink", "to_notes")\nreturn names()'),
     native("rmdir", 'sh("rm ckpt/*; rmdir ckpt")\nreturn names()'),
     native("find -delete", 'run("find", "ckpt", "-name", "*.pt", "-delete")\nreturn names("ckpt")', needs=("find",)),
@@ -138,7 +143,11 @@ MOVING = (
     native("cp", 'run("cp", "ckpt/last.pt", "ckpt/best.pt")\nreturn read("ckpt/best.pt") == read("ckpt/last.pt")'),
     native("cp -r", 'run("cp", "-r", "ckpt", "backup")\nreturn tree("backup")'),
     native("cp -a", 'run("cp", "-a", ".", str(DATA / "all"))\nreturn sorted(tree(str(DATA / "all")))'),
-    native("cp -l", 'run("cp", "-l", "notes.txt", "twin")\nreturn os.path.samefile("notes.txt", "twin")'),
+    native(
+        "cp -l",
+        'run("cp", "-l", "notes.txt", "twin")\nreturn os.path.samefile("notes.txt", "twin")',
+        namespaces=for_others("differs"),
+    ),
     native("mv", 'run("mv", "notes.txt", "moved.txt")\nreturn names()'),
     native("mv over a file", 'run("mv", "ckpt/last.pt", "ckpt/best.pt")\nreturn tree("ckpt")'),
     native("mv of a folder", 'run("mv", "ckpt", "old")\nreturn [names(), tree("old")]'),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -34,6 +35,15 @@ def sections(text: str) -> tuple[str, ...]:
 
 def without_scripts(text: str) -> str:
     return re.sub(r"<script\b.*?</script>", "", text, flags=re.DOTALL)
+
+
+def test_a_chart_that_the_template_does_not_place_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    material = full_material(tmp_path)
+    new = dataclasses.replace(next(charts(material)), name="new-chart", title="A chart of next year")
+    monkeypatch.setattr("hotlap.render.html.page.charts", lambda material: [*charts(material), new])
+    text = page(material)
+    assert text.count('id="drawn-new-chart"') == 1 and "A chart of next year" in without_scripts(text)
+    assert all(text.count(f'id="drawn-{it.name}"') == 1 for it in charts(material))
 
 
 def test_everything_is_there_in_its_order(full_page: Path) -> None:

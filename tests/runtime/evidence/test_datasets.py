@@ -264,3 +264,29 @@ print("loss", loss.item())
     assert len(plain.steps.loss) == 20
     assert watched.steps.loss == plain.steps.loss
     assert watched.facts.loaders[0].draws_random == plain.facts.loaders[0].draws_random
+
+
+def test_what_a_loader_is_used_for(launch) -> None:  # type: ignore[no-untyped-def]
+    """Two loaders train side by side, one is only looked into before, and one evaluates in between."""
+    script = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+model = torch.nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+first, second, looked_at, evaluates = (
+    DataLoader(TensorDataset(torch.randn(length, 2)), batch_size=4) for length in (12, 13, 14, 15)
+)
+next(iter(looked_at))
+for epoch in range(3):
+    for (one,), (other,) in zip(first, second):
+        optimizer.zero_grad()
+        (model(one).mean() + model(other).mean()).backward()
+        optimizer.step()
+    with torch.no_grad():
+        for (batch,) in evaluates:
+            model(batch)
+"""
+    watched, _ = launch(script, steps=8, collect_evidence=False, observe=True)
+    lengths = [(it.length, it.trains) for it in watched.facts.loaders]
+    assert lengths == [(4, False), (3, True), (4, True), (4, False)]

@@ -143,3 +143,58 @@ def test_anomaly_detection_that_was_switched_off_slows_nothing(launch: Any) -> N
     assert not evidence.anomaly_detection and evidence.anomaly_site is None
     assert not evidence.data_parallel and evidence.data_parallel_site is None
     assert evidence.calls == ()
+
+
+REPORTING = """
+import csv, json, os
+import pandas
+from torch.utils.tensorboard import SummaryWriter
+from tqdm import tqdm
+
+tracker = types.ModuleType("wandb")
+class Run: pass
+tracker.run = Run()
+tracker.run.log = tracker.log = lambda values: None
+sys.modules["wandb"] = tracker
+
+writer = SummaryWriter("runs")
+table = open("table.csv", "w", newline="")
+rows = csv.DictWriter(table, ["loss"])
+bar = tqdm(total=100)
+for step, (inputs, targets) in enumerate(tqdm(DataLoader(data, batch_size=32))):
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(inputs), targets)
+    loss.backward()
+    optimizer.step()
+    value = loss.detach()
+    writer.add_scalar("loss", value, step)                       # summary
+    tracker.log({"loss": value})                                 # tracked
+    tracker.run.log({"loss": value})                             # tracked by the run
+    bar.set_postfix(step=step)                                   # bar
+    rows.writerow({"loss": step})                                # row
+    os.fsync(table.fileno())                                     # synced
+    pandas.DataFrame({"loss": [step]}).to_csv("frame.csv")       # frame
+    json.dump({"step": step}, table)                             # dumped
+    Path("library").exists()
+"""
+
+
+def test_what_reports_in_every_step_is_counted_at_its_line(launch: Any, line_of: Any) -> None:
+    run, evidence = launch("import sys, types\nfrom pathlib import Path\n" + REPORTING)
+    assert isinstance(run.ending, Stopped), run.ending
+    expected = {
+        "# summary": "tensorboard",
+        "# tracked": "tracker",
+        "# tracked by the run": "tracker",
+        "# bar": "progress-bar",
+        "# row": "file-write",
+        "# synced": "file-write",
+        "# frame": "file-write",
+        "# dumped": "file-write",
+    }
+    for text, kind in expected.items():
+        calls = at(evidence, line_of(text))
+        assert {it.kind for it in calls} == {kind}, text
+        assert sum(it.calls for it in calls) == sum(it.steps for it in calls) == COUNTED, text
+    # `writerow` flushes nothing, so what the bar, the frame and the summary write is not counted twice.
+    assert len([it for it in evidence.calls if it.kind != "progress-bar"]) == len(expected) - 1

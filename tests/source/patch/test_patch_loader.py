@@ -6,8 +6,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from patching import FACTS, left_out, patched
+from patching import FACTS, facts_of, left_out, patch_of, patched
 
+from hotlap.levers.situations import make_setting
 from hotlap.records import CallSite, LoaderFacts, ScriptFacts
 
 HEAD = "from torch.utils.data import DataLoader\n"
@@ -232,3 +233,135 @@ def test_threads_go_to_the_top(tmp_path: Path) -> None:
 def test_a_loader_that_a_library_made(tmp_path: Path) -> None:
     base = msgspec.structs.replace(FACTS, loaders=(LoaderFacts(dataset="Images"),))
     assert "inside a library" in left_out(tmp_path, "pass\n", "loader", base, **PLAN)
+
+
+AT_THE_CALL = "prefetch_factor=2, persistent_workers=True"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(
+            "def train(cfg):\n    return DataLoader(ds, num_workers=cfg['num_workers'])\n\n"
+            "CONFIG = {'num_workers': 0, 'rate': 0.1}\ntrain(CONFIG)\n",
+            "CONFIG = {'num_workers': 4, 'rate': 0.1}\n",
+            id="a dictionary that is handed over",
+        ),
+        pytest.param(
+            "CONFIG = dict(num_workers=0)\nloader = DataLoader(ds, num_workers=CONFIG['num_workers'])\n",
+            "CONFIG = dict(num_workers=4)\n",
+            id="dict()",
+        ),
+        pytest.param(
+            "cfg = {'data': {'num_workers': 0}}\nloader = DataLoader(ds, num_workers=cfg['data']['num_workers'])\n",
+            "cfg = {'data': {'num_workers': 4}}\n",
+            id="nested",
+        ),
+        pytest.param(
+            "cfg = {'num_workers': 0}\nloader = DataLoader(ds, num_workers=cfg.get('num_workers', 2))\n",
+            "cfg = {'num_workers': 4}\n",
+            id="get",
+        ),
+        pytest.param(
+            "DEFAULTS = {'num_workers': 0}\ncfg = {**DEFAULTS, 'rate': 1}\n"
+            "loader = DataLoader(ds, num_workers=cfg['num_workers'])\n",
+            "DEFAULTS = {'num_workers': 4}\n",
+            id="defaults",
+        ),
+        pytest.param(
+            "def settings():\n    return {'num_workers': 0}\n\ncfg = settings()\n"
+            "loader = DataLoader(ds, num_workers=cfg['num_workers'])\n",
+            "    return {'num_workers': 4}\n",
+            id="made by a function",
+        ),
+        pytest.param(
+            "from dataclasses import dataclass\n@dataclass\nclass Config:\n    num_workers: int = 2\n\n"
+            "cfg = Config(num_workers=0)\nloader = DataLoader(ds, num_workers=cfg.num_workers)\n",
+            "cfg = Config(num_workers=4)\n",
+            id="an object's argument",
+        ),
+        pytest.param(
+            "from dataclasses import dataclass, field\n@dataclass\nclass Config:\n    rate: float\n"
+            "    num_workers: int = field(default=0)\n\n"
+            "class Data:\n    def __init__(self, cfg: Config):\n        self.cfg = cfg\n"
+            "    def loader(self):\n        return DataLoader(ds, num_workers=self.cfg.num_workers)\n\n"
+            "Data(Config(0.1))\n",
+            "    num_workers: int = field(default=4)\n",
+            id="a field of an attribute",
+        ),
+        pytest.param(
+            "import argparse\np = argparse.ArgumentParser()\np.add_argument('--num-workers', type=int, default=0)\n"
+            "cfg = vars(p.parse_args())\nloader = DataLoader(ds, num_workers=cfg['num_workers'])\n",
+            "p.add_argument('--num-workers', type=int, default=4)\n",
+            id="options as a dictionary",
+        ),
+    ],
+)
+def test_settings_are_changed_where_they_are_defined(tmp_path: Path, before: str, after: str) -> None:
+    new = patched(tmp_path, HEAD + before, "loader", **PLAN)
+    assert after in new and AT_THE_CALL in new and "num_workers=4" not in new.partition("DataLoader(ds")[2][:30]
+
+
+def test_a_setting_of_another_file(tmp_path: Path) -> None:
+    (tmp_path / "config.py").write_text("CONFIG = {'num_workers': 0}\nWORKERS = 0\n")
+    for name, given in (("CONFIG", "CONFIG['num_workers']"), ("WORKERS", "WORKERS")):
+        source = f"{HEAD}from config import {name}\nloader = DataLoader(ds, num_workers={given})\n"
+        patch = patch_of(tmp_path, source, (make_setting("loader", **PLAN),))
+        texts = {Path(it.path).name: it.after for it in patch.files}
+        assert f"num_workers={given}, {AT_THE_CALL}" in " ".join(texts["train.py"].split())
+        assert texts["config.py"].count("4") == 1 and not patch.left_out
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (
+            "import yaml\ncfg = yaml.safe_load(open('c.yaml'))\nDataLoader(ds, num_workers=cfg['num_workers'])\n",
+            "yaml.safe_load loads in line 3 of train.py: set it in that file",
+        ),
+        (
+            "cfg = {'num_workers': 0}\ncfg['num_workers'] = n\nDataLoader(ds, num_workers=cfg['num_workers'])\n",
+            "set again in line 3",
+        ),
+    ],
+)
+def test_settings_that_come_from_elsewhere_say_where(tmp_path: Path, source: str, words: str) -> None:
+    assert words in left_out(tmp_path, HEAD + source, "loader", **PLAN)
+
+
+def sites_of(tmp_path: Path, source: str, *trains: bool) -> ScriptFacts:
+    """Facts of the loaders of a source in order, with what each of them was used for."""
+    (tmp_path / "train.py").write_text(source)
+    facts = facts_of(tmp_path / "train.py")
+    loaders = [msgspec.structs.replace(it, trains=used) for it, used in zip(facts.loaders, trains, strict=True)]
+    return msgspec.structs.replace(FACTS, loaders=tuple(loaders))
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("", "DataLoader(ds2)"),
+        (", num_workers=WORKERS", "DataLoader(ds2, num_workers=WORKERS)"),
+        (", num_workers=cfg['num_workers']", "DataLoader(ds2, num_workers=cfg['num_workers'])"),
+        (", **common", "DataLoader(ds2, **common)"),
+    ],
+)
+def test_a_loader_that_trains_nothing_gets_no_workers(tmp_path: Path, given: str, kept: str) -> None:
+    settings = "WORKERS = 0\ncfg = {'num_workers': 0}\ncommon = {'batch_size': 8}\n"
+    source = f"{HEAD}{settings}a = DataLoader(ds1{given})\nb = DataLoader(ds2{given})\n"
+    new = patched(tmp_path, source, "loader", sites_of(tmp_path, source, True, False), **PLAN)
+    assert settings in new and f"b = {kept}\n" in new
+    changed = new.splitlines()[-2]
+    assert (
+        all(it in changed for it in ("4", "prefetch_factor", "persistent_workers")) and "a = DataLoader(ds1" in changed
+    )
+
+
+def test_a_line_that_makes_loaders_for_both_is_said(tmp_path: Path) -> None:
+    source = f"{HEAD}def load(ds):\n    return DataLoader(ds)\n"
+    facts = sites_of(tmp_path, source, True)
+    both = msgspec.structs.replace(
+        facts, loaders=(*facts.loaders, msgspec.structs.replace(facts.loaders[0], trains=False))
+    )
+    patch = patch_of(tmp_path, source, (make_setting("loader", **PLAN),), both)
+    assert patch.written and "also makes a loader that is used only for evaluation" in patch.remarks[0]

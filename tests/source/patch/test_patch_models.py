@@ -86,6 +86,79 @@ def test_compile_of_an_attribute(tmp_path: Path) -> None:
     assert "        self.net = Net().cuda()\n        self.net.compile()\n" in compiled(tmp_path, source)
 
 
+GUARDED = """
+    class Trainer:
+        def __init__(self, net, optimizer):
+            self.net, self.optimizer = net, optimizer
+
+        def learn(self, loader):
+            for x in loader:
+                self.advance(x)
+
+        def advance(self, x):
+            loss = self.net(x)
+            loss.backward()
+            self.optimizer.step()
+
+    if __name__ == "__main__":
+        net = Net()
+        BETWEEN
+        optimizer = AdamW(net.parameters())
+        BEFORE
+        trainer = Trainer(net, optimizer)
+        trainer.learn(loader)
+        AFTER
+    """
+
+
+def guarded(**lines: str) -> str:
+    text = GUARDED
+    for place in ("BETWEEN", "BEFORE", "AFTER"):
+        text = text.replace(place, lines.get(place.lower(), "pass"))
+    return dedented(text)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param({}, "    net = Net()\n    net.compile()\n", id="made"),
+        pytest.param(
+            {"between": "net.cuda()"},
+            "    net.cuda()\n    net.compile()\n    optimizer",
+            id="moved before the optimizer",
+        ),
+        pytest.param(
+            {"before": "net.to(device)"},
+            "    net.to(device)\n    net.compile()\n    trainer",
+            id="moved before the training",
+        ),
+        pytest.param({"after": "net.cpu()"}, "    net = Net()\n    net.compile()\n", id="moved after the training"),
+        pytest.param(
+            {"after": "net = net.eval()"}, "    net = Net()\n    net.compile()\n", id="bound after the training"
+        ),
+    ],
+)
+def test_compile_stays_below_the_main_guard_and_before_the_training(
+    tmp_path: Path, before: dict[str, str], after: str
+) -> None:
+    source = guarded(**before)
+    new = compiled(tmp_path, source)
+    assert after in new and new.count("compile") == 1
+    assert compiled(tmp_path, new) == new
+
+
+def test_compile_in_a_function_that_trains_in_ways_that_are_not_seen(tmp_path: Path) -> None:
+    """What comes behind the optimizer may come behind the training: the model is compiled before."""
+    source = guarded(before="net.to(device)").replace("trainer.learn(loader)", "launch(trainer, loader)")
+    new = compiled(tmp_path, source)
+    assert "    net = Net()\n    net.compile()\n" in new
+
+
+def test_compile_of_a_model_that_two_branches_of_the_guard_make(tmp_path: Path) -> None:
+    source = guarded(between="if big:\n            net = Big()")
+    assert "        net = Big()\n    net.compile()\n    optimizer" in compiled(tmp_path, source)
+
+
 @pytest.mark.parametrize("line", ["model.compile()", "model = torch.compile(model)"])
 def test_a_compiled_model_stays(tmp_path: Path, line: str) -> None:
     source = f"import torch\nmodel = Net()\n{line}\noptimizer = AdamW(model.parameters())\n{LOOP}"

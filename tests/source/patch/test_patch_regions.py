@@ -348,3 +348,96 @@ def test_a_lever_is_written_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
 def test_names_of_the_file_are_used(tmp_path: Path) -> None:
     source = "import torch as t\nfrom torch import autocast\nloss = model(x)\nloss.backward()\n"
     assert 'with autocast("cpu", dtype=t.bfloat16):\n    loss = model(x)\n' in bf16(tmp_path, source)
+
+
+@pytest.mark.parametrize(
+    ("script", "device"),
+    [
+        pytest.param(
+            """
+            device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+            for x, y in loader:
+                loss = criterion(model(x.to(device)), y)
+                loss.backward()
+            """,
+            "device.type",
+            id="a device of the module",
+        ),
+        pytest.param(
+            """
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+            for x, y in loader:
+                loss = criterion(model(x.to(device)), y)
+                loss.backward()
+            """,
+            "torch.device(device).type",
+            id="its name",
+        ),
+        pytest.param(
+            """
+            def train(model, loader, device):
+                for x, y in loader:
+                    x = x.to(device)
+                    loss = criterion(model(x), y)
+                    loss.backward()
+            """,
+            "torch.device(device).type",
+            id="a parameter",
+        ),
+        pytest.param(
+            """
+            class Trainer:
+                def train(self, loader):
+                    for x, y in loader:
+                        loss = criterion(self.net(x.to(self.device)), y)
+                        loss.backward()
+            """,
+            "torch.device(self.device).type",
+            id="an attribute",
+        ),
+        pytest.param(
+            """
+            def move(batch, device):
+                return [it.to(device) for it in batch]
+
+            for batch in loader:
+                x, y = move(batch, "cuda" if torch.cuda.is_available() else "cpu")
+                loss = criterion(model(x), y)
+                loss.backward()
+            """,
+            "next(model.parameters()).device.type",
+            id="a name of another function",
+        ),
+        pytest.param(
+            """
+            device = "cpu"
+            for x, y in loader:
+                loss = criterion(model(x.to(device)), y)
+                loss.backward()
+            """,
+            '"cpu"',
+            id="no choice",
+        ),
+    ],
+)
+def test_the_region_is_for_the_device_that_the_script_chooses(tmp_path: Path, script: str, device: str) -> None:
+    new = bf16(tmp_path, dedented(script))
+    assert f"with torch.autocast({device}, dtype=torch.bfloat16):" in new
+    assert bf16(tmp_path, new) == new
+
+
+def test_a_device_that_cannot_be_named_is_said(tmp_path: Path) -> None:
+    source = dedented("""
+        def move(batch, device):
+            return [it.to(device) for it in batch]
+
+        def compute(x, y):
+            return criterion(model(x), y)
+
+        for batch in loader:
+            x, y = move(batch, pick())
+            loss = compute(x, y)
+            loss.backward()
+        """)
+    patch = patch_of(tmp_path, source, (make_setting("mixed-precision", dtype="bfloat16"),))
+    assert 'the script chooses its device, and the region names "cpu"' in patch.remarks[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -42,6 +42,33 @@ class Picture:
     chart: Chart
     drawn: str
     still: str
+
+
+class Pictures(Mapping[str, Picture]):
+    """The pictures by name. The template says which it has placed, and shows the others in the order of the page: no
+    chart is lost for want of a line in the template."""
+
+    def __init__(self, pictures: Iterable[Picture]) -> None:
+        self._pictures = {it.chart.name: it for it in pictures}
+        self._placed: set[str] = set()
+
+    def __getitem__(self, name: str) -> Picture:
+        return self._pictures[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._pictures)
+
+    def __len__(self) -> int:
+        return len(self._pictures)
+
+    def placed(self, name: str) -> Picture:
+        """The picture, which has its place now. Raises ``KeyError``."""
+        self._placed.add(name)
+        return self[name]
+
+    def not_placed(self) -> list[Picture]:
+        """Those that have no place yet."""
+        return [it for name, it in self._pictures.items() if name not in self._placed]
 
 
 def page(material: Material) -> str:
@@ -91,10 +118,10 @@ def _content(material: Material) -> dict[str, Any]:
         "facts": tuple(sections.facts(study)),
         "price": tuple(cost_lines(costs))[:1] if costs is not None and costs.million_before is not None else (),
         "costs": tuple(cost_sentences(study, costs)),
-        "pictures": {
-            it.name: Picture(it, embedded_json(it.drawn), still_picture(it.still or it.drawn, it.name))
+        "pictures": Pictures(
+            Picture(it, embedded_json(it.drawn), still_picture(it.still or it.drawn, it.name))
             for it in charts(material)
-        },
+        ),
         "tried": tried_rows(study.outcomes, study.account_before, beside),
         "tried_note": footnote(study.outcomes),
         "skipped": skipped_rows(study.outcomes),

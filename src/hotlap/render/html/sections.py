@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hotlap import plan
+from hotlap.gain import claimed
 from hotlap.records import Crashed, FileWrite, Kept, Machine, Skipped, Study
 from hotlap.render import text
-from hotlap.render.account import samples_factor
+from hotlap.render.account import rate_of, samples_factor
 from hotlap.render.disturbance import finding_doubt
-from hotlap.render.findings import answering, fates, label, place, share_interval
+from hotlap.render.findings import answering, fates, label, place, rules, share_interval
 from hotlap.render.headline import parity_phrase
 from hotlap.render.html.parts import Fact
 from hotlap.render.isolation import isolation_lines, study_warnings
@@ -70,6 +71,11 @@ def what_was_done(study: Study) -> str:
             f"hotlap ran {script} unmodified, to find out what makes its training faster. The script itself failed, so "
             "nothing was tried."
         )
+    if study.status == "quick-look":
+        return (
+            f"hotlap ran {script} unmodified on one machine, measured where the time of a training step goes, and took "
+            "a first look at known ways to make training faster, as far as the time allowed. Nothing was proved."
+        )
     if all(isinstance(it.verdict, Skipped) for it in study.outcomes):
         return f"hotlap ran {script} unmodified, to find out what makes its training faster. No change was tried yet."
     return (
@@ -91,11 +97,11 @@ def facts(study: Study) -> Iterator[Fact]:
     after = study.account_after if claims_gain(study) else None
     if before is not None and before.wall > 0:
         yield _step_fact(study)
-        rate = text.number(before.samples_per_step / before.wall)
+        name, rate = rate_of(before)
         if after is not None and after.wall > 0:
-            yield Fact("Samples a second", text.number(after.samples_per_step / after.wall), rate)
+            yield Fact(_capital(name), text.number(rate_of(after)[1]), text.number(rate))
         else:
-            yield Fact("Samples a second", rate)
+            yield Fact(_capital(name), text.number(rate))
     verification = study.verification
     if verification is not None and claims_gain(study):
         if verification.baseline_peak_bytes and verification.candidate_peak_bytes:
@@ -112,9 +118,8 @@ def facts(study: Study) -> Iterator[Fact]:
 
 
 def claims_gain(study: Study) -> bool:
-    """Whether the plan may be set beside the script as it is: not where the script differed from itself."""
-    verification = study.verification
-    return bool(study.plan.settings) and (verification is None or verification.speed.baseline_agrees)
+    """Whether the plan may be set beside the script as it is."""
+    return claimed(study) is not None
 
 
 def _step_fact(study: Study) -> Fact:
@@ -134,9 +139,7 @@ def finding_views(study: Study) -> tuple[FindingView, ...]:
             kind=KIND_WORDS[it.kind],
             tone=_TONES_OF_KINDS[it.kind],
             title=text.one_line(it.title),
-            about=tuple(
-                filter(None, (text.one_line(it.rule), place(it, study.workload.directory), share_interval(it)))
-            ),
+            about=tuple(filter(None, (rules(it), place(it, study.workload.directory), share_interval(it)))),
             evidence=tuple(filter(None, (*map(text.one_line, it.evidence), finding_doubt(it, study)))),
             remedy=text.one_line(it.remedy),
             fates=_fates(it.levers, study, fates(it, study.outcomes)),

@@ -58,6 +58,10 @@ class Callers:
             self._direct[key] = caller
         return caller
 
+    def is_own(self, file: str) -> bool:
+        """Whether a code object's file is hotlap's."""
+        return self._origin(file) in ("own", "between steps")
+
     def _walk(self, frame: FrameType) -> Caller | None:
         directly, updating, at_the_call = True, False, True
         walked: FrameType | None = frame

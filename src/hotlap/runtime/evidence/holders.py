@@ -16,9 +16,10 @@ from typing import Any
 
 from hotlap.evidence import MemoryHolder
 from hotlap.records import CallSite
+from hotlap.runtime.evidence.emptied import Running, emptied_by, emptied_in_a_loop, gone_when_it_returns
 from hotlap.runtime.evidence.graph_depth import accumulations
 from hotlap.runtime.evidence.growth_lines import growing_line
-from hotlap.runtime.evidence.variables import Namespace, codes_on_the_stack, namespaces
+from hotlap.runtime.evidence.variables import Namespace, namespaces, running_on_the_stack
 
 FEWEST_LOOKS = 3
 MOST_HOLDERS = 16
@@ -58,15 +59,15 @@ class Holders:
     def __init__(self, torch: Any) -> None:
         self._torch = torch
         self._histories: dict[_Key, list[_Held]] = {}
-        self._codes: tuple[CodeType, ...] = ()
+        self._running: tuple[Running, ...] = ()
 
     def look(self, step: int) -> None:
         """Look at the variables now; ``step`` is the number of steps done. Called from within the user's step: where
         none of the user's functions is running any more, there is nothing to see."""
-        codes = codes_on_the_stack()
-        if not codes:
+        running = running_on_the_stack()
+        if not running:
             return
-        self._codes = codes
+        self._running = running
         found = dict(_Look(self._torch, step).all())
         for key in [it for it in self._histories if it not in found]:
             del self._histories[key]
@@ -88,12 +89,25 @@ class Holders:
             bytes=last.bytes,
             tensors_per_step=(last.tensors - first.tensors) / (last.step - first.step),
             holds_graph=last.holds_graph,
+            emptied=self._is_emptied(key, last.owner),
             site=self._site(key, last.owner),
         )
 
     def _site(self, key: _Key, owner: type | None) -> CallSite | None:
-        methods = [it.__code__ for it in vars(owner).values() if type(it) is FunctionType] if owner else []
-        return growing_line(self._codes, key.path) or growing_line(methods, ("self", key.path[-1]))
+        codes = [it.code for it in self._running]
+        return growing_line(codes, key.path) or growing_line(_methods(owner), ("self", key.path[-1]))
+
+    def _is_emptied(self, key: _Key, owner: type | None) -> bool:
+        if emptied_in_a_loop(self._running, key.path):
+            return True
+        if len(key.path) == 1:
+            return gone_when_it_returns(self._running, key.function, key.path[0])
+        made = [it for it in _methods(owner) if it.co_name != "__init__"]
+        return emptied_by(made, ("self", key.path[-1]))
+
+
+def _methods(owner: type | None) -> list[CodeType]:
+    return [it.__code__ for it in vars(owner).values() if type(it) is FunctionType] if owner else []
 
 
 def _always_grew(history: list[_Held]) -> bool:

@@ -6,6 +6,7 @@ import builtins
 import functools
 import gc
 import logging
+import os
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ from hotlap.runtime.call_sites import user_site
 from hotlap.runtime.clock import StepClock
 from hotlap.runtime.evidence.callers import Caller
 from hotlap.runtime.evidence.calls import Look, Seen, watch_of
+from hotlap.runtime.evidence.reporters import ReporterWatch
 from hotlap.runtime.interception import Interception
 
 _DEVICE_MODULES = ("cuda", "xpu", "mps", "accelerator")
@@ -34,17 +36,23 @@ class LoopCallWatch:
         self._replace = interception.patches.replace
         self._watch = watch_of(interception, clock)
         self.pause = self._watch.pause
-        self.resume = self._watch.resume
         self._backwards = 0
         self._backwards_checked = 0
         self._anomaly_site: CallSite | None = None
         self._parallel = False
         self._parallel_site: CallSite | None = None
+        self._reporters = ReporterWatch(self._watch)
         self._watch_calls()
         self._watch_anomaly_detection()
         interception.hooks.before_backward.append(self._backward_begins)
+        interception.hooks.step_ended.append(self._reporters.look)
         parallel = self._torch.nn.DataParallel
         self._replace(parallel, "__init__", self._before(parallel.__init__, self._parallel_made))
+
+    def resume(self) -> None:
+        """Count what comes from now on."""
+        self._reporters.look()
+        self._watch.resume()
 
     def result(self) -> dict[str, object]:
         """The ``calls``, what took longest first, and whether anomaly detection and ``DataParallel`` were at work."""
@@ -78,6 +86,7 @@ class LoopCallWatch:
                     self._watch.wrap(place, "empty_cache", "loop", _any("empty-cache"))
         self._watch.wrap_builtin(gc, "collect", "loop", _users_own("garbage-collection"))
         self._watch.wrap_builtin(builtins, "print", "loop", _users_own("print"))
+        self._watch.wrap_builtin(os, "fsync", "loop", _users_own("file-write"))
         self._watch.wrap(logging.Logger, "handle", "loop", _users_own("logging"))
 
     # -- switches ------------------------------------------------------------------------------

@@ -32,7 +32,8 @@ def named_alike(owner: Any, name: str, call: Function) -> Function:
     if isinstance(owner, ModuleType):
         call.__module__, call.__qualname__ = owner.__name__, name
     else:
-        call.__module__, call.__qualname__ = owner.__module__, f"{owner.__qualname__}.{name}"
+        kind = owner if isinstance(owner, type) else type(owner)
+        call.__module__, call.__qualname__ = kind.__module__, f"{kind.__qualname__}.{name}"
     return call
 
 

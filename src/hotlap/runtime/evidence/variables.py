@@ -11,10 +11,11 @@ import inspect
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 from hotlap.runtime.call_sites import user_frames
+from hotlap.runtime.evidence.emptied import Running
 
 MOST_FRAMES = 8
 _TAKES_LOCALS = frozenset({"locals", "vars", "eval", "exec", "dir"})
@@ -30,9 +31,10 @@ class Namespace:
     variables: list[tuple[str, Any]]
 
 
-def codes_on_the_stack() -> tuple[CodeType, ...]:
-    """The user's code that is running, the innermost first."""
-    return tuple(frame.f_code for frame, _ in zip(user_frames(), range(MOST_FRAMES), strict=False))
+def running_on_the_stack() -> tuple[Running, ...]:
+    """The user's functions that are running, the innermost first."""
+    frames = zip(user_frames(), range(MOST_FRAMES), strict=False)
+    return tuple(Running(frame.f_code, frame.f_lasti) for frame, _ in frames)
 
 
 def namespaces() -> Iterator[Namespace]:

@@ -43,10 +43,11 @@ GROUPS = {
 
 @dataclass(frozen=True, slots=True)
 class Related:
-    """Another place that belongs to a violation, and what is there."""
+    """Another place that belongs to a violation, and what is there; ``file`` where it is another file's."""
 
     node: ast.AST
     message: str
+    file: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,9 @@ class Rule:
 
     ``bad`` and ``good`` are sources, by what they show, on which it must and must not fire. ``fixed`` holds what its
     edits must make of some of ``bad``. ``measured`` is a sentence about what the pattern costs, from the committed
-    benchmark that measured it; empty where none did.
+    benchmark that measured it; empty where none did. A rule that looks ``across_files`` reports what is in this file
+    and edits nothing else, but names, callers and training loops are then those of the project around it; others see
+    the file alone, since what they miss in it may be elsewhere.
     """
 
     code: str
@@ -86,6 +89,7 @@ class Rule:
     good: Mapping[str, str]
     fixed: Mapping[str, str]
     measured: str
+    across_files: bool = False
 
     @property
     def group(self) -> str:
@@ -135,6 +139,7 @@ def build(module: ModuleType) -> Rule:
         good={key: inspect.cleandoc(text) + "\n" for key, text in module.good.items()},
         fixed={key: inspect.cleandoc(text) + "\n" for key, text in getattr(module, "fixed", {}).items()},
         measured=getattr(module, "measured", ""),
+        across_files=getattr(module, "across_files", False),
     )
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Protocol
 
-from hotlap.source.lint.api import Rule, Violation
+from hotlap.source.lint.api import Related, Rule, Violation
 from hotlap.source.lint.context import TRAINING_PACKAGES, Context
 
 _MENTIONS = re.compile(rb"torch|lightning|accelerate")
@@ -30,6 +31,16 @@ class Hit:
 
     rule: Rule
     violation: Violation
+
+
+class Surroundings(Protocol):
+    """The files of the project around one file."""
+
+    def join(self, context: Context) -> Context:
+        """The file joined with those around it; the same where there are none."""
+
+    def file_of(self, module: ast.Module) -> str:
+        """The name of the file around it that a module was read from."""
 
 
 def may_train(source: bytes) -> bool:
@@ -54,19 +65,42 @@ def parsed(text: str) -> ast.Module:
         raise Unreadable("The code is nested too deeply to be parsed.") from None
 
 
-def check(text: str, rules: Iterable[Rule]) -> tuple[Context, list[Hit]]:
+def check(text: str, rules: Iterable[Rule], surroundings: Surroundings | None = None) -> tuple[Context, list[Hit]]:
     """Everything that the rules find, in source order; nothing in a file that imports no torch.
 
-    Raises :class:`Unreadable` for a source that cannot be parsed or is nested too deeply.
+    With ``surroundings`` the rules that look across files see the file joined with others of its project, and find what
+    is in it even where only those import torch. Raises :class:`Unreadable` for a source that cannot be parsed or is
+    nested too deeply.
     """
     context = Context(parsed(text), text)
-    if not context.imports_torch:
-        return context, []
     try:
-        hits = [Hit(rule, it) for rule in rules for it in rule.check(context)]
+        hits = list(_hits(context, rules, surroundings))
     except RecursionError:
         raise Unreadable("The code is nested too deeply to be checked.") from None
     return context, sorted(hits, key=lambda it: (*position(it.violation.node), it.rule.code))
+
+
+def _hits(context: Context, rules: Iterable[Rule], surroundings: Surroundings | None) -> Iterator[Hit]:
+    joined = surroundings.join(context) if surroundings is not None else context
+    for rule in rules:
+        seen = joined if rule.across_files else context
+        if not seen.imports_torch:
+            continue
+        for violation in rule.check(seen):
+            if joined is context:
+                yield Hit(rule, violation)
+            elif joined.tree.owns(violation.node):
+                yield Hit(
+                    rule,
+                    replace(violation, related=tuple(_placed(joined, it, surroundings) for it in violation.related)),
+                )
+
+
+def _placed(context: Context, related: Related, surroundings: Surroundings | None) -> Related:
+    """Another place with the file that it is in, where that is not the violation's own."""
+    if surroundings is None or context.tree.owns(related.node):
+        return related
+    return replace(related, file=surroundings.file_of(context.tree.module_of(related.node)))
 
 
 def position(node: ast.AST) -> tuple[int, int]:
@@ -74,4 +108,4 @@ def position(node: ast.AST) -> tuple[int, int]:
     return getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
 
 
-__all__ = ["TRAINING_PACKAGES", "Hit", "Unreadable", "check", "may_train", "parsed", "position"]
+__all__ = ["TRAINING_PACKAGES", "Hit", "Surroundings", "Unreadable", "check", "may_train", "parsed", "position"]

@@ -30,6 +30,16 @@ _KEYS = ("select", "ignore", "exclude", "per-file-ignores")
 _PREFIX = re.compile(r"HL\d{0,3}", re.IGNORECASE)
 _REMEDY = "See `hotlap lint --help` for what [tool.hotlap.lint] may hold."
 
+_WITHDRAWN = (
+    (
+        "HL651",
+        "deterministic-algorithms",
+        "In other people's code it was never right: who sets these flags wants runs that repeat. What they cost in a "
+        "script is measured by `hotlap tune`.",
+    ),
+)
+"""Rules that there are no more: code, name, and why. Configurations may go on naming them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
@@ -64,15 +74,27 @@ def configuration_for(folder: Path) -> Configuration:
 
 def chosen_rules(select: Iterable[str], ignore: Iterable[str]) -> Sequence[Rule]:
     """The rules that are selected (all, where nothing is) less the ignored ones. Raises :class:`LintError`."""
-    wanted = {code for it in select for code in codes_of(it)} or set(all_rules())
+    selected = list(select)
+    wanted = {code for it in selected for code in codes_of(it)} if selected else set(all_rules())
     unwanted = {code for it in ignore for code in codes_of(it)}
     return [rule for code, rule in all_rules().items() if code in wanted - unwanted]
 
 
+def withdrawn(selector: str) -> str:
+    """Why there is no longer a rule of this code or name; empty where there is one, or never was."""
+    text = selector.strip()
+    return next((why for code, name, why in _WITHDRAWN if text.upper() == code or text.lower() == name), "")
+
+
 def codes_of(selector: str) -> frozenset[str]:
-    """The codes that a selector means: ``HL201``, ``HL2``, ``HL``, or a rule's name. Raises :class:`LintError`."""
+    """The codes that a selector means: ``HL201``, ``HL2``, ``HL``, or a rule's name; none for a withdrawn rule.
+
+    Raises :class:`LintError` for what never was a rule.
+    """
     rules = all_rules()
     text = selector.strip()
+    if withdrawn(text):
+        return frozenset()
     if _PREFIX.fullmatch(text):
         found = frozenset(code for code in rules if code.startswith(text.upper()))
     else:

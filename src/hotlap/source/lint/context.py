@@ -1,4 +1,4 @@
-"""What a rule is given: one file's tree and everything that is known about it.
+"""What a rule is given: one file's tree and everything that is known about it, and about the project around it.
 
 All answers are computed once per file, when the first rule asks. The file is never imported or run.
 """
@@ -16,10 +16,11 @@ from hotlap.source.lint.model.datasets import Datasets
 from hotlap.source.lint.model.devices import Devices
 from hotlap.source.lint.model.evaluation import Evaluation
 from hotlap.source.lint.model.guards import Guards
-from hotlap.source.lint.model.kinds import Kind, Kinds, Place
+from hotlap.source.lint.model.kinds import Kind, Kinds
 from hotlap.source.lint.model.loaders import Loaders
-from hotlap.source.lint.model.names import Binding, Names
+from hotlap.source.lint.model.names import Binding, Links, Names
 from hotlap.source.lint.model.origins import Origins
+from hotlap.source.lint.model.places import Place, Places
 from hotlap.source.lint.model.training import HotPlace, Training, TrainingLoop
 from hotlap.source.lint.model.tree import Function, Loop, Tree
 from hotlap.source.lint.model.updates import Updates
@@ -32,11 +33,22 @@ _ACCELERATOR_METHODS = ("cuda", "to", "xpu", "npu", "prepare", "setup")
 
 
 class Context:
-    """One file, as rules see it. The parts that a rule asks most often have a method here."""
+    """One file, as rules see it. The parts that a rule asks most often have a method here.
+
+    Rules that look across files are given a context that is joined with other files of the project: what is listed
+    (``calls``, ``methods``, ``tree.of``) is of this file; names, kinds, callers and training loops are those of all.
+    """
 
     def __init__(self, module: ast.Module, text: str) -> None:
         self.tree = Tree(module, text)
         self.names = Names(self.tree)
+
+    def joined(self, others: Sequence[Context], links: Links) -> Context:
+        """The same file together with others of its project."""
+        made = Context.__new__(Context)
+        made.tree = self.tree.joined([it.tree for it in others])
+        made.names = self.names.joined(made.tree, [it.names for it in others], links)
+        return made
 
     # -- the parts of the model, each made when it is first asked for -----------------------------
 
@@ -73,6 +85,10 @@ class Context:
     @cached_property
     def _origins(self) -> Origins:
         return Origins(self.names, self.call_graph)
+
+    @cached_property
+    def _places(self) -> Places:
+        return Places(self.names)
 
     @cached_property
     def loaders(self) -> Loaders:
@@ -154,18 +170,19 @@ class Context:
 
     def place(self, expression: ast.expr | None) -> Place | None:
         """Where a tensor is known to lie: ``host``, ``device``, or None for unknown."""
-        return self.kinds.place(expression)
+        return self._places.place(expression)
 
     @cached_property
     def uses_accelerator(self) -> bool:
         """Whether anything in the file moves to a device; where nothing does, nothing waits for one."""
-        moves = (it.args[0] if it.args else None for it, _ in self.methods(*_ACCELERATOR_METHODS))
+        called = self.call_graph.methods_everywhere(*_ACCELERATOR_METHODS)
+        moves = (it.args[0] if it.args else None for it, _ in called)
         if any(not (isinstance(to, ast.Constant) and to.value == "cpu") for to in moves):
             return True
-        texts = (it.value for it in self.tree.of(ast.Constant) if isinstance(it.value, str))
+        texts = (it.value for it in self.tree.everywhere(ast.Constant) if isinstance(it.value, str))
         if any(it.partition(":")[0] in ("cuda", "mps", "xpu", "hpu", "npu") for it in texts):
             return True
-        return bool(list(self.classes_of(*known.LIGHTNING_MODULES, *known.TRAINERS)))
+        return any(True for _ in self.call_graph.classes_everywhere(*known.LIGHTNING_MODULES, *known.TRAINERS))
 
     # -- where a node stands ----------------------------------------------------------------------
 

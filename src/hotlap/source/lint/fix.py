@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from hotlap.source.lint.api import FixSafety, Rule, Violation
-from hotlap.source.lint.check import Hit, Unreadable, check, parsed
+from hotlap.source.lint.check import Hit, Surroundings, Unreadable, check, parsed
 from hotlap.source.lint.suppressions import Suppressions
 
 _MOST_ROUNDS = 10
@@ -33,13 +33,15 @@ def grade(rule: Rule, violation: Violation) -> FixSafety:
     return violation.safety if violation.safety is not None else rule.fix_safety
 
 
-def fix(text: str, rules: Sequence[Rule], grades: Collection[FixSafety]) -> Fixed:
+def fix(
+    text: str, rules: Sequence[Rule], grades: Collection[FixSafety], surroundings: Surroundings | None = None
+) -> Fixed:
     """Carry out all edits of these grades. Raises :class:`Unreadable` for a text that cannot be edited."""
     from hotlap.source.edits.apply import apply_changes
     from hotlap.source.edits.refusals import CannotEdit
 
     counts: dict[str, int] = {}
-    hits = visible(text, rules)
+    hits = visible(text, rules, surroundings)
     for _ in range(_MOST_ROUNDS):
         wanted = [it for it in hits if grade(it.rule, it.violation) in grades]
         if not wanted:
@@ -52,7 +54,7 @@ def fix(text: str, rules: Sequence[Rule], grades: Collection[FixSafety]) -> Fixe
             break
         try:
             parsed(applied.text)
-            hits_after = visible(applied.text, rules)
+            hits_after = visible(applied.text, rules, surroundings)
         except Unreadable:
             break
         refused = {it.index for it in applied.refused}
@@ -63,9 +65,9 @@ def fix(text: str, rules: Sequence[Rule], grades: Collection[FixSafety]) -> Fixe
     return Fixed(text, hits, counts)
 
 
-def visible(text: str, rules: Sequence[Rule]) -> list[Hit]:
+def visible(text: str, rules: Sequence[Rule], surroundings: Surroundings | None = None) -> list[Hit]:
     """What the rules find and no comment in the file suppresses. Raises :class:`Unreadable`."""
-    context, hits = check(text, rules)
+    context, hits = check(text, rules, surroundings)
     if not hits:
         return hits
     suppressions = Suppressions(text)

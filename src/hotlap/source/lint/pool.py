@@ -19,6 +19,7 @@ from pathlib import Path
 
 from hotlap.errors import LintError
 from hotlap.source.lint.api import all_rules
+from hotlap.source.lint.project import Around, Parsed, Project
 from hotlap.source.lint.records import FileResult, LintReport
 from hotlap.source.lint.run import Options, lint_file, lint_files, report_of
 
@@ -30,6 +31,8 @@ _OBJECTS_BETWEEN_COLLECTIONS = 200_000
 
 _options: Options | None = None
 """What a worker process was told when it began."""
+_parsed = Parsed()
+"""The files that a worker process joined with others."""
 
 
 def lint_many(files: Sequence[Path], options: Options, *, processes: int | None = None) -> LintReport:
@@ -37,7 +40,7 @@ def lint_many(files: Sequence[Path], options: Options, *, processes: int | None 
 
     Raises :class:`LintError` when one of the processes dies.
     """
-    wanted = processes if processes is not None else min(_MOST_PROCESSES, len(os.sched_getaffinity(0)))
+    wanted = processes if processes is not None else min(_MOST_PROCESSES, _cores())
     if wanted < 2 or len(files) < (2 if processes is not None else _FEWEST_FILES):
         return lint_files(files, options)
     # Rules travel as their codes: every process finds them in the folder by itself.
@@ -47,7 +50,9 @@ def lint_many(files: Sequence[Path], options: Options, *, processes: int | None 
         wanted, mp_context=multiprocessing.get_context("spawn"), initializer=_begin, initargs=(told, codes)
     )
     try:
-        results = list(pool.map(_lint_one, files, chunksize=_FILES_AT_ONCE))
+        project = Project(files)
+        tasks = [(it, project.around(it)) for it in files]
+        results = list(pool.map(_lint_one, tasks, chunksize=_FILES_AT_ONCE))
     except BrokenProcessPool:
         raise LintError(
             "A process that checked files was killed.", remedy="Free some memory, or name fewer files at once."
@@ -55,6 +60,10 @@ def lint_many(files: Sequence[Path], options: Options, *, processes: int | None 
     finally:
         pool.shutdown(cancel_futures=True)
     return report_of(results, options.rules)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _begin(options: Options, codes: Sequence[str]) -> None:
@@ -75,6 +84,7 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _lint_one(file: Path) -> FileResult:
+def _lint_one(task: tuple[Path, tuple[Path, ...]]) -> FileResult:
     assert _options is not None
-    return lint_file(file, _options)
+    file, others = task
+    return lint_file(file, _options, Around(file, others, _parsed))

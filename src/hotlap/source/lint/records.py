@@ -18,10 +18,11 @@ class LintPlace(Record, frozen=True, kw_only=True):
 
 
 class LintNote(Record, frozen=True, kw_only=True):
-    """Another place that explains a finding."""
+    """Another place that explains a finding; ``file`` where it is in another file."""
 
     place: LintPlace
     message: str
+    file: str = ""
 
 
 class LintFinding(Record, frozen=True, kw_only=True):

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hotlap.source.lint.api import FixSafety, Rule
+from hotlap.source.lint.api import FixSafety, Related, Rule
 from hotlap.source.lint.check import Hit, Unreadable, may_train
 from hotlap.source.lint.configuration import Configuration
 from hotlap.source.lint.documents import Document, Script, read_bounded, write_whole
 from hotlap.source.lint.fix import Fixed, fix, grade, visible
 from hotlap.source.lint.notebooks import Notebook
+from hotlap.source.lint.project import Around, Parsed, Project
 from hotlap.source.lint.records import (
     FileResult,
     LintFinding,
@@ -40,17 +41,19 @@ class Options:
 
 def lint_files(files: Sequence[Path], options: Options) -> LintReport:
     """Check files one after the other; one that cannot be read is a problem of the report, and the others go on."""
-    return report_of((lint_file(it, options) for it in files), options.rules)
+    project, parsed_files = Project(files), Parsed()
+    around = (Around(it, project.around(it), parsed_files) for it in files)
+    return report_of((lint_file(it, options, them) for it, them in zip(files, around, strict=True)), options.rules)
 
 
-def lint_file(file: Path, options: Options) -> FileResult:
-    """Check one file, and fix it where that was asked for."""
+def lint_file(file: Path, options: Options, around: Around | None = None) -> FileResult:
+    """Check one file, and fix it where that was asked for; ``around`` are the files of its project."""
     name = str(file)
     ignored = options.configuration.ignored_in(file)
     rules = [it for it in options.rules if it.code not in ignored]
     try:
         source = read_bounded(file)
-        result, content = lint_source(name, source, rules, options)
+        result, content = lint_source(name, source, rules, options, around)
         if content is not None and options.write:
             write_whole(file, content)
     except Unreadable as error:
@@ -58,13 +61,15 @@ def lint_file(file: Path, options: Options) -> FileResult:
     return result
 
 
-def lint_source(name: str, source: bytes, rules: Sequence[Rule], options: Options) -> tuple[FileResult, bytes | None]:
+def lint_source(
+    name: str, source: bytes, rules: Sequence[Rule], options: Options, around: Around | None = None
+) -> tuple[FileResult, bytes | None]:
     """Check what a file holds; also the file's new content, where fixes changed it.
 
     Raises :class:`Unreadable` for what is no Python or notebook.
     """
     nothing = FileResult(file=name)
-    if not may_train(source):
+    if not may_train(source) and (around is None or around.is_empty):
         return nothing, None
     document: Document
     if name.endswith(".ipynb"):
@@ -74,7 +79,7 @@ def lint_source(name: str, source: bytes, rules: Sequence[Rule], options: Option
     else:
         document = Script(source)
     try:
-        return _lint_document(name, document, source, rules, options)
+        return _lint_document(name, document, source, rules, options, around)
     except Unreadable as error:
         cell, line = document.whereabouts(error.line) if error.line else (None, 0)
         return FileResult(file=name, problems=(LintProblem(file=name, what=error.what, line=line, cell=cell),)), None
@@ -113,20 +118,25 @@ def rule_record(rule: Rule) -> LintRule:
 
 
 def _lint_document(
-    name: str, document: Document, source: bytes, rules: Sequence[Rule], options: Options
+    name: str,
+    document: Document,
+    source: bytes,
+    rules: Sequence[Rule],
+    options: Options,
+    around: Around | None,
 ) -> tuple[FileResult, bytes | None]:
-    hits: Sequence[Hit] = visible(document.text, rules)
+    hits: Sequence[Hit] = visible(document.text, rules, around)
     text, counts, suggested, content = document.text, {}, "", None
     problems: tuple[LintProblem, ...] = ()
     if any(grade(it.rule, it.violation) in options.grades for it in hits):
         try:
-            fixed = fix(document.text, rules, options.grades)
+            fixed = fix(document.text, rules, options.grades, around)
             content, document, hits = _put_back(document, fixed)
             text, counts = fixed.text, fixed.counts
         except Unreadable as error:
             problems = (LintProblem(file=name, what=error.what),)
     if options.show_diff and any(grade(it.rule, it.violation) == "shown" for it in hits):
-        suggested = _diff(name, text, fix(text, rules, {"shown"}).text)
+        suggested = _diff(name, text, fix(text, rules, {"shown"}, around).text)
     result = FileResult(
         file=name,
         findings=tuple(_finding(name, document, it) for it in hits),
@@ -160,8 +170,16 @@ def _finding(name: str, document: Document, hit: Hit) -> LintFinding:
         message=violation.message,
         source=lines[at].rstrip()[:_LONGEST_SOURCE_LINE] if at < len(lines) else "",
         fix=grade(hit.rule, violation),
-        notes=tuple(LintNote(place=_place(it.node, document, lines), message=it.message) for it in violation.related),
+        notes=tuple(_note(it, document, lines) for it in violation.related),
     )
+
+
+def _note(related: Related, document: Document, lines: Sequence[str]) -> LintNote:
+    if not related.file:
+        return LintNote(place=_place(related.node, document, lines), message=related.message)
+    line, column = getattr(related.node, "lineno", 1), getattr(related.node, "col_offset", 0)
+    place = LintPlace(line=line, column=column + 1, end_line=line, end_column=column + 1)
+    return LintNote(place=place, message=related.message, file=related.file)
 
 
 def _place(node: ast.AST, document: Document, lines: Sequence[str]) -> LintPlace:

@@ -119,6 +119,8 @@ class Sources:
         self.arguments = tuple(arguments)
         self._known = {Path(it.file): it.sha256 for it in self.facts.files}
         self._codes: dict[Path, Code] = {}
+        self.remarks: list[str] = []
+        """What whoever reads the patch should know of it, a sentence each."""
 
     def code(self, path: Path) -> Code:
         """The file, checked to be as it was when the study ran it. Raises :class:`NotPossible`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from hotlap.records import LoaderArguments, LoaderFacts, Value
+from hotlap.records import CallSite, LoaderArguments, LoaderFacts, Value
 from hotlap.source.patch.code import Code, Edits, NotPossible, Sources, last_part
 from hotlap.source.patch.values import remove_argument, set_arguments
 
@@ -15,9 +15,11 @@ _USUAL_PREFETCH = 2
 
 def edits_for(sources: Sources, wish: LoaderArguments) -> Edits:
     """Each call that made a training loader. Raises :class:`NotPossible`."""
-    facts = [it for it in sources.facts.loaders if not it.iterable]
+    known = any(it.trains for it in sources.facts.loaders)
+    facts = [it for it in sources.facts.loaders if not it.iterable and (it.trains or not known)]
     if not facts:
         raise NotPossible("No training loader over a map-style data set was seen.")
+    sites = {it.site for it in facts}
     iterable = {it.site for it in sources.facts.loaders if it.iterable}
     edits: Edits = []
     done: set[tuple[Code, ast.Call]] = set()
@@ -30,11 +32,24 @@ def edits_for(sources: Sources, wish: LoaderArguments) -> Edits:
         done.add((code, call))
         _check_callee(code, call)
         wanted = {name: value for name, value in wish.values if _present(loader, name) != value}
-        edits += set_arguments(sources, code, call, wanted, _POSITIONS)
+        spared = _others(code, [it for it in sites if it is not None and it.file == str(code.path)])
+        edits += set_arguments(sources, code, call, wanted, _POSITIONS, spared)
+        if known and any(it.site == loader.site and it.trains is False for it in sources.facts.loaders):
+            sources.remarks.append(
+                f"{code.path.name}:{call.lineno} also makes a loader that is used only for evaluation, which gets the "
+                "same arguments."
+            )
         for name in wish.removed:
             if _present(loader, name) not in (None, False):
                 edits += remove_argument(code, call, name, _POSITIONS)
     return edits
+
+
+def _others(code: Code, sites: list[CallSite]) -> list[ast.Call]:
+    """The calls of the file that make loaders which train nothing, as far as was seen."""
+    training = [code.call_at(it) for it in sites]
+    made = [it for it in code.of(ast.Call) if last_part(it.func).endswith("DataLoader")]
+    return [it for it in made if it not in training]
 
 
 def _present(loader: LoaderFacts, name: str) -> Value | None:

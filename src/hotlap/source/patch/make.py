@@ -56,6 +56,7 @@ def make_patch(
         written=tuple(setting for setting, _ in wishes if setting in planned),
         left_out=tuple(LeftOut(setting=it, reason=left_out[it]) for it, _ in wishes if it in left_out),
         files=tuple(_file(sources.code(path), after) for path, after in texts.items()),
+        remarks=tuple(dict.fromkeys(sources.remarks)),
     )
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from hotlap.records import CallSite, ModelInputs, ModelStatement
 from hotlap.source.edits.kinds import Code as NewCode
@@ -146,21 +148,67 @@ def _root(node: ast.expr) -> str:
 
 
 def _last_change(sources: Sources, model: Model) -> ast.stmt | None:
-    """The last statement before training that binds or moves the model, with the ``if`` around it; None where the
-    function was given the model."""
+    """The last statement before training that binds or moves the model, with the ``if`` around it; None where there is
+    none that is sure to be run before: then the statement goes before the optimizer is made."""
     code = model.code
     calls = [code.call_at(it) for it in sources.sites("model") if it.file == str(code.path)]
     uses = [it for it in calls if code.function(it) is model.function]
-    first_use = min((it.lineno for it in uses), default=None)
+    end = min((it.lineno for it in uses), default=None)
+    if end is None:
+        end = _training_begins(sources, model)
     changes = [
         code.statement(it)
         for it in code.within(model.function)
-        if _changes(it, model.name) and (first_use is None or getattr(it, "lineno", 0) < first_use)
+        if _changes(it, model.name) and getattr(it, "lineno", 0) < end
     ]
     if not changes:
         return None
     last = max(changes, key=lambda it: (it.lineno, it.col_offset))
-    return _outside_of_branches(code, last, uses)
+    # The place must be run whenever the optimizer is made, and whenever the model is called: where it stands in the
+    # same branch as one of them, as below the main guard, it stays in it.
+    found = _outside_of_branches(code, last, [*uses, model.optimizer])
+    return found if (found.end_lineno or found.lineno) < end else None
+
+
+def _training_begins(sources: Sources, model: Model) -> int:
+    """The first line behind the optimizer that may lead to the model's call in another function. Where no statement is
+    known to, the optimizer's own: what comes behind it may as well come behind the training."""
+    code = model.code
+    leading = _leading_to_training(sources)
+    optimizer_ends = model.optimizer.end_lineno or model.optimizer.lineno
+    lines = [
+        it.lineno
+        for it in code.within(model.function)
+        if isinstance(it, ast.Call) and it.lineno > optimizer_ends and last_part(it.func) in leading
+    ]
+    return min(lines, default=model.optimizer.lineno)
+
+
+def _leading_to_training(sources: Sources) -> set[str]:
+    """The names of the functions in which the model is called, and of those that call them, in all files of the run."""
+    codes = [it for it in (_readable(sources, path) for path in sources.site_paths()) if it is not None]
+    waiting: list[tuple[Code, Function]] = []
+    for site in sources.sites("model"):
+        waiting += [(it, it.function(it.call_at(site))) for it in codes if str(it.path) == site.file]
+    names: set[str] = set()
+    while waiting:
+        there, function = waiting.pop()
+        if isinstance(function, ast.Module) or function.name in names:
+            continue
+        names.add(function.name)
+        owner = there.owner(function)
+        if isinstance(owner, ast.ClassDef) and function.name == "__init__":
+            names.add(owner.name)
+        for code in codes:
+            waiting += [(code, code.function(it)) for it in code.of(ast.Call) if last_part(it.func) in names]
+    return names
+
+
+def _readable(sources: Sources, path: Path) -> Code | None:
+    try:
+        return sources.code(path)
+    except NotPossible:
+        return None
 
 
 def _changes(node: ast.AST, name: str) -> bool:
@@ -171,7 +219,7 @@ def _changes(node: ast.AST, name: str) -> bool:
     return moves and isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[0] == name
 
 
-def _outside_of_branches(code: Code, statement: ast.stmt, uses: list[ast.Call]) -> ast.stmt:
+def _outside_of_branches(code: Code, statement: ast.stmt, uses: Sequence[ast.AST]) -> ast.stmt:
     while True:
         owner = code.owner(statement)
         if not isinstance(owner, (ast.If, ast.With, ast.Try, ast.For, ast.While)) or not isinstance(owner, ast.stmt):

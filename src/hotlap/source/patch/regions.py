@@ -10,6 +10,7 @@ from hotlap.records import CallSite, ForwardRegion
 from hotlap.source.edits.kinds import Code as NewCode
 from hotlap.source.edits.kinds import InsertBefore, ReplaceExpression, Span, WrapStatements
 from hotlap.source.patch.code import Code, Edits, NotPossible, Sources, last_part, names_read
+from hotlap.source.patch.devices import for_device
 
 _NAMES = ("loss", "training_loss", "forward_loss")
 
@@ -91,7 +92,7 @@ def _around(
     inside = [call for it, call in forwards if it is code and backward.statement in (call, *code.above(call))]
     if inside:
         covered.update(inside)
-        return _split(backward, context)
+        return _split(backward, for_device(sources, code, backward.statement, inside[0], context))
     block, end = _block_with_forward(backward, forwards, covered)
     if block is None:
         return []
@@ -106,6 +107,7 @@ def _around(
     covered.update(_called_from(code, block[begin : last + 1], forwards))
     if _already(code, block[begin], wish.already) or _is_region(code, block[begin : last + 1], wish.already):
         return []
+    context = for_device(sources, code, block[begin], own[0] if own else None, context)
     return [(code.path, WrapStatements(Span.of(block[begin]), Span.of(block[last]), context))]
 
 

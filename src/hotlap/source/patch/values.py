@@ -4,7 +4,7 @@ default of the command line's option, in the constant or the class that it is re
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from hotlap.records import Value
 from hotlap.source.edits.kinds import (
@@ -18,28 +18,47 @@ from hotlap.source.edits.kinds import (
     Span,
     WrapExpression,
 )
+from hotlap.source.patch import definitions
 from hotlap.source.patch.code import Code, Edits, NotPossible, Sources, keyword_of, last_part
 
 _DEEPEST = 5
 
 
 def set_arguments(
-    sources: Sources, code: Code, call: ast.Call, values: Mapping[str, Value], positions: Mapping[str, int]
+    sources: Sources,
+    code: Code,
+    call: ast.Call,
+    values: Mapping[str, Value],
+    positions: Mapping[str, int],
+    spared: Sequence[ast.Call] = (),
 ) -> Edits:
-    """Edits that give the call these arguments. Raises :class:`NotPossible`."""
+    """Edits that give the call these arguments, and none of the ``spared`` calls, which may read the same settings.
+
+    Raises :class:`NotPossible`.
+    """
     edits: Edits = []
     hidden: dict[str, Value] = {}
     for name, value in values.items():
         given = keyword_of(call, name)
         if given is None and name in positions:
             given = _by_position(call, positions[name])
-        if given is not None:
+        if given is not None and _is_shared(code, given, spared):
+            edits += _replaced(code, given, value)
+        elif given is not None:
             edits += set_value(sources, code, given, value, name)
         elif any(it.arg is None for it in call.keywords):
             hidden[name] = value
         else:
             edits.append((code.path, SetKeyword(Span.of(call), name, NewCode(repr(value)), positions.get(name))))
-    return edits + (_in_unpacked(sources, code, call, hidden) if hidden else [])
+    return edits + (_in_unpacked(sources, code, call, hidden, spared) if hidden else [])
+
+
+def _is_shared(code: Code, given: ast.expr, spared: Sequence[ast.Call]) -> bool:
+    """Whether one of the calls is given the same name or setting."""
+    if isinstance(given, ast.Constant):
+        return False
+    text = code.text(given)
+    return any(isinstance(it, ast.expr) and code.text(it) == text for call in spared for it in ast.walk(call))
 
 
 def remove_argument(code: Code, call: ast.Call, name: str, positions: Mapping[str, int]) -> Edits:
@@ -64,9 +83,10 @@ def set_value(sources: Sources, code: Code, given: ast.expr, value: Value, name:
     if isinstance(given, ast.Name):
         return _set_name(sources, code, given, value, name, depth)
     if isinstance(given, ast.Attribute):
-        return _set_attribute(sources, code, given, value, name)
-    if isinstance(given, ast.Subscript):
-        return _set_item(sources, code, given, value, name, depth)
+        return _set_attribute(sources, code, given, value, name, depth)
+    item = _item(given)
+    if item is not None:
+        return _set_item(sources, code, given, item, value, name, depth)
     return _replaced(code, given, value)
 
 
@@ -86,13 +106,15 @@ def _by_position(call: ast.Call, position: int) -> ast.expr | None:
 # -- **kwargs -------------------------------------------------------------------------------------
 
 
-def _in_unpacked(sources: Sources, code: Code, call: ast.Call, values: Mapping[str, Value]) -> Edits:
+def _in_unpacked(
+    sources: Sources, code: Code, call: ast.Call, values: Mapping[str, Value], spared: Sequence[ast.Call]
+) -> Edits:
     """Into the dictionary where it is written down for this purpose alone, else into a copy of it at the call."""
     unpacked = [it.value for it in call.keywords if it.arg is None]
     if len(unpacked) != 1:
         raise NotPossible(f"{code.text(call.func)} is given several dictionaries by **.")
     written = _dictionary(code, unpacked[0]) if isinstance(unpacked[0], ast.Name) else None
-    if written is None:
+    if written is None or _is_shared(code, unpacked[0], spared):
         pairs = ", ".join(f'"{name}": {value!r}' for name, value in values.items())
         already = isinstance(unpacked[0], ast.Dict)
         if already and values.keys() <= _constant_keys(unpacked[0]):
@@ -175,6 +197,11 @@ def _set_name(sources: Sources, code: Code, given: ast.Name, value: Value, name:
         if any(it.arg == given.id for it in parameters):
             return _set_parameter(sources, code, function, given.id, value, name, depth)
     found = _only_value(code, given)
+    if found is None and not definitions.assigned_in(code, function, given.id):
+        origin = definitions.imported(sources, code, given.id)
+        values = definitions.assigned_in(origin[0], origin[0].tree, origin[1]) if origin is not None else []
+        if origin is not None and len(values) == 1 and values[0] is not None:
+            return set_value(sources, origin[0], values[0], value, name, depth + 1)
     if found is None:
         raise NotPossible(
             f"{name} is read from {given.id}, and where that gets its value cannot be told from the file."
@@ -223,8 +250,15 @@ def _default_of(function: ast.FunctionDef | ast.AsyncFunctionDef, parameter: str
 # -- command line, classes, dictionaries ----------------------------------------------------------
 
 
-def _set_attribute(sources: Sources, code: Code, given: ast.Attribute, value: Value, name: str) -> Edits:
-    options = [it for it in code.of(ast.Call) if given.attr in _destinations(it)]
+def _set_attribute(sources: Sources, code: Code, given: ast.Attribute, value: Value, name: str, depth: int) -> Edits:
+    if isinstance(given.value, ast.Name) and given.value.id == "self":
+        own = [it for it in code.of(ast.Assign) if any(code.text(to) == code.text(given) for to in it.targets)]
+        if len(own) == 1:
+            return set_value(sources, code, own[0].value, value, name, depth + 1)
+    found = definitions.setting(sources, code, given.value, given.attr)
+    if found is not None:
+        return _set_defined(sources, found, value, name, depth)
+    options = [it for it in code.of(ast.Call) if given.attr in definitions.destinations(it)]
     if len(options) == 1:
         return _set_option(sources, code, options[0], value, name)
     defaults = [
@@ -238,6 +272,14 @@ def _set_attribute(sources: Sources, code: Code, given: ast.Attribute, value: Va
     if len(defaults) == 1 and isinstance(defaults[0], ast.Constant) and not _passed_to_any_call(code, given.attr):
         return _replaced(code, defaults[0], value)
     raise NotPossible(f"{name} is read from {code.text(given)}, which is set elsewhere: set it to {value!r} there.")
+
+
+def _set_defined(
+    sources: Sources, found: definitions.Defined | definitions.Option, value: Value, name: str, depth: int
+) -> Edits:
+    if isinstance(found, definitions.Option):
+        return _set_option(sources, found.code, found.call, value, name)
+    return set_value(sources, found.code, found.node, value, name, depth + 1)
 
 
 def _binds(statement: ast.Assign | ast.AnnAssign, name: str) -> bool:
@@ -258,24 +300,8 @@ def _is_of_loader(code: Code, keyword: ast.keyword) -> bool:
     return isinstance(above, ast.Call) and last_part(above.func).endswith("DataLoader")
 
 
-def _destinations(call: ast.Call) -> set[str]:
-    """The attribute that an ``add_argument`` call makes; empty for another call."""
-    if last_part(call.func) != "add_argument":
-        return set()
-    destination = keyword_of(call, "dest")
-    if isinstance(destination, ast.Constant):
-        return {str(destination.value)}
-    words = _option_words(call)
-    long = [it for it in words if it.startswith("--")] or words
-    return {long[0].lstrip("-").replace("-", "_")} if long else set()
-
-
-def _option_words(call: ast.Call) -> list[str]:
-    return [it.value for it in call.args if isinstance(it, ast.Constant) and isinstance(it.value, str)]
-
-
 def _set_option(sources: Sources, code: Code, option: ast.Call, value: Value, name: str) -> Edits:
-    words = _option_words(option)
+    words = definitions.option_words(option)
     for word in words:
         if any(it == word or it.startswith(f"{word}=") for it in sources.arguments):
             raise NotPossible(f"{name} is set by {word} on the command line: say {word} {value} there.")
@@ -287,10 +313,20 @@ def _set_option(sources: Sources, code: Code, option: ast.Call, value: Value, na
     return set_value(sources, code, default, value, name, 1)
 
 
-def _set_item(sources: Sources, code: Code, given: ast.Subscript, value: Value, name: str, depth: int) -> Edits:
-    key = given.slice.value if isinstance(given.slice, ast.Constant) else None
-    holder = _only_value(code, given.value) if isinstance(given.value, ast.Name) else None
-    present = _entry(holder, key) if holder is not None and isinstance(key, str) else None
-    if present is None:
-        raise NotPossible(f"{name} is read from {code.text(given)}, which is set elsewhere: set it to {value!r} there.")
-    return set_value(sources, code, present, value, name, depth + 1)
+def _item(given: ast.expr) -> tuple[ast.expr, str] | None:
+    """The mapping and the key of ``cfg["key"]`` and ``cfg.get("key", 0)``."""
+    match given:
+        case ast.Subscript(value=holder, slice=ast.Constant(value=str() as key)):
+            return holder, key
+        case ast.Call(func=ast.Attribute(value=holder, attr="get"), args=[ast.Constant(value=str() as key), *_]):
+            return holder, key
+    return None
+
+
+def _set_item(
+    sources: Sources, code: Code, given: ast.expr, item: tuple[ast.expr, str], value: Value, name: str, depth: int
+) -> Edits:
+    found = definitions.setting(sources, code, *item)
+    if found is not None:
+        return _set_defined(sources, found, value, name, depth)
+    raise NotPossible(f"{name} is read from {code.text(given)}, which is set elsewhere: set it to {value!r} there.")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hotlap.render import text
+from hotlap.render.event_names import event_name
 from hotlap.render.html.drawing import colours, specification
 from hotlap.render.html.embedding import embedded_json
 from hotlap.render.html.parts import Chart, Specification, Table
-from hotlap.render.trace import event_name
 from hotlap.trace.lanes import Lane, Lanes, SpanKind, coarser
 
 _ROW_PIXELS = 30

@@ -6,10 +6,12 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 
 from hotlap.source.lint.model import torch_names as known
-from hotlap.source.lint.model.names import Names
+from hotlap.source.lint.model.names import Binding, Names
 from hotlap.source.lint.model.tree import FUNCTIONS, Function, Scope, Tree
 
 _DEEPEST = 12
+_PARAMETERS_FOLLOWED = 3
+"""Steps of following an object back for which what the callers give is looked at."""
 
 
 class Calls:
@@ -20,7 +22,10 @@ class Calls:
         self._names = names
         self._by_name: dict[str, list[ast.Call]] = {}
         self._by_method: dict[str, list[ast.Call]] = {}
-        self._by_definition: dict[ast.AST, list[ast.Call]] | None = None
+        self._everywhere: dict[str, list[ast.Call]] | None = None
+        self._by_last_name: dict[str, list[ast.Call]] | None = None
+        self._other_names: dict[str, set[str]] = {}
+        self._callers: dict[ast.AST, list[ast.Call]] = {}
         self._returns: dict[ast.AST, list[ast.expr]] | None = None
         self._attributes: dict[tuple[ast.AST, str], list[ast.expr]] | None = None
         self._bases: dict[ast.ClassDef, frozenset[str]] = {}
@@ -50,6 +55,21 @@ class Calls:
                 assert isinstance(call.func, ast.Attribute)
                 yield call, call.func
 
+    def methods_everywhere(self, *attributes: str) -> Iterator[tuple[ast.Call, ast.Attribute]]:
+        """As ``methods``, in this file and in those that it is joined with."""
+        if not self._tree.others:
+            yield from self.methods(*attributes)
+            return
+        if self._everywhere is None:
+            self._everywhere = {}
+            for call in self._tree.everywhere(ast.Call):
+                if isinstance(call.func, ast.Attribute):
+                    self._everywhere.setdefault(call.func.attr, []).append(call)
+        for attribute in attributes:
+            for call in self._everywhere.get(attribute, ()):
+                assert isinstance(call.func, ast.Attribute)
+                yield call, call.func
+
     # -- functions and classes of this file -------------------------------------------------------
 
     def callee(self, call: ast.Call) -> Function | None:
@@ -58,6 +78,8 @@ class Calls:
         if isinstance(definition, FUNCTIONS):
             return definition
         if isinstance(call.func, ast.Attribute):
+            if _is_super(call.func.value):
+                return self._method_of_bases(call)
             owner = self.instance_class(call.func.value)
             if owner is not None:
                 return self.method(owner, call.func.attr)
@@ -65,14 +87,43 @@ class Calls:
         return self.method(owner, "forward") if owner is not None else None
 
     def callers(self, function: ast.AST) -> Sequence[ast.Call]:
-        """The calls in this file that are known to run a function."""
-        if self._by_definition is None:
-            self._by_definition = {}
-            for call in self._tree.of(ast.Call):
-                target = self.callee(call)
-                if target is not None:
-                    self._by_definition.setdefault(target, []).append(call)
-        return self._by_definition.get(function, ())
+        """The calls in this file that are known to run a function; of a class's ``__init__`` those of the class."""
+        found = self._callers.get(function)
+        if found is None:
+            found = self._callers[function] = []
+            if isinstance(function, FUNCTIONS):
+                found += (it for it in self._candidates(function) if self._runs(it) is function)
+        return found
+
+    def _runs(self, call: ast.Call) -> Function | None:
+        definition = self._names.definition(call.func)
+        return self.method(definition, "__init__") if isinstance(definition, ast.ClassDef) else self.callee(call)
+
+    def _candidates(self, function: Function) -> Iterator[ast.Call]:
+        """The calls that may run a function, by the names that it goes by; all calls for one that is run by calling
+        an object, whatever that is called."""
+        if self._by_last_name is None:
+            self._by_last_name = {}
+            for call in self._tree.everywhere(ast.Call):
+                self._by_last_name.setdefault(_last_name(call.func), []).append(call)
+            for it in self._names.all_bindings():
+                to = it.path.rpartition(".")[2] if it.how == "import" else _name_assigned(it)
+                if to and to != it.name:
+                    self._other_names.setdefault(to, set()).add(it.name)
+        owner = self._tree.class_of(function)
+        if owner is not None and function.name == "forward":
+            yield from self._tree.everywhere(ast.Call)
+            return
+        names = {function.name}
+        if owner is not None and function.name == "__init__":
+            names |= {it.name for it in self._tree.everywhere(ast.ClassDef)}
+        waiting = list(names)
+        while waiting:
+            for other in self._other_names.get(waiting.pop(), set()) - names:
+                names.add(other)
+                waiting.append(other)
+        for name in sorted(names):
+            yield from self._by_last_name.get(name, ())
 
     def method(self, owner: ast.ClassDef, name: str) -> Function | None:
         """A method of a class of this file, or of its bases in this file."""
@@ -96,11 +147,16 @@ class Calls:
         wanted = set(qualified)
         return (it for it in self._tree.of(ast.ClassDef) if self.base_names(it) & wanted)
 
+    def classes_everywhere(self, *qualified: str) -> Iterator[ast.ClassDef]:
+        """As ``classes_of``, in this file and in those that it is joined with."""
+        wanted = set(qualified)
+        return (it for it in self._tree.everywhere(ast.ClassDef) if self.base_names(it) & wanted)
+
     def returns(self, function: Function) -> Sequence[ast.expr]:
         """What a function's ``return`` statements give back; empty where it gives back nothing."""
         if self._returns is None:
             self._returns = {}
-            for it in self._tree.of(ast.Return):
+            for it in self._tree.everywhere(ast.Return):
                 if it.value is not None:
                     self._returns.setdefault(self._tree.scope(it), []).append(it.value)
         return self._returns.get(function, ())
@@ -110,9 +166,18 @@ class Calls:
         return self._instance(expression, _DEEPEST)
 
     def attribute_values(self, attribute: ast.Attribute) -> Sequence[ast.expr]:
-        """What the class around ``self.x`` assigns to it anywhere; empty where something else may be bound to it."""
+        """What the class around ``self.x``, or else one that it derives from, assigns to it anywhere; empty where
+        something else may be bound to it."""
         owner = self._owner(attribute.value)
-        return self._assigned().get((owner, attribute.attr), ()) if owner is not None else ()
+        for _ in range(_DEEPEST):
+            if owner is None:
+                break
+            found = self._assigned().get((owner, attribute.attr))
+            if found is not None:
+                return found
+            above = [self._names.definition(it) for it in owner.bases]
+            owner = next((it for it in above if isinstance(it, ast.ClassDef)), None)
+        return ()
 
     def given_to(self, parameter: ast.arg) -> Sequence[ast.expr]:
         """What the calls in this file give to a parameter; empty where that is not known of all of them."""
@@ -136,17 +201,15 @@ class Calls:
         """The methods that are called on a name of a scope, in it or within: what it must be able to do."""
         if self._used is None:
             self._used = {}
-            for attribute, calls in self._by_method.items():
-                for call in calls:
-                    assert isinstance(call.func, ast.Attribute)
-                    if isinstance(call.func.value, ast.Name):
-                        key = self._names.home(call.func.value), call.func.value.id
-                        self._used.setdefault(key, set()).add(attribute)
+            for call in self._tree.everywhere(ast.Call):
+                if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name):
+                    key = self._names.home(call.func.value), call.func.value.id
+                    self._used.setdefault(key, set()).add(call.func.attr)
         return self._used.get((scope, name), set())
 
     def backward_receivers(self) -> Iterator[ast.expr]:
         """What backward is called on: ``x.backward()``, ``scaler.scale(x).backward()``, ``accelerator.backward(x)``."""
-        for call, function in self.methods("backward", "manual_backward"):
+        for call, function in self.methods_everywhere("backward", "manual_backward"):
             receiver = function.value
             if isinstance(receiver, ast.Call) and isinstance(receiver.func, ast.Attribute):
                 if receiver.func.attr == "scale" and receiver.args:
@@ -181,9 +244,7 @@ class Calls:
                 owner = self._owner(expression)
                 if owner is not None:
                     return owner
-                bindings = self._names.reaching(expression)
-                values = [it.value for it in bindings if it.how == "assign" and it.value is not None]
-                return self._common(values, depth) if len(values) == len(bindings) else None
+                return self._instance_of_bindings(self._names.reaching(expression), depth)
             case ast.Attribute():
                 return self._common(self.attribute_values(expression), depth)
             case ast.Call(func=func, args=arguments):
@@ -195,6 +256,35 @@ class Calls:
                     return self._instance(arguments[0], depth - 1)
                 if isinstance(func, ast.Attribute) and func.attr in known.KEEPS_KIND:
                     return self._instance(func.value, depth - 1)
+        return None
+
+    def _instance_of_bindings(self, bindings: Sequence[Binding], depth: int) -> ast.ClassDef | None:
+        values: list[ast.expr] = []
+        for it in bindings:
+            if isinstance(it.node, ast.arg):
+                annotated = self._names.definition(it.node.annotation) if it.node.annotation is not None else None
+                if isinstance(annotated, ast.ClassDef) and len(bindings) == 1:
+                    return annotated
+                given = self.given_to(it.node) if depth > _DEEPEST - _PARAMETERS_FOLLOWED else ()
+                if not given:
+                    return None
+                values += given
+            elif it.how == "assign" and it.value is not None:
+                values.append(it.value)
+            else:
+                return None
+        return self._common(values, depth)
+
+    def _method_of_bases(self, call: ast.Call) -> Function | None:
+        """The method that ``super().name()`` runs."""
+        assert isinstance(call.func, ast.Attribute)
+        function = self._tree.function(call)
+        owner = self._tree.class_of(function) if function is not None else None
+        for base in owner.bases if owner is not None else ():
+            own = self._names.definition(base)
+            found = self._method(own, call.func.attr, _DEEPEST) if isinstance(own, ast.ClassDef) else None
+            if found is not None:
+                return found
         return None
 
     def _common(self, values: Sequence[ast.expr], depth: int) -> ast.ClassDef | None:
@@ -221,7 +311,7 @@ class Calls:
             return self._attributes
         found: dict[tuple[ast.AST, str], list[ast.expr]] = {}
         unknown = set()
-        for attribute in self._tree.of(ast.Attribute):
+        for attribute in self._tree.everywhere(ast.Attribute):
             if isinstance(attribute.ctx, ast.Load):
                 continue
             owner = self._owner(attribute.value)
@@ -245,3 +335,19 @@ class Calls:
         if any(isinstance(it, ast.Starred) for it in call.args[: index + 1]):
             return None
         return call.args[index]
+
+
+def _last_name(function: ast.expr) -> str:
+    match function:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return ""
+
+
+def _name_assigned(binding: Binding) -> str:
+    """The name that a binding gives another name to."""
+    return binding.value.id if binding.how == "assign" and isinstance(binding.value, ast.Name) else ""
+
+
+def _is_super(expression: ast.expr) -> bool:
+    return isinstance(expression, ast.Call) and _last_name(expression.func) == "super"

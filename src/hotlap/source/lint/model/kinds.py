@@ -8,12 +8,14 @@ branches bind to different kinds is unknown.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+from functools import cached_property
 from typing import Literal, TypeAlias
 
 from hotlap.source.lint.model import torch_names as known
 from hotlap.source.lint.model.calls import Calls
 from hotlap.source.lint.model.names import Binding, Names
-from hotlap.source.lint.model.tree import FUNCTIONS, Tree
+from hotlap.source.lint.model.tree import FUNCTIONS, Scope, Tree
 
 Kind: TypeAlias = Literal[
     "tensor",  # a tensor that is no loss as far as is known
@@ -34,9 +36,10 @@ Kind: TypeAlias = Literal[
     "number",
     "text",
 ]
-Place: TypeAlias = Literal["host", "device"]
 _DEEPEST = 25
 _TENSORS: frozenset[Kind | None] = frozenset({"tensor", "loss"})
+_MOST_STEPS_TO_BACKWARD = 4
+_OF_MODULES = frozenset({"parameters", "named_parameters"})
 
 
 class Kinds:
@@ -58,10 +61,6 @@ class Kinds:
     def is_tensor(self, expression: ast.expr | None) -> bool:
         """Whether an expression is known to be one tensor."""
         return self.kind(expression) in _TENSORS
-
-    def place(self, expression: ast.expr | None) -> Place | None:
-        """Whether a tensor is known to lie on the host, or on whatever device was asked for; None where unknown."""
-        return self._place(expression, _DEEPEST)
 
     # -- kinds ------------------------------------------------------------------------------------
 
@@ -94,6 +93,9 @@ class Kinds:
             case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Invert(), operand=operand):
                 return self._kind(operand, depth)
             case ast.Subscript(value=value, slice=index):
+                entry = self._of_entry(value, index, depth)
+                if entry is not None:
+                    return entry
                 kind = self._kind(value, depth)
                 return kind if kind == "tensors" and isinstance(index, ast.Slice) else _part_of(kind)
             case ast.IfExp(body=body, orelse=orelse):
@@ -117,7 +119,8 @@ class Kinds:
 
     def _of_attribute(self, node: ast.Attribute, depth: int) -> Kind | None:
         if self._names.qualified_name(node) is not None:
-            return None
+            there = self._names.linked(node)
+            return self._of_binding(there, depth) if there is not None else None
         if isinstance(node.value, ast.Name):
             values = self._calls.attribute_values(node)
             if values:
@@ -133,9 +136,9 @@ class Kinds:
 
     def _of_call(self, call: ast.Call, depth: int) -> Kind | None:
         name = self._names.qualified_name(call.func)
-        if name is not None:
-            return self._of_named_call(name, call, depth)
         definition = self._names.definition(call.func)
+        if name is not None and definition is None:
+            return self._of_named_call(name, call, depth)
         if isinstance(definition, ast.ClassDef):
             return self._of_class(definition)
         if isinstance(definition, FUNCTIONS):
@@ -148,8 +151,28 @@ class Kinds:
             case "criterion":
                 return "loss"
             case "module" | "compiled":
-                return "output"
-        return None
+                return "loss" if self._of_callee(call, depth) == "loss" else "output"
+        found = self._of_callee(call, depth)
+        return "output" if found is None and self._is_used_as_module(call.func) else found
+
+    def _of_callee(self, call: ast.Call, depth: int) -> Kind | None:
+        """What the method gives back that a call runs: ``self.train_step(batch)``."""
+        callee = self._calls.callee(call)
+        return self._of_returns(callee, depth) if callee is not None else None
+
+    def _is_used_as_module(self, function: ast.expr) -> bool:
+        """Whether the parameters of what is called are asked for in the same scope, or of the same attribute."""
+        match function:
+            case ast.Name(id=name):
+                return bool(self._calls.methods_used(self._names.home(function), name) & _OF_MODULES)
+            case ast.Attribute(value=ast.Name(id="self"), attr=name):
+                return name in self._attributes_of_modules
+        return False
+
+    @cached_property
+    def _attributes_of_modules(self) -> frozenset[str]:
+        used = (it.value for _, it in self._calls.methods_everywhere(*_OF_MODULES))
+        return frozenset(it.attr for it in used if isinstance(it, ast.Attribute))
 
     def _of_named_call(self, name: str, call: ast.Call, depth: int) -> Kind | None:
         if name.startswith("builtins."):
@@ -198,6 +221,31 @@ class Kinds:
         if name in ("sum", "abs", "round") and call.args and self._kind(call.args[0], depth) in _TENSORS:
             return "tensor"
         return None
+
+    def _of_entry(self, holder: ast.expr, key: ast.expr, depth: int) -> Kind | None:
+        """What lies under a key of a dictionary, or at an index of a tuple, that is written down or returned."""
+        if not isinstance(key, ast.Constant) or not isinstance(key.value, (str, int)) or depth == 0:
+            return None
+        if key.value == "loss" and self._kind(holder, depth) == "output":
+            return "loss"
+        found = [self._kind(_under(it, key.value), depth - 1) for it in self._made(holder, depth)]
+        return self._common(found) if found else None
+
+    def _made(self, holder: ast.expr, depth: int) -> Iterator[ast.expr]:
+        """The displays that a value comes from: through a name, or as what a function returns."""
+        for _ in range(depth):
+            bindings = self._names.reaching(holder) if isinstance(holder, ast.Name) else ()
+            if len(bindings) != 1 or bindings[0].how != "assign" or bindings[0].value is None:
+                break
+            holder = bindings[0].value
+        if isinstance(holder, (ast.Dict, ast.Tuple)):
+            yield holder
+        elif isinstance(holder, ast.Call):
+            callee = self._calls.callee(holder)
+            for it in self._calls.returns(callee) if callee is not None else ():
+                values = self._names.reaching(it) if isinstance(it, ast.Name) else ()
+                plain = len(values) == 1 and values[0].how == "assign" and values[0].value is not None
+                yield values[0].value if plain and values[0].value is not None else it
 
     def _of_class(self, definition: ast.ClassDef) -> Kind | None:
         bases = self._calls.base_names(definition)
@@ -275,6 +323,9 @@ class Kinds:
                 return self._of_looped(binding, depth)
             case "parameter":
                 return self._of_parameter(binding, depth)
+            case "import" if isinstance(self._tree.parent(binding.node), ast.ImportFrom):
+                there = self._names.imported(binding)
+                return self._of_binding(there, depth) if there is not None else None
         return None
 
     def _of_unpacked(self, binding: Binding, depth: int) -> Kind | None:
@@ -287,6 +338,11 @@ class Kinds:
                 return "tensor"
             if self._names.qualified_name(value.func) in ("torch.max", "torch.min"):
                 return "tensor"
+        if isinstance(value, ast.Call) and len(binding.index) == 1:
+            parts = [_under(it, binding.index[0]) for it in self._made(value, depth)]
+            found = [self._kind(it, depth) for it in parts]
+            if found and self._common(found) is not None:
+                return self._common(found)
         if isinstance(value, (ast.GeneratorExp, ast.ListComp)):
             return _part_of("tensors") if self._kind(value.elt, depth) in _TENSORS else self._kind(value.elt, depth)
         return _part_of(self._kind(value, depth))
@@ -345,6 +401,28 @@ class Kinds:
             return None
         return _BY_NAME.get(name) or _BY_ANNOTATION.get(name.rpartition(".")[2])
 
+    def reaches_backward(self, name: ast.Name) -> bool:
+        """Whether a backward pass is called on what a name holds, or on something that is computed from it by name."""
+        return any(it in self._leading_to_backward for it in self._names.reaching(name))
+
+    def bound_for_backward(self, scope: Scope | None, name: str) -> bool:
+        """The same for any value of a name of a scope."""
+        return any(
+            isinstance(it.node, ast.Name) and it.name == name and self._names.home(it.node) is scope
+            for it in self._leading_to_backward
+        )
+
+    @cached_property
+    def _leading_to_backward(self) -> frozenset[Binding]:
+        found: set[Binding] = set()
+        waiting: list[ast.AST] = list(self._calls.backward_receivers())
+        for _ in range(_MOST_STEPS_TO_BACKWARD):
+            names = [it for one in waiting for it in ast.walk(one) if isinstance(it, ast.Name)]
+            new = {it for name in names for it in self._names.reaching(name)} - found
+            found |= new
+            waiting = [it.value for it in new if it.how in ("assign", "augmented", "unpack") and it.value is not None]
+        return frozenset(found)
+
     def _find_losses(self) -> None:
         """Bindings that reach a ``.backward()``: they are losses, whatever made them."""
         for receiver in self._calls.backward_receivers():
@@ -354,56 +432,20 @@ class Kinds:
             if isinstance(node, ast.Name):
                 self._backward.update(self._names.reaching(node))
 
-    # -- places -----------------------------------------------------------------------------------
 
-    def _place(self, node: ast.expr | None, depth: int) -> Place | None:
-        if node is None or depth == 0:
-            return None
-        depth -= 1
-        match node:
-            case ast.Constant():
-                return "host"
-            case ast.Name():
-                places = {self._place(it.value, depth) if it.how == "assign" else None for it in self._reaching(node)}
-                return places.pop() if len(places) == 1 else None
-            case ast.Call(func=ast.Attribute(value=base, attr=method)) if self._names.qualified_name(node.func) is None:
-                if method in known.MOVES_TO_DEVICE:
-                    return "device"
-                if method in ("cpu", "numpy", "tolist", "item"):
-                    return "host"
-                # .to(...) may name a device or only a type; what it names is not looked into.
-                return None if method in ("to", "type_as", "new_tensor") else self._place(base, depth)
-            case ast.Call():
-                return self._place_of_call(node, depth)
-            case ast.BinOp(left=left, right=right):
-                places = {self._place(left, depth), self._place(right, depth)}
-                return "device" if "device" in places else "host" if places == {"host"} else None
-            case ast.Subscript(value=value) | ast.UnaryOp(operand=value) | ast.Attribute(value=value):
-                return self._place(value, depth)
-        return None
-
-    def _reaching(self, name: ast.Name) -> tuple[Binding, ...]:
-        return self._names.reaching(name)
-
-    def _place_of_call(self, call: ast.Call, depth: int) -> Place | None:
-        name = self._names.qualified_name(call.func) or ""
-        module, _, last = name.rpartition(".")
-        if module != "torch":
-            return None
-        if last in known.CREATORS:
-            if any(it.arg is None for it in call.keywords):
-                return None
-            device = next((it.value for it in call.keywords if it.arg == "device"), None)
-            if device is not None:
-                cpu = isinstance(device, ast.Constant) and device.value in ("cpu", None)
-                return "host" if cpu else "device"
-            if last in ("tensor", "as_tensor", "asarray", "normal"):
-                # as_tensor of a tensor on a device leaves it there.
-                return self._place(call.args[0], depth) if call.args else None
-            return "host"
-        if last in known.OPERATIONS and call.args:
-            return self._place(call.args[0], depth)
-        return None
+def _under(made: ast.expr, key: str | int) -> ast.expr | None:
+    """The expression under a key of a dictionary display, or at an index of a tuple."""
+    if (
+        isinstance(made, ast.Tuple)
+        and isinstance(key, int)
+        and not any(isinstance(it, ast.Starred) for it in made.elts)
+    ):
+        return made.elts[key] if -len(made.elts) <= key < len(made.elts) else None
+    if isinstance(made, ast.Dict):
+        pairs = zip(made.keys, made.values, strict=True)
+        found = [value for it, value in pairs if isinstance(it, ast.Constant) and it.value == key]
+        return found[-1] if found else None
+    return None
 
 
 def _part_of(kind: Kind | None) -> Kind | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, TypeAlias
@@ -59,8 +60,12 @@ class Binding:
     path: str = ""
 
 
+Links: TypeAlias = Callable[[ast.Module, str], tuple[ast.Module, str] | None]
+"""The module of the project that a full name lies in, as one of its modules imports it, and the rest of the name."""
+
+
 class Names:
-    """Scopes and bindings of one file."""
+    """Scopes and bindings of one file; joined with others, also what it imports from them."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
@@ -70,7 +75,21 @@ class Names:
         self._reaching: dict[ast.Name, tuple[Binding, ...]] = {}
         self._qualified: dict[ast.expr, frozenset[str]] = {}
         self.imported_roots: set[str] = set()
+        self._links: Links | None = None
         self._collect()
+
+    def joined(self, tree: Tree, others: Sequence[Names], links: Links) -> Names:
+        """These names together with those of other files, ``tree`` being all files joined."""
+        names = copy(self)
+        names._tree, names._links = tree, links
+        names._bound = {**self._bound}
+        names._weak, names.imported_roots = set(self._weak), set(self.imported_roots)
+        names._reaching, names._qualified = {}, {}
+        for it in others:
+            names._bound.update(it._bound)
+            names._weak |= it._weak
+            names.imported_roots |= it.imported_roots
+        return names
 
     # -- bindings ---------------------------------------------------------------------------------
 
@@ -107,21 +126,57 @@ class Names:
             scope, first = self._tree.scope(scope), False
 
     def definition(self, use: ast.expr) -> ast.ClassDef | Function | None:
-        """The one function or class of this file that a name stands for."""
-        if not isinstance(use, ast.Name):
-            return None
+        """The one function or class that a name stands for, of this file or of those that it is joined with."""
         for _ in range(_DEEPEST):
-            bindings = self.reaching(use)
-            if len(bindings) != 1:
+            if isinstance(use, ast.Name):
+                bindings = self.reaching(use)
+                binding = bindings[0] if len(bindings) == 1 else None
+            else:
+                binding = None
+            if self._links is not None and (binding is None or binding.how == "import"):
+                binding = self.linked(use)
+            if binding is None:
                 return None
-            node = bindings[0].node
-            if isinstance(node, (ast.ClassDef, *FUNCTIONS)):
-                return node
-            value = bindings[0].value
-            if bindings[0].how != "assign" or not isinstance(value, ast.Name):
+            if isinstance(binding.node, (ast.ClassDef, *FUNCTIONS)):
+                return binding.node
+            if binding.how != "assign" or not isinstance(binding.value, ast.Name):
                 return None
-            use = value
+            use = binding.value
         return None
+
+    def linked(self, use: ast.expr) -> Binding | None:
+        """The one binding in another file of the project that an imported name, or ``module.name``, stands for."""
+        if self._links is None:
+            return None
+        rest: list[str] = []
+        root = use
+        while isinstance(root, ast.Attribute):
+            rest.append(root.attr)
+            root = root.value
+        if not isinstance(root, ast.Name):
+            return None
+        bindings = self.reaching(root)
+        if len(bindings) != 1 or bindings[0].how != "import":
+            return None
+        path = ".".join((bindings[0].path, *reversed(rest)))
+        return self._in_other(self._tree.module_of(root), path, _DEEPEST)
+
+    def imported(self, binding: Binding) -> Binding | None:
+        """The one binding in another file of the project that an import brings."""
+        if self._links is None:
+            return None
+        return self._in_other(self._tree.module_of(binding.node), binding.path, _DEEPEST)
+
+    def _in_other(self, module: ast.Module, path: str, depth: int) -> Binding | None:
+        assert self._links is not None
+        found = self._links(module, path)
+        if found is None or depth == 0:
+            return None
+        there, name = found
+        bindings = self._bound.get(there, {}).get(name, ())
+        if len(bindings) != 1:
+            return None
+        return self._in_other(there, bindings[0].path, depth - 1) if bindings[0].how == "import" else bindings[0]
 
     def _reaching_at(self, use: ast.Name) -> Iterator[Binding]:
         home = self.home(use)

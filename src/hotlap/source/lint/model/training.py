@@ -2,14 +2,14 @@
 
 A loop trains where its body calls backward or an optimizer's step, directly or through a function of this file. Of
 nested loops it is the innermost around such a call whose passes are the steps. Code is *hot* where it runs in such a
-loop, or in a function that is called from there (one call deep), or in Lightning's ``training_step``.
+loop, or in a function that is called from there, also through a few others, or in Lightning's ``training_step``.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -22,6 +22,8 @@ from hotlap.source.lint.model.tree import FUNCTIONS, LOOPS, Function, Loop, Tree
 Repeated: TypeAlias = Loop | Function
 _OPTIMIZER_NAME = re.compile(r"optim|(^|_)opt(_|s?$|\d)", re.IGNORECASE)
 _STEP_METHODS = ("training_step", "compute_loss")
+_MOST_CALLS = 4
+"""Calls that may lie between a loop and what runs in its steps."""
 _RARITY: dict[Frequency, int] = {"every_step": 0, "unknown": 1, "interval": 2}
 
 
@@ -64,6 +66,7 @@ class Training:
         self._kinds = kinds
         self._guards = guards
         self._hot: dict[ast.AST, HotPlace | None] = {}
+        self._called: dict[tuple[ast.AST, int], HotPlace | None] = {}
         self.backward_calls: Sequence[ast.Call] = tuple(self._backward_calls())
         self.optimizer_steps: Sequence[ast.Call] = tuple(self._optimizer_steps())
         self.loops: Sequence[TrainingLoop] = tuple(self._find())
@@ -92,7 +95,7 @@ class Training:
 
     def _backward_calls(self) -> list[ast.Call]:
         found = []
-        for call, function in self._calls.methods("backward", "manual_backward"):
+        for call, function in self._calls.methods_everywhere("backward", "manual_backward"):
             within = self._tree.function(call)
             # A Function's own backward, or a wrapper of that name, calls others of that name; it is no step.
             if within is not None and within.name == "backward":
@@ -104,7 +107,7 @@ class Training:
 
     def _optimizer_steps(self) -> list[ast.Call]:
         found = []
-        for call, function in self._calls.methods("step"):
+        for call, function in self._calls.methods_everywhere("step"):
             kind = self._kinds.kind(function.value)
             if kind == "optimizer" or (kind == "scaler" and call.args) or self._acts_as_optimizer(function.value, call):
                 found.append(call)
@@ -133,17 +136,29 @@ class Training:
             if loop is not None:
                 evidence.setdefault(loop, []).append(call)
                 continue
-            function = self._tree.function(call)
-            for caller in self._calls.callers(function) if function is not None else ():
-                around = self._innermost(caller)
-                if around is not None:
-                    evidence.setdefault(around, []).append(caller)
-        for owner in self._calls.classes_of(*known.LIGHTNING_MODULES, *known.TRAINERS):
+            for caller, around in self._loops_around_callers(call):
+                evidence.setdefault(around, []).append(caller)
+        for owner in self._calls.classes_everywhere(*known.LIGHTNING_MODULES, *known.TRAINERS):
             for statement in owner.body:
                 if isinstance(statement, FUNCTIONS) and statement.name in _STEP_METHODS:
                     evidence.setdefault(statement, []).append(statement)
         found = [TrainingLoop(node, tuple(sorted(them, key=_position))) for node, them in evidence.items()]
         return sorted(found, key=lambda it: _position(it.node))
+
+    def _loops_around_callers(self, node: ast.AST) -> Iterator[tuple[ast.Call, Loop]]:
+        """The innermost loops around the calls that lead to a node which stands in none, with the calls."""
+        waiting = [self._tree.function(node)]
+        seen: set[ast.AST] = set()
+        for _ in range(_MOST_CALLS):
+            functions = [it for it in waiting if it is not None and it not in seen]
+            seen.update(functions)
+            waiting = []
+            for caller in (call for it in functions for call in self._calls.callers(it)):
+                around = self._innermost(caller)
+                if around is not None:
+                    yield caller, around
+                else:
+                    waiting.append(self._tree.function(caller))
 
     def _innermost(self, node: ast.AST) -> Loop | None:
         """The innermost loop that repeats a node, through functions that are defined within the loop."""
@@ -171,17 +186,28 @@ class Training:
             child = above
         return None
 
-    def _hot_by_call(self, node: ast.AST) -> HotPlace | None:
+    def _hot_by_call(self, node: ast.AST, calls: int = _MOST_CALLS) -> HotPlace | None:
         """By the calls of the function that a node is in; of several the one that runs it most often."""
         function = self._tree.function(node)
-        if function is None or not any(it is function for it in self._function_bodies(node)):
+        if function is None or not calls or not any(it is function for it in self._function_bodies(node)):
             return None
-        own = self._guards.frequency(node, function)
+        if (function, calls) not in self._called:
+            self._called[function, calls] = None
+            self._called[function, calls] = self._hottest_call(function, calls)
+        place = self._called[function, calls]
+        if place is None:
+            return None
+        return HotPlace(place.loop, rarer(place.frequency, self._guards.frequency(node, function)), place.call)
+
+    def _hottest_call(self, function: Function, calls: int) -> HotPlace | None:
+        """The place of the call that runs a function most often."""
         found: list[HotPlace] = []
         for call in self._calls.callers(function):
             place = self._hot_here(call)
             if place is not None:
-                found.append(HotPlace(place.loop, rarer(place.frequency, own), call))
+                found.append(HotPlace(place.loop, place.frequency, call))
+            elif (further := self._hot_by_call(call, calls - 1)) is not None:
+                found.append(further)
         return min(found, key=lambda it: _RARITY[it.frequency], default=None)
 
     def _function_bodies(self, node: ast.AST) -> list[Function]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from copy import copy
 from typing import TypeAlias, TypeVar
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
@@ -55,11 +56,16 @@ _CHILDREN = {it: _children(it) for it in vars(ast).values() if isinstance(it, ty
 
 
 class Tree:
-    """One parsed file. Nodes are compared by identity; all answers are about nodes of this very tree."""
+    """One parsed file. Nodes are compared by identity; all answers are about nodes of this very tree.
+
+    ``others`` are the trees of further files of the project. Where a node stands is known in all of them; ``of`` lists
+    the nodes of this file alone.
+    """
 
     def __init__(self, module: ast.Module, text: str) -> None:
         self.module = module
         self.text = text
+        self.others: tuple[Tree, ...] = ()
         self._lines: list[str] | None = None
         self._parents: dict[ast.AST, ast.AST] = {}
         self._scopes: dict[ast.AST, Scope] = {}
@@ -67,6 +73,36 @@ class Tree:
         self._nodes: dict[type[ast.AST], list[ast.AST]] = {}
         self._sorted: set[type[ast.AST]] = set()
         self._walk(module)
+
+    def joined(self, others: Sequence[Tree]) -> Tree:
+        """This file together with others."""
+        tree = copy(self)
+        tree.others = tuple(others)
+        tree._parents, tree._scopes, tree._fields = dict(self._parents), dict(self._scopes), dict(self._fields)
+        for it in others:
+            tree._parents.update(it._parents)
+            tree._scopes.update(it._scopes)
+            tree._fields.update(it._fields)
+        return tree
+
+    def module_of(self, node: ast.AST) -> ast.Module:
+        """The module of the file that a node stands in."""
+        if not self.others:
+            return self.module
+        here = self._scopes[node]
+        while not isinstance(here, ast.Module):
+            here = self._scopes[here]
+        return here
+
+    def owns(self, node: ast.AST) -> bool:
+        """Whether a node is one of this file."""
+        return self.module_of(node) is self.module
+
+    def everywhere(self, kind: type[Node]) -> Iterator[Node]:
+        """All nodes of this very type, of this file and of the others."""
+        yield from self.of(kind)
+        for it in self.others:
+            yield from it.of(kind)
 
     def _walk(self, module: ast.Module) -> None:
         """Without recursion, so that no depth of nesting is too much; in no particular order."""
@@ -179,6 +215,9 @@ class Tree:
 
     def source(self, node: ast.expr | ast.stmt, limit: int = 60) -> str:
         """The node's own text in one line, shortened to ``limit`` characters."""
+        if self.others and not self.owns(node):
+            module = self.module_of(node)
+            return next(it for it in self.others if it.module is module).source(node, limit)
         if self._lines is None:
             self._lines = self.text.splitlines()
         if node.end_lineno is None or node.end_col_offset is None or node.lineno > len(self._lines):

@@ -40,6 +40,7 @@ from hotlap.source.lint.context import Context
 code = "HL205"
 title = "Autograd's anomaly detection is switched on for good"
 fix_safety: FixSafety = "unsafe"
+across_files = True
 measured = (
     "Without it a script made to show it trains 3.71x as fast (95 % interval 3.60 to 3.83), on 2 cores, 24 "
     "GiB, no accelerator (docs/benchmarks/lint-impact.md)."

@@ -48,6 +48,7 @@ from hotlap.source.lint.context import Context
 code = "HL502"
 title = "The allocator's cache is emptied in every training step"
 fix_safety: FixSafety = "unsafe"
+across_files = True
 
 _FUNCTIONS = (
     "torch.cuda.empty_cache",

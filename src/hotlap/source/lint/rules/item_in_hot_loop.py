@@ -46,6 +46,7 @@ from hotlap.source.lint.context import Context
 code = "HL201"
 title = "Every training step waits for the device to read a value"
 fix_safety: FixSafety = "none"
+across_files = True
 
 _METHODS = ("item", "tolist", "cpu", "numpy")
 _FUNCTIONS = ("builtins.float", "builtins.int", "builtins.bool")

@@ -42,6 +42,7 @@ from hotlap.source.lint.context import Context
 code = "HL202"
 title = "Every training step waits for the device to print a tensor"
 fix_safety: FixSafety = "none"
+across_files = True
 
 _LOGGING = ("info", "warning", "error")
 _BARS = ("set_postfix", "set_postfix_str", "set_description", "set_description_str")

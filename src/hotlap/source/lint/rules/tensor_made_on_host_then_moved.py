@@ -37,6 +37,7 @@ from hotlap.source.lint.model.devices import Copy
 code = "HL603"
 title = "A tensor is made on the host and copied to the device in every step"
 fix_safety: FixSafety = "safe"
+across_files = True
 
 _SAME_VALUES = ("zeros", "ones", "full", "empty", "eye", "arange")
 _OTHER_VALUES = ("rand", "randn", "randint", "randperm", "linspace", "logspace")

@@ -1,0 +1,131 @@
+"""Which lines of the script the host's time goes to: what reports, what writes, what runs in Python. Not a rule itself.
+
+Calls that were wrapped are counted and timed one by one; of all else the sampled lines tell. Both stand for the same
+observed steps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from hotlap.diagnose.profile import Profile
+from hotlap.diagnose.shares import between, exactly, observed_share
+from hotlap.diagnose.wording import count, name, percent, place
+from hotlap.evidence import LoopCall, LoopCallKind, SampledLine
+from hotlap.records import CallSite, Estimate
+
+REPORTING: dict[LoopCallKind, str] = {
+    "print": "print",
+    "logging": "logging",
+    "tensorboard": "TensorBoard",
+    "tracker": "an experiment tracker",
+    "progress-bar": "a progress bar",
+    "file-write": "writing a file",
+}
+"""Calls that tell of training and are no part of it, in words."""
+
+FEWEST_SAMPLES = 10
+"""A line that was met less often is not spoken of: chance alone may have put it there."""
+
+_WRITES = frozenset({".write", ".writelines", ".flush", ".writerow", ".writerows"})
+_PHASES = frozenset({"host_to_device", "forward", "optimizer", "other"})
+_TORCH = ("torch.", "operator")
+_CONVERSIONS = frozenset({"torch.Tensor.tolist", "torch.tensor", "torch.as_tensor"})
+"""Of torch, but no operators: they make Python's numbers, one by one."""
+
+_DEVIATIONS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class HostLine:
+    """One line of the script, with what the samples say of it. ``model_seconds`` of its ``seconds`` were spent in the
+    forward pass."""
+
+    site: CallSite
+    what: str
+    samples: int
+    seconds: float
+    model_seconds: float
+
+    def share(self, profile: Profile) -> Estimate:
+        """Of the observed steps, with what chance may have added or left out."""
+        value = observed_share(profile, self.seconds)
+        margin = value * _DEVIATIONS / math.sqrt(max(1, self.samples))
+        return between(value, value - margin, value + margin)
+
+    def in_words(self, profile: Profile) -> str:
+        """``train.py:14: json.dumps, 31 % of the observed steps, by 186 samples``."""
+        what = f"{name(self.what)}, " if self.what else ""
+        met = count(self.samples, "sample")
+        return f"{place(self.site)}: {what}{percent(self.share(profile).value)} of the observed steps, by {met}"
+
+
+def reporting_calls(profile: Profile) -> list[LoopCall]:
+    """Calls in training steps that print, log, track, draw a bar or write a file; what took longest first."""
+    calls = [it for it in profile.evidence.calls if it.kind in REPORTING and it.phase != "outside"]
+    return sorted(calls, key=lambda it: -it.seconds)
+
+
+def writing_lines(profile: Profile) -> list[HostLine]:
+    """Lines that were met in a write of the interpreter's own, as of a file, and that are not counted otherwise."""
+    counted = {(it.site.file, it.site.line) for it in reporting_calls(profile) if it.site}
+    found = _lines(it for it in _in_steps(profile) if not it.called and it.native in _WRITES)
+    return [it for it in found if (it.site.file, it.site.line) not in counted]
+
+
+def python_lines(profile: Profile) -> list[HostLine]:
+    """Lines that were met in Python, or in a library that is not torch; what reports or writes is left out."""
+    return _lines(_in_python(profile))
+
+
+def reporting_share(profile: Profile) -> Estimate:
+    """What all of :func:`reporting_calls` and :func:`writing_lines` take of the observed steps."""
+    counted = exactly(observed_share(profile, sum(it.seconds for it in reporting_calls(profile))))
+    sampled = [it.share(profile) for it in writing_lines(profile)]
+    return between(
+        counted.value + sum(it.value for it in sampled),
+        counted.low + sum(it.low for it in sampled),
+        counted.high + sum(it.high for it in sampled),
+    )
+
+
+def _in_steps(profile: Profile) -> Iterator[SampledLine]:
+    return (it for it in profile.evidence.sampled.lines if it.phase in _PHASES and it.site and not it.collective)
+
+
+def _in_python(profile: Profile) -> list[SampledLine]:
+    reporting = {(it.site.file, it.site.line) for it in reporting_calls(profile) if it.site}
+    reporting |= {(it.site.file, it.site.line) for it in writing_lines(profile)}
+    found = [it for it in _in_steps(profile) if not _in_torch(it)]
+    return [it for it in found if it.site is not None and (it.site.file, it.site.line) not in reporting]
+
+
+def _in_torch(line: SampledLine) -> bool:
+    return line.native not in _CONVERSIONS and any(
+        it.startswith(_TORCH) for it in (line.called, line.innermost, line.native)
+    )
+
+
+def _lines(sampled: Iterable[SampledLine]) -> list[HostLine]:
+    """Samples by line, the longest first, without those that are too few to mean anything."""
+    by_line: defaultdict[tuple[str, int], list[SampledLine]] = defaultdict(list)
+    for it in sampled:
+        if it.site is not None:
+            by_line[it.site.file, it.site.line].append(it)
+    lines = [_line(rows) for rows in by_line.values()]
+    return sorted((it for it in lines if it.samples >= FEWEST_SAMPLES), key=lambda it: (-it.seconds, it.site.line))
+
+
+def _line(rows: list[SampledLine]) -> HostLine:
+    longest = max(rows, key=lambda it: it.seconds)
+    assert longest.site is not None
+    return HostLine(
+        site=longest.site,
+        what=longest.called or longest.native.removeprefix("."),
+        samples=sum(it.samples for it in rows),
+        seconds=sum(it.seconds for it in rows),
+        model_seconds=sum(it.seconds for it in rows if it.phase == "forward"),
+    )

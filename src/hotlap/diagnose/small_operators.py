@@ -1,0 +1,130 @@
+"""A step calls very many operators that have little to do each.
+
+## What it is
+On a CPU: a step of many operators that follow each other within some microseconds, on tensors of some thousand
+elements.
+
+## Why it is slow
+Each call takes torch a few microseconds before it computes anything: finding the kernel, checking shapes, making the
+result, noting it for the backward pass. Where the tensors are small, that is what the step consists of, and neither
+more cores nor cheaper arithmetic makes it shorter.
+
+## How to see it
+The operators of a traced step are counted, those that others call included, and the untouched step's forward, backward
+and optimizer are divided by their number. Four fifths of the calls must be on tensors of at most 16,384 elements. Which
+part of the time is overhead only a larger batch tells: `hotlap profile --batch-sizes` measures it, and where it shows
+less than a fifth more samples per second, this rule is silent.
+
+## What to do
+A larger batch calls as many operators for more samples; it changes what is learned, so it is yours to decide. A fused
+optimizer (`fused=True`) and a compiled model call fewer.
+
+## When it is fine
+Small models for which a step of some milliseconds is fast enough.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import msgspec
+
+from hotlap.diagnose.api import Group
+from hotlap.diagnose.examples import CPU, GPU, operator, run_on
+from hotlap.diagnose.operators import profiled_steps
+from hotlap.diagnose.profile import Profile
+from hotlap.diagnose.shares import exactly
+from hotlap.diagnose.wording import duration, levers_for, percent
+from hotlap.records import BatchRate, Estimate, Finding
+from hotlap.trace.records import OperatorRow
+
+title = "A step calls very many small operators"
+group: Group = "host"
+explains = ("python-overhead",)
+
+_NAME = "small-operators"
+_FEWEST_CALLS = 50
+_LONGEST_SECONDS = 6e-5
+"""From one operator to the next: what a call takes that has next to nothing to compute is of this order."""
+
+_SMALL_ELEMENTS = 16_384
+_MOST_CALLS = 0.8
+_WORTH_IT = 1.2
+
+
+def check(profile: Profile) -> Iterator[Finding]:
+    """One finding; on an accelerator `launch-bound` speaks of it, and compiled code is no operators."""
+    calls = _calls_per_step(profile)
+    if profile.on_accelerator or calls < _FEWEST_CALLS or any(it.compiled for it in profile.facts.models):
+        return
+    account = profile.account
+    each = (account.forward + account.backward + account.optimizer) / calls
+    small = _small_share(profile)
+    rates = [it for it in profile.batch_rates if it.scale > 1 and not it.error and it.speedup is not None]
+    gains = any(it.speedup is not None and it.speedup.low >= _WORTH_IT for it in rates)
+    if not 0 < each <= _LONGEST_SECONDS or small < _MOST_CALLS or (rates and not gains):
+        return
+    yield Finding(
+        rule=_NAME,
+        kind="hint",
+        share=exactly(0.0),
+        title=f"A step calls {calls:,.0f} operators, one every {duration(each)}.",
+        evidence=(
+            f"{percent(small)} of the calls, those that operators make included, are on tensors of at most "
+            f"{_SMALL_ELEMENTS:,} elements",
+            *(_in_words(it) for it in rates),
+        ),
+        remedy="A larger batch calls as many for more samples"
+        f"{'' if rates else ' (`hotlap profile --batch-sizes` measures what it gives)'}; a fused optimizer and a "
+        "compiled model call fewer.",
+        levers=levers_for(_NAME),
+    )
+
+
+def _calls_per_step(profile: Profile) -> float:
+    steps = profiled_steps(profile)
+    return sum(it.calls for it in profile.operators) / steps if steps else 0.0
+
+
+def _small_share(profile: Profile) -> float:
+    """The part of all calls whose largest input is small."""
+    calls = sum(it.calls for it in profile.operators)
+    return sum(it.calls for it in profile.operators if _is_small(it)) / calls if calls else 0.0
+
+
+def _is_small(row: OperatorRow) -> bool:
+    return all(math.prod(shape) <= _SMALL_ELEMENTS for shape in row.shapes)
+
+
+def _in_words(rate: BatchRate) -> str:
+    speedup = rate.speedup
+    assert speedup is not None
+    return (
+        f"batches {rate.scale:g} times as large: {speedup.value:.2f} times the samples per second "
+        f"({100 * rate.confidence:.3g} % interval {speedup.low:.2f} to {speedup.high:.2f}), the model alone"
+    )
+
+
+_MANY = operator("aten::mul", 40, [(32, 64)], calls=3000)
+_MANY_LARGE = operator("aten::mul", 40, [(3200, 64)], calls=3000)
+
+
+def _measured(speedup: float) -> Profile:
+    estimate = Estimate(value=speedup, low=speedup - 0.05, high=speedup + 0.05, unit="x")
+    rates = (BatchRate(scale=4.0, samples_per_step=128.0, speedup=estimate),)
+    return msgspec.structs.replace(run_on(CPU, _MANY), batch_rates=rates)
+
+
+fires = {
+    "three thousand in a tenth of a second": run_on(CPU, _MANY),
+    "and four times the batch takes hardly longer": _measured(3.6),
+}
+silent = {
+    "nothing measured": Profile(),
+    "a few operators": run_on(CPU, operator("aten::mul", 40, [(32, 64)], calls=40)),
+    "a thousand, each of which takes its time": run_on(CPU, operator("aten::mul", 40, [(32, 64)], calls=1000)),
+    "on large tensors": run_on(CPU, _MANY_LARGE),
+    "a larger batch was measured to give nothing": _measured(1.05),
+    "on a device": run_on(GPU, _MANY),
+}

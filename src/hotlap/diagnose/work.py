@@ -1,0 +1,224 @@
+"""What one call of an operator multiplies, read off its shapes, and how long that takes at measured rates. Not a rule.
+
+Two operations count for each multiplication with its addition. A rate belongs to a size: that of the square matrices
+whose product takes as many operations as one product of the operator does.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+
+from hotlap.diagnose.operators import (
+    dtype_of,
+    in_words,
+    is_attention,
+    is_convolution,
+    is_product,
+    is_recurrent,
+    is_wrapper,
+    own_nanoseconds,
+)
+from hotlap.diagnose.profile import Profile
+from hotlap.diagnose.wording import flop_rate
+from hotlap.records import Ceilings, SizedRate
+from hotlap.trace.records import OperatorRow
+
+Outputs = Mapping[tuple[object, ...], tuple[int, ...]]
+
+LARGER = 4
+"""Of matrices up to this many times as large as the largest that were measured, its rate is believed: rates have
+settled by then."""
+
+_CLEARLY_MORE = 1.25
+_LEAST_SECONDS = 1e-3
+_NANOSECONDS = 1e-9
+_BACKWARD_OF_ATTENTION = 2.5  # five products of the scores' size for two: the scores are computed again
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one call does at least: its operations, the numbers that are read and written (0: not known), and the
+    operations of a single one of its products."""
+
+    operations: float
+    numbers: int
+    single: float
+
+    @property
+    def side(self) -> float:
+        """The side of square matrices whose product is as much work as a single one of these."""
+        return math.cbrt(self.single / 2)
+
+
+def work_of(row: OperatorRow, outputs: Outputs) -> Work | None:
+    """The work of one call; None where the shapes do not tell it."""
+    if is_product(row):
+        return _work_of_product(row)
+    if is_convolution(row):
+        return _work_of_convolution(row, outputs)
+    if is_recurrent(row):
+        return _work_of_layer(row)
+    return _work_of_attention(row) if is_attention(row) else None
+
+
+def product_of(row: OperatorRow) -> tuple[int, int, int, int] | None:
+    """Batch, rows, common side and columns of a product."""
+    if not is_product(row) or row.name == "aten::linear":
+        return None
+    dimensions = 3 if is_batched(row) else 2
+    operands = row.shapes[1:3] if "add" in row.name else row.shapes[:2]
+    if len(operands) != 2 or any(len(it) != dimensions for it in operands) or operands[0][-1] != operands[1][-2]:
+        return None
+    batch = operands[0][0] if dimensions == 3 else 1
+    return batch, operands[0][-2], operands[0][-1], operands[1][-1]
+
+
+def is_batched(row: OperatorRow) -> bool:
+    """Whether it multiplies many pairs of matrices in one call."""
+    return row.name.endswith("bmm")
+
+
+def convolution_of(row: OperatorRow) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """The shapes of a convolution's input and weight."""
+    operands = row.shapes[1:3] if "backward" in row.name else row.shapes[:2]
+    if len(operands) != 2 or len(operands[0]) < 3 or len(operands[0]) != len(operands[1]):
+        return None
+    return operands[0], operands[1]
+
+
+def convolution_outputs(profile: Profile) -> Outputs:
+    """The shapes of convolutions' outputs, which only their backward calls tell."""
+    backward = [it for it in profile.operators if it.name == "aten::convolution_backward" and len(it.shapes) > 2]
+    return {it.shapes[1:3]: it.shapes[0] for it in backward}
+
+
+def _work_of_product(row: OperatorRow) -> Work | None:
+    product = product_of(row)
+    if product is None:
+        return None
+    batch, rows, common, columns = product
+    operations = 2.0 * prod(product)
+    return Work(operations, batch * (rows * common + common * columns + rows * columns), operations)
+
+
+def _work_of_convolution(row: OperatorRow, outputs: Outputs) -> Work | None:
+    convolution = convolution_of(row)
+    output = outputs.get(convolution) if convolution is not None else None
+    if convolution is None or not output:
+        return None
+    image, weight = convolution
+    passes = 2 if "backward" in row.name else 1
+    forward = 2.0 * image[0] * prod(output[2:]) * prod(weight)
+    groups = max(1, image[1] // max(1, weight[1]))
+    return Work(passes * forward, passes * (prod(image) + prod(output) + prod(weight)), forward / groups)
+
+
+def _work_of_layer(row: OperatorRow) -> Work | None:
+    """A recurrent layer multiplies its input and its state by their weights, step by step of the sequence."""
+    if len(row.shapes) < 3 or len(row.shapes[0]) != 3 or any(len(it) != 2 for it in row.shapes[1:3]):
+        return None
+    (length, batch, _), inputs, states = row.shapes[0], row.shapes[1], row.shapes[2]
+    passes = 2 if "backward" in row.name else 1
+    single = 2.0 * length * batch * max(prod(inputs), prod(states))  # those of the input need not wait for each other
+    return Work(2.0 * passes * length * batch * (prod(inputs) + prod(states)), 0, single)
+
+
+def _work_of_attention(row: OperatorRow) -> Work | None:
+    operands = row.shapes[1:4] if "backward" in row.name else row.shapes[:3]
+    if len(operands) != 3 or any(len(it) != 4 for it in operands):
+        return None
+    query, key, value = operands
+    forward = 2.0 * prod(query[:3]) * key[2] * (query[3] + value[3])
+    operations = forward * (_BACKWARD_OF_ATTENTION if "backward" in row.name else 1.0)
+    return Work(operations, 0, forward / 2)
+
+
+# ---------------------------------------------------------------------------------------------
+# Times at measured rates
+# ---------------------------------------------------------------------------------------------
+
+
+def why_doubted(profile: Profile) -> str:
+    """Why the rates measured for the training device are not to be relied on, in sentences; empty where they are."""
+    kind = profile.facts.device.partition(":")[0] or "cpu"
+    said = dict(profile.machine.ceilings.doubts).get(kind, "")
+    return " ".join(filter(None, (said, beaten(profile))))
+
+
+def beaten(profile: Profile) -> str:
+    """Where the script's own operators multiplied faster than the test did: a sentence that says so, else nothing."""
+    kind, outputs = profile.facts.device.partition(":")[0] or "cpu", convolution_outputs(profile)
+    ceilings = dict(profile.machine.ceilings.matmul_flops_per_second)
+    for row in profile.operators:
+        ceiling, work = ceilings.get(f"{kind}:{dtype_of(row)}"), work_of(row, outputs)
+        seconds = own_nanoseconds(profile, row) * _NANOSECONDS
+        if not ceiling or work is None or not is_product(row) or seconds < _LEAST_SECONDS or is_wrapper(row):
+            continue
+        reached = work.operations * row.calls / seconds
+        if reached > _CLEARLY_MORE * ceiling:
+            return (
+                f"The script's own {in_words(row)} reached {flop_rate(reached)}, more than the {flop_rate(ceiling)} "
+                f"of this machine's test in {dtype_of(row)}."
+            )
+    return ""
+
+
+class Rates:
+    """What a device reached in a short test, by format and size.
+
+    A script on a processor that has fewer ``threads`` than the test had reaches at least its part of the rates.
+    """
+
+    def __init__(self, ceilings: Ceilings, device: str, threads: int = 0) -> None:
+        known = device == "cpu" and threads > 0 and ceilings.threads > 0
+        self._part = min(1.0, threads / ceilings.threads) if known else 1.0
+        self._by_format: dict[str, list[SizedRate]] = {}
+        for it in sorted(ceilings.matmul_by_size, key=lambda it: it.side):
+            kind, _, dtype = it.key.partition(":")
+            if kind == device and it.side > 0 and it.flops_per_second > 0:
+                self._by_format.setdefault(dtype, []).append(it)
+
+    def knows(self, dtype: str) -> bool:
+        """Whether any size of that format was measured."""
+        return dtype in self._by_format
+
+    def rate(self, dtype: str, side: float) -> float | None:
+        """Operations per second with products of that side, between two that were measured in proportion; None where
+        they are far larger than any that was."""
+        known = self._by_format.get(dtype)
+        if not known or side > LARGER * known[-1].side:
+            return None
+        return self._part * _between([it.side for it in known], [it.flops_per_second for it in known], side)
+
+    def seconds(self, dtype: str, work: Work) -> float | None:
+        """How long the work takes in that format; None where no rate was measured for its size."""
+        rate = self.rate(dtype, work.side)
+        return work.operations / rate if rate else None
+
+    def conversion_seconds(self, dtype: str, numbers: int) -> float:
+        """What converting so many numbers from float32 to that format and back takes; 0 where it was not measured."""
+        known = [it for it in self._by_format.get(dtype, ()) if it.conversion_seconds > 0]
+        if not known or numbers <= 0:
+            return 0.0
+        each = [it.conversion_seconds / it.side**2 for it in known]
+        side = math.sqrt(numbers)
+        if side < known[0].side:
+            return known[0].conversion_seconds  # what so few take is the call itself
+        return numbers * _between([it.side for it in known], each, side)
+
+
+def _between(sides: Sequence[int], values: Sequence[float], side: float) -> float:
+    """The value at a side, interpolated in logarithms; that of the nearest end beyond them."""
+    if side <= sides[0]:
+        return values[0]
+    if side >= sides[-1]:
+        return values[-1]
+    after = bisect_left(sides, side)
+    (low, high), (first, last) = tuple(pairwise(sides))[after - 1], tuple(pairwise(values))[after - 1]
+    part = math.log(side / low) / math.log(high / low)
+    return float(math.exp(math.log(first) + part * math.log(last / first)))

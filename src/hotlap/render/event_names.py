@@ -1,0 +1,84 @@
+"""Names of kernels, places and files in few characters, and never two that look the same.
+
+They come out of files and are shown as plain text on one line, whatever is in them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+
+from hotlap.render import text
+
+LONGEST_NAME = 64
+
+_LONGEST_READ = 4096
+_BEFORE_DIFFERENCE = 16
+_PLACE = re.compile(r".*?((?:[^/]+/)?[^/]+\.py\(\d+\): \S.*)$")
+
+
+def event_name(name: str, limit: int = LONGEST_NAME) -> str:
+    """A kernel without its result type, a Python place without the folders it lies in, anything else as it is."""
+    return text.one_line(_whole(name, 4 * LONGEST_NAME), limit=limit)
+
+
+def event_names(names: Sequence[str], limit: int = LONGEST_NAME) -> dict[str, str]:
+    """Each of the names as :func:`event_name` shows it; of such as would look the same also where they differ."""
+    whole = {it: _whole(it, _LONGEST_READ) for it in dict.fromkeys(names)}
+    return _told_apart(whole, {name: text.one_line(it, limit=limit) for name, it in whole.items()}, limit)
+
+
+def file_names(paths: Sequence[str], limit: int) -> dict[str, str]:
+    """The last parts of some paths, as many as it takes to tell them apart."""
+    whole = {it: text.one_line(it, limit=_LONGEST_READ) for it in dict.fromkeys(paths)}
+    shown = {it: _last_parts(it, 1) for it in paths}
+    for parts in range(2, 8):
+        alike = _alike(shown)
+        if not alike:
+            break
+        shown |= {it: _last_parts(it, parts) for group in alike for it in group}
+    cut = {it: name if len(name) <= limit else "..." + name[3 - limit :] for it, name in shown.items()}
+    return _told_apart(whole, cut, limit)
+
+
+def _whole(name: str, limit: int) -> str:
+    cleaned = text.one_line(name, limit=limit).removeprefix("void ")
+    place = _PLACE.match(cleaned)
+    return place[1] if place else cleaned
+
+
+def _last_parts(path: str, parts: int) -> str:
+    return text.one_line("/".join(path.rstrip("/").split("/")[-parts:]), limit=_LONGEST_READ)
+
+
+def _alike(shown: dict[str, str]) -> list[list[str]]:
+    """The groups of names that look the same."""
+    groups: defaultdict[str, list[str]] = defaultdict(list)
+    for name, it in shown.items():
+        groups[it].append(name)
+    return [it for it in groups.values() if len(it) > 1]
+
+
+def _told_apart(whole: dict[str, str], shown: dict[str, str], limit: int) -> dict[str, str]:
+    """Names that look the same with their middles left out, up to where they differ; numbered where they never do."""
+    found = dict(shown)
+    for group in _alike(shown):
+        texts = {name: whole[name] for name in group}
+        if len(set(texts.values())) < len(group) or limit < 3 * _BEFORE_DIFFERENCE:
+            found |= {name: f"{shown[name]} #{number}" for number, name in enumerate(group, 1)}
+            continue
+        differ = _common_length(min(texts.values()), max(texts.values()))
+        kept = limit // 2
+        begin = max(kept, differ - _BEFORE_DIFFERENCE)
+        apart = {
+            name: f"{it[: kept - 3]}...{text.one_line(it[begin:], limit=limit - kept)}" for name, it in texts.items()
+        }
+        found |= _told_apart(texts, apart, limit) if len(set(apart.values())) > 1 else apart
+    return found
+
+
+def _common_length(first: str, last: str) -> int:
+    """How many characters the first and the last of some sorted texts, and so all of them, begin with."""
+    pairs = zip(first, last, strict=False)
+    return next((index for index, (one, other) in enumerate(pairs) if one != other), min(len(first), len(last)))

@@ -1,0 +1,289 @@
+"""Which of the user's lines the training thread is at, sampled some hundred times per second.
+
+A thread of ours wakes at irregular intervals, so that no rhythm of the script's hides from it, and notes where the
+training thread is: the user's innermost line, what that line called, and the clock's phase. Each sample stands for the
+time since the one before it, so a call that does not release the interpreter, and keeps us waiting, counts in full.
+
+Start-up is sampled too, from torch's import on; steps that run under the profiler are not.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from random import Random
+from types import FrameType
+from typing import Any, NamedTuple, TypeAlias
+
+from hotlap.evidence import LineSamples, SampledLine, SampledPhase
+from hotlap.records import CallSite
+from hotlap.runtime.call_sites import MAXIMUM_DEPTH
+from hotlap.runtime.clock import StepClock
+from hotlap.runtime.evidence.callers import Callers
+from hotlap.runtime.evidence.native_calls import NativeCalls
+from hotlap.runtime.hooks import Fetch
+from hotlap.runtime.interception import Interception
+from hotlap.runtime.originals import posix
+from hotlap.runtime.stopwatch import PHASE_NAMES
+
+INTERVAL_SECONDS = 0.01
+MOST_LINES = 400
+_SHORT_SWITCH_SECONDS = 2e-4
+"""How long the training thread may keep the interpreter while we wait for it. With Python's own five milliseconds we
+would get it whenever an operator of torch releases it, and never see the Python in between."""
+
+_FEWEST_SECONDS = 1e-9
+_LONGEST_NAME = 120
+_NANOSECONDS = 1e-9
+_now = time.perf_counter
+
+# Files of torch whose functions wait for other ranks; the last three names only.
+_COLLECTIVE_FILES = ("torch/distributed/distributed_c10d.py", "torch/distributed/_functional_collectives.py")
+_COLLECTIVE_NAMES = ("_distributed_broadcast_coalesced", "_sync_buffers", "_check_and_sync_module_buffers")
+
+
+class _Seen(NamedTuple):
+    """Where the thread was; samples that are equal in all of this are counted together."""
+
+    site: CallSite | None
+    called: str
+    innermost: str
+    collective: bool
+    native: str
+
+
+class _Sample(NamedTuple):
+    phase: SampledPhase
+    seen: _Seen
+    seconds: float
+    asleep_seconds: float
+
+
+# Markers in the log: an evaluation's forward ended before the step's own began, and a step ended.
+_WAS_EVALUATION, _STEP_ENDED = object(), object()
+_Key: TypeAlias = tuple[SampledPhase, _Seen]
+
+
+class SampledLines:
+    """Samples from its making on, but for pauses. A process that forks is not sampled again before its step is over:
+    forking with a second thread at work is what Python warns of."""
+
+    def __init__(self, interception: Interception, clock: StepClock) -> None:
+        self._clock = clock
+        self._callers = Callers(interception.hooks.torch)
+        self._natives = NativeCalls(interception.hooks.torch)
+        self._trainer = _thread.get_ident()
+        self._asleep = _SleepClock()
+        self._fetching = False
+        self._random = Random(0)
+        self._log: list[_Sample | object] = []  # appended to by both threads, which is atomic
+        self._over: Any = None
+        self._done: Any = None
+        self._own_switch_seconds = 0.0
+        self._wanted = True
+        hooks = interception.hooks
+        hooks.around_fetch.append(self._fetch)
+        hooks.around_evaluation.append(self._evaluation)
+        hooks.step_ended.append(self._step_ended)
+        os.register_at_fork(before=self._stop, after_in_child=self._forked)
+        self._start()
+
+    def pause(self) -> None:
+        self._wanted = False
+        self._stop()
+
+    def resume(self) -> None:
+        self._wanted = True
+        self._start()
+
+    # -- the thread ------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        if self._over is not None:
+            return
+        self._over, self._done = _thread.allocate_lock(), _thread.allocate_lock()
+        self._over.acquire()
+        self._done.acquire()
+        before = sys.getswitchinterval()
+        if before > _SHORT_SWITCH_SECONDS:
+            self._own_switch_seconds = before
+            sys.setswitchinterval(_SHORT_SWITCH_SECONDS)
+        # Not of `threading`, whose list of threads and whose hooks are the script's.
+        _thread.start_new_thread(self._sample_until, (self._over, self._done))
+
+    def _stop(self) -> None:
+        if self._over is None:
+            return
+        self._over.release()
+        self._done.acquire()
+        self._over = self._done = None
+        if abs(sys.getswitchinterval() - _SHORT_SWITCH_SECONDS) < _FEWEST_SECONDS:  # else the script has set its own
+            sys.setswitchinterval(self._own_switch_seconds)
+
+    def _forked(self) -> None:
+        """In the child: its parent's samples are not its own, and a loader's worker is no trainer."""
+        self._wanted = False
+        self._asleep.forget()
+        self._log.clear()
+
+    def _sample_until(self, over: Any, done: Any) -> None:
+        self._asleep.restart()
+        last = _now()
+        while not over.acquire(timeout=INTERVAL_SECONDS * self._random.uniform(0.5, 1.5)):
+            frame = sys._current_frames().get(self._trainer)
+            if frame is None:  # the thread has ended
+                break
+            now = _now()
+            sample = self._look(frame, now - last)
+            del frame  # it would keep the variables in it alive
+            last = now
+            if sample is not None:
+                self._log.append(sample)
+        done.release()
+
+    def _look(self, frame: FrameType, seconds: float) -> _Sample | None:
+        asleep_seconds = self._asleep.since_last(seconds)
+        caller = self._callers.of(frame)
+        if caller is None:  # hotlap itself
+            return None
+        stop = caller.instruction[0] if caller.instruction is not None else None
+        called = innermost = ""
+        collective = False
+        walked: FrameType | None = frame
+        for _ in range(MAXIMUM_DEPTH):
+            if walked is None or walked.f_code is stop:
+                break
+            if not self._callers.is_own(walked.f_code.co_filename):
+                called = _name_of(walked)
+                innermost = innermost or called
+                collective = collective or _is_collective(walked)
+            walked = walked.f_back
+        native = "" if called or walked is None else self._natives.name(walked.f_code, walked.f_lasti, walked.f_globals)
+        seen = _Seen(caller.site, called, innermost, collective, native)
+        return _Sample(self._phase(), seen, seconds, asleep_seconds)
+
+    def _phase(self) -> SampledPhase:
+        if self._clock.steps_done == 0:
+            return "startup"
+        if self._fetching:
+            return "data_wait"
+        return "outside" if self._clock.evaluating else PHASE_NAMES[self._clock.phase]
+
+    # -- what the script is doing ------------------------------------------------------------------
+
+    def _fetch(self, iterator: Any, fetch: Fetch) -> Any:
+        outer, self._fetching = self._fetching, True
+        try:
+            return fetch()
+        finally:
+            self._fetching = outer
+
+    def _evaluation(self, root: Any, call: Fetch) -> Any:
+        result = call()
+        if not self._clock.saw_forward:
+            self._log.append(_WAS_EVALUATION)
+        return result
+
+    def _step_ended(self) -> None:
+        self._log.append(_STEP_ENDED)
+        if self._wanted:
+            self._start()
+
+    # -- the result --------------------------------------------------------------------------------
+
+    def result(self) -> dict[str, object]:
+        """The field ``sampled``: lines with the most time first. A step that never ended is left out."""
+        self._stop()
+        totals: dict[_Key, list[float]] = {}
+        running: list[_Sample] = []
+        for entry in self._log:
+            if isinstance(entry, _Sample):
+                running.append(entry)
+            elif entry is _WAS_EVALUATION:  # as the clock has it: nothing since the last step was the training's
+                running = [it if it.phase == "startup" else it._replace(phase="outside") for it in running]
+            else:
+                for it in running:
+                    row = totals.setdefault((it.phase, it.seen), [0, 0.0, 0.0])
+                    row[0] += 1
+                    row[1] += it.seconds
+                    row[2] += it.asleep_seconds
+                running = []
+        rows = sorted(totals.items(), key=lambda it: -it[1][1])[:MOST_LINES]
+        return {
+            "sampled": LineSamples(
+                interval_seconds=INTERVAL_SECONDS,
+                samples=sum(int(it[0]) for it in totals.values()),
+                knows_sleep=self._asleep.known,
+                lines=tuple(
+                    SampledLine(
+                        phase=phase,
+                        samples=int(samples),
+                        seconds=seconds,
+                        asleep_seconds=asleep,
+                        site=seen.site,
+                        called=seen.called,
+                        innermost=seen.innermost,
+                        collective=seen.collective,
+                        native=seen.native,
+                    )
+                    for (phase, seen), (samples, seconds, asleep) in rows
+                ),
+            )
+        }
+
+
+class _SleepClock:
+    """For how long this thread neither ran nor waited for a core, which the Linux kernel counts. What is unknown counts
+    as awake. Made on the thread that it is about."""
+
+    def __init__(self) -> None:
+        self._read: Callable[[], bytes] | None = None
+        with suppress(OSError):
+            file = posix.open(f"/proc/self/task/{_thread.get_native_id()}/schedstat", posix.O_RDONLY | posix.O_CLOEXEC)
+            self._read = lambda: posix.pread(file, 128, 0)
+        self._last = 0.0
+        self.restart()
+
+    @property
+    def known(self) -> bool:
+        return self._read is not None
+
+    def forget(self) -> None:
+        """The thread is not there any more."""
+        self._read = None
+
+    def restart(self) -> None:
+        self._last = self._awake()
+
+    def since_last(self, seconds: float) -> float:
+        """Of so many seconds that have passed since the last call."""
+        before, self._last = self._last, self._awake()
+        return min(seconds, max(0.0, seconds - (self._last - before))) if self._read is not None else 0.0
+
+    def _awake(self) -> float:
+        """Seconds on a core and in the queue for one (Linux, Documentation/scheduler/sched-stats.rst)."""
+        if self._read is None:
+            return 0.0
+        try:
+            on_core, in_queue, *_ = self._read().split()
+        except (OSError, ValueError):
+            self._read = None
+            return 0.0
+        return (int(on_core) + int(in_queue)) * _NANOSECONDS
+
+
+def _name_of(frame: FrameType) -> str:
+    """``torch.utils.tensorboard.writer.SummaryWriter.add_scalar``; ``import`` for the import system."""
+    code = frame.f_code
+    if code.co_filename.startswith("<frozen importlib"):
+        return "import"
+    return f"{frame.f_globals.get('__name__', '?')}.{code.co_qualname}"[:_LONGEST_NAME]
+
+
+def _is_collective(frame: FrameType) -> bool:
+    code = frame.f_code
+    return code.co_filename.endswith(_COLLECTIVE_FILES) or code.co_name in _COLLECTIVE_NAMES

@@ -1,0 +1,127 @@
+"""The device that a region is for, as the script itself names it where it chooses one."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from hotlap.source.edits.kinds import Code as NewCode
+from hotlap.source.patch.code import Code, Function, NotPossible, Sources, keyword_of, last_part, names_read
+
+_WORDS = ("device", "cuda", "rank")
+_CHOOSES = frozenset({"is_available", "current_accelerator", "device_count", "current_device"})
+
+
+def for_device(sources: Sources, code: Code, at: ast.stmt, forward: ast.Call | None, context: NewCode) -> NewCode:
+    """The region's code with the script's own device in place of the one that the study ran on.
+
+    ``forward`` is the call of the model in the region, if it stands there. Where the script chooses its device and no
+    name for it can be used at that place, the code stays and the patch says so.
+    """
+    quoted = f'"{sources.facts.device.partition(":")[0]}"'
+    if quoted not in context.text:
+        return context
+    for named in _named_at(code, at):
+        value = _value(code, named)
+        if isinstance(value, ast.Constant):
+            return context
+        text = code.text(named)
+        made = isinstance(value, ast.Call) and last_part(value.func) == "device"
+        kind = f"{text}.type" if made else f"torch.device({text}).type"
+        needs = context.needs if made else (*context.needs, "torch.device")
+        return _with(context, quoted, kind, needs, names_read(named))
+    if not _chooses(sources):
+        return context
+    if forward is not None and isinstance(forward.func, (ast.Name, ast.Attribute)) and last_part(forward.func):
+        model = code.text(forward.func)
+        return _with(
+            context, quoted, f"next({model}.parameters()).device.type", context.needs, names_read(forward.func)
+        )
+    sources.remarks.append(
+        f"{code.path.name}:{at.lineno}: the script chooses its device, and the region names {quoted}, the one that the "
+        "study ran on. On another device write that one."
+    )
+    return context
+
+
+def _with(context: NewCode, quoted: str, kind: str, needs: tuple[str, ...], there: set[str]) -> NewCode:
+    known = (*context.knows, *sorted(there | {"next"} if kind.startswith("next(") else there))
+    return NewCode(context.text.replace(quoted, kind, 1), needs, known)
+
+
+def _named_at(code: Code, at: ast.stmt) -> Iterator[ast.expr]:
+    """The names of devices that tensors are copied to anywhere in the file and that are in force at a statement."""
+    seen: set[str] = set()
+    calls = sorted(code.of(ast.Call), key=lambda it: (it.lineno, it.col_offset))
+    for call in calls:
+        given = _device_of_copy(call)
+        if given is None or code.text(given) in seen:
+            continue
+        seen.add(code.text(given))
+        if _in_force(code, given, call, at):
+            yield given
+
+
+def _device_of_copy(call: ast.Call) -> ast.expr | None:
+    """``device`` of ``x.to(device)``, where it is a name or an attribute that is called so."""
+    if not isinstance(call.func, ast.Attribute) or call.func.attr != "to":
+        return None
+    given = keyword_of(call, "device") or (call.args[0] if call.args else None)
+    if not isinstance(given, (ast.Name, ast.Attribute)):
+        return None
+    root = given
+    while isinstance(root, ast.Attribute):
+        root = root.value  # type: ignore[assignment]
+    word = last_part(given).lower()
+    return given if isinstance(root, ast.Name) and any(it in word for it in _WORDS) else None
+
+
+def _in_force(code: Code, named: ast.expr, use: ast.Call, at: ast.stmt) -> bool:
+    """Whether the name means the same at the statement: by the same function, the module, or the same object."""
+    function = code.function(at)
+    (name,) = names_read(named)
+    if isinstance(named, ast.Attribute) and name != "self" and not isinstance(named.value, ast.Name):
+        return False
+    if name == "self":
+        return (
+            isinstance(named, ast.Attribute) and _class(code, at) is not None and _class(code, at) is _class(code, use)
+        )
+    if isinstance(named, ast.Attribute) and name not in ("args", "config", "cfg", "opt", "options", "hparams"):
+        return False
+    if _bound_in(code, function, name):
+        return code.function(use) is function and use.lineno <= at.lineno
+    return _bound_in(code, code.tree, name)
+
+
+def _bound_in(code: Code, function: Function, name: str) -> bool:
+    if not isinstance(function, ast.Module):
+        arguments = function.args
+        if any(it.arg == name for it in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)):
+            return True
+    return any(
+        isinstance(it, ast.Name) and it.id == name and isinstance(it.ctx, ast.Store) for it in code.within(function)
+    )
+
+
+def _class(code: Code, node: ast.AST) -> ast.ClassDef | None:
+    return next((it for it in code.above(node) if isinstance(it, ast.ClassDef)), None)
+
+
+def _value(code: Code, named: ast.expr) -> ast.expr | None:
+    """The only expression in the file that the name is given."""
+    text = code.text(named)
+    found = [it.value for it in code.of(ast.Assign) if any(code.text(to) == text for to in it.targets)]
+    return found[0] if len(found) == 1 else None
+
+
+def _chooses(sources: Sources) -> bool:
+    """Whether the script takes one device or another, by what the machine has or by what it is told."""
+    for path in sources.site_paths():
+        try:
+            code = sources.code(path)
+        except NotPossible:
+            continue
+        for call in code.of(ast.Call):
+            if last_part(call.func) in _CHOOSES or _device_of_copy(call) is not None:
+                return True
+    return False

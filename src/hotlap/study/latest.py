@@ -1,0 +1,104 @@
+"""The last study, for a command that was not told which: the newest one that has what the command needs.
+
+A script that failed at its start, a study that somebody copied in, or a quick look, made last, does not hide the one
+before that has an answer. What was passed over is said in one sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from hotlap.errors import StudyError
+from hotlap.records import Study
+from hotlap.study.layout import JOURNAL
+from hotlap.study.reading import latest_study, load_study, made_here, studies_in
+
+Need: TypeAlias = Literal["answer", "plan", "search"]
+"""What a command needs of a study: an ``answer``, that is at least the time account; a ``plan`` with a lever in it; or
+a ``search`` that can be gone on with."""
+
+_LACKS: dict[Need, str] = {
+    "answer": "ended before it knew anything",
+    "plan": "kept no lever",
+    "search": "cannot be gone on with",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Last:
+    """The folder of the study; ``passed_over`` says why newer ones are not it, and is empty where it is the newest."""
+
+    directory: Path
+    passed_over: str = ""
+
+
+def last_study(root: Path, need: Need = "answer", *, also: Sequence[Path] = ()) -> Last:
+    """The newest study under ``root``, or in one of the folders ``also``, that this user made here and that has what is
+    needed; else the newest of somebody else that has it; else the newest of all, which then says what is wrong.
+
+    Raises :class:`StudyError` where there is none.
+    """
+    found = sorted((it for folder in (root, *also) for it in studies_in(folder)), key=lambda it: it.name, reverse=True)
+    if not found:
+        return Last(latest_study(root))
+    reasons: list[tuple[Path, str]] = []
+    foreign: Last | None = None
+    for directory in found:
+        reason = _reason_against(directory, need)
+        if not reason and _is_ours(directory):
+            return Last(directory, _sentence(directory, reasons))
+        if not reason and foreign is None:
+            foreign = Last(directory, _sentence(directory, reasons))
+        reasons.append((directory, reason or "was not made here by you"))
+    return foreign or Last(found[0])
+
+
+def is_study(path: Path) -> bool:
+    """Whether a path names one study: its folder, or a file of it."""
+    return path.is_file() or (path / JOURNAL).is_file()
+
+
+def _reason_against(directory: Path, need: Need) -> str:
+    """Why a study is not what is needed; empty where it is."""
+    try:
+        study = load_study(directory)
+    except StudyError:
+        return "cannot be read"
+    if study.status == "script-failed":
+        return "ended as its script failed"
+    return "" if _has(study, need) else _LACKS[need]
+
+
+def _has(study: Study, need: Need) -> bool:
+    if need == "plan":
+        return bool(study.plan.settings)
+    if need == "search":
+        return study.kind == "search"
+    return study.account_before is not None
+
+
+def _is_ours(directory: Path) -> bool:
+    try:
+        return made_here(directory)
+    except StudyError:
+        return False
+
+
+def _sentence(chosen: Path, reasons: Sequence[tuple[Path, str]]) -> str:
+    if not reasons:
+        return ""
+    return f"This is the study {chosen.name}: {', '.join(_newer(reasons))}."
+
+
+def _newer(reasons: Sequence[tuple[Path, str]]) -> Iterator[str]:
+    shown = reasons[:_MOST_NAMED]
+    for directory, reason in shown:
+        yield f"the newer {directory.name} {reason}"
+    if len(reasons) > len(shown):
+        yield f"and so on for {len(reasons) - len(shown)} more"
+
+
+_MOST_NAMED = 3

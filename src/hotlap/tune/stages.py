@@ -1,0 +1,77 @@
+"""What all studies have in common: how they begin, and that they are closed and saved however they end."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import msgspec
+
+from hotlap.errors import BudgetError, ScriptError
+from hotlap.measure.disturbance import disturbance_of_rates
+from hotlap.records import Machine, Study, Workload
+from hotlap.redact import redacted
+from hotlap.study import Journal
+from hotlap.tune.book import Book
+from hotlap.tune.costs import Costs
+from hotlap.tune.observe import Observation, first_run, understand
+from hotlap.tune.options import Options
+from hotlap.tune.quiet import quietly
+from hotlap.tune.trials import Trials
+
+
+def blank_study(workload: Workload, options: Options, journal: Journal | None) -> Study:
+    """A study of which nothing is known yet."""
+    study = Study(workload=redacted(workload), budget_seconds=options.budget_seconds, quick=options.quick)
+    if journal is None:
+        return study
+    header = journal.header
+    return msgspec.structs.replace(
+        study,
+        identifier=header.identifier,
+        hotlap_version=header.hotlap_version,
+        started=header.started,
+        source=header.source,
+        directory=str(journal.directory),
+    )
+
+
+def guarded(book: Book, work: Callable[[], None], interrupted: Callable[[], None]) -> Study:
+    """Do the work, and see to it that the study is closed and saved however it ends."""
+    try:
+        work()
+    except KeyboardInterrupt:
+        interrupted()
+    except ScriptError as error:
+        book.close("script-failed", error.what)
+        raise
+    except BudgetError as error:
+        book.close("out-of-budget", error.what)
+        raise
+    return book.study
+
+
+def begin(trials: Trials, book: Book) -> tuple[Machine, Observation]:
+    """The stages that every study begins with: the machine, and the script as it is.
+
+    Raises :class:`ScriptError` as :func:`hotlap.tune.observe.understand` does.
+    """
+    book.tell("machine", "What this machine is")
+    machine = trials.executor.machine()
+    book.update(machine=machine)
+    book.warn(*machine.warnings)
+    book.tell("baseline", "The script as it is")
+    trials.cores = machine.cores
+    book.disturbed("matmul", disturbance_of_rates(machine))
+    run, disturbed = quietly(
+        trials, book, "account", lambda patience: first_run(trials, patience), lambda run: [run], stage="baseline"
+    )
+    book.update(baseline=run, files=run.files)
+    book.disturbed("account", disturbed)
+    book.warn(*run.notes)
+    observation = dataclasses.replace(understand(run, trials), disturbance=disturbed)
+    trials.costs = Costs(run.startup_seconds, observation.shape, cores=machine.cores)
+    trials.fit_arms(machine, run)
+    book.update(account_before=observation.account)
+    book.warn(*observation.warnings)
+    return machine, observation

@@ -1,0 +1,42 @@
+"""The lever and the rule that the documentation makes pass the suites that hold for every lever and every rule."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from docs_blocks import DOCS, blocks
+
+REPOSITORY = DOCS.parent
+SUITES = {
+    "lever": ("levers", "tests/levers/test_levers_conform.py"),
+    "rule": ("diagnose", "tests/diagnose/test_rules.py"),
+}
+
+
+@pytest.mark.parametrize("kind", SUITES)
+def test_what_the_documentation_makes_conforms(kind: str, tmp_path: Path) -> None:
+    room, suite = SUITES[kind]
+    sources = tmp_path / "src"
+    shutil.copytree(REPOSITORY / "src", sources, ignore=shutil.ignore_patterns("__pycache__"))
+    made = next(it for it in blocks(DOCS / "extending" / f"{kind}.md") if it.file)
+    target = sources / "hotlap" / room / made.file
+    assert not target.exists()
+    target.write_text(made.text, encoding="utf-8")
+    name = target.stem.replace("_", "-")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", f"pythonpath={sources}"]
+    done = subprocess.run(
+        [*command, "-k", name, str(REPOSITORY / suite)],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    passed = re.search(r"(\d+) passed", done.stdout)
+    assert passed and int(passed[1]) > 5, done.stdout

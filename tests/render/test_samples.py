@@ -1,0 +1,47 @@
+"""What is said of the samples of a step: how many, and what they were counted by."""
+
+from __future__ import annotations
+
+import pytest
+
+from hotlap.records import PhaseAccount, SampleSource
+from hotlap.render.account import account_remarks, rate_of
+
+
+def account(source: SampleSource, *, samples: float = 64, trainers: int = 1) -> PhaseAccount:
+    return PhaseAccount(wall=0.5, forward=0.5, samples_per_step=samples, samples_from=source, trainers=trainers)
+
+
+@pytest.mark.parametrize(
+    ("of", "said"),
+    [
+        (account("loader"), "A step holds 64 samples, by the batch size of its DataLoader."),
+        (
+            account("loader", trainers=2),
+            "A step holds 64 samples in each of 2 processes, by the batch size of its DataLoader.",
+        ),
+        (account("batch", samples=1), "A step holds 1 sample, by the first dimension of what its DataLoader delivers."),
+        (
+            account("inputs", samples=35),
+            "How many samples a step holds is a guess: 35 samples, by the first dimension of the model's input, which "
+            "need not be the batch. Rates and prices of samples are left out.",
+        ),
+        (
+            account("none", samples=1),
+            "How many samples a step holds is unknown, so rates and prices of samples are left out.",
+        ),
+    ],
+)
+def test_what_was_counted_and_where_from(of: PhaseAccount, said: str) -> None:
+    assert account_remarks(of, None, 1.0) == [said]
+
+
+def test_a_study_of_before_says_nothing() -> None:
+    assert account_remarks(account(""), None, 1.0) == []
+
+
+def test_a_guess_is_no_rate_and_all_trainers_count() -> None:
+    assert rate_of(account("loader", trainers=2)) == ("samples a second", 256.0)
+    assert rate_of(account("")) == ("samples a second", 128.0)
+    assert rate_of(account("inputs")) == ("steps a second", 2.0)
+    assert rate_of(account("none", samples=1)) == ("steps a second", 2.0)

@@ -1,0 +1,111 @@
+"""Where the training thread is: sampled lines, by phase, with what was waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hotlap.evidence import RunEvidence, SampledLine
+from hotlap.records import Stopped
+
+SCRIPT = """
+import os, sys, threading, time
+import torch.distributed as dist
+
+def work(seconds):
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        sum(range(100))                                           # worked
+
+dist.init_process_group("gloo", init_method=f"file://{os.getcwd()}/meeting", rank=0, world_size=1)
+time.sleep(0.3)                                                   # before the loop
+interval = sys.getswitchinterval()
+for inputs, targets in DataLoader(data, batch_size=32, num_workers=2):
+    optimizer.zero_grad()
+    model(inputs).pow(2).mean().backward()
+    optimizer.step()
+    time.sleep(0.03)                                              # slept
+    work(0.03)
+    end = time.perf_counter() + 0.03
+    while time.perf_counter() < end:
+        dist.barrier()                                            # met
+    with torch.no_grad():
+        model(inputs)
+        time.sleep(0.03)                                          # evaluated
+    assert [it.name for it in threading.enumerate()][0] == "MainThread"
+    assert not any("sampl" in it.name for it in threading.enumerate())
+"""
+
+
+def lines(evidence: RunEvidence, number: int) -> list[SampledLine]:
+    return [it for it in evidence.sampled.lines if it.site is not None and it.site.line == number]
+
+
+def test_lines_are_sampled_by_phase(launch: Any, line_of: Callable[[str], int]) -> None:
+    run, evidence = launch(SCRIPT, steps=30)
+    assert isinstance(run.ending, Stopped), run.ending
+    sampled = evidence.sampled
+    assert sampled.samples >= sum(it.samples for it in sampled.lines) > 0
+
+    (before,) = lines(evidence, line_of("# before the loop"))
+    assert before.phase == "startup" and before.seconds > 0.2
+
+    # Each of the four takes at least 30 ms in each of 28 steps: start-up ends with the first, and the last never ended.
+    for text in ("# slept", "# worked", "# met", "# evaluated"):
+        seen = [it for it in lines(evidence, line_of(text)) if it.phase != "startup"]
+        assert {it.phase for it in seen} == {"outside"}, text
+        assert sum(it.seconds for it in seen) > 0.4, text
+        assert any(it.collective for it in seen) == (text == "# met")
+    if sampled.knows_sleep:
+        asleep = {text: _asleep_share(lines(evidence, line_of(text))) for text in ("# slept", "# worked")}
+        assert asleep["# slept"] > 0.6 and asleep["# worked"] < 0.4
+    (met, *_) = [it for it in lines(evidence, line_of("# met")) if it.collective]
+    assert "torch.distributed" in met.called
+
+
+def _asleep_share(seen: list[SampledLine]) -> float:
+    return sum(it.asleep_seconds for it in seen) / sum(it.seconds for it in seen)
+
+
+def test_what_follows_no_evaluation_is_the_steps_own(launch: Any, line_of: Callable[[str], int]) -> None:
+    script = """
+    import time
+    for inputs, targets in DataLoader(data, batch_size=32):
+        optimizer.zero_grad()
+        loss = model(inputs).pow(2).mean()
+        time.sleep(0.02)                                          # slept
+        loss.backward()
+        optimizer.step()
+    """
+    _, evidence = launch(script, steps=20)
+    seen = [it for it in lines(evidence, line_of("# slept")) if it.phase != "startup"]
+    assert {it.phase for it in seen} == {"other"} and sum(it.seconds for it in seen) > 0.2
+    assert {it.called for it in seen} == {""}
+
+
+def test_what_the_line_was_in_is_told(launch: Any, line_of: Callable[[str], int]) -> None:
+    script = """
+    words = [str(it % 97) for it in range(60_000)]
+    table = open("table.txt", "w")
+    large = torch.randn(400_000)
+    for inputs, targets in DataLoader(data, batch_size=32):
+        optimizer.zero_grad()
+        model(inputs).pow(2).mean().backward()
+        optimizer.step()
+        counts = {}
+        for word in words: counts[word] = counts.get(word, 0) + 1          # counted
+        for _ in range(40): table.write("x" * 100_000); table.flush()      # written
+        torch.sort(large)                                                  # sorted
+        large * large; large * large; large * large; large * large         # multiplied
+    """
+    _, evidence = launch(script, steps=20)
+    met = {text: _most_met(evidence, line_of(text)) for text in ("# counted", "# written", "# sorted", "# multiplied")}
+    assert met["# counted"] in ("", ".get")
+    assert met["# written"] in (".write", ".flush")
+    assert met["# sorted"] == "torch.sort"
+    assert met["# multiplied"] == "operator"
+
+
+def _most_met(evidence: RunEvidence, number: int) -> str:
+    seen = [it for it in lines(evidence, number) if it.phase != "startup"]
+    return max(seen, key=lambda it: it.seconds).native

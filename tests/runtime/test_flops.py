@@ -1,0 +1,47 @@
+"""Operations are counted as they are carried out: a sparse matrix multiplies the numbers that it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from hotlap.runtime.flops import flop_counter
+
+ROWS, COLUMNS = 40, 16
+
+
+def counted(call: Callable[[], torch.Tensor]) -> float:
+    with flop_counter(torch) as counter:
+        call().sum().backward()
+    return float(counter.get_total_flops())
+
+
+@pytest.fixture
+def weights() -> torch.Tensor:
+    return torch.ones(ROWS, COLUMNS, requires_grad=True)
+
+
+@pytest.fixture
+def held() -> torch.Tensor:
+    """A band matrix: 40 numbers beside the diagonal's 39."""
+    return torch.eye(ROWS) + torch.diag(torch.ones(ROWS - 1), 1)
+
+
+@pytest.mark.parametrize("convert", [torch.Tensor.to_sparse_coo, torch.Tensor.to_sparse_csr])
+@pytest.mark.parametrize("multiply", [torch.matmul, torch.sparse.mm])
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_a_sparse_product_counts_what_it_holds(
+    convert: Callable[[Any], Any], multiply: Callable[[Any, Any], Any], held: torch.Tensor, weights: torch.Tensor
+) -> None:
+    numbers = 2 * ROWS - 1
+    adjacency = convert(held)
+    assert counted(lambda: multiply(adjacency, weights)) == 2 * (2 * numbers * COLUMNS), "forward and backward"
+
+
+def test_a_dense_product_counts_as_torch_counts_it(held: torch.Tensor, weights: torch.Tensor) -> None:
+    assert counted(lambda: held @ weights) == 2 * (2 * ROWS * ROWS * COLUMNS)
+    layer = torch.nn.Linear(COLUMNS, 8)
+    assert counted(lambda: layer(weights)) == 3 * (2 * ROWS * COLUMNS * 8)

@@ -1,0 +1,240 @@
+"""A budget is kept, ends in an answer, and is enough where it was advised: on scripts of arithmetic."""
+
+from __future__ import annotations
+
+import pytest
+from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript, lever, named
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from hotlap.gain import recorded_gain
+from hotlap.plan import setting
+from hotlap.records import (
+    Kept,
+    LaunchRequest,
+    ParityComparison,
+    Plan,
+    Run,
+    Seen,
+    Skipped,
+    Study,
+    TimedOut,
+    TurnRequest,
+    TurnSet,
+)
+from hotlap.tune.costs import Costs, Shape
+from hotlap.tune.options import Options
+from hotlap.tune.search import tune
+
+HALF, FEED, SLOW, LATE = setting("half"), setting("feed"), setting("slow"), setting("late")
+EFFECTS = {
+    HALF: Effect(compute=0.5),
+    FEED: Effect(data=0.2),
+    SLOW: Effect(compute=1.4),
+    LATE: Effect(compute=0.4, startup_seconds=20.0),
+}
+LEVERS = named(lever("half"), lever("feed", proof="exact"), lever("slow"), lever("late"), lever("idle"))
+
+
+def script(step: float = 0.02, startup: float = 2.0, **more: object) -> FakeScript:
+    return FakeScript(
+        data=0.2 * step, compute=0.7 * step, optimizer=0.1 * step, startup_seconds=startup, effects=EFFECTS, **more
+    )
+
+
+def search(
+    world: FakeScript, budget: float | None, *, levers=LEVERS, seed: int = 0, executor=FakeExecutor, **options: object
+) -> tuple[Study, FakeExecutor]:
+    made = executor(world, seed=seed)
+    study = tune(WORKLOAD, Options(budget_seconds=budget, **options), made, levers=levers, clock=made.clock)
+    return study, made
+
+
+def verdicts(study: Study) -> dict[str, object]:
+    return {it.lever: it.verdict for it in study.outcomes}
+
+
+def claims_nothing(study: Study) -> bool:
+    return not study.plan.settings and study.verification is None and recorded_gain(study) is None
+
+
+STEPS = st.sampled_from([0.002, 0.02, 0.036, 0.1, 0.5, 1.2, 5.0])
+STARTS = st.sampled_from([0.5, 3.0, 12.0, 60.0])
+BUDGETS = st.sampled_from([5, 20, 30, 60, 120, 240, 370, 600, 1800])
+
+
+@settings(deadline=None, max_examples=60, derandomize=True)
+@given(STEPS, STARTS, BUDGETS, st.integers(0, 20))
+@example(5.0, 3.0, 30, 0)
+@example(0.036, 60.0, 30, 0)
+def test_a_budget_is_kept_and_nothing_affordable_is_left_undone(
+    step: float, startup: float, budget: int, seed: int
+) -> None:
+    """Over by no more than what was under way: a start, a step, or the drift of the last round."""
+    study, executor = search(script(step, startup), budget, seed=seed)
+    begun = startup + 3.0  # the machine's facts take three seconds
+    one_round = 6 * max(9 * step, 0.4)
+    assert executor.seconds <= max(budget, begun) + 2 * step + one_round
+    assert study.account_before is not None and study.account_before.wall > 0
+    assert study.status in ("finished", "out-of-budget", "quick-look")
+    if study.status == "quick-look":
+        assert claims_nothing(study) and study.needed_seconds is not None and study.needed_seconds > budget
+    left = budget - executor.seconds
+    for it in study.outcomes:
+        if isinstance(it.verdict, Skipped) and "Even a look" in it.verdict.reason:
+            blocks = 6 * max(3 * step, 0.1)  # three rounds of the shortest blocks, and as much for the warm-up
+            assert left < 1.5 * 2 * (startup + 2 * blocks)
+
+
+@settings(deadline=None, max_examples=40, derandomize=True)
+@given(STEPS, STARTS, BUDGETS, st.integers(0, 20))
+def test_what_was_advised_is_enough(step: float, startup: float, budget: int, seed: int) -> None:
+    world = script(step, startup)
+    study, _ = search(world, budget, seed=seed)
+    if study.status == "quick-look":
+        advised, _ = search(world, study.needed_seconds, seed=seed)
+        assert advised.status != "quick-look", f"{study.needed_seconds:.0f} s"
+        assert any(not isinstance(it.verdict, (Seen, Skipped)) for it in advised.outcomes)
+
+
+def test_a_budget_without_room_for_a_proof_ends_in_a_quick_look() -> None:
+    study, _ = search(script(), 60)
+    assert study.status == "quick-look" and claims_nothing(study)
+    found = verdicts(study)
+    assert isinstance(found["half"], Seen)
+    assert found["half"].speedup == pytest.approx(1 / 0.65, rel=0.1)
+    assert not any(isinstance(it, Kept) for it in found.values())
+    assert f"--budget {study.needed_seconds:.0f}s" in study.status_text
+    assert "60 s is too small" in study.status_text
+
+
+def test_a_step_of_five_seconds_does_not_take_a_budget_of_thirty() -> None:
+    study, executor = search(script(step=5.0, startup=3.0), 30)
+    assert executor.seconds <= 35.0
+    assert study.status == "quick-look" and study.account_before is not None
+    assert any("the time account is rough" in it for it in study.warnings)
+
+
+def test_a_start_is_not_cut_off_by_the_budget() -> None:
+    """Nothing can be said of a script without one start: --startup-limit alone bounds it."""
+    limits: list[float] = []
+
+    class Watched(FakeExecutor):
+        def launch(self, request: LaunchRequest) -> Run:
+            limits.append(request.assignment.startup_limit_seconds)
+            return super().launch(request)
+
+    study, _ = search(script(startup=60.0), 30, executor=Watched)
+    assert limits[0] == Options().startup_limit_seconds
+    assert study.status == "quick-look" and study.account_before is not None
+
+
+def test_a_quick_look_on_purpose_tries_nothing_however_long_the_budget() -> None:
+    study, executor = search(script(), 3600, quick=True)
+    assert study.status == "quick-look" and study.quick and claims_nothing(study)
+    assert isinstance(verdicts(study)["half"], Seen)
+    assert executor.seconds < 600
+    assert study.profiled_steps == 0  # the fake has no evidence; its launch was made
+    assert any(b'"collect_evidence":true' in it for it in executor.requests)
+
+
+def test_what_a_search_had_no_time_for_is_seen() -> None:
+    study, _ = search(script(), 330)
+    found = verdicts(study)
+    assert any(isinstance(it, Kept) for it in found.values())
+    assert study.status == "out-of-budget" and study.needed_seconds is not None and study.needed_seconds > 330
+    left = [it for it in found.values() if isinstance(it, (Seen, Skipped))]
+    assert left and all("not proved" in it.reason or "Even a look" in it.reason for it in left)
+    if study.plan.settings:
+        assert study.verification is not None
+
+
+def test_one_lever_is_proved_straight_where_a_trial_before_it_does_not_fit() -> None:
+    """Time is not kept for the verification of a plan that is empty."""
+    only = named(lever("feed", proof="exact"))
+    trial = 8 * 3  # launches of a trial and of a verification after it
+    study, executor = search(script(step=0.05, startup=10.0), 300, levers=only)
+    assert study.plan.settings == (FEED,)
+    assert study.status == "finished" and study.verification is not None
+    assert study.verification.speed.sets >= 5
+    assert isinstance(study.verification.parity, ParityComparison)
+    sets = sum(b'"order_seed"' in it for it in executor.requests)
+    assert 3 * sets < trial
+
+
+class Disturbed(FakeExecutor):
+    """The first run meets a busy machine: its steps take thirty times as long."""
+
+    def launch(self, request: LaunchRequest) -> Run:
+        quiet = self.script
+        if request.assignment.observe:
+            self.script = script(step=30 * 0.036, startup=quiet.startup_seconds)
+        try:
+            return super().launch(request)
+        finally:
+            self.script = quiet
+
+
+def test_a_first_run_that_was_disturbed_does_not_count_for_ever() -> None:
+    study, _ = search(script(step=0.036, startup=3.0), 360, levers=named(lever("half")), executor=Disturbed)
+    assert study.plan.settings == (HALF,)
+    assert study.verification is not None
+
+
+class SlowSet(FakeExecutor):
+    """One set takes ten times as long as it should."""
+
+    taken = 0
+
+    def take_turns(self, request: TurnRequest) -> TurnSet:
+        self.taken += 1
+        if self.taken != 2:
+            return super().take_turns(request)
+        quiet, self.script = self.script, script(step=0.36, startup=30.0)
+        try:
+            return super().take_turns(request)
+        finally:
+            self.script = quiet
+
+
+def test_a_set_that_was_disturbed_does_not_count_for_ever() -> None:
+    one = named(lever("half"), lever("feed", proof="exact"))
+    study, executor = search(script(step=0.036, startup=3.0), 900, levers=one, executor=SlowSet)
+    assert executor.seconds <= 910
+    assert study.plan.settings and study.verification is not None
+
+
+def test_costs_follow_the_median_of_the_last_sets() -> None:
+    costs = Costs(2.0, Shape(step_seconds=1.2))
+    arms = [Plan(), Plan(), Plan(settings=(HALF,))]
+    world = script(step=0.036)
+    quiet = FakeExecutor(world)
+
+    def learn(factor: float) -> float:
+        began = quiet.seconds
+        options = Options()
+        assignments = tuple(_assignment(it, options) for it in arms)
+        turns = quiet.take_turns(TurnRequest(arms=assignments, rounds=8))
+        costs.learn_set(turns, arms, factor * (quiet.seconds - began))
+        return costs.of_set(arms, 8)
+
+    first = learn(1.0)
+    assert costs.shape.step_seconds == pytest.approx(0.036, rel=0.2)
+    learn(1.0)
+    assert learn(20.0) == pytest.approx(first, rel=0.3)
+
+
+def _assignment(plan: Plan, options: Options):
+    from hotlap.records import Assignment
+
+    return Assignment(workload=WORKLOAD, plan=plan, seed=options.seed)
+
+
+def test_a_hang_at_the_start_names_the_limit_that_struck() -> None:
+    from hotlap.errors import ScriptError
+
+    world = script()
+    world.baseline_ending = TimedOut(limit_seconds=600.0, during="startup")
+    with pytest.raises(ScriptError) as caught:
+        search(world, 60)
+    assert "--startup-limit" in caught.value.remedy
