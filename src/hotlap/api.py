@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 STUDIES = Path(".hotlap")
 """Where studies are kept unless another folder is named."""
 
-LABS, PROFILES = study.LABS, study.PROFILES
-"""The folders in there for the studies of ``hotlap lab`` and ``hotlap profile``."""
+CHECKS, LABS, PROFILES = study.CHECKS, study.LABS, study.PROFILES
+"""The folders in there for the studies of ``hotlap check``, ``hotlap lab`` and ``hotlap profile``."""
 
 _DEFAULT_ISOLATION = Isolation()
 

@@ -13,7 +13,7 @@ from hotlap.render.history import history_page, plot_lines, spans_of
 from hotlap.render.history_svg import history_svg
 
 _DESCRIPTION = """\
-Shows all studies of this project, of tune, lab and profile alike: when, which script, what it gave
+Shows all studies of this project, of tune, lab, profile and check: when, which script, what it gave
 with its interval, whether the numbers agreed, the levers kept, torch, machine and git revision.
 Ratios of different machines stand beside each other; they are not comparable."""
 

@@ -9,6 +9,7 @@ from hotlap.records import (
     CompileReport,
     LoaderRate,
     Machine,
+    Measurement,
     Outcome,
     PhaseAccount,
     Record,
@@ -28,7 +29,7 @@ class Profile(Record, frozen=True, kw_only=True):
     ``rank_forward_seconds`` those until backward was called. ``run_seconds`` is how long the untouched script ran where
     it came to its own end (0: hotlap ended it, and its length is unknown). ``batch_rates`` is the model alone with
     other batch sizes, where these were asked for. ``outcomes`` is what trials have shown of the levers so far; there
-    are none before the first trial.
+    are none before the first trial. ``disturbed`` are the measurements during which others kept the machine busy.
     """
 
     facts: ScriptFacts = ScriptFacts()
@@ -51,6 +52,7 @@ class Profile(Record, frozen=True, kw_only=True):
     rank_forward_seconds: tuple[tuple[float, ...], ...] = ()
     run_seconds: float = 0.0
     outcomes: tuple[Outcome, ...] = ()
+    disturbed: tuple[Measurement, ...] = ()
 
     @property
     def situation(self) -> Situation:

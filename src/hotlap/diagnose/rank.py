@@ -20,11 +20,19 @@ def diagnose(profile: Profile) -> tuple[Finding, ...]:
     Costs that were measured come before those of which only a bound is known, however large: a bound says what could be
     gained if the cause were the only one, and the rest of the step may hide behind it.
 
+    A cost that rests on times of a disturbed measurement is marked, and stands behind those that do not.
+
     A finding that explains another one at the same line (``Rule.explains``) becomes part of it: one cause, one finding.
     """
     rules = all_rules()
-    found = [finding for rule in rules.values() for finding in rule.check(profile)]
+    found = [_marked(finding, rule, profile) for rule in rules.values() for finding in rule.check(profile)]
     return tuple(sorted(_explained(found, rules), key=lambda it: _order(it, rules[it.rule])))
+
+
+def _marked(finding: Finding, rule: Rule, profile: Profile) -> Finding:
+    if finding.kind != "cost" or not set(rule.rests_on) & set(profile.disturbed):
+        return finding
+    return msgspec.structs.replace(finding, disturbed=True)
 
 
 def _explained(found: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
@@ -49,11 +57,13 @@ def _merged(effect: Finding, cause: Finding) -> Finding:
         evidence=tuple(fresh) if same_cost else (cause.title, *fresh),
         remedy=cause.remedy,
         levers=tuple(dict.fromkeys((*effect.levers, *cause.levers))),
+        disturbed=effect.disturbed or cause.disturbed,
         causes=(*effect.causes, cause.rule),
     )
 
 
-def _order(finding: Finding, rule: Rule) -> tuple[int, bool, bool, float, str, str]:
+def _order(finding: Finding, rule: Rule) -> tuple[int, bool, bool, bool, float, str, str]:
     site = f"{finding.site.file}:{finding.site.line:08d}" if finding.site else ""
     bounded = is_bound(finding.share)
-    return _KINDS.index(finding.kind), rule.ranks_last, bounded, -finding.share.value, finding.rule, site
+    kind, share = _KINDS.index(finding.kind), finding.share.value
+    return kind, finding.disturbed, rule.ranks_last, bounded, -share, finding.rule, site

@@ -61,6 +61,7 @@ from hotlap.trace.records import OperatorRow
 
 title = "Float32 matrix products on hardware with a faster mode"
 group = "compute"
+rests_on = ("account", "profile", "matmul")
 
 _ROWS_SHOWN = 2
 _LARGE = 256

@@ -92,6 +92,7 @@ def merged(first: Ceilings, second: Ceilings) -> Ceilings:
         matmul_by_size=tuple(sized[it] for it in sorted(sized)),
         doubts=tuple(sorted(doubts.items())),
         threads=first.threads or second.threads,
+        other_load=max(first.other_load, second.other_load),
         **scalars,
     )
 

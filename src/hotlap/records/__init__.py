@@ -30,6 +30,7 @@ from hotlap.records.comparisons import (
     SpeedVerdict,
 )
 from hotlap.records.costs import BreakEven, Costs, Price, WholeRun
+from hotlap.records.disturbance import Disturbance, Measurement
 from hotlap.records.machine import Accelerator, Ceilings, Machine, SizedRate
 from hotlap.records.messages import (
     CONNECTION_LOST,
@@ -89,7 +90,7 @@ from hotlap.records.script import (
     ScriptFacts,
     SiteRole,
 )
-from hotlap.records.study import Study, StudyKind, StudyStatus
+from hotlap.records.study import CheckVerdict, Study, StudyKind, StudyStatus
 from hotlap.records.wishes import (
     AttentionArgument,
     CopiesWithoutWaiting,
@@ -130,6 +131,7 @@ __all__ = [
     "CallSite",
     "Ceiling",
     "Ceilings",
+    "CheckVerdict",
     "Checkout",
     "Comparison",
     "CompileReport",
@@ -138,6 +140,7 @@ __all__ = [
     "CopiesWithoutWaiting",
     "Costs",
     "Crashed",
+    "Disturbance",
     "End",
     "Ending",
     "EnergyComparison",
@@ -163,6 +166,7 @@ __all__ = [
     "LoaderRate",
     "LossCurves",
     "Machine",
+    "Measurement",
     "ModelFacts",
     "ModelInputs",
     "ModelStatement",

@@ -112,7 +112,8 @@ class Assignment(Record, frozen=True, kw_only=True):
 
 class LaunchRequest(Record, frozen=True, kw_only=True):
     """One child alone: run until ``steps`` steps are done, or until ``seconds`` have passed since the
-    first step and at least ``minimum_steps`` are done, or until the script ends by itself.
+    first step and at least ``minimum_steps`` are done, or until the script ends by itself. Before it starts, others on
+    the machine are given up to ``patience_seconds`` to leave it alone.
 
     ``most_seconds`` bounds the whole launch, start-up included: what was begun then, the start or a step, is the last.
     """
@@ -121,12 +122,14 @@ class LaunchRequest(Record, frozen=True, kw_only=True):
     steps: int
     seconds: float | None = None
     minimum_steps: int = 1
+    patience_seconds: float = 0.0
     most_seconds: float | None = None
 
 
 class TurnRequest(Record, frozen=True, kw_only=True):
     """A set: a fresh launch of every arm; after warm-up each round runs one block of each arm, in
-    random order drawn from ``order_seed``. A block is at least ``block_seconds`` and ``block_steps``.
+    random order drawn from ``order_seed``. A block is at least ``block_seconds`` and ``block_steps``. Before the arms
+    start, others on the machine are given up to ``patience_seconds`` to leave it alone.
 
     ``most_seconds`` bounds the whole set: no round is begun that would probably end later, so that there may be fewer
     than were asked for, or none.
@@ -139,4 +142,5 @@ class TurnRequest(Record, frozen=True, kw_only=True):
     order_seed: int = 0
     warm_up_limit_seconds: float = 120.0
     interleaved: bool = True
+    patience_seconds: float = 0.0
     most_seconds: float | None = None

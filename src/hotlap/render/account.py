@@ -36,8 +36,11 @@ def parts(account: PhaseAccount, factor: float = 1.0) -> tuple[Part, ...]:
     )
 
 
-def time_account(before: PhaseAccount, after: PhaseAccount | None, after_name: str = "after") -> RenderableType:
-    """Bars and table of one or two accounts; ``after_name`` says what the second one is.
+def time_account(
+    before: PhaseAccount, after: PhaseAccount | None, after_name: str = "after", doubt: str = ""
+) -> RenderableType:
+    """Bars and table of one or two accounts; ``after_name`` says what the second one is, and ``doubt`` what disturbed
+    them.
 
     Both are given for the samples of one step of the original script, so that their lengths compare even
     where a step has come to hold more samples.
@@ -47,7 +50,7 @@ def time_account(before: PhaseAccount, after: PhaseAccount | None, after_name: s
     if after:
         accounts.append((after_name, after, factor))
     pieces: list[RenderableType] = [_bars(accounts), Text(), _table(accounts)]
-    remarks = account_remarks(before, after, factor)
+    remarks = account_remarks(before, after, factor, doubt)
     if remarks:
         pieces += paragraphs(remarks)
     return Group(*pieces)
@@ -100,9 +103,9 @@ def _table(accounts: list[tuple[str, PhaseAccount, float]]) -> Table:
     return table
 
 
-def account_remarks(before: PhaseAccount, after: PhaseAccount | None, factor: float) -> list[str]:
-    """What must be known beside the account: steps of another size, and time outside of steps."""
-    remarks = [it for it in (samples_remark(before),) if it]
+def account_remarks(before: PhaseAccount, after: PhaseAccount | None, factor: float, doubt: str = "") -> list[str]:
+    """What must be known beside the account: what disturbed it, steps of another size, and time outside of steps."""
+    remarks = [it for it in (doubt, samples_remark(before)) if it]
     if factor != 1.0 and after:
         remarks.append(
             f"A step now holds {after.samples_per_step:g} samples instead of {before.samples_per_step:g}; "

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from hotlap.records import Comparison, Finding, FindingKind, Kept, Outcome, Seen, Skipped, Study
 from hotlap.render import text
+from hotlap.render.disturbance import finding_doubt
 from hotlap.render.lever_table import COLOURS, MARKS, Tone, verdict_word
 
 _LABELS: dict[FindingKind, tuple[str, str]] = {
@@ -87,6 +88,8 @@ def _body(it: Finding, study: Study) -> Iterator[RenderableType]:
     yield Text("  ".join(filter(None, (rules(it), where, share_interval(it)))), style="dim")
     for line in it.evidence:
         yield Text(text.one_line(line), style="dim")
+    if it.disturbed:
+        yield Text(finding_doubt(it, study), style="yellow")
     if it.remedy:
         yield _Marked(_TO_DO, "default", text.one_line(it.remedy))
     if study.kind == "profile":

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from hotlap.gain import comparison_of_plan
 from hotlap.records import (
+    CheckVerdict,
     Comparison,
     Completed,
     Crashed,
@@ -27,6 +28,7 @@ from hotlap.records import (
 )
 from hotlap.render import text
 from hotlap.render.account import bottleneck
+from hotlap.render.disturbance import beside_headline, in_sentence, while_busy
 
 Tone = Literal["good", "neutral", "bad"]
 
@@ -53,6 +55,14 @@ def headline(study: Study) -> Headline:
         return _script_failed(study)
     if study.kind == "profile":
         return _profiled(study)
+    if study.kind == "check":
+        return _checked(study)
+    found = _searched(study)
+    busy = beside_headline(study)
+    return replace(found, beside=(*found.beside, busy)) if busy else found
+
+
+def _searched(study: Study) -> Headline:
     if study.status == "quick-look":
         return _quick_look(study)
     measured = comparison_of_plan(study)
@@ -226,6 +236,17 @@ def _so_far(study: Study) -> str:
     return f"{text.listed(gains)}, {each} in trials; the whole plan is not verified against the original."
 
 
+def _checked(study: Study) -> Headline:
+    """The answer of a check, whose sentences are the study's."""
+    if study.check_verdict is None:
+        return Headline("neutral", "Not finished: the check gave no answer.")
+    tones: dict[CheckVerdict, Tone] = {"passed": "good", "failed": "bad", "inconclusive": "neutral"}
+    beside = [text.sentence(study.status_text)]
+    if study.verification is not None:
+        beside.append(how_measured(study.verification.speed))
+    return Headline(tones[study.check_verdict], f"hotlap check: {study.check_verdict}.", tuple(beside))
+
+
 def _profiled(study: Study) -> Headline:
     """How many causes were found, and what the step is made of."""
     beside = [*_step_words(study)]
@@ -246,9 +267,12 @@ def _profiled(study: Study) -> Headline:
         sentence = f"1 cause of lost time was found; it costs {largest} of a step."
         if len(costs) > 1:
             sentence = f"{len(costs)} causes of lost time were found; the largest costs {largest} of a step."
-        return Headline("neutral", sentence, tuple(beside))
+        return Headline("neutral", in_sentence(study, sentence), tuple(beside))
     if not study.profiled_steps:
         return Headline("neutral", "No cause of lost time was found in the time account.", tuple(beside))
+    busy = while_busy(study, "account", "profile")
+    if busy:
+        return Headline("neutral", f"No known cause of lost time was found {busy}: look again.", tuple(beside))
     return Headline("good", "No known cause of lost time was found.", tuple(beside))
 
 
@@ -258,7 +282,9 @@ def _step_words(study: Study) -> Iterator[str]:
     if account is None or account.wall <= 0:
         return
     phase, share = bottleneck(account)
-    yield f"A step takes {text.duration(account.wall)}; its largest part is {phase} ({text.share(share)})."
+    busy = while_busy(study, "account")
+    takes = f"took {text.duration(account.wall)} {busy}" if busy else f"takes {text.duration(account.wall)}"
+    yield f"A step {takes}; its largest part is {phase} ({text.share(share)})."
     bounds = {it.name: it.bound_speedup for it in study.ceilings if it.bound_speedup}
     if "model-alone" not in bounds or "loader-alone" not in bounds:
         return

@@ -14,6 +14,7 @@ from hotlap.measure.account import account, warm_up_steps
 from hotlap.records import (
     Completed,
     Crashed,
+    Disturbance,
     OutOfMemory,
     PhaseAccount,
     Run,
@@ -42,22 +43,23 @@ _WARM_UP_BLOCKS = 4
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What one run of the untouched script showed."""
+    """What one run of the untouched script showed, and what disturbed it."""
 
     run: Run
     account: PhaseAccount
     shape: Shape
     warnings: tuple[str, ...] = ()
+    disturbance: Disturbance | None = None
 
     @property
     def facts(self) -> ScriptFacts:
         return self.run.facts
 
 
-def first_run(trials: Trials) -> Run:
+def first_run(trials: Trials, patience_seconds: float = 0.0) -> Run:
     """The script as it is, for some seconds. One that called backward but never an optimizer that torch knows of is run
     once more with its steps counted by backwards."""
-    run = _run(trials)
+    run = _run(trials, patience_seconds)
     if not run.steps.wall_seconds and run.facts.backwards_per_step > 0 and ran_through(run):
         trials.step_source = "backward"
         run = _run(trials)
@@ -98,7 +100,7 @@ def command_line(workload: Workload) -> str:
     return shlex.join(["python", *target, *redacted(workload).arguments])
 
 
-def _run(trials: Trials) -> Run:
+def _run(trials: Trials, patience_seconds: float = 0.0) -> Run:
     assignment = trials.first_assignment()
     patience = _PATIENCE * assignment.block_limit_seconds  # the limit holds for all observed steps together
     assignment = msgspec.structs.replace(assignment, observe=True, block_limit_seconds=patience)
@@ -109,6 +111,7 @@ def _run(trials: Trials) -> Run:
         seconds=observed_seconds(trials.options.budget_seconds),
         minimum_steps=FEWEST_STEPS,
         most_seconds=None if left is None else _MOST_OF_WHAT_IS_LEFT * left,
+        patience_seconds=patience_seconds,
     )
 
 

@@ -19,12 +19,13 @@ from hotlap.diagnose.work import beaten
 from hotlap.errors import TraceError
 from hotlap.evidence import RunEvidence
 from hotlap.files import read_bounded
-from hotlap.records import Completed, Run
+from hotlap.records import Completed, Disturbance, Run
 from hotlap.study import PROFILE
 from hotlap.trace import Breakdown, HostTime, OperatorRow, analyse, host_time, operators, read_trace
 from hotlap.tune.book import Book
 from hotlap.tune.ceilings import Bounds
 from hotlap.tune.observe import Observation
+from hotlap.tune.quiet import quietly
 from hotlap.tune.trials import Trials, ending_text, ran_through, steps_done
 
 ATTACHMENT = PROFILE
@@ -93,11 +94,14 @@ def take_profile(
     if length is None:
         return known
     book.tell("profile", f"{length.steps} steps of the script as it is, {length.profiled} of them under the profiler")
-    run = _launch(trials, length, processes=observation.facts.processes)
+    run, length, disturbed = _quiet_launch(trials, book, length, observation, budget_share)
     shorter = _shorter(length, run)
     if shorter is not None and shorter.seconds(trials) <= trials.left_seconds:
         book.tell("profile", f"{shorter.steps} steps, since the script ends sooner than it did before")
-        run, length = _launch(trials, shorter, processes=observation.facts.processes), shorter
+        run, length, disturbed = _quiet_launch(trials, book, shorter, observation, budget_share)
+    book.disturbed("profile", disturbed)
+    if disturbed is not None:
+        known = msgspec.structs.replace(known, disturbed=(*known.disturbed, "profile"))
     if not ran_through(run):
         book.warn(f"The profiled launch failed. {ending_text(run.ending)} {_WITHOUT}")
         return known
@@ -127,6 +131,7 @@ def undisturbed(observation: Observation, bounds: Bounds) -> Profile:
         device_peak_bytes=run.device_peak_bytes,
         rank_step_seconds=run.rank_step_seconds,
         rank_forward_seconds=run.rank_forward_seconds,
+        disturbed=bounds.disturbed,
         run_seconds=run.wall_seconds if isinstance(run.ending, Completed) else 0.0,
     )
 
@@ -174,7 +179,24 @@ def _affordable(trials: Trials, book: Book, budget_share: float) -> Length | Non
     return None
 
 
-def _launch(trials: Trials, length: Length, *, processes: int) -> Run:
+def _quiet_launch(
+    trials: Trials, book: Book, length: Length, observation: Observation, budget_share: float
+) -> tuple[Run, Length, Disturbance | None]:
+    """The launch, made again while others disturb it and its share of the budget lasts."""
+    budget = trials.options.budget_seconds
+    run, disturbed = quietly(
+        trials,
+        book,
+        "profile",
+        lambda patience: _launch(trials, length, processes=observation.facts.processes, patience_seconds=patience),
+        lambda run: [run],
+        stage="profile",
+        most_seconds=None if budget is None else budget_share * budget,
+    )
+    return run, length, disturbed
+
+
+def _launch(trials: Trials, length: Length, *, processes: int, patience_seconds: float) -> Run:
     """One launch of that length. Where watching turns out to be dearer than thought it ends earlier, with the profiled
     steps; several processes must do the same number of steps, and are given all the time."""
     assignment = trials.assignment()
@@ -189,9 +211,11 @@ def _launch(trials: Trials, length: Length, *, processes: int) -> Run:
         # The profiler's start and its end come between two steps.
         step_limit_seconds=max(_LONGEST_DELAY_SECONDS, assignment.block_limit_seconds),
     )
+    patience = patience_seconds
     if processes > 1:
-        return trials.launch(watched, steps=length.steps, most_seconds=math.inf)
-    return trials.launch(watched, steps=length.steps, seconds=_PATIENCE * length.step_seconds(trials))
+        return trials.launch(watched, steps=length.steps, most_seconds=math.inf, patience_seconds=patience)
+    seconds = _PATIENCE * length.step_seconds(trials)
+    return trials.launch(watched, steps=length.steps, seconds=seconds, patience_seconds=patience)
 
 
 # ---------------------------------------------------------------------------------------------

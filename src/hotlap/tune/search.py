@@ -128,7 +128,7 @@ class _Search:
         self._baseline = observation.run
         self._trials.reserve_seconds = reserve_for_first_answer(self._trials)
         bounds = measure_ceilings(self._trials, self._book, observation, machine)
-        self._baseline_situation = self._situation = bounds.situation
+        self._baseline_situation = self._situation = bounds.trusted
         note_bounds(self._book, bounds)
         self._stages_seconds = self._trials.spent_seconds
         self._profile = take_profile(self._trials, self._book, observation, bounds, budget_share=self._profile_share())
@@ -433,6 +433,7 @@ class _Search:
             account_before=account_of(result.baseline_run)[0],
             account_after=account_of(result.run)[0],
         )
+        self._book.judge("account", [result.baseline_run, result.run])
         text = self._why_not(result.comparison)
         if text:
             self._withdraw(text)
