@@ -84,7 +84,8 @@ def test_a_stall_is_not_blamed_on_whoever_was_running() -> None:
 
         def __getitem__(self, index: int) -> torch.Tensor:
             Rows.fetched += 1
-            time.sleep(0.1 if Rows.fetched == 20 else 0.0)
+            if Rows.fetched == 20:
+                time.sleep(0.1)
             return self.make()
 
         def make(self) -> torch.Tensor:
