@@ -407,7 +407,7 @@ def test_the_line_is_where_the_trace_says_or_the_models_call() -> None:
 
 def met(line: int, native: str = "", *, function: str = "forward", samples: int = 40, called: str = "") -> SampledLine:
     """A line of net.py in which the host was met."""
-    site = CallSite(role="call", file="net.py", line=line, function=function)
+    site = CallSite(role="call", file="/home/ada/net.py", line=line, function=function)
     return SampledLine(phase="forward", samples=samples, seconds=samples / 100, native=native, called=called, site=site)
 
 

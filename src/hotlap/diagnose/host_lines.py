@@ -99,7 +99,9 @@ def line_of_operator(profile: Profile, operator: str, around: CallSite | None) -
 
 
 def _is_within(site: CallSite | None, around: CallSite) -> bool:
-    return site is not None and (site.file, site.function) == (around.file, around.function)
+    """Whether it is the same function: torch's profiler cuts off the folder that modules are imported from."""
+    same_file = site is not None and (site.file == around.file or site.file.endswith(f"/{around.file}"))
+    return same_file and site is not None and site.function == around.function
 
 
 def _last_name(dotted: str) -> str:
