@@ -66,7 +66,10 @@ class LoopCall(Record, frozen=True, kw_only=True):
 
 
 class FunctionTime(Record, frozen=True, kw_only=True):
-    """One function below ``Dataset.__getitem__`` or the collate function; ``own_seconds`` leaves out what it called."""
+    """One function below ``Dataset.__getitem__`` or the collate function; ``own_seconds`` leaves out what it called.
+
+    ``caller`` is the user's line that it works for most, where it is not the user's own.
+    """
 
     name: str
     file: str = ""
@@ -74,6 +77,7 @@ class FunctionTime(Record, frozen=True, kw_only=True):
     calls: int = 1
     own_seconds: float
     total_seconds: float
+    caller: CallSite | None = None
 
 
 class DatasetProfile(Record, frozen=True, kw_only=True):
@@ -81,7 +85,7 @@ class DatasetProfile(Record, frozen=True, kw_only=True):
 
     ``functions`` are those with most own time, longest first. ``accelerator_calls`` names calls inside
     ``__getitem__`` that used the accelerator; ``sample_devices`` are the devices the samples' tensors lay on.
-    ``collate_seconds`` are part of ``seconds``.
+    ``collate_seconds`` are part of ``seconds``, and ``collate_site`` is where the user's own collate function begins.
     """
 
     dataset: str
@@ -89,6 +93,7 @@ class DatasetProfile(Record, frozen=True, kw_only=True):
     seconds: float
     functions: tuple[FunctionTime, ...] = ()
     collate_seconds: float = 0.0
+    collate_site: CallSite | None = None
     accelerator_calls: tuple[CallSite, ...] = ()
     sample_devices: tuple[str, ...] = ()
     site: CallSite | None = None

@@ -15,7 +15,7 @@ from hotlap.diagnose.example_traces import STEPS, trace_of
 from hotlap.diagnose.examples import CPU, GPU, operator, run_on, with_kernels, with_optimizer
 from hotlap.diagnose.operators import WORTH_A_LOOK
 from hotlap.diagnose.work import Rates, beaten, work_of
-from hotlap.evidence import LayerUse, RunEvidence, Window
+from hotlap.evidence import LayerUse, LineSamples, RunEvidence, SampledLine, Window
 from hotlap.records import Accelerator, CallSite, Ceilings, Finding, Machine, ModelFacts, OptimizerFacts
 from hotlap.trace.records import CopyRow, IdleCause, OperatorRow
 
@@ -420,6 +420,34 @@ def test_the_line_is_where_the_trace_says_or_the_models_call() -> None:
     found_there = one("dominant-operator", run_on(CPU, placed, sites=(SITE,))).site
     assert found_there == CallSite(role="model", file="net.py", line=12, function="forward")
     assert one("dominant-operator", run_on(CPU, at_module, sites=(SITE,))).site == SITE
+
+
+def met(line: int, native: str = "", *, function: str = "forward", samples: int = 40, called: str = "") -> SampledLine:
+    """A line of net.py in which the host was met."""
+    site = CallSite(role="call", file="/home/ada/net.py", line=line, function=function)
+    return SampledLine(phase="forward", samples=samples, seconds=samples / 100, native=native, called=called, site=site)
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "line"),
+    [
+        ("aten::sort", [met(14, "torch.sort")], 14),
+        ("aten::sort", [met(14, "torch.sort"), met(15, "torch.Tensor.sort", samples=90)], 15),
+        ("aten::relu", [met(14, called="torch.nn.functional.relu")], 14),
+        ("aten::sort", [met(14, "torch.topk")], 12),
+        ("aten::sort", [met(14, "torch.sort", samples=9)], 12),
+        ("aten::sort", [met(14, "torch.sort", function="training_step")], 12),
+        ("aten::mul", [met(14, "operator")], 14),
+        ("aten::mul", [met(14, "operator"), met(15, "operator")], 12),
+        ("aten::sort", [met(14, "operator")], 12),
+    ],
+)
+def test_the_line_that_was_met_in_the_operator_is_named(name: str, lines: list[SampledLine], line: int) -> None:
+    """The trace knows that the function begins in line 12."""
+    run = run_on(CPU, operator(name, 60, [(64, 4096)], place="net.py(12): forward"))
+    evidence = msgspec.structs.replace(run.evidence, sampled=LineSamples(samples=200, lines=tuple(lines)))
+    site = one("dominant-operator", msgspec.structs.replace(run, evidence=evidence)).site
+    assert site is not None and site.line == line
 
 
 def test_a_loop_is_told_from_one_large_call() -> None:
