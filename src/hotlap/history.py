@@ -32,7 +32,7 @@ class Entry(Record, frozen=True, kw_only=True):
 
     ``speedup`` is that of its plan against the untouched script, with an interval of ``confidence``; a claim is made
     only where ``claimed`` says so. ``levers`` are those of the plan. ``findings`` counts the causes that were found,
-    and ``dearest_share`` is the largest share of a step that one of them costs.
+    and ``dearest_share`` is the largest share that one of them costs.
     """
 
     directory: str

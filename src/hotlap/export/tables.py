@@ -220,7 +220,7 @@ def _findings(of: Gathered) -> Table:
         ("study", "identifier of the study"),
         ("rule", "the rule that found it"),
         ("kind", "cost, wrong-numbers, risk or hint"),
-        ("share", "what it costs, as a share of the step"),
+        ("share", "what it costs, as a share of the step, or of what `share_of` says"),
         ("share_low", "lower end"),
         ("share_high", "upper end"),
         ("title", "what was found"),
@@ -229,6 +229,7 @@ def _findings(of: Gathered) -> Table:
         ("remedy", "what to do"),
         ("levers", "the levers that answer it, a JSON array"),
         ("evidence", "the figures it rests on, a JSON array"),
+        ("share_of", "`of the step`, or `of the run` for what lies outside of steps"),
     )
     rows = tuple(
         (
@@ -244,6 +245,7 @@ def _findings(of: Gathered) -> Table:
             it.remedy,
             json.dumps(it.levers),
             json.dumps(it.evidence),
+            it.share.unit,
         )
         for it in of.study.findings
     )

@@ -61,6 +61,7 @@ from hotlap.records.outcomes import (
 from hotlap.records.patches import LeftOut, Patch, PatchedFile, PatchProof
 from hotlap.records.progress import Progress, Stage
 from hotlap.records.protection import Isolation, NetworkMode, Protection, ProtectionMode
+from hotlap.records.run_account import OutsideKind, OutsidePart, RunAccount
 from hotlap.records.runs import (
     Block,
     CompileReport,
@@ -80,6 +81,8 @@ from hotlap.records.runs import (
 )
 from hotlap.records.script import (
     CallSite,
+    CheckpointFacts,
+    EvaluationFacts,
     FileDigest,
     Invariants,
     LoaderFacts,
@@ -131,6 +134,7 @@ __all__ = [
     "Ceiling",
     "Ceilings",
     "Checkout",
+    "CheckpointFacts",
     "Comparison",
     "CompileReport",
     "Completed",
@@ -143,6 +147,7 @@ __all__ = [
     "EnergyComparison",
     "EnergySource",
     "Estimate",
+    "EvaluationFacts",
     "Failed",
     "FileDigest",
     "FileWrite",
@@ -180,6 +185,8 @@ __all__ = [
     "OptimizerFacts",
     "OutOfMemory",
     "Outcome",
+    "OutsideKind",
+    "OutsidePart",
     "ParityComparison",
     "ParityLost",
     "ParityVerdict",
@@ -198,6 +205,7 @@ __all__ = [
     "RecordedGain",
     "Report",
     "Run",
+    "RunAccount",
     "SampleSource",
     "ScaledLoss",
     "ScriptFacts",

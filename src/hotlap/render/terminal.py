@@ -76,7 +76,12 @@ def _sections(study: Study, plan_path: str, costs: Costs | None) -> Iterator[tup
     if study.account_before is not None:
         yield (
             "Where a step's time goes",
-            time_account(study.account_before, study.account_after, "after" if study.plan.settings else "given up"),
+            time_account(
+                study.account_before,
+                study.account_after,
+                "after" if study.plan.settings else "given up",
+                study.run_account,
+            ),
         )
     if study.outcomes:
         beside = {it.lever: answers(it.lever, study.findings) for it in study.outcomes}

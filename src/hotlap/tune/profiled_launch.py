@@ -19,6 +19,7 @@ from hotlap.diagnose.work import beaten
 from hotlap.errors import TraceError
 from hotlap.evidence import RunEvidence
 from hotlap.files import read_bounded
+from hotlap.measure.run_account import run_account
 from hotlap.records import Completed, Run
 from hotlap.study import PROFILE
 from hotlap.trace import Breakdown, HostTime, OperatorRow, analyse, host_time, operators, read_trace
@@ -109,6 +110,7 @@ def undisturbed(observation: Observation, bounds: Bounds) -> Profile:
         facts=run.facts,
         machine=situation.machine,
         account=observation.account,
+        run_account=run_account(run, observation.account),
         steps=run.steps,
         ceilings=situation.ceilings,
         loader_rates=situation.loader_rates,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from hotlap.errors import BudgetError, ScriptError
+from hotlap.measure.run_account import run_account
 from hotlap.records import Machine, Study, Workload
 from hotlap.redact import redacted
 from hotlap.study import Journal
@@ -64,6 +65,6 @@ def begin(trials: Trials, book: Book) -> tuple[Machine, Observation]:
     observation = understand(run, trials)
     trials.costs = Costs(run.startup_seconds, observation.shape, cores=machine.cores)
     trials.fit_arms(machine, run)
-    book.update(account_before=observation.account)
+    book.update(account_before=observation.account, run_account=run_account(run, observation.account))
     book.warn(*observation.warnings)
     return machine, observation

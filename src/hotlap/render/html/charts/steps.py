@@ -62,7 +62,9 @@ def chart(study: Study) -> Chart | None:
         ),
         table=_table(accounts),
         legend=_LEGEND,
-        notes=tuple(account_remarks(before, study.account_after, samples_factor(before, study.account_after))),
+        notes=tuple(
+            account_remarks(before, study.account_after, samples_factor(before, study.account_after), study.run_account)
+        ),
     )
 
 
