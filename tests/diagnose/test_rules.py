@@ -33,6 +33,7 @@ EXPECTED = {
         "host-sync",
         "launch-bound",
         "logging-cost",
+        "other-time",
         "python-overhead",
         "reads-in-every-step",
         "small-operators",

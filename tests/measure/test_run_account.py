@@ -61,6 +61,12 @@ def test_what_varies_has_an_interval() -> None:
     assert share.low < share.value < share.high
 
 
+def test_what_varies_much_takes_its_shortest_at_least() -> None:
+    share = of(a_run(100, {20: 1.0, 40: 1.0, 60: 7.0})).outside[0].share
+    # A block of one second for 20 steps of a tenth of a second.
+    assert share.low == pytest.approx(1 / 3) and share.value == pytest.approx(3 / 5)
+
+
 def test_an_evaluation_at_the_end_of_the_first_epoch_comes_with_each() -> None:
     """The loader has 200 batches, of which a step takes two."""
     found = of(a_run(104, {100: 10.0}, length=200))

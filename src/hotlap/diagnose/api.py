@@ -63,6 +63,7 @@ _NOT_RULES = frozenset(
         "profile",
         "rank",
         "rank_traces",
+        "sampled",
         "shares",
         "wording",
         "work",

@@ -31,8 +31,9 @@ from collections.abc import Iterator
 import msgspec
 
 from hotlap.diagnose.api import Group
-from hotlap.diagnose.outside import cost_of, hottest, how_often, part_of, sampled_in, share_words
+from hotlap.diagnose.outside import cost_of, how_often, part_of, share_words
 from hotlap.diagnose.profile import Profile
+from hotlap.diagnose.sampled import hottest, sampled_in
 from hotlap.diagnose.shares import RUN, between
 from hotlap.diagnose.wording import count, levers_for
 from hotlap.records import (

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import MATERIAL, SURELY
-from hotlap.diagnose.wording import count, duration, percent, place
-from hotlap.evidence import SampledLine, SampledPhase
+from hotlap.diagnose.wording import count, duration, percent
 from hotlap.records import Estimate, OutsideKind, OutsidePart
-
-_SHOWN = 3
-_WORTH_A_LINE = 0.1
 
 
 def part_of(profile: Profile, kind: OutsideKind) -> OutsidePart | None:
@@ -53,25 +49,3 @@ def how_often(profile: Profile, part: OutsidePart) -> Iterator[str]:
         yield f"{seen}: {each}, every {count(round(part.every_steps), 'step')}"
     if account.most_speedup is not None and account.step_share.value < 1 - MATERIAL:
         yield f"tuning the step alone can make the whole run at most {account.most_speedup:.2f}x as fast"
-
-
-def sampled_in(profile: Profile, *phases: SampledPhase) -> list[SampledLine]:
-    """The lines at which the training thread was seen in these phases, longest first."""
-    return [it for it in profile.evidence.sampled.lines if it.phase in phases]
-
-
-def seconds_of(lines: Iterable[SampledLine]) -> float:
-    return sum(it.seconds for it in lines)
-
-
-def hottest(lines: list[SampledLine], within: str) -> Iterator[str]:
-    """``31 % of start-up at train.py:12, in import``: the lines with most of the time, a tenth of it at least."""
-    whole = seconds_of(lines)
-    by_line: dict[str, float] = {}
-    for it in lines:
-        where = place(it.site) if it.site is not None else "no line of the script's"
-        called = f", in {it.called}" if it.called else ""
-        by_line[where + called] = by_line.get(where + called, 0.0) + it.seconds
-    for where, seconds in sorted(by_line.items(), key=lambda it: -it[1])[:_SHOWN]:
-        if whole > 0 and seconds >= _WORTH_A_LINE * whole:
-            yield f"{percent(seconds / whole)} of {within} at {where}"

@@ -28,8 +28,8 @@ from collections.abc import Iterator
 import msgspec
 
 from hotlap.diagnose.api import Group
-from hotlap.diagnose.outside import hottest, sampled_in, seconds_of
 from hotlap.diagnose.profile import Profile
+from hotlap.diagnose.sampled import hottest, sampled_in, seconds_of
 from hotlap.diagnose.shares import RUN, between, exactly
 from hotlap.diagnose.wording import count, duration, levers_for, percent
 from hotlap.evidence import LineSamples, RunEvidence, SampledLine
