@@ -25,7 +25,7 @@ class Profile(Record, frozen=True, kw_only=True):
 
     ``account``, ``run_account`` and ``steps`` are the untouched script's own (warm-up left out of ``account``);
     ``evidence``, ``breakdowns`` (one a rank), ``operators`` and ``host_time`` come from the profiled run, whose times
-    are longer.
+    are longer, and so is its start-up of ``watched_startup_seconds``.
     ``rank_step_seconds`` are the wall seconds of each step, one row a rank, where there are several, and
     ``rank_forward_seconds`` those until backward was called. ``run_seconds`` is how long the untouched script ran where
     it came to its own end (0: hotlap ended it, and its length is unknown). ``batch_rates`` is the model alone with
@@ -50,6 +50,7 @@ class Profile(Record, frozen=True, kw_only=True):
     breakdowns: tuple[Breakdown, ...] = ()
     operators: tuple[OperatorRow, ...] = ()
     host_time: HostTime | None = None
+    watched_startup_seconds: float = 0.0
     rank_step_seconds: tuple[tuple[float, ...], ...] = ()
     rank_forward_seconds: tuple[tuple[float, ...], ...] = ()
     run_seconds: float = 0.0

@@ -197,6 +197,7 @@ def _with_evidence(known: Profile, run: Run) -> Profile:
         breakdowns=tuple(it.breakdown for it in traces if it is not None),
         operators=first.operators if first is not None else (),
         host_time=first.host_time if first is not None else None,
+        watched_startup_seconds=run.startup_seconds,
     )
 
 
