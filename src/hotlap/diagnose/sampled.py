@@ -39,8 +39,8 @@ def parts_of_other(profile: Profile) -> Parts | None:
     if sum(it.samples for it in lines) < _FEWEST_SAMPLES:
         return None
     rest = [it for it in lines if not it.collective]
-    reported = {it.site for it in (*reporting_calls(profile), *writing_lines(profile)) if it.site is not None}
-    places = {(it.file, it.line) for it in reported}
+    reported = [*(it.site for it in reporting_calls(profile)), *(it.site for it in writing_lines(profile))]
+    places = {(it.file, it.line) for it in reported if it is not None}
     asleep = [it for it in rest if _sleeps(it) and (it.site is None or (it.site.file, it.site.line) not in places)]
     return Parts(
         collectives=[it for it in lines if it.collective],
