@@ -13,7 +13,7 @@ from hotlap.records import CallSite, Record
 
 Phase: TypeAlias = Literal["data_wait", "host_to_device", "forward", "backward", "optimizer", "other", "outside"]
 
-SampledPhase: TypeAlias = Phase | Literal["startup"]
+SampledPhase: TypeAlias = Phase | Literal["startup", "first step", "evaluation", "checkpoint"]
 
 SyncKind: TypeAlias = Literal[
     "item", "cpu", "numpy", "tolist", "bool", "nonzero", "print", "synchronize", "copy-to-device"
@@ -184,11 +184,12 @@ class SampledLine(Record, frozen=True, kw_only=True):
     """How often the training thread was seen at one of the user's lines while it did one thing.
 
     ``seconds`` is what its ``samples`` stand for; for ``asleep_seconds`` of them the thread neither ran nor waited for
-    a core: it waited for a disk, another process or a device, or slept. ``phase`` is ``startup`` up to the end of the
-    first step. ``called`` is the function that the line called, ``innermost`` the one that was running (each empty
-    where that is the line itself; ``import`` for a module's import); ``site`` is None where no frame was the user's.
-    ``collective`` says that it was a collective operation of ``torch.distributed``. ``native`` is the function of C
-    that the line was in, as its bytecode names it (``torch.sort``, ``.write``; ``operator`` for one without a name).
+    a core: it waited for a disk, another process or a device, or slept. ``phase`` is ``startup`` up to the
+    first step's forward. ``called`` is the function that the line called, ``innermost`` the one that was running (each
+    empty where that is the line itself; ``import`` for a module's import); ``site`` is None where no frame was the
+    user's. ``collective`` says that it was a collective operation of ``torch.distributed``. ``native`` is the function
+    of C that the line was in, as its bytecode names it (``torch.sort``, ``.write``; ``operator`` for one without a
+    name).
     """
 
     phase: SampledPhase

@@ -33,8 +33,8 @@ class Entry(Record, frozen=True, kw_only=True):
 
     ``speedup`` is that of its plan against the untouched script, with an interval of ``confidence``; a claim is made
     only where ``claimed`` says so. ``levers`` are those of the plan. ``findings`` counts the causes that were found,
-    and ``dearest_share`` is the largest share of a step that one of them costs. Of a check ``speedup`` is that of the
-    present script against the other side, and ``check`` the answer.
+    and ``dearest_share`` is the largest share that one of them costs. Of a check ``speedup`` is that of the present
+    script against the other side, and ``check`` the answer.
     """
 
     directory: str

@@ -20,7 +20,7 @@ from hotlap.errors import LeverError
 from hotlap.levers.api import all_levers
 from hotlap.records import Finding, Measurement
 
-Group: TypeAlias = Literal["data", "host", "compute", "compile", "memory", "numbers", "distributed", "machine"]
+Group: TypeAlias = Literal["data", "host", "compute", "compile", "memory", "numbers", "distributed", "machine", "run"]
 SECTIONS = ("What it is", "Why it is slow", "How to see it", "What to do", "When it is fine")
 
 
@@ -65,9 +65,11 @@ _NOT_RULES = frozenset(
         "host_lines",
         "memory_use",
         "operators",
+        "outside",
         "profile",
         "rank",
         "rank_traces",
+        "sampled",
         "shares",
         "wording",
         "work",

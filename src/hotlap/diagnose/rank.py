@@ -8,14 +8,14 @@ import msgspec
 
 from hotlap.diagnose.api import Rule, all_rules
 from hotlap.diagnose.profile import Profile
-from hotlap.diagnose.shares import is_bound
+from hotlap.diagnose.shares import RUN, is_bound
 from hotlap.records import Finding
 
 _KINDS = ("wrong-numbers", "cost", "risk", "hint")
 
 
 def diagnose(profile: Profile) -> tuple[Finding, ...]:
-    """What every rule finds: wrong numbers first, then costs by their share of the step, then risks and hints.
+    """What every rule finds: wrong numbers first, then costs by their share of the run, then risks and hints.
 
     Costs that were measured come before those of which only a bound is known, however large: a bound says what could be
     gained if the cause were the only one, and the rest of the step may hide behind it.
@@ -26,7 +26,8 @@ def diagnose(profile: Profile) -> tuple[Finding, ...]:
     """
     rules = all_rules()
     found = [_marked(finding, rule, profile) for rule in rules.values() for finding in rule.check(profile)]
-    return tuple(sorted(_explained(found, rules), key=lambda it: _order(it, rules[it.rule])))
+    steps = profile.run_account.step_share.value if profile.run_account is not None else 1.0
+    return tuple(sorted(_explained(found, rules), key=lambda it: _order(it, rules[it.rule], steps)))
 
 
 def _marked(finding: Finding, rule: Rule, profile: Profile) -> Finding:
@@ -62,8 +63,8 @@ def _merged(effect: Finding, cause: Finding) -> Finding:
     )
 
 
-def _order(finding: Finding, rule: Rule) -> tuple[int, bool, bool, bool, float, str, str]:
+def _order(finding: Finding, rule: Rule, step_share: float) -> tuple[int, bool, bool, bool, float, str, str]:
     site = f"{finding.site.file}:{finding.site.line:08d}" if finding.site else ""
     bounded = is_bound(finding.share)
-    kind, share = _KINDS.index(finding.kind), finding.share.value
-    return kind, finding.disturbed, rule.ranks_last, bounded, -share, finding.rule, site
+    of_the_run = finding.share.value * (1.0 if finding.share.unit == RUN else step_share)
+    return _KINDS.index(finding.kind), finding.disturbed, rule.ranks_last, bounded, -of_the_run, finding.rule, site

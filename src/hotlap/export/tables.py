@@ -220,7 +220,7 @@ def _findings(of: Gathered) -> Table:
         ("study", "identifier of the study"),
         ("rule", "the rule that found it"),
         ("kind", "cost, wrong-numbers, risk or hint"),
-        ("share", "what it costs, as a share of the step"),
+        ("share", "what it costs, as a share of the step, or of what `share_of` says"),
         ("share_low", "lower end"),
         ("share_high", "upper end"),
         ("title", "what was found"),
@@ -230,6 +230,7 @@ def _findings(of: Gathered) -> Table:
         ("levers", "the levers that answer it, a JSON array"),
         ("evidence", "the figures it rests on, a JSON array"),
         ("disturbed", "whether others kept the machine busy while its times were measured"),
+        ("share_of", "`of the step`, or `of the run` for what lies outside of steps"),
     )
     rows = tuple(
         (
@@ -246,6 +247,7 @@ def _findings(of: Gathered) -> Table:
             json.dumps(it.levers),
             json.dumps(it.evidence),
             it.disturbed,
+            it.share.unit,
         )
         for it in of.study.findings
     )

@@ -62,6 +62,7 @@ from hotlap.records.outcomes import (
 from hotlap.records.patches import LeftOut, Patch, PatchedFile, PatchProof
 from hotlap.records.progress import Progress, Stage
 from hotlap.records.protection import Isolation, NetworkMode, Protection, ProtectionMode
+from hotlap.records.run_account import OutsideKind, OutsidePart, RunAccount
 from hotlap.records.runs import (
     Block,
     CompileReport,
@@ -81,6 +82,8 @@ from hotlap.records.runs import (
 )
 from hotlap.records.script import (
     CallSite,
+    CheckpointFacts,
+    EvaluationFacts,
     FileDigest,
     Invariants,
     LoaderFacts,
@@ -133,6 +136,7 @@ __all__ = [
     "Ceilings",
     "CheckVerdict",
     "Checkout",
+    "CheckpointFacts",
     "Comparison",
     "CompileReport",
     "Completed",
@@ -146,6 +150,7 @@ __all__ = [
     "EnergyComparison",
     "EnergySource",
     "Estimate",
+    "EvaluationFacts",
     "Failed",
     "FileDigest",
     "FileWrite",
@@ -184,6 +189,8 @@ __all__ = [
     "OptimizerFacts",
     "OutOfMemory",
     "Outcome",
+    "OutsideKind",
+    "OutsidePart",
     "ParityComparison",
     "ParityLost",
     "ParityVerdict",
@@ -202,6 +209,7 @@ __all__ = [
     "RecordedGain",
     "Report",
     "Run",
+    "RunAccount",
     "SampleSource",
     "ScaledLoss",
     "ScriptFacts",

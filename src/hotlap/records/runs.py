@@ -12,7 +12,8 @@ from hotlap.records.workload import Plan, Setting
 
 class Steps(Record, frozen=True, kw_only=True):
     """The time account, one row a step, as columns of equal length; in each row the phases add up
-    to ``wall_seconds`` and ``outside_seconds`` (evaluation, rollout, checkpoints) comes on top.
+    to ``wall_seconds`` and ``outside_seconds`` (evaluation, rollout, checkpoints) comes on top, of which
+    ``evaluation_seconds`` and ``checkpoint_seconds`` are parts.
 
     ``loss`` is None where it could not be read; ``not_finite`` are the rows whose loss was NaN or
     infinite (JSON knows neither), and there ``loss`` is None too.
@@ -26,6 +27,8 @@ class Steps(Record, frozen=True, kw_only=True):
     optimizer_seconds: tuple[float, ...] = ()
     other_seconds: tuple[float, ...] = ()
     outside_seconds: tuple[float, ...] = ()
+    evaluation_seconds: tuple[float, ...] = ()
+    checkpoint_seconds: tuple[float, ...] = ()
     samples: tuple[int, ...] = ()
     loss: tuple[float | None, ...] = ()
     not_finite: tuple[int, ...] = ()

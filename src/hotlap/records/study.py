@@ -10,6 +10,7 @@ from hotlap.records.comparisons import BatchRate, Ceiling, Comparison, LossCurve
 from hotlap.records.disturbance import Disturbance
 from hotlap.records.machine import Machine
 from hotlap.records.outcomes import Finding, Outcome
+from hotlap.records.run_account import RunAccount
 from hotlap.records.runs import FileWrite, LoaderRate, Run
 from hotlap.records.workload import Plan, Source, Workload
 
@@ -23,11 +24,12 @@ class Study(Record, frozen=True, kw_only=True):
     lever. Rendering needs nothing else. Of a ``hotlap check`` it is what ``hotlap history`` shows: ``check_verdict``,
     its sentences as ``status_text``, and the comparison of both sides as ``verification``.
 
-    ``profiled_steps`` is over how many steps evidence was collected (0: there is none, and ``findings`` rest on the
-    time account and the ceilings alone), and ``trace_path`` the trace of some of them. ``loader_rates`` is the loader
-    alone with the settings that were timed, ``batch_rates`` the model alone with other batch sizes, and ``losses`` what
-    the verification's sameness was judged by. ``hosts`` are those that any trial connected to. ``disturbances`` are the
-    measurements that others on the machine disturbed and that could not be made again while it was quiet.
+    ``run_account`` is what the script does besides its steps. ``profiled_steps`` is over how many steps evidence was
+    collected (0: there is none, and ``findings`` rest on the time account and the ceilings alone), and ``trace_path``
+    the trace of some of them. ``loader_rates`` is the loader alone with the settings that were timed, ``batch_rates``
+    the model alone with other batch sizes, and ``losses`` what the verification's sameness was judged by. ``hosts`` are
+    those that any trial connected to. ``disturbances`` are the measurements that others on the machine disturbed and
+    that could not be made again while it was quiet.
 
     A study of status ``quick-look`` proved nothing and claims nothing, since no more was asked for (``quick``) or the
     budget was too small. ``needed_seconds`` is the budget that would do for a proof, or for the levers that a search
@@ -52,6 +54,7 @@ class Study(Record, frozen=True, kw_only=True):
     baseline: Run | None = None
     account_before: PhaseAccount | None = None
     account_after: PhaseAccount | None = None
+    run_account: RunAccount | None = None
     ceilings: tuple[Ceiling, ...] = ()
     model_flop_utilisation: float | None = None
     loader_rates: tuple[LoaderRate, ...] = ()

@@ -79,6 +79,8 @@ class Assignment(Record, frozen=True, kw_only=True):
     ``augmentation_seed`` reseeds what the data pipeline draws while weights and sample order stay.
     ``collect_evidence`` watches for the causes of slowness (:mod:`hotlap.evidence`), and ``profiled_steps`` of the last
     steps run under ``torch.profiler``; both make steps longer, and such a run's times are compared with nothing.
+    A launch of one process whose time or steps are over goes on for ``epoch_end_seconds`` at most, where the training
+    loader comes to its end by then, up to the step after it: so that an evaluation between two epochs is seen.
     ``watch_numbers`` ends the run at the first loss, gradient or weight that is NaN or infinite; from step
     ``check_numbers_from`` on (0: from torch's import on) every operation is checked too, without ``torch.compile``.
     ``block_limit_seconds`` is for all steps of a block together (to which a launch's ``seconds`` are added),
@@ -102,6 +104,7 @@ class Assignment(Record, frozen=True, kw_only=True):
     augmentation_seed: int | None = None
     collect_evidence: bool = False
     profiled_steps: int = 0
+    epoch_end_seconds: float = 0.0
     watch_numbers: bool = False
     check_numbers_from: int | None = None
     startup_limit_seconds: float = 600.0

@@ -62,7 +62,8 @@ def result(entry: Entry) -> str:
         return "the script failed"
     if entry.sort == "profile":
         found = text.count(entry.findings, "cause")
-        return f"{found}, up to {text.share(entry.dearest_share.value)} of a step" if entry.dearest_share else found
+        dearest = entry.dearest_share
+        return f"{found}, up to {text.share(dearest.value)} {text.whole_of(dearest)}" if dearest else found
     if entry.sort == "check":
         return _of_check(entry)
     if entry.status == "quick-look":

@@ -108,7 +108,7 @@ def _account(study: Study) -> Iterator[str]:
             cells += [text.duration(part * by), text.share(part / account.wall) if account.wall else ""]
         rows.append(cells)
     yield from _table(("", *(it for name, *_ in accounts for it in (f">{name}", ">share"))), rows)
-    for remark in account_remarks(before, after, factor, account_doubt(study)):
+    for remark in account_remarks(before, after, factor, doubt=account_doubt(study), run=study.run_account):
         yield ""
         yield text.markdown(remark)
 

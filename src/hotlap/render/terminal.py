@@ -81,7 +81,8 @@ def _sections(study: Study, plan_path: str, costs: Costs | None) -> Iterator[tup
                 study.account_before,
                 study.account_after,
                 "after" if study.plan.settings else "given up",
-                account_doubt(study),
+                doubt=account_doubt(study),
+                run=study.run_account,
             ),
         )
     if study.outcomes:

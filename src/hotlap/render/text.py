@@ -25,6 +25,7 @@ _MARKDOWN = re.compile(r"^(?:[-+](?=[-+\s]|$)|=(?==*$)|\d+(?=[.)](?:\s|$)))|(?<=
 _MARKDOWN_SIGNS = {"<": "&lt;", ">": "&gt;", "&": "&amp;", "@": "@<!-- -->", "#": "#<!-- -->"}
 HOSTS_TITLE = "Hosts that trials connected to"
 _HOSTS_SHOWN = 20
+_OF_THE_RUN = "of the run"
 _BINARY_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _DECIMAL_PREFIXES = ("", "k", "M", "G", "T", "P", "E")
 _UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
@@ -140,6 +141,11 @@ def share(part: float) -> str:
 def cost(of: Estimate) -> str:
     """A share of a step that something costs: ``36 %``, or ``up to 12 %`` where nothing but that is known."""
     return f"up to {share(of.high)}" if is_bound(of) else share(of.value)
+
+
+def whole_of(of: Estimate) -> str:
+    """What a share is a share of: ``of a step``, or ``of the run`` for what lies outside of steps."""
+    return _OF_THE_RUN if of.unit == _OF_THE_RUN else "of a step"
 
 
 def is_bound(of: Estimate) -> bool:

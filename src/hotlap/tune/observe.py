@@ -34,6 +34,9 @@ FEWEST_STEPS = 24
 _OBSERVED_STEPS = 300
 _OBSERVED_SECONDS = 10.0
 _BUDGET_SHARE = 0.05
+_EPOCH_END_SECONDS = 15.0
+"""A script whose first epoch ends that soon is looked at up to there: then it evaluates, as a rule."""
+
 _MOST_OF_WHAT_IS_LEFT = 0.5
 """Where not even :data:`FEWEST_STEPS` fit into half of the budget, no comparison does, and these few are all there is.
 """
@@ -103,7 +106,13 @@ def command_line(workload: Workload) -> str:
 def _run(trials: Trials, patience_seconds: float = 0.0) -> Run:
     assignment = trials.first_assignment()
     patience = _PATIENCE * assignment.block_limit_seconds  # the limit holds for all observed steps together
-    assignment = msgspec.structs.replace(assignment, observe=True, block_limit_seconds=patience)
+    budget_seconds = trials.options.budget_seconds or math.inf
+    assignment = msgspec.structs.replace(
+        assignment,
+        observe=True,
+        block_limit_seconds=patience,
+        epoch_end_seconds=min(_EPOCH_END_SECONDS, _BUDGET_SHARE * budget_seconds),
+    )
     left = trials.most_seconds
     return trials.launch(
         assignment,

@@ -19,6 +19,7 @@ from hotlap.diagnose.work import beaten
 from hotlap.errors import TraceError
 from hotlap.evidence import RunEvidence
 from hotlap.files import read_bounded
+from hotlap.measure.run_account import run_account
 from hotlap.records import Completed, Disturbance, Run
 from hotlap.study import PROFILE
 from hotlap.trace import Breakdown, HostTime, OperatorRow, analyse, host_time, operators, read_trace
@@ -121,6 +122,7 @@ def undisturbed(observation: Observation, bounds: Bounds) -> Profile:
         facts=run.facts,
         machine=situation.machine,
         account=observation.account,
+        run_account=run_account(run, observation.account),
         steps=run.steps,
         ceilings=situation.ceilings,
         loader_rates=situation.loader_rates,
@@ -237,6 +239,7 @@ def _with_evidence(known: Profile, run: Run) -> Profile:
         breakdowns=tuple(it.breakdown for it in traces if it is not None),
         operators=first.operators if first is not None else (),
         host_time=first.host_time if first is not None else None,
+        watched_startup_seconds=run.startup_seconds,
     )
 
 

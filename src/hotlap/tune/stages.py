@@ -9,6 +9,7 @@ import msgspec
 
 from hotlap.errors import BudgetError, ScriptError
 from hotlap.measure.disturbance import disturbance_of_rates
+from hotlap.measure.run_account import run_account
 from hotlap.records import Machine, Study, Workload
 from hotlap.redact import redacted
 from hotlap.study import Journal
@@ -72,6 +73,6 @@ def begin(trials: Trials, book: Book) -> tuple[Machine, Observation]:
     observation = dataclasses.replace(understand(run, trials), disturbance=disturbed)
     trials.costs = Costs(run.startup_seconds, observation.shape, cores=machine.cores)
     trials.fit_arms(machine, run)
-    book.update(account_before=observation.account)
+    book.update(account_before=observation.account, run_account=run_account(run, observation.account))
     book.warn(*observation.warnings)
     return machine, observation

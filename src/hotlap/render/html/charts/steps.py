@@ -65,7 +65,11 @@ def chart(study: Study) -> Chart | None:
         legend=_LEGEND,
         notes=tuple(
             account_remarks(
-                before, study.account_after, samples_factor(before, study.account_after), account_doubt(study)
+                before,
+                study.account_after,
+                samples_factor(before, study.account_after),
+                doubt=account_doubt(study),
+                run=study.run_account,
             )
         ),
     )
