@@ -99,6 +99,7 @@ def tune(
     known = all_levers() if levers is None else levers
     check(options, known)
     trials = Trials(workload, options, JournaledExecutor(executor, journal, clock=clock))
+    trials.cuts_sets = True
     book = Book(blank_study(workload, options, journal), trials, journal, on_progress)
     search = _Search(trials, book, known)
     return guarded(book, search.run, search.interrupted)
