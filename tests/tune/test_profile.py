@@ -252,7 +252,7 @@ def test_a_search_spends_only_a_share_of_its_budget_on_causes(evidence: Path, mo
 
     shorter, longer = watched(180.0)[0].steps, watched(2000.0)[0].steps
     assert shorter < longer
-    monkeypatch.setattr(sys.modules["hotlap.tune.search"], "SEARCH_SHARE", 0.01)
+    monkeypatch.setattr(sys.modules["hotlap.tune.budget"], "SEARCH_SHARE", 0.01)
     assert not watched(180.0)
 
 

@@ -26,7 +26,7 @@ class Workload(Record, frozen=True, kw_only=True):
 
     ``kind`` is ``script`` (``target`` is a path) or ``module`` (``target`` is a dotted name, run as
     ``python -m`` does). ``torchrun train.py`` is the module ``torch.distributed.run``. ``checkout`` is there where it
-    runs in a copy of its source tree.
+    runs in a copy of its source tree. ``interpreter_options`` are those of ``python`` itself, such as ``-u``.
     """
 
     kind: Literal["script", "module"]
@@ -35,6 +35,7 @@ class Workload(Record, frozen=True, kw_only=True):
     directory: str
     python: str
     checkout: Checkout | None = None
+    interpreter_options: tuple[str, ...] = ()
 
 
 class Source(Record, frozen=True, kw_only=True):

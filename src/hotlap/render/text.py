@@ -213,7 +213,8 @@ def command(workload: Workload, *options: str) -> str:
 
     workload = presentable(workload, workload.directory)
     target = ("-m", workload.target) if workload.kind == "module" else (workload.target,)
-    words = (*options, *target, *workload.arguments)
+    interpreter = ("python", *workload.interpreter_options) if workload.interpreter_options else ()
+    words = (*options, *interpreter, *target, *workload.arguments)
     return one_line(" ".join(map(_typed, words)), limit=1000)
 
 

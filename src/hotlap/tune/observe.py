@@ -100,7 +100,7 @@ def _with_source(phases: PhaseAccount, facts: ScriptFacts) -> PhaseAccount:
 def command_line(workload: Workload) -> str:
     """What a person would type to run the workload, without its secrets."""
     target = [workload.target] if workload.kind == "script" else ["-m", workload.target]
-    return shlex.join(["python", *target, *redacted(workload).arguments])
+    return shlex.join(["python", *workload.interpreter_options, *target, *redacted(workload).arguments])
 
 
 def _run(trials: Trials, patience_seconds: float = 0.0) -> Run:

@@ -60,11 +60,14 @@ class Failure:
 
 class Trials:
     """Everything that the stages ask of the executor goes through here, so that budget, seeds and limits are set in
-    one place. ``reserve_seconds`` is what verification will need; no trial may eat into it. ``cores`` are those that
-    may be used here. ``waits_in_vain`` counts the waits for a quiet machine after which it was no quieter, and
-    ``again_seconds`` is what such waits and the measurements after them took.
-    ``on_repetition`` is called when a trial is repeated because something outside killed it, with how many were so
-    far."""
+    one place.
+
+    ``reserve_seconds`` is what verification will need; no trial may eat into it. With ``cuts_sets`` a set ends when its
+    time is over, as a :class:`Failure` that is ``cut``: who asks for that must know what it means. ``cores`` are those
+    that may be used here. ``waits_in_vain`` counts the waits for a quiet machine after which it was no quieter, and
+    ``again_seconds`` is what such waits and the measurements after them took. ``on_repetition`` is called when a trial
+    is repeated because something outside killed it, with how many were so far.
+    """
 
     def __init__(self, workload: Workload, options: Options, executor: JournaledExecutor) -> None:
         self.workload = workload
@@ -79,6 +82,7 @@ class Trials:
         self.cores = 1
         self.waits_in_vain = 0
         self.again_seconds = 0.0
+        self.cuts_sets = False
         self.on_repetition: Callable[[int], object] = lambda count: None
         self._repetitions = 0
         self._sets_taken: dict[str, int] = {}
@@ -232,7 +236,7 @@ class Trials:
             warm_up_limit_seconds=min(120.0, max(_SHORTEST_LIMIT_SECONDS, _BLOCK_SHARE * self.left_seconds)),
             interleaved=self.interleaved,
             patience_seconds=patience_seconds,
-            most_seconds=self.most_seconds,
+            most_seconds=self.most_seconds if self.cuts_sets else None,
         )
         before = 0.0
 
