@@ -54,7 +54,7 @@ def test_other_names_do_not_exist() -> None:
         (
             "tune",
             ["script", "arguments", "module", "budget_seconds", "only", "skip", "allow", "accept_unverified", "delta",
-             "seed", "parity_steps", "network", "unprotected", "directory", "plan_path", "on_progress"],
+             "seed", "parity_steps", "quick", "network", "unprotected", "directory", "plan_path", "on_progress"],
         ),
     ],
 )  # fmt: skip

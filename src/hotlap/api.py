@@ -19,7 +19,7 @@ from hotlap.records import Isolation, NetworkMode, Plan, Progress, Study, Worklo
 from hotlap.study import Journal
 from hotlap.trial.executor import Executor
 from hotlap.trial.source import source_of
-from hotlap.tune.options import Options
+from hotlap.tune.options import Options, with_quick_budget
 
 if TYPE_CHECKING:
     from hotlap.records import NumbersHunt
@@ -164,6 +164,7 @@ def tune(
     delta: float = 0.01,
     seed: int = 0,
     parity_steps: int = 300,
+    quick: bool = False,
     network: NetworkMode = "open",
     unprotected: bool = False,
     directory: str | os.PathLike[str] = STUDIES,
@@ -188,11 +189,12 @@ def tune(
         delta=delta,
         seed=seed,
         parity_steps=parity_steps,
+        quick=quick,
         network=network,
         unprotected=unprotected,
     )
     workload = _workload(script, arguments, module)
-    found = begin(workload, options, root=Path(directory), on_progress=on_progress or _say_nothing)
+    found = begin(workload, with_quick_budget(options), root=Path(directory), on_progress=on_progress or _say_nothing)
     if plan_path is not None and found.plan.settings:
         write_plan(found, Path(plan_path))
     return found

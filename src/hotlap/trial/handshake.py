@@ -7,6 +7,7 @@ The interpreter runs ``-c pass`` in the environment of a trial; hotlap's hooks t
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
@@ -152,7 +153,7 @@ def _check(found: Handshake, python: str, needed: Mapping[str, str]) -> None:
         wishes = " ".join(f"'{it}>={needed[it]}'" if needed[it] else it for it in wanting)
         raise ScriptError(
             f"{name} lacks what hotlap needs in the script's process: {problems}.",
-            remedy=f"Install it: {name} -m pip install --upgrade {wishes}",
+            remedy=f"Install it: {shlex.quote(name)} -m pip install --upgrade {wishes}",
         )
     torch = found.packages.get("torch")
     if torch is None or not torch.found:
