@@ -7,6 +7,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 TORCH := torch==2.13.0
+OLDEST_TORCH := torch==2.6.0
+OLDEST_READY := .venv-oldest-torch/.ready
 PYTEST_ARGS ?=
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -22,7 +24,7 @@ TEST_READY := $(VENV)/.ready-test
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help browser docs demo test test-all test-gpu bench bench-lint-precision bench-harmless bench-storm bench-gpu bench-gpu-findings lint clean
+.PHONY: help browser docs demo test test-all test-oldest-torch test-gpu bench bench-lint-precision bench-harmless bench-storm bench-gpu bench-gpu-findings lint clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -35,6 +37,9 @@ test: lint browser  ## lint and the fast tests; what CI runs
 
 test-all: lint browser  ## every test that needs no accelerator, slow ones too
 	$(RUN) -m pytest -m "not gpu" $(PYTEST_ARGS)
+
+test-oldest-torch: $(OLDEST_READY)  ## the rooms that meet torch, with the oldest version that hotlap works with
+	PYTHONPATH=src .venv-oldest-torch/bin/python -m pytest tests/levers tests/runtime tests/trial tests/end_to_end $(PYTEST_ARGS)
 
 test-gpu: $(TEST_READY)  ## the tests that need an accelerator; without one they are skipped and say so
 	$(RUN) -m pytest -m gpu $(PYTEST_ARGS)
@@ -82,7 +87,7 @@ browser:  ## the browser that tests of the HTML report drive: Debian's chromium,
 	echo "There is no chromium, and it cannot be installed from here: tests that need a browser will say that they skip."
 
 clean:  ## remove the virtual environment and everything that was built or cached
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-oldest-torch build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # torch goes first and alone: it is nearly all of the download, and whatever comes later finds it in place.
@@ -90,6 +95,12 @@ ifneq ($(strip $(VENV)),)
 $(VENV)/.ready-torch: constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install -q -c constraints.txt $(TORCH)
+	@touch $@
+
+$(OLDEST_READY): pyproject.toml
+	$(PYTHON) -m venv .venv-oldest-torch
+	.venv-oldest-torch/bin/python -m pip install -q $(OLDEST_TORCH)
+	.venv-oldest-torch/bin/python -m pip install -q $(OLDEST_TORCH) "transformers<5" -e ".[test]"
 	@touch $@
 
 $(DEMO_READY): $(VENV)/.ready-torch pyproject.toml

@@ -3,6 +3,7 @@ that say why they were skipped."""
 
 from __future__ import annotations
 
+import compileall
 import importlib.util
 import os
 import shutil
@@ -47,6 +48,8 @@ def pytest_configure(config: pytest.Config) -> None:
         del os.environ[name]
     os.environ.update(found)
     dispositions.make_usual_here()
+    # Children compile nothing then: in a trial what they compile is thrown away.
+    compileall.compile_dir(Path(__file__).parents[1] / "src", quiet=2)
     world.NUMBER = config.getoption("world")
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import msgspec
 import world
 
+from hotlap.measure.disturbance import disturbance_text
 from hotlap.records import (
     Accelerator,
     Assignment,
@@ -19,6 +20,7 @@ from hotlap.records import (
     Comparison,
     CompileReport,
     Crashed,
+    Disturbance,
     Ending,
     Estimate,
     Failed,
@@ -424,6 +426,16 @@ CLEAN = msgspec.structs.replace(
     files=(),
     warnings=(),
 )
+_OTHERS = tuple(
+    Disturbance(measured=it, other_load=load, cores=2, waited_share=0.4)
+    for it, load in (("account", 1.3), ("loader-alone", 1.1), ("profile", 0.9))
+)
+BUSY = msgspec.structs.replace(
+    PROFILED,
+    findings=tuple(msgspec.structs.replace(it, disturbed=it.kind == "cost") for it in PROFILED.findings),
+    disturbances=_OTHERS,
+    warnings=(*PROFILED.warnings, disturbance_text(_OTHERS)),
+)
 HOSTILE_TEXT = "[red]bold[/red]\x1b[2J\x1b]0;title\x07\r\x00\u202eevil\u2066 [/] [link=x]"
 HOSTILE = msgspec.structs.replace(
     FINISHED,
@@ -461,6 +473,7 @@ STUDIES = {
     "not-confirmed": NOT_CONFIRMED,
     "profiled": PROFILED,
     "profiled-clean": CLEAN,
+    "profiled-busy": BUSY,
     "hostile": HOSTILE,
 }
 

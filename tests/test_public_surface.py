@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,9 +17,13 @@ from hotlap.records import Workload
 from hotlap.study import create_study
 from hotlap.tune.options import Options
 
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1] / "src")}
+
 
 def test_the_surface_is_what_it_is() -> None:
-    named = {"HotlapError", "Plan", "Study", "__version__", "apply", "load_study", "profile", "tune"}
+    named = {
+        "HotlapError", "Plan", "Study", "__version__", "apply", "lint", "load_study", "nan", "profile", "trace", "tune",
+    }  # fmt: skip
     assert set(hotlap.__all__) == named
     assert dir(hotlap) == sorted(hotlap.__all__)
     for name in hotlap.__all__:
@@ -32,6 +40,12 @@ def test_other_names_do_not_exist() -> None:
     [
         ("apply", ["path"]),
         ("load_study", ["path"]),
+        ("lint", ["paths", "select", "ignore", "processes"]),
+        (
+            "nan",
+            ["script", "arguments", "module", "steps", "seconds", "seed", "network", "unprotected", "on_progress"],
+        ),
+        ("trace", ["path"]),
         (
             "profile",
             ["script", "arguments", "module", "budget_seconds", "seed", "batch_sizes", "network", "unprotected",
@@ -40,7 +54,7 @@ def test_other_names_do_not_exist() -> None:
         (
             "tune",
             ["script", "arguments", "module", "budget_seconds", "only", "skip", "allow", "accept_unverified", "delta",
-             "seed", "parity_steps", "network", "unprotected", "directory", "plan_path", "on_progress"],
+             "seed", "parity_steps", "quick", "network", "unprotected", "directory", "plan_path", "on_progress"],
         ),
     ],
 )  # fmt: skip
@@ -48,10 +62,53 @@ def test_signatures(function: str, parameters: list[str]) -> None:
     assert list(inspect.signature(getattr(hotlap, function)).parameters) == parameters
 
 
-def test_tune_stays_the_function_although_a_room_has_its_name() -> None:
+def test_functions_stay_although_rooms_have_their_names() -> None:
     """Importing ``hotlap.tune.options`` (above) sets the attribute ``tune`` of the package, were it not kept."""
-    assert inspect.isfunction(hotlap.tune)
+    assert callable(hotlap.tune) and hotlap.tune is hotlap.tune
+    assert "proves it" not in (hotlap.tune.__doc__ or "") and "faster" in (hotlap.tune.__doc__ or "")
     assert Options.__module__ == "hotlap.tune.options"
+
+
+@pytest.mark.parametrize("first", ["", "import hotlap; hotlap.tune, hotlap.trace; "])
+def test_modules_of_such_a_room_are_imported_like_any(first: str) -> None:
+    code = f"{first}import hotlap.tune.options as o, hotlap.trace.reader as r; print(o.Options.__name__, r.read_trace)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=ENVIRONMENT)
+    assert done.stdout.startswith("Options <function read_trace")
+
+
+def test_lint(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import torch\nmodel = torch.nn.Linear(4, 1)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "total = 0.0\nfor batch in loader:\n    loss = model(batch)\n    loss.backward()\n"
+        "    optimizer.step()\n    total += loss\n"
+    )
+    report = hotlap.lint(tmp_path)
+    assert report.checked_files == 1
+    codes = {it.code for it in report.findings}
+    assert codes and not {it.code for it in hotlap.lint(tmp_path, ignore=sorted(codes)).findings}
+
+
+def test_trace(tmp_path: Path) -> None:
+    operator = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 0, "dur": 5}
+    (tmp_path / "trace.json").write_text(json.dumps({"traceEvents": [operator]}))
+    (found,) = hotlap.trace(tmp_path / "trace.json")
+    assert found.coverage.events == 1
+    with pytest.raises(hotlap.HotlapError):
+        hotlap.trace(tmp_path / "absent.json")
+
+
+def test_nan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import torch\nmodel = torch.nn.Linear(4, 1)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "for step in range(6):\n    loss = model(torch.ones(2, 4)).mean()\n"
+        "    loss = loss if step < 3 else torch.log(loss - loss)\n"
+        "    optimizer.zero_grad()\n    loss.backward()\n    optimizer.step()\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    found = hotlap.nan("train.py")
+    assert found.noticed is not None
+    assert sorted(it.name for it in tmp_path.iterdir()) == ["train.py"]
 
 
 def test_load_study(tmp_path: Path) -> None:

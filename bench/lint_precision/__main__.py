@@ -17,7 +17,7 @@ from pathlib import Path
 from bench.lint_precision import report
 from bench.lint_precision.corpus import FURTHER, HELD_OUT, Hit, Key, hits_in, installed, listed
 from bench.lint_precision.labels import Label, read_labels
-from bench.lint_precision.recall import planted
+from bench.lint_precision.recall import planted, projects
 from bench.lint_precision.score import drawn_of_rules, scores
 from bench.report import command_line, write
 from hotlap.source.lint.api import all_rules
@@ -51,8 +51,9 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     if options.out is None:
         parser.error("--out says where the report goes")
-    mistakes = planted()
+    mistakes, in_projects = planted(), projects()
     closing = (
+        report.projects_section(in_projects),
         report.recall_section(mistakes),
         report.gone_section(drawn, labels),
         report.judgements(drawn, labels).strip(),
@@ -63,7 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
         title="How right the lint rules are",
         command=command_line("bench.lint_precision"),
         text=text,
-        data={"corpora": data, "planted": [asdict(it) for it in mistakes]},
+        data={"corpora": data, "planted": [asdict(it) for it in mistakes], "projects": asdict(in_projects)},
     )
     return 0
 

@@ -1,9 +1,10 @@
 """What was planted and is found: scripts with one known cause each, and scripts from which something was taken.
 
-``tests/causes`` was written for the findings of a run, by others than the rules' examples: the line of each cause is
-marked there. Causes that cannot be seen without running (a slow transform, a data set that fits into memory) are left
-out. The second set takes our own workloads and examples and changes one thing by its text: a deliberate mistake, in
-loops that no rule's author had before them.
+``projects`` are small projects of several files, as people write them: the line of each mistake is marked with the rule
+that should see it, and a hit of such a rule in an unmarked line is a false alarm. ``tests/causes`` was written for the
+findings of a run, by others than the rules' examples: the line of each cause is marked there. Causes that cannot be
+seen without running (a slow transform, a data set that fits into memory) are left out. Then our own workloads and
+examples with one thing changed by its text: a deliberate mistake, in loops that no rule's author had before them.
 """
 
 from __future__ import annotations
@@ -16,8 +17,12 @@ from pathlib import Path
 from bench.lint_precision.corpus import OURS, ROOT
 from hotlap.source.lint.api import all_rules
 from hotlap.source.lint.check import Unreadable, check
+from hotlap.source.lint.records import LintReport
+from hotlap.source.lint.run import Options, lint_files
 
+PROJECTS = Path(__file__).parent / "projects"
 _MARK = re.compile(r"# planted: ([a-z, -]+)$")
+_MARK_OF_RULE = re.compile(r"# planted: (HL\d{3})$")
 _CAUSES = {
     "host-sync": "HL201",
     "logging-cost": "HL202",
@@ -55,6 +60,67 @@ def _codes_in(text: str) -> set[tuple[str, int]]:
     """The rules that find something in a text, with the lines. Raises :class:`Unreadable`."""
     _, hits = check(text, all_rules().values())
     return {(it.rule.code, getattr(it.violation.node, "lineno", 0)) for it in hits}
+
+
+# -- projects of several files --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class InProject:
+    """One marked line of a project: the rule that should see it, and whether it does, in the project and in the file
+    by itself."""
+
+    code: str
+    project: str
+    file: str
+    line: int
+    found: bool
+    found_alone: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Projects:
+    """All marked lines, how many files there are, and the hits in lines that are not marked."""
+
+    files: int
+    marked: tuple[InProject, ...]
+    false_alarms: tuple[str, ...]
+
+
+def projects() -> Projects:
+    """What the rules that are marked anywhere find in each project, linted as a whole and file by file."""
+    files = sorted(PROJECTS.rglob("*.py"))
+    wanted = {place: code for file in files for place, code in _marked(file)}
+    options = Options(rules=[all_rules()[it] for it in sorted(set(wanted.values()))])
+    together: set[tuple[str, str, int]] = set()
+    for folder in sorted(it for it in PROJECTS.iterdir() if it.is_dir()):
+        together |= _hits_of(lint_files(sorted(folder.rglob("*.py")), options))
+    alone = {hit for file in files for hit in _hits_of(lint_files([file], options))}
+    rows = [
+        InProject(
+            code,
+            file.relative_to(PROJECTS).parts[0],
+            _name(file),
+            line,
+            (code, str(file), line) in together,
+            (code, str(file), line) in alone,
+        )
+        for (file, line), code in wanted.items()
+    ]
+    marked = {(code, str(file), line) for (file, line), code in wanted.items()}
+    unmarked = sorted((_name(Path(file)), line, code) for code, file, line in together - marked)
+    return Projects(len(files), tuple(rows), tuple(f"{code} {file}:{line}" for file, line, code in unmarked))
+
+
+def _marked(file: Path) -> Iterator[tuple[tuple[Path, int], str]]:
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+        found = _MARK_OF_RULE.search(line)
+        if found:
+            yield (file, number), found.group(1)
+
+
+def _hits_of(report: LintReport) -> set[tuple[str, str, int]]:
+    return {(it.code, it.file, it.place.line) for it in report.findings}
 
 
 # -- marked causes --------------------------------------------------------------------------------

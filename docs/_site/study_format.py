@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect as types
 
+from hotlap.check.records import Check
 from hotlap.diagnose.profile import Profile
 from hotlap.evidence import RunEvidence
 from hotlap.records import Assignment, Patch, Study
@@ -23,7 +24,9 @@ from hotlap.study.trust import Signatures
 
 PAGE = Path(__file__).parents[1] / "study-format.md"
 BEGIN, END = "<!-- records: begin -->", "<!-- records: end -->"
-ROOTS = (Header, MachineAnswer, LaunchAnswer, TurnAnswer, Study, Profile, Patch, Assignment, RunEvidence, Signatures)
+ROOTS = (
+    Header, MachineAnswer, LaunchAnswer, TurnAnswer, Study, Profile, Check, Patch, Assignment, RunEvidence, Signatures
+)  # fmt: skip
 """What the files hold; all other records are parts of these."""
 
 _ROLE = re.compile(r":\w+:`~?([\w.]+)(?:\(\))?`")

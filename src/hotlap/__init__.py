@@ -13,8 +13,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hotlap.api import apply as apply
+    from hotlap.api import lint as lint
     from hotlap.api import load_study as load_study
+    from hotlap.api import nan as nan
     from hotlap.api import profile as profile
+    from hotlap.api import trace as trace
     from hotlap.api import tune as tune
     from hotlap.errors import HotlapError as HotlapError
     from hotlap.records import Plan as Plan
@@ -22,17 +25,35 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["HotlapError", "Plan", "Study", "__version__", "apply", "load_study", "profile", "tune"]
+__all__ = [
+    "HotlapError",
+    "Plan",
+    "Study",
+    "__version__",
+    "apply",
+    "lint",
+    "load_study",
+    "nan",
+    "profile",
+    "trace",
+    "tune",
+]
 
 _HOMES = {
     "HotlapError": "hotlap.errors",
     "Plan": "hotlap.records",
     "Study": "hotlap.records",
     "apply": "hotlap.api",
+    "lint": "hotlap.api",
     "load_study": "hotlap.api",
+    "nan": "hotlap.api",
     "profile": "hotlap.api",
+    "trace": "hotlap.api",
     "tune": "hotlap.api",
 }
+
+_ROOMS = ("trace", "tune")
+"""Functions that have the name of a room."""
 
 
 def __getattr__(name: str) -> Any:
@@ -40,7 +61,28 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    found = getattr(importlib.import_module(_HOMES[name]), name)
+    return _with_room(found) if name in _ROOMS else found
+
+
+def _with_room(function: Any) -> Any:
+    """The function, called and inspected as ever, that also has what is in the room of its name: so that
+    ``import hotlap.trace.reader as reader`` finds the module."""
+    import functools
+
+    class Function:
+        __call__ = staticmethod(function)
+
+        def __getattr__(self, name: str) -> Any:
+            room = sys.modules.get(f"{__name__}.{function.__name__}")
+            return getattr(room if room is not None else function, name)
+
+        def __repr__(self) -> str:
+            return repr(function)
+
+    found = functools.update_wrapper(Function(), function)
+    globals()[function.__name__] = found
+    return found
 
 
 def __dir__() -> list[str]:

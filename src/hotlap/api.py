@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
 
@@ -19,13 +19,18 @@ from hotlap.records import Isolation, NetworkMode, Plan, Progress, Study, Worklo
 from hotlap.study import Journal
 from hotlap.trial.executor import Executor
 from hotlap.trial.source import source_of
-from hotlap.tune.options import Options
+from hotlap.tune.options import Options, with_quick_budget
+
+if TYPE_CHECKING:
+    from hotlap.records import NumbersHunt
+    from hotlap.source.lint.records import LintReport
+    from hotlap.trace.records import Breakdown
 
 STUDIES = Path(".hotlap")
 """Where studies are kept unless another folder is named."""
 
-LABS, PROFILES = study.LABS, study.PROFILES
-"""The folders in there for the studies of ``hotlap lab`` and ``hotlap profile``."""
+CHECKS, LABS, PROFILES = study.CHECKS, study.LABS, study.PROFILES
+"""The folders in there for the studies of ``hotlap check``, ``hotlap lab`` and ``hotlap profile``."""
 
 _DEFAULT_ISOLATION = Isolation()
 
@@ -159,6 +164,7 @@ def tune(
     delta: float = 0.01,
     seed: int = 0,
     parity_steps: int = 300,
+    quick: bool = False,
     network: NetworkMode = "open",
     unprotected: bool = False,
     directory: str | os.PathLike[str] = STUDIES,
@@ -183,11 +189,12 @@ def tune(
         delta=delta,
         seed=seed,
         parity_steps=parity_steps,
+        quick=quick,
         network=network,
         unprotected=unprotected,
     )
     workload = _workload(script, arguments, module)
-    found = begin(workload, options, root=Path(directory), on_progress=on_progress or _say_nothing)
+    found = begin(workload, with_quick_budget(options), root=Path(directory), on_progress=on_progress or _say_nothing)
     if plan_path is not None and found.plan.settings:
         write_plan(found, Path(plan_path))
     return found
@@ -222,6 +229,65 @@ def profile(
         on_progress=on_progress or _say_nothing,
         search=profile_search,
     )
+
+
+def nan(
+    script: str | os.PathLike[str],
+    *,
+    arguments: Sequence[str] = (),
+    module: bool = False,
+    steps: int | None = None,
+    seconds: float | None = None,
+    seed: int = 0,
+    network: NetworkMode = "open",
+    unprotected: bool = False,
+    on_progress: Callable[[str], None] | None = None,
+) -> NumbersHunt:
+    """Find the operation that makes a training script's first NaN or infinity; ``noticed`` is None if there was none.
+
+    It looks at ``steps`` steps, or until the script ends, but no longer than ``seconds`` (None: as ``hotlap nan``).
+    ``on_progress`` is told a sentence whenever something begins. Raises as :func:`tune` does; nothing is kept.
+    """
+    from hotlap.trial.owned_folder import owned_folder
+    from hotlap.tune.numbers_hunt import HuntOptions, hunt
+
+    options = HuntOptions(steps=steps, seed=seed, network=network, unprotected=unprotected)
+    if seconds is not None:
+        options = msgspec.structs.replace(options, seconds=seconds)
+    with owned_folder("hotlap-nan-") as directory:
+        executor = local_executor(directory, options.isolation)
+        return hunt(_workload(script, arguments, module), options, executor, on_progress or _tell_nobody)
+
+
+def trace(path: str | os.PathLike[str]) -> tuple[Breakdown, ...]:
+    """Where the time of a profiler's trace went, or of each trace in a folder; needs no torch.
+
+    Raises :class:`HotlapError` where one cannot be read.
+    """
+    from hotlap.trace.breakdown import analyse
+    from hotlap.trace.files import trace_files
+    from hotlap.trace.reader import read_trace
+
+    return tuple(analyse(read_trace(it)) for it in trace_files(Path(path)))
+
+
+def lint(
+    *paths: str | os.PathLike[str], select: Iterable[str] = (), ignore: Iterable[str] = (), processes: int = 1
+) -> LintReport:
+    """What in these files and folders makes training slow or wrong; nothing is executed, imported or changed.
+
+    ``select`` and ``ignore`` are codes or their beginnings, as in ``hotlap lint``; the project's ``pyproject.toml`` is
+    heeded. Raises :class:`HotlapError` for a path or a code that does not exist.
+    """
+    from hotlap.source.lint.configuration import chosen_rules, configuration_for
+    from hotlap.source.lint.folders import files_of
+    from hotlap.source.lint.pool import lint_many
+    from hotlap.source.lint.run import Options as LintOptions
+
+    configuration = configuration_for(Path.cwd())
+    rules = chosen_rules(tuple(select) or configuration.select, (*configuration.ignore, *ignore))
+    files = files_of([Path(it) for it in paths], configuration)
+    return lint_many(files, LintOptions(rules=rules, configuration=configuration), processes=processes)
 
 
 def load_study(path: str | os.PathLike[str] = STUDIES) -> Study:
@@ -276,8 +342,12 @@ def _carry_out(
     return msgspec.structs.replace(found, directory=str(journal.directory))
 
 
+def _tell_nobody(sentence: str) -> None:
+    """The listener of a hunt that nobody watches."""
+
+
 def _say_nothing(progress: Progress) -> None:
     """The listener of a search that nobody watches."""
 
 
-__all__ = ["HotlapError", "Plan", "Study", "apply", "load_study", "profile", "tune"]
+__all__ = ["HotlapError", "Plan", "Study", "apply", "lint", "load_study", "nan", "profile", "trace", "tune"]

@@ -13,7 +13,7 @@ from hotlap.records import CallSite, Record
 
 Phase: TypeAlias = Literal["data_wait", "host_to_device", "forward", "backward", "optimizer", "other", "outside"]
 
-SampledPhase: TypeAlias = Phase | Literal["startup"]
+SampledPhase: TypeAlias = Phase | Literal["startup", "first step", "evaluation", "checkpoint"]
 
 SyncKind: TypeAlias = Literal[
     "item", "cpu", "numpy", "tolist", "bool", "nonzero", "print", "synchronize", "copy-to-device"
@@ -66,7 +66,10 @@ class LoopCall(Record, frozen=True, kw_only=True):
 
 
 class FunctionTime(Record, frozen=True, kw_only=True):
-    """One function below ``Dataset.__getitem__`` or the collate function; ``own_seconds`` leaves out what it called."""
+    """One function below ``Dataset.__getitem__`` or the collate function; ``own_seconds`` leaves out what it called.
+
+    ``caller`` is the user's line that it works for most, where it is not the user's own.
+    """
 
     name: str
     file: str = ""
@@ -74,6 +77,7 @@ class FunctionTime(Record, frozen=True, kw_only=True):
     calls: int = 1
     own_seconds: float
     total_seconds: float
+    caller: CallSite | None = None
 
 
 class DatasetProfile(Record, frozen=True, kw_only=True):
@@ -81,7 +85,7 @@ class DatasetProfile(Record, frozen=True, kw_only=True):
 
     ``functions`` are those with most own time, longest first. ``accelerator_calls`` names calls inside
     ``__getitem__`` that used the accelerator; ``sample_devices`` are the devices the samples' tensors lay on.
-    ``collate_seconds`` are part of ``seconds``.
+    ``collate_seconds`` are part of ``seconds``, and ``collate_site`` is where the user's own collate function begins.
     """
 
     dataset: str
@@ -89,6 +93,7 @@ class DatasetProfile(Record, frozen=True, kw_only=True):
     seconds: float
     functions: tuple[FunctionTime, ...] = ()
     collate_seconds: float = 0.0
+    collate_site: CallSite | None = None
     accelerator_calls: tuple[CallSite, ...] = ()
     sample_devices: tuple[str, ...] = ()
     site: CallSite | None = None
@@ -179,11 +184,12 @@ class SampledLine(Record, frozen=True, kw_only=True):
     """How often the training thread was seen at one of the user's lines while it did one thing.
 
     ``seconds`` is what its ``samples`` stand for; for ``asleep_seconds`` of them the thread neither ran nor waited for
-    a core: it waited for a disk, another process or a device, or slept. ``phase`` is ``startup`` up to the end of the
-    first step. ``called`` is the function that the line called, ``innermost`` the one that was running (each empty
-    where that is the line itself; ``import`` for a module's import); ``site`` is None where no frame was the user's.
-    ``collective`` says that it was a collective operation of ``torch.distributed``. ``native`` is the function of C
-    that the line was in, as its bytecode names it (``torch.sort``, ``.write``; ``operator`` for one without a name).
+    a core: it waited for a disk, another process or a device, or slept. ``phase`` is ``startup`` up to the
+    first step's forward. ``called`` is the function that the line called, ``innermost`` the one that was running (each
+    empty where that is the line itself; ``import`` for a module's import); ``site`` is None where no frame was the
+    user's. ``collective`` says that it was a collective operation of ``torch.distributed``. ``native`` is the function
+    of C that the line was in, as its bytecode names it (``torch.sort``, ``.write``; ``operator`` for one without a
+    name).
     """
 
     phase: SampledPhase

@@ -12,6 +12,7 @@ from hotlap.errors import StudyError
 from hotlap.gain import claimed, comparison_of_plan
 from hotlap.machine.label import machine_label
 from hotlap.records import (
+    CheckVerdict,
     Comparison,
     Estimate,
     ParityVerdict,
@@ -22,9 +23,9 @@ from hotlap.records import (
     StudyStatus,
     Workload,
 )
-from hotlap.study import LABS, PROFILES, load_study, studies_in
+from hotlap.study import CHECKS, LABS, PROFILES, load_study, studies_in
 
-StudySort: TypeAlias = Literal["tune", "lab", "profile"]
+StudySort: TypeAlias = Literal["tune", "lab", "profile", "check"]
 
 
 class Entry(Record, frozen=True, kw_only=True):
@@ -32,7 +33,8 @@ class Entry(Record, frozen=True, kw_only=True):
 
     ``speedup`` is that of its plan against the untouched script, with an interval of ``confidence``; a claim is made
     only where ``claimed`` says so. ``levers`` are those of the plan. ``findings`` counts the causes that were found,
-    and ``dearest_share`` is the largest share of a step that one of them costs.
+    and ``dearest_share`` is the largest share that one of them costs. Of a check ``speedup`` is that of the present
+    script against the other side, and ``check`` the answer.
     """
 
     directory: str
@@ -48,6 +50,7 @@ class Entry(Record, frozen=True, kw_only=True):
     baseline_agrees: bool = True
     claimed: bool = False
     parity: ParityVerdict | None = None
+    check: CheckVerdict | None = None
     levers: tuple[str, ...] = ()
     findings: int = 0
     dearest_share: Estimate | None = None
@@ -74,7 +77,7 @@ class History(Record, frozen=True, kw_only=True):
 
 
 def history_of(root: Path) -> History:
-    """The studies in ``root`` and in its folders for labs and profiles.
+    """The studies in ``root`` and in its folders for labs, profiles and checks.
 
     Raises :class:`StudyError` when there is none at all, or when a folder cannot be listed.
     """
@@ -92,7 +95,9 @@ def history_of(root: Path) -> History:
 
 
 def _directories(root: Path) -> Iterator[tuple[StudySort, Path]]:
-    folders: tuple[tuple[StudySort, Path], ...] = (("tune", root), ("lab", root / LABS), ("profile", root / PROFILES))
+    folders: tuple[tuple[StudySort, Path], ...] = (
+        ("tune", root), ("lab", root / LABS), ("profile", root / PROFILES), ("check", root / CHECKS)
+    )  # fmt: skip
     for sort, folder in folders:
         yield from ((sort, it) for it in studies_in(folder))
 
@@ -103,11 +108,12 @@ def _entry(study: Study, sort: StudySort) -> Entry:
     entry = Entry(
         directory=study.directory,
         identifier=study.identifier,
-        sort="profile" if study.kind == "profile" else sort,
+        sort=study.kind if study.kind != "search" else sort,
         started=study.started,
         status=study.status,
         workload=study.workload,
         source=study.source,
+        check=study.check_verdict,
         levers=tuple(it.lever for it in study.plan.settings),
         findings=len(study.findings),
         dearest_share=next(iter(costly), None),  # findings are stored in their order

@@ -9,8 +9,8 @@ class Ranked(nn.Module):
         super().__init__()
         self.linear = nn.Linear(256, 4)
 
-    def forward(self, values):  # planted: dominant-operator
-        ordered, _ = torch.sort(values, dim=1)
+    def forward(self, values):
+        ordered, _ = torch.sort(values, dim=1)  # planted: dominant-operator
         return self.linear(ordered[:, :256])
 
 

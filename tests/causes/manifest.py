@@ -75,6 +75,10 @@ ON_HOST = (
     Planted("gradient_spikes.py", "gradient-spikes", (), ("python-overhead",)),
     Planted("scaler_skips.py", "scaler-skips", (), ("unfused-optimizer", "python-overhead")),
     Planted("oversubscribed.py", "oversubscribed"),
+    Planted("evaluation_cost.py", "evaluation-cost", (), (*LOADING, "slow-transform", "slow-matmul-precision")),
+    Planted("checkpoint_cost.py", "checkpoint-cost", (), ("dominant-operator", "slow-matmul-precision")),
+    Planted("startup_cost.py", "startup-cost", (), ("dominant-operator", "slow-matmul-precision")),
+    Planted("other_time.py", "other-time", (), ("straggler",), need="two-processes"),
     Planted("straggler.py", "straggler", (), ("exposed-communication",), need="two-processes"),
 )
 CLEAN_ON_HOST = (

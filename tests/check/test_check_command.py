@@ -18,6 +18,7 @@ from hotlap.api import Engine
 from hotlap.check import Check, NumbersCheck, SpeedCheck
 from hotlap.cli.check import parser
 from hotlap.cli.main import main
+from hotlap.history import history_of
 from hotlap.records import Isolation, Workload
 from hotlap.render.check_files import check_junit, check_markdown
 
@@ -79,7 +80,8 @@ def test_passing(capsys: pytest.CaptureFixture[str], project: Path) -> None:
         "the script against itself varied by",
     ):
         assert piece in page
-    assert [it.name for it in project.iterdir()] == [".git", "train.py"]
+    assert sorted(it.name for it in project.iterdir()) == [".git", ".hotlap", "train.py"]
+    assert [it.name for it in (project / ".hotlap").iterdir()] == ["check"]
 
 
 def test_both_versions_are_what_they_were() -> None:
@@ -118,6 +120,56 @@ def test_an_open_answer_has_a_code_of_its_own(capsys: pytest.CaptureFixture[str]
         assert "Inconclusive." in capsys.readouterr().out
 
 
+def test_a_budget_that_is_too_small_is_no_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    """How long a check takes depends on how busy the machine is: an unchanged script must not fail for that."""
+    for more, code in (([], 3), (["--inconclusive-is", "pass"], 0), (["--inconclusive-is", "fail"], 1)):
+        assert run(Pair(), *QUICK, "--budget", "20s", *more, "train.py") == code
+        page = " ".join(capsys.readouterr().out.split())
+        assert "the budget of 20 s cannot hold a check of this script, which takes about" in page
+        assert "Give at least --budget" in page
+
+
+def test_checks_stand_in_the_history(capsys: pytest.CaptureFixture[str], project: Path) -> None:
+    assert run(Pair(), *QUICK, "train.py") == 0
+    assert run(Pair(Effect(compute=1.3)), *QUICK, "train.py") == 1
+    assert run(Pair(), *QUICK, "--budget", "20s", "train.py") == 3
+    capsys.readouterr()
+    assert main(["history"]) == 0
+    page = " ".join(capsys.readouterr().out.split())
+    assert "check passed, " in page and "check failed, 0." in page and "check inconclusive train.py" in page
+    assert "Speedup of each plan" not in page, "a check tries no plan"
+    first, second, third = history_of(project / ".hotlap").entries
+    assert [it.check for it in (first, second, third)] == ["passed", "failed", "inconclusive"]
+    assert (first.parity, first.status, third.speedup) == ("exact", "finished", None)
+    assert main(["report", first.directory]) == 0
+    assert "hotlap check: passed. Not slower than at HEAD~1" in " ".join(capsys.readouterr().out.split())
+    kept = msgspec.json.decode((Path(second.directory) / "check.json").read_bytes(), type=Check)
+    assert kept.verdict == "failed" and kept.speed.phases
+
+
+def test_a_check_is_never_taken_for_a_search(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(Pair(), *QUICK, "train.py") == 0
+    for words in (["report"], ["patch"], ["tune", "--resume"]):
+        assert main(words) == 2
+    assert "There is no study under .hotlap" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_written_fails_nothing(capsys: pytest.CaptureFixture[str], project: Path) -> None:
+    (project / ".hotlap").write_text("a file")
+    assert run(Pair(), *QUICK, "train.py") == 0
+    assert "`hotlap history` lacks it" in capsys.readouterr().out
+
+
+def test_an_interrupted_check_says_so_in_the_history(project: Path) -> None:
+    from fake_script import Interrupt
+
+    executor = Pair()
+    executor._interrupt = Interrupt(3, KeyboardInterrupt)
+    assert run(executor, *QUICK, "train.py") == 130
+    (entry,) = history_of(project / ".hotlap").entries
+    assert (entry.status, entry.check) == ("interrupted", None)
+
+
 def test_bad_words(capsys: pytest.CaptureFixture[str], project: Path) -> None:
     (project / "folder").mkdir()
     for words, says in (
@@ -128,7 +180,6 @@ def test_bad_words(capsys: pytest.CaptureFixture[str], project: Path) -> None:
         (["--baseline", "HEAD", "--junit", "folder", "train.py"], "no file that can be written"),
         (["--baseline", "HEAD", "--markdown", "no/where.md", "train.py"], "no file that can be written"),
         (["--inconclusive-is", "maybe", "train.py"], "invalid choice"),
-        (["--baseline", "HEAD", "--budget", "20s", "--quiet", "train.py"], "too small for a check"),
     ):
         assert run(Pair(), "check", *words) == 2
         assert says in capsys.readouterr().err

@@ -9,10 +9,20 @@ from pair import NOW, REVISION, SIDES, Pair, compare
 
 from hotlap.check import Against
 from hotlap.check.compare import without_plan
-from hotlap.errors import BudgetError, HotlapError, UsageError
+from hotlap.errors import HotlapError, UsageError
 from hotlap.machine.label import machine_label
 from hotlap.plan import setting
-from hotlap.records import Completed, Crashed, Estimate, Machine, Plan, RecordedGain
+from hotlap.records import (
+    Completed,
+    Crashed,
+    Estimate,
+    Machine,
+    Plan,
+    RecordedGain,
+    TimedOut,
+    TurnRequest,
+    TurnSet,
+)
 
 HALF = setting("halves")
 PLAN = Plan(settings=(HALF,))
@@ -202,11 +212,109 @@ def test_the_budget_is_kept() -> None:
     assert found.numbers is not None and found.numbers.verdict == "passed"
 
 
-def test_a_budget_that_is_too_small() -> None:
-    with pytest.raises(BudgetError, match="too small for a check") as caught:
-        compare(Pair(), budget_seconds=20)
-    found = compare(Pair(), budget_seconds=1.15 * caught.value.needed_seconds)
+def test_a_budget_that_is_too_small_leaves_it_open_and_says_what_it_takes() -> None:
+    executor = Pair()
+    found = compare(executor, budget_seconds=20)
+    assert (found.verdict, found.speed.comparison, found.numbers) == ("inconclusive", None, None)
+    assert found.cost is not None and 20 < found.cost.least_seconds < found.cost.most_seconds
+    assert executor.seconds <= 20, "nothing was begun that cannot be ended"
+    found = compare(Pair(), budget_seconds=1.15 * found.cost.least_seconds)
     assert found.speed.comparison is not None
+
+
+def test_what_it_takes_is_known_before() -> None:
+    executor = Pair(launch_noise=0.3, seed=1)
+    found = compare(executor)
+    assert found.cost is not None and found.speed.comparison is not None and found.speed.comparison.sets == 8
+    assert found.cost.most_seconds == pytest.approx(executor.seconds, rel=0.3)
+    assert compare(Pair(), speed_only=True).cost.least_seconds < compare(Pair()).cost.least_seconds
+    found = compare(Pair(), budget_seconds=1.2 * found.cost.least_seconds)
+    assert any("may end before the last look" in it for it in found.warnings)
+
+
+# -- a busy machine ---------------------------------------------------------------------------------
+
+
+def test_it_waits_until_others_pause() -> None:
+    executor = Pair(others=0.6, calm_after_seconds=20.0)
+    found = compare(executor)
+    assert (found.verdict, found.disturbances) == ("passed", ())
+    executor = Pair(others=0.6, calm_after_seconds=60.0)  # the first set is disturbed, and taken again
+    found = compare(executor)
+    assert found.verdict == "passed" and "speed" not in {it.measured for it in found.disturbances}
+
+
+def test_what_others_disturbed_to_the_end_is_said() -> None:
+    found = compare(Pair(others=0.6))
+    assert {it.measured for it in found.disturbances} == {"account", "speed"}
+    assert "It was measured while others used 0.6 of 1 core." in found.speed.text
+    assert any("The machine was busy" in it for it in found.warnings)
+
+
+@pytest.mark.parametrize("budget", [90.0, 150.0, 400.0])
+def test_waiting_does_not_break_the_budget(budget: float) -> None:
+    executor = Pair(others=0.6)
+    found = compare(executor, budget_seconds=budget)
+    assert executor.seconds <= 1.1 * budget
+    assert found.verdict != "failed"
+    if found.speed.comparison is None:
+        assert "estimated while others used 0.6 of 1 core, and may be less on a quiet machine" in found.text
+
+
+def test_a_baseline_that_timed_out_is_no_failure() -> None:
+    found = compare(Pair(baseline_ending=TimedOut(limit_seconds=9.0, during="startup")))
+    assert (found.verdict, found.numbers) == ("inconclusive", None)
+    assert "Nothing was compared" in found.text and "Nothing came from it for 9 s" in found.text
+
+
+class Hangs(Pair):
+    """In its first sets one arm hangs."""
+
+    sets = 1
+    arm = 2
+
+    def take_turns(self, request: TurnRequest) -> TurnSet:
+        turns = super().take_turns(request)
+        if self.sets <= 0:
+            return turns
+        self.sets -= 1
+        runs = list(turns.runs)
+        runs[self.arm] = msgspec.structs.replace(runs[self.arm], ending=TimedOut(limit_seconds=9.0, during="block"))
+        return msgspec.structs.replace(turns, runs=tuple(runs), rounds=((),) * len(runs))
+
+
+@pytest.mark.parametrize("arm", [1, 2])
+def test_an_arm_that_hung_once_is_asked_again(monkeypatch: pytest.MonkeyPatch, arm: int) -> None:
+    monkeypatch.setattr(Hangs, "arm", arm)
+    assert compare(Hangs()).verdict == "passed"
+
+
+@pytest.mark.parametrize(("arm", "verdict"), [(1, "inconclusive"), (2, "failed")])
+def test_an_arm_that_always_hangs(monkeypatch: pytest.MonkeyPatch, arm: int, verdict: str) -> None:
+    """The other side's hang says nothing of the change; that of the present script alone does."""
+    monkeypatch.setattr(Hangs, "sets", 99)
+    monkeypatch.setattr(Hangs, "arm", arm)
+    found = compare(Hangs())
+    assert found.verdict == verdict and "Nothing came from it for 9 s" in found.text
+
+
+# -- which phase moved ------------------------------------------------------------------------------
+
+
+def test_the_phase_that_moved_is_named() -> None:
+    found = compare(Pair(Effect(compute=1.3)))
+    assert {it.phase for it in found.speed.phases if it.moved} == {"forward", "backward"}
+    assert "Of the step before, forward takes 10.5 % more" in found.text and "35 % before" in found.text
+    found = compare(Pair(Effect(data=3.0)))
+    assert "Of the step before, data wait takes 40.0 % more" in found.text
+    found = compare(Pair(Effect(compute=0.7)))
+    assert "forward takes 10.5 % less" in found.text
+
+
+def test_no_phase_is_named_where_none_moved() -> None:
+    found = compare(Pair())
+    assert len(found.speed.phases) == 6 and not any(it.moved for it in found.speed.phases)
+    assert "Of the step before" not in found.text and "phase" not in found.text
 
 
 # -- against a plan ---------------------------------------------------------------------------------

@@ -35,13 +35,13 @@ def test_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "18 of devices (18 linked to their launch, 0 not)" in " ".join(shown.split())
 
 
-def test_json_holds_whole_nanoseconds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_holds_seconds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = training_trace().write(tmp_path / "trace.json")
     assert main(["trace", "--json", str(path)]) == 0
     document = json.loads(capsys.readouterr().out)
     (trace,) = document["traces"]
     assert document["skipped"] == []
-    assert trace["devices"][0]["time"]["compute_nanoseconds"] == 900_000
+    assert trace["devices"][0]["time"]["compute_seconds"] == 0.0009
     assert trace["coverage"]["events"] == len(training_trace().events)
 
 
@@ -125,7 +125,7 @@ def test_a_trace_without_accelerator(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "aten::add 10.0 us 17 % 1 10.0 us" in shown
     assert main(["trace", "--json", str(path)]) == 0
     (trace,) = json.loads(capsys.readouterr().out)["traces"]
-    assert trace["host_time"]["operator_nanoseconds"] == 60_000
+    assert trace["host_time"]["operator_seconds"] == 0.00006
     assert [it["name"] for it in trace["operators"]] == ["aten::mm", "aten::add"]
 
 

@@ -234,6 +234,22 @@ def test_an_infinity_that_becomes_nan_and_a_mask(capsys: pytest.CaptureFixture[s
     assert "A row is masked throughout" in page
 
 
+def test_an_overflow_of_what_stood_for_infinities(capsys: pytest.CaptureFixture[str]) -> None:
+    hides = NumberRange(dtype="float32", shape=(4,), numbers=4, low=-3.4028e38, high=1.5)
+    infinite = NumberRange(dtype="float32", shape=(4,), numbers=4, infinite=2)
+    bad = msgspec.structs.replace(
+        FOUND,
+        replaced=msgspec.structs.replace(LOG, operation="nan_to_num", outputs=(hides,)),
+        overflow=msgspec.structs.replace(LOG, operation="pow", outputs=(infinite,), site=None),
+    )
+    assert hunt(Answers(run(17, NOTICED), run(17, bad))) == 1
+    page = shown(capsys)
+    assert "It came from log, which made 3 NaN in the forward pass." in page
+    assert "nan_to_num made finite numbers of it, from -3.403e+38 to 1.5, model.py:41 in forward." in page
+    assert "Then pow made 2 infinities of these in the forward pass." in page
+    assert "Its smallest input is -0.021" in page
+
+
 @pytest.mark.parametrize(
     ("origin", "says"),
     [
@@ -434,6 +450,8 @@ def test_foreign_text_is_cleaned(capsys: pytest.CaptureFixture[str]) -> None:
         origin=origin,
         first_nan=origin,
         written=origin,
+        replaced=origin,
+        overflow=origin,
     )
     assert hunt(Answers(run(17, bad), run(17, bad))) == 1
     out = capsys.readouterr().out

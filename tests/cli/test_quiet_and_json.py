@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import fakes
@@ -16,7 +18,7 @@ from trace_writer import training_trace
 
 from hotlap.api import Engine
 from hotlap.cli.main import COMMANDS, main
-from hotlap.render.json import study_json
+from hotlap.render.json import VERSIONS, study_json
 from hotlap.study import create_study
 from hotlap.tune.options import Options
 
@@ -42,6 +44,8 @@ LINES: dict[str, tuple[tuple[str, ...], int]] = {
     "rule": ((), 0),
     "new": (("made", "--task", "lm"), 0),
 }
+# What a command's document is called where it is not called as the command.
+KINDS = {"tune": "study", "profile": "study", "lab": "study", "demo": "study", "report": "study", "rule": "rules"}
 PAGES = [("findings", "loader-bound"), ("levers", "loader"), ("rule", "HL201")]
 # Commands that start processes of their own, and whose own tests hold the two options.
 ELSEWHERE = {"run", "check", "patch"}
@@ -78,8 +82,26 @@ def test_json_is_one_document_and_nothing_else(command: str, ready: Path, capsys
     words, code = LINES[command]
     assert run(command, "--json", "--quiet", *words) == code
     out, err = capsys.readouterr()
-    assert isinstance(json.loads(out), dict | list)
+    document = json.loads(out)
+    kind = KINDS.get(command, command)
+    assert list(document)[:2] == ["document", "document_version"]
+    assert (document["document"], document["document_version"]) == (f"hotlap-{kind}", VERSIONS[kind])
+    assert not [it for it in keys(document) if it.endswith(("_nanoseconds", "_milliseconds", "_microseconds"))]
     assert err == ""
+
+
+def keys(value: object) -> Iterator[str]:
+    """All names of fields in a document."""
+    for it in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from keys(it)
+    if isinstance(value, dict):
+        yield from value
+
+
+def test_the_page_about_documents_names_each_with_its_version() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "json.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `hotlap-([a-z]+)` \| (\d+) \|", page, re.MULTILINE))
+    assert rows == {kind: str(version) for kind, version in VERSIONS.items()}
 
 
 @pytest.mark.parametrize("command", sorted(LINES))

@@ -14,8 +14,8 @@ from hotlap.diagnose.api import all_rules
 from hotlap.diagnose.example_traces import STEPS, trace_of
 from hotlap.diagnose.examples import CPU, GPU, operator, run_on, with_kernels, with_optimizer
 from hotlap.diagnose.operators import WORTH_A_LOOK
-from hotlap.diagnose.work import Rates, work_of
-from hotlap.evidence import LayerUse, RunEvidence, Window
+from hotlap.diagnose.work import Rates, beaten, work_of
+from hotlap.evidence import LayerUse, LineSamples, RunEvidence, SampledLine, Window
 from hotlap.records import Accelerator, CallSite, Ceilings, Finding, Machine, ModelFacts, OptimizerFacts
 from hotlap.trace.records import CopyRow, IdleCause, OperatorRow
 
@@ -354,6 +354,23 @@ def test_rates_in_doubt_give_no_figure() -> None:
     assert "varied by 60 %" in finding.evidence[1] and "So did these" not in finding.evidence[1]
 
 
+def test_sparse_products_are_neither_slow_nor_faster_than_the_machine() -> None:
+    """A trace shows the shape of a graph's adjacency and not that it is nearly empty; the counted operations do."""
+    adjacency = operator("aten::mm", 60, [(20_000, 20_000), (20_000, 16)], calls=30)
+    model = ModelFacts(kind="Net", parameters=1000, flops_per_step=1e7)
+    assert not found("slow-matmul-precision", run_on(CPU, adjacency, model=model))
+    assert beaten(run_on(CPU, adjacency)) and not beaten(run_on(CPU, adjacency, model=model))
+
+
+def test_rates_in_doubt_that_leave_nothing_to_gain_are_no_hint() -> None:
+    doubts = (("cpu", "These rates varied by 60 % within their test."),)
+    ceilings = msgspec.structs.replace(CPU.ceilings, doubts=doubts)
+    machine = msgspec.structs.replace(CPU, ceilings=ceilings)
+    small = operator("aten::addmm", 60, [(64,), (32, 64), (64, 64)], calls=1000)
+    assert not found("slow-matmul-precision", run_on(machine, small))
+    assert not found("slow-matmul-precision", run_on(machine, thin_product(60, calls=5)))
+
+
 def test_rates_that_the_script_itself_beats_are_in_doubt() -> None:
     """As measured by the issue: a ceiling of 14.7 GFLOP/s where hundreds are usual."""
     disturbed = msgspec.structs.replace(CPU.ceilings, matmul_flops_per_second=(("cpu:float32", 1.47e10),))
@@ -403,6 +420,34 @@ def test_the_line_is_where_the_trace_says_or_the_models_call() -> None:
     found_there = one("dominant-operator", run_on(CPU, placed, sites=(SITE,))).site
     assert found_there == CallSite(role="model", file="net.py", line=12, function="forward")
     assert one("dominant-operator", run_on(CPU, at_module, sites=(SITE,))).site == SITE
+
+
+def met(line: int, native: str = "", *, function: str = "forward", samples: int = 40, called: str = "") -> SampledLine:
+    """A line of net.py in which the host was met."""
+    site = CallSite(role="call", file="/home/ada/net.py", line=line, function=function)
+    return SampledLine(phase="forward", samples=samples, seconds=samples / 100, native=native, called=called, site=site)
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "line"),
+    [
+        ("aten::sort", [met(14, "torch.sort")], 14),
+        ("aten::sort", [met(14, "torch.sort"), met(15, "torch.Tensor.sort", samples=90)], 15),
+        ("aten::relu", [met(14, called="torch.nn.functional.relu")], 14),
+        ("aten::sort", [met(14, "torch.topk")], 12),
+        ("aten::sort", [met(14, "torch.sort", samples=9)], 12),
+        ("aten::sort", [met(14, "torch.sort", function="training_step")], 12),
+        ("aten::mul", [met(14, "operator")], 14),
+        ("aten::mul", [met(14, "operator"), met(15, "operator")], 12),
+        ("aten::sort", [met(14, "operator")], 12),
+    ],
+)
+def test_the_line_that_was_met_in_the_operator_is_named(name: str, lines: list[SampledLine], line: int) -> None:
+    """The trace knows that the function begins in line 12."""
+    run = run_on(CPU, operator(name, 60, [(64, 4096)], place="net.py(12): forward"))
+    evidence = msgspec.structs.replace(run.evidence, sampled=LineSamples(samples=200, lines=tuple(lines)))
+    site = one("dominant-operator", msgspec.structs.replace(run, evidence=evidence)).site
+    assert site is not None and site.line == line
 
 
 def test_a_loop_is_told_from_one_large_call() -> None:

@@ -204,6 +204,31 @@ def test_slow_transform_above_thirty_percent(own_seconds: float, fires: bool) ->
     assert bool(list(slow_transform.check(transform(own_seconds)))) is fires
 
 
+@pytest.mark.parametrize(
+    ("function", "line"),
+    [
+        (FunctionTime(name="sorted", own_seconds=0.6, total_seconds=0.6, caller=LOADER), LOADER.line),
+        (FunctionTime(name="sorted", own_seconds=0.6, total_seconds=0.6), 3),
+        (FunctionTime(name="load", file="/home/ada/data.py", line=40, own_seconds=0.6, total_seconds=0.6), 40),
+    ],
+)
+def test_slow_transform_is_shown_where_the_user_calls_it(function: FunctionTime, line: int) -> None:
+    site = CallSite(role="loader", file="/home/ada/data.py", line=3)
+    dataset = DatasetProfile(dataset="Images", samples=32, seconds=1.0, functions=(function,), site=site)
+    profile = msgspec.structs.replace(transform(0.6), evidence=RunEvidence(datasets=(dataset,)))
+    (found,) = slow_transform.check(profile)
+    assert found.site is not None and found.site.line == line
+
+
+def test_collating_is_shown_at_the_users_function() -> None:
+    site, collate = (CallSite(role="loader", file="/home/ada/data.py", line=it) for it in (3, 30))
+    dataset = DatasetProfile(dataset="Images", samples=32, seconds=1.0, collate_seconds=0.6, site=site)
+    for known, line in ((dataset, 3), (msgspec.structs.replace(dataset, collate_site=collate), 30)):
+        profile = msgspec.structs.replace(transform(0.6), evidence=RunEvidence(datasets=(known,)))
+        (found,) = slow_transform.check(profile)
+        assert found.site is not None and found.site.line == line
+
+
 def test_slow_transform_costs_its_part_of_the_wait() -> None:
     (found,) = slow_transform.check(transform(0.6))
     assert found.share.value == pytest.approx(0.3)

@@ -9,7 +9,7 @@ import pytest
 
 from hotlap.diagnose import Profile, diagnose
 from hotlap.diagnose.api import SECTIONS, Rule, all_rules
-from hotlap.diagnose.shares import UNIT
+from hotlap.diagnose.shares import RUN, UNIT
 from hotlap.diagnose.wording import levers_for
 from hotlap.levers.api import all_levers
 from hotlap.records import Finding
@@ -33,6 +33,7 @@ EXPECTED = {
         "host-sync",
         "launch-bound",
         "logging-cost",
+        "other-time",
         "python-overhead",
         "reads-in-every-step",
         "small-operators",
@@ -52,6 +53,7 @@ EXPECTED = {
     "memory": {"allocator-retries", "close-to-limit", "fragmentation", "memory-growth", "room-for-batch"},
     "numbers": {"gradient-spikes", "non-finite-loss", "scaler-skips"},
     "distributed": {"data-parallel", "exposed-communication", "straggler"},
+    "run": {"checkpoint-cost", "evaluation-cost", "startup-cost"},
     "machine": {"narrow-pcie", "old-driver", "oversubscribed", "shared-device", "throttled"},
 }
 LONGEST_LINE = 200
@@ -163,7 +165,7 @@ def assert_sound(rule: Rule, finding: Finding) -> None:
     assert finding.rule == rule.name
     share = finding.share
     assert 0 <= share.low <= share.value <= share.high <= 1
-    assert share.unit == UNIT
+    assert share.unit == (RUN if rule.group == "run" and finding.kind == "cost" else UNIT)
     if finding.kind == "cost":
         assert share.value > 0
     if finding.kind in ("risk", "hint"):

@@ -14,6 +14,9 @@ from hotlap.levers.api import find
 from hotlap.records import Setting
 from hotlap.runtime.hooks import Hooks
 
+MKLDNN = dir(torch.backends.mkldnn)
+"""Precisions of its own for convolutions are newer than the oldest torch that is supported."""
+
 
 class Driver:
     """Each method is one doorway of torch, with the hooks called as in a child process."""
@@ -98,7 +101,7 @@ def driver() -> Iterator[Driver]:
         torch.get_num_threads(),
         torch.get_float32_matmul_precision(),
         torch.backends.cudnn.benchmark,
-        {name: getattr(torch.backends.mkldnn, name).fp32_precision for name in ("conv", "rnn")},
+        {name: getattr(torch.backends.mkldnn, name).fp32_precision for name in ("conv", "rnn") if name in MKLDNN},
     )
     torch.manual_seed(0)
     yield Driver()

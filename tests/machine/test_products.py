@@ -42,6 +42,28 @@ def test_two_tests_that_agree_are_believed_whatever_else_ran() -> None:
     assert until_sure((measured(1.0e11), 1.6), (measured(1.85e11), 1.6), (measured(2e11), 1.6)) == (2e11, "", 0)
 
 
+def with_sizes(**rates: float) -> Products:
+    sized = [SizedRate(key="cpu:float32", side=int(side[1:]), flops_per_second=rate) for side, rate in rates.items()]
+    return Products({"cpu:float32": max(rates.values())}, tuple(sized), 0.0, threads=1)
+
+
+def test_large_products_far_slower_than_small_ones_are_in_doubt() -> None:
+    """The small ones slip between other programs' turns, and the best of all alone shows nothing of it."""
+    disturbed = with_sizes(s256=1.5e11, s1024=1.6e10)
+    _, doubt, left = until_sure((disturbed, 0.1), (with_sizes(s256=1.5e11, s1024=9e10), 0.1), (disturbed, 0.1))
+    assert (doubt, left) == ("", 1)
+    others = (with_sizes(s256=1.5e11, s1024=3e10), 0.1), (with_sizes(s256=1.5e11, s1024=6e10), 0.1)
+    _, doubt, left = until_sure((disturbed, 0.1), *others)
+    assert left == 0
+    assert doubt == "Products of 1024 x 1024 matrices reached 40 % of the rate of 256 x 256."
+
+
+def test_tests_agree_in_every_size_or_not_at_all() -> None:
+    one, other = with_sizes(s256=1.5e11, s1024=9e10), with_sizes(s256=1.5e11, s1024=1.2e11)
+    assert until_sure((one, 1.9), (other, 1.9), (other, 1.9))[1:] == ("", 0)
+    assert until_sure((one, 1.9), (one, 1.9), (one, 1.9))[1:] == ("", 1)
+
+
 def test_what_remains_in_doubt_says_so() -> None:
     rate, doubt, left = until_sure((measured(1.47e10), 1.6), (measured(1e11), 1.7), (measured(4e10), 1.8))
     assert (rate, left) == (1e11, 0)

@@ -49,16 +49,7 @@ NOT_ON_WINDOWS = {
     ),
     socket: ("AF_UNIX", "SCM_RIGHTS", "socketpair"),
 }  # fmt: skip
-DECIDED = (
-    ctypes,
-    importlib.util,
-    multiprocessing.connection,
-    psutil,
-    rich._windows,
-    rich.console,
-    subprocess,
-    tempfile,
-)
+DECIDED = (ctypes, multiprocessing.connection, psutil, rich._windows, rich.console, subprocess, tempfile)
 
 
 class _Absent(importlib.abc.MetaPathFinder):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import io
 import pickle
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -397,3 +399,73 @@ def test_a_step_that_calls_its_parents_is_one_step(watched: Watched) -> None:
         model(torch.ones(2, 4)).sum().backward()
         optimizer.step()
     assert watched.clock.steps_done == 3
+
+
+def _train(model: nn.Module, optimizer: torch.optim.Optimizer, batches: DataLoader[Any]) -> None:
+    for inputs, targets in batches:
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(inputs), targets).backward()
+        optimizer.step()
+
+
+def _evaluate(model: nn.Module, batches: DataLoader[Any]) -> None:
+    for inputs, _ in batches:
+        model(inputs)
+        time.sleep(0.002)
+    time.sleep(0.02)
+
+
+@pytest.mark.parametrize("way", ["no_grad", "with gradients", "a module within"])
+def test_an_evaluation_is_no_part_of_a_step(watched: Watched, way: str) -> None:
+    inner = nn.Linear(8, 1)
+    model = nn.Sequential(inner) if way == "a module within" else inner
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(14):  # until the search for models is over
+        _train(model, optimizer, DataLoader(data(), batch_size=20))
+        model.eval()
+        with torch.set_grad_enabled(way == "with gradients"):
+            _evaluate(inner, DataLoader(data(), batch_size=10))
+        model.train()
+    steps = watched.steps()
+    assert steps.samples == (20,) * 28, "what an evaluation fetches is not trained on"
+    after_an_evaluation, others = steps.evaluation_seconds[2::2], steps.evaluation_seconds[1::2]
+    # Four batches, and what is made of them at the end.
+    assert all(it >= 0.025 for it in after_an_evaluation[5:]) and set(others) == {0.0}
+    assert steps.outside_seconds[5:] == steps.evaluation_seconds[5:]
+    assert min(steps.wall_seconds[6::2]) < 0.02
+
+
+def test_a_model_may_train_in_evaluation_mode(watched: Watched) -> None:
+    model = nn.Linear(8, 1).eval()
+    _train(model, torch.optim.SGD(model.parameters(), lr=0.1), DataLoader(data(), batch_size=10))
+    steps = watched.steps()
+    assert len(steps.wall_seconds) == 4 and set(steps.outside_seconds) == {0.0}
+    assert all(it > 0 for it in steps.forward_seconds)
+
+
+def test_forwards_without_gradients_in_training_mode_are_rollouts(watched: Watched) -> None:
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(6):
+        with torch.no_grad():
+            for _ in range(3):
+                model(torch.ones(2, 8))
+                time.sleep(0.002)
+        time.sleep(0.01)  # advantages are computed: the step's own preparation
+        optimizer.zero_grad()
+        model(torch.ones(4, 8)).sum().backward()
+        optimizer.step()
+    steps = watched.steps()
+    assert set(steps.evaluation_seconds) == {0.0}
+    assert all(it > 0.004 for it in steps.outside_seconds) and all(it > 0.009 for it in steps.other_seconds)
+
+
+def test_checkpoints_are_told_from_the_rest(watched: Watched) -> None:
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        _train(model, optimizer, DataLoader(data(), batch_size=20))
+        torch.save(model.state_dict(), io.BytesIO())
+    steps = watched.steps()
+    assert [it > 0 for it in steps.checkpoint_seconds] == [False, False, True, False, True, False]
+    assert steps.outside_seconds == steps.checkpoint_seconds

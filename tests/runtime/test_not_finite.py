@@ -229,6 +229,78 @@ def test_an_infinity_that_becomes_nan_later(hunt: Hunt) -> None:
     assert (bad.first_nan.operation, bad.first_nan.outputs[0].nan) == ("mul", 12)
 
 
+# -- infinities that were hidden in between ------------------------------------------------------------
+
+
+def hidden_by_nan_to_num(x: torch.Tensor) -> torch.Tensor:
+    scores = (x.detach() * 0).log()  # hidden log
+    scores = torch.nan_to_num(scores)  # hides it
+    return x + (scores * 0.5).pow(2)  # overflows again
+
+
+def hidden_in_place(x: torch.Tensor) -> torch.Tensor:
+    scores = (x.detach() * 0).log()  # hidden in place log
+    scores.clamp_(min=-1e30)  # hides it in place
+    return x + scores.abs().mul(1e10)  # overflows in place
+
+
+def hidden_and_nan(x: torch.Tensor) -> torch.Tensor:
+    scores = torch.nan_to_num((x.detach() * 0).log())
+    squares = scores.pow(2)
+    return x + (squares - squares)
+
+
+@pytest.mark.parametrize(
+    ("function", "mark", "hides", "overflows"),
+    [
+        (hidden_by_nan_to_num, "hidden log", "nan_to_num", "pow"),
+        (hidden_in_place, "hidden in place log", "clamp_", "mul"),
+    ],
+)
+def test_huge_numbers_are_followed_to_the_infinity_that_they_stand_for(
+    function: Callable[[torch.Tensor], torch.Tensor], mark: str, hides: str, overflows: str, hunt: Hunt
+) -> None:
+    bad = hunt(lambda: fit(Calls(function), ones()))
+    assert bad is not None and not bad.nan
+    found = origin(bad)
+    assert (found.operation, found.outputs[0].infinite) == ("log", 12)
+    assert found.site is not None and found.site.line == line(mark)
+    assert bad.replaced is not None and bad.overflow is not None and bad.first_nan is None
+    assert (bad.replaced.operation, bad.overflow.operation) == (hides, overflows)
+    assert bad.replaced.outputs[0].low is not None and bad.replaced.outputs[0].low <= -9.9e29
+    assert bad.overflow.outputs[0].infinite == 12
+
+
+def test_nan_of_an_overflow_goes_back_as_far(hunt: Hunt) -> None:
+    bad = hunt(lambda: fit(Calls(hidden_and_nan), ones()))
+    assert bad is not None and bad.nan and bad.first_nan is not None
+    assert (origin(bad).operation, bad.first_nan.operation) == ("log", "sub")
+    assert bad.overflow is not None and bad.overflow.operation == "pow"
+
+
+def replaced_by_small_numbers(x: torch.Tensor) -> torch.Tensor:
+    scores = torch.nan_to_num((x.detach() * 0).log(), neginf=-100.0)
+    return x + scores.exp() + (x * 0 + 1e30).pow(2)  # its own overflow
+
+
+def masked_elsewhere(x: torch.Tensor) -> torch.Tensor:
+    masked = torch.nan_to_num(x.masked_fill(torch.ones(3, 4, dtype=torch.bool), -INFINITY))
+    return x + masked.softmax(dim=-1) + (x * 0 + 1e30).pow(2)  # not the mask's
+
+
+@pytest.mark.parametrize(
+    ("function", "mark"),
+    [(replaced_by_small_numbers, "its own overflow"), (masked_elsewhere, "not the mask's")],
+)
+def test_what_is_small_again_is_not_blamed(
+    function: Callable[[torch.Tensor], torch.Tensor], mark: str, hunt: Hunt
+) -> None:
+    bad = hunt(lambda: fit(Calls(function), ones()))
+    assert bad is not None and bad.replaced is None and bad.overflow is None
+    found = origin(bad)
+    assert found.operation == "pow" and found.site is not None and found.site.line == line(mark)
+
+
 def test_a_mask_that_leaves_nothing_is_named_beside_the_softmax(hunt: Hunt) -> None:
     bad = hunt(lambda: fit(Calls(all_masked), ones()))
     assert bad is not None and bad.written is not None

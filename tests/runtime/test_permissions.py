@@ -41,7 +41,8 @@ def work() -> Iterator[Path]:
         for path in (top, *top.rglob("*")):
             os.chown(path, NOBODY, NOBODY)
     yield work
-    (work / "closed").chmod(0o755)
+    for closed in top.rglob("closed"):  # or only root could remove what is in it
+        closed.chmod(0o755)
     shutil.rmtree(top)
 
 

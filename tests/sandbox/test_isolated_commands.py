@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import socket
 import sys
@@ -20,6 +21,7 @@ from hotlap.trial.process import OwnedProcess
 
 Shell = Callable[..., tuple[int | None, str]]
 MODES: tuple[ProtectionMode, ...] = ("namespaces", "fence")
+PYTHON = shlex.quote(sys.executable)
 
 
 def require(isolator: Isolator) -> None:
@@ -95,7 +97,7 @@ def test_processes_see_their_own_numbers(shell: Shell) -> None:
 
 def test_a_session_of_its_own(shell: Shell) -> None:
     """A script that signals its own group must not meet the launcher."""
-    status, said = shell(f"{sys.executable} -c 'import os; print(os.getsid(0) == os.getppid(), os.getpgrp() > 0)'")
+    status, said = shell(f"{PYTHON} -c 'import os; print(os.getsid(0) == os.getppid(), os.getpgrp() > 0)'")
     assert (status, said.strip()) == (0, "True True")
 
 
@@ -116,7 +118,7 @@ def test_without_a_network_only_loopback_is_left(shell: Shell) -> None:
         "socket.create_connection(server.getsockname()); print('loopback');"
         "print(sorted(name for _, name in socket.if_nameindex()))"
     )
-    status, said = shell(f'{sys.executable} -c "{code}"', "namespaces", "none")
+    status, said = shell(f'{PYTHON} -c "{code}"', "namespaces", "none")
     assert status == 0
     assert said.splitlines() == ["loopback", "['lo']"]
 
@@ -147,7 +149,7 @@ def test_sockets_of_other_programs_answer(shell: Shell, tmp_path: Path) -> None:
         thread = threading.Thread(target=answer)
         thread.start()
         code = f"import socket; s = socket.socket(socket.AF_UNIX); s.connect('{path}'); print(s.recv(9))"
-        assert shell(f'{sys.executable} -c "{code}"') == (0, "b'hello'\n")
+        assert shell(f'{PYTHON} -c "{code}"') == (0, "b'hello'\n")
         thread.join()
 
 

@@ -335,7 +335,8 @@ def test_the_page_has_every_field_of_every_record() -> None:
 def test_the_page_names_every_file(frozen: Path) -> None:
     text = (ROOT / "docs" / "study-format.md").read_text(encoding="utf-8")
     named = ("assignment.json", "output.txt", "gradients.npz", "evidence.json", "window.json.gz", "trackers/")
-    for name in (JOURNAL, SUMMARY, PROFILE, layout.LOCK, layout.RUNS, layout.LABS, layout.PROFILES, *named):
+    folders = (layout.RUNS, layout.LABS, layout.PROFILES, f"{layout.CHECKS}/")
+    for name in (JOURNAL, SUMMARY, PROFILE, layout.CHECK, layout.LOCK, *folders, *named):
         assert name in text
     assert f"`format_version` is {FORMAT}" in text
     for limit, unit in ((layout.SUMMARY_LIMIT_BYTES, 2**20), (layout.ATTACHMENT_LIMIT_BYTES, 2**20)):

@@ -177,10 +177,10 @@ def test_a_terminal_that_knows_only_ascii(tmp_path: Path) -> None:
 
 def test_a_reader_that_leaves_early(tmp_path: Path) -> None:
     path = training_trace(steps=30).write(tmp_path / "trace.json")
-    command = f"{sys.executable} -m hotlap trace --json {path} | head -c 10; exit ${{PIPESTATUS[0]}}"
+    command = '"$0" -m hotlap trace --json "$1" | head -c 10; exit ${PIPESTATUS[0]}'
     done = subprocess.run(
-        ["bash", "-c", command], env={**os.environ, "PYTHONPATH": str(SOURCE)}, capture_output=True, text=True,
-        timeout=120, check=False,
+        ["bash", "-c", command, sys.executable, str(path)], env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.stderr == ""
     assert done.returncode in (0, 141)

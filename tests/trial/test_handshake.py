@@ -143,6 +143,16 @@ def test_versions_that_fit(tmp_path: Path, version: str) -> None:
     assert read(tmp_path, answer(packages={"msgspec": package})).packages["msgspec"].version == version
 
 
+@pytest.mark.parametrize(("version", "fits"), [("2.5.1", False), ("2.6.0+cu124", True), ("2.13.0", True), ("", True)])
+def test_torch_is_too_old(tmp_path: Path, version: str, fits: bool) -> None:
+    given = answer(packages={"torch": {"found": True, "version": version, "problem": ""}})
+    if fits:
+        assert read(tmp_path, given).torch == version
+        return
+    with pytest.raises(ScriptError, match=r"has torch 2\.5\.1; hotlap needs 2\.6 or newer"):
+        read(tmp_path, given)
+
+
 def test_torch_is_not_installed(tmp_path: Path) -> None:
     missing = {"found": False, "version": "", "problem": ""}
     with pytest.raises(ScriptError, match="torch is not installed for /envs/a/bin/python"):

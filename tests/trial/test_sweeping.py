@@ -164,14 +164,16 @@ def test_opening_a_study_sweeps_it(runs: Path, temporary: Path) -> None:
 
 def test_an_interrupted_trial_leaves_no_files(executor: LocalExecutor, assign: Assign, tmp_path: Path) -> None:
     def interrupt(*_: object) -> None:
-        (tmp_path / "runs" / "0001" / "files").mkdir()
-        raise KeyboardInterrupt
+        run = tmp_path / "runs" / "0001"
+        if (run / "diary").exists():
+            (run / "files").mkdir()
+            raise KeyboardInterrupt
 
     previous = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
     try:
         with pytest.raises(KeyboardInterrupt):
-            executor.launch(LaunchRequest(assignment=assign("--fail", "hang", "--fail-at", 0), steps=2))
+            executor.launch(LaunchRequest(assignment=assign("--fail", "hang", "--fail-at", 5), steps=2))
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, previous)

@@ -14,10 +14,12 @@ from hotlap.trial.local import LocalExecutor
 
 Assign = Callable[..., Assignment]
 Diary = Callable[[Run, str], list[dict[str, Any]]]
+LEAST_STEPS = 3
+"""Of a block, however slow the machine is."""
 
 
 def take_turns(executor: LocalExecutor, *arms: Assignment, **fields: Any) -> TurnSet:
-    fields = {"rounds": 4, "block_seconds": 0.03, "block_steps": 3, **fields}
+    fields = {"rounds": 4, "block_seconds": 0.03, "block_steps": LEAST_STEPS, **fields}
     return executor.take_turns(TurnRequest(arms=arms, **fields))
 
 
@@ -27,11 +29,11 @@ def timed(run: Run, diary: Diary) -> list[dict[str, Any]]:
 
 
 def test_every_round_has_a_block_of_every_arm(executor: LocalExecutor, assign: Assign, diary: Diary) -> None:
-    turns = take_turns(executor, assign("--step-seconds", 0.002), assign("--step-seconds", 0.004), assign())
+    turns = take_turns(executor, assign("--step-seconds", 0.002), assign("--step-seconds", 0.01), assign())
     assert turns.interleaved
     assert [len(row) for row in turns.rounds] == [4, 4, 4]
     assert all(isinstance(run.ending, Stopped) for run in turns.runs)
-    assert 1.3 < min(turns.rounds[1]) / min(turns.rounds[0]) < 3.0
+    assert 1.3 < min(turns.rounds[1]) / min(turns.rounds[0]) < 15.0
     for run, row in zip(turns.runs, turns.rounds, strict=True):
         assert len(run.blocks) == run.warm_up_blocks + 4
         assert run.warm_up_blocks >= 4
@@ -70,11 +72,11 @@ def test_only_the_one_whose_turn_it_is_runs(executor: LocalExecutor, assign: Ass
 
 
 def test_a_script_too_short_keeps_its_complete_rounds(executor: LocalExecutor, assign: Assign) -> None:
-    short = assign("--steps", 400, "--step-seconds", 0.002)
+    short = assign("--steps", 800, "--step-seconds", 0.002)
     turns = take_turns(executor, assign(), short, rounds=1000, warm_up_limit_seconds=0.2)
     assert isinstance(turns.runs[0].ending, Stopped)
     assert turns.runs[1].ending == Completed()
-    assert 0 < len(turns.rounds[0]) == len(turns.rounds[1]) < 40
+    assert 0 < len(turns.rounds[0]) == len(turns.rounds[1]) <= 800 // LEAST_STEPS
 
 
 def test_a_script_that_ends_before_the_warm_up_leaves_no_rounds(executor: LocalExecutor, assign: Assign) -> None:
@@ -141,13 +143,13 @@ def launches(turns: TurnSet, directory: Path) -> list[str]:
 
 
 def test_whole_launches_there_and_back(executor: LocalExecutor, assign: Assign, tmp_path: Path, diary: Diary) -> None:
-    arms = assign("--step-seconds", 0.002), assign("--step-seconds", 0.004)
+    arms = assign("--step-seconds", 0.002), assign("--step-seconds", 0.01)
     turns = take_turns(executor, *arms, interleaved=False, rounds=5)
     assert not turns.interleaved
     assert launches(turns, tmp_path / "runs") in (list("ABBA"), list("BAAB"))
     assert [len(row) for row in turns.rounds] == [5, 5]
     assert all(isinstance(run.ending, Stopped) for run in turns.runs)
-    assert 1.3 < min(turns.rounds[1]) / min(turns.rounds[0]) < 3.0
+    assert 1.3 < min(turns.rounds[1]) / min(turns.rounds[0]) < 15.0
 
 
 def test_arms_that_do_not_fit_together_are_alternated(executor: LocalExecutor, assign: Assign, tmp_path: Path) -> None:
@@ -165,8 +167,8 @@ def test_an_arm_that_needs_too_much_by_itself_is_out_of_memory(executor: LocalEx
 
 
 def test_alternated_arms_that_end_early(executor: LocalExecutor, assign: Assign) -> None:
-    short = assign("--steps", 400, "--step-seconds", 0.002)
-    longer = assign("--steps", 600)
+    short = assign("--steps", 800, "--step-seconds", 0.002)
+    longer = assign("--steps", 1200)
     turns = take_turns(executor, longer, short, rounds=1000, interleaved=False, warm_up_limit_seconds=0.2)
     assert turns.runs[1].ending == Completed()
-    assert 0 < len(turns.rounds[0]) == len(turns.rounds[1]) < 80
+    assert 0 < len(turns.rounds[0]) == len(turns.rounds[1]) <= 800 // LEAST_STEPS

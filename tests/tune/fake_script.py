@@ -21,6 +21,7 @@ from hotlap.levers.api import Lever, Parameter
 from hotlap.records import (
     Accelerator,
     Assignment,
+    Block,
     Ceilings,
     CompileReport,
     Completed,
@@ -92,6 +93,10 @@ class FakeScript:
     fixed_share: float = 0.5
     largest_scale: float = 100.0
     resizable: bool = True
+    others: float = 0.0
+    """So many cores are kept busy by others, who make every step three times as long,"""
+    calm_after_seconds: float = math.inf
+    """until that much time has passed."""
 
     def level(self, arm: Assignment) -> float:
         """Seconds for a sample: of a step, ``fixed_share`` is the same for any number of samples."""
@@ -150,7 +155,21 @@ class FakeExecutor:
         accelerators: tuple[Accelerator, ...] = ()
         return Machine(cores=1, memory_bytes=self.script.memory_bytes, ceilings=rates, accelerators=accelerators)
 
+    @property
+    def _others(self) -> float:
+        return self.script.others if self.seconds < self.script.calm_after_seconds else 0.0
+
+    @property
+    def _slowdown(self) -> float:
+        return 3.0 if self._others else 1.0
+
+    def _wait_for_others(self, patience_seconds: float) -> None:
+        if self._others:
+            self._pass_time(min(patience_seconds, max(0.0, self.script.calm_after_seconds - self.seconds)))
+
     def launch(self, request: LaunchRequest) -> Run:
+        self._wait_for_others(request.patience_seconds)
+        request = msgspec.structs.replace(request, patience_seconds=0.0)
         noise = self._noise(request)
         steps = request.steps
         if request.seconds is not None:
@@ -167,11 +186,13 @@ class FakeExecutor:
         return run
 
     def take_turns(self, request: TurnRequest) -> TurnSet:
+        self._wait_for_others(request.patience_seconds)
+        request = msgspec.structs.replace(request, patience_seconds=0.0)
         began = self.seconds
         noise = self._noise(request)
         runs, levels = [], []
         for arm in request.arms:
-            level = self.script.level(arm)
+            level = self.script.level(arm) * self._slowdown
             levels.append(level * math.exp(noise.gauss(0.0, self.script.launch_noise)))
             runs.append(self._run(arm, 40, noise))
         starts = sum(run.startup_seconds for run in runs)
@@ -180,7 +201,8 @@ class FakeExecutor:
             self._wait_for(run.ending)
         if any(not isinstance(run.ending, Stopped) for run in runs):
             return TurnSet(runs=tuple(runs), rounds=((),) * len(runs), wall_seconds=self.seconds - began)
-        block = max(request.block_steps, math.ceil(1.25 * request.block_seconds / self.script.step_seconds(Plan()))) + 1
+        step_seconds = self.script.step_seconds(Plan()) * self._slowdown
+        block = max(request.block_steps, math.ceil(1.25 * request.block_seconds / step_seconds)) + 1
         rounds = min(self._rounds_until_the_end(request, block), self._rounds_in_time(request, block, levels, began))
         rows: list[list[float]] = [[] for _ in runs]
         for number in range(rounds):
@@ -215,7 +237,7 @@ class FakeExecutor:
     def _run(self, arm: Assignment, steps: int, noise: random.Random) -> Run:
         script = self.script
         ending, done = self._ending(arm, steps)
-        phases = script.phases(arm.plan, replay=arm.replay)
+        phases = {name: it * self._slowdown for name, it in script.phases(arm.plan, replay=arm.replay).items()}
         startup = script.startup_seconds + sum(
             script.effects.get(it, Effect()).startup_seconds for it in arm.plan.settings
         )
@@ -237,9 +259,18 @@ class FakeExecutor:
             host_peak_bytes=round(script.peak_bytes * script.scale(arm)),
             loader_rates=sweep,
             compile=CompileReport(seconds=startup - script.startup_seconds),
+            blocks=self._blocks(done, sum(phases.values())),
             evidence_path=next(iter(script.evidence_paths), "") if arm.collect_evidence else "",
             rank_evidence_paths=script.evidence_paths if arm.collect_evidence else (),
         )
+
+    def _blocks(self, steps: int, step_seconds: float) -> tuple[Block, ...]:
+        """What the controller would have noted, where there is something to note."""
+        if not self.script.others or not steps:
+            return ()
+        wall = steps * step_seconds
+        own = wall / self._slowdown
+        return (Block(steps=steps, samples=steps, wall_seconds=wall, own_cpu_seconds=own, other_load=self._others),)
 
     def _ending(self, arm: Assignment, steps: int) -> tuple[Ending, int]:
         for setting in arm.plan.settings:

@@ -7,9 +7,12 @@ from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript, lever, named
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from hotlap.errors import ScriptError
 from hotlap.gain import recorded_gain
 from hotlap.plan import setting
 from hotlap.records import (
+    Assignment,
+    Failed,
     Kept,
     LaunchRequest,
     ParityComparison,
@@ -23,6 +26,7 @@ from hotlap.records import (
     TurnSet,
 )
 from hotlap.tune.costs import Costs, Shape
+from hotlap.tune.lab import run_lab
 from hotlap.tune.options import Options
 from hotlap.tune.search import tune
 
@@ -204,6 +208,14 @@ def test_a_set_that_was_disturbed_does_not_count_for_ever() -> None:
     assert study.plan.settings and study.verification is not None
 
 
+def test_a_lab_does_not_blame_a_lever_for_the_end_of_the_budget() -> None:
+    levers = named(lever("mixed-precision"), lever("compile"))
+    made = SlowSet(script(step=0.036, startup=3.0))
+    study = run_lab(WORKLOAD, Options(budget_seconds=400), made, levers=levers, clock=made.clock)
+    assert study.status == "finished" and made.taken >= 3
+    assert not any(isinstance(it.verdict, Failed) for it in study.outcomes)
+
+
 def test_costs_follow_the_median_of_the_last_sets() -> None:
     costs = Costs(2.0, Shape(step_seconds=1.2))
     arms = [Plan(), Plan(), Plan(settings=(HALF,))]
@@ -224,15 +236,11 @@ def test_costs_follow_the_median_of_the_last_sets() -> None:
     assert learn(20.0) == pytest.approx(first, rel=0.3)
 
 
-def _assignment(plan: Plan, options: Options):
-    from hotlap.records import Assignment
-
+def _assignment(plan: Plan, options: Options) -> Assignment:
     return Assignment(workload=WORKLOAD, plan=plan, seed=options.seed)
 
 
 def test_a_hang_at_the_start_names_the_limit_that_struck() -> None:
-    from hotlap.errors import ScriptError
-
     world = script()
     world.baseline_ending = TimedOut(limit_seconds=600.0, during="startup")
     with pytest.raises(ScriptError) as caught:

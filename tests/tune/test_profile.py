@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -14,7 +15,7 @@ from hotlap.diagnose import Profile
 from hotlap.diagnose.shares import at_most, exactly
 from hotlap.evidence import HostSync, RunEvidence, Window
 from hotlap.plan import setting
-from hotlap.records import CallSite, Ceilings, Crashed, Finding, LaunchRequest, Machine, Situation, Study, TimedOut
+from hotlap.records import CallSite, Ceilings, Crashed, Finding, LaunchRequest, Machine, Run, Situation, Study, TimedOut
 from hotlap.study import create_study, load_study, open_study
 from hotlap.tune import findings as findings_of
 from hotlap.tune.options import Options
@@ -158,6 +159,57 @@ def test_evidence_that_cannot_be_read_is_no_evidence(tmp_path: Path, text: bytes
     assert study.profiled_steps == 0 and "brought no evidence" in study.warnings[0]
 
 
+class _EndsSooner(FakeExecutor):
+    """A script that trains for fewer steps when it is watched than it did before: until a time or a loss is reached."""
+
+    def __init__(self, its: FakeScript, *steps: int) -> None:
+        super().__init__(its)
+        self._steps = iter(steps)
+
+    def launch(self, request: LaunchRequest) -> Run:
+        if request.assignment.collect_evidence:
+            total = next(self._steps, None)
+            self.script = replace(self.script, total_steps=total)
+        return super().launch(request)
+
+
+def without_window(evidence: Path) -> Path:
+    seen = msgspec.json.decode(evidence.read_bytes(), type=RunEvidence)
+    evidence.write_bytes(msgspec.json.encode(msgspec.structs.replace(seen, window=None)))
+    return evidence
+
+
+def look_while_it_ends(evidence: Path, *steps: int) -> tuple[Study, list[LaunchRequest]]:
+    executor = _EndsSooner(script(evidence), *steps)
+    study = profile(WORKLOAD, Options(), executor, clock=executor.clock)
+    return study, [it for it in launches(executor) if it.assignment.collect_evidence]
+
+
+def test_a_script_that_ended_before_its_profiled_steps_is_watched_once_more_for_fewer(evidence: Path) -> None:
+    study, watched = look_while_it_ends(evidence, 40)
+    assert [it.steps for it in watched][1:] == [38] and watched[0].steps > 40
+    assert watched[1].assignment.profiled_steps >= 3
+    assert study.findings and study.trace_path and not study.warnings
+
+
+@pytest.mark.parametrize(("steps", "launched", "ended"), [((40, 20), 2, 20), ((7,), 1, 7)])
+def test_a_script_that_ends_before_its_profiled_steps_is_said_to(
+    evidence: Path, steps: tuple[int, ...], launched: int, ended: int
+) -> None:
+    study, watched = look_while_it_ends(without_window(evidence), *steps)
+    assert len(watched) == launched
+    (warning,) = study.warnings
+    last = watched[-1].steps
+    first = last - watched[-1].assignment.profiled_steps + 1
+    assert f"the script ended after {ended} steps, and steps {first} to {last} were to be" in warning
+    assert "Let it train longer" in warning and "can be read" not in warning
+
+
+def test_a_launch_without_profiled_steps_says_what_that_leaves_out(evidence: Path) -> None:
+    study, _ = look(script(without_window(evidence)))
+    assert study.warnings == ("No steps were profiled. Causes that only a trace shows were not looked for.",)
+
+
 @pytest.mark.parametrize("text", ["", "{", "no trace", '{"traceEvents": []}'])
 def test_a_trace_that_cannot_be_read_leaves_the_rest(evidence: Path, text: str) -> None:
     evidence.with_name("trace.json").write_text(text, encoding="utf-8")
@@ -200,7 +252,7 @@ def test_a_search_spends_only_a_share_of_its_budget_on_causes(evidence: Path, mo
 
     shorter, longer = watched(180.0)[0].steps, watched(2000.0)[0].steps
     assert shorter < longer
-    monkeypatch.setattr(sys.modules["hotlap.tune.search"], "SEARCH_SHARE", 0.01)
+    monkeypatch.setattr(sys.modules["hotlap.tune.budget"], "SEARCH_SHARE", 0.01)
     assert not watched(180.0)
 
 
@@ -315,7 +367,7 @@ def test_a_rate_that_the_scripts_own_operators_exceed_is_left_out(evidence: Path
     window = msgspec.json.decode(evidence.read_bytes(), type=RunEvidence).window
     assert window is not None
     document = json.loads(Path(window.trace_path).read_text(encoding="utf-8"))
-    side, microseconds = 512, 900
+    side, microseconds = 256, 900
     call = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "dur": microseconds,
             "args": {"Input Dims": [[side, side], [side, side]], "Input type": ["float", "float"]}}  # fmt: skip
     document["traceEvents"][-1:] = [call | {"ts": start} for start in (1, 1001)]
@@ -323,6 +375,6 @@ def test_a_rate_that_the_scripts_own_operators_exceed_is_left_out(evidence: Path
     reached = 2 * side**3 / microseconds * 1e6
     study = look_with(of_float32(reached / 1.3), evidence)
     assert not study.ceilings and study.model_flop_utilisation is None
-    assert any("298 GFLOP/s, more than the 229 GFLOP/s of this machine's test" in it for it in study.warnings)
+    assert any("37.3 GFLOP/s, more than the 28.7 GFLOP/s of this machine's test" in it for it in study.warnings)
     believed = look_with(of_float32(reached / 1.2), evidence)
     assert believed.ceilings and not any("GFLOP/s" in it for it in believed.warnings)

@@ -51,6 +51,15 @@ def nothing_waits_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
+every_nth = pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])
+
+
+def calls(requests: list[bytes], every: int) -> list[int]:
+    """Which calls are cut, by number: the first and last ones, where each is of another kind, and every so manieth."""
+    last = len(requests)
+    return [it for it in range(1, last + 1) if it <= 6 or it % every == 0 or it > last - 3]
+
+
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, list[bytes]]:
     with create_study(tmp_path_factory.mktemp("whole"), WORKLOAD, OPTIONS) as journal:
@@ -59,9 +68,10 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, list
     return study, executor.requests
 
 
-def test_killed_at_every_call_and_resumed(tmp_path: Path, uninterrupted: tuple[Study, list[bytes]]) -> None:
+@every_nth
+def test_killed_at_a_call_and_resumed(tmp_path: Path, uninterrupted: tuple[Study, list[bytes]], every: int) -> None:
     expected, requests = uninterrupted
-    for call in range(1, len(requests) + 1):
+    for call in calls(requests, every):
         root = tmp_path / str(call)
         with create_study(root, WORKLOAD, OPTIONS) as journal, pytest.raises(Killed):
             run(journal, Interrupt(call, Killed))
@@ -89,11 +99,12 @@ def test_killed_again_and_again(tmp_path: Path, uninterrupted: tuple[Study, list
     assert anonymous(study) == anonymous(expected)
 
 
-def test_interrupted_at_every_call_gives_a_valid_study(
-    tmp_path: Path, uninterrupted: tuple[Study, list[bytes]]
+@every_nth
+def test_interrupted_at_a_call_gives_a_valid_study(
+    tmp_path: Path, uninterrupted: tuple[Study, list[bytes]], every: int
 ) -> None:
     _, requests = uninterrupted
-    for call in range(1, len(requests) + 1):
+    for call in calls(requests, every):
         root = tmp_path / str(call)
         with create_study(root, WORKLOAD, OPTIONS) as journal:
             study, _ = run(journal, Interrupt(call, KeyboardInterrupt))

@@ -7,6 +7,16 @@ now, in the same sets as the present script. :mod:`hotlap.check.against` finds w
 
 from hotlap.check.against import find_against
 from hotlap.check.compare import check
-from hotlap.check.records import Against, Check, CheckVerdict, NumbersCheck, Sides, SpeedCheck
+from hotlap.check.records import Against, Check, CheckCost, NumbersCheck, PhaseShift, Sides, SpeedCheck
 
-__all__ = ["Against", "Check", "CheckVerdict", "NumbersCheck", "Sides", "SpeedCheck", "check", "find_against"]
+__all__ = [
+    "Against",
+    "Check",
+    "CheckCost",
+    "NumbersCheck",
+    "PhaseShift",
+    "Sides",
+    "SpeedCheck",
+    "check",
+    "find_against",
+]

@@ -9,24 +9,47 @@ import msgspec
 
 from hotlap import plan as plans_of
 from hotlap.check.numbers import TwoScripts, without_blame
-from hotlap.check.records import Against, Check, CheckVerdict, NumbersCheck, Sides, SpeedCheck
+from hotlap.check.phases import phase_shifts
+from hotlap.check.records import Against, Check, CheckCost, NumbersCheck, Sides, SpeedCheck
 from hotlap.check.rule import limit_of, look_at
-from hotlap.check.wording import numbers_text, overall, speed_text
-from hotlap.errors import BudgetError, HotlapError, ScriptError, UsageError
+from hotlap.check.wording import numbers_text, overall, speed_text, too_dear_text
+from hotlap.errors import HotlapError, ScriptError, UsageError
 from hotlap.levers.api import Lever, all_levers
 from hotlap.machine.label import machine_label
 from hotlap.measure import speed
-from hotlap.records import Assignment, Completed, Machine, ParityComparison, ParityVerdict, Situation, TurnSet, Workload
+from hotlap.records import (
+    Assignment,
+    CheckVerdict,
+    Completed,
+    Disturbance,
+    Machine,
+    ParityComparison,
+    ParityVerdict,
+    Situation,
+    TimedOut,
+    TurnSet,
+    Workload,
+)
 from hotlap.redact import redacted
+from hotlap.study import CHECK, Journal
 from hotlap.trial.executor import Executor
 from hotlap.tune.book import Book, OnProgress, say_nothing
-from hotlap.tune.confirm import BASELINE, CANDIDATE, adapt_rounds, compare_sets, divergence, peak_bytes
+from hotlap.tune.confirm import (
+    BASELINE,
+    CANDIDATE,
+    adapt_rounds,
+    compare_sets,
+    comparison_of,
+    divergence,
+    peak_bytes,
+)
 from hotlap.tune.costs import FEWEST_ROUNDS
 from hotlap.tune.journaled import JournaledExecutor
 from hotlap.tune.observe import Observation
 from hotlap.tune.options import Options
 from hotlap.tune.options import check as check_options
 from hotlap.tune.prove import Prover
+from hotlap.tune.quiet import quietly, runs_of_set
 from hotlap.tune.stages import begin, blank_study
 from hotlap.tune.trials import Failure, Trials
 
@@ -45,20 +68,30 @@ def check(
     *,
     speed_only: bool = False,
     levers: Mapping[str, Lever] | None = None,
+    journal: Journal | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Check:
     """Compare the present side with the other one on this machine. ``options.delta`` is the smallest slowdown that
-    counts.
+    counts. With a journal it is kept as a study of its own, for ``hotlap history``.
 
-    That the present script fails is an answer; that the other side cannot be measured is a :class:`HotlapError`.
-    Raises :class:`BudgetError` when not even the first look fits into the budget, and :class:`UsageError` for options
-    that make no sense.
+    That the present script fails is an answer. What noise may be to blame for is *inconclusive*: a budget that cannot
+    hold the first look, a launch that timed out. That the other side fails by itself is a :class:`HotlapError`. Raises
+    :class:`UsageError` for options that make no sense.
     """
     known = all_levers() if levers is None else levers
     check_options(options, known)
-    trials = Trials(sides.before, options, JournaledExecutor(executor, clock=clock))
-    book = Book(blank_study(sides.before, options, None), trials, None, on_progress)
-    return _Checker(workload, against, sides, trials, book, known, speed_only=speed_only).run()
+    trials = Trials(sides.before, options, JournaledExecutor(executor, journal, clock=clock))
+    blank = msgspec.structs.replace(blank_study(workload, options, journal), kind="check")
+    book = Book(blank, trials, journal, on_progress)
+    checker = _Checker(workload, against, sides, trials, book, known, speed_only=speed_only)
+    try:
+        return checker.run()
+    except KeyboardInterrupt:
+        book.close("interrupted")
+        raise
+    except HotlapError as error:
+        book.close("script-failed", error.what)
+        raise
 
 
 class _Checker:
@@ -81,7 +114,9 @@ class _Checker:
         self._levers = levers
         self._speed_only = speed_only
         self._sets: list[TurnSet] = []
+        self._cost: CheckCost | None = None
         self._ended_soon = False
+        self._asked_twice = False
 
     def run(self) -> Check:
         try:
@@ -91,7 +126,8 @@ class _Checker:
         self._refuse_mixture(observation)
         self._compare_only_here(machine)
         proof = None if self._speed_only else self._proof(machine, observation)
-        self._reserve(0.0 if proof is None else proof.cost())
+        if not self._can_pay(0.0 if proof is None else proof.cost()):
+            return self._answer(machine, self._too_dear(), None)
         found = self._time()
         self._trials.reserve_seconds = 0.0
         comparable = bool(self._sets) or (self._ended_soon and self._against.kind == "revision")
@@ -101,6 +137,11 @@ class _Checker:
     # -- what cannot be compared ---------------------------------------------------------------
 
     def _not_measured(self, error: ScriptError) -> Check:
+        run = self._book.study.baseline
+        if run is not None and isinstance(run.ending, TimedOut):
+            text = f"Nothing was compared: {error.what} {error.remedy}"
+            found = SpeedCheck(verdict="inconclusive", text=text, limit=self._limit)
+            return self._answer(self._book.study.machine, found, None)
         if self._against.kind == "plan":  # both sides are the present script
             found = SpeedCheck(verdict="failed", text=f"{error.what} {error.remedy}", limit=self._limit)
             return self._answer(self._book.study.machine, found, None)
@@ -150,21 +191,38 @@ class _Checker:
 
     # -- budget --------------------------------------------------------------------------------
 
-    def _reserve(self, proof_seconds: float) -> None:
-        """Keep what the proof takes. Raises :class:`BudgetError` when the first look does not fit beside it."""
-        trials, first = self._trials, speed.LOOKS[0].sets
+    def _can_pay(self, proof_seconds: float) -> bool:
+        """Say what the check takes, and keep what the proof does. False when the first look does not fit beside it."""
+        trials, first, last = self._trials, speed.LOOKS[0].sets, speed.LOOKS[-1].sets
         trials.reserve_seconds = proof_seconds
         trials.choose_rounds(1)
         if not trials.fits(first * self._set_seconds):
             trials.set_rounds(FEWEST_ROUNDS)
-        cost = first * self._set_seconds
-        if not trials.fits(cost):
-            needed = trials.spent_seconds + cost + proof_seconds
-            raise BudgetError(
-                f"The budget is too small for a check: this script needs about {needed:.0f} s.",
-                remedy=f"Give at least --budget {1.15 * needed:.0f}s, or none.",
-                needed_seconds=needed,
+        before = trials.spent_seconds + proof_seconds
+        self._cost = cost = CheckCost(
+            least_seconds=before + first * self._set_seconds, most_seconds=before + last * self._set_seconds
+        )
+        self._book.tell(
+            "trial",
+            f"A first look is due after {cost.least_seconds:.0f} s, the last after {cost.most_seconds:.0f} s",
+            sets_planned=first,
+        )
+        budget = trials.options.budget_seconds
+        if budget is not None and cost.least_seconds <= budget < cost.most_seconds:
+            self._book.warn(
+                f"The budget of {budget:.0f} s may end before the last look: all {last} sets take about "
+                f"{cost.most_seconds:.0f} s."
             )
+        return trials.fits(first * self._set_seconds)
+
+    def _too_dear(self) -> SpeedCheck:
+        budget, cost = self._trials.options.budget_seconds, self._cost
+        assert budget is not None and cost is not None
+        text = too_dear_text(cost, budget, self._disturbance_of("account"))
+        return SpeedCheck(verdict="inconclusive", text=text, limit=self._limit)
+
+    def _disturbance_of(self, measured: str) -> Disturbance | None:
+        return next((it for it in self._book.study.disturbances if it.measured == measured), None)
 
     @property
     def _set_seconds(self) -> float:
@@ -191,13 +249,19 @@ class _Checker:
             if verdict != "inconclusive":
                 break
             adapt_rounds(self._trials, self._sets)
+        runs = [run for it in self._sets for run in it.runs]
+        self._book.judge("speed", runs)
+        phases, busy = phase_shifts(self._sets), self._disturbance_of("speed")
         return SpeedCheck(
             verdict=verdict,
-            text=speed_text(verdict, self._against, delta, found, judged, at_least, short=short),
+            text=speed_text(
+                verdict, self._against, delta, found, judged, at_least, short=short, phases=phases, disturbance=busy
+            ),
             limit=self._limit,
             judged=judged,
             at_least=at_least,
             comparison=found,
+            phases=phases,
         )
 
     def _take_sets(self, upto: int) -> Failure | None:
@@ -208,7 +272,9 @@ class _Checker:
                 running = compare_sets(self._sets, delta=self._trials.options.delta, confidence=confidence).speedup
             text = f"set {len(self._sets) + 1} of {upto}"
             self._book.tell("trial", text, sets_done=len(self._sets), sets_planned=upto, running=running)
-            turns = self._trials.take_set(self._arms(), rounds=self._trials.rounds, purpose="check")
+            turns = self._take_set(upto)
+            if _timed_out(turns) and self._trials.fits((upto - len(self._sets)) * self._set_seconds):
+                turns, self._asked_twice = self._take_set(upto), True  # whoever kept the machine busy may be gone
             if isinstance(turns, Failure):
                 return turns
             diverged = divergence(turns.runs[BASELINE], turns.runs[CANDIDATE])
@@ -216,6 +282,23 @@ class _Checker:
                 return diverged
             self._sets.append(turns)
         return None
+
+    def _take_set(self, upto: int) -> TurnSet | Failure:
+        """A set that was not disturbed, where it can be had: what follows must still fit into the budget."""
+        trials = self._trials
+        others_seconds = (upto - len(self._sets) - 1) * self._set_seconds
+        turns, _ = quietly(
+            trials,
+            self._book,
+            "speed",
+            lambda patience: trials.take_set(
+                self._arms(), rounds=trials.rounds, purpose="check", patience_seconds=patience
+            ),
+            runs_of_set,
+            stage="trial",
+            most_seconds=max(0.0, trials.left_seconds - others_seconds),
+        )
+        return turns
 
     def _arms(self) -> Sequence[Assignment]:
         sides = self._sides
@@ -226,6 +309,10 @@ class _Checker:
     def _failed(self, failure: Failure) -> SpeedCheck:
         """An arm that gave no numbers: the present one's failure is an answer."""
         self._sets.clear()
+        if _timed_out(failure) and not (failure.arm == CANDIDATE and self._asked_twice):
+            side = "the script as it is now" if failure.arm == CANDIDATE else self._against.name
+            text = f"The speed could not be compared: in a trial of {side}: {failure.reason}"
+            return SpeedCheck(verdict="inconclusive", text=text, limit=self._limit)
         if failure.arm != CANDIDATE:
             raise HotlapError(
                 f"The other side of the comparison, {self._against.name}, failed while it was timed. {failure.reason}",
@@ -256,7 +343,8 @@ class _Checker:
         self._book.tell("parity", "Does it still compute the same?")
         parity = proof.prove(self._sets)
         if isinstance(parity, Failure):
-            return NumbersCheck(verdict="failed", text=parity.reason)
+            verdict: CheckVerdict = "inconclusive" if _timed_out(parity) else "failed"
+            return NumbersCheck(verdict=verdict, text=parity.reason)
         parity = without_blame(parity)
         return NumbersCheck(verdict=_VERDICTS[parity.verdict], text=numbers_text(self._against, parity), parity=parity)
 
@@ -265,7 +353,7 @@ class _Checker:
     def _answer(self, machine: Machine, found: SpeedCheck, numbers: NumbersCheck | None) -> Check:
         verdict, text = overall(found, numbers)
         remarks = found.comparison.remarks if found.comparison is not None and found.comparison.baseline_agrees else ()
-        return Check(
+        check = Check(
             verdict=verdict,
             text=text,
             workload=redacted(self._workload),
@@ -279,8 +367,26 @@ class _Checker:
             now_peak_bytes=self._peak_bytes(CANDIDATE),
             spent_seconds=self._trials.spent_seconds,
             budget_seconds=self._trials.options.budget_seconds,
+            cost=self._cost,
+            disturbances=self._book.study.disturbances,
             warnings=(*self._book.study.warnings, *remarks),
+            directory=self._book.study.directory,
         )
+        self._keep(check)
+        return check
+
+    def _keep(self, check: Check) -> None:
+        """Write the answer into the study, as far as ``hotlap history`` shows it, and as a whole beside it."""
+        comparison = None
+        if check.speed.comparison is not None:
+            comparison = comparison_of(
+                self._sides.before_plan, self._sides.now_plan, self._sets, check.speed.comparison
+            )
+            parity = check.numbers.parity if check.numbers is not None else None
+            comparison = msgspec.structs.replace(comparison, parity=parity)
+        self._book.update(check_verdict=check.verdict, verification=comparison)
+        self._book.attach(CHECK, check)
+        self._book.close("finished", check.text)
 
     def _peak_bytes(self, arm: int) -> int:
         return max((peak_bytes(it.runs[arm]) for it in self._sets), default=0)
@@ -301,6 +407,11 @@ class _PlanProof:
     def prove(self, sets: Sequence[TurnSet]) -> ParityComparison | Failure:
         """The plan against the untouched script."""
         return self._prover.prove_exact(sets) if self._exact else self._prover.prove(self._plan)
+
+
+def _timed_out(turns: TurnSet | ParityComparison | Failure) -> bool:
+    """Whether it failed as nothing came for too long: of a busy machine that says nothing about the script."""
+    return isinstance(turns, Failure) and isinstance(turns.ending, TimedOut)
 
 
 def _torch_version(machine: Machine) -> str:

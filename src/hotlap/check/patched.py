@@ -12,12 +12,22 @@ from collections.abc import Callable, Collection, Sequence
 import msgspec
 
 from hotlap.check.numbers import TwoScripts, without_blame
-from hotlap.check.records import CheckVerdict, Sides
+from hotlap.check.records import Sides
 from hotlap.check.rule import look_at
 from hotlap.errors import HotlapError
 from hotlap.machine.label import machine_label
 from hotlap.measure import speed
-from hotlap.records import Assignment, Completed, Estimate, ParityComparison, PatchProof, Run, SpeedComparison, TurnSet
+from hotlap.records import (
+    Assignment,
+    CheckVerdict,
+    Completed,
+    Estimate,
+    ParityComparison,
+    PatchProof,
+    Run,
+    SpeedComparison,
+    TurnSet,
+)
 from hotlap.trial.executor import Executor
 from hotlap.tune.book import Book, OnProgress, say_nothing
 from hotlap.tune.confirm import BASELINE, CANDIDATE, adapt_rounds, compare_sets, divergence

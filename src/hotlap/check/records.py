@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
-from hotlap.records import Estimate, ParityComparison, Plan, Record, RecordedGain, SpeedComparison, Workload
+from hotlap.records import (
+    CheckVerdict,
+    Disturbance,
+    Estimate,
+    ParityComparison,
+    Plan,
+    Record,
+    RecordedGain,
+    SpeedComparison,
+    Workload,
+)
 
-CheckVerdict: TypeAlias = Literal["passed", "failed", "inconclusive"]
+PhaseName: TypeAlias = Literal["data_wait", "host_to_device", "forward", "backward", "optimizer", "other"]
+PHASES: Final[tuple[PhaseName, ...]] = get_args(PhaseName)
 
 
 class Against(Record, frozen=True, kw_only=True):
@@ -34,6 +45,34 @@ class Sides(Record, frozen=True, kw_only=True):
     now_plan: Plan = Plan()
 
 
+class PhaseShift(Record, frozen=True, kw_only=True):
+    """How much longer a phase takes on the present side (less than 0: shorter), as a share of the step before.
+
+    ``before_share`` is what it took of that step; the interval is over sets.
+    """
+
+    phase: PhaseName
+    before_share: float
+    change: Estimate
+    confidence: float
+
+    @property
+    def moved(self) -> bool:
+        """Whether the interval leaves out 0, and the change is worth a word."""
+        return (self.change.low > 0 or self.change.high < 0) and abs(self.change.value) >= WORTH_A_WORD
+
+
+WORTH_A_WORD: Final = 0.01
+"""A phase that moved by less than this share of the step is not spoken of."""
+
+
+class CheckCost(Record, frozen=True, kw_only=True):
+    """What a check was expected to take, from its beginning: to the first look, and to the last one."""
+
+    least_seconds: float
+    most_seconds: float
+
+
 class SpeedCheck(Record, frozen=True, kw_only=True):
     """How fast the present side is.
 
@@ -41,7 +80,7 @@ class SpeedCheck(Record, frozen=True, kw_only=True):
     about, with an interval of the same confidence: the speedup itself, or where a recorded gain must still be there,
     today's speedup as a share of it. ``at_least`` is the end of the one-sided interval that a pass rests on. The script
     is slower when all of ``judged`` lies below 1 and its value at or below ``limit``; it passes when ``at_least`` lies
-    above ``limit``.
+    above ``limit``. ``phases`` is which part of a step moved.
     """
 
     verdict: CheckVerdict
@@ -50,6 +89,7 @@ class SpeedCheck(Record, frozen=True, kw_only=True):
     judged: Estimate | None = None
     at_least: float | None = None
     comparison: SpeedComparison | None = None
+    phases: tuple[PhaseShift, ...] = ()
 
 
 class NumbersCheck(Record, frozen=True, kw_only=True):
@@ -64,7 +104,8 @@ class Check(Record, frozen=True, kw_only=True):
     """The answer: ``failed`` when either part failed, else ``inconclusive`` when either is, else ``passed``.
 
     ``numbers`` is None where only the speed was asked for, or where the script failed before. ``delta`` is the smallest
-    slowdown that counts, as a share.
+    slowdown that counts, as a share. ``cost`` is what it was expected to take (None: it did not come so far), and
+    ``disturbances`` what others on the machine disturbed. ``directory`` is the study's folder (empty: none is kept).
     """
 
     verdict: CheckVerdict
@@ -80,4 +121,7 @@ class Check(Record, frozen=True, kw_only=True):
     now_peak_bytes: int = 0
     spent_seconds: float = 0.0
     budget_seconds: float | None = None
+    cost: CheckCost | None = None
+    disturbances: tuple[Disturbance, ...] = ()
     warnings: tuple[str, ...] = ()
+    directory: str = ""

@@ -12,9 +12,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from hotlap.check.records import CheckVerdict
 from hotlap.measure import speed, student
-from hotlap.records import Estimate, RecordedGain, SpeedComparison, TurnSet
+from hotlap.records import CheckVerdict, Estimate, RecordedGain, SpeedComparison, TurnSet
 from hotlap.tune.confirm import compare_sets
 
 

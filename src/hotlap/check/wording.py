@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from hotlap.check.records import Against, CheckVerdict, NumbersCheck, SpeedCheck
-from hotlap.records import Estimate, ParityComparison, SpeedComparison
+from hotlap.check.records import Against, CheckCost, NumbersCheck, PhaseName, PhaseShift, SpeedCheck
+from hotlap.records import CheckVerdict, Disturbance, Estimate, ParityComparison, SpeedComparison
 
 
 def speed_text(
@@ -17,8 +17,26 @@ def speed_text(
     at_least: float,
     *,
     short: bool,
+    phases: Sequence[PhaseShift] = (),
+    disturbance: Disturbance | None = None,
 ) -> str:
-    """The speed in one or two sentences; ``short`` says that the budget ended the looks."""
+    """The speed in some sentences, with the phases that moved and what disturbed it; ``short`` says that the budget
+    ended the looks."""
+    said = _about_speed(verdict, against, delta, comparison, judged, at_least, short=short)
+    busy = f"It was measured while {disturbance.words}." if disturbance is not None else ""
+    return " ".join(filter(None, (said, phases_text(phases, failed=verdict == "failed"), busy)))
+
+
+def _about_speed(
+    verdict: CheckVerdict,
+    against: Against,
+    delta: float,
+    comparison: SpeedComparison,
+    judged: Estimate,
+    at_least: float,
+    *,
+    short: bool,
+) -> str:
     measured = (
         f"{_ratio(comparison.speedup)}, {100 * comparison.confidence:.3g} % interval {_range(comparison.speedup)}"
     )
@@ -38,6 +56,47 @@ def speed_text(
     if verdict == "failed":
         return f"The recorded gain is no longer there: {measured}, where {then} was recorded; that is {share}."
     return f"Undecided whether the recorded gain of {then} is still there: {measured}; {_undecided(comparison, short)}."
+
+
+_MARGIN = 1.15
+"""Estimates are that much too small now and then."""
+
+_PHASE_NAMES: Mapping[PhaseName, str] = {
+    "data_wait": "data wait",
+    "host_to_device": "host-to-device copies",
+    "forward": "forward",
+    "backward": "backward",
+    "optimizer": "optimizer",
+    "other": "other",
+}
+
+
+def phases_text(phases: Sequence[PhaseShift], *, failed: bool) -> str:
+    """Which phases moved, the largest change first, each as a share of the step before."""
+    moved = sorted((it for it in phases if it.moved), key=lambda it: -abs(it.change.value))
+    if not moved:
+        return "No single phase of the step can be shown to have moved." if failed and phases else ""
+    parts = [_shift_words(it) for it in moved]
+    return f"Of the step before, {'; '.join(parts)}."
+
+
+def _shift_words(it: PhaseShift) -> str:
+    share, low, high = (100 * abs(value) for value in (it.change.value, it.change.low, it.change.high))
+    low, high = min(low, high), max(low, high)
+    direction = "more" if it.change.value > 0 else "less"
+    was = f"{100 * it.before_share:.0f} % before" if it.before_share > 0 else "nothing before"
+    interval = f"{100 * it.confidence:.3g} % interval {low:.1f} to {high:.1f} %"
+    return f"{_PHASE_NAMES[it.phase]} takes {share:.1f} % {direction} ({interval}; {was})"
+
+
+def too_dear_text(cost: CheckCost, budget_seconds: float, disturbance: Disturbance | None) -> str:
+    """Why nothing was compared: what a check takes, and what was given."""
+    busy = f" That was estimated while {disturbance.words}, and may be less on a quiet machine." if disturbance else ""
+    return (
+        f"Nothing was compared: the budget of {budget_seconds:.0f} s cannot hold a check of this script, which takes "
+        f"about {cost.least_seconds:.0f} s to the first look and up to {cost.most_seconds:.0f} s to the last.{busy} "
+        f"Give at least --budget {_MARGIN * cost.least_seconds:.0f}s, or none."
+    )
 
 
 def _of_revision(

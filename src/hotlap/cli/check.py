@@ -6,21 +6,24 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-from hotlap import api
-from hotlap.check import Against, Check, CheckVerdict, Sides, check, find_against
+import msgspec
+
+from hotlap import __version__, api
+from hotlap.check import Against, Check, Sides, check, find_against
 from hotlap.check.compare import without_plan
 from hotlap.cli import arguments, screen
 from hotlap.cli.arguments import Parser
 from hotlap.cli.options import add_isolation_options, add_limit_options
 from hotlap.cli.workload import workload_from
-from hotlap.errors import UsageError
-from hotlap.records import Workload
+from hotlap.errors import StudyError, UsageError
+from hotlap.records import CheckVerdict, Workload
 from hotlap.render.check import check_report
 from hotlap.render.check_files import check_junit, check_markdown
-from hotlap.render.json import document_json
 from hotlap.render.live import LiveView
+from hotlap.study import Journal, create_study
 from hotlap.trial.checkout import before_and_now, find_commit
 from hotlap.trial.owned_folder import owned_folder
+from hotlap.trial.source import source_of
 from hotlap.tune.options import Options
 
 PASSED, FAILED, INCONCLUSIVE = 0, 1, 3
@@ -40,10 +43,11 @@ examples:
   hotlap check --baseline hotlap.toml train.py             does the plan still give what it gave?
   hotlap check --markdown "$GITHUB_STEP_SUMMARY" --junit hotlap.xml --baseline main train.py
 
-Nothing is written to your files, the repository's own folder included.
+Your files are not changed; the answer is kept in .hotlap/check, where `hotlap history` finds it.
 
-exit code: 0 passed; 1 slower, no longer matching, or failing; 3 inconclusive (--inconclusive-is makes
-it 0 or 1); 2 for bad usage or a baseline that cannot be measured; 130 after Ctrl-C."""
+exit code: 0 passed; 1 slower, no longer matching, or failing; 3 inconclusive: a noisy machine, a budget
+that is too small, a launch that timed out (--inconclusive-is makes it 0 or 1); 2 for bad usage or a
+baseline that fails by itself; 130 after Ctrl-C."""
 
 
 def parser() -> Parser:
@@ -64,7 +68,9 @@ def parser() -> Parser:
     )  # fmt: skip
     group.add_argument("--speed-only", action="store_true", help="do not compare the numbers")
     group.add_argument(
-        "--inconclusive-is", choices=("pass", "fail"), help="what an answer that stays open counts as (default: exit 3)"
+        "--inconclusive-is",
+        choices=("pass", "fail"),
+        help="treat an inconclusive result as pass or fail (default: exit 3)",
     )
     group.add_argument(
         "--budget", type=arguments.seconds, metavar="TIME", help="take no longer: 90s, 10m (default: no limit)"
@@ -107,7 +113,7 @@ def main(words: list[str], engine: api.Engine) -> int:
     )
     with owned_folder("hotlap-check-") as folder:
         sides = _sides(workload, against, folder)
-        found = _check(choices, workload, against, sides, engine, folder)
+        found = _kept_check(choices, workload, against, sides, engine, folder)
     _show(choices, found)
     verdict = _INCONCLUSIVE_IS[choices.inconclusive_is] if found.verdict == "inconclusive" else found.verdict
     return _EXIT_CODES[verdict]
@@ -120,10 +126,25 @@ def _sides(workload: Workload, against: Against, folder: Path) -> Sides:
     return Sides(before=before, before_plan=against.plan, now=now, now_plan=against.plan)
 
 
-def _check(
+def _kept_check(
     choices: argparse.Namespace, workload: Workload, against: Against, sides: Sides, engine: api.Engine, folder: Path
 ) -> Check:
-    options = Options(
+    """The check, kept as a study where that can be written: a read-only checkout is no reason to fail."""
+    options = _options(choices)
+    compare = partial(_check, choices, options, workload, against, sides, engine, folder)
+    source = source_of(workload)
+    try:
+        root = choices.study.absolute() / api.CHECKS
+        journal = create_study(root, workload, options, hotlap_version=__version__, source=source)
+    except StudyError as error:
+        found = compare(None)
+        return msgspec.structs.replace(found, warnings=(*found.warnings, f"`hotlap history` lacks it: {error.what}"))
+    with journal:
+        return compare(journal)
+
+
+def _options(choices: argparse.Namespace) -> Options:
+    return Options(
         budget_seconds=choices.budget,
         delta=choices.delta,
         seed=choices.seed,
@@ -135,8 +156,22 @@ def _check(
         network=choices.network,
         unprotected=choices.unprotected,
     )
+
+
+def _check(
+    choices: argparse.Namespace,
+    options: Options,
+    workload: Workload,
+    against: Against,
+    sides: Sides,
+    engine: api.Engine,
+    folder: Path,
+    journal: Journal | None,
+) -> Check:
     executor = engine.executor(folder, options.isolation)
-    compare = partial(check, workload, against, sides, options, executor, speed_only=choices.speed_only)
+    compare = partial(
+        check, workload, against, sides, options, executor, speed_only=choices.speed_only, journal=journal
+    )
     if choices.quiet:
         return compare()
     console = screen.err()
@@ -146,7 +181,7 @@ def _check(
 
 def _show(choices: argparse.Namespace, found: Check) -> None:
     if choices.json:
-        screen.say(document_json(found))
+        screen.document("check", found)
     else:
         screen.show(check_report(found))
     if choices.markdown is not None:

@@ -17,7 +17,6 @@ from hotlap.errors import StudyError, TraceError, UsageError
 from hotlap.files import open_regular
 from hotlap.records import Study
 from hotlap.render.diff import diff_report
-from hotlap.render.json import document_json
 from hotlap.study import JOURNAL, attachment_of
 from hotlap.trace import Breakdown, HostTime, OperatorRow, host_time, operators, read_trace
 from hotlap.tune.profiled_launch import ATTACHMENT
@@ -64,7 +63,7 @@ def main(words: list[str], engine: api.Engine) -> int:
         )
     found = difference(before, after)
     if choices.json:
-        screen.say(document_json(found))
+        screen.document("diff", found)
     else:
         screen.show(diff_report(found))
     return 0

@@ -13,7 +13,6 @@ from hotlap.machine.doctor import advice
 from hotlap.records import Isolation, Machine
 from hotlap.render.doctor import Remark, doctor
 from hotlap.render.isolation import isolation_document
-from hotlap.render.json import document_json
 from hotlap.trial.owned_folder import owned_folder
 
 _DESCRIPTION = """\
@@ -40,7 +39,7 @@ def main(words: list[str], engine: api.Engine) -> int:
             "isolation": isolation_document(machine),
             "advice": [(it.level, it.text, it.remedy) for it in remarks],
         }
-        screen.say(document_json(document))
+        screen.document("doctor", document)
     else:
         screen.show(doctor(machine, remarks))
     return 0

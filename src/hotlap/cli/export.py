@@ -60,7 +60,8 @@ def main(words: list[str], engine: api.Engine) -> int:
     gathered = gather(named_study(choices.study, "answer"))
     written, advice = _write(choices, gathered, folder)
     if choices.json:
-        screen.document({"format": choices.format, "study": gathered.study.identifier, "written": written})
+        done = {"format": choices.format, "study": gathered.study.identifier, "written": written}
+        screen.document("export", done, exact=True)
         return 0
     for it in written:
         screen.say(it)

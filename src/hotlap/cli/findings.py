@@ -30,7 +30,7 @@ def main(words: list[str], engine: api.Engine) -> int:
     if choices.rule is None:
         pages = [_page_of(it) for it in known.values()]
         if choices.json:
-            screen.document(pages)
+            screen.document("findings", {"rules": pages})
         else:
             screen.show(rule_list(pages))
         return 0
@@ -39,7 +39,7 @@ def main(words: list[str], engine: api.Engine) -> int:
         raise UsageError(f"There is no rule named {choices.rule!r}.", remedy=f"{hint}`hotlap findings` lists them.")
     page = _page_of(known[choices.rule])
     if choices.json:
-        screen.document(page)
+        screen.document("page", page)
     else:
         screen.show(rule_page(page))
     return 0

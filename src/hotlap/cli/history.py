@@ -11,10 +11,9 @@ from hotlap.errors import UsageError
 from hotlap.history import History, history_of
 from hotlap.render.history import history_page, plot_lines, spans_of
 from hotlap.render.history_svg import history_svg
-from hotlap.render.json import document_json
 
 _DESCRIPTION = """\
-Shows all studies of this project, of tune, lab and profile alike: when, which script, what it gave
+Shows all studies of this project, of tune, lab, profile and check: when, which script, what it gave
 with its interval, whether the numbers agreed, the levers kept, torch, machine and git revision.
 Ratios of different machines stand beside each other; they are not comparable."""
 
@@ -44,7 +43,7 @@ def main(words: list[str], engine: api.Engine) -> int:
     if choices.plot is not None:
         _write(choices.plot, _plot(choices.plot, found))
     if choices.json:
-        screen.say(document_json(found))
+        screen.document("history", found)
     else:
         screen.show(history_page(found))
     return 0

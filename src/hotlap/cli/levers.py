@@ -28,7 +28,7 @@ def main(words: list[str], engine: api.Engine) -> int:
     if choices.name is None:
         pages = [_page_of(it) for it in known.values()]
         if choices.json:
-            screen.document(pages)
+            screen.document("levers", {"levers": pages})
         else:
             screen.show(lever_list(pages))
         return 0
@@ -37,7 +37,7 @@ def main(words: list[str], engine: api.Engine) -> int:
         raise UsageError(f"There is no lever named {choices.name!r}.", remedy=f"{hint}`hotlap levers` lists them.")
     page = _page_of(known[choices.name])
     if choices.json:
-        screen.document(page)
+        screen.document("page", page)
     else:
         screen.show(lever_page(page))
     return 0

@@ -9,7 +9,6 @@ from hotlap.cli import arguments, screen
 from hotlap.cli.arguments import Parser
 from hotlap.cli.options import add_isolation_options
 from hotlap.cli.workload import workload_from
-from hotlap.render.json import document_json
 from hotlap.render.nan import nan_report
 from hotlap.trial.owned_folder import owned_folder
 from hotlap.tune.numbers_hunt import HuntOptions, hunt
@@ -84,7 +83,7 @@ def main(words: list[str], engine: api.Engine) -> int:
         tell = _say_nothing if choices.quiet else screen.note
         found = hunt(workload, options, engine.executor(directory, options.isolation), tell)
     if choices.json:
-        screen.say(document_json(found))
+        screen.document("nan", found)
     else:
         screen.show(nan_report(found))
     return FOUND if found.noticed is not None else 0

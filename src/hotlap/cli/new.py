@@ -52,7 +52,8 @@ def main(words: list[str], engine: Engine | None) -> int:
         raise UsageError("The folder's name is empty.", remedy="Name a folder, or leave it out for this one.")
     project = create(Path(choices.directory), choices.task, force=choices.force, script_only=choices.script_only)
     if choices.json:
-        screen.document({"directory": str(project.directory), "files": project.files, "replaced": project.replaced})
+        made = {"directory": str(project.directory), "files": project.files, "replaced": project.replaced}
+        screen.document("new", made, exact=True)
         return 0
     for name in project.files:
         replaced = "replaced" if name in project.replaced else "written"

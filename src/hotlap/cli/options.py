@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import get_args
 
-import msgspec
-
 from hotlap import api
 from hotlap.cli import arguments
 from hotlap.cli.arguments import Parser
@@ -17,10 +15,7 @@ from hotlap.cli.costs import add_cost_options
 from hotlap.errors import UsageError
 from hotlap.levers.api import all_levers
 from hotlap.records import NetworkMode
-from hotlap.tune.options import Options, check
-
-QUICK_SECONDS = 120.0
-"""The budget of a quick look where no other is given."""
+from hotlap.tune.options import QUICK_SECONDS, Options, check, with_quick_budget
 
 
 def add_quick_option(parser: Parser) -> None:
@@ -160,8 +155,7 @@ def options_from(choices: argparse.Namespace) -> Options:
         unprotected=choices.unprotected,
         quick=getattr(choices, "quick", False),
     )
-    if options.quick and options.budget_seconds is None:
-        options = msgspec.structs.replace(options, budget_seconds=QUICK_SECONDS)
+    options = with_quick_budget(options)
     check(options, all_levers())
     return options
 

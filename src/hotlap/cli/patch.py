@@ -333,4 +333,4 @@ def _print_diff(patch: Patch) -> None:
 
 
 def _print_json(patch: Patch) -> None:
-    screen.say(msgspec.json.format(msgspec.json.encode(patch), indent=2).decode())
+    screen.document("patch", patch, exact=True)

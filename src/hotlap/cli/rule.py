@@ -32,7 +32,7 @@ def main(words: list[str], engine: object = None) -> int:
     if choices.rule is None:
         records = [rule_record(it) for it in rules.values()]
         if choices.json:
-            screen.document(records)
+            screen.document("rules", {"rules": records})
         else:
             screen.say(rule_lines(records, screen.paper()))
         return 0
@@ -44,7 +44,7 @@ def main(words: list[str], engine: object = None) -> int:
         hint = nearest(asked, [*rules, *(it.name for it in rules.values())])
         raise UsageError(f"There is no lint rule {asked!r}.", remedy=f"{hint}`hotlap rule` lists them.")
     if choices.json:
-        screen.document(rule_record(found))
+        screen.document("page", rule_record(found))
     else:
         screen.show(lint_rule_page(rule_record(found)))
     return 0

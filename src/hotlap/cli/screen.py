@@ -53,11 +53,11 @@ def say(line: str) -> None:
     sys.stdout.write(f"{line}\n")
 
 
-def document(what: object) -> None:
-    """Print records as one JSON document."""
-    import msgspec
+def document(kind: str, what: object, *, exact: bool = False) -> None:
+    """Print records as one JSON document (:func:`hotlap.render.json.document_json`)."""
+    from hotlap.render.json import document_json
 
-    say(msgspec.json.format(msgspec.json.encode(what), indent=2).decode())
+    say(document_json(kind, what, exact=exact))
 
 
 def paper() -> Paper:

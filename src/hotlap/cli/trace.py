@@ -15,7 +15,6 @@ from hotlap.cli import screen
 from hotlap.cli.arguments import Parser
 from hotlap.diagnose.trace_verdict import TraceVerdict, verdict_of, verdict_of_ranks
 from hotlap.errors import TraceError, UsageError
-from hotlap.render.json import document_json
 from hotlap.render.trace import traces_report
 from hotlap.study.layout import JOURNAL
 from hotlap.trace import Breakdown, analyse, compare_ranks, host_time, operators, read_trace, trace_files
@@ -30,7 +29,7 @@ examples:
   hotlap trace trace.json.gz
   hotlap trace runs/profile              every trace of a folder, for example one a rank
   ssh host cat trace.json | hotlap trace -
-  hotlap trace --json trace.json         one JSON document; times are nanoseconds"""
+  hotlap trace --json trace.json         one JSON document; times are seconds"""
 
 _STANDARD_INPUT = "-"
 _OPERATORS = 100
@@ -79,7 +78,7 @@ def main(words: list[str], engine: object = None) -> int:
             "verdict_of_ranks": together,
             "skipped": [{"path": path, "reason": why} for path, why in skipped],
         }
-        screen.say(document_json(document))
+        screen.document("trace", document)
     else:
         verdicts += [together] if together is not None else []
         screen.say(traces_report(breakdowns, skipped, comparison, screen.paper(), verdicts=verdicts))

@@ -63,7 +63,8 @@ def command_lines(opening: Opening) -> list[str]:
 
 def _command(workload: Workload) -> str:
     target = ["-m", workload.target] if workload.kind == "module" else [workload.target]
-    return shlex.join([*target, *redacted(workload).arguments])
+    interpreter = ["python", *workload.interpreter_options] if workload.interpreter_options else []
+    return shlex.join([*interpreter, *target, *redacted(workload).arguments])
 
 
 def _confirmed() -> bool:

@@ -21,6 +21,7 @@ examples:
   hotlap tune train.py --epochs 1              all that follows the script belongs to the script
   hotlap tune -m package.train --lr 3e-4       a module, as `python -m` runs it
   hotlap tune torchrun --nproc-per-node 2 train.py
+  hotlap tune accelerate launch train.py       also fabric run, deepspeed, uv run, poetry run, python -u
   hotlap tune --budget 10m --only loader,mixed-precision train.py
   hotlap tune --quick train.py                 two minutes: the causes, and levers seen, not proved
   hotlap tune --resume                         go on with the last study where it was cut

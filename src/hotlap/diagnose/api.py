@@ -18,10 +18,14 @@ from typing import Literal, TypeAlias
 from hotlap.diagnose.profile import Profile
 from hotlap.errors import LeverError
 from hotlap.levers.api import all_levers
-from hotlap.records import Finding
+from hotlap.records import Finding, Measurement
 
-Group: TypeAlias = Literal["data", "host", "compute", "compile", "memory", "numbers", "distributed", "machine"]
+Group: TypeAlias = Literal["data", "host", "compute", "compile", "memory", "numbers", "distributed", "machine", "run"]
 SECTIONS = ("What it is", "Why it is slow", "How to see it", "What to do", "When it is fine")
+
+
+USUAL_GROUND: tuple[Measurement, ...] = ("account", "profile")
+"""What a rule rests on that names no ``rests_on``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,7 @@ class Rule:
     lacks what it needs. ``fires`` and ``silent`` are profiles, by what they show, on which it must and must not fire.
     ``levers`` are those that answer it. ``explains`` names the rules whose finding at the same line has this one as its
     cause: the two are shown as one (:mod:`hotlap.diagnose.rank`). ``ranks_last``: behind all others of its kind.
+    ``rests_on`` are the measurements whose times it uses: what it finds is marked where one of them was disturbed.
     """
 
     name: str
@@ -42,6 +47,7 @@ class Rule:
     check: Callable[[Profile], Iterable[Finding]]
     fires: Mapping[str, Profile]
     silent: Mapping[str, Profile]
+    rests_on: tuple[Measurement, ...] = USUAL_GROUND
     explains: tuple[str, ...] = ()
     ranks_last: bool = False
 
@@ -59,9 +65,11 @@ _NOT_RULES = frozenset(
         "host_lines",
         "memory_use",
         "operators",
+        "outside",
         "profile",
         "rank",
         "rank_traces",
+        "sampled",
         "shares",
         "trace_verdict",
         "wording",
@@ -95,6 +103,7 @@ def _build(name: str) -> Rule:
         page=module.__doc__,
         group=module.group,
         levers=tuple(it.name for it in all_levers().values() if name in it.addresses),
+        rests_on=getattr(module, "rests_on", USUAL_GROUND),
         check=module.check,
         fires=module.fires,
         silent=module.silent,

@@ -12,7 +12,8 @@ as the vocabulary, a scatter adds to the same places one after the other, a tens
 as a whole each time.
 
 ## How to see it
-`hotlap profile train.py` names the operator, its shapes and, where the trace knows it, the line that called it.
+`hotlap profile train.py` names the operator, its shapes and the line that was met in it by sampling; where that is not
+known, the function that the trace saw around it.
 `torch.profiler` with `record_shapes=True` and `key_averages(group_by_input_shape=True)` shows the same.
 
 ## What to do
@@ -34,6 +35,7 @@ import msgspec
 
 from hotlap.diagnose.device_idle import traced_device
 from hotlap.diagnose.examples import CPU, GPU, operator, run_on
+from hotlap.diagnose.host_lines import line_of_operator
 from hotlap.diagnose.operators import (
     WORTH_A_LOOK,
     in_words,
@@ -49,7 +51,7 @@ from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import exactly
 from hotlap.diagnose.wording import duration, levers_for, name, percent
 from hotlap.evidence import RunEvidence
-from hotlap.records import Finding
+from hotlap.records import CallSite, Finding
 from hotlap.trace.records import OperatorRow
 
 title = "One operator that is no matrix product takes most of the computing time"
@@ -137,9 +139,15 @@ def check(profile: Profile) -> Iterator[Finding]:
             *_runners_up(profile, first, whole),
         ),
         remedy=_LOOP if in_a_loop else advice or _USUAL,
-        site=site_of(first) or site_with(profile, "model"),
+        site=_site(profile, first),
         levers=() if advice or in_a_loop else levers_for("dominant-operator", profile.situation),
     )
+
+
+def _site(profile: Profile, row: OperatorRow) -> CallSite | None:
+    """The line that was met in the operator; else the function that the trace saw around it, else the model's call."""
+    around = site_of(row)
+    return line_of_operator(profile, row.name, around) or around or site_with(profile, "model")
 
 
 def _dearest(profile: Profile) -> list[OperatorRow]:

@@ -37,6 +37,10 @@ _CONVERSIONS = frozenset({"torch.Tensor.tolist", "torch.tensor", "torch.as_tenso
 """Of torch, but no operators: they make Python's numbers, one by one."""
 
 _DEVIATIONS = 2.0
+_ARITHMETIC = frozenset({"add", "sub", "rsub", "mul", "div", "pow", "neg", "remainder", "floor_divide", "index"})
+"""Operators that a line may call without naming them."""
+
+_NEARLY_ALL = 0.75
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,29 @@ def writing_lines(profile: Profile) -> list[HostLine]:
 def python_lines(profile: Profile) -> list[HostLine]:
     """Lines that were met in Python, or in a library that is not torch; what reports or writes is left out."""
     return _lines(_in_python(profile))
+
+
+def line_of_operator(profile: Profile, operator: str, around: CallSite | None) -> CallSite | None:
+    """The line that was met in this operator of torch most often: the one in the function ``around`` where that is
+    known. None where no line was met in it often enough."""
+    plain = operator.removeprefix("aten::").strip("_")
+    lines = [it for it in _in_steps(profile) if around is None or _is_within(it.site, around)]
+    named = _lines(it for it in lines if plain in {_last_name(name) for name in (it.native, it.called, it.innermost)})
+    if named or plain not in _ARITHMETIC:
+        return named[0].site if named else None
+    unnamed = _lines(it for it in lines if it.native == "operator")
+    seconds = sum(it.seconds for it in unnamed)
+    return unnamed[0].site if unnamed and unnamed[0].seconds >= _NEARLY_ALL * seconds else None
+
+
+def _is_within(site: CallSite | None, around: CallSite) -> bool:
+    """Whether it is the same function: torch's profiler cuts off the folder that modules are imported from."""
+    same_file = site is not None and (site.file == around.file or site.file.endswith(f"/{around.file}"))
+    return same_file and site is not None and site.function == around.function
+
+
+def _last_name(dotted: str) -> str:
+    return dotted.rpartition(".")[2].strip("_")
 
 
 def reporting_share(profile: Profile) -> Estimate:

@@ -49,6 +49,7 @@ from hotlap.records import Ceiling, Finding, LoaderFacts, PhaseAccount, ScriptFa
 
 title = "The step waits for its data"
 group: Group = "data"
+rests_on = ("account", "loader-alone", "model-alone")
 
 _NAME = "loader-bound"
 _SHOWN = 3

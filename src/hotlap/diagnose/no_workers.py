@@ -54,6 +54,7 @@ from hotlap.records import (
 
 title = "Batches are made in the training process"
 group: Group = "data"
+rests_on = ("account", "loader-alone")
 explains = ("loader-bound",)
 
 _NAME = "no-workers"

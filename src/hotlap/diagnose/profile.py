@@ -9,9 +9,11 @@ from hotlap.records import (
     CompileReport,
     LoaderRate,
     Machine,
+    Measurement,
     Outcome,
     PhaseAccount,
     Record,
+    RunAccount,
     ScriptFacts,
     Situation,
     Steps,
@@ -22,18 +24,20 @@ from hotlap.trace.records import Breakdown, HostTime, OperatorRow
 class Profile(Record, frozen=True, kw_only=True):
     """What a rule is shown. A field at its default was not measured, and gives no ground for a finding.
 
-    ``account`` and ``steps`` are the untouched script's own (warm-up left out of ``account``); ``evidence``,
-    ``breakdowns`` (one a rank), ``operators`` and ``host_time`` come from the profiled run, whose times are longer.
+    ``account``, ``run_account`` and ``steps`` are the untouched script's own (warm-up left out of ``account``);
+    ``evidence``, ``breakdowns`` (one a rank), ``operators`` and ``host_time`` come from the profiled run, whose times
+    are longer, and so is its start-up of ``watched_startup_seconds``.
     ``rank_step_seconds`` are the wall seconds of each step, one row a rank, where there are several, and
     ``rank_forward_seconds`` those until backward was called. ``run_seconds`` is how long the untouched script ran where
     it came to its own end (0: hotlap ended it, and its length is unknown). ``batch_rates`` is the model alone with
     other batch sizes, where these were asked for. ``outcomes`` is what trials have shown of the levers so far; there
-    are none before the first trial.
+    are none before the first trial. ``disturbed`` are the measurements during which others kept the machine busy.
     """
 
     facts: ScriptFacts = ScriptFacts()
     machine: Machine = Machine()
     account: PhaseAccount = PhaseAccount()
+    run_account: RunAccount | None = None
     steps: Steps = Steps()
     ceilings: tuple[Ceiling, ...] = ()
     loader_rates: tuple[LoaderRate, ...] = ()
@@ -47,10 +51,12 @@ class Profile(Record, frozen=True, kw_only=True):
     breakdowns: tuple[Breakdown, ...] = ()
     operators: tuple[OperatorRow, ...] = ()
     host_time: HostTime | None = None
+    watched_startup_seconds: float = 0.0
     rank_step_seconds: tuple[tuple[float, ...], ...] = ()
     rank_forward_seconds: tuple[tuple[float, ...], ...] = ()
     run_seconds: float = 0.0
     outcomes: tuple[Outcome, ...] = ()
+    disturbed: tuple[Measurement, ...] = ()
 
     @property
     def situation(self) -> Situation:

@@ -43,6 +43,7 @@ from hotlap.diagnose.device_idle import idle_cause, idle_share, in_operators
 from hotlap.diagnose.example_traces import STEP_SECONDS, idle_for, trace_of
 from hotlap.diagnose.host_lines import python_lines, reporting_share
 from hotlap.diagnose.profile import Profile
+from hotlap.diagnose.sampled import waiting_share
 from hotlap.diagnose.shares import between, is_material, observed_share, scaled
 from hotlap.diagnose.wording import duration, levers_for, name, percent, share_of_step
 from hotlap.evidence import LineSamples, LoopCall, RunEvidence, SampledLine, Window
@@ -82,6 +83,8 @@ def _on_cpu(profile: Profile, host: HostTime) -> Iterator[Finding]:
     most = host.python_nanoseconds / host.step_nanoseconds if host.step_nanoseconds else 0.0
     named = reporting_share(profile).value
     value = min((wall - elsewhere - operators) / wall, most) - named
+    # What only waits has a finding of its own: `other-time`.
+    value -= waiting_share(profile)
     share = between(value, value - _LAUNCH_NOISE, max(value, min(traced, wall - elsewhere) / wall - named))
     if share.value >= _NOTABLE_ON_CPU and is_material(share):
         logging = (f"printing and logging, {percent(named)} of it, are not counted",) if named else ()
@@ -208,6 +211,15 @@ _LOOP = SampledLine(
     site=CallSite(role="call", file="/home/ada/train.py", line=14),
 )
 
+
+def _sleeping(profile: Profile) -> Profile:
+    """The same where three tenths of the step are no phase, and the training thread sleeps then."""
+    account = msgspec.structs.replace(profile.account, forward=profile.account.forward - 0.03, other=0.03)
+    slept = SampledLine(phase="other", samples=120, seconds=1.2, asleep_seconds=1.2, called="time.sleep")
+    evidence = msgspec.structs.replace(profile.evidence, sampled=LineSamples(lines=(slept,), knows_sleep=True))
+    return msgspec.structs.replace(profile, account=account, evidence=evidence)
+
+
 fires = {
     "a loop, of which the line is known": _sampled(_on_a_cpu(60.0), _LOOP),
     "four tenths of a step on a CPU": _on_a_cpu(60.0),
@@ -223,6 +235,7 @@ silent = {
     "operators fill the step, and tracing made it longer": _on_a_cpu(95.0),
     "the untouched step was slower for another reason": _on_a_cpu(80.0, traced_step=82.0),
     "memory is freed within backward": _on_a_cpu(70.0, backward=(60.0, 35.0)),
+    "it sleeps, of which another rule speaks": _sleeping(_on_a_cpu(60.0)),
     "it prints, of which another rule speaks": _on_a_cpu(60.0, printing=0.3),
     "several processes, which wait for each other": _on_a_cpu(60.0, processes=2),
     "what is left is waiting for data": _on_a_cpu(60.0, data_wait=0.035),

@@ -8,23 +8,32 @@ import msgspec
 
 from hotlap.diagnose.api import Rule, all_rules
 from hotlap.diagnose.profile import Profile
-from hotlap.diagnose.shares import is_bound
+from hotlap.diagnose.shares import RUN, is_bound
 from hotlap.records import Finding
 
 _KINDS = ("wrong-numbers", "cost", "risk", "hint")
 
 
 def diagnose(profile: Profile) -> tuple[Finding, ...]:
-    """What every rule finds: wrong numbers first, then costs by their share of the step, then risks and hints.
+    """What every rule finds: wrong numbers first, then costs by their share of the run, then risks and hints.
 
     Costs that were measured come before those of which only a bound is known, however large: a bound says what could be
     gained if the cause were the only one, and the rest of the step may hide behind it.
 
+    A cost that rests on times of a disturbed measurement is marked, and stands behind those that do not.
+
     A finding that explains another one at the same line (``Rule.explains``) becomes part of it: one cause, one finding.
     """
     rules = all_rules()
-    found = [finding for rule in rules.values() for finding in rule.check(profile)]
-    return tuple(sorted(_explained(found, rules), key=lambda it: _order(it, rules[it.rule])))
+    found = [_marked(finding, rule, profile) for rule in rules.values() for finding in rule.check(profile)]
+    steps = profile.run_account.step_share.value if profile.run_account is not None else 1.0
+    return tuple(sorted(_explained(found, rules), key=lambda it: _order(it, rules[it.rule], steps)))
+
+
+def _marked(finding: Finding, rule: Rule, profile: Profile) -> Finding:
+    if finding.kind != "cost" or not set(rule.rests_on) & set(profile.disturbed):
+        return finding
+    return msgspec.structs.replace(finding, disturbed=True)
 
 
 def _explained(found: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
@@ -49,11 +58,13 @@ def _merged(effect: Finding, cause: Finding) -> Finding:
         evidence=tuple(fresh) if same_cost else (cause.title, *fresh),
         remedy=cause.remedy,
         levers=tuple(dict.fromkeys((*effect.levers, *cause.levers))),
+        disturbed=effect.disturbed or cause.disturbed,
         causes=(*effect.causes, cause.rule),
     )
 
 
-def _order(finding: Finding, rule: Rule) -> tuple[int, bool, bool, float, str, str]:
+def _order(finding: Finding, rule: Rule, step_share: float) -> tuple[int, bool, bool, bool, float, str, str]:
     site = f"{finding.site.file}:{finding.site.line:08d}" if finding.site else ""
     bounded = is_bound(finding.share)
-    return _KINDS.index(finding.kind), rule.ranks_last, bounded, -finding.share.value, finding.rule, site
+    of_the_run = finding.share.value * (1.0 if finding.share.unit == RUN else step_share)
+    return _KINDS.index(finding.kind), finding.disturbed, rule.ranks_last, bounded, -of_the_run, finding.rule, site

@@ -16,6 +16,9 @@ from hotlap.records import Estimate
 StepPhase: TypeAlias = Literal["data_wait", "host_to_device", "forward", "backward", "optimizer", "other"]
 
 UNIT = "of the step"
+RUN = "of the run"
+"""The unit of what lies outside of steps: from the first step on, unless said otherwise."""
+
 MATERIAL = 0.02
 """A cause that costs less than this share of the step is not spoken of."""
 
@@ -98,10 +101,10 @@ def exactly(value: float) -> Estimate:
     return between(value, value, value)
 
 
-def between(value: float, low: float, high: float) -> Estimate:
+def between(value: float, low: float, high: float, unit: str = UNIT) -> Estimate:
     """A share with its interval, held within 0 and 1."""
     low, value, high = (min(1.0, max(0.0, it)) for it in (low, value, high))
-    return Estimate(value=value, low=low, high=high, unit=UNIT)
+    return Estimate(value=value, low=low, high=high, unit=unit)
 
 
 def scaled(share: Estimate, factor: float) -> Estimate:

@@ -37,6 +37,7 @@ from hotlap.records import Finding, LoaderFacts, LoaderRate, PhaseAccount, Scrip
 
 title = "The queue of batches runs dry although the workers keep up"
 group: Group = "data"
+rests_on = ("account", "loader-alone")
 
 _NAME = "short-queue"
 _FEWEST_FETCHES = 20

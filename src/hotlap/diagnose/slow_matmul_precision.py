@@ -53,7 +53,7 @@ from hotlap.diagnose.operators import (
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import at_most, computing_share, exactly
 from hotlap.diagnose.wording import flop_rate, levers_for, percent
-from hotlap.diagnose.work import Rates, Work, convolution_outputs, product_of, why_doubted, work_of
+from hotlap.diagnose.work import Rates, Work, convolution_outputs, is_sparse, product_of, why_doubted, work_of
 from hotlap.evidence import LayerUse, RunEvidence
 from hotlap.levers.situations import native_dtypes
 from hotlap.records import Ceilings, Finding, Machine, SizedRate
@@ -61,6 +61,7 @@ from hotlap.trace.records import OperatorRow
 
 title = "Float32 matrix products on hardware with a faster mode"
 group = "compute"
+rests_on = ("account", "profile", "matmul")
 
 _ROWS_SHOWN = 2
 _LARGE = 256
@@ -109,7 +110,7 @@ def check(profile: Profile) -> Iterator[Finding]:
     best = max((_saving(profile, slow, mode, rates) for mode in modes), key=lambda it: it.whole - it.unknown)
     doubt = why_doubted(profile) or _why_unknown(best)
     saving = min(best.whole, share)
-    if not doubt and saving < WORTH_A_LOOK:
+    if saving < WORTH_A_LOOK:  # also by rates in doubt: those of other sizes were measured in the same moments
         return
     has_plain_products = any(it.computes_in == "float32" for it in slow)
     if doubt and not has_plain_products:
@@ -138,11 +139,12 @@ def check(profile: Profile) -> Iterator[Finding]:
 
 def _slow(profile: Profile, modes: tuple[str, ...]) -> list[_Slow]:
     outputs = convolution_outputs(profile)
-    return [
+    found = [
         _Slow(it, _runs_in(it, modes), work_of(it, outputs))
         for it in profile.operators
         if is_matrix_work(it) and not is_wrapper(it) and dtype_of(it) == "float32"
     ]
+    return [it for it in found if it.work is None or not is_sparse(profile, it.row, it.work)]
 
 
 def _kind(profile: Profile) -> str:

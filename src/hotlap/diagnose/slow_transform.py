@@ -14,7 +14,8 @@ Some samples are made in the main process under a profiler, which books time und
 called left out). Profiling makes short Python functions look dearer than they are, so a function must take 30 % of the
 time to be named. What it costs is that part of the data wait within epochs (waiting for workers to start is left out):
 without it a batch takes so much less, and the wait shrinks by at least as much. It is never more than what the function
-takes for all samples of a step. A function of a library is shown at the data set that calls it.
+takes for all samples of a step. A function of a library, or of C, is shown at the line of yours that calls it, and
+collating at your collate function; where there is none, at the data set.
 
 ## What to do
 Do it once, beforehand, and store the result; or do it with a library that is compiled; or do it on the device, for a
@@ -122,14 +123,14 @@ def _culprit(dataset: DatasetProfile) -> _Culprit | None:
             name="Collating",
             part=min(1.0, dataset.collate_seconds / dataset.seconds),
             remedy="Let the data set return tensors, and stack or pad them in one call instead of element by element.",
-            site=dataset.site,
+            site=dataset.collate_site or dataset.site,
         )
     return None
 
 
 def _site(function: FunctionTime, dataset: DatasetProfile) -> CallSite | None:
     if not is_users_frame(f"{function.file}({function.line}): {function.name}"):
-        return dataset.site
+        return function.caller or dataset.site
     return CallSite(role="loader", file=function.file, line=function.line, function=function.name)
 
 

@@ -38,6 +38,7 @@ from hotlap.records import Finding, LoaderFacts, LoaderRate, Machine, ScriptFact
 
 title = "More workers than the loader can use"
 group: Group = "data"
+rests_on = ("account", "loader-alone")
 explains = ("loader-bound",)
 
 _NAME = "too-many-workers"

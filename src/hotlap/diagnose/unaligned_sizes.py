@@ -52,6 +52,7 @@ from hotlap.trace.records import OperatorRow
 
 title = "Matrix sizes that the GPU's matrix units cannot load in whole pieces"
 group = "compute"
+rests_on = ("account", "profile", "matmul")
 
 SMALLEST_SIDE = 64
 """A product with a shorter side is limited by memory, whatever its alignment."""

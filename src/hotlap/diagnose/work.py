@@ -35,6 +35,7 @@ LARGER = 4
 settled by then."""
 
 _CLEARLY_MORE = 1.25
+_COUNTED_ALIKE = 1.5
 _LEAST_SECONDS = 1e-3
 _NANOSECONDS = 1e-9
 _BACKWARD_OF_ATTENTION = 2.5  # five products of the scores' size for two: the scores are computed again
@@ -64,6 +65,16 @@ def work_of(row: OperatorRow, outputs: Outputs) -> Work | None:
     if is_recurrent(row):
         return _work_of_layer(row)
     return _work_of_attention(row) if is_attention(row) else None
+
+
+def is_sparse(profile: Profile, row: OperatorRow, work: Work) -> bool:
+    """Whether it takes more operations by its shapes than the whole step was counted to have: then its matrices hold
+    fewer numbers than their shapes say, which a trace does not tell."""
+    counted = max((it.flops_per_step or 0.0 for it in profile.facts.models), default=0.0)
+    window = profile.evidence.window
+    if not counted or window is None or not window.steps:
+        return False
+    return work.operations * row.calls / window.steps > _COUNTED_ALIKE * counted
 
 
 def product_of(row: OperatorRow) -> tuple[int, int, int, int] | None:
@@ -158,6 +169,8 @@ def beaten(profile: Profile) -> str:
         ceiling, work = ceilings.get(f"{kind}:{dtype_of(row)}"), work_of(row, outputs)
         seconds = own_nanoseconds(profile, row) * _NANOSECONDS
         if not ceiling or work is None or not is_product(row) or seconds < _LEAST_SECONDS or is_wrapper(row):
+            continue
+        if is_sparse(profile, row, work):
             continue
         reached = work.operations * row.calls / seconds
         if reached > _CLEARLY_MORE * ceiling:

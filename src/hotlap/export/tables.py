@@ -220,7 +220,7 @@ def _findings(of: Gathered) -> Table:
         ("study", "identifier of the study"),
         ("rule", "the rule that found it"),
         ("kind", "cost, wrong-numbers, risk or hint"),
-        ("share", "what it costs, as a share of the step"),
+        ("share", "what it costs, as a share of the step, or of what `share_of` says"),
         ("share_low", "lower end"),
         ("share_high", "upper end"),
         ("title", "what was found"),
@@ -229,6 +229,8 @@ def _findings(of: Gathered) -> Table:
         ("remedy", "what to do"),
         ("levers", "the levers that answer it, a JSON array"),
         ("evidence", "the figures it rests on, a JSON array"),
+        ("disturbed", "whether others kept the machine busy while its times were measured"),
+        ("share_of", "`of the step`, or `of the run` for what lies outside of steps"),
     )
     rows = tuple(
         (
@@ -244,6 +246,8 @@ def _findings(of: Gathered) -> Table:
             it.remedy,
             json.dumps(it.levers),
             json.dumps(it.evidence),
+            it.disturbed,
+            it.share.unit,
         )
         for it in of.study.findings
     )
@@ -288,7 +292,8 @@ _BLOCK_MEANINGS = {
     "wall_seconds": "wall seconds, those outside of steps excluded",
     "outside_seconds": "seconds outside of steps",
     "own_cpu_seconds": "processor seconds of the process and its workers",
-    "other_load": "share of the wall that the machine spent on others' work",
+    "other_load": "cores that others kept busy",
+    "waited_seconds": "seconds that its threads were ready to run and waited for a core",
     "involuntary_switches": "involuntary context switches",
     "device_clock_mhz": "mean clock of the device",
     "throttled": "why the device slowed itself down",

@@ -35,9 +35,13 @@ _LARGEST_COPY_ON_DEVICE_BYTES = 1 << 31
 _MOST_TESTS = 3
 # The halves of a test on an idle machine differ by a few percent.
 _DOUBTFUL_SPREAD = 0.25
-# Two tests whose best rates are as close as this bear each other out, whatever else was running.
-_AGREEMENT = 0.1
+# Two tests whose rates are as close as this bear each other out, whatever else was running.
+_AGREEMENT = 0.15
 _CORES_LACKING = 0.5
+# Caches cost large products a part of the rate of smaller ones; what loses more than this was interrupted.
+_LOST_BY_SIZE = 0.5
+# Emulated formats reach so little of the best that nobody asks how well they were measured.
+_EMULATED = 0.1
 
 
 def measure(device: str, seconds: float = 3.0) -> Ceilings:
@@ -88,6 +92,7 @@ def merged(first: Ceilings, second: Ceilings) -> Ceilings:
         matmul_by_size=tuple(sized[it] for it in sorted(sized)),
         doubts=tuple(sorted(doubts.items())),
         threads=first.threads or second.threads,
+        other_load=max(first.other_load, second.other_load),
         **scalars,
     )
 
@@ -135,17 +140,35 @@ def _doubts(device: str, products: Products, other_load: float) -> Iterator[str]
         yield f"Other programs kept {other_load:.1f} of {cores} cores busy while these rates were measured."
     if products.spread > _DOUBTFUL_SPREAD:
         yield f"These rates varied by {100 * products.spread:.0f} % within their test."
+    sized = [it for it in products.by_size if it.key == f"{device}:float32"]
+    largest = max(sized, key=lambda it: it.side, default=None)
+    best = max(sized, key=lambda it: it.flops_per_second, default=None)
+    if largest and best and largest.flops_per_second < _LOST_BY_SIZE * best.flops_per_second:
+        part = 100 * largest.flops_per_second / best.flops_per_second
+        yield (
+            f"Products of {largest.side} x {largest.side} matrices reached {part:.0f} % of the rate of "
+            f"{best.side} x {best.side}."
+        )
 
 
 def _agree(found: list[Products]) -> bool:
-    """Whether the best two tests reached the same with every format."""
+    """Whether the best two tests reached the same with every format that is not emulated, in every size."""
     if len(found) < 2:
         return False
-    for key in found[0].best:
-        first, second = sorted((it.best.get(key, 0.0) for it in found), reverse=True)[:2]
+    tables = [_rates_of(it) for it in found]
+    for key in set.intersection(*map(set, tables)):
+        first, second = sorted((it[key] for it in tables), reverse=True)[:2]
         if second < (1 - _AGREEMENT) * first:
             return False
     return True
+
+
+def _rates_of(products: Products) -> dict[tuple[str, int], float]:
+    """By format and size, the best of all sizes under 0."""
+    emulated = {key for key, rate in products.best.items() if rate < _EMULATED * max(products.best.values())}
+    table = {(it.key, it.side): it.flops_per_second for it in products.by_size}
+    table |= {(key, 0): rate for key, rate in products.best.items()}
+    return {(key, side): rate for (key, side), rate in table.items() if key not in emulated}
 
 
 def _best_of(found: list[Products]) -> Products:

@@ -51,6 +51,29 @@ def limits(root: Path = Path("/")) -> Limits:
     return Limits(cores=min(cores, default=None), memory_bytes=min(memory, default=None))
 
 
+def quota_group(root: Path = Path("/")) -> Path | None:
+    """The folder of the group whose processor quota is the tightest; None where there is no quota."""
+    memberships = parse_memberships(_read(root / "proc/self/cgroup"))
+    found = [
+        (cores, folder)
+        for mount in _mounts(_read(root / "proc/self/mountinfo"))
+        for folder in _folders(mount, memberships, root)
+        for cores in _present(_cores_of(folder, mount.version))
+    ]
+    return min(found)[1] if found else None
+
+
+def used_seconds(folder: Path) -> float | None:
+    """Processor seconds that a group and all below it have used so far (``cpu.stat``; ``cpuacct.usage`` of version 1);
+    None where it does not say."""
+    for line in _read(folder / "cpu.stat").splitlines():
+        name, _, microseconds = line.partition(" ")
+        if name == "usage_usec" and (used := _integer(microseconds)) is not None:
+            return used / 1e6
+    nanoseconds = _integer(_read(folder / "cpuacct.usage"))
+    return None if nanoseconds is None else nanoseconds / 1e9
+
+
 def parse_cpu_max(text: str) -> float | None:
     """Cores that a ``cpu.max`` allows (``"150000 100000"`` is 1.5); None for ``max`` and for nonsense."""
     quota, _, period = text.strip().partition(" ")

@@ -1,17 +1,97 @@
-"""What else the machine did while blocks were timed: the remarks that go with a comparison."""
+"""What else the machine did while blocks were timed: whether a measurement was disturbed, and the remarks that go with
+a comparison."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from math import fsum
 from statistics import fmean
 
-from hotlap.records import Block, Run
+from hotlap.records import Block, Disturbance, Machine, Measurement, Run
 
 NOTABLE_LOAD = 0.05
 """In cores."""
 
 NOTABLE_CLOCK_SPREAD = 0.05
+
+_LEAST_LOAD, _LEAST_SHARE = 0.25, 0.1
+"""What others must use for a measurement to be disturbed: so many cores, and such a share of the cores at hand."""
+
+_CROWDED = 0.8
+"""From this share of the cores on, those of the script and those of others together, they get in each other's way."""
+
+_NOTABLE_WAIT = 0.1
+
+
+def notable_load(cores: int) -> float:
+    """How many of these cores others must keep busy to disturb what uses the rest of them."""
+    return max(_LEAST_LOAD, _LEAST_SHARE * cores)
+
+
+def disturbance(measured: Measurement, runs: Iterable[Run], cores: int) -> Disturbance | None:
+    """What others did to a measurement, over all timed blocks of its runs (warm-up excepted); None where it was left
+    alone, and where nothing is known.
+
+    Others disturb it when they use a notable part of the cores *and* get in the way: hardly a core stayed idle, or
+    threads of the script waited for one. A script that itself starts more threads than there are cores waits too, and
+    many cores may be busy on a machine that has more than enough of them; neither alone is a disturbance.
+    """
+    blocks = [block for run in runs for block in run.blocks[run.warm_up_blocks :]]
+    seconds = fsum(it.wall_seconds for it in blocks)
+    if seconds <= 0:
+        return None
+    own_seconds = fsum(it.own_cpu_seconds for it in blocks)
+    other_load = fsum(it.other_load * it.wall_seconds for it in blocks) / seconds
+    waited_share = _waited_share(blocks, own_seconds)
+    crowded = own_seconds / seconds + other_load >= _CROWDED * cores
+    waited = waited_share is not None and waited_share >= _NOTABLE_WAIT
+    if other_load < notable_load(cores) or not (crowded or waited):
+        return None
+    return Disturbance(measured=measured, other_load=other_load, cores=cores, waited_share=waited_share)
+
+
+NAMES: Mapping[Measurement, str] = {
+    "account": "the time of a step",
+    "loader-alone": "the loader alone",
+    "model-alone": "the model alone",
+    "matmul": "the rate of matrix products",
+    "profile": "the profiled steps",
+    "batch-sizes": "other batch sizes",
+    "speed": "the speed",
+}
+
+
+def disturbance_text(found: Sequence[Disturbance]) -> str:
+    """One warning for all that was disturbed: what, by how much, and what to do."""
+    worst = max(found, key=lambda it: it.other_load)
+    names = [NAMES[it.measured] for it in found]
+    named = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+    waits = [it.waited_share for it in found if it.waited_share is not None]
+    waited = f" Ready threads waited {100 * max(waits):.0f} % of their time for a core." if waits else ""
+    up_to = "up to " if len(found) > 1 else ""
+    return (
+        f"The machine was busy while hotlap measured {named}: others used {up_to}{worst.other_load:.1f} of "
+        f"{worst.cores} core{'s' if worst.cores != 1 else ''}.{waited} These figures may be theirs rather than the "
+        "script's; stop other programs and measure again."
+    )
+
+
+def disturbance_of_rates(machine: Machine) -> Disturbance | None:
+    """What others did while the machine's own rates were measured, for which all cores are used."""
+    others = machine.ceilings.other_load
+    if others < notable_load(machine.cores):
+        return None
+    return Disturbance(measured="matmul", other_load=others, cores=machine.cores)
+
+
+def _waited_share(blocks: list[Block], own_seconds: float) -> float | None:
+    """Of the time in which threads were ready to run, the share in which they waited for a core."""
+    known = [it.waited_seconds for it in blocks if it.waited_seconds is not None]
+    ready_seconds = own_seconds + fsum(known)
+    if len(known) < len(blocks) or ready_seconds <= 0:
+        return None
+    return fsum(known) / ready_seconds
 
 
 def disturbances(runs: Iterable[Run]) -> tuple[str, ...]:

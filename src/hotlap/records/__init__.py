@@ -30,6 +30,7 @@ from hotlap.records.comparisons import (
     SpeedVerdict,
 )
 from hotlap.records.costs import BreakEven, Costs, Price, WholeRun
+from hotlap.records.disturbance import Disturbance, Measurement
 from hotlap.records.machine import Accelerator, Ceilings, Machine, SizedRate
 from hotlap.records.messages import (
     CONNECTION_LOST,
@@ -61,6 +62,7 @@ from hotlap.records.outcomes import (
 from hotlap.records.patches import LeftOut, Patch, PatchedFile, PatchProof
 from hotlap.records.progress import Progress, Stage
 from hotlap.records.protection import Isolation, NetworkMode, Protection, ProtectionMode
+from hotlap.records.run_account import OutsideKind, OutsidePart, RunAccount
 from hotlap.records.runs import (
     Block,
     CompileReport,
@@ -80,6 +82,8 @@ from hotlap.records.runs import (
 )
 from hotlap.records.script import (
     CallSite,
+    CheckpointFacts,
+    EvaluationFacts,
     FileDigest,
     Invariants,
     LoaderFacts,
@@ -89,7 +93,7 @@ from hotlap.records.script import (
     ScriptFacts,
     SiteRole,
 )
-from hotlap.records.study import Study, StudyKind, StudyStatus
+from hotlap.records.study import CheckVerdict, Study, StudyKind, StudyStatus
 from hotlap.records.wishes import (
     AttentionArgument,
     CopiesWithoutWaiting,
@@ -130,7 +134,9 @@ __all__ = [
     "CallSite",
     "Ceiling",
     "Ceilings",
+    "CheckVerdict",
     "Checkout",
+    "CheckpointFacts",
     "Comparison",
     "CompileReport",
     "Completed",
@@ -138,11 +144,13 @@ __all__ = [
     "CopiesWithoutWaiting",
     "Costs",
     "Crashed",
+    "Disturbance",
     "End",
     "Ending",
     "EnergyComparison",
     "EnergySource",
     "Estimate",
+    "EvaluationFacts",
     "Failed",
     "FileDigest",
     "FileWrite",
@@ -163,6 +171,7 @@ __all__ = [
     "LoaderRate",
     "LossCurves",
     "Machine",
+    "Measurement",
     "ModelFacts",
     "ModelInputs",
     "ModelStatement",
@@ -180,6 +189,8 @@ __all__ = [
     "OptimizerFacts",
     "OutOfMemory",
     "Outcome",
+    "OutsideKind",
+    "OutsidePart",
     "ParityComparison",
     "ParityLost",
     "ParityVerdict",
@@ -198,6 +209,7 @@ __all__ = [
     "RecordedGain",
     "Report",
     "Run",
+    "RunAccount",
     "SampleSource",
     "ScaledLoss",
     "ScriptFacts",

@@ -44,7 +44,7 @@ class Ceilings(Record, frozen=True, kw_only=True):
     Keys of ``matmul_flops_per_second`` are ``device:dtype`` (``cpu:float32``, ``cuda:bfloat16``); ``matmul_by_size``
     has the rates of each size, smallest first. ``doubts`` are pairs of a device and a sentence that says why the rates
     of its products are not to be relied on, although they were measured more than once. ``threads`` is with how many
-    threads the processor's products were measured (0: not known).
+    threads the processor's products were measured (0: not known). Others kept ``other_load`` cores busy meanwhile.
     """
 
     matmul_flops_per_second: tuple[tuple[str, float], ...] = ()
@@ -52,6 +52,7 @@ class Ceilings(Record, frozen=True, kw_only=True):
     memory_bytes_per_second: float | None = None
     host_to_device_pageable_bytes_per_second: float | None = None
     host_to_device_pinned_bytes_per_second: float | None = None
+    other_load: float = 0.0
     doubts: tuple[tuple[str, str], ...] = ()
     threads: int = 0
 

@@ -60,7 +60,9 @@ class BadNumber(Record, frozen=True, kw_only=True):
 
     ``noticed_in`` is ``script`` where the script itself looked at the number and ended. ``name`` is the parameter's.
     ``origin`` is known only where every operation was checked: ``first_nan`` is then what made NaN of the origin's
-    infinity, and ``written`` an infinity that the script wrote on purpose and that the origin was given.
+    infinity, and ``written`` an infinity that the script wrote on purpose and that the origin was given. Where what
+    came of the origin was made finite once more, but huge, ``replaced`` is what did that (as ``nan_to_num``), and
+    ``overflow`` what then made infinities or NaN of the huge numbers.
     """
 
     step: int
@@ -70,3 +72,5 @@ class BadNumber(Record, frozen=True, kw_only=True):
     origin: NumberOrigin | None = None
     first_nan: NumberOrigin | None = None
     written: NumberOrigin | None = None
+    replaced: NumberOrigin | None = None
+    overflow: NumberOrigin | None = None

@@ -87,7 +87,8 @@ class Finding(Record, frozen=True, kw_only=True):
     ``wrong-numbers``, from a ``risk`` that has not struck yet, and from a ``hint`` whose gain is not known.
     ``title`` is one sentence with its number, ``evidence`` the figures it rests on, ``remedy`` what to do, ``site`` the
     line, and ``levers`` those that answer it. ``causes`` are the rules that found why: their evidence, remedy and
-    levers are among its own.
+    levers are among its own. ``disturbed``: it rests on times that were measured while others kept the machine busy, so
+    the cost may be theirs.
     """
 
     rule: str
@@ -98,6 +99,7 @@ class Finding(Record, frozen=True, kw_only=True):
     remedy: str = ""
     site: CallSite | None = None
     levers: tuple[str, ...] = ()
+    disturbed: bool = False
     causes: tuple[str, ...] = ()
 
 

@@ -12,7 +12,8 @@ from hotlap.records.workload import Plan, Setting
 
 class Steps(Record, frozen=True, kw_only=True):
     """The time account, one row a step, as columns of equal length; in each row the phases add up
-    to ``wall_seconds`` and ``outside_seconds`` (evaluation, rollout, checkpoints) comes on top.
+    to ``wall_seconds`` and ``outside_seconds`` (evaluation, rollout, checkpoints) comes on top, of which
+    ``evaluation_seconds`` and ``checkpoint_seconds`` are parts.
 
     ``loss`` is None where it could not be read; ``not_finite`` are the rows whose loss was NaN or
     infinite (JSON knows neither), and there ``loss`` is None too.
@@ -26,6 +27,8 @@ class Steps(Record, frozen=True, kw_only=True):
     optimizer_seconds: tuple[float, ...] = ()
     other_seconds: tuple[float, ...] = ()
     outside_seconds: tuple[float, ...] = ()
+    evaluation_seconds: tuple[float, ...] = ()
+    checkpoint_seconds: tuple[float, ...] = ()
     samples: tuple[int, ...] = ()
     loss: tuple[float | None, ...] = ()
     not_finite: tuple[int, ...] = ()
@@ -35,7 +38,9 @@ class Block(Record, frozen=True, kw_only=True):
     """Consecutive steps that were timed as one: the clock was read at both ends only.
 
     ``wall_seconds`` excludes time outside steps. ``own_cpu_seconds`` is this process and its
-    workers; ``other_load`` is how many cores others kept busy meanwhile.
+    workers; ``other_load`` is how many of the cores that it may use others kept busy meanwhile (a hypervisor that
+    took them away counts as others), and ``waited_seconds`` how long its threads, taken together, were ready to run and
+    waited for a core (None: the system does not say).
     Energies (None: nobody tells) are those of whole devices, as many as there are trainers, and of all processors of
     the machine, whoever used them in that time. ``device_power_sampled`` says that the former was not counted, but
     taken from samples of power.
@@ -47,6 +52,7 @@ class Block(Record, frozen=True, kw_only=True):
     outside_seconds: float = 0.0
     own_cpu_seconds: float = 0.0
     other_load: float = 0.0
+    waited_seconds: float | None = None
     involuntary_switches: int = 0
     device_clock_mhz: float | None = None
     throttled: str = ""
@@ -160,7 +166,8 @@ class LoaderRate(Record, frozen=True, kw_only=True):
 class Run(Record, frozen=True, kw_only=True):
     """One launch of the script, from its start to its end.
 
-    ``blocks`` are the timed blocks in order (warm-up blocks first, ``warm_up_blocks`` of them);
+    ``blocks`` are the timed blocks in order (warm-up blocks first, ``warm_up_blocks`` of them); a loader sweep has one
+    without steps, for all of it;
     ``steps`` is the account of all steps, warm-up included. ``gradients_path`` names the file with
     the first step's gradients where they were asked for, and ``evidence_path`` the :class:`hotlap.evidence.RunEvidence`
     in JSON. With several ranks the ``rank_`` fields have one row for each: the wall seconds of its steps, and those of

@@ -47,7 +47,8 @@ class LoaderFacts(Record, frozen=True, kw_only=True):
     ``draws_random`` says whether fetching a batch in the main process consumed torch, numpy or
     ``random`` numbers: then moving the fetch into workers changes what is drawn.
     ``batch_bytes`` is the size of one batch's tensors. ``trains`` says whether a backward pass followed on its batches;
-    None in studies that did not record it.
+    None in studies that did not record it. ``evaluates`` says that its batches were evaluated, and ``starts`` how often
+    it was begun.
     """
 
     dataset: str
@@ -61,6 +62,28 @@ class LoaderFacts(Record, frozen=True, kw_only=True):
     draws_random: bool = False
     batch_bytes: int = 0
     trains: bool | None = None
+    evaluates: bool = False
+    starts: int = 0
+    site: CallSite | None = None
+
+
+class EvaluationFacts(Record, frozen=True, kw_only=True):
+    """The first evaluation that was seen between training steps: forward passes of the model that trained nothing.
+
+    ``forwards`` counts those of all evaluations; ``with_gradients`` says that the first recorded what a backward would
+    need. ``site`` is the line that called the model, or None where a framework did, or where only its loader was seen.
+    """
+
+    forwards: int = 0
+    with_gradients: bool = False
+    autocast_dtype: str = ""
+    site: CallSite | None = None
+
+
+class CheckpointFacts(Record, frozen=True, kw_only=True):
+    """The calls that saved something between the first training step and the last, and the line of the first."""
+
+    saves: int = 0
     site: CallSite | None = None
 
 
@@ -127,6 +150,8 @@ class ScriptFacts(Record, frozen=True, kw_only=True):
     clips_gradients: bool = False
     backwards_per_step: float = 1.0
     random_in_forward: bool = False
+    evaluation: EvaluationFacts | None = None
+    checkpoints: CheckpointFacts | None = None
     sites: tuple[CallSite, ...] = ()
     files: tuple[FileDigest, ...] = ()
     samples_from: SampleSource = ""

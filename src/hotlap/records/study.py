@@ -7,23 +7,29 @@ from typing import Literal, TypeAlias
 
 from hotlap.records.base import Record
 from hotlap.records.comparisons import BatchRate, Ceiling, Comparison, LossCurves, PhaseAccount
+from hotlap.records.disturbance import Disturbance
 from hotlap.records.machine import Machine
 from hotlap.records.outcomes import Finding, Outcome
+from hotlap.records.run_account import RunAccount
 from hotlap.records.runs import FileWrite, LoaderRate, Run
 from hotlap.records.workload import Plan, Source, Workload
 
 StudyStatus: TypeAlias = Literal["running", "finished", "interrupted", "out-of-budget", "quick-look", "script-failed"]
-StudyKind: TypeAlias = Literal["search", "profile"]
+StudyKind: TypeAlias = Literal["search", "profile", "check"]
+CheckVerdict: TypeAlias = Literal["passed", "failed", "inconclusive"]
 
 
 class Study(Record, frozen=True, kw_only=True):
     """Everything that one ``hotlap tune`` found out, or one ``hotlap profile``, which looks for causes and tries no
-    lever. Rendering needs nothing else.
+    lever. Rendering needs nothing else. Of a ``hotlap check`` it is what ``hotlap history`` shows: ``check_verdict``,
+    its sentences as ``status_text``, and the comparison of both sides as ``verification``.
 
-    ``profiled_steps`` is over how many steps evidence was collected (0: there is none, and ``findings`` rest on the
-    time account and the ceilings alone), and ``trace_path`` the trace of some of them. ``loader_rates`` is the loader
-    alone with the settings that were timed, ``batch_rates`` the model alone with other batch sizes, and ``losses`` what
-    the verification's sameness was judged by. ``hosts`` are those that any trial connected to.
+    ``run_account`` is what the script does besides its steps. ``profiled_steps`` is over how many steps evidence was
+    collected (0: there is none, and ``findings`` rest on the time account and the ceilings alone), and ``trace_path``
+    the trace of some of them. ``loader_rates`` is the loader alone with the settings that were timed, ``batch_rates``
+    the model alone with other batch sizes, and ``losses`` what the verification's sameness was judged by. ``hosts`` are
+    those that any trial connected to. ``disturbances`` are the measurements that others on the machine disturbed and
+    that could not be made again while it was quiet.
 
     A study of status ``quick-look`` proved nothing and claims nothing, since no more was asked for (``quick``) or the
     budget was too small. ``needed_seconds`` is the budget that would do for a proof, or for the levers that a search
@@ -37,6 +43,7 @@ class Study(Record, frozen=True, kw_only=True):
     started: str = ""
     status: StudyStatus = "running"
     status_text: str = ""
+    check_verdict: CheckVerdict | None = None
     workload: Workload
     source: Source = Source()
     machine: Machine = Machine()
@@ -47,6 +54,7 @@ class Study(Record, frozen=True, kw_only=True):
     baseline: Run | None = None
     account_before: PhaseAccount | None = None
     account_after: PhaseAccount | None = None
+    run_account: RunAccount | None = None
     ceilings: tuple[Ceiling, ...] = ()
     model_flop_utilisation: float | None = None
     loader_rates: tuple[LoaderRate, ...] = ()
@@ -61,6 +69,7 @@ class Study(Record, frozen=True, kw_only=True):
     files: tuple[FileWrite, ...] = ()
     hosts: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    disturbances: tuple[Disturbance, ...] = ()
     directory: str = ""
 
     def __repr__(self) -> str:

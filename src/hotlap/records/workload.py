@@ -26,7 +26,7 @@ class Workload(Record, frozen=True, kw_only=True):
 
     ``kind`` is ``script`` (``target`` is a path) or ``module`` (``target`` is a dotted name, run as
     ``python -m`` does). ``torchrun train.py`` is the module ``torch.distributed.run``. ``checkout`` is there where it
-    runs in a copy of its source tree.
+    runs in a copy of its source tree. ``interpreter_options`` are those of ``python`` itself, such as ``-u``.
     """
 
     kind: Literal["script", "module"]
@@ -35,6 +35,7 @@ class Workload(Record, frozen=True, kw_only=True):
     directory: str
     python: str
     checkout: Checkout | None = None
+    interpreter_options: tuple[str, ...] = ()
 
 
 class Source(Record, frozen=True, kw_only=True):
@@ -79,6 +80,8 @@ class Assignment(Record, frozen=True, kw_only=True):
     ``augmentation_seed`` reseeds what the data pipeline draws while weights and sample order stay.
     ``collect_evidence`` watches for the causes of slowness (:mod:`hotlap.evidence`), and ``profiled_steps`` of the last
     steps run under ``torch.profiler``; both make steps longer, and such a run's times are compared with nothing.
+    A launch of one process whose time or steps are over goes on for ``epoch_end_seconds`` at most, where the training
+    loader comes to its end by then, up to the step after it: so that an evaluation between two epochs is seen.
     ``watch_numbers`` ends the run at the first loss, gradient or weight that is NaN or infinite; from step
     ``check_numbers_from`` on (0: from torch's import on) every operation is checked too, without ``torch.compile``.
     ``block_limit_seconds`` is for all steps of a block together (to which a launch's ``seconds`` are added),
@@ -102,6 +105,7 @@ class Assignment(Record, frozen=True, kw_only=True):
     augmentation_seed: int | None = None
     collect_evidence: bool = False
     profiled_steps: int = 0
+    epoch_end_seconds: float = 0.0
     watch_numbers: bool = False
     check_numbers_from: int | None = None
     startup_limit_seconds: float = 600.0
@@ -112,7 +116,8 @@ class Assignment(Record, frozen=True, kw_only=True):
 
 class LaunchRequest(Record, frozen=True, kw_only=True):
     """One child alone: run until ``steps`` steps are done, or until ``seconds`` have passed since the
-    first step and at least ``minimum_steps`` are done, or until the script ends by itself.
+    first step and at least ``minimum_steps`` are done, or until the script ends by itself. Before it starts, others on
+    the machine are given up to ``patience_seconds`` to leave it alone.
 
     ``most_seconds`` bounds the whole launch, start-up included: what was begun then, the start or a step, is the last.
     """
@@ -121,12 +126,14 @@ class LaunchRequest(Record, frozen=True, kw_only=True):
     steps: int
     seconds: float | None = None
     minimum_steps: int = 1
+    patience_seconds: float = 0.0
     most_seconds: float | None = None
 
 
 class TurnRequest(Record, frozen=True, kw_only=True):
     """A set: a fresh launch of every arm; after warm-up each round runs one block of each arm, in
-    random order drawn from ``order_seed``. A block is at least ``block_seconds`` and ``block_steps``.
+    random order drawn from ``order_seed``. A block is at least ``block_seconds`` and ``block_steps``. Before the arms
+    start, others on the machine are given up to ``patience_seconds`` to leave it alone.
 
     ``most_seconds`` bounds the whole set: no round is begun that would probably end later, so that there may be fewer
     than were asked for, or none.
@@ -139,4 +146,5 @@ class TurnRequest(Record, frozen=True, kw_only=True):
     order_seed: int = 0
     warm_up_limit_seconds: float = 120.0
     interleaved: bool = True
+    patience_seconds: float = 0.0
     most_seconds: float | None = None

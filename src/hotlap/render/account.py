@@ -9,10 +9,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from hotlap.records import PhaseAccount
+from hotlap.records import PhaseAccount, RunAccount
 from hotlap.render import text
 from hotlap.render.bars import Part, StackedBar, Swatch
 from hotlap.render.layout import paragraphs
+from hotlap.render.run_account import run_sentences
 
 # Okabe and Ito's colours ("Color Universal Design", 2008), which people with every common kind of colour vision
 # can tell apart; a pattern for each where there are no colours, a letter where there is no Unicode.
@@ -36,8 +37,16 @@ def parts(account: PhaseAccount, factor: float = 1.0) -> tuple[Part, ...]:
     )
 
 
-def time_account(before: PhaseAccount, after: PhaseAccount | None, after_name: str = "after") -> RenderableType:
-    """Bars and table of one or two accounts; ``after_name`` says what the second one is.
+def time_account(
+    before: PhaseAccount,
+    after: PhaseAccount | None,
+    after_name: str = "after",
+    *,
+    doubt: str = "",
+    run: RunAccount | None = None,
+) -> RenderableType:
+    """Bars and table of one or two accounts; ``after_name`` says what the second one is, ``doubt`` what disturbed them,
+    and ``run`` what else there is.
 
     Both are given for the samples of one step of the original script, so that their lengths compare even
     where a step has come to hold more samples.
@@ -47,7 +56,7 @@ def time_account(before: PhaseAccount, after: PhaseAccount | None, after_name: s
     if after:
         accounts.append((after_name, after, factor))
     pieces: list[RenderableType] = [_bars(accounts), Text(), _table(accounts)]
-    remarks = account_remarks(before, after, factor)
+    remarks = account_remarks(before, after, factor, doubt=doubt, run=run)
     if remarks:
         pieces += paragraphs(remarks)
     return Group(*pieces)
@@ -100,15 +109,24 @@ def _table(accounts: list[tuple[str, PhaseAccount, float]]) -> Table:
     return table
 
 
-def account_remarks(before: PhaseAccount, after: PhaseAccount | None, factor: float) -> list[str]:
-    """What must be known beside the account: steps of another size, and time outside of steps."""
-    remarks = [it for it in (samples_remark(before),) if it]
+def account_remarks(
+    before: PhaseAccount,
+    after: PhaseAccount | None,
+    factor: float,
+    *,
+    doubt: str = "",
+    run: RunAccount | None = None,
+) -> list[str]:
+    """What must be known beside the account: what disturbed it, steps of another size, and time outside of steps."""
+    remarks = [it for it in (doubt, samples_remark(before)) if it]
     if factor != 1.0 and after:
         remarks.append(
             f"A step now holds {after.samples_per_step:g} samples instead of {before.samples_per_step:g}; "
             "both are shown for the samples of one step before."
         )
-    if before.outside > 0.005 * before.wall:
+    if run is not None:
+        remarks += run_sentences(run)
+    elif before.outside > 0.005 * before.wall:
         remarks.append(
             f"Outside of steps (evaluation, checkpoints and the like): {text.duration(before.outside)} per step on top."
         )

@@ -20,7 +20,7 @@ def batch_rows(rates: Sequence[BatchRate]) -> tuple[tuple[str, ...], ...]:
     return tuple(_row(it) for it in rates)
 
 
-def batch_table(rates: Sequence[BatchRate]) -> RenderableType:
+def batch_table(rates: Sequence[BatchRate], doubt: str = "") -> RenderableType:
     """The rows for a terminal, and what they are not."""
     table = Table.grid(padding=(0, 2, 0, 0))
     for heading in HEADINGS:
@@ -28,16 +28,16 @@ def batch_table(rates: Sequence[BatchRate]) -> RenderableType:
     table.add_row(*(Text(it.removeprefix(">"), style="dim") for it in HEADINGS))
     for row in batch_rows(rates):
         table.add_row(*row[:-1], Text(row[-1], style="dim"))
-    return Group(table, *paragraphs([batch_remark(rates)]))
+    return Group(table, *paragraphs([batch_remark(rates, doubt)]))
 
 
-def batch_remark(rates: Sequence[BatchRate]) -> str:
-    """What was timed, and what it is not."""
+def batch_remark(rates: Sequence[BatchRate], doubt: str = "") -> str:
+    """What was timed, what it is not, and what disturbed it."""
     confidence = rates[0].confidence if rates else 0.0
     return (
         f"The model alone, fed from memory with its first batch grown or cut; {100 * confidence:g} % intervals over "
         "launches. Another batch size also changes what is learned, and may want another learning rate, so no plan "
-        "holds one: that is yours to decide."
+        "holds one: that is yours to decide." + (f" {doubt}" if doubt else "")
     )
 
 

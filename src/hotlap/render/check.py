@@ -9,7 +9,8 @@ from rich.constrain import Constrain
 from rich.table import Table
 from rich.text import Text
 
-from hotlap.check.records import Against, Check, CheckVerdict
+from hotlap.check.records import Against, Check
+from hotlap.records import CheckVerdict
 from hotlap.render import text
 from hotlap.render.headline import how_measured
 from hotlap.render.layout import Trimmed, paragraphs
@@ -42,6 +43,8 @@ def beside(found: Check) -> list[str]:
     lines = [against_words(found.against)]
     if found.speed.comparison is not None:
         lines.append(how_measured(found.speed.comparison))
+    if found.cost is not None:
+        lines.append(_expected(found))
     memory = text.change_of_size(found.before_peak_bytes, found.now_peak_bytes)
     if memory and memory != "same":
         lines.append(f"Peak memory: {memory}.")
@@ -50,7 +53,18 @@ def beside(found: Check) -> list[str]:
     )
     if where:
         lines.append(f"Measured on {text.one_line(where)}.")
-    return lines + [text.sentence(it) for it in found.warnings]
+    lines += [text.sentence(it) for it in found.warnings]
+    if found.directory:
+        lines.append(f"Kept for `hotlap history` in {text.one_line(found.directory)}")
+    return lines
+
+
+def _expected(found: Check) -> str:
+    """What it was expected to take and what it took."""
+    assert found.cost is not None
+    least, most = text.clock(found.cost.least_seconds), text.clock(found.cost.most_seconds)
+    budget = f", of a budget of {text.clock(found.budget_seconds)}" if found.budget_seconds is not None else ""
+    return f"It took {text.clock(found.spent_seconds)}{budget}; {least} to {most} were expected."
 
 
 def against_words(against: Against) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from hotlap.check.records import Check, CheckVerdict
+from hotlap.check.records import Check
+from hotlap.records import CheckVerdict
 from hotlap.render import text
 from hotlap.render.check import WORDS, beside, verdicts
 from hotlap.render.presentable import presentable

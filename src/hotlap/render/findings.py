@@ -13,6 +13,7 @@ from rich.text import Text
 
 from hotlap.records import Comparison, Finding, FindingKind, Kept, Outcome, Seen, Skipped, Study
 from hotlap.render import text
+from hotlap.render.disturbance import finding_doubt
 from hotlap.render.lever_table import COLOURS, MARKS, Tone, verdict_word
 
 _LABELS: dict[FindingKind, tuple[str, str]] = {
@@ -22,7 +23,8 @@ _LABELS: dict[FindingKind, tuple[str, str]] = {
     "hint": ("hint", "cyan"),
 }
 _TO_DO = ("→", ">")
-OVERLAP = "Shares are of the step as it is, and do not add up where one cause lies behind another."
+_OVERLAP = "Shares are of the step as it is{or_of}, and do not add up where one cause lies behind another."
+_USUAL_WHOLE = "of a step"
 _UNANSWERED = "No lever answers it: what to do stands above."
 
 
@@ -36,8 +38,14 @@ def findings_list(study: Study) -> RenderableType:
         if number:
             table.add_row("", "")
         table.add_row(Text(label(it), style=_LABELS[it.kind][1]), Group(*_body(it, study)))
-    below = [Text(), Text(OVERLAP, style="dim italic")] if len(costs) > 1 else []
+    below = [Text(), Text(overlap(costs), style="dim italic")] if len(costs) > 1 else []
     return Padding(Group(table, *below), (0, 0, 0, 2), expand=False)
+
+
+def overlap(findings: Sequence[Finding]) -> str:
+    """What the shares of several findings are of, and that they do not add up."""
+    of_the_run = any(text.whole_of(it.share) != _USUAL_WHOLE for it in findings)
+    return _OVERLAP.format(or_of=" (of the run where that is said)" if of_the_run else "")
 
 
 def label(finding: Finding) -> str:
@@ -50,7 +58,7 @@ def answers(lever: str, findings: Sequence[Finding]) -> str:
     found: dict[str, str] = {}
     for it in findings:
         if lever in it.levers and it.rule not in found:
-            cost = f" ({text.cost(it.share)} of a step)" if it.kind == "cost" else ""
+            cost = f" ({text.cost(it.share)} {text.whole_of(it.share)})" if it.kind == "cost" else ""
             found[it.rule] = f"{text.one_line(it.rule)}{cost}"
     return f"answers {text.listed(list(found.values()))}" if found else ""
 
@@ -87,6 +95,8 @@ def _body(it: Finding, study: Study) -> Iterator[RenderableType]:
     yield Text("  ".join(filter(None, (rules(it), where, share_interval(it)))), style="dim")
     for line in it.evidence:
         yield Text(text.one_line(line), style="dim")
+    if it.disturbed:
+        yield Text(finding_doubt(it, study), style="yellow")
     if it.remedy:
         yield _Marked(_TO_DO, "default", text.one_line(it.remedy))
     if study.kind == "profile":
@@ -119,10 +129,13 @@ def place(it: Finding, directory: str) -> str:
 
 
 def share_interval(it: Finding) -> str:
-    """``46 % to 50 % of a step``, or nothing where there is no interval."""
-    if it.kind != "cost" or text.is_bound(it.share) or it.share.low == it.share.high:
+    """``46 % to 50 % of a step``, or of what else, or nothing where there is no interval."""
+    if it.kind != "cost":
         return ""
-    return f"{text.share(it.share.low)} to {text.share(it.share.high)} of a step"
+    whole = text.whole_of(it.share)
+    if text.is_bound(it.share) or it.share.low == it.share.high:
+        return "" if whole == _USUAL_WHOLE else whole
+    return f"{text.share(it.share.low)} to {text.share(it.share.high)} {whole}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from hotlap.gain import comparison_of_plan
 from hotlap.records import (
+    CheckVerdict,
     Comparison,
     Completed,
     Crashed,
@@ -27,6 +28,8 @@ from hotlap.records import (
 )
 from hotlap.render import text
 from hotlap.render.account import bottleneck
+from hotlap.render.disturbance import beside_headline, in_sentence, while_busy
+from hotlap.render.run_account import bound_sentence, whole_run_speedup
 
 Tone = Literal["good", "neutral", "bad"]
 
@@ -53,6 +56,14 @@ def headline(study: Study) -> Headline:
         return _script_failed(study)
     if study.kind == "profile":
         return _profiled(study)
+    if study.kind == "check":
+        return _checked(study)
+    found = _searched(study)
+    busy = beside_headline(study)
+    return replace(found, beside=(*found.beside, busy)) if busy else found
+
+
+def _searched(study: Study) -> Headline:
     if study.status == "quick-look":
         return _quick_look(study)
     measured = comparison_of_plan(study)
@@ -111,9 +122,20 @@ def _verified(study: Study, comparison: Comparison) -> Headline:
     if study.verification is None:
         beside.append("This is the best of several comparisons, not verified once more on fresh launches.")
     if speed.verdict == "faster":
+        beside[:0] = _gain_of_the_run(study, speed)
         faster = f"{ratio_words(speed)}, {parity_phrase(comparison.parity)}."
         return Headline(_tone(comparison.parity), faster, tuple(beside))
     return Headline("neutral", _not_faster(speed, measured), tuple(beside))
+
+
+def _gain_of_the_run(study: Study, speed: SpeedComparison) -> Iterator[str]:
+    """What the gain of a step is to the whole run, where much else happens in it."""
+    whole = whole_run_speedup(study.run_account, speed.speedup.value) if study.run_account is not None else None
+    if whole is not None and study.run_account is not None:
+        yield (
+            f"Steps are {text.share(study.run_account.step_share.value)} of the run: by this the whole run becomes "
+            f"{text.ratio(whole)} as fast from its first step on (computed, not measured)."
+        )
 
 
 def ratio_words(speed: SpeedComparison) -> str:
@@ -226,9 +248,20 @@ def _so_far(study: Study) -> str:
     return f"{text.listed(gains)}, {each} in trials; the whole plan is not verified against the original."
 
 
+def _checked(study: Study) -> Headline:
+    """The answer of a check, whose sentences are the study's."""
+    if study.check_verdict is None:
+        return Headline("neutral", "Not finished: the check gave no answer.")
+    tones: dict[CheckVerdict, Tone] = {"passed": "good", "failed": "bad", "inconclusive": "neutral"}
+    beside = [text.sentence(study.status_text)]
+    if study.verification is not None:
+        beside.append(how_measured(study.verification.speed))
+    return Headline(tones[study.check_verdict], f"hotlap check: {study.check_verdict}.", tuple(beside))
+
+
 def _profiled(study: Study) -> Headline:
     """How many causes were found, and what the step is made of."""
-    beside = [*_step_words(study)]
+    beside = [*_step_words(study), *_run_words(study)]
     if study.status != "finished":
         why = [text.sentence(study.status_text)] if study.status_text else []
         return Headline("neutral", "Not finished: the causes were not looked for to the end.", (*why, *beside))
@@ -242,14 +275,24 @@ def _profiled(study: Study) -> Headline:
     if wrong:
         return Headline("bad", f"The numbers come first: {text.one_line(wrong[0].title)}", tuple(beside))
     if costs:
-        largest = text.cost(max((it.share for it in costs), key=lambda it: it.value))
-        sentence = f"1 cause of lost time was found; it costs {largest} of a step."
+        largest = f"{text.cost(costs[0].share)} {text.whole_of(costs[0].share)}"
+        sentence = f"1 cause of lost time was found; it costs {largest}."
         if len(costs) > 1:
-            sentence = f"{len(costs)} causes of lost time were found; the largest costs {largest} of a step."
-        return Headline("neutral", sentence, tuple(beside))
+            sentence = f"{len(costs)} causes of lost time were found; the largest costs {largest}."
+        return Headline("neutral", in_sentence(study, sentence), tuple(beside))
     if not study.profiled_steps:
         return Headline("neutral", "No cause of lost time was found in the time account.", tuple(beside))
+    busy = while_busy(study, "account", "profile")
+    if busy:
+        return Headline("neutral", f"No known cause of lost time was found {busy}: look again.", tuple(beside))
     return Headline("good", "No known cause of lost time was found.", tuple(beside))
+
+
+def _run_words(study: Study) -> Iterator[str]:
+    """What tuning the step can give the whole run at most."""
+    bound = bound_sentence(study.run_account) if study.run_account is not None else ""
+    if bound:
+        yield bound
 
 
 def _step_words(study: Study) -> Iterator[str]:
@@ -258,7 +301,9 @@ def _step_words(study: Study) -> Iterator[str]:
     if account is None or account.wall <= 0:
         return
     phase, share = bottleneck(account)
-    yield f"A step takes {text.duration(account.wall)}; its largest part is {phase} ({text.share(share)})."
+    busy = while_busy(study, "account")
+    takes = f"took {text.duration(account.wall)} {busy}" if busy else f"takes {text.duration(account.wall)}"
+    yield f"A step {takes}; its largest part is {phase} ({text.share(share)})."
     bounds = {it.name: it.bound_speedup for it in study.ceilings if it.bound_speedup}
     if "model-alone" not in bounds or "loader-alone" not in bounds:
         return

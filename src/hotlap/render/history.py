@@ -62,7 +62,10 @@ def result(entry: Entry) -> str:
         return "the script failed"
     if entry.sort == "profile":
         found = text.count(entry.findings, "cause")
-        return f"{found}, up to {text.share(entry.dearest_share.value)} of a step" if entry.dearest_share else found
+        dearest = entry.dearest_share
+        return f"{found}, up to {text.share(dearest.value)} {text.whole_of(dearest)}" if dearest else found
+    if entry.sort == "check":
+        return _of_check(entry)
     if entry.status == "quick-look":
         return "quick look, nothing proved"
     if entry.speedup is not None and not entry.baseline_agrees:
@@ -76,10 +79,21 @@ def result(entry: Entry) -> str:
     return "nothing faster" if entry.status == "finished" else entry.status.replace("-", " ")
 
 
+def _of_check(entry: Entry) -> str:
+    """``failed, 0.87x the speed (0.84 to 0.90)``."""
+    if entry.check is None:
+        return entry.status.replace("-", " ")
+    if entry.speedup is None:
+        return entry.check
+    return f"{entry.check}, {text.ratio(entry.speedup.value)} the speed ({text.interval(entry.speedup)})"
+
+
 def spans_of(entries: Sequence[Entry]) -> list[Span]:
-    """The speedups of all studies that have one which can be drawn."""
+    """The speedups of all plans that have one which can be drawn."""
     return [
-        Span(when(it), it.speedup, it.claimed) for it in entries if it.speedup is not None and _can_be_drawn(it.speedup)
+        Span(when(it), it.speedup, it.claimed)
+        for it in entries
+        if it.speedup is not None and it.sort != "check" and _can_be_drawn(it.speedup)
     ]
 
 
@@ -110,7 +124,8 @@ def _table(entries: Sequence[Entry]) -> RenderableType:
     widths = [max(map(len, column)) for column in zip(_HEAD, *rows, strict=True)]
     pieces: list[RenderableType] = [_line(_HEAD, widths, ("dim",) * len(_HEAD))]
     for it, row in zip(entries, rows, strict=True):
-        pieces.append(_line(row, widths, ("", "", "green" if it.claimed else "", "red" if it.parity == "lost" else "")))
+        green = "green" if it.claimed and it.sort != "check" else ""
+        pieces.append(_line(row, widths, ("", "", green, "red" if it.parity == "lost" else "")))
         pieces += paragraphs([text.command(it.workload)], _INDENT, style="")
         pieces += paragraphs(_details(it), _INDENT)
     return Group(*pieces)

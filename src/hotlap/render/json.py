@@ -1,21 +1,76 @@
-"""Records as JSON documents for other programs, fit to be passed on: no secrets, and the home directory as ``~``."""
+"""Records as JSON documents for other programs, fit to be passed on: no secrets, and the home directory as ``~``.
+
+Every document says what it is (``document``) and in which version (``document_version``); all times are in seconds.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
 
 import msgspec
 
 from hotlap.records import Costs, Study
 from hotlap.render.presentable import portable
 
+VERSIONS: Mapping[str, int] = {
+    "check": 1,
+    "diff": 1,
+    "doctor": 1,
+    "export": 1,
+    "findings": 1,
+    "history": 1,
+    "levers": 1,
+    "lint": 1,
+    "nan": 1,
+    "new": 1,
+    "page": 1,
+    "patch": 1,
+    "rules": 1,
+    "study": 1,
+    "trace": 1,
+}
+"""The documents that commands print. A version grows when a field changes its meaning, its type, its unit or its name;
+fields that are added change nothing."""
+
+_Json: TypeAlias = dict[str, "_Json"] | list["_Json"] | str | int | float | bool | None
+_NANOSECONDS, _SECONDS = "_nanoseconds", "_seconds"
+
 
 def study_json(study: Study, costs: Costs | None = None) -> str:
     """The whole study, indented; it reads back as a :class:`hotlap.records.Study`. Costs stand beside what was
     measured, as its field ``costs``."""
     document = msgspec.to_builtins(study) | ({"costs": msgspec.to_builtins(costs)} if costs is not None else {})
-    return document_json(document)
+    return document_json("study", document)
 
 
-def document_json(what: object) -> str:
-    """Records as one JSON document, indented."""
-    document = portable(msgspec.to_builtins(what))
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+def document_json(kind: str, what: object, *, exact: bool = False) -> str:
+    """A record, or the fields of a document of that kind (a key of :data:`VERSIONS`), as JSON, indented.
+
+    One that is ``exact`` keeps all text as it is, for what changes files by it.
+    """
+    fields = _in_seconds(msgspec.to_builtins(what))
+    fields = fields if exact else portable(fields)
+    assert isinstance(fields, dict), "a document is an object, or it could say nothing of itself"
+    head = {"document": f"hotlap-{kind}", "document_version": VERSIONS[kind]}
+    return msgspec.json.format(msgspec.json.encode(head | fields), indent=2).decode()
+
+
+def _in_seconds(value: _Json) -> _Json:
+    """The same with all that is counted in nanoseconds, as traces do, in seconds and named so."""
+    if isinstance(value, list | tuple):
+        return [_in_seconds(it) for it in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        f"{key.removesuffix(_NANOSECONDS)}{_SECONDS}" if key.endswith(_NANOSECONDS) else key: (
+            _divided(it) if key.endswith(_NANOSECONDS) else _in_seconds(it)
+        )
+        for key, it in value.items()
+    }
+
+
+def _divided(value: _Json) -> _Json:
+    if isinstance(value, list | tuple):
+        return [_divided(it) for it in value]
+    return value / 1e9 if isinstance(value, int | float) else value

@@ -8,10 +8,9 @@ from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
-import msgspec
-
 from hotlap import __version__
 from hotlap.render import text
+from hotlap.render.json import document_json
 from hotlap.source.lint.records import LintFinding, LintPlace, LintProblem, LintReport, LintRule
 
 _SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -26,7 +25,7 @@ def as_json(report: LintReport) -> str:
         "problems": report.problems,
         "fixed": dict(report.fixed),
     }
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+    return document_json("lint", document, exact=True)
 
 
 def as_sarif(report: LintReport) -> str:

@@ -12,12 +12,13 @@ from hotlap.records import Costs, Kept, Study
 from hotlap.render import text
 from hotlap.render.account import PHASES, account_remarks, rate_of, samples_factor
 from hotlap.render.batch_sizes import HEADINGS, batch_remark, batch_rows
+from hotlap.render.disturbance import account_doubt, batch_doubt, finding_doubt, while_busy
 from hotlap.render.findings import fates, label, place, rules, share_interval
 from hotlap.render.headline import Headline, headline
 from hotlap.render.isolation import isolation_lines, study_warnings
 from hotlap.render.lever_table import MARKS, footnote, skipped_rows, tried_rows
 from hotlap.render.presentable import presentable
-from hotlap.render.terminal import CEILING_MEANINGS, ceiling_rates, cost_sentences, machine_line, next_commands
+from hotlap.render.terminal import ceiling_meaning, ceiling_rates, cost_sentences, machine_line, next_commands
 
 _MOST_FINDINGS = 30
 
@@ -43,7 +44,9 @@ def _figures(study: Study) -> list[str]:
     name, before_rate = rate_of(before)
     rate = text.number(before_rate)
     if after is None or after.wall <= 0 or not study.plan.settings:
-        return [f"A step takes {text.duration(before.wall)}, which is {rate} {name}.", ""]
+        busy = while_busy(study, "account")
+        takes = f"took {text.duration(before.wall)} {busy}" if busy else f"takes {text.duration(before.wall)}"
+        return [f"A step {takes}, which is {rate} {name}.", ""]
     step = text.duration(after.wall * samples_factor(before, after))
     rows = [
         ("mean step", text.duration(before.wall), step),
@@ -70,7 +73,11 @@ def _sections(study: Study, found: Headline) -> Iterator[tuple[str, list[str]]]:
     if study.batch_rates:
         yield (
             "Batch sizes",
-            [*_table(HEADINGS, batch_rows(study.batch_rates)), "", text.markdown(batch_remark(study.batch_rates))],
+            [
+                *_table(HEADINGS, batch_rows(study.batch_rates)),
+                "",
+                text.markdown(batch_remark(study.batch_rates, batch_doubt(study))),
+            ],
         )
     if study.findings:
         yield f"Findings: {len(study.findings)}", list(_findings(study))
@@ -101,7 +108,7 @@ def _account(study: Study) -> Iterator[str]:
             cells += [text.duration(part * by), text.share(part / account.wall) if account.wall else ""]
         rows.append(cells)
     yield from _table(("", *(it for name, *_ in accounts for it in (f">{name}", ">share"))), rows)
-    for remark in account_remarks(before, after, factor):
+    for remark in account_remarks(before, after, factor, doubt=account_doubt(study), run=study.run_account):
         yield ""
         yield text.markdown(remark)
 
@@ -128,7 +135,7 @@ def _ceilings(study: Study) -> Iterator[str]:
     for it in study.ceilings:
         per_sample = text.duration(it.seconds_per_sample) if it.seconds_per_sample is not None else ""
         bound = text.ratio(it.bound_speedup) if it.bound_speedup is not None else ""
-        meaning = f"{CEILING_MEANINGS[it.name]} {text.sentence(it.text)}".rstrip()
+        meaning = ceiling_meaning(it, study)
         rows.append((it.name.replace("-", " "), per_sample, bound, meaning))
     yield from _table(("", ">per sample", ">at most", "what it means"), rows)
 
@@ -137,7 +144,7 @@ def _findings(study: Study) -> Iterator[str]:
     for it in study.findings[:_MOST_FINDINGS]:
         about = (rules(it), place(it, study.workload.directory), share_interval(it))
         yield f"- **{text.markdown(f'{label(it)}: {it.title}')}** {text.markdown(' · '.join(filter(None, about)))}"
-        yield from (f"  - {text.markdown(line)}" for line in it.evidence)
+        yield from (f"  - {text.markdown(line)}" for line in (*it.evidence, finding_doubt(it, study)) if line)
         if it.remedy:
             yield f"  - What to do: {text.markdown(it.remedy)}"
         if study.kind == "search" and study.outcomes:

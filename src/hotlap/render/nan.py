@@ -213,12 +213,24 @@ def _rows(it: NumberRange) -> str:
 def _chain(bad: BadNumber, directory: str) -> Iterator[str]:
     """What stands after and before the origin: what made NaN of its infinity, and what the script wrote on purpose."""
     after, before = bad.first_nan, bad.written
+    if bad.replaced is not None and bad.overflow is not None:
+        place = _at(bad.replaced.site, directory)
+        yield f"{_call(bad.replaced)} made finite numbers of it, {_extent(bad.replaced.outputs)}{place}."
+        made = f"{_call(bad.overflow)} made {_amount(bad.overflow.outputs)} of these {_PHASES[bad.overflow.phase]}"
+        yield f"Then {made}{_at(bad.overflow.site, directory)}."
     if after is not None:
         node = f" ({text.one_line(after.autograd_node)})" if after.autograd_node else ""
         made = f"{_call(after)}{node} made {_amount(after.outputs)} of it {_PHASES[after.phase]}"
         yield f"Then {made}{_at(after.site, directory)}."
     if before is not None:
         yield f"It was given infinities that the script wrote with {_call(before)}{_at(before.site, directory)}."
+
+
+def _extent(ranges: tuple[NumberRange, ...]) -> str:
+    """``from -3.403e+38 to 0``, of all tensors together."""
+    low = min((it.low for it in ranges if it.low is not None), default=0.0)
+    high = max((it.high for it in ranges if it.high is not None), default=0.0)
+    return f"from {_number(low)} to {_number(high)}"
 
 
 def _at(site: CallSite | None, directory: str) -> str:

@@ -16,6 +16,7 @@ from rich.console import Console
 from hotlap.records import PhaseAccount, Study
 from hotlap.render import text
 from hotlap.render.account import PHASES, samples_factor
+from hotlap.render.disturbance import account_doubt, finding_doubt
 from hotlap.render.findings import place
 from hotlap.render.headline import headline
 from hotlap.render.lever_table import MARKS, Row, footnote, skipped_rows, tried_rows
@@ -60,6 +61,8 @@ def fragment(study: Study) -> str:
         _add(whole, "pre", said.output, style="white-space:pre-wrap")
     if study.account_before is not None:
         _account(whole, study.account_before, study.account_after, "after" if study.plan.settings else "given up")
+        if doubt := account_doubt(study):
+            _add(whole, "p", doubt, style=_QUIET)
     if study.outcomes:
         _levers(whole, study)
     if study.findings:
@@ -136,7 +139,8 @@ def _findings(whole: Element, study: Study) -> None:
     shown = SubElement(whole, "ul", {"style": "margin:4px 0"})
     for it in study.findings[:_FINDINGS_SHOWN]:
         where = f" ({place(it, study.workload.directory)})" if it.site is not None else ""
-        _add(shown, "li", f"{text.sentence(it.title)}{where} {text.sentence(it.remedy)}".rstrip())
+        words = filter(None, (f"{text.sentence(it.title)}{where}", finding_doubt(it, study), text.sentence(it.remedy)))
+        _add(shown, "li", " ".join(words))
     more = len(study.findings) - _FINDINGS_SHOWN
     if more > 0:
         _add(shown, "li", f"and {more} more in `hotlap report`")

@@ -23,6 +23,7 @@ GROUPS = {
     "memory": "Memory: what it holds, and what it is wasted on",
     "numbers": "Numbers: losses and gradients that are not what they should be",
     "distributed": "Distributed: several processes that wait for each other",
+    "run": "Run: what the script does besides its steps",
     "machine": "Machine: what slows every program down",
 }
 

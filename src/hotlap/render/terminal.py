@@ -11,12 +11,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from hotlap.records import Costs, FileWrite, Machine, Study
+from hotlap.records import Ceiling, Costs, FileWrite, Machine, Study
 from hotlap.redact import is_redacted
 from hotlap.render import text
 from hotlap.render.account import time_account
 from hotlap.render.batch_sizes import batch_table
 from hotlap.render.cost import cost_lines, energy_line
+from hotlap.render.disturbance import account_doubt, batch_doubt, ceiling_doubt
 from hotlap.render.findings import answers, findings_list
 from hotlap.render.headline import Headline, headline
 from hotlap.render.isolation import isolation_lines, study_warnings
@@ -76,7 +77,13 @@ def _sections(study: Study, plan_path: str, costs: Costs | None) -> Iterator[tup
     if study.account_before is not None:
         yield (
             "Where a step's time goes",
-            time_account(study.account_before, study.account_after, "after" if study.plan.settings else "given up"),
+            time_account(
+                study.account_before,
+                study.account_after,
+                "after" if study.plan.settings else "given up",
+                doubt=account_doubt(study),
+                run=study.run_account,
+            ),
         )
     if study.outcomes:
         beside = {it.lever: answers(it.lever, study.findings) for it in study.outcomes}
@@ -85,7 +92,7 @@ def _sections(study: Study, plan_path: str, costs: Costs | None) -> Iterator[tup
     if ceilings:
         yield "Ceilings", Group(*ceilings)
     if study.batch_rates:
-        yield "Batch sizes", batch_table(study.batch_rates)
+        yield "Batch sizes", batch_table(study.batch_rates, batch_doubt(study))
     if study.findings:
         yield "Findings", findings_list(study)
     spent = list(cost_sentences(study, costs))
@@ -164,6 +171,11 @@ def _headline(it: Headline) -> RenderableType:
     return Group(*pieces)
 
 
+def ceiling_meaning(it: Ceiling, study: Study) -> str:
+    """What a ceiling means, what was measured, and what disturbed that."""
+    return " ".join(filter(None, (CEILING_MEANINGS[it.name], text.sentence(it.text), ceiling_doubt(study, it.name))))
+
+
 def _ceilings(study: Study) -> Iterator[RenderableType]:
     """Each ceiling with its bound, and what the bound means."""
     if study.ceilings:
@@ -176,7 +188,7 @@ def _ceilings(study: Study) -> Iterator[RenderableType]:
         for it in study.ceilings:
             seconds = text.duration(it.seconds_per_sample) if it.seconds_per_sample is not None else ""
             bound = text.ratio(it.bound_speedup) if it.bound_speedup is not None else ""
-            meaning = f"{CEILING_MEANINGS[it.name]} {text.sentence(it.text)}".rstrip()
+            meaning = ceiling_meaning(it, study)
             table.add_row(f"  {it.name.replace('-', ' ')}", seconds, bound, Text(meaning, style="dim"))
         yield table
     if study.model_flop_utilisation is not None:

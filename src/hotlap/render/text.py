@@ -25,6 +25,7 @@ _MARKDOWN = re.compile(r"^(?:[-+](?=[-+\s]|$)|=(?==*$)|\d+(?=[.)](?:\s|$)))|(?<=
 _MARKDOWN_SIGNS = {"<": "&lt;", ">": "&gt;", "&": "&amp;", "@": "@<!-- -->", "#": "#<!-- -->"}
 HOSTS_TITLE = "Hosts that trials connected to"
 _HOSTS_SHOWN = 20
+_OF_THE_RUN = "of the run"
 _BINARY_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _DECIMAL_PREFIXES = ("", "k", "M", "G", "T", "P", "E")
 _UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
@@ -142,6 +143,11 @@ def cost(of: Estimate) -> str:
     return f"up to {share(of.high)}" if is_bound(of) else share(of.value)
 
 
+def whole_of(of: Estimate) -> str:
+    """What a share is a share of: ``of a step``, or ``of the run`` for what lies outside of steps."""
+    return _OF_THE_RUN if of.unit == _OF_THE_RUN else "of a step"
+
+
 def is_bound(of: Estimate) -> bool:
     """Whether only the most that it could be is known."""
     return of.low == 0.0 and of.value == of.high > 0.0
@@ -207,7 +213,8 @@ def command(workload: Workload, *options: str) -> str:
 
     workload = presentable(workload, workload.directory)
     target = ("-m", workload.target) if workload.kind == "module" else (workload.target,)
-    words = (*options, *target, *workload.arguments)
+    interpreter = ("python", *workload.interpreter_options) if workload.interpreter_options else ()
+    words = (*options, *interpreter, *target, *workload.arguments)
     return one_line(" ".join(map(_typed, words)), limit=1000)
 
 

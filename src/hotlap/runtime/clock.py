@@ -12,11 +12,15 @@ time included, so a data wait that is hidden behind queued kernels costs nothing
 it truly costs.
 
 What happens before the first training forward of a cycle and up to the last evaluation forward is not the
-training step's: it is folded into ``outside``, and so are checkpoints.
+training step's: it is folded into ``outside``, and so are checkpoints. A forward evaluates that records no gradients,
+or that a model in evaluation mode makes within a loop which ends without a backward. After such a loop what is no phase
+of its own, up to the next training forward, is the evaluation's as well: metrics, a plot, a report.
 """
 
 from __future__ import annotations
 
+import threading
+import weakref
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, Protocol
@@ -27,22 +31,29 @@ from hotlap.runtime.hooks import Fetch, Hooks
 from hotlap.runtime.samples import SampleCounts
 from hotlap.runtime.stopwatch import (
     BACKWARD,
+    CHECKPOINT,
     CLOSED,
     DATA_WAIT,
+    EVALUATION,
+    FOLD_INTO_EVALUATION,
     FOLD_INTO_OUTSIDE,
     FORWARD,
     HOST_TO_DEVICE,
     OPTIMIZER,
     OTHER,
+    OTHER_WAS_EVALUATION,
     OTHER_WAS_FORWARD,
     OUTSIDE,
+    PERHAPS_EVALUATION,
     PHASES,
+    WAS_EVALUATION,
     HostStopwatch,
     Stopwatch,
     StreamStopwatch,
 )
 
 UPDATES_BEFORE_NEW_ANCHOR = 16
+FORWARDS_OF_A_LOOP = 2
 STEPS_ALONE = 8
 """After so many steps of one optimizer alone another one that steps is taken for its successor."""
 
@@ -72,6 +83,7 @@ class StepClock:
         self._tensor: Any = hooks.torch.Tensor
         self._scaling = scaling
         self._on_step = on_step
+        self.trainer = threading.get_ident()
         self._use(HostStopwatch())
         self.follows_device = False
         self._stopwatch_chosen = False
@@ -89,6 +101,13 @@ class StepClock:
         self._forward_samples = 0
         self.saw_forward = False  # a training forward since the last step ended
         self.evaluating = False  # from an evaluation's forward up to the next training forward
+        self.outside_phase = OUTSIDE  # what is evaluated then, or rolled out
+        self._evaluations = 0
+        self._fetched_without_gradients = False
+        self._perhaps = 0  # the root that has made forwards in evaluation mode, with gradients, and no backward yet
+        self._perhaps_fetched = 0
+        self._trains_in_evaluation_mode = False
+        self._root: Callable[[], Any] = lambda: None
         self._has_optimizer = False
         self._anchor: int | None = None
         self._only_anchor: int | None = None  # the anchor while no other optimizer has stepped since it did
@@ -97,6 +116,7 @@ class StepClock:
         self._predecessor: int | None = None  # the anchor until this one, while it may still come back
         self._occasional: set[int] = set()
         self._updating = 0  # the optimizer of the outermost update that is running
+        self._was_outside = hooks.was_outside
         self._hang_on(hooks)
 
     def _hang_on(self, hooks: Hooks) -> None:
@@ -150,7 +170,7 @@ class StepClock:
             batch = fetch()
         except StopIteration:
             # The end of an evaluation's loader comes after its last forward, and is no training step's either.
-            self._write((OUTSIDE if self.evaluating else DATA_WAIT, self._read()))
+            self._write((self.outside_phase if self.evaluating else DATA_WAIT, self._read()))
             raise
         except BaseException:  # goes on to the script; only the phase is written down
             self._write((DATA_WAIT, self._read()))
@@ -158,7 +178,17 @@ class StepClock:
         self._write((DATA_WAIT, self._read()))
         if self._torch.is_grad_enabled():  # what is fetched under no_grad is not trained on
             self._fetched_samples += self._counts.of_batch(iterator, batch)
+        else:
+            self._fetched_untracked()
         return batch
+
+    def _fetched_untracked(self) -> None:
+        """A batch was fetched under no_grad: for an evaluation, if the model is in that mode. Its forward may not be
+        seen, as that of a module within the one which trains."""
+        self._fetched_without_gradients = True
+        root = self._root()
+        if not self.saw_forward and root is not None and not root.training and not self._trains_in_evaluation_mode:
+            self._outside_so_far(EVALUATION)
 
     def _optimizer_made(self, optimizer: Any) -> None:
         self._has_optimizer = True
@@ -168,33 +198,72 @@ class StepClock:
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         if not self._stopwatch_chosen:
             self._choose_stopwatch(root)
-        self.saw_forward = True
-        self.evaluating = False
-        if not self._fetched_samples:
-            self._forward_samples = max(self._forward_samples, leading_size(args) or leading_size(kwargs))
+            self._root = weakref.ref(root)
         phases = self._phases
         self._write((phases[-1], self._read()))
+        if root.training or self._trains_in_evaluation_mode:
+            if self._perhaps or self.evaluating:
+                self._training_goes_on(root)
+            self.saw_forward = True
+        elif not self.saw_forward:
+            self._evaluations = self._evaluations + 1 if self._perhaps == id(root) else 1
+            self._perhaps = id(root)
+        if not self._fetched_samples:
+            self._forward_samples = max(self._forward_samples, leading_size(args) or leading_size(kwargs))
         phases.append(FORWARD)
         return args, kwargs
 
     def _forward_ends(self, root: Any, output: Any) -> None:
         self._write((self._phases.pop(), self._read()))
+        if self._perhaps and not self.saw_forward:
+            self._watch.fold(PERHAPS_EVALUATION)
+            self._perhaps_fetched = self._fetched_samples
 
     def _evaluation(self, root: Any, call: Fetch) -> Any:
         if self.saw_forward:
             return self._inside(FORWARD, call)
-        result = self._inside(OUTSIDE, call)
-        self._watch.fold(FOLD_INTO_OUTSIDE)
-        self.evaluating = True
-        self._fetched_samples = 0
+        phase = OUTSIDE if root.training and not self._fetched_without_gradients else EVALUATION
+        result = self._inside(phase, call)
+        self._outside_so_far(phase)
         return result
 
+    def _outside_so_far(self, phase: int) -> None:
+        """Nothing since the last step was the training's."""
+        self._watch.fold(FOLD_INTO_OUTSIDE if phase == OUTSIDE else FOLD_INTO_EVALUATION)
+        self.evaluating = True
+        self.outside_phase = phase
+        self._evaluations += 1
+        self._perhaps = self._fetched_samples = 0
+        for tell in self._was_outside:
+            tell(phase)
+
+    def _training_goes_on(self, root: Any) -> None:
+        """A training forward begins after forwards that evaluated, or seem to have."""
+        in_a_loop = self._evaluations >= FORWARDS_OF_A_LOOP
+        if self._perhaps == id(root) and in_a_loop:  # back in training mode, without a backward in between
+            self._watch.fold(WAS_EVALUATION)
+            self.evaluating, self.outside_phase = True, EVALUATION
+            self._fetched_samples -= self._perhaps_fetched
+            self._forward_samples = 0
+            for tell in self._was_outside:
+                tell(EVALUATION)
+        if self.evaluating and self.outside_phase == EVALUATION and in_a_loop:
+            self._watch.fold(OTHER_WAS_EVALUATION)
+        self._perhaps = 0
+        self.evaluating = False
+
     def _save(self, save: Fetch) -> Any:
-        return self._inside(OUTSIDE, save)
+        if threading.get_ident() != self.trainer:  # phases are one thread's; what another saves takes none of its time
+            return save()
+        return self._inside(CHECKPOINT, save)
 
     def _backward_begins(self, loss: Any) -> Any:
         self._write((self._phases[-1], self._read()))
-        if not self.saw_forward:
+        if self._perhaps:
+            self._trains_in_evaluation_mode = True
+            self._perhaps = 0
+            self.evaluating = False
+        elif not self.saw_forward:
             self._watch.fold(OTHER_WAS_FORWARD)
         self._phases.append(BACKWARD)
         # The loss without waiting for it: on a CPU its value, on a device a copy that is read later.
@@ -318,7 +387,8 @@ class StepClock:
         else:
             self.samples_from = "inputs" if self._step_forwarded else "none"
         self._step_fetched = self._step_forwarded = 0
-        self.saw_forward = False
+        self.saw_forward = self._fetched_without_gradients = False
+        self._perhaps = self._evaluations = 0
         self.steps_done += 1
         self._on_step()
 
@@ -336,7 +406,9 @@ class StepClock:
             backward_seconds=columns[BACKWARD],
             optimizer_seconds=columns[OPTIMIZER],
             other_seconds=columns[OTHER],
-            outside_seconds=columns[OUTSIDE],
+            outside_seconds=tuple(sum(row[OUTSIDE:]) for row in rows),
+            evaluation_seconds=columns[EVALUATION],
+            checkpoint_seconds=columns[CHECKPOINT],
             samples=tuple(self._samples),
             loss=tuple(it if it is not None and it - it == 0 else None for it in means),
             not_finite=tuple(i for i, it in enumerate(means) if it is not None and it - it != 0),

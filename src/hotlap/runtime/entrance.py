@@ -84,8 +84,10 @@ def _explained(error: BaseException) -> tuple[str, str]:
     if isinstance(error, HotlapError):
         return error.what, error.remedy
     if isinstance(error, ModuleNotFoundError) and error.name and not error.name.startswith("hotlap"):
+        import shlex  # here, not in every process of a trial
+
         package = error.name.partition(".")[0]
-        install = f"Install it: {sys.executable} -m pip install {package}"
+        install = f"Install it: {shlex.quote(sys.executable)} -m pip install {package}"
         return f"the package {package} is missing in {sys.executable}.", install
     if isinstance(error, ImportError):
         return f"{error}.", f"Install hotlap and what it needs again for {sys.executable}."

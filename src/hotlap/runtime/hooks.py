@@ -60,6 +60,10 @@ class Hooks:
     # A whole training step is over (told by the step clock, where there is one).
     step_ended: list[Callable[[], None]] = field(default_factory=list)
 
+    # All since the last step ended was no training (told by the step clock, where there is one): EVALUATION or OUTSIDE
+    # of `stopwatch.py`. Told again and again while it lasts.
+    was_outside: list[Callable[[int], None]] = field(default_factory=list)
+
     # torch.save and its like, and evaluation forwards of a root: wraps them (time outside steps).
     around_save: list[Callable[[Fetch], Any]] = field(default_factory=list)
     around_evaluation: list[Callable[[Any, Fetch], Any]] = field(default_factory=list)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -228,8 +229,13 @@ class Interception:
                 self.patches.replace(place, name, wrapped)
 
     def _intercept_saving(self) -> None:
-        hooks, torch = self.hooks, self.hooks.torch
-        save: Function = vars(torch)["save"]
+        torch = self.hooks.torch
+        saving = self._saving(vars(torch)["save"])
+        for place in (torch, torch.serialization):
+            self.patches.replace(place, "save", saving)
+
+    def _saving(self, save: Function) -> Function:
+        hooks = self.hooks
 
         @functools.wraps(save)
         def saving(*args: Any, **kwargs: Any) -> Any:
@@ -238,8 +244,15 @@ class Interception:
                 call = functools.partial(wrap, call)
             return call()
 
-        for place in (torch, torch.serialization):
-            self.patches.replace(place, "save", saving)
+        return saving
+
+    def intercept_safetensors(self) -> None:
+        """The same for safetensors, once the script has imported it: whatever saves with it calls this name there."""
+        module = sys.modules.get("safetensors.torch")
+        serialize: Function | None = getattr(module, "serialize_file", None)
+        if module is None or serialize is None:
+            return
+        self.patches.replace(module, "serialize_file", self._saving(serialize))
 
 
 def _clipping(clip: Function, limit_name: str, hooks: Hooks, is_compiling: Callable[[], bool]) -> Function:

@@ -6,6 +6,7 @@ Call sites are looked up in the first steps only, since walking the stack costs 
 from __future__ import annotations
 
 import random
+import time
 from typing import Any
 
 from hotlap.records import Assignment, CallSite, LoaderFacts, ModelFacts, OptimizerFacts, ScriptFacts
@@ -16,11 +17,13 @@ from hotlap.runtime.clock import StepClock
 from hotlap.runtime.flops import flop_counter
 from hotlap.runtime.hooks import Fetch
 from hotlap.runtime.interception import Interception
+from hotlap.runtime.outside import OutsideWatch
 
 STEPS_WITH_SITES = 3
 STEP_THAT_COUNTS_FLOPS = 3
 FETCHES_WATCHED_FOR_RANDOMNESS = range(2, 5)
 MAXIMUM_SHAPES = 32
+_PATIENCE = 2.0
 
 
 class Observer:
@@ -48,6 +51,11 @@ class Observer:
         self._processes = 1
         self._iterating: _Loader | None = None
         self._states_before_forward: tuple[Any, ...] | None = None
+        self._fetched_last: _Loader | None = None
+        self._outside: OutsideWatch | None = None
+        if self._observing:
+            self._outside = OutsideWatch(interception, clock, lambda: self._fetched_last, self._evaluates)
+        self._awaited: tuple[int, float] | None = None  # another start of the training loader, until when
         self._hang_on(interception)
 
     def _hang_on(self, interception: Interception) -> None:
@@ -88,6 +96,7 @@ class Observer:
         iterator = start()
         facts = self._loaders.setdefault(id(loader), _Loader(loader, self._constructed.get(id(loader))))
         facts.fetches = 0
+        facts.starts += 1
         self._iterating = facts
         return iterator
 
@@ -107,9 +116,30 @@ class Observer:
             before = randomness.states(self._torch)
             batch = fetch()
             loader.draws_random |= randomness.differ(self._torch, before, randomness.states(self._torch))
+        self._fetched_last = loader
         if not loader.batch_bytes:
             loader.batch_bytes = size_in_bytes(batch)
         return batch
+
+    def _evaluates(self, loader: _Loader) -> None:
+        loader.evaluates = True
+        self._fetched_with_gradients.discard(loader)
+
+    def awaits_epoch_end(self, limit_seconds: float, step_seconds: float) -> bool:
+        """Whether to go on until the training loader has come to its end and one more step is done, if it does so
+        within the limit by the time that a step takes, and no evaluation was seen before."""
+        trained = [it for it in self._loaders.values() if it.trains]
+        length = _length(trained[-1].loader) if trained else None
+        if length is None or self._outside is None or self._outside.seen:
+            return False
+        starts = sum(it.starts for it in trained)
+        if self._awaited is None:
+            batches_per_step = max(1.0, self._clock.backwards / max(1, self._clock.steps_done))
+            remaining_seconds = (length - trained[-1].fetches + 1) / batches_per_step * step_seconds
+            if starts > 1 or remaining_seconds > limit_seconds:
+                return False
+            self._awaited = starts, time.perf_counter() + _PATIENCE * limit_seconds
+        return self._awaited[0] == starts and time.perf_counter() < self._awaited[1]
 
     def _loader_of(self, iterator: Any) -> _Loader | None:
         dataset = getattr(iterator, "_dataset", None)
@@ -160,6 +190,7 @@ class Observer:
             self._random_in_forward |= randomness.differ(self._torch, before, randomness.states(self._torch))
 
     def _backward(self, loss: Any) -> Any:
+        self._fetched_last = None
         self._scaler = self._scaler or self._interception.unscaled is not None
         self._note_loaders_that_train()
         if self._early():
@@ -210,6 +241,7 @@ class Observer:
     def facts(self) -> ScriptFacts:
         """Everything that was seen."""
         torch, steps = self._torch, max(self._clock.steps_done, 1)
+        evaluation, checkpoints = self._outside.facts() if self._outside is not None else (None, None)
         models = tuple(it.facts(self._flops, self._sites) for it in self._models.values())
         return ScriptFacts(
             device=models[0].device if models else "cpu",
@@ -228,6 +260,8 @@ class Observer:
             clips_gradients=self._clips,
             backwards_per_step=self._clock.backwards / steps,
             random_in_forward=self._random_in_forward,
+            evaluation=evaluation,
+            checkpoints=checkpoints,
             sites=tuple(self._sites.values()),
             files=digests(self._all_sites()) if self._observing else (),
             samples_from=self._clock.samples_from,
@@ -252,6 +286,8 @@ class _Loader:
         self.trains = False
         self.draws_random = False
         self.batch_bytes = 0
+        self.starts = 0
+        self.evaluates = False
 
     @property
     def used(self) -> bool:
@@ -276,6 +312,8 @@ class _Loader:
             draws_random=self.draws_random,
             batch_bytes=self.batch_bytes,
             trains=self.trains,
+            evaluates=self.evaluates,
+            starts=self.starts,
             site=self.site,
         )
 

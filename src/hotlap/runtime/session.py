@@ -52,6 +52,7 @@ class Session:
 
     def begin(self, interception: Interception) -> None:
         """Hang clock and observers onto the hooks; called right after torch's import, before any lever's."""
+        self._interception = interception
         self._hooks = interception.hooks
         self._roots = interception.roots
         self._torch = interception.hooks.torch
@@ -111,6 +112,7 @@ class Session:
 
     def _say_hello(self) -> None:
         self._hello_sent = True
+        self._interception.intercept_safetensors()
         self.clock.synchronise()
         rank, processes = _place_in_group(self._torch)
         self._channel.send(
@@ -136,8 +138,12 @@ class Session:
     def _open_block(self) -> None:
         self.clock.synchronise()
         held = self._evidence.wants_more_steps if self._evidence is not None else None
-        self._block = _OpenBlock(self._wanted, self.clock.steps_done, held)
+        self._block = _OpenBlock(self._wanted, self.clock.steps_done, held, self._awaits_epoch_end)
         self.clock.resume()
+
+    def _awaits_epoch_end(self, step_seconds: float) -> bool:
+        limit = self.assignment.epoch_end_seconds
+        return limit > 0 and self._observer.awaits_epoch_end(limit, step_seconds)
 
     def _close_block(self) -> None:
         self.clock.synchronise()
@@ -231,12 +237,16 @@ class Session:
 
 class _OpenBlock:
     """A block that is running: its goal, and the clocks at its beginning. One whose time is over goes on, up to its
-    last step, for as long as ``held`` says so."""
+    last step, for as long as ``held`` says so, and beyond it while ``awaits`` does, which is given the seconds of a
+    step."""
 
-    def __init__(self, wanted: Proceed, first_step: int, held: Callable[[], bool] | None) -> None:
+    def __init__(
+        self, wanted: Proceed, first_step: int, held: Callable[[], bool] | None, awaits: Callable[[float], bool]
+    ) -> None:
         self.first_step = first_step
         self.last_step = first_step + wanted.steps
         self._held = held
+        self._awaits = awaits
         least_steps = wanted.steps if wanted.seconds is None else min(wanted.steps, wanted.minimum_steps)
         self._least_step = first_step + least_steps
         # Before this step there is no need to ask.
@@ -247,13 +257,14 @@ class _OpenBlock:
         self._began = time.perf_counter()
 
     def complete(self, steps_done: int) -> bool:
-        if steps_done >= self.last_step:
-            return True
         if self._most_seconds is not None and time.perf_counter() - self._began >= self._most_seconds:
             return True
-        if self._limit_seconds is None or steps_done < self._least_step:
-            return False
-        return self.time_is_over() and not (self._held is not None and self._held())
+        if steps_done < self.last_step:
+            if self._limit_seconds is None or steps_done < self._least_step or not self.time_is_over():
+                return False
+            if self._held is not None and self._held():
+                return False
+        return not self._awaits((time.perf_counter() - self._began) / (steps_done - self.first_step))
 
     def time_is_over(self) -> bool:
         """Whether the seconds are up that were given for the block, if any were."""

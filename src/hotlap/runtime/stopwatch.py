@@ -13,7 +13,9 @@ from typing import Any
 
 from hotlap.evidence import Phase
 
-DATA_WAIT, HOST_TO_DEVICE, FORWARD, BACKWARD, OPTIMIZER, OTHER, OUTSIDE = range(7)
+DATA_WAIT, HOST_TO_DEVICE, FORWARD, BACKWARD, OPTIMIZER, OTHER, OUTSIDE, EVALUATION, CHECKPOINT = range(9)
+"""From ``OUTSIDE`` on no part of a step; the last two are the kinds of it that are known."""
+
 PHASE_NAMES: tuple[Phase, ...] = (
     "data_wait",
     "host_to_device",
@@ -22,9 +24,14 @@ PHASE_NAMES: tuple[Phase, ...] = (
     "optimizer",
     "other",
     "outside",
+    "outside",
+    "outside",
 )
 PHASES = len(PHASE_NAMES)
 FOLD_INTO_OUTSIDE, OTHER_WAS_FORWARD, STEP_BEGINS, STEP_ENDS = -1, -2, -3, -4
+FOLD_INTO_EVALUATION, PERHAPS_EVALUATION, WAS_EVALUATION, OTHER_WAS_EVALUATION = -5, -6, -7, -8
+"""``WAS_EVALUATION`` folds what the step held at the last ``PERHAPS_EVALUATION``."""
+
 CLOSED = (STEP_ENDS, None)
 
 
@@ -58,6 +65,7 @@ class Stopwatch:
         """Seconds by phase of every step that was closed since the last drain."""
         rows: list[list[float]] = []
         totals = [0.0] * PHASES
+        perhaps = [0.0] * PHASES
         last: Any = None
         closed, begin = 0, last
         for index, (phase, reading) in enumerate(zip(self._log[::2], self._log[1::2], strict=True)):
@@ -69,10 +77,12 @@ class Stopwatch:
                 last = reading
             elif phase == STEP_ENDS:
                 rows.append(totals)
-                totals = [0.0] * PHASES
+                totals, perhaps = [0.0] * PHASES, [0.0] * PHASES
                 closed, begin = index + 1, last
+            elif phase == PERHAPS_EVALUATION:
+                perhaps = list(totals)
             else:
-                _fold(totals, phase)
+                _fold(totals, phase, perhaps)
         if rows:
             self._release([it for it in self._log[1 : 2 * closed : 2] if it is not begin])
             self._log[: 2 * closed] = [STEP_BEGINS, begin]
@@ -136,10 +146,15 @@ class StreamStopwatch(Stopwatch):
         self._spare.extend(it for it in readings if it is not None)
 
 
-def _fold(totals: list[float], marker: int) -> None:
-    if marker == FOLD_INTO_OUTSIDE:
-        totals[OUTSIDE] = sum(totals)
-        totals[:OUTSIDE] = [0.0] * OUTSIDE
-    elif marker == OTHER_WAS_FORWARD:
+def _fold(totals: list[float], marker: int, perhaps: list[float]) -> None:
+    if marker == OTHER_WAS_FORWARD:
         totals[FORWARD] += totals[OTHER]
         totals[OTHER] = 0.0
+    elif marker == OTHER_WAS_EVALUATION:
+        totals[EVALUATION] += totals[OTHER]
+        totals[OTHER] = 0.0
+    else:
+        folded = perhaps if marker == WAS_EVALUATION else list(totals)
+        totals[OUTSIDE if marker == FOLD_INTO_OUTSIDE else EVALUATION] += sum(folded[:OUTSIDE])
+        for phase in range(OUTSIDE):
+            totals[phase] -= folded[phase]

@@ -6,6 +6,7 @@ A study is a folder::
         journal.jsonl   what was asked of the executor and what it answered, one JSON object a line
         study.json      the Study as it stands, replaced as a whole after every outcome
         profile.json    what findings were made of; the files it was read from may be gone by then
+        check.json      the whole answer of `hotlap check`, in its studies
         signature.json  shows that this user made the study here
         patch.json      the kept levers as a change of the source, once `hotlap patch` made one
         lock            held while a run is at work; holds its process number
@@ -17,7 +18,7 @@ A study is a folder::
 
 from hotlap.study.journal import Journal, attach_to, create_study, open_study
 from hotlap.study.latest import Last, Need, is_study, last_study
-from hotlap.study.layout import FORMAT, JOURNAL, LABS, LOCK, PATCH, PROFILE, PROFILES, RUNS, SUMMARY
+from hotlap.study.layout import CHECK, CHECKS, FORMAT, JOURNAL, LABS, LOCK, PATCH, PROFILE, PROFILES, RUNS, SUMMARY
 from hotlap.study.reading import (
     RecordType,
     attachment_of,
@@ -33,6 +34,8 @@ from hotlap.study.records import Answer, Header, LaunchAnswer, MachineAnswer, Tu
 from hotlap.study.trust import Approve, Opening, completed, refuse_foreign
 
 __all__ = [
+    "CHECK",
+    "CHECKS",
     "FORMAT",
     "JOURNAL",
     "LABS",

@@ -11,6 +11,7 @@ JOURNAL: Final = "journal.jsonl"
 SUMMARY: Final = "study.json"
 PROFILE: Final = "profile.json"
 PATCH: Final = "patch.json"
+CHECK: Final = "check.json"
 LOCK: Final = "lock"
 SIGNATURE: Final = "signature.json"
 RUNS: Final = "runs"
@@ -20,6 +21,9 @@ LABS: Final = "lab"
 
 PROFILES: Final = "profile"
 """The folder for the studies of ``hotlap profile``, for the same reason."""
+
+CHECKS: Final = "check"
+"""The folder for the studies of ``hotlap check``, which nothing but ``hotlap history`` looks for."""
 
 SUMMARY_LIMIT_BYTES: Final = 32 * 2**20
 ATTACHMENT_LIMIT_BYTES: Final = 64 * 2**20

@@ -218,7 +218,8 @@ def _read_summary(path: Path) -> Study:
 
 def _check_workload(workload: Workload, path: Path) -> None:
     """Raise :class:`StudyError` for a command that no system can run, and whose names no file can have."""
-    if any("\0" in it for it in (workload.target, workload.directory, workload.python, *workload.arguments)):
+    words = (workload.python, *workload.interpreter_options, workload.target, *workload.arguments)
+    if any("\0" in it for it in (workload.directory, *words)):
         raise damaged(path, "its command contains a NUL character")
 
 

@@ -116,7 +116,8 @@ def completed(stored: Workload, given: Workload | None) -> Workload:
             )
         return stored
     one, other = redacted(given), redacted(stored)
-    if (one.kind, one.target, one.arguments) != (other.kind, other.target, other.arguments):
+    options = one.interpreter_options == other.interpreter_options
+    if (one.kind, one.target, one.arguments) != (other.kind, other.target, other.arguments) or not options:
         raise UsageError(
             "The study was made with another command.",
             remedy="Give the command that it was made with, or begin a new study.",

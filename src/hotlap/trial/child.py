@@ -27,7 +27,7 @@ from hotlap.trial.crew import Crew
 from hotlap.trial.denials import denied_path
 from hotlap.trial.endings import Departure, ending_of, kernel_memory_kills
 from hotlap.trial.isolating import Isolator
-from hotlap.trial.load import BlockWatch, device_of
+from hotlap.trial.load import BlockWatch, CoresWatch, device_of
 from hotlap.trial.output import Follower, read_tail, trim
 from hotlap.trial.process import OwnedProcess
 from hotlap.trial.progress import WHILE_STOPPED, Stall, StepCounters, stopped
@@ -92,6 +92,8 @@ class Child:
         self._frozen_at: float | None = None
         self._frozen_seconds = 0.0
         self._host_peak_bytes = 0
+        self._cores: CoresWatch | None = None
+        self._alone: Block | None = None
         self._last_look = 0.0
         self._steps_done = 0
         self._told_to_end = False
@@ -203,8 +205,11 @@ class Child:
         return not self._over
 
     def wait_over(self, limit_seconds: float, during: str) -> None:
-        """Wait until the script has ended by itself, or give up on it."""
+        """Wait until the script has ended by itself, or give up on it. What others did meanwhile is noted as one block
+        without steps."""
+        self._cores = CoresWatch(tree.members(self._process.root))
         self._wait(lambda: False, limit_seconds, during, sample_memory=True)
+        self.blocks += [it for it in (self._alone,) if it is not None]
 
     def run_block(self, order: Proceed, *, sample_memory: bool = False) -> Block | None:
         """Have one block done by a child that is ready, thawing it first.
@@ -287,6 +292,8 @@ class Child:
     def _look(self, processes: Sequence[psutil.Process]) -> None:
         """Note the memory that these processes hold, and keep the output within bounds."""
         self._last_look = time.perf_counter()
+        if self._cores is not None and processes:
+            self._alone = _block_without_steps(self._cores, processes)
         self._host_peak_bytes = max(self._host_peak_bytes, tree.memory_bytes(processes))
         if len(self._peers) < _MOST_PEERS:
             self._peers |= remote_peers(processes)
@@ -377,6 +384,19 @@ class Child:
             rank_forward_seconds=tuple(_until_backward(run.steps) for run in together),
             rank_evidence_paths=tuple(run.evidence_path for run in together if run.evidence_path),
         )
+
+
+def _block_without_steps(cores: CoresWatch, processes: Sequence[psutil.Process]) -> Block:
+    cores.stop()
+    seen = cores.seen(processes)
+    return Block(
+        steps=0,
+        samples=0,
+        wall_seconds=seen.wall_seconds,
+        own_cpu_seconds=seen.own_seconds,
+        other_load=seen.other_load,
+        waited_seconds=seen.waited_seconds,
+    )
 
 
 def _until_backward(steps: Steps) -> tuple[float, ...]:

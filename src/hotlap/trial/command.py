@@ -34,7 +34,7 @@ _INSTALLED = frozenset({"site-packages", "dist-packages"})
 def command_of(workload: Workload) -> list[str]:
     """What is executed, as ``python script.py ...`` or ``python -m module ...`` would be typed."""
     target = [workload.target] if workload.kind == "script" else ["-m", workload.target]
-    return [workload.python, *target, *workload.arguments]
+    return [workload.python, *workload.interpreter_options, *target, *workload.arguments]
 
 
 def environment_of(

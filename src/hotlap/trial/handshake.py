@@ -7,6 +7,7 @@ The interpreter runs ``-c pass`` in the environment of a trial; hotlap's hooks t
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
@@ -30,6 +31,8 @@ Start: TypeAlias = Callable[[Sequence[str], Mapping[str, str]], tuple[int | None
 signal, None where it had to be ended) and what it wrote."""
 
 _OLDEST_PYTHON = (3, 11)
+# What `make test-oldest-torch` installs.
+_OLDEST_TORCH = (2, 6)
 _LARGEST_BYTES = 2**20
 
 
@@ -86,7 +89,7 @@ def read_handshake(
     """The handshake that an interpreter has written to ``path``, checked.
 
     Raises :class:`ScriptError` where hotlap was not loaded in it, where Python or a package that is ``needed`` is
-    missing or too old, where torch is not installed, and where another version of hotlap answered.
+    missing or too old, where torch is, and where another version of hotlap answered.
     """
     try:
         content = read_bounded(path, _LARGEST_BYTES, follow=False)
@@ -150,12 +153,17 @@ def _check(found: Handshake, python: str, needed: Mapping[str, str]) -> None:
         wishes = " ".join(f"'{it}>={needed[it]}'" if needed[it] else it for it in wanting)
         raise ScriptError(
             f"{name} lacks what hotlap needs in the script's process: {problems}.",
-            remedy=f"Install it: {name} -m pip install --upgrade {wishes}",
+            remedy=f"Install it: {shlex.quote(name)} -m pip install --upgrade {wishes}",
         )
     torch = found.packages.get("torch")
     if torch is None or not torch.found:
         raise ScriptError(
             f"torch is not installed for {name}.", remedy="Install it there, or name the interpreter that has it."
+        )
+    if torch.version and _numbers(torch.version)[:2] < _OLDEST_TORCH:
+        raise ScriptError(
+            f"{name} has torch {torch.version}; hotlap needs {'.'.join(map(str, _OLDEST_TORCH))} or newer.",
+            remedy="Upgrade it there, or name an interpreter that has a newer one.",
         )
 
 

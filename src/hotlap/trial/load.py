@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -17,6 +18,7 @@ from hotlap.machine.energy import ProcessorEnergy
 from hotlap.records import Block
 from hotlap.trial import tree
 from hotlap.trial.energy import CountedEnergy, SampledPower
+from hotlap.trial.others import busy_seconds
 
 # Bits of NVML's clocks event reasons that mean "slower than it could be" (idle and the user's own settings do not).
 _THROTTLED = (
@@ -68,6 +70,39 @@ class Device:
         return _sum(pynvml.nvmlDeviceGetPowerUsage, self._handles[:devices])
 
 
+@dataclass(frozen=True, slots=True)
+class CoresSeen:
+    """What was done on the cores within ``wall_seconds``: by the processes that were watched, and by others."""
+
+    wall_seconds: float
+    own_seconds: float
+    other_load: float
+    waited_seconds: float | None
+
+
+class CoresWatch:
+    """Watches what these processes and all others do on the cores, from its making until :meth:`stop`."""
+
+    def __init__(self, processes: Sequence[psutil.Process]) -> None:
+        self._own_seconds = tree.cpu_seconds(processes)
+        self._waits = tree.waited_seconds(processes)
+        self._busy_at_first = self._busy_at_last = busy_seconds()
+        self._began = self._ended = time.perf_counter()
+
+    def stop(self) -> None:
+        """What is done from now on does not count; may be called again, and then it did."""
+        self._ended = time.perf_counter()
+        self._busy_at_last = busy_seconds()
+
+    def seen(self, processes: Sequence[psutil.Process]) -> CoresSeen:
+        """``processes`` are those that are watched, as they are at the end."""
+        wall = self._ended - self._began
+        own = max(0.0, tree.cpu_seconds(processes) - self._own_seconds)
+        others = max(0.0, self._busy_at_last - self._busy_at_first - own)
+        waited = _waited_between(self._waits, tree.waited_seconds(processes))
+        return CoresSeen(wall, own, others / wall if wall > 0 else 0.0, waited)
+
+
 class BlockWatch:
     """Watches one block of one child, from its making until :meth:`stop`; ``processes`` are the child's, of which
     ``trainers`` train, each on a device of its own where there are devices."""
@@ -85,12 +120,11 @@ class BlockWatch:
         self._processors = processors or _processors()
         self._clocks_mhz: list[float] = []
         self._throttle_bits = 0
-        self._switches, self._own_seconds = _used_by(processes)
-        self._busy_seconds = _busy_seconds()
+        self._switches = tree.involuntary_switches(processes)
+        self._cores = CoresWatch(processes)
         self._processor_joules = self._processors.joules()
         self._counted, self._sampled = CountedEnergy(), SampledPower()
         self._began = time.perf_counter()
-        self._wall_seconds = 0.0
         self._counted.read(self._began, self._device.energy_joules(trainers))
 
     def look(self) -> None:
@@ -106,8 +140,7 @@ class BlockWatch:
     def stop(self) -> None:
         """The block has ended; what is still to be looked up may take its time."""
         ended = time.perf_counter()
-        self._wall_seconds = ended - self._began
-        self._busy_seconds = _busy_seconds() - self._busy_seconds
+        self._cores.stop()
         self._counted.read(ended, self._device.energy_joules(self._trainers))
         before, after = self._processor_joules, self._processors.joules()
         self._processor_joules = after - before if before is not None and after is not None else None
@@ -116,16 +149,16 @@ class BlockWatch:
         """The block with what was seen; ``processes`` are the child's at its end. The counters cover the steps that
         were led in with too, and are scaled to the block's own wall time; those of processor time tick in hundredths of
         a second."""
-        wall, busy = self._wall_seconds, self._busy_seconds
-        switches, own = _used_by(processes)
-        own = max(0.0, own - self._own_seconds)
-        share = min(1.0, block.wall_seconds / wall) if wall > 0 else 1.0
+        seen = self._cores.seen(processes)
+        switches = tree.involuntary_switches(processes)
+        share = min(1.0, block.wall_seconds / seen.wall_seconds) if seen.wall_seconds > 0 else 1.0
         watts = self._counted.watts() if self._counted.tells else self._sampled.watts()
         processors = self._processor_joules
         return msgspec.structs.replace(
             block,
-            own_cpu_seconds=own * share,
-            other_load=max(0.0, busy - own) / wall if wall > 0 else 0.0,
+            own_cpu_seconds=seen.own_seconds * share,
+            other_load=seen.other_load,
+            waited_seconds=seen.waited_seconds * share if seen.waited_seconds is not None else None,
             involuntary_switches=max(block.involuntary_switches, switches - self._switches),
             device_clock_mhz=sum(self._clocks_mhz) / len(self._clocks_mhz) if self._clocks_mhz else None,
             throttled=", ".join(name for bit, name in _THROTTLED if self._throttle_bits & bit),
@@ -135,16 +168,11 @@ class BlockWatch:
         )
 
 
-def _used_by(processes: Sequence[psutil.Process]) -> tuple[int, float]:
-    return tree.involuntary_switches(processes), tree.cpu_seconds(processes)
-
-
-def _busy_seconds() -> float:
-    """Core seconds that the machine has not been idle so far; what a hypervisor took away counts as busy."""
-    times = psutil.cpu_times()
-    idle = times.idle + getattr(times, "iowait", 0.0)
-    virtual = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)  # counted in user and nice already
-    return float(sum(times) - idle - virtual)
+def _waited_between(before: tree.Waits | None, after: tree.Waits | None) -> float | None:
+    """What the threads that are there now have waited since; one that was not there before, since its start."""
+    if before is None or after is None:
+        return None
+    return sum(max(0.0, seconds - before.get(thread, 0.0)) for thread, seconds in after.items())
 
 
 @cache

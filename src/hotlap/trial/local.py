@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import resource
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -34,6 +35,7 @@ from hotlap.trial import command, turns
 from hotlap.trial.child import Child
 from hotlap.trial.handshake import shake_hands
 from hotlap.trial.isolating import Isolator
+from hotlap.trial.others import busy_seconds, wait_for_quiet
 from hotlap.trial.owned_folder import owned_folder
 from hotlap.trial.process import run_module
 from hotlap.trial.snapshot import changed, snapshot
@@ -116,6 +118,7 @@ class LocalExecutor:
         return msgspec.structs.replace(run, files=files)
 
     def _launch(self, request: LaunchRequest) -> Run:
+        wait_for_quiet(request.patience_seconds)
         began = time.perf_counter()
         with self._child(request.assignment) as child:
             if request.assignment.loader_sweep:
@@ -131,6 +134,7 @@ class LocalExecutor:
         Where the arms did not fit into memory together, and also where ``request.interleaved`` is false, whole
         launches are alternated.
         """
+        wait_for_quiet(request.patience_seconds)
         began = time.perf_counter()
         interleaved = request.interleaved
         if interleaved:
@@ -174,13 +178,22 @@ class LocalExecutor:
 
 
 def _measure_ceilings(device: str) -> Ceilings:
+    began, busy, own = time.perf_counter(), busy_seconds(), _seconds_of_children()
     printed = run_module("hotlap.machine.ceilings", ("--device", device), timeout_seconds=_CEILINGS_LIMIT_SECONDS)
+    others = busy_seconds() - busy - (_seconds_of_children() - own)
     try:
-        return msgspec.json.decode(printed, type=Ceilings)
+        found = msgspec.json.decode(printed, type=Ceilings)
+        return msgspec.structs.replace(found, other_load=max(0.0, others) / (time.perf_counter() - began))
     except msgspec.DecodeError as error:
         raise HotlapError(
             f"What was measured cannot be read: {error}.", remedy="Run `python -m hotlap.machine.ceilings` by hand."
         ) from error
+
+
+def _seconds_of_children() -> float:
+    """Processor time of all processes that we started and that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _sweep_limit_seconds(assignment: Assignment) -> float:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import psutil
 
@@ -24,6 +25,8 @@ MARK_VARIABLE = "HOTLAP_MARK"
 
 LAUNCHER = Path(order.__file__).with_name("launcher.py")
 """What starts a child in isolation, as ``python -I -S LAUNCHER ...``."""
+
+Waits: TypeAlias = dict[int, float]
 
 _GONE = (psutil.NoSuchProcess, psutil.ZombieProcess, psutil.AccessDenied)
 _POLL_SECONDS = 0.01
@@ -129,6 +132,18 @@ def cpu_seconds(processes: Iterable[psutil.Process]) -> float:
             times = process.cpu_times()
             total += times.user + times.system + times.children_user + times.children_system
     return total
+
+
+def waited_seconds(processes: Iterable[psutil.Process]) -> Waits | None:
+    """How long each thread of these processes was ready to run so far and waited for a core, by its number; None where
+    the system does not say (``/proc/PID/task/TID/schedstat``, the second number, in nanoseconds)."""
+    found: dict[int, float] = {}
+    for process in processes:
+        with suppress(OSError):
+            for thread in Path(f"/proc/{process.pid}/task").iterdir():
+                with suppress(OSError):
+                    found[int(thread.name)] = int((thread / "schedstat").read_text("ascii").split()[1]) / 1e9
+    return found or None
 
 
 def involuntary_switches(processes: Iterable[psutil.Process]) -> int:

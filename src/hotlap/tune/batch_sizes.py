@@ -20,6 +20,7 @@ from hotlap.tune.book import Book
 from hotlap.tune.confirm import peak_bytes
 from hotlap.tune.costs import FEWEST_ROUNDS
 from hotlap.tune.observe import Observation
+from hotlap.tune.quiet import quietly, runs_of_set
 from hotlap.tune.trials import Failure, Trials
 
 SCALES = (0.5, 2.0, 4.0)
@@ -59,6 +60,8 @@ class _Sizes:
             rates.append(self._failed(scale, reason) if reason else self._timed(scale))
         if self._sets:
             rates.append(self._own())
+            runs = [run for turns in self._sets for run in turns.runs]
+            self._book.judge("batch-sizes", runs)
         return tuple(sorted(rates, key=lambda it: it.scale))
 
     def _obstacle(self, scale: float, before: Sequence[BatchRate]) -> str:
@@ -81,7 +84,16 @@ class _Sizes:
         while len(sets) < SETS:
             text = f"The model alone, {scale * self._samples:g} samples a step: set {len(sets) + 1} of {SETS}"
             self._book.tell("ceilings", text)
-            turns = trials.take_set([own, other], rounds=FEWEST_ROUNDS, purpose=f"batch size {scale:g}")
+            turns, _ = quietly(
+                trials,
+                self._book,
+                "batch-sizes",
+                lambda patience: trials.take_set(
+                    [own, other], rounds=FEWEST_ROUNDS, purpose=f"batch size {scale:g}", patience_seconds=patience
+                ),
+                runs_of_set,
+                stage="ceilings",
+            )
             if isinstance(turns, Failure):
                 return self._failed(scale, turns.reason)
             if abs(_samples(turns.runs[_OTHER]) / (scale * _samples(turns.runs[_OWN])) - 1) > _ALIKE:

@@ -7,7 +7,20 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from hotlap.records import Estimate, Kept, Outcome, Progress, Record, Stage, Study, StudyStatus
+from hotlap.measure.disturbance import disturbance, disturbance_text
+from hotlap.records import (
+    Disturbance,
+    Estimate,
+    Kept,
+    Measurement,
+    Outcome,
+    Progress,
+    Record,
+    Run,
+    Stage,
+    Study,
+    StudyStatus,
+)
 from hotlap.study import Journal, RecordType
 from hotlap.tune.repeat import repetitions_text
 from hotlap.tune.trials import Trials
@@ -29,6 +42,7 @@ class Book:
         self._on_progress = on_progress
         self._rank: dict[str, int] = {}
         self._repetitions_text = ""
+        self._disturbances_text = ""
         trials.on_repetition = self._note_repetitions
 
     def rank(self, levers: Iterable[str]) -> None:
@@ -55,6 +69,21 @@ class Book:
         others = [it for it in self.study.warnings if it != self._repetitions_text]
         self._repetitions_text = repetitions_text(count)
         self.update(warnings=(*others, self._repetitions_text))
+
+    def disturbed(self, measured: Measurement, found: Disturbance | None) -> None:
+        """Note what disturbed a measurement, in place of what was noted of it before; None: nothing did. One warning
+        names all that were disturbed."""
+        disturbances = [it for it in self.study.disturbances if it.measured != measured]
+        disturbances += [found] if found is not None else []
+        warnings = [it for it in self.study.warnings if it != self._disturbances_text]
+        self._disturbances_text = disturbance_text(disturbances) if disturbances else ""
+        warnings += [self._disturbances_text] if disturbances else []
+        if tuple(disturbances) != self.study.disturbances:
+            self.update(disturbances=tuple(disturbances), warnings=tuple(warnings))
+
+    def judge(self, measured: Measurement, runs: Iterable[Run]) -> None:
+        """Note whether others disturbed what was measured by these runs."""
+        self.disturbed(measured, disturbance(measured, runs, self._trials.cores))
 
     def attach(self, name: str, record: Record) -> None:
         """Keep a record beside the study, where there is a folder for it."""

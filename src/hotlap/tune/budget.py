@@ -14,7 +14,7 @@ from hotlap.records import Plan, Run
 from hotlap.tune.confirm import first_look_cost
 from hotlap.tune.costs import FEWEST_ROUNDS
 from hotlap.tune.observe import FEWEST_STEPS, observed_seconds
-from hotlap.tune.profiled_launch import SEARCH_SHARE
+from hotlap.tune.profiled_launch import SEARCH_SHARE, usual_length
 from hotlap.tune.prove import Prover, steps_for, usual_proof_cost
 from hotlap.tune.screen import looks
 from hotlap.tune.trials import Trials
@@ -61,6 +61,21 @@ def reserve_for_first_answer(trials: Trials) -> float:
     setting = plans_of.setting("any")
     possible = (it.seconds for it in looks(trials, plans_of.EMPTY, [setting] * _LOOKED_AT))
     return next((it for it in possible if it <= _SHARE_FOR_A_LOOK * _left(trials)), 0.0)
+
+
+def reserve_while_bounding(trials: Trials) -> float:
+    """The same while ceilings are measured: of a budget that allows no proof, the causes come before these."""
+    proof = _reserve_for_one_proof(trials)
+    if proof:
+        return proof
+    return min(_left(trials), reserve_for_first_answer(trials) + usual_length(trials).seconds(trials))
+
+
+def share_for_causes(trials: Trials, baseline: Run, stages_seconds: float) -> float:
+    """How much of the budget the profiled launch may take: where it allows no proof, all but the looks."""
+    needed = budget_for_a_proof(trials, baseline, stages_seconds, plans_of.EMPTY)
+    short = trials.options.quick or (trials.options.budget_seconds or math.inf) < needed
+    return 1.0 if short else SEARCH_SHARE
 
 
 def _reserve_for_one_proof(trials: Trials) -> float:

@@ -10,10 +10,22 @@ import msgspec
 from hotlap import plan as plans_of
 from hotlap.levers import loader as loader_lever
 from hotlap.levers.situations import make_setting
-from hotlap.records import Ceiling, LoaderRate, Machine, PhaseAccount, Plan, Run, ScriptFacts, Setting, Situation
+from hotlap.records import (
+    Ceiling,
+    LoaderRate,
+    Machine,
+    Measurement,
+    PhaseAccount,
+    Plan,
+    Run,
+    ScriptFacts,
+    Setting,
+    Situation,
+)
 from hotlap.tune.book import Book
 from hotlap.tune.costs import FEWEST_ROUNDS
 from hotlap.tune.observe import Observation, account_of
+from hotlap.tune.quiet import quietly, runs_of_set
 from hotlap.tune.trials import Failure, Trials
 
 _SWEEP_SECONDS_PER_SETTING = 4.0
@@ -21,10 +33,20 @@ _SWEEP_SECONDS_PER_SETTING = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The ceilings, and the situation that the levers are asked about."""
+    """The ceilings, and the situation that the levers are asked about; ``disturbed`` are those of the measurements that
+    it rests on which others on the machine disturbed."""
 
     situation: Situation
     flop_utilisation: float | None = None
+    disturbed: tuple[Measurement, ...] = ()
+
+    @property
+    def trusted(self) -> Situation:
+        """The situation without the ceilings that were disturbed: no lever may be passed over for what others did. The
+        account of the script is in every bound, so that none is left where it was disturbed."""
+        every = self.situation.ceilings
+        kept = () if "account" in self.disturbed else tuple(it for it in every if it.name not in self.disturbed)
+        return msgspec.structs.replace(self.situation, ceilings=kept)
 
 
 def measure_ceilings(trials: Trials, book: Book, observation: Observation, machine: Machine) -> Bounds:
@@ -46,7 +68,8 @@ def measure_ceilings(trials: Trials, book: Book, observation: Observation, machi
     utilisation, matmul = _flops(run.facts, machine, phases, book)
     ceilings += matmul
     situation = msgspec.structs.replace(situation, ceilings=tuple(ceilings), loader_rates=rates)
-    return Bounds(situation, utilisation)
+    disturbed = tuple(it.measured for it in book.study.disturbances)
+    return Bounds(situation, utilisation, disturbed)
 
 
 def note_bounds(book: Book, bounds: Bounds) -> None:
@@ -92,7 +115,15 @@ def _loader_alone(trials: Trials, book: Book, situation: Situation) -> tuple[Loa
         return ()
     book.tell("ceilings", f"The loader alone, with {len(settings)} settings")
     assignment = msgspec.structs.replace(trials.assignment(), loader_sweep=settings)
-    run = trials.launch(assignment, steps=1)
+    run, disturbed = quietly(
+        trials,
+        book,
+        "loader-alone",
+        lambda patience: trials.launch(assignment, steps=1, patience_seconds=patience),
+        lambda run: [run] if run.loader_rates else [],
+        stage="ceilings",
+    )
+    book.disturbed("loader-alone", disturbed)
     if not run.loader_rates:
         book.warn("The loader could not be timed alone.")
     return run.loader_rates
@@ -139,7 +170,17 @@ def _model_ceiling(trials: Trials, book: Book, phases: PhaseAccount) -> list[Cei
         return []
     book.tell("ceilings", "The model alone, its first batch replayed from memory")
     replay = msgspec.structs.replace(trials.assignment(), replay=True)
-    turns = trials.take_set([trials.assignment(), replay], rounds=FEWEST_ROUNDS, purpose="model alone")
+    turns, disturbed = quietly(
+        trials,
+        book,
+        "model-alone",
+        lambda patience: trials.take_set(
+            [trials.assignment(), replay], rounds=FEWEST_ROUNDS, purpose="model alone", patience_seconds=patience
+        ),
+        runs_of_set,
+        stage="ceilings",
+    )
+    book.disturbed("model-alone", disturbed)
     if isinstance(turns, Failure):
         book.warn(f"The model could not be timed alone. {turns.reason}")
         return []

@@ -21,8 +21,8 @@ from hotlap.study import Answer, Journal, LaunchAnswer, MachineAnswer, TurnAnswe
 from hotlap.trial.executor import Executor
 
 _MOST_HOSTS = 100
-_NO_LIMIT = b',"most_seconds":null'
-"""Requests of a study without a budget keep the keys that they had before requests knew this limit."""
+_ABSENT = (b',"most_seconds":null', b',"interpreter_options":[]')
+"""What says nothing, and requests did not have at first: their keys stay those of older studies."""
 
 
 class JournaledExecutor:
@@ -131,5 +131,7 @@ def request_key(kind: str, request: Record | None) -> str:
 
 
 def _key(kind: str, request: Record | None) -> str:
-    text = msgspec.json.encode(request).replace(_NO_LIMIT, b"")
+    text = msgspec.json.encode(request)
+    for absent in _ABSENT:
+        text = text.replace(absent, b"")
     return hashlib.sha256(kind.encode() + b"\0" + text).hexdigest()[:16]

@@ -14,6 +14,7 @@ from hotlap.measure.account import account, warm_up_steps
 from hotlap.records import (
     Completed,
     Crashed,
+    Disturbance,
     OutOfMemory,
     PhaseAccount,
     Run,
@@ -33,6 +34,9 @@ FEWEST_STEPS = 24
 _OBSERVED_STEPS = 300
 _OBSERVED_SECONDS = 10.0
 _BUDGET_SHARE = 0.05
+_EPOCH_END_SECONDS = 15.0
+"""A script whose first epoch ends that soon is looked at up to there: then it evaluates, as a rule."""
+
 _MOST_OF_WHAT_IS_LEFT = 0.5
 """Where not even :data:`FEWEST_STEPS` fit into half of the budget, no comparison does, and these few are all there is.
 """
@@ -42,22 +46,23 @@ _WARM_UP_BLOCKS = 4
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What one run of the untouched script showed."""
+    """What one run of the untouched script showed, and what disturbed it."""
 
     run: Run
     account: PhaseAccount
     shape: Shape
     warnings: tuple[str, ...] = ()
+    disturbance: Disturbance | None = None
 
     @property
     def facts(self) -> ScriptFacts:
         return self.run.facts
 
 
-def first_run(trials: Trials) -> Run:
+def first_run(trials: Trials, patience_seconds: float = 0.0) -> Run:
     """The script as it is, for some seconds. One that called backward but never an optimizer that torch knows of is run
     once more with its steps counted by backwards."""
-    run = _run(trials)
+    run = _run(trials, patience_seconds)
     if not run.steps.wall_seconds and run.facts.backwards_per_step > 0 and ran_through(run):
         trials.step_source = "backward"
         run = _run(trials)
@@ -95,13 +100,19 @@ def _with_source(phases: PhaseAccount, facts: ScriptFacts) -> PhaseAccount:
 def command_line(workload: Workload) -> str:
     """What a person would type to run the workload, without its secrets."""
     target = [workload.target] if workload.kind == "script" else ["-m", workload.target]
-    return shlex.join(["python", *target, *redacted(workload).arguments])
+    return shlex.join(["python", *workload.interpreter_options, *target, *redacted(workload).arguments])
 
 
-def _run(trials: Trials) -> Run:
+def _run(trials: Trials, patience_seconds: float = 0.0) -> Run:
     assignment = trials.first_assignment()
     patience = _PATIENCE * assignment.block_limit_seconds  # the limit holds for all observed steps together
-    assignment = msgspec.structs.replace(assignment, observe=True, block_limit_seconds=patience)
+    budget_seconds = trials.options.budget_seconds or math.inf
+    assignment = msgspec.structs.replace(
+        assignment,
+        observe=True,
+        block_limit_seconds=patience,
+        epoch_end_seconds=min(_EPOCH_END_SECONDS, _BUDGET_SHARE * budget_seconds),
+    )
     left = trials.most_seconds
     return trials.launch(
         assignment,
@@ -109,6 +120,7 @@ def _run(trials: Trials) -> Run:
         seconds=observed_seconds(trials.options.budget_seconds),
         minimum_steps=FEWEST_STEPS,
         most_seconds=None if left is None else _MOST_OF_WHAT_IS_LEFT * left,
+        patience_seconds=patience_seconds,
     )
 
 

@@ -7,9 +7,14 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import get_args
 
+import msgspec
+
 from hotlap.errors import UsageError
 from hotlap.levers.api import Lever
 from hotlap.records import Isolation, NetworkMode, Record
+
+QUICK_SECONDS = 120.0
+"""The budget of a quick look where no other is given."""
 
 
 class Options(Record, frozen=True, kw_only=True):
@@ -44,6 +49,13 @@ class Options(Record, frozen=True, kw_only=True):
     def isolation(self) -> Isolation:
         """What these options ask of the executor."""
         return Isolation(network=self.network, unprotected=self.unprotected)
+
+
+def with_quick_budget(options: Options) -> Options:
+    """The options, where a quick look without a budget gets the usual one."""
+    if not options.quick or options.budget_seconds is not None:
+        return options
+    return msgspec.structs.replace(options, budget_seconds=QUICK_SECONDS)
 
 
 def check(options: Options, levers: Mapping[str, Lever]) -> None:

@@ -19,13 +19,15 @@ from hotlap.diagnose.work import beaten
 from hotlap.errors import TraceError
 from hotlap.evidence import RunEvidence
 from hotlap.files import read_bounded
-from hotlap.records import Completed, Run
+from hotlap.measure.run_account import run_account
+from hotlap.records import Completed, Disturbance, Run
 from hotlap.study import PROFILE
 from hotlap.trace import Breakdown, HostTime, OperatorRow, analyse, host_time, operators, read_trace
 from hotlap.tune.book import Book
 from hotlap.tune.ceilings import Bounds
 from hotlap.tune.observe import Observation
-from hotlap.tune.trials import Trials, ending_text, ran_through
+from hotlap.tune.quiet import quietly
+from hotlap.tune.trials import Trials, ending_text, ran_through, steps_done
 
 ATTACHMENT = PROFILE
 SEARCH_SHARE = 0.04
@@ -45,6 +47,9 @@ _PROFILED_PART = 5
 """Of so many steps at most one is profiled: the others are watched, and calls are counted in these alone."""
 
 _STEPS_BEFORE_THE_END = 2
+_SHORTEST_STEPS = 8
+"""Three to warm up, three to profile, and some to be watched."""
+
 _WATCHING_FACTOR = 1.5
 _PROFILING_FACTOR = 4.0
 _PATIENCE = 2.0
@@ -55,6 +60,7 @@ _ENDING_SECONDS = 3.0
 _MOST_RANKS = 8
 _MOST_OPERATORS = 5_000
 _MOST_EVIDENCE_BYTES = 64 * 2**20
+_WITHOUT_OPERATORS = "Causes that only a trace shows were not looked for."
 _WITHOUT = "The findings rest on the time account and the ceilings alone."
 
 
@@ -89,7 +95,14 @@ def take_profile(
     if length is None:
         return known
     book.tell("profile", f"{length.steps} steps of the script as it is, {length.profiled} of them under the profiler")
-    run = _launch(trials, length, processes=observation.facts.processes)
+    run, length, disturbed = _quiet_launch(trials, book, length, observation, budget_share)
+    shorter = _shorter(length, run)
+    if shorter is not None and shorter.seconds(trials) <= trials.left_seconds:
+        book.tell("profile", f"{shorter.steps} steps, since the script ends sooner than it did before")
+        run, length, disturbed = _quiet_launch(trials, book, shorter, observation, budget_share)
+    book.disturbed("profile", disturbed)
+    if disturbed is not None:
+        known = msgspec.structs.replace(known, disturbed=(*known.disturbed, "profile"))
     if not ran_through(run):
         book.warn(f"The profiled launch failed. {ending_text(run.ending)} {_WITHOUT}")
         return known
@@ -98,7 +111,7 @@ def take_profile(
         book.warn(f"The profiled launch brought no evidence. {_WITHOUT}")
         return known
     book.attach(ATTACHMENT, profile)
-    _note(book, profile)
+    _note(book, profile, run, length)
     return _without_beaten_ceiling(book, profile)
 
 
@@ -109,6 +122,7 @@ def undisturbed(observation: Observation, bounds: Bounds) -> Profile:
         facts=run.facts,
         machine=situation.machine,
         account=observation.account,
+        run_account=run_account(run, observation.account),
         steps=run.steps,
         ceilings=situation.ceilings,
         loader_rates=situation.loader_rates,
@@ -119,6 +133,7 @@ def undisturbed(observation: Observation, bounds: Bounds) -> Profile:
         device_peak_bytes=run.device_peak_bytes,
         rank_step_seconds=run.rank_step_seconds,
         rank_forward_seconds=run.rank_forward_seconds,
+        disturbed=bounds.disturbed,
         run_seconds=run.wall_seconds if isinstance(run.ending, Completed) else 0.0,
     )
 
@@ -141,6 +156,16 @@ def _length(trials: Trials, steps: int) -> Length:
     return Length(steps=steps, profiled=max(_FEWEST_PROFILED, profiled))
 
 
+def _shorter(length: Length, run: Run) -> Length | None:
+    """What to ask of a script that ended by itself before the steps that were to be profiled; None where it did not, or
+    is too short for any. Told by the run alone, so that a resumed study decides alike."""
+    available = steps_done(run) - _STEPS_BEFORE_THE_END
+    if not isinstance(run.ending, Completed) or steps_done(run) >= length.steps or available < _SHORTEST_STEPS:
+        return None
+    profiled = max(_FEWEST_PROFILED, min(length.profiled, available // _PROFILED_PART))
+    return Length(steps=available, profiled=profiled)
+
+
 def _affordable(trials: Trials, book: Book, budget_share: float) -> Length | None:
     """The usual length, a shorter one, or None with a warning where none fits into the budget."""
     budget = trials.options.budget_seconds
@@ -156,7 +181,24 @@ def _affordable(trials: Trials, book: Book, budget_share: float) -> Length | Non
     return None
 
 
-def _launch(trials: Trials, length: Length, *, processes: int) -> Run:
+def _quiet_launch(
+    trials: Trials, book: Book, length: Length, observation: Observation, budget_share: float
+) -> tuple[Run, Length, Disturbance | None]:
+    """The launch, made again while others disturb it and its share of the budget lasts."""
+    budget = trials.options.budget_seconds
+    run, disturbed = quietly(
+        trials,
+        book,
+        "profile",
+        lambda patience: _launch(trials, length, processes=observation.facts.processes, patience_seconds=patience),
+        lambda run: [run],
+        stage="profile",
+        most_seconds=None if budget is None else budget_share * budget,
+    )
+    return run, length, disturbed
+
+
+def _launch(trials: Trials, length: Length, *, processes: int, patience_seconds: float) -> Run:
     """One launch of that length. Where watching turns out to be dearer than thought it ends earlier, with the profiled
     steps; several processes must do the same number of steps, and are given all the time."""
     assignment = trials.assignment()
@@ -171,9 +213,11 @@ def _launch(trials: Trials, length: Length, *, processes: int) -> Run:
         # The profiler's start and its end come between two steps.
         step_limit_seconds=max(_LONGEST_DELAY_SECONDS, assignment.block_limit_seconds),
     )
+    patience = patience_seconds
     if processes > 1:
-        return trials.launch(watched, steps=length.steps, most_seconds=math.inf)
-    return trials.launch(watched, steps=length.steps, seconds=_PATIENCE * length.step_seconds(trials))
+        return trials.launch(watched, steps=length.steps, most_seconds=math.inf, patience_seconds=patience)
+    seconds = _PATIENCE * length.step_seconds(trials)
+    return trials.launch(watched, steps=length.steps, seconds=seconds, patience_seconds=patience)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -195,6 +239,7 @@ def _with_evidence(known: Profile, run: Run) -> Profile:
         breakdowns=tuple(it.breakdown for it in traces if it is not None),
         operators=first.operators if first is not None else (),
         host_time=first.host_time if first is not None else None,
+        watched_startup_seconds=run.startup_seconds,
     )
 
 
@@ -228,13 +273,13 @@ def _trace_of(evidence: RunEvidence) -> _Trace | None:
         return None
 
 
-def _note(book: Book, profile: Profile) -> None:
-    """Tell the study what the findings rest on. A function of the profile alone, so that it comes out the same when the
-    profile was read back."""
+def _note(book: Book, profile: Profile, run: Run, length: Length) -> None:
+    """Tell the study what the findings rest on. A function of the profile and of answers in the journal, so that it
+    comes out the same when both were read back."""
     window = profile.evidence.window
     trace_path = window.trace_path if window is not None and profile.breakdowns else ""
     book.update(profiled_steps=profile.evidence.observed_steps, trace_path=trace_path)
-    book.warn(*_doubts(profile))
+    book.warn(*_doubts(profile, run, length))
 
 
 def _without_beaten_ceiling(book: Book, profile: Profile) -> Profile:
@@ -248,10 +293,19 @@ def _without_beaten_ceiling(book: Book, profile: Profile) -> Profile:
     return msgspec.structs.replace(profile, ceilings=ceilings, model_flop_utilisation=None)
 
 
-def _doubts(profile: Profile) -> Iterable[str]:
-    window = profile.evidence.window
-    if window is None or not profile.breakdowns:
-        at = f" `hotlap trace {window.trace_path}` says why." if window is not None and window.trace_path else ""
+def _doubts(profile: Profile, run: Run, length: Length) -> Iterable[str]:
+    window, done = profile.evidence.window, steps_done(run)
+    if window is None and isinstance(run.ending, Completed) and done < length.steps:
+        yield (
+            f"No steps were profiled: the script ended after {done} steps, and steps "
+            f"{length.steps - length.profiled + 1} to {length.steps} were to be. Let it train longer: more epochs, "
+            "more samples or a smaller batch."
+        )
+    elif window is None:
+        why = next((it for it in run.notes if "profiled" in it), "No steps were profiled.")  # as the window noted
+        yield f"{why} {_WITHOUT_OPERATORS}"
+    elif not profile.breakdowns:
+        at = f" `hotlap trace {window.trace_path}` says why." if window.trace_path else ""
         yield f"The profiled steps gave no trace that can be read.{at}"
     for breakdown in profile.breakdowns:
         if breakdown.unreliable:

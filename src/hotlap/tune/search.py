@@ -6,7 +6,6 @@ interact: what a faster model gains, a slow loader may eat. What is known whenev
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -50,6 +49,8 @@ from hotlap.tune.budget import (
     budget_for_the_rest,
     reserve_for,
     reserve_for_first_answer,
+    reserve_while_bounding,
+    share_for_causes,
 )
 from hotlap.tune.ceilings import measure_ceilings, note_bounds, situation_with
 from hotlap.tune.confirm import Confirmation, confirm, launch_noise
@@ -57,7 +58,7 @@ from hotlap.tune.findings import note_findings
 from hotlap.tune.journaled import JournaledExecutor
 from hotlap.tune.observe import account_of
 from hotlap.tune.options import Options, check, chosen
-from hotlap.tune.profiled_launch import SEARCH_SHARE, take_profile
+from hotlap.tune.profiled_launch import take_profile
 from hotlap.tune.prove import Prover
 from hotlap.tune.screen import Prospect, Screened, look_at, looks, noise_of_a_set, prospects_of, screen
 from hotlap.tune.stages import begin, blank_study, guarded
@@ -98,6 +99,7 @@ def tune(
     known = all_levers() if levers is None else levers
     check(options, known)
     trials = Trials(workload, options, JournaledExecutor(executor, journal, clock=clock))
+    trials.cuts_sets = True
     book = Book(blank_study(workload, options, journal), trials, journal, on_progress)
     search = _Search(trials, book, known)
     return guarded(book, search.run, search.interrupted)
@@ -126,12 +128,14 @@ class _Search:
         """From the first launch to the verification."""
         machine, observation = begin(self._trials, self._book)
         self._baseline = observation.run
-        self._trials.reserve_seconds = reserve_for_first_answer(self._trials)
+        self._trials.reserve_seconds = reserve_while_bounding(self._trials)
         bounds = measure_ceilings(self._trials, self._book, observation, machine)
-        self._baseline_situation = self._situation = bounds.situation
+        self._baseline_situation = self._situation = bounds.trusted
         note_bounds(self._book, bounds)
         self._stages_seconds = self._trials.spent_seconds
-        self._profile = take_profile(self._trials, self._book, observation, bounds, budget_share=self._profile_share())
+        self._trials.reserve_seconds = reserve_for_first_answer(self._trials)
+        share = share_for_causes(self._trials, self._baseline, self._stages_seconds)
+        self._profile = take_profile(self._trials, self._book, observation, bounds, budget_share=share)
         self._findings = note_findings(self._book, self._profile)
         self._prover = Prover(self._trials, self._levers, bounds.situation)
         self._skip_unwanted()
@@ -142,12 +146,6 @@ class _Search:
         self._ablate()
         self._find_with_outcomes()
         self._verify()
-
-    def _profile_share(self) -> float:
-        """Of a budget that allows no proof the causes may take all but the looks."""
-        options = self._trials.options
-        needed = budget_for_a_proof(self._trials, self._baseline, self._stages_seconds, plans_of.EMPTY)
-        return 1.0 if options.quick or (options.budget_seconds or math.inf) < needed else SEARCH_SHARE
 
     def _look_at_the_rest(self) -> None:
         """What is left when all else is done is enough for a look, perhaps, at levers that had none."""
@@ -433,6 +431,7 @@ class _Search:
             account_before=account_of(result.baseline_run)[0],
             account_after=account_of(result.run)[0],
         )
+        self._book.judge("account", [result.baseline_run, result.run])
         text = self._why_not(result.comparison)
         if text:
             self._withdraw(text)

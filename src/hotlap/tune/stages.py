@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import msgspec
 
 from hotlap.errors import BudgetError, ScriptError
+from hotlap.measure.disturbance import disturbance_of_rates
+from hotlap.measure.run_account import run_account
 from hotlap.records import Machine, Study, Workload
 from hotlap.redact import redacted
 from hotlap.study import Journal
@@ -14,6 +17,7 @@ from hotlap.tune.book import Book
 from hotlap.tune.costs import Costs
 from hotlap.tune.observe import Observation, first_run, understand
 from hotlap.tune.options import Options
+from hotlap.tune.quiet import quietly
 from hotlap.tune.trials import Trials
 
 
@@ -58,12 +62,17 @@ def begin(trials: Trials, book: Book) -> tuple[Machine, Observation]:
     book.update(machine=machine)
     book.warn(*machine.warnings)
     book.tell("baseline", "The script as it is")
-    run = first_run(trials)
+    trials.cores = machine.cores
+    book.disturbed("matmul", disturbance_of_rates(machine))
+    run, disturbed = quietly(
+        trials, book, "account", lambda patience: first_run(trials, patience), lambda run: [run], stage="baseline"
+    )
     book.update(baseline=run, files=run.files)
+    book.disturbed("account", disturbed)
     book.warn(*run.notes)
-    observation = understand(run, trials)
+    observation = dataclasses.replace(understand(run, trials), disturbance=disturbed)
     trials.costs = Costs(run.startup_seconds, observation.shape, cores=machine.cores)
     trials.fit_arms(machine, run)
-    book.update(account_before=observation.account)
+    book.update(account_before=observation.account, run_account=run_account(run, observation.account))
     book.warn(*observation.warnings)
     return machine, observation

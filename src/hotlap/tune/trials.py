@@ -60,8 +60,14 @@ class Failure:
 
 class Trials:
     """Everything that the stages ask of the executor goes through here, so that budget, seeds and limits are set in
-    one place. ``reserve_seconds`` is what verification will need; no trial may eat into it. ``on_repetition`` is called
-    when a trial is repeated because something outside killed it, with how many were so far."""
+    one place.
+
+    ``reserve_seconds`` is what verification will need; no trial may eat into it. With ``cuts_sets`` a set ends when its
+    time is over, as a :class:`Failure` that is ``cut``: who asks for that must know what it means. ``cores`` are those
+    that may be used here. ``waits_in_vain`` counts the waits for a quiet machine after which it was no quieter, and
+    ``again_seconds`` is what such waits and the measurements after them took. ``on_repetition`` is called when a trial
+    is repeated because something outside killed it, with how many were so far.
+    """
 
     def __init__(self, workload: Workload, options: Options, executor: JournaledExecutor) -> None:
         self.workload = workload
@@ -73,6 +79,10 @@ class Trials:
         self.arms_at_once = _MOST_ARMS
         self.interleaved = True
         self.reserve_seconds = 0.0
+        self.cores = 1
+        self.waits_in_vain = 0
+        self.again_seconds = 0.0
+        self.cuts_sets = False
         self.on_repetition: Callable[[int], object] = lambda count: None
         self._repetitions = 0
         self._sets_taken: dict[str, int] = {}
@@ -147,6 +157,7 @@ class Trials:
         steps: int,
         seconds: float | None = None,
         minimum_steps: int = 1,
+        patience_seconds: float = 0.0,
         most_seconds: float | None = None,
     ) -> Run:
         """One child alone; its limit allows for steps that take three times as long as the baseline's, a single one for
@@ -164,6 +175,7 @@ class Trials:
             steps=steps,
             seconds=seconds,
             minimum_steps=minimum_steps,
+            patience_seconds=patience_seconds,
             most_seconds=None if most == math.inf else most,
         )
         return repeated(
@@ -178,7 +190,13 @@ class Trials:
         return self.left_seconds > 0
 
     def take_set(
-        self, arms: Sequence[Plan | Assignment], *, rounds: int, purpose: str, shape: Shape | None = None
+        self,
+        arms: Sequence[Plan | Assignment],
+        *,
+        rounds: int,
+        purpose: str,
+        shape: Shape | None = None,
+        patience_seconds: float = 0.0,
     ) -> TurnSet | Failure:
         """One set with a fresh launch of each arm, cut as ``shape`` says (by default as usual); ``purpose`` tells sets
         apart, so that each has its own order.
@@ -188,7 +206,8 @@ class Trials:
         assignments = tuple(it if isinstance(it, Assignment) else self.assignment(it) for it in arms)
         retried = False
         while True:
-            turns = self._ask(assignments, min(rounds, self.costs.shape.most_rounds), purpose, shape)
+            rounds_here = min(rounds, self.costs.shape.most_rounds)
+            turns = self._ask(assignments, rounds_here, purpose, shape, patience_seconds)
             failure = failure_of(turns)
             if failure is None:
                 return turns
@@ -202,7 +221,9 @@ class Trials:
             else:
                 return failure
 
-    def _ask(self, arms: tuple[Assignment, ...], rounds: int, purpose: str, cut: Shape | None) -> TurnSet:
+    def _ask(
+        self, arms: tuple[Assignment, ...], rounds: int, purpose: str, cut: Shape | None, patience_seconds: float
+    ) -> TurnSet:
         number = self._sets_taken.get(purpose, 0)
         self._sets_taken[purpose] = number + 1
         shape = cut or self.costs.shape
@@ -214,7 +235,8 @@ class Trials:
             order_seed=zlib.crc32(f"{self.options.seed} {purpose} {number}".encode()),
             warm_up_limit_seconds=min(120.0, max(_SHORTEST_LIMIT_SECONDS, _BLOCK_SHARE * self.left_seconds)),
             interleaved=self.interleaved,
-            most_seconds=self.most_seconds,
+            patience_seconds=patience_seconds,
+            most_seconds=self.most_seconds if self.cuts_sets else None,
         )
         before = 0.0
 
@@ -225,7 +247,8 @@ class Trials:
 
         turns = repeated(take_turns, lambda turns: turns.runs, self._note_repetition, allowed=self._time_is_left)
         if failure_of(turns) is None:
-            self.costs.learn_set(turns, [it.plan for it in arms], self.spent_seconds - before, shape)
+            elapsed_seconds = turns.wall_seconds if patience_seconds else self.spent_seconds - before
+            self.costs.learn_set(turns, [it.plan for it in arms], elapsed_seconds, shape)
             self._learn_room(turns, len(arms))
         return turns
 

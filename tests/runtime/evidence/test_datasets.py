@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,7 +86,8 @@ def test_a_stall_is_not_blamed_on_whoever_was_running() -> None:
 
         def __getitem__(self, index: int) -> torch.Tensor:
             Rows.fetched += 1
-            time.sleep(0.1 if Rows.fetched == 20 else 0.0)
+            if Rows.fetched == 20:
+                time.sleep(0.1)
             return self.make()
 
         def make(self) -> torch.Tensor:
@@ -290,3 +293,55 @@ for epoch in range(3):
     watched, _ = launch(script, steps=8, collect_evidence=False, observe=True)
     lengths = [(it.length, it.trains) for it in watched.facts.loaders]
     assert lengths == [(4, False), (3, True), (4, True), (4, False)]
+
+
+# -- lines of yours for functions that are not ------------------------------------------------------
+
+
+def sorts_letters(index: int) -> torch.Tensor:
+    letters = [str(it * 7919 % 997) for it in range(200)]
+    for _ in range(10):
+        letters = sorted(letters * 3)[::3]  # sorts
+    return torch.tensor(float(len(letters)))
+
+
+def parses(index: int) -> torch.Tensor:
+    text = "[" + ",".join(map(str, range(3000))) + "]"
+    return torch.tensor(float(len(json.loads(text))))  # parses
+
+
+def pads(batch: list[torch.Tensor]) -> torch.Tensor:
+    time.sleep(0.02)
+    return torch.stack(batch)
+
+
+def line_of(text: str) -> int:
+    lines = Path(__file__).read_text(encoding="utf-8").split("\n")
+    return next(number for number, it in enumerate(lines, start=1) if it.endswith(text))
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "text"), [(sorts_letters, "sorted", "# sorts"), (parses, "raw_decode", "# parses")]
+)
+def test_functions_that_are_not_the_users_have_the_line_that_calls_them(
+    make: Callable[[int], Any], name: str, text: str
+) -> None:
+    found = profiled(Made(make), batch_size=16)
+    assert found is not None
+    function = next(it for it in found.functions if name in it.name)
+    assert function.caller is not None
+    assert (function.caller.file, function.caller.line) == (__file__, line_of(text))
+    assert function.caller.function == make.__name__
+    own = next(it for it in found.functions if it.name == make.__name__)
+    assert own.caller is None
+
+
+def test_a_collate_function_of_the_users_has_its_line() -> None:
+    found = profiled(Made(transform), batch_size=16, collate_fn=pads)
+    assert found is not None and found.collate_site is not None
+    assert (found.collate_site.line, found.collate_site.function) == (
+        line_of("def pads(batch: list[torch.Tensor]) -> torch.Tensor:"),
+        "pads",
+    )
+    torchs = profiled(Made(transform), batch_size=16)
+    assert torchs is not None and torchs.collate_site is None

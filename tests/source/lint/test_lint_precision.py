@@ -8,11 +8,13 @@ import pytest
 from bench.lint_precision import report
 from bench.lint_precision.corpus import Hit, Key, Package, hits_in
 from bench.lint_precision.labels import FILE, Label, read_labels
-from bench.lint_precision.recall import Planted
+from bench.lint_precision.recall import Planted, projects
+from bench.lint_precision.report import projects_section
 from bench.lint_precision.score import SAMPLE, drawn_from, drawn_of_rules, scores, total
 
 from hotlap.errors import LintError
 from hotlap.source.lint.api import all_rules
+from hotlap.source.lint.configuration import withdrawn
 
 RULES = {"HL201": "item-in-hot-loop", "HL502": "empty-cache-in-loop"}
 SCRIPT = """import torch
@@ -79,7 +81,7 @@ def test_copies_are_one_hit(tmp_path: Path) -> None:
 def test_the_committed_labels_are_whole() -> None:
     labels = read_labels()
     assert len(labels) > 100
-    assert {it.code for it in labels} <= set(all_rules())
+    assert {it.code for it in labels if not withdrawn(it.code)} <= set(all_rules())
 
 
 @pytest.mark.parametrize(
@@ -131,3 +133,10 @@ def test_labels_without_a_hit_are_counted_apart() -> None:
     text = report.gone_section([there], labels)
     assert "Labels whose hit is gone since: 1, of which 1 wrong, 0 debatable, 0 right." in text
     assert "`line 2`" in text and "`line 1`" not in text
+
+
+def test_the_projects_of_several_files_are_marked_and_clean() -> None:
+    found = projects()
+    assert len(found.marked) >= 15 and not found.false_alarms
+    assert sum(it.found for it in found.marked) > sum(it.found_alone for it in found.marked)
+    assert projects_section(found).startswith("## Recall across files")

@@ -13,7 +13,7 @@ from hotlap.errors import MissingPackageError
 from hotlap.redact import redacted_text
 from hotlap.render import text
 from hotlap.render.cost import cost_lines
-from hotlap.render.findings import OVERLAP, answers
+from hotlap.render.findings import answers, overlap
 from hotlap.render.headline import headline
 from hotlap.render.html import sections
 from hotlap.render.html.charts import batch_sizes, ceilings, levers, loader, losses, memory, steps, timeline
@@ -128,7 +128,7 @@ def _content(material: Material) -> dict[str, Any]:
         "ceiling_table": ceilings.ceiling_table(study),
         "flop_utilisation": _utilisation(study.model_flop_utilisation),
         "findings": findings,
-        "findings_note": OVERLAP if sum(1 for it in findings if it.label) > 1 else "",
+        "findings_note": overlap(study.findings) if sum(1 for it in findings if it.label) > 1 else "",
         "findings_were_sought": study.profiled_steps > 0,
         "longest": timeline.longest_table(material.lanes) if material.lanes is not None else None,
         "trace_path": text.one_line(study.trace_path, limit=1000),

@@ -11,6 +11,7 @@ from hotlap.gain import claimed
 from hotlap.records import Crashed, FileWrite, Kept, Machine, Skipped, Study
 from hotlap.render import text
 from hotlap.render.account import rate_of, samples_factor
+from hotlap.render.disturbance import finding_doubt
 from hotlap.render.findings import answering, fates, label, place, rules, share_interval
 from hotlap.render.headline import parity_phrase
 from hotlap.render.html.parts import Fact
@@ -54,6 +55,11 @@ def what_was_done(study: Study) -> str:
         return (
             f"hotlap ran {script} unmodified on one machine, measured where the time of a training step goes, and "
             "looked for known causes of lost time. Nothing was changed."
+        )
+    if study.kind == "check":
+        return (
+            f"hotlap ran {script} as it is now and as it was, or with a plan and without, in fresh launches that took "
+            "turns, to see whether it became slower and whether training still computes the same."
         )
     if study.status == "script-failed" and _denied(study):
         return (
@@ -134,7 +140,7 @@ def finding_views(study: Study) -> tuple[FindingView, ...]:
             tone=_TONES_OF_KINDS[it.kind],
             title=text.one_line(it.title),
             about=tuple(filter(None, (rules(it), place(it, study.workload.directory), share_interval(it)))),
-            evidence=tuple(map(text.one_line, it.evidence)),
+            evidence=tuple(filter(None, (*map(text.one_line, it.evidence), finding_doubt(it, study)))),
             remedy=text.one_line(it.remedy),
             fates=_fates(it.levers, study, fates(it, study.outcomes)),
         )

@@ -20,7 +20,7 @@ _BETWEEN_STEPS = str(Path(__file__).parent.parent / "session.py")
 _UPDATING = ("optim/", "nn/utils/clip_grad", "amp/grad_scaler", "distributed/fsdp/sharded_grad_scaler")
 _NOT_UPDATING = ("optim/lr_scheduler", "optim/swa_utils")
 
-_Origin: TypeAlias = Literal["user", "own", "between steps", "standard library", "update", "library"]
+Origin: TypeAlias = Literal["user", "own", "between steps", "standard library", "update", "library"]
 
 
 class Caller(NamedTuple):
@@ -42,7 +42,7 @@ class Callers:
         root = f"{Path(str(torch.__file__)).parent}/"
         self._updating = tuple(root + path for path in _UPDATING)
         self._not_updating = tuple(root + path for path in _NOT_UPDATING)
-        self._origins: dict[str, _Origin] = {}
+        self._origins: dict[str, Origin] = {}
         # By identity of the code, which is therefore kept, and position in it; lines are slow to work out.
         self._sites: dict[tuple[int, int], tuple[CodeType, CallSite]] = {}
         self._direct: dict[tuple[int, int], Caller] = {}  # those whose very frame is the user's: most are
@@ -58,23 +58,19 @@ class Callers:
             self._direct[key] = caller
         return caller
 
-    def is_own(self, file: str) -> bool:
-        """Whether a code object's file is hotlap's."""
-        return self._origin(file) in ("own", "between steps")
-
     def _walk(self, frame: FrameType) -> Caller | None:
         directly, updating, at_the_call = True, False, True
         walked: FrameType | None = frame
         for _ in range(MAXIMUM_DEPTH):
             if walked is None:
                 break
-            origin = self._origin(walked.f_code.co_filename)
+            origin = self.origin(walked.f_code.co_filename)
             if origin == "user":
                 return Caller(self._site(walked), directly, updating, (walked.f_code, walked.f_lasti))
             if origin == "between steps":
                 return None
             if origin == "own":
-                if at_the_call and not _passes_on(walked.f_code):
+                if at_the_call and not passes_on(walked.f_code):
                     return None
             else:
                 at_the_call = False
@@ -83,13 +79,14 @@ class Callers:
             walked = walked.f_back
         return Caller(None, False, updating)
 
-    def _origin(self, file: str) -> _Origin:
+    def origin(self, file: str) -> Origin:
+        """Whose file a code object's is."""
         origin = self._origins.get(file)
         if origin is None:
             origin = self._origins[file] = self._classify(file)
         return origin
 
-    def _classify(self, file: str) -> _Origin:
+    def _classify(self, file: str) -> Origin:
         if file == _BETWEEN_STEPS:
             return "between steps"
         if is_own(file):
@@ -112,7 +109,7 @@ class Callers:
         return known[1]
 
 
-def _passes_on(code: CodeType) -> bool:
+def passes_on(code: CodeType) -> bool:
     """Whether one of our own functions stands in a doorway, where it passes the user's call on: such functions are made
     within another. All others call on their own account."""
     return "<locals>" in code.co_qualname and not code.co_name.startswith("<")

@@ -16,13 +16,14 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from statistics import median
-from types import CodeType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from hotlap.evidence import DatasetProfile, FunctionTime
 from hotlap.records import CallSite
 from hotlap.runtime.batches import tensors
 from hotlap.runtime.call_sites import is_users, user_site
+from hotlap.runtime.evidence.calling_lines import Callers, calling_line
+from hotlap.runtime.evidence.calling_lines import Code as _Code
 
 MOST_SAMPLES = 64
 WANTED_SECONDS = 1.0
@@ -43,9 +44,6 @@ _PARTS_OF_A_FUNCTION = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<gen
 _DEEPEST_NESTING = 4
 _CLOCK = "<built-in method time.perf_counter>"
 _OWN_FOLDER = str(Path(__file__).parent)
-
-_Code: TypeAlias = CodeType | str
-"""What the profiler calls a function: its code, or the name of one that is written in C."""
 
 
 def profile_dataset(torch: Any, loader: Any, site: CallSite | None) -> DatasetProfile | None:
@@ -214,6 +212,7 @@ class _Fetching:
             seconds=samples * median(it.seconds / it.samples for it in portions) + self._collating.seconds,
             functions=_functions(portions, self._collating),
             collate_seconds=self._collating.seconds,
+            collate_site=_place_of_function(self._collate),
             accelerator_calls=self._accelerator_calls,
             sample_devices=self._sample_devices,
             site=_place_of(kind, "__iter__" if self._is_stream else "__getitem__") or site,
@@ -245,6 +244,15 @@ def _place_of(kind: type, method: str) -> CallSite | None:
     )
 
 
+def _place_of_function(function: Any) -> CallSite | None:
+    """The line where the user's own function, or object that can be called, begins."""
+    called = function if hasattr(function, "__code__") else vars(type(function)).get("__call__")
+    code = getattr(called, "__code__", None)
+    if code is None or not is_users(code.co_filename):
+        return None
+    return CallSite(role="loader", file=code.co_filename, line=code.co_firstlineno, function=code.co_name)
+
+
 # ---------------------------------------------------------------------------------------------
 # What the profiler saw
 # ---------------------------------------------------------------------------------------------
@@ -272,7 +280,19 @@ def _functions(portions: Sequence[_Portion], collating: _Portion) -> tuple[Funct
         other = collated.get(code, _NEVER)
         found[code] = _Times(fetching.calls + other.calls, fetching.own + other.own, fetching.total + other.total)
     longest = sorted((it for it in found if found[it].own > 0), key=lambda it: -found[it].own)
-    return tuple(_function(it, found[it]) for it in longest[:MOST_FUNCTIONS])
+    callers = _callers([it.profiler for it in (*portions, collating)])
+    return tuple(_function(it, found[it], callers) for it in longest[:MOST_FUNCTIONS])
+
+
+def _callers(profilers: Sequence[cProfile.Profile]) -> dict[_Code, dict[_Code, float]]:
+    """Who called whom and for how long, in all of them together."""
+    found: dict[_Code, dict[_Code, float]] = {}
+    for profiler in profilers:
+        for entry in profiler.getstats():
+            for callee in entry.calls or ():
+                of_callee = found.setdefault(callee.code, {})
+                of_callee[entry.code] = of_callee.get(entry.code, 0.0) + callee.totaltime
+    return found
 
 
 def _usual(times: Sequence[_Times], samples: Sequence[int]) -> _Times:
@@ -328,8 +348,10 @@ def _is_ours(code: _Code, callers: Mapping[_Code, float]) -> bool:
     return code.co_filename.startswith(_OWN_FOLDER)
 
 
-def _function(code: _Code, found: _Times) -> FunctionTime:
+def _function(code: _Code, found: _Times, callers: Callers) -> FunctionTime:
     times: dict[str, Any] = {"calls": found.calls, "own_seconds": found.own, "total_seconds": found.total}
+    if isinstance(code, str) or not is_users(code.co_filename):
+        times["caller"] = calling_line(code, callers)
     if isinstance(code, str):
         return FunctionTime(name=_ADDRESS.sub("", code.strip("<>")), **times)
     return FunctionTime(name=code.co_name, file=code.co_filename, line=code.co_firstlineno, **times)

@@ -13,25 +13,26 @@ import _thread
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import islice
 from random import Random
-from types import FrameType
+from types import CodeType
 from typing import Any, NamedTuple, TypeAlias
 
 from hotlap.evidence import LineSamples, SampledLine, SampledPhase
 from hotlap.records import CallSite
-from hotlap.runtime.call_sites import MAXIMUM_DEPTH
 from hotlap.runtime.clock import StepClock
-from hotlap.runtime.evidence.callers import Callers
+from hotlap.runtime.evidence.callers import Callers, passes_on
 from hotlap.runtime.evidence.native_calls import NativeCalls
 from hotlap.runtime.hooks import Fetch
 from hotlap.runtime.interception import Interception
 from hotlap.runtime.originals import posix
-from hotlap.runtime.stopwatch import PHASE_NAMES
+from hotlap.runtime.stopwatch import OTHER, OUTSIDE, PHASE_NAMES
 
 INTERVAL_SECONDS = 0.01
 MOST_LINES = 400
+MAXIMUM_DEPTH = 500
 _SHORT_SWITCH_SECONDS = 2e-4
 """How long the training thread may keep the interpreter while we wait for it. With Python's own five milliseconds we
 would get it whenever an operator of torch releases it, and never see the Python in between."""
@@ -44,6 +45,14 @@ _now = time.perf_counter
 # Files of torch whose functions wait for other ranks; the last three names only.
 _COLLECTIVE_FILES = ("torch/distributed/distributed_c10d.py", "torch/distributed/_functional_collectives.py")
 _COLLECTIVE_NAMES = ("_distributed_broadcast_coalesced", "_sync_buffers", "_check_and_sync_module_buffers")
+
+
+class _Frame(NamedTuple):
+    """What is kept of a frame, which itself would keep its variables alive."""
+
+    code: CodeType
+    instruction: int
+    names: dict[str, Any]
 
 
 class _Seen(NamedTuple):
@@ -63,8 +72,11 @@ class _Sample(NamedTuple):
     asleep_seconds: float
 
 
-# Markers in the log: an evaluation's forward ended before the step's own began, and a step ended.
-_WAS_EVALUATION, _STEP_ENDED = object(), object()
+_PHASES: tuple[SampledPhase, ...] = (*PHASE_NAMES[:OUTSIDE], "outside", "evaluation", "checkpoint")
+_IN_STEPS = frozenset(PHASE_NAMES[:OUTSIDE])
+_STEP_ENDED = -1
+# A sample, a marker that a step ended, or one that all since then was no training, but of this phase.
+_Entry: TypeAlias = _Sample | int
 _Key: TypeAlias = tuple[SampledPhase, _Seen]
 
 
@@ -77,17 +89,18 @@ class SampledLines:
         self._callers = Callers(interception.hooks.torch)
         self._natives = NativeCalls(interception.hooks.torch)
         self._trainer = _thread.get_ident()
+        self._sites: dict[tuple[int, int], tuple[CodeType, CallSite]] = {}
         self._asleep = _SleepClock()
         self._fetching = False
         self._random = Random(0)
-        self._log: list[_Sample | object] = []  # appended to by both threads, which is atomic
+        self._log: list[_Entry] = []  # appended to by both threads, which is atomic
         self._over: Any = None
         self._done: Any = None
         self._own_switch_seconds = 0.0
         self._wanted = True
         hooks = interception.hooks
         hooks.around_fetch.append(self._fetch)
-        hooks.around_evaluation.append(self._evaluation)
+        hooks.was_outside.append(self._log.append)
         hooks.step_ended.append(self._step_ended)
         os.register_at_fork(before=self._stop, after_in_child=self._forked)
         self._start()
@@ -137,41 +150,56 @@ class SampledLines:
             frame = sys._current_frames().get(self._trainer)
             if frame is None:  # the thread has ended
                 break
+            # First of all, and fast: the thread may run on at any moment, and its frames with it.
+            stack: list[_Frame] = []
+            while frame is not None and len(stack) < MAXIMUM_DEPTH:
+                stack.append(_Frame(frame.f_code, frame.f_lasti, frame.f_globals))
+                frame = frame.f_back
+            phase = self._phase()
             now = _now()
-            sample = self._look(frame, now - last)
-            del frame  # it would keep the variables in it alive
-            last = now
-            if sample is not None:
-                self._log.append(sample)
+            seconds, last = now - last, now
+            asleep_seconds = self._asleep.since_last(seconds)
+            seen = self._seen(stack)
+            if seen is not None:
+                self._log.append(_Sample(phase, seen, seconds, asleep_seconds))
+            del stack
         done.release()
 
-    def _look(self, frame: FrameType, seconds: float) -> _Sample | None:
-        asleep_seconds = self._asleep.since_last(seconds)
-        caller = self._callers.of(frame)
-        if caller is None:  # hotlap itself
-            return None
-        stop = caller.instruction[0] if caller.instruction is not None else None
+    def _seen(self, stack: Sequence[_Frame]) -> _Seen | None:
+        """What a stack shows, its innermost frame first; None where the thread was at work for hotlap."""
         called = innermost = ""
         collective = False
-        walked: FrameType | None = frame
-        for _ in range(MAXIMUM_DEPTH):
-            if walked is None or walked.f_code is stop:
-                break
-            if not self._callers.is_own(walked.f_code.co_filename):
-                called = _name_of(walked)
+        for index, frame in enumerate(stack):
+            origin = self._callers.origin(frame.code.co_filename)
+            if origin == "user":
+                native = "" if called else self._natives.name(*frame)
+                return _Seen(self._site(frame), called, innermost, collective, native)
+            if origin == "between steps" or (origin == "own" and index == 0 and not passes_on(frame.code)):
+                return None
+            if origin != "own":
+                called = _name_of(frame)
                 innermost = innermost or called
-                collective = collective or _is_collective(walked)
-            walked = walked.f_back
-        native = "" if called or walked is None else self._natives.name(walked.f_code, walked.f_lasti, walked.f_globals)
-        seen = _Seen(caller.site, called, innermost, collective, native)
-        return _Sample(self._phase(), seen, seconds, asleep_seconds)
+                collective = collective or _is_collective(frame.code)
+        return _Seen(None, called, innermost, collective, "")
+
+    def _site(self, frame: _Frame) -> CallSite:
+        key = (id(frame.code), frame.instruction)
+        known = self._sites.get(key)
+        if known is None:
+            code = frame.code
+            # One entry for each instruction of two bytes.
+            line = next(islice(code.co_positions(), max(0, frame.instruction) // 2, None), (None,))[0]
+            site = CallSite(role="call", file=code.co_filename, line=line or code.co_firstlineno, function=code.co_name)
+            known = self._sites[key] = (code, site)  # the code, so that nothing else gets its identity
+        return known[1]
 
     def _phase(self) -> SampledPhase:
-        if self._clock.steps_done == 0:
-            return "startup"
+        clock = self._clock
+        if clock.steps_done == 0:
+            return "first step" if clock.saw_forward else "startup"
         if self._fetching:
             return "data_wait"
-        return "outside" if self._clock.evaluating else PHASE_NAMES[self._clock.phase]
+        return _PHASES[clock.outside_phase if clock.evaluating and clock.phase == OTHER else clock.phase]
 
     # -- what the script is doing ------------------------------------------------------------------
 
@@ -181,12 +209,6 @@ class SampledLines:
             return fetch()
         finally:
             self._fetching = outer
-
-    def _evaluation(self, root: Any, call: Fetch) -> Any:
-        result = call()
-        if not self._clock.saw_forward:
-            self._log.append(_WAS_EVALUATION)
-        return result
 
     def _step_ended(self) -> None:
         self._log.append(_STEP_ENDED)
@@ -203,8 +225,8 @@ class SampledLines:
         for entry in self._log:
             if isinstance(entry, _Sample):
                 running.append(entry)
-            elif entry is _WAS_EVALUATION:  # as the clock has it: nothing since the last step was the training's
-                running = [it if it.phase == "startup" else it._replace(phase="outside") for it in running]
+            elif entry != _STEP_ENDED:
+                running = [it._replace(phase=_PHASES[entry]) if it.phase in _IN_STEPS else it for it in running]
             else:
                 for it in running:
                     row = totals.setdefault((it.phase, it.seen), [0, 0.0, 0.0])
@@ -276,14 +298,14 @@ class _SleepClock:
         return (int(on_core) + int(in_queue)) * _NANOSECONDS
 
 
-def _name_of(frame: FrameType) -> str:
+def _name_of(frame: _Frame) -> str:
     """``torch.utils.tensorboard.writer.SummaryWriter.add_scalar``; ``import`` for the import system."""
-    code = frame.f_code
-    if code.co_filename.startswith("<frozen importlib"):
+    if frame.code.co_filename.startswith("<frozen importlib"):
         return "import"
-    return f"{frame.f_globals.get('__name__', '?')}.{code.co_qualname}"[:_LONGEST_NAME]
+    return f"{frame.names.get('__name__', '?')}.{frame.code.co_qualname}"[:_LONGEST_NAME]
 
 
-def _is_collective(frame: FrameType) -> bool:
-    code = frame.f_code
+def _is_collective(code: CodeType) -> bool:
+    if code.co_name == "<module>":  # being imported
+        return False
     return code.co_filename.endswith(_COLLECTIVE_FILES) or code.co_name in _COLLECTIVE_NAMES

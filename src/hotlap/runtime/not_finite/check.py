@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from hotlap.records import CallSite, NumberOrigin, NumberRange, NumberSource
 from hotlap.runtime.batches import tensors as batch_tensors
-from hotlap.runtime.not_finite.descent import NOTHING, Birth, Descent, Descents, descent_of
+from hotlap.runtime.not_finite.descent import NOTHING, Birth, Descent, Descents, Hidden, descent_of
 from hotlap.runtime.not_finite.operations import Call, Named, Operation, bound, calls, operation_of
 from hotlap.runtime.not_finite.ranges import (
     Extremes,
@@ -29,6 +29,7 @@ from hotlap.runtime.not_finite.ranges import (
     has_nan,
     is_capturing,
     is_finite,
+    is_huge,
 )
 from hotlap.runtime.not_finite.whereabouts import Whereabouts
 
@@ -145,9 +146,14 @@ class OperationCheck(TorchDispatchMode):  # type: ignore[no-untyped-call]
         found = [(tensor, extremes(tensor)) for _, tensor in call.writes]
         if all(extent is None for _, extent in found):
             self._note_look(call.reads)
+        huge = [tensor for tensor, extent in found if is_huge(extent, tensor)]
+        hidden = self._hidden_by(operation, call, huge) if huge else None
         for tensor, extent in found:
             if is_finite(extent):
                 self._descents.clear(tensor)
+        if hidden is not None:
+            for tensor in huge:
+                self._descents.hide(tensor, hidden)
         bad = [tensor for tensor, extent in found if not is_finite(extent)]
         if bad:
             nan = any(has_nan(extent) for _, extent in found)
@@ -155,6 +161,16 @@ class OperationCheck(TorchDispatchMode):  # type: ignore[no-untyped-call]
             changed_in_place = {id(tensor) for _, tensor in call.reads}
             for tensor in bad:
                 self._descents.inherit(tensor, descent, whole=id(tensor) not in changed_in_place)
+
+    def _hidden_by(self, operation: Operation, call: Call, huge: list[torch.Tensor]) -> Hidden | None:
+        """What huge numbers stand for that came out of such as were not finite, or out of such huge ones."""
+        descent, passed_on = NOTHING, None
+        for _, tensor in call.reads:
+            descent |= self._descents.of(tensor) or NOTHING
+            passed_on = passed_on or self._descents.hidden(tensor)
+        if descent == NOTHING:
+            return passed_on
+        return Hidden(descent, self._origin("operation", operation, outputs=tuple(map(describe, huge))))
 
     def _descent_of_result(
         self, operation: Operation, call: Call, before: dict[int, Extremes], bad: list[torch.Tensor], nan: bool
@@ -180,7 +196,8 @@ class OperationCheck(TorchDispatchMode):  # type: ignore[no-untyped-call]
             reads=call.reads,
             name=next(filter(None, map(self._whereabouts.state_name, bad)), ""),
         )
-        return self._born(origin, nan, ancestry)
+        hidden = (self._descents.hidden(tensor) for _, tensor in call.reads) if not came_in else iter(())
+        return self._born(origin, nan, ancestry, next(filter(None, hidden), None))
 
     def _source(self, operation: Operation, call: Call, nan: bool) -> NumberSource:
         """Whether it was computed, or written there by the script: infinities that were among the arguments, as those
@@ -226,9 +243,11 @@ class OperationCheck(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return finite_range(tensor, extent, name)
         return describe(tensor, name)
 
-    def _born(self, origin: NumberOrigin, nan: bool, ancestry: Descent = NOTHING) -> Descent:
+    def _born(
+        self, origin: NumberOrigin, nan: bool, ancestry: Descent = NOTHING, hidden: Hidden | None = None
+    ) -> Descent:
         self._births += 1
-        return descent_of(Birth(self._births, nan, origin, ancestry))
+        return descent_of(Birth(self._births, nan, origin, ancestry, hidden))
 
     def _origin(
         self,

@@ -20,12 +20,14 @@ MOST_UNWRITTEN = 100_000
 @dataclass(frozen=True, slots=True)
 class Birth:
     """The moment at which numbers that are not finite came up, the ``order``-th of its kind; ``nan`` says that NaN was
-    among them. ``ancestry`` is the descent of what the operation was given: empty, or of infinities."""
+    among them. ``ancestry`` is the descent of what the operation was given: empty, or of infinities. ``hidden`` is that
+    of huge numbers that it was given, and that stand for such of which nothing is left."""
 
     order: int
     nan: bool
     record: NumberOrigin
     ancestry: Descent
+    hidden: Hidden | None = None
 
     @property
     def on_purpose(self) -> bool:
@@ -50,6 +52,14 @@ class Descent:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """The descent of numbers that are finite once more, but huge, and what made them so."""
+
+    descent: Descent
+    record: NumberOrigin
+
+
 NOTHING = Descent()
 
 
@@ -66,7 +76,8 @@ def bad_number(where: NoticedIn, step: int, nan: bool, descent: Descent, name: s
     NaN goes back to the operation that first made it, and that to the infinity it was given, unless the script wrote
     that one on purpose: a softmax over a row that is masked throughout is at fault, not the mask. Infinities beside
     the NaN that it did not come from are not blamed: a mask may be about to take them away. Only where nothing else
-    came up is it told what the script wrote.
+    came up is it told what the script wrote. An overflow of huge numbers that stand for infinities (``nan_to_num``)
+    goes back to what made these.
     """
     bad = BadNumber(step=step, noticed_in=where, nan=nan, name=name)
     birth = descent.nan if nan and descent.nan is not None else descent.fault
@@ -74,13 +85,12 @@ def bad_number(where: NoticedIn, step: int, nan: bool, descent: Descent, name: s
         birth = descent.written
         return bad if birth is None else msgspec.structs.replace(bad, origin=birth.record)
     origin = birth.ancestry.fault or birth
+    found = msgspec.structs.replace(bad, first_nan=birth.record if birth is not origin else None)
+    if origin.hidden is not None and (root := origin.hidden.descent.fault) is not None:
+        found = msgspec.structs.replace(found, replaced=origin.hidden.record, overflow=origin.record)
+        origin = root.ancestry.fault or root
     written = origin.ancestry.written
-    return msgspec.structs.replace(
-        bad,
-        origin=origin.record,
-        first_nan=birth.record if birth is not origin else None,
-        written=written.record if written is not None else None,
-    )
+    return msgspec.structs.replace(found, origin=origin.record, written=written.record if written is not None else None)
 
 
 class Descents:
@@ -88,6 +98,7 @@ class Descents:
 
     def __init__(self) -> None:
         self._known: dict[int, Descent] = {}
+        self._hidden: dict[int, Hidden] = {}
         self._unwritten: dict[int, NumberOrigin] = {}
 
     def of(self, tensor: Any) -> Descent | None:
@@ -105,6 +116,7 @@ class Descents:
         kept = before is not None and not (whole and _covers(plain, size))
         self._known[key] = before | descent if before is not None and kept else descent
         self._unwritten.pop(key, None)
+        self._hidden.pop(key, None)
 
     def clear(self, tensor: Any) -> None:
         """The tensor was written to and is finite."""
@@ -112,9 +124,22 @@ class Descents:
         if plain is None:
             return
         key, size = memory(plain)
-        if (key in self._known or key in self._unwritten) and _covers(plain, size):
+        known = key in self._known or key in self._unwritten or key in self._hidden
+        if known and _covers(plain, size):
             self._known.pop(key, None)
             self._unwritten.pop(key, None)
+            self._hidden.pop(key, None)
+
+    def hide(self, tensor: Any, hidden: Hidden) -> None:
+        """The tensor was written to; its numbers are finite, but huge, and stand for such that were not."""
+        plain = carrier(tensor)
+        if plain is not None:
+            self._hidden[memory(plain)[0]] = hidden
+
+    def hidden(self, tensor: Any) -> Hidden | None:
+        """What the huge numbers of a tensor stand for, as far as that is known."""
+        plain = carrier(tensor)
+        return None if plain is None else self._hidden.get(memory(plain)[0])
 
     def unwritten(self, tensor: Any, origin: NumberOrigin) -> None:
         """The tensor is fresh memory that holds anything."""
@@ -122,6 +147,7 @@ class Descents:
         if plain is not None and len(self._unwritten) < MOST_UNWRITTEN:
             key, _ = memory(plain)
             self._known.pop(key, None)
+            self._hidden.pop(key, None)
             self._unwritten[key] = origin
 
     def uninitialised(self, tensor: Any) -> NumberOrigin | None:

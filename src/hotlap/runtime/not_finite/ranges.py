@@ -15,6 +15,7 @@ Extremes: TypeAlias = tuple[float, float]
 
 MOST_ROWS = 5
 _PIECE = 2**24
+_WIDE = 1e30
 _PLAIN_DISPATCH = torch.Tensor.__torch_dispatch__
 _REDUCIBLE = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
 
@@ -58,6 +59,18 @@ def is_finite(found: Extremes | None) -> bool:
 def has_nan(found: Extremes | None) -> bool:
     """Whether these are the extremes of numbers among which is NaN."""
     return found is not None and math.isnan(found[0])
+
+
+def is_huge(found: Extremes | None, tensor: Any) -> bool:
+    """Whether these are finite extremes of which one is so large that the tensor's type does not hold its square; of
+    float16, which holds the square of 255 at most, a quarter of the largest number it has."""
+    plain = carrier(tensor)
+    if found is None or plain is None or not is_finite(found):
+        return False
+    dtype = plain.dtype.to_real() if plain.is_complex() else plain.dtype
+    most = torch.finfo(dtype).max
+    limit = math.sqrt(most) if most > _WIDE else most / 4
+    return max(-found[0], found[1]) >= limit
 
 
 def all_finite(tensors: Iterable[Any]) -> bool:

@@ -42,10 +42,13 @@ class Context:
     def __init__(self, module: ast.Module, text: str) -> None:
         self.tree = Tree(module, text)
         self.names = Names(self.tree)
+        self._alone: Context | None = None
+        self._others: tuple[Context, ...] = ()
 
     def joined(self, others: Sequence[Context], links: Links) -> Context:
         """The same file together with others of its project."""
         made = Context.__new__(Context)
+        made._alone, made._others = self, tuple(others)
         made.tree = self.tree.joined([it.tree for it in others])
         made.names = self.names.joined(made.tree, [it.names for it in others], links)
         return made
@@ -55,7 +58,7 @@ class Context:
     @cached_property
     def call_graph(self) -> Calls:
         """Calls, functions and classes of the file."""
-        return Calls(self.tree, self.names)
+        return Calls(self.tree, self.names, self._alone.call_graph if self._alone is not None else None)
 
     @cached_property
     def kinds(self) -> Kinds:
@@ -175,11 +178,12 @@ class Context:
     @cached_property
     def uses_accelerator(self) -> bool:
         """Whether anything in the file moves to a device; where nothing does, nothing waits for one."""
-        called = self.call_graph.methods_everywhere(*_ACCELERATOR_METHODS)
-        moves = (it.args[0] if it.args else None for it, _ in called)
+        if self._alone is not None:
+            return any(it.uses_accelerator for it in (self._alone, *self._others))
+        moves = (it.args[0] if it.args else None for it, _ in self.methods(*_ACCELERATOR_METHODS))
         if any(not (isinstance(to, ast.Constant) and to.value == "cpu") for to in moves):
             return True
-        texts = (it.value for it in self.tree.everywhere(ast.Constant) if isinstance(it.value, str))
+        texts = (it.value for it in self.tree.of(ast.Constant) if isinstance(it.value, str))
         if any(it.partition(":")[0] in ("cuda", "mps", "xpu", "hpu", "npu") for it in texts):
             return True
         return any(True for _ in self.call_graph.classes_everywhere(*known.LIGHTNING_MODULES, *known.TRAINERS))

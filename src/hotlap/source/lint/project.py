@@ -1,8 +1,8 @@
 """The project around a file: which of the linted files import which, and those that matter to each.
 
-Only files that train, or that lie next to one that trains in the graph of imports, are joined with others: the files
-that they import, those that import them, and one step further. What is joined is bounded, so a file costs a few times
-what it costs alone at most. Nothing is imported; names are resolved among the linted files and nowhere else.
+Only files that train, or that lie next to one that trains in the graph of imports (it imports the same, or is imported
+beside it), are joined with others: the files that they import, those that import them, and one step further. What is
+joined is bounded. Nothing is imported; names are resolved among the linted files and nowhere else.
 """
 
 from __future__ import annotations
@@ -18,19 +18,26 @@ from hotlap.source.lint.check import TRAINING_PACKAGES, Unreadable, parsed
 from hotlap.source.lint.context import Context
 from hotlap.source.lint.documents import Script, read_bounded
 
-_MOST_FILES = 12
+_MOST_FILES = 8
 """Files that one file is joined with."""
-_MOST_BYTES = 400_000
+_MOST_BYTES = 200_000
 """Their size in all."""
 _MOST_IMPORTERS = 6
 """Files that import the same one and are looked at; those that train come first."""
 _DEEPEST = 4
-_KEPT = 64
+_KEPT = 96
 """Parsed files that are kept for the next file."""
 
 _IMPORT = re.compile(
     rb"^[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n#;]*)|import[ \t]+([\w., \t]+))", re.MULTILINE
 )
+_AT_STAKE = re.compile(
+    rb"\.(?:item|tolist|cpu|numpy)\(\)|isnan|isinf|isfinite|empty_cache|synchronize\(|\+= *\w*loss"
+    rb"|append\(.*loss|\* *loss|float\(|torch\.compile|print\(|\.to\(|> *loss|loss *>"
+)
+"""What the rules that look across files report, roughly: a file without any of it need not be joined."""
+_HELPS = re.compile(rb"loss|criterion|model|\bnn\.", re.IGNORECASE)
+"""What a file mentions that may tell more of another: what its losses and models are."""
 _TRAINS = re.compile(rb"\.backward\(|def training_step\b|\.manual_backward\(")
 
 
@@ -49,6 +56,8 @@ class _File:
     path: Path
     size: int
     trains: bool
+    at_stake: bool
+    helps: bool
     imports: tuple[_Import, ...]
 
 
@@ -74,19 +83,22 @@ class Project:
     def around(self, file: Path) -> tuple[Path, ...]:
         """The files that a file is to be joined with, the nearest first; none where nothing near it trains."""
         path = file.absolute()
-        if path not in self._files:
+        own = self._files.get(path)
+        if own is None or not own.at_stake:
             return ()
         imported, importers = self._imported[path], self._importers_of(path)
-        near = [*importers, *imported]
-        if not near or not any(self._files[it].trains for it in (path, *near)):
+        beside = [other for it in importers for other in self._imported[it]]
+        if not any(self._files[it].trains for it in (path, *importers, *imported, *beside)):
             return ()
-        further = [other for it in importers for other in (*self._importers_of(it), *self._imported[it])]
-        further += [other for it in imported for other in self._imported[it]]
-        return tuple(self._shown[it] for it in self._within_bounds(path, [*near, *further]))
+        further = [other for it in importers for other in self._importers_of(it)] + beside
+        helping = [it for it in (*imported, *further) if self._files[it].trains or self._files[it].helps]
+        passing = [it for it in imported if it.name == "__init__.py"]
+        return tuple(self._shown[it] for it in self._within_bounds(path, [*importers, *helping, *passing]))
 
     def _within_bounds(self, path: Path, wanted: Sequence[Path]) -> Iterator[Path]:
+        """So many of them, those that train first."""
         found, size = 0, 0
-        for it in dict.fromkeys(wanted):
+        for it in sorted(dict.fromkeys(wanted), key=lambda it: not self._files[it].trains):
             if it == path or size + self._files[it].size > _MOST_BYTES:
                 continue
             if found == _MOST_FILES:
@@ -180,6 +192,7 @@ class Around:
         self._modules: dict[ast.Module, Path] = {}
         self._by_path: dict[Path, ast.Module] = {}
         self._names = Modules(())
+        self._links: dict[tuple[ast.Module, str], tuple[ast.Module, str] | None] = {}
 
     @property
     def is_empty(self) -> bool:
@@ -194,7 +207,7 @@ class Around:
         self._modules = {context.tree.module: self._file}
         self._modules |= {it.tree.module: path for path, it in found.items()}
         self._by_path = {path.absolute(): module for module, path in self._modules.items()}
-        self._names = Modules(self._by_path)
+        self._names, self._links = Modules(self._by_path), {}
         return context.joined(list(found.values()), self._link)
 
     def file_of(self, module: ast.Module) -> str:
@@ -202,6 +215,11 @@ class Around:
         return str(self._modules[module])
 
     def _link(self, module: ast.Module, name: str) -> tuple[ast.Module, str] | None:
+        if (module, name) not in self._links:
+            self._links[module, name] = self._resolved(module, name)
+        return self._links[module, name]
+
+    def _resolved(self, module: ast.Module, name: str) -> tuple[ast.Module, str] | None:
         path = self._modules[module].absolute()
         dots = name[: len(name) - len(name.lstrip("."))]
         parts = name.lstrip(".").split(".")
@@ -230,4 +248,5 @@ def _scanned(path: Path, source: bytes) -> _File:
             listed = (it.split() for it in re.sub(r"#[^\n]*", "", names).strip("()\\ \t\n").split(","))
             imports.append(_Import(module, tuple(it[0] for it in listed if it and it[0].isidentifier())))
     ours = (it for it in dict.fromkeys(imports) if it.module.partition(".")[0] not in TRAINING_PACKAGES)
-    return _File(path, len(source), _TRAINS.search(source) is not None, tuple(ours))
+    trains, at_stake, helps = (it.search(source) is not None for it in (_TRAINS, _AT_STAKE, _HELPS))
+    return _File(path, len(source), trains, at_stake, helps, tuple(ours))

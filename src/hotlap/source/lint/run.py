@@ -81,6 +81,8 @@ def lint_source(
     try:
         return _lint_document(name, document, source, rules, options, around)
     except Unreadable as error:
+        if not may_train(source):
+            return nothing, None
         cell, line = document.whereabouts(error.line) if error.line else (None, 0)
         return FileResult(file=name, problems=(LintProblem(file=name, what=error.what, line=line, cell=cell),)), None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hotlap.records import Estimate, Study
 from hotlap.render import text
 from hotlap.render.batch_sizes import HEADINGS, batch_remark, batch_rows
+from hotlap.render.disturbance import batch_doubt
 from hotlap.render.html.drawing import colours, specification
 from hotlap.render.html.parts import Chart, Table
 
@@ -65,5 +66,5 @@ def chart(study: Study) -> Chart | None:
         ),
         table=Table(tuple(it or "remark" for it in HEADINGS), batch_rows(study.batch_rates)),
         legend=_LEGEND,
-        notes=(batch_remark(study.batch_rates),),
+        notes=(batch_remark(study.batch_rates, batch_doubt(study)),),
     )

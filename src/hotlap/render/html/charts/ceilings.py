@@ -9,7 +9,7 @@ from hotlap.records import PhaseAccount, Study
 from hotlap.render import text
 from hotlap.render.html.drawing import PADDING_FOR_LABELS, colours, specification
 from hotlap.render.html.parts import Chart, Table
-from hotlap.render.terminal import CEILING_MEANINGS
+from hotlap.render.terminal import ceiling_meaning
 
 _ROW_PIXELS = 30
 _FAR_ABOVE = 8.0
@@ -65,7 +65,7 @@ def ceiling_table(study: Study) -> Table | None:
     for it in study.ceilings:
         per_sample = text.duration(it.seconds_per_sample) if it.seconds_per_sample is not None else ""
         bound = text.ratio(it.bound_speedup) if it.bound_speedup is not None else ""
-        meaning = f"{CEILING_MEANINGS[it.name]} {text.sentence(it.text)}".rstrip()
+        meaning = ceiling_meaning(it, study)
         rows.append((it.name.replace("-", " "), per_sample, bound, meaning))
     return Table(("ceiling", ">per sample", ">at most", "what it means"), tuple(rows))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hotlap.records import PhaseAccount, Study
 from hotlap.render import text
 from hotlap.render.account import PHASES, account_remarks, bottleneck, samples_factor
+from hotlap.render.disturbance import account_doubt
 from hotlap.render.html.drawing import PADDING_FOR_LABELS, colours, specification
 from hotlap.render.html.parts import Chart, Table
 
@@ -62,7 +63,15 @@ def chart(study: Study) -> Chart | None:
         ),
         table=_table(accounts),
         legend=_LEGEND,
-        notes=tuple(account_remarks(before, study.account_after, samples_factor(before, study.account_after))),
+        notes=tuple(
+            account_remarks(
+                before,
+                study.account_after,
+                samples_factor(before, study.account_after),
+                doubt=account_doubt(study),
+                run=study.run_account,
+            )
+        ),
     )
 
 

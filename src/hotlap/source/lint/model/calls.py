@@ -17,20 +17,20 @@ _PARAMETERS_FOLLOWED = 3
 class Calls:
     """The calls of one file."""
 
-    def __init__(self, tree: Tree, names: Names) -> None:
+    def __init__(self, tree: Tree, names: Names, alone: Calls | None = None) -> None:
+        """``alone`` are the calls of the same file by itself, where it is joined with others."""
         self._tree = tree
         self._names = names
-        self._by_name: dict[str, list[ast.Call]] = {}
-        self._by_method: dict[str, list[ast.Call]] = {}
-        self._everywhere: dict[str, list[ast.Call]] | None = None
-        self._by_last_name: dict[str, list[ast.Call]] | None = None
-        self._other_names: dict[str, set[str]] = {}
+        self._by_name: dict[str, list[ast.Call]] = alone._by_name if alone is not None else {}
+        self._by_method: dict[str, list[ast.Call]] = alone._by_method if alone is not None else {}
         self._callers: dict[ast.AST, list[ast.Call]] = {}
+        self._calls_of_objects: dict[ast.AST, list[ast.Call]] | None = None
+        self._instances: dict[ast.expr, ast.ClassDef | None] = {}
         self._returns: dict[ast.AST, list[ast.expr]] | None = None
         self._attributes: dict[tuple[ast.AST, str], list[ast.expr]] | None = None
         self._bases: dict[ast.ClassDef, frozenset[str]] = {}
         self._used: dict[tuple[Scope | None, str], set[str]] | None = None
-        for call in tree.of(ast.Call):
+        for call in tree.of(ast.Call) if alone is None else ():
             if isinstance(call.func, ast.Attribute):
                 self._by_method.setdefault(call.func.attr, []).append(call)
             for name in names.qualified_names(call.func):
@@ -57,18 +57,10 @@ class Calls:
 
     def methods_everywhere(self, *attributes: str) -> Iterator[tuple[ast.Call, ast.Attribute]]:
         """As ``methods``, in this file and in those that it is joined with."""
-        if not self._tree.others:
-            yield from self.methods(*attributes)
-            return
-        if self._everywhere is None:
-            self._everywhere = {}
-            for call in self._tree.everywhere(ast.Call):
-                if isinstance(call.func, ast.Attribute):
-                    self._everywhere.setdefault(call.func.attr, []).append(call)
         for attribute in attributes:
-            for call in self._everywhere.get(attribute, ()):
-                assert isinstance(call.func, ast.Attribute)
-                yield call, call.func
+            for call in self._tree.calls_of(attribute):
+                if isinstance(call.func, ast.Attribute):
+                    yield call, call.func
 
     # -- functions and classes of this file -------------------------------------------------------
 
@@ -92,8 +84,21 @@ class Calls:
         if found is None:
             found = self._callers[function] = []
             if isinstance(function, FUNCTIONS):
-                found += (it for it in self._candidates(function) if self._runs(it) is function)
+                found += (it for it in self._candidates(function) if self._may_run(self._runs(it), function))
         return found
+
+    def _may_run(self, callee: Function | None, function: Function) -> bool:
+        """Whether a call of a method runs a function: that one, or one that a derived class puts in its place."""
+        if callee is function or callee is None or callee.name != function.name:
+            return callee is function
+        declared, owner = self._tree.class_of(callee), self._tree.class_of(function)
+        return declared is not None and owner is not None and self._derives(owner, declared, _DEEPEST)
+
+    def _derives(self, owner: ast.ClassDef, base: ast.ClassDef, depth: int) -> bool:
+        above = [self._names.definition(it) for it in owner.bases]
+        return bool(depth) and any(
+            it is base or (isinstance(it, ast.ClassDef) and self._derives(it, base, depth - 1)) for it in above
+        )
 
     def _runs(self, call: ast.Call) -> Function | None:
         definition = self._names.definition(call.func)
@@ -102,28 +107,26 @@ class Calls:
     def _candidates(self, function: Function) -> Iterator[ast.Call]:
         """The calls that may run a function, by the names that it goes by; all calls for one that is run by calling
         an object, whatever that is called."""
-        if self._by_last_name is None:
-            self._by_last_name = {}
-            for call in self._tree.everywhere(ast.Call):
-                self._by_last_name.setdefault(_last_name(call.func), []).append(call)
-            for it in self._names.all_bindings():
-                to = it.path.rpartition(".")[2] if it.how == "import" else _name_assigned(it)
-                if to and to != it.name:
-                    self._other_names.setdefault(to, set()).add(it.name)
         owner = self._tree.class_of(function)
         if owner is not None and function.name == "forward":
-            yield from self._tree.everywhere(ast.Call)
+            if self._calls_of_objects is None:
+                self._calls_of_objects = {}
+                for call in self._tree.everywhere(ast.Call):
+                    callee = self._runs(call)
+                    if callee is not None and callee.name == "forward":
+                        self._calls_of_objects.setdefault(callee, []).append(call)
+            yield from self._calls_of_objects.get(function, ())
             return
         names = {function.name}
         if owner is not None and function.name == "__init__":
             names |= {it.name for it in self._tree.everywhere(ast.ClassDef)}
         waiting = list(names)
         while waiting:
-            for other in self._other_names.get(waiting.pop(), set()) - names:
+            for other in self._names.also_called(waiting.pop()) - names:
                 names.add(other)
                 waiting.append(other)
         for name in sorted(names):
-            yield from self._by_last_name.get(name, ())
+            yield from self._tree.calls_of(name)
 
     def method(self, owner: ast.ClassDef, name: str) -> Function | None:
         """A method of a class of this file, or of its bases in this file."""
@@ -163,7 +166,10 @@ class Calls:
 
     def instance_class(self, expression: ast.expr) -> ast.ClassDef | None:
         """The class of this file that an expression is an instance of: ``self``, ``Net().to(device)``, ``self.net``."""
-        return self._instance(expression, _DEEPEST)
+        if expression not in self._instances:
+            self._instances[expression] = None
+            self._instances[expression] = self._instance(expression, _DEEPEST)
+        return self._instances[expression]
 
     def attribute_values(self, attribute: ast.Attribute) -> Sequence[ast.expr]:
         """What the class around ``self.x``, or else one that it derives from, assigns to it anywhere; empty where
@@ -342,11 +348,6 @@ def _last_name(function: ast.expr) -> str:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name
     return ""
-
-
-def _name_assigned(binding: Binding) -> str:
-    """The name that a binding gives another name to."""
-    return binding.value.id if binding.how == "assign" and isinstance(binding.value, ast.Name) else ""
 
 
 def _is_super(expression: ast.expr) -> bool:

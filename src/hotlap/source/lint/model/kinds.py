@@ -164,10 +164,15 @@ class Kinds:
         """Whether the parameters of what is called are asked for in the same scope, or of the same attribute."""
         match function:
             case ast.Name(id=name):
-                return bool(self._calls.methods_used(self._names.home(function), name) & _OF_MODULES)
+                return (self._names.home(function), name) in self._names_of_modules
             case ast.Attribute(value=ast.Name(id="self"), attr=name):
                 return name in self._attributes_of_modules
         return False
+
+    @cached_property
+    def _names_of_modules(self) -> frozenset[tuple[Scope | None, str]]:
+        used = (it.value for _, it in self._calls.methods_everywhere(*_OF_MODULES))
+        return frozenset((self._names.home(it), it.id) for it in used if isinstance(it, ast.Name))
 
     @cached_property
     def _attributes_of_modules(self) -> frozenset[str]:

@@ -76,6 +76,8 @@ class Names:
         self._qualified: dict[ast.expr, frozenset[str]] = {}
         self.imported_roots: set[str] = set()
         self._links: Links | None = None
+        self._others: tuple[Names, ...] = ()
+        self._also_called: dict[str, set[str]] | None = None
         self._collect()
 
     def joined(self, tree: Tree, others: Sequence[Names], links: Links) -> Names:
@@ -85,6 +87,7 @@ class Names:
         names._bound = {**self._bound}
         names._weak, names.imported_roots = set(self._weak), set(self.imported_roots)
         names._reaching, names._qualified = {}, {}
+        names._others = (self, *others)
         for it in others:
             names._bound.update(it._bound)
             names._weak |= it._weak
@@ -102,6 +105,20 @@ class Names:
         for names in self._bound.values():
             for found in names.values():
                 yield from found
+
+    def also_called(self, name: str) -> set[str]:
+        """Other names that something is given in an import or a plain assignment: ``as``, ``run = step``."""
+        if self._others:
+            return set().union(*(it.also_called(name) for it in self._others))
+        if self._also_called is None:
+            self._also_called = {}
+            for it in self.all_bindings():
+                to = it.path.rpartition(".")[2] if it.how == "import" else ""
+                if it.how == "assign" and isinstance(it.value, ast.Name):
+                    to = it.value.id
+                if to and to != it.name:
+                    self._also_called.setdefault(to, set()).add(it.name)
+        return self._also_called.get(name, set())
 
     def reaching(self, use: ast.Name) -> tuple[Binding, ...]:
         """The bindings that the name may have when it is read here; empty for a name that is bound nowhere.

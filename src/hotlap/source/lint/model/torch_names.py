@@ -28,7 +28,7 @@ OPERATIONS = _words(
     "reciprocal relu repeat_interleave reshape roll round rsqrt scatter sigmoid sign sin softmax log_softmax sqrt "
     "square squeeze stack std sub sum swapaxes t take tan tanh tensordot tile trace transpose tril "
     "triu trunc unflatten "
-    "unsqueeze var vstack where zeros_like bernoulli"
+    "unsqueeze var vstack where zeros_like bernoulli clip_grad_norm_ get_total_norm"
 )
 PAIRS = _words("max min median mode sort topk kthvalue cummax cummin std_mean var_mean aminmax")
 """With a dimension these give several tensors, otherwise one (``max``, ``min``, ``median``)."""

@@ -67,6 +67,7 @@ class Tree:
         self.text = text
         self.others: tuple[Tree, ...] = ()
         self._lines: list[str] | None = None
+        self._named_calls: dict[str, list[ast.Call]] = {}
         self._parents: dict[ast.AST, ast.AST] = {}
         self._scopes: dict[ast.AST, Scope] = {}
         self._fields: dict[ast.AST, str] = {}
@@ -103,6 +104,19 @@ class Tree:
         yield from self.of(kind)
         for it in self.others:
             yield from it.of(kind)
+
+    def calls_of(self, name: str) -> Iterator[ast.Call]:
+        """The calls in all files whose function is called so: ``name(...)`` and ``x.name(...)``."""
+        for it in (self, *self.others):
+            yield from it._calls_by_name().get(name, ())
+
+    def _calls_by_name(self) -> dict[str, list[ast.Call]]:
+        if not self._named_calls:
+            for call in self.of(ast.Call):
+                match call.func:
+                    case ast.Name(id=name) | ast.Attribute(attr=name):
+                        self._named_calls.setdefault(name, []).append(call)
+        return self._named_calls
 
     def _walk(self, module: ast.Module) -> None:
         """Without recursion, so that no depth of nesting is too much; in no particular order."""

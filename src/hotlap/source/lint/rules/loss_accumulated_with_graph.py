@@ -76,15 +76,24 @@ def check(context: Context) -> Iterator[Violation]:
 
 def _added(context: Context, target: ast.expr, value: ast.expr) -> list[ast.expr]:
     """What is added to the target itself: ``loss`` of ``total = total + loss``, ``ema = .9 * ema + .1 * loss``."""
-    if not isinstance(target, (ast.Name, ast.Attribute)):
+    if not isinstance(target, (ast.Name, ast.Attribute)) or not isinstance(value, (ast.BinOp, ast.IfExp)):
         return []
-    text = ast.unparse(target)
-    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add) and ast.unparse(value.left) == text:
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add) and _is_same(value.left, target):
         return [value.right]
     leaves = list(_leaves(value))
-    if not any(ast.unparse(it) == text for it in leaves):
+    if not any(_is_same(it, target) for it in leaves):
         return []
-    return [it for it in leaves if ast.unparse(it) != text and context.kind(it) == "loss"]
+    return [it for it in leaves if not _is_same(it, target) and context.kind(it) == "loss"]
+
+
+def _is_same(one: ast.expr, other: ast.expr) -> bool:
+    """Whether both are the same name, or the same attribute of one."""
+    match one, other:
+        case ast.Name(id=first), ast.Name(id=second):
+            return first == second
+        case ast.Attribute(value=inner, attr=first), ast.Attribute(value=of, attr=second):
+            return first == second and _is_same(inner, of)
+    return False
 
 
 def _leaves(value: ast.expr) -> Iterator[ast.expr]:
@@ -134,10 +143,10 @@ def _outlives(context: Context, into: ast.expr, place: HotPlace) -> bool:
     loop = place.loop.node
     if isinstance(into, ast.Attribute):
         # An object keeps what it is given, unless each step begins by replacing it.
-        text = ast.unparse(into)
-        again = (it for it in context.tree.of(ast.Assign) if any(ast.unparse(to) == text for to in it.targets))
-        anew = [it for it in again if context.hot_place(it) is not None and not _mentions(it.value, text)]
-        return text.startswith("self.") and not anew and not _read_by_backward(context, text)
+        again = (it for it in context.tree.of(ast.Assign) if any(_is_same(to, into) for to in it.targets))
+        anew = [it for it in again if context.hot_place(it) is not None and not _mentions(it.value, into)]
+        of_self = isinstance(into.value, ast.Name) and into.value.id == "self"
+        return of_self and not anew and not _read_by_backward(context, into)
     if not isinstance(into, ast.Name) or place.call is not None:
         return False
     home = context.names.home(into)
@@ -148,18 +157,18 @@ def _outlives(context: Context, into: ast.expr, place: HotPlace) -> bool:
     return bool(made) and not any(context.tree.within(it.node, loop) for it in made)
 
 
-def _read_by_backward(context: Context, text: str) -> bool:
+def _read_by_backward(context: Context, attribute: ast.Attribute) -> bool:
     """Whether the attribute is part of what backward is called on, also by one assignment."""
     for receiver in context.call_graph.backward_receivers():
         names = [it for it in ast.walk(receiver) if isinstance(it, ast.Name)]
         values = [it.value for name in names for it in context.bindings(name) if it.value is not None]
-        if any(_mentions(it, text) for it in (receiver, *values)):
+        if any(_mentions(it, attribute) for it in (receiver, *values)):
             return True
     return False
 
 
-def _mentions(value: ast.expr, text: str) -> bool:
-    return any(isinstance(it, (ast.Name, ast.Attribute)) and ast.unparse(it) == text for it in ast.walk(value))
+def _mentions(value: ast.expr, attribute: ast.Attribute) -> bool:
+    return any(isinstance(it, ast.Attribute) and _is_same(it, attribute) for it in ast.walk(value))
 
 
 def _adds_to_itself(binding: Binding) -> bool:

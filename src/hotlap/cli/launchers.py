@@ -1,0 +1,218 @@
+"""What people type in front of a script: interpreters with options, launchers, tools that run in an environment.
+
+A launcher is the module that it starts; what stands between it and the script belongs to it. A tool such as ``uv run``
+is left out, and the interpreter of the environment that it would use is taken.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+from hotlap.errors import UsageError
+
+_PYTHON = re.compile(r"python(?:3(?:\.\d+)?)?")
+
+_MODULES: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "torchrun": ((), "torch.distributed.run"),
+    "accelerate": (("launch",), "accelerate.commands.launch"),
+    "accelerate-launch": ((), "accelerate.commands.launch"),
+    "fabric": (("run",), "lightning.fabric.cli"),
+    "deepspeed": ((), "deepspeed.launcher.runner"),
+}
+"""A launcher's name, the words that must follow it, and the module that its command starts."""
+
+_OTHER_HOMES = {"lightning.fabric.cli": "lightning_fabric.cli"}
+"""The same module as a package of its own has it."""
+
+_TOOLS = ("uv", "poetry", "pdm", "rye", "pipenv", "hatch")
+_OF_THE_TOOL = {
+    "uv": frozenset({"--frozen", "--locked", "--no-sync", "--offline", "--active", "-q", "--quiet", "-v", "--verbose"}),
+}
+"""Options of a tool's ``run`` that change nothing in the environment that is used."""
+
+_ALONE = "uBOsvqbdPx"
+_WITH_VALUE = "XW"
+_KEEPS_HOTLAP_OUT = "IES"
+_OTHERS = frozenset(
+    {"srun", "mpirun", "mpiexec", "horovodrun", "ray", "composer", "colossalai", "conda", "mamba", "micromamba", "pixi",
+     "time", "nohup", "nice", "env", "sudo", "numactl", "taskset", "bash", "sh", "ipython", "jupyter", "tune",
+     "lightning"}
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A command: the interpreter, its own options, and ``words`` from the script, or ``-m`` and a module, on."""
+
+    python: str
+    words: tuple[str, ...]
+    options: tuple[str, ...] = ()
+
+
+def understood(words: Sequence[str], command: str) -> Typed:
+    """What a command line means, whatever stands in front of the script.
+
+    Raises :class:`UsageError`, with what to type instead, for options and launchers that cannot be taken over.
+    """
+    typed = _without_tool(list(words), command)
+    typed = _without_python(typed)
+    return _as_module(typed, command) if typed.words else typed
+
+
+# ---------------------------------------------------------------------------------------------
+# Tools that run in an environment
+# ---------------------------------------------------------------------------------------------
+
+
+def _without_tool(words: list[str], command: str) -> Typed:
+    tool = words[0] if words else ""
+    if tool not in _TOOLS or _is_script(Path(tool)):
+        return Typed(sys.executable, tuple(words))
+    inside = f"Put it in front: `{tool} run hotlap {command} ...`."
+    if words[1:2] != ["run"]:
+        raise UsageError(f"Of {tool} only `{tool} run` is understood.", remedy=inside)
+    rest = words[2:]
+    while rest and rest[0] in _OF_THE_TOOL.get(tool, ()):
+        del rest[0]
+    if rest[:1] == ["--"]:
+        del rest[0]
+    elif rest and rest[0] in ("--module", "-m"):
+        rest[0] = "-m"
+    elif rest and rest[0].startswith("-"):
+        raise UsageError(f"hotlap does not know what `{tool} run {rest[0]}` does to the environment.", remedy=inside)
+    if not rest:
+        raise UsageError(f"`{tool} run` names no script.", remedy=f"As in `hotlap {command} {tool} run train.py`.")
+    return Typed(_interpreter_of_the_project(), tuple(rest))
+
+
+def _interpreter_of_the_project() -> str:
+    """That of the virtual environment in this folder or above it, else of the active one, else ours."""
+    here = Path.cwd()
+    named = os.environ.get("UV_PROJECT_ENVIRONMENT") or ".venv"
+    active = [Path(os.environ["VIRTUAL_ENV"])] if os.environ.get("VIRTUAL_ENV") else []
+    for folder in (*(it / named for it in (here, *here.parents)), *active):
+        if os.access(folder / "bin" / "python", os.X_OK):
+            return os.fspath(folder / "bin" / "python")
+    return sys.executable
+
+
+# ---------------------------------------------------------------------------------------------
+# The interpreter
+# ---------------------------------------------------------------------------------------------
+
+
+def _without_python(typed: Typed) -> Typed:
+    """The interpreter and its options taken off, where the words begin with one."""
+    words = list(typed.words)
+    if not words or not _PYTHON.fullmatch(Path(words[0]).name):
+        return typed
+    if Path(words[0]).is_file() and not os.access(words[0], os.X_OK):
+        return typed  # a script of that name
+    bare = os.sep not in words[0]
+    if bare and Path(words[0]).is_file():
+        return typed
+    named = words[0] if not bare else _found(words[0], typed.python)
+    if named is None or shutil.which(named) is None:
+        raise UsageError(f"There is no interpreter {words[0]!r}.", remedy="Leave it out: hotlap uses its own.")
+    options, rest = _options_of_python(words[1:])
+    return Typed(shutil.which(named) or named, tuple(rest), tuple(options))
+
+
+def _found(name: str, of_the_project: str) -> str | None:
+    """Which interpreter a bare name means: with a tool in front the project's, else the first on the path."""
+    if of_the_project != sys.executable:
+        return of_the_project
+    return shutil.which(name)
+
+
+def _options_of_python(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The interpreter's options, and all that follows them. Raises :class:`UsageError` for those that no trial can
+    have."""
+    options: list[str] = []
+    rest = list(words)
+    while rest and rest[0].startswith("-") and rest[0] not in ("-", "--", "-m"):
+        word = rest.pop(0)
+        letters = word[1:]
+        value = next((at for at, it in enumerate(letters) if it in _WITH_VALUE), len(letters))
+        _check_options(word, letters[:value])
+        options.append(word)
+        if value == len(letters) - 1 and rest:
+            options.append(rest.pop(0))
+    if rest[:1] == ["--"]:
+        del rest[0]
+    return options, rest
+
+
+def _check_options(word: str, letters: str) -> None:
+    if any(it in _KEEPS_HOTLAP_OUT for it in letters):
+        raise UsageError(
+            f"With `python {word}` hotlap cannot be loaded into the script's process.",
+            remedy="Leave -I, -E and -S out for hotlap.",
+        )
+    if "c" in letters or "i" in letters:
+        raise UsageError(f"`python {word}` names no script.", remedy="Put the code into a file and name that.")
+    unknown = [it for it in letters if it not in _ALONE and it not in _WITH_VALUE]
+    if unknown or word.startswith("--"):
+        raise UsageError(
+            f"hotlap does not know the option {word!r} of Python.", remedy="Leave it out, and name the script."
+        )
+
+
+# ---------------------------------------------------------------------------------------------
+# Launchers
+# ---------------------------------------------------------------------------------------------
+
+
+def _as_module(typed: Typed, command: str) -> Typed:
+    """A launcher as the module that it starts."""
+    first = typed.words[0]
+    path, name = Path(first), Path(first).name
+    if _is_script(path) and not (os.sep in first and _is_installed(path, name)):
+        return typed
+    if name in _MODULES:
+        following, module = _MODULES[name]
+        rest = typed.words[1:]
+        if rest[: len(following)] != following:
+            raise UsageError(
+                f"Of {name} only `{' '.join((name, *following))}` starts a script.",
+                remedy=f"As in `hotlap {command} {' '.join((name, *following))} train.py`.",
+            )
+        python = os.fspath(path.with_name("python")) if os.sep in first else typed.python
+        words = ("-m", _home_of(module, name), *rest[len(following) :])
+        return replace(typed, python=python, words=words)
+    if name in _OTHERS or name in _TOOLS or shutil.which(first) is not None:
+        raise UsageError(
+            f"hotlap does not know how {name!r} starts a script.",
+            remedy=f"Put it in front (`{name} ... hotlap {command} train.py`), or name the module that it runs: "
+            f"`hotlap {command} -m MODULE ...`.",
+        )
+    return typed
+
+
+def _is_script(path: Path) -> bool:
+    """Whether Python can run it; a folder of a launcher's sources is no script."""
+    return path.is_file() or (path / "__main__.py").is_file()
+
+
+def _is_installed(path: Path, name: str) -> bool:
+    """Whether a path names a launcher in an environment's folder, with the interpreter beside it."""
+    return name in _MODULES and os.access(path, os.X_OK) and os.access(path.with_name("python"), os.X_OK)
+
+
+def _home_of(module: str, launcher: str) -> str:
+    """The module, under the name by which it is installed. Raises :class:`UsageError` where it is not."""
+    for name in filter(None, (module, _OTHER_HOMES.get(module))):
+        if PathFinder.find_spec(name.partition(".")[0], [os.fspath(Path.cwd()), *sys.path]) is not None:
+            return name
+    package = module.partition(".")[0]
+    raise UsageError(
+        f"{launcher} cannot be started: there is no package {package!r} here.",
+        remedy=f"Install {package} next to hotlap, or run hotlap where it is installed.",
+    )

@@ -1,0 +1,51 @@
+"""What lies outside of steps, as findings put it. Not a rule itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hotlap.diagnose.profile import Profile
+from hotlap.diagnose.shares import MATERIAL, SURELY
+from hotlap.diagnose.wording import count, duration, percent
+from hotlap.records import Estimate, OutsideKind, OutsidePart
+
+
+def part_of(profile: Profile, kind: OutsideKind) -> OutsidePart | None:
+    """What the run spends on this, where that is worth a word."""
+    account = profile.run_account
+    part = next((it for it in account.outside if it.kind == kind), None) if account is not None else None
+    if part is None:
+        return None
+    if part.every_steps is None:
+        return part if part.share.high >= MATERIAL else None
+    return part if part.share.value >= MATERIAL and part.share.low >= SURELY else None
+
+
+def cost_of(part: OutsidePart) -> Estimate:
+    """The part's share; that of one whose rhythm is not known is a bound."""
+    share = part.share
+    return (
+        share if part.every_steps is not None else Estimate(value=share.high, low=0.0, high=share.high, unit=share.unit)
+    )
+
+
+def share_words(part: OutsidePart) -> str:
+    """``85 % of the run``, or ``at most 12 % of the run``."""
+    share = cost_of(part)
+    return f"{'at most ' if part.every_steps is None else ''}{percent(share.value)} of the run"
+
+
+def how_often(profile: Profile, part: OutsidePart) -> Iterator[str]:
+    """How often it was seen, how long it takes, and what the step can give at most."""
+    account = profile.run_account
+    assert account is not None
+    seen = f"seen {count(part.blocks, 'time')} in {account.steps} steps of {duration(account.step_seconds)}"
+    each = f"{duration(part.seconds)}{' each' if part.blocks > 1 else ''}"
+    if part.every_steps is None:
+        yield f"{seen}: {each}; how often it comes in a longer run is not known"
+    elif part.at_epoch_ends:
+        yield f"{seen}: {each}, at the end of an epoch of {account.epoch_steps} steps"
+    else:
+        yield f"{seen}: {each}, every {count(round(part.every_steps), 'step')}"
+    if account.most_speedup is not None and account.step_share.value < 1 - MATERIAL:
+        yield f"tuning the step alone can make the whole run at most {account.most_speedup:.2f}x as fast"

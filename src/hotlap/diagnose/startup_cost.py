@@ -1,0 +1,129 @@
+"""Start-up takes long before the first step.
+
+## What it is
+What the script does after torch's import and before its first step: importing libraries, reading and preparing data,
+building and loading the model, fetching the first batch.
+
+## Why it is slow
+It is paid at every start: of each trial of a search for hyperparameters, of each run that is resumed, of each small
+change that is tried.
+
+## How to see it
+The lines at which the training thread was, sampled from torch's import up to the first training forward. Python's own
+start, torch's import, the imports that torch makes for the first optimizer, and the first step itself, in which a model
+is compiled, are no part of it, nor is waiting for other ranks to start. What it is of the whole run is said where the
+script ran to its own end; else it is a hint.
+
+## What to do
+Keep what is computed anew each time on disk (tokens, decoded samples, an index of files); import large libraries where
+they are used; build large models on the `meta` device and load their weights into that, rather than initialising first.
+
+## When it is fine
+Runs of hours or days, which start once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from hotlap.diagnose.api import Group
+from hotlap.diagnose.profile import Profile
+from hotlap.diagnose.sampled import hottest, sampled_in, seconds_of
+from hotlap.diagnose.shares import RUN, between, exactly
+from hotlap.diagnose.wording import count, duration, levers_for, percent
+from hotlap.evidence import LineSamples, RunEvidence, SampledLine
+from hotlap.records import CallSite, Estimate, Finding, RunAccount
+
+title = "Start-up takes long before the first step"
+group: Group = "run"
+
+_NAME = "startup-cost"
+_VISIBLE = 0.1
+_FEWEST_SECONDS_OF_A_WHOLE_RUN = 2.0
+_LONG_SECONDS = 15.0
+_OTHER_RANKS = "torch.distributed."
+_FIRST_OPTIMIZER = "torch.optim."
+
+
+def check(profile: Profile) -> Iterator[Finding]:
+    """One finding where start-up took a tenth of a run that was seen whole; or 15 seconds, as a hint."""
+    account = profile.run_account
+    lines = [it for it in sampled_in(profile, "startup") if not _is_not_the_scripts(it)]
+    watched = profile.watched_startup_seconds
+    if account is None or watched <= 0:
+        return
+    seconds = min(1.0, seconds_of(lines) / watched) * account.startup_seconds
+    if seconds < _FEWEST_SECONDS_OF_A_WHOLE_RUN:
+        return
+    steps = f"as long as {count(round(seconds / account.step_seconds), 'step')} of {duration(account.step_seconds)}"
+    if account.startup_share:
+        share = seconds / (account.startup_seconds / account.startup_share)
+        if share >= _VISIBLE:
+            yield _finding(
+                lines, steps, between(share, share, share, RUN), f"Start-up takes {percent(share)} of the run."
+            )
+    elif seconds >= _LONG_SECONDS:
+        yield _finding(lines, steps, exactly(0.0), f"Each start takes {duration(seconds)} before the first step.")
+
+
+def _is_not_the_scripts(line: SampledLine) -> bool:
+    """Whether the script waited for another rank, or made its first optimizer, for which torch imports its compiler."""
+    return line.innermost.startswith(_OTHER_RANKS) or line.called.startswith(_FIRST_OPTIMIZER)
+
+
+def _finding(lines: list[SampledLine], steps: str, share: Estimate, sentence: str) -> Finding:
+    with_sites = [it for it in lines if it.site is not None]
+    return Finding(
+        rule=_NAME,
+        kind="cost" if share.value else "hint",
+        share=share,
+        title=sentence,
+        evidence=(steps, *hottest(lines, "start-up")),
+        remedy="Keep on disk what these lines compute at each start, and import large libraries where they are used.",
+        site=with_sites[0].site if with_sites else None,
+        levers=levers_for(_NAME),
+    )
+
+
+def _profile(seconds: float, *, share: float | None) -> Profile:
+    """Of so many seconds of start-up, six tenths pass in one line."""
+    site = CallSite(role="call", file="/home/ada/train.py", line=9)
+    lines = (
+        SampledLine(phase="startup", samples=60, seconds=1.2 * seconds, site=site, called="pandas.read_csv"),
+        SampledLine(phase="startup", samples=40, seconds=0.8 * seconds, called="import"),
+    )
+    return Profile(
+        run_account=RunAccount(
+            steps=200,
+            step_seconds=0.1,
+            step_share=between(1, 1, 1, RUN),
+            startup_seconds=seconds + 3.0,
+            startup_share=share,
+        ),
+        watched_startup_seconds=2 * (seconds + 3.0),  # watching made it twice as long
+        evidence=RunEvidence(sampled=LineSamples(samples=100, lines=lines)),
+    )
+
+
+fires = {
+    "a third of a run that was seen whole": _profile(9.0, share=0.4),
+    "half a minute, of a run whose length is not known": _profile(30.0, share=None),
+}
+silent = {
+    "nothing measured": Profile(),
+    "it waits for another rank to start": msgspec.structs.replace(
+        _profile(30.0, share=None),
+        evidence=RunEvidence(
+            sampled=LineSamples(
+                lines=(
+                    SampledLine(phase="startup", samples=90, seconds=60.0, innermost="torch.distributed.utils.meet"),
+                )
+            )
+        ),
+    ),
+    "a few seconds": _profile(6.0, share=None),
+    "a twentieth of the whole": _profile(9.0, share=0.06),
+    "no lines were sampled": msgspec.structs.replace(_profile(30.0, share=None), evidence=RunEvidence()),
+}

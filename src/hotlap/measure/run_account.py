@@ -1,0 +1,155 @@
+"""The account of a whole run: its steps, and what lies outside of them (evaluation, checkpoints, start-up)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import fmean, median, stdev
+from typing import NamedTuple
+
+from hotlap.measure.student import quantile
+from hotlap.records import (
+    Completed,
+    Estimate,
+    OutsideKind,
+    OutsidePart,
+    PhaseAccount,
+    Run,
+    RunAccount,
+    ScriptFacts,
+    Steps,
+)
+
+UNIT = "of the run"
+_LEAST_PART = 1e-3
+"""What takes a smaller part of a step's time than this each is no block, but a call that does nothing."""
+
+_FEWEST_BLOCKS_WITH_INTERVAL = 3
+_KINDS: tuple[OutsideKind, ...] = ("evaluation", "checkpoints", "other")
+
+
+class _PerStep(NamedTuple):
+    """What a kind costs per step: as it was seen, and between which bounds; all in seconds."""
+
+    value: float
+    low: float
+    high: float
+
+
+def run_account(run: Run, phases: PhaseAccount) -> RunAccount | None:
+    """What the run from its first step on is made of; None without steps.
+
+    What comes before the first step's end is start-up. A kind of block that was seen again and again costs a mean
+    block every so many steps as lay between the first and the last. One that was seen once comes with each epoch where
+    it was seen at an epoch's end, whose steps are known from the loader's length; else its cost is only bounded: by
+    nothing from below, and from above by the steps on the longer side of it, in which it did not come.
+    """
+    steps = run.steps
+    if phases.wall <= 0 or len(steps.wall_seconds) < 2:
+        return None
+    epoch_steps = steps_per_epoch(run.facts, steps)
+    costs: dict[OutsideKind, _PerStep] = {}
+    parts: list[OutsidePart] = []
+    for kind, column in zip(_KINDS, _columns(steps), strict=True):
+        blocks = {row: it for row, it in enumerate(column) if row > 0 and it > _LEAST_PART * phases.wall}
+        if blocks:
+            part, costs[kind] = _part(kind, blocks, len(steps.wall_seconds), epoch_steps)
+            parts.append(part)
+    step_share = _share(_PerStep(*(phases.wall,) * 3), list(costs.values()))
+    return RunAccount(
+        steps=len(steps.wall_seconds),
+        epoch_steps=epoch_steps,
+        step_seconds=phases.wall,
+        step_share=step_share,
+        outside=tuple(
+            _with_share(it, _share(costs[it.kind], [*_others(costs, it.kind), _PerStep(*(phases.wall,) * 3)]))
+            for it in parts
+        ),
+        startup_seconds=run.startup_seconds,
+        **_whole(run, step_share),
+    )
+
+
+def steps_per_epoch(facts: ScriptFacts, steps: Steps) -> int | None:
+    """How many steps one pass of the only training loader makes, by its length; None where that is not known."""
+    loaders = {(it.dataset, it.length, it.batch_size) for it in facts.loaders if it.trains}
+    if len(loaders) != 1 or not steps.samples:
+        return None
+    _, length, batch_size = loaders.pop()
+    if not length or not batch_size:
+        return None
+    batches_per_step = max(1, round(median(steps.samples) / batch_size))
+    return max(1, math.ceil(length / batches_per_step))
+
+
+def _columns(steps: Steps) -> tuple[Sequence[float], ...]:
+    nothing = (0.0,) * len(steps.wall_seconds)
+    evaluation, checkpoints = steps.evaluation_seconds or nothing, steps.checkpoint_seconds or nothing
+    outside = steps.outside_seconds or nothing
+    other = tuple(max(0.0, all_of - a - b) for all_of, a, b in zip(outside, evaluation, checkpoints, strict=True))
+    return evaluation, checkpoints, other
+
+
+def _part(
+    kind: OutsideKind, blocks: dict[int, float], steps: int, epoch_steps: int | None
+) -> tuple[OutsidePart, _PerStep]:
+    rows, seconds = list(blocks), list(blocks.values())
+    mean = fmean(seconds)
+    at_epoch_ends = epoch_steps is not None and all(row % epoch_steps == 0 for row in rows)
+    margin = 0.0
+    if len(seconds) >= _FEWEST_BLOCKS_WITH_INTERVAL:
+        margin = quantile(0.975, len(seconds) - 1) * stdev(seconds) / math.sqrt(len(seconds))
+    every: float | None
+    if len(rows) > 1:
+        every = (rows[-1] - rows[0]) / (len(rows) - 1)
+    else:
+        every = float(epoch_steps) if at_epoch_ends and epoch_steps else None
+    if every is not None:
+        # Few blocks that differ much make an interval of no use: none was seen to take less than the shortest.
+        cost = _PerStep(mean / every, max(min(seconds), mean - margin) / every, (mean + margin) / every)
+    else:
+        cost = _PerStep(mean / (steps - 1), 0.0, mean / max(rows[0], steps - rows[0]))
+    nothing = Estimate(value=0.0, low=0.0, high=0.0, unit=UNIT)
+    part = OutsidePart(
+        kind=kind, blocks=len(rows), seconds=mean, every_steps=every, at_epoch_ends=at_epoch_ends, share=nothing
+    )
+    return part, cost
+
+
+def _share(cost: _PerStep, others: Sequence[_PerStep]) -> Estimate:
+    """A cost's part of it and the others together."""
+
+    def part(own: float, rest: float) -> float:
+        return own / (own + rest) if own > 0 else 0.0
+
+    return Estimate(
+        value=part(cost.value, math.fsum(it.value for it in others)),
+        low=part(cost.low, math.fsum(it.high for it in others)),
+        high=part(cost.high, math.fsum(it.low for it in others)),
+        unit=UNIT,
+    )
+
+
+def _others(costs: dict[OutsideKind, _PerStep], kind: OutsideKind) -> list[_PerStep]:
+    return [it for other, it in costs.items() if other != kind]
+
+
+def _with_share(part: OutsidePart, share: Estimate) -> OutsidePart:
+    return OutsidePart(
+        kind=part.kind,
+        blocks=part.blocks,
+        seconds=part.seconds,
+        every_steps=part.every_steps,
+        at_epoch_ends=part.at_epoch_ends,
+        share=share,
+    )
+
+
+def _whole(run: Run, step_share: Estimate) -> dict[str, float | None]:
+    """What start-up is of the whole, where the run's whole length is known, and the most that steps can give it."""
+    after = math.fsum((*run.steps.wall_seconds[1:], *run.steps.outside_seconds[1:]))
+    whole = run.startup_seconds + after
+    if isinstance(run.ending, Completed) and run.startup_seconds > 0 and whole > 0:
+        remaining = run.startup_seconds + after * (1 - step_share.high)
+        return {"startup_share": run.startup_seconds / whole, "most_speedup": whole / remaining}
+    return {"most_speedup": 1 / (1 - step_share.high) if step_share.high < 1 else None}

@@ -1,0 +1,29 @@
+"""What others on the machine did to a measurement."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from hotlap.records.base import Record
+
+Measurement: TypeAlias = Literal["account", "loader-alone", "model-alone", "matmul", "profile", "batch-sizes", "speed"]
+"""Which measurement: the time account of the first run, a ceiling, the profiled launch, other batch sizes, or the sets
+of a comparison."""
+
+
+class Disturbance(Record, frozen=True, kw_only=True):
+    """A measurement that could not be made on a quiet machine.
+
+    Others kept ``other_load`` of the ``cores`` busy that it could have used. ``waited_share`` is the share of the time
+    that its threads were ready to run in which they waited for a core (None: the system does not say).
+    """
+
+    measured: Measurement
+    other_load: float
+    cores: int
+    waited_share: float | None = None
+
+    @property
+    def words(self) -> str:
+        """As reports show it: ``others used 1.3 of 2 cores``."""
+        return f"others used {self.other_load:.1f} of {self.cores} core{'s' if self.cores != 1 else ''}"

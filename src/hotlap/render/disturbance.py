@@ -1,0 +1,57 @@
+"""The words that go with figures that were measured while others kept the machine busy."""
+
+from __future__ import annotations
+
+from hotlap.records import Finding, Measurement, Study
+from hotlap.render import text
+
+_OF_FINDINGS: tuple[Measurement, ...] = ("account", "profile", "loader-alone", "model-alone", "matmul")
+
+
+def while_busy(study: Study, *measured: Measurement) -> str:
+    """``while others used 1.3 of 2 cores``: the worst of these measurements' disturbances, or nothing."""
+    found = [it for it in study.disturbances if it.measured in measured]
+    worst = max(found, key=lambda it: it.other_load, default=None)
+    return f"while {worst.words}" if worst is not None else ""
+
+
+def account_doubt(study: Study) -> str:
+    """The remark that stands with the time account, or nothing."""
+    busy = while_busy(study, "account")
+    return f"Measured {busy}; on a quiet machine the step may be shorter and its shares different." if busy else ""
+
+
+def ceiling_doubt(study: Study, name: Measurement) -> str:
+    """The remark that stands with a ceiling, or nothing; a bound is a quotient of it and the time of a step."""
+    busy = while_busy(study, "account", name)
+    return f"Measured {busy}; it may differ on a quiet machine." if busy else ""
+
+
+def batch_doubt(study: Study) -> str:
+    """The remark that stands with other batch sizes, or nothing."""
+    busy = while_busy(study, "batch-sizes")
+    return f"Measured {busy}; they took turns, so the ratios suffered less than the rates." if busy else ""
+
+
+def finding_doubt(finding: Finding, study: Study) -> str:
+    """The remark that stands with a finding that rests on disturbed times, or nothing."""
+    if not finding.disturbed:
+        return ""
+    return f"Measured {while_busy(study, *_OF_FINDINGS) or 'on a busy machine'}; the share may be theirs."
+
+
+def in_sentence(study: Study, sentence: str) -> str:
+    """A profile's headline, with what disturbed the shares that it names."""
+    busy = while_busy(study, *_OF_FINDINGS)
+    if not busy or not any(it.disturbed for it in study.findings):
+        return sentence
+    return f"{sentence.removesuffix('.')}, {busy}; shares may be theirs."
+
+
+def beside_headline(study: Study) -> str:
+    """What a search's headline must have beside it, or nothing. Its ratios come from arms that took turns."""
+    names = [it.measured for it in study.disturbances]
+    if not names:
+        return ""
+    busy = while_busy(study, *names)
+    return text.sentence(f"The time account and the ceilings were measured {busy}; ratios come from arms in turns")

@@ -1,0 +1,72 @@
+"""What a launch that observes sees between steps, and how long it looks for it."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hotlap.records import Assignment, LaunchRequest, Run, Stopped, Workload
+from hotlap.trial.local import LocalExecutor
+
+SCRIPT = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+data = TensorDataset(torch.randn(160, 8), torch.randn(160, 1))
+training, validation = DataLoader(data, batch_size=4), DataLoader(data, batch_size=2)
+model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for epoch in range(1000):
+    model.train()
+    for inputs, targets in training:
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(inputs), targets).backward()
+        optimizer.step()
+    model.eval()
+    for inputs, targets in validation:
+        model(inputs)                                     # evaluated
+    torch.save(model.state_dict(), "model.pt")            # saved
+"""
+
+
+@pytest.fixture
+def observe(tmp_path: Path) -> Callable[[float], Run]:
+    def run(epoch_end_seconds: float) -> Run:
+        (tmp_path / "train.py").write_text(textwrap.dedent(SCRIPT))
+        workload = Workload(kind="script", target="train.py", directory=str(tmp_path), python=sys.executable)
+        assignment = Assignment(workload=workload, observe=True, epoch_end_seconds=epoch_end_seconds)
+        return LocalExecutor(tmp_path / "runs").launch(LaunchRequest(assignment=assignment, steps=12))
+
+    return run
+
+
+def test_a_launch_goes_on_up_to_the_first_evaluation(observe: Callable[[float], Run]) -> None:
+    run = observe(300.0)
+    assert isinstance(run.ending, Stopped)
+    # An epoch has forty steps; the one after it ends the launch.
+    assert len(run.steps.wall_seconds) == 41
+    assert [row for row, it in enumerate(run.steps.evaluation_seconds) if it > 0] == [40]
+    assert [row for row, it in enumerate(run.steps.checkpoint_seconds) if it > 0] == [40]
+    lines = SCRIPT.splitlines()
+    evaluation, checkpoints = run.facts.evaluation, run.facts.checkpoints
+    assert evaluation is not None and evaluation.site is not None and checkpoints is not None and checkpoints.site
+    assert (evaluation.forwards, evaluation.with_gradients) == (80, True)
+    assert "# evaluated" in lines[evaluation.site.line - 1]
+    assert checkpoints.saves == 1 and "# saved" in lines[checkpoints.site.line - 1]
+    assert [(it.batch_size, it.trains, it.evaluates, it.starts) for it in run.facts.loaders] == [
+        (4, True, False, 2),
+        (2, False, True, 1),
+    ]
+
+
+def test_one_whose_epoch_is_too_long_does_not(observe: Callable[[float], Run]) -> None:
+    run = observe(1e-9)
+    assert len(run.steps.wall_seconds) == 12
+    assert run.facts.evaluation is None and run.facts.checkpoints is None

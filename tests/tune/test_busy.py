@@ -1,0 +1,167 @@
+"""A machine that others keep busy: what was measured then is measured again, or marked for good."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript, lever, named
+
+from hotlap.diagnose import Profile
+from hotlap.diagnose.api import Rule
+from hotlap.diagnose.rank import diagnose
+from hotlap.diagnose.shares import exactly
+from hotlap.plan import setting
+from hotlap.records import Ceilings, Finding, LaunchRequest, Machine, Study
+from hotlap.render.headline import headline
+from hotlap.render.json import study_json
+from hotlap.render.markdown import markdown_report
+from hotlap.render.notebook import fragment, plain
+from hotlap.study import create_study, load_study, open_study
+from hotlap.tune.options import Options
+from hotlap.tune.profile import profile
+from hotlap.tune.quiet import LONGEST_WAIT_SECONDS
+from hotlap.tune.search import tune
+
+STEP_SECONDS = 0.020
+BUSY = {"others": 0.6, "has_loader": True}
+
+
+def look(executor: FakeExecutor, **options: object) -> Study:
+    return profile(WORKLOAD, Options(**options), executor, clock=executor.clock)
+
+
+def disturbed(study: Study) -> set[str]:
+    return {it.measured for it in study.disturbances}
+
+
+def launches(executor: FakeExecutor) -> list[LaunchRequest]:
+    return [msgspec.json.decode(it, type=LaunchRequest) for it in executor.requests if b'"assignment"' in it]
+
+
+@pytest.fixture
+def one_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule of the usual ground, and one that rests on the account alone."""
+
+    def finds(name: str) -> object:
+        return lambda profile: [Finding(rule=name, share=exactly(0.3 if name == "usual" else 0.1), title=f"{name}.")]
+
+    made = {
+        name: Rule(name, name, name, "host", (), finds(name), {}, {}, ground)  # type: ignore[arg-type]
+        for name, ground in (("usual", ("account", "profile")), ("loader", ("loader-alone",)))
+    }
+    monkeypatch.setattr(sys.modules["hotlap.diagnose.rank"], "all_rules", lambda: made)
+
+
+def test_a_quiet_machine_costs_nothing() -> None:
+    study = look(FakeExecutor(FakeScript(has_loader=True)))
+    assert study.disturbances == () and not any("busy" in it for it in study.warnings)
+
+
+def test_what_others_disturbed_is_measured_again_when_they_pause() -> None:
+    """The first run meets a busy machine that calms down within the wait: nothing of it is left in the study."""
+    executor = FakeExecutor(FakeScript(**BUSY, calm_after_seconds=20.0))
+    study = look(executor)
+    assert study.account_before is not None and study.account_before.wall == pytest.approx(STEP_SECONDS)
+    assert study.baseline is not None and study.baseline.steps.wall_seconds[0] == pytest.approx(STEP_SECONDS)
+    assert study.disturbances == () and not any("busy" in it for it in study.warnings)
+    assert sum(it.assignment.observe for it in launches(executor)) == 2
+
+
+def test_a_machine_that_never_calms_down_is_named_with_every_figure(one_cause: None) -> None:
+    executor = FakeExecutor(FakeScript(**BUSY))
+    study = look(executor, batch_sizes=True)
+    assert disturbed(study) == {"account", "loader-alone", "model-alone", "profile", "batch-sizes"}
+    assert all(it.words == "others used 0.6 of 1 core" for it in study.disturbances)
+    assert [(it.rule, it.disturbed) for it in study.findings] == [("usual", True), ("loader", True)]
+    warning = next(it for it in study.warnings if "The machine was busy" in it)
+    assert "the time of a step" in warning and "the profiled steps" in warning and "measure again" in warning
+    assert sum("The machine was busy" in it for it in study.warnings) == 1
+    for page in (plain(study), markdown_report(study), fragment(study)):
+        words = " ".join(page.replace("\\", "").split())
+        assert "while others used 0.6 of 1 core; shares may be theirs" in words, "the headline"
+        assert "on a quiet machine the step may be shorter" in words, "the account"
+        assert "the share may be theirs" in words, "the finding"
+        assert "60.0 ms while others used" in words
+    assert "it may differ on a quiet machine" in " ".join(plain(study).split()), "the ceilings"
+    assert msgspec.json.decode(study_json(study), type=Study).disturbances == study.disturbances
+
+
+def test_a_script_is_not_called_clean_on_a_busy_machine(one_cause: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = msgspec.structs.replace(look(FakeExecutor(FakeScript(**BUSY))), findings=(), profiled_steps=40)
+    found = headline(study)
+    assert found.tone == "neutral"
+    assert found.sentence == "No known cause of lost time was found while others used 0.6 of 1 core: look again."
+
+
+def test_waiting_is_bounded() -> None:
+    """A machine that never calms down costs two waits, and two measurements."""
+    calm = FakeExecutor(FakeScript(has_loader=True))
+    look(calm)
+    busy = FakeExecutor(FakeScript(**BUSY))
+    look(busy)
+    assert busy.seconds <= 3 * calm.seconds + 2 * LONGEST_WAIT_SECONDS + 3 * 10.0
+
+
+@pytest.mark.parametrize("budget", [12.0, 30.0, 60.0, 200.0])
+def test_waiting_stays_within_the_budget(budget: float) -> None:
+    quiet, busy = FakeExecutor(FakeScript(has_loader=True)), FakeExecutor(FakeScript(**BUSY))
+    look(quiet, budget_seconds=budget)
+    study = look(busy, budget_seconds=budget)
+    assert quiet.seconds <= budget
+    assert busy.seconds <= 1.05 * budget, "one launch may take three times what was thought"
+    assert "account" in disturbed(study)
+
+
+def test_marks_come_from_what_a_finding_rests_on(one_cause: None) -> None:
+    found = diagnose(Profile(disturbed=("profile",)))
+    assert [(it.rule, it.disturbed) for it in found] == [("loader", False), ("usual", True)], "the sure one goes first"
+    assert [it.rule for it in diagnose(Profile())] == ["usual", "loader"]
+    assert [it.disturbed for it in diagnose(Profile(disturbed=("loader-alone",)))] == [False, True]
+
+
+def test_rates_of_the_machine_that_others_slowed_down_are_named() -> None:
+    executor = FakeExecutor(FakeScript())
+    rates = Ceilings(matmul_flops_per_second=(("cpu:float32", 1e10),), other_load=1.3)
+    executor.machine = lambda: Machine(cores=2, ceilings=rates)  # type: ignore[method-assign]
+    study = look(executor)
+    assert disturbed(study) == {"matmul"}
+    assert "Measured while others used 1.3 of 2 cores" in " ".join(plain(study).split())
+
+
+def test_no_lever_is_passed_over_for_what_others_did() -> None:
+    """The loader alone was slow since others ran: no bound on a compute lever comes of that."""
+    levers = named(lever("half", addresses=("unfused-optimizer",)))
+    effects = {setting("half"): Effect(compute=0.5)}
+    for others in (0.0, 0.6):
+        executor = FakeExecutor(FakeScript(has_loader=True, others=others, effects=effects, data=1e-6))
+        study = tune(WORKLOAD, Options(), executor, levers=levers, clock=executor.clock)
+        assert [it.lever for it in study.plan.settings] == ["half"]
+    assert study.verification is not None
+    assert "ratios come from arms in turns" in " ".join(plain(study).split())
+
+
+def test_an_account_of_the_verification_replaces_a_disturbed_one() -> None:
+    levers = named(lever("half"))
+    script = FakeScript(others=0.6, calm_after_seconds=150.0, effects={setting("half"): Effect(compute=0.5)})
+    executor = FakeExecutor(script)
+    study = tune(WORKLOAD, Options(), executor, levers=levers, clock=executor.clock)
+    assert study.account_before is not None and study.account_before.wall == pytest.approx(STEP_SECONDS)
+    assert "account" not in disturbed(study)
+
+
+def test_a_resumed_profile_waits_for_nothing_again(tmp_path: Path) -> None:
+    def run(executor: FakeExecutor, *, resume: bool) -> Study:
+        opened = open_study(tmp_path) if resume else create_study(tmp_path, WORKLOAD, Options())
+        with opened as journal:
+            return profile(WORKLOAD, Options(), executor, journal=journal, clock=executor.clock)
+
+    whole = run(FakeExecutor(FakeScript(**BUSY)), resume=False)
+    again = FakeExecutor(FakeScript(**BUSY))
+    assert run(again, resume=True).disturbances == whole.disturbances
+    assert again.requests == [], "all is in the journal"
+    assert load_study(tmp_path).disturbances == whole.disturbances
+    assert math.isclose(load_study(tmp_path).spent_seconds, whole.spent_seconds)
