@@ -61,9 +61,9 @@ def device(name: str, capability: tuple[int, int]) -> list[dict[str, Any]]:
 
 def busy_with(kernel: str, **operator: Any) -> TraceWriter:
     """A device that is busy 98 % of the time with one kernel, launched far ahead."""
-    it = TraceWriter()
+    it = TraceWriter(origin=2000)
     for step in range(3):
-        it.step(step, step * 10_000, 9_990)
+        it.step(step, step * 10_000 - 1000, 9_990)
         for number in range(10):
             begin = step * 10_000 + number * 1000
             if operator:
@@ -217,3 +217,55 @@ def test_ranks_of_one_run_name_the_one_that_is_waited_for(tmp_path: Path, capsys
     shown = capsys.readouterr().out
     assert "(the ranks together)" in shown
     assert "rank 1 alone does" in " ".join(shown.split())
+
+
+PRODUCT = {"Input Dims": [[1024, 512], [512, 256]]}
+FLOPS_PER_SECOND = 2 * 1024 * 512 * 256 / 980e-6
+"""Of one such product in the 980 us that the kernels of :func:`busy_with` take."""
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "peak"),
+    [
+        ("Tesla V100-SXM2-32GB", "float", 15.7e12),
+        ("Tesla V100-SXM2-32GB", "c10::Half", 125e12),
+        ("Tesla V100-SXM2-32GB", "c10::BFloat16", None),
+        ("NVIDIA A100-SXM4-80GB", "c10::BFloat16", 312e12),
+        ("NVIDIA A100-SXM4-80GB", "double", None),
+        ("Some GPU", "float", None),
+    ],
+)
+def test_products_are_held_against_the_published_peak(
+    name: str, dtype: str, peak: float | None, tmp_path: Path
+) -> None:
+    writer = busy_with("gemm", **PRODUCT, **{"Input type": [dtype, dtype]})
+    (product,) = verdict(writer, tmp_path, deviceProperties=device(name, (8, 0))).products
+    assert (product.batch, product.rows, product.common, product.columns, product.calls) == (1, 1024, 512, 256, 30)
+    assert product.flops_per_second == pytest.approx(FLOPS_PER_SECOND)
+    assert product.peak_share == (None if peak is None else pytest.approx(FLOPS_PER_SECOND / peak))
+
+
+def test_float32_inputs_that_may_run_in_tf32_have_no_peak(tmp_path: Path) -> None:
+    writer = busy_with("cutlass_80_tensorop_s1688gemm_128x128", **PRODUCT, **{"Input type": ["float", "float"]})
+    (product,) = verdict(writer, tmp_path, deviceProperties=device("NVIDIA A100", (8, 0))).products
+    assert product.peak_share is None
+
+
+def test_products_without_sizes_or_of_sizes_that_do_not_fit_are_left_out(tmp_path: Path) -> None:
+    types = {"Input type": ["float", "float"]}
+    assert not verdict(busy_with("gemm", **types), tmp_path).products
+    assert not verdict(busy_with("gemm", **{"Input Dims": [[8, 0], [0, 8]]}, **types), tmp_path).products
+    assert not verdict(busy_with("gemm", **{"Input Dims": [[8, 4], [5, 8]]}, **types), tmp_path).products
+
+
+def test_the_products_stand_before_the_causes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    writer = busy_with("gemm", **PRODUCT, **{"Input type": ["c10::Half", "c10::Half"]})
+    path = writer.write(tmp_path / "trace.json", deviceProperties=device("Tesla V100-SXM2-32GB", (7, 0)))
+    assert main(["trace", str(path)]) == 0
+    page = capsys.readouterr().out
+    shown = " ".join(page.split())
+    assert page.index("Matrix products, by their sizes") < page.index("Main causes, and what to do")
+    assert "29.4 ms 274 GFLOP/s" in shown
+    assert main(["trace", "--json", str(path)]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["verdicts"]
+    assert found["products"][0]["peak_share"] == pytest.approx(FLOPS_PER_SECOND / 125e12)

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
-from hotlap.diagnose.trace_verdict import TraceVerdict
+from hotlap.diagnose.trace_verdict import ProductRate, TraceVerdict
+from hotlap.diagnose.wording import flop_rate
 from hotlap.records import Finding
 from hotlap.render import text
-from hotlap.render.lines import Paper, paragraph
+from hotlap.render.event_names import event_name
+from hotlap.render.lines import Paper, Table, paragraph, styled
 from hotlap.render.presentable import shown
 
 _SHOWN = 5
+_PRODUCTS_SHOWN = 8
 _OVERLAP = "Shares overlap where one cause lies behind another."
 _NOTHING = "No cause of slowness is seen in this trace."
 _TO_DO = ("\u2192", "->")
@@ -20,7 +23,32 @@ _LABELS = {"wrong-numbers": "wrong numbers", "risk": "risk", "hint": "hint"}
 
 def verdict_lines(verdicts: Sequence[TraceVerdict], paper: Paper) -> list[str]:
     """The verdicts of the traces and, where ``path`` is empty, that of the ranks together."""
-    return [line for it in verdicts for line in (*_verdict(it, paper, named=len(verdicts) > 1), "")]
+    return [line for it in verdicts for line in (*_one(it, paper, named=len(verdicts) > 1), "")]
+
+
+def _one(verdict: TraceVerdict, paper: Paper, *, named: bool) -> Iterator[str]:
+    if verdict.products:
+        yield styled("Matrix products, by their sizes", "bold", paper)
+        yield from _products(verdict.products).lines(paper)
+        yield ""
+    yield from _verdict(verdict, paper, named=named)
+
+
+def _products(rows: Sequence[ProductRate]) -> Table:
+    with_peak = any(it.peak_share is not None for it in rows)
+    table = Table("product", "dtype", ">calls", ">time", ">rate", *([">of peak"] if with_peak else []))
+    if with_peak:
+        table.about = "against the dense rate that the manufacturer publishes for the dtype"
+    for it in rows[:_PRODUCTS_SHOWN]:
+        batch = f"{it.batch} x " if it.batch > 1 else ""
+        sizes = f"{batch}[{it.rows}x{it.common}] [{it.common}x{it.columns}]"
+        share = text.share(it.peak_share) if it.peak_share is not None else "-"
+        time = text.duration(it.nanoseconds / 1e9)
+        name, rate = event_name(it.operator), flop_rate(it.flops_per_second)
+        table.add(f"{name} {sizes}", it.dtype, f"{it.calls:,}", time, rate, *([share] if with_peak else []))
+    if len(rows) > _PRODUCTS_SHOWN:
+        table.add(f"{len(rows) - _PRODUCTS_SHOWN:,} more")
+    return table
 
 
 def _verdict(verdict: TraceVerdict, paper: Paper, *, named: bool) -> Iterator[str]:

@@ -2,12 +2,14 @@
 
 The rules judge a profile that is made of the trace (:mod:`.profile`). What a trace shows and no rule without a time
 account says is added: why the device was idle (:mod:`.idle`), what its kernels show (:mod:`.kernels`), what the host
-did where there is no device (:mod:`.host`), and how several ranks wait for one another (:mod:`.ranks`).
+did where there is no device (:mod:`.host`), how fast products of each size ran (:mod:`.products`), and how several
+ranks wait for one another (:mod:`.ranks`).
 """
 
 from __future__ import annotations
 
+from hotlap.diagnose.trace_verdict.products import ProductRate
 from hotlap.diagnose.trace_verdict.ranks import verdict_of_ranks
 from hotlap.diagnose.trace_verdict.verdict import TraceVerdict, verdict_of
 
-__all__ = ["TraceVerdict", "verdict_of", "verdict_of_ranks"]
+__all__ = ["ProductRate", "TraceVerdict", "verdict_of", "verdict_of_ranks"]

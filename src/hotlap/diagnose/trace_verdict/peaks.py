@@ -13,13 +13,14 @@ class Peak(NamedTuple):
     float32: float
     tf32: float
     half: float
+    has_bfloat16: bool = True
 
 
 _PEAKS = (
-    (r"V100S", Peak(16.4, 0, 130)),
-    (r"V100-PCIE", Peak(14, 0, 112)),
-    (r"V100", Peak(15.7, 0, 125)),
-    (r"Tesla T4\b", Peak(8.1, 0, 65)),
+    (r"V100S", Peak(16.4, 0, 130, has_bfloat16=False)),
+    (r"V100-PCIE", Peak(14, 0, 112, has_bfloat16=False)),
+    (r"V100", Peak(15.7, 0, 125, has_bfloat16=False)),
+    (r"Tesla T4\b", Peak(8.1, 0, 65, has_bfloat16=False)),
     (r"A100", Peak(19.5, 156, 312)),
     (r"A30\b", Peak(10.3, 82, 165)),
     (r"A40\b", Peak(37.4, 74.8, 149.7)),

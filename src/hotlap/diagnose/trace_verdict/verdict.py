@@ -12,6 +12,7 @@ from hotlap.diagnose.shares import exactly, is_bound
 from hotlap.diagnose.trace_verdict.host import host_findings
 from hotlap.diagnose.trace_verdict.idle import communication_finding, copies_finding, idle_findings
 from hotlap.diagnose.trace_verdict.kernels import computing_finding, elementwise_finding, precision_findings
+from hotlap.diagnose.trace_verdict.products import ProductRate, product_rates
 from hotlap.diagnose.trace_verdict.profile import busiest_device, profile_of
 from hotlap.records import Finding, Record
 from hotlap.trace.conclusion import WORTH_NAMING, conclusion_of
@@ -24,12 +25,14 @@ _TOLD_BY_RULES = frozenset({"launch-bound", "python-overhead", "exposed-communic
 class TraceVerdict(Record, frozen=True, kw_only=True):
     """What a trace comes to: the largest loss, and every cause with its evidence and remedy, the costliest first.
 
-    ``path`` is empty for what several ranks of one run show together.
+    ``path`` is empty for what several ranks of one run show together. ``products`` are the rates of the busiest
+    device's matrix products, where their sizes were recorded.
     """
 
     path: str
     conclusion: Conclusion | None = None
     findings: tuple[Finding, ...] = ()
+    products: tuple[ProductRate, ...] = ()
 
 
 def verdict_of(breakdown: Breakdown, operators: Sequence[OperatorRow] = ()) -> TraceVerdict:
@@ -37,7 +40,13 @@ def verdict_of(breakdown: Breakdown, operators: Sequence[OperatorRow] = ()) -> T
     found = _unreliable(breakdown) if breakdown.unreliable else list(_findings(breakdown, operators))
     if not breakdown.steps:
         found = [_without_steps(it) for it in found]
-    return TraceVerdict(path=breakdown.facts.path, conclusion=conclusion_of(breakdown), findings=tuple(by_cost(found)))
+    device = None if breakdown.unreliable else busiest_device(breakdown)
+    return TraceVerdict(
+        path=breakdown.facts.path,
+        conclusion=conclusion_of(breakdown),
+        findings=tuple(by_cost(found)),
+        products=product_rates(device, operators) if device is not None else (),
+    )
 
 
 def by_cost(found: Iterable[Finding]) -> list[Finding]:
