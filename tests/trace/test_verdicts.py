@@ -15,6 +15,8 @@ from trace_writer import TraceWriter
 from hotlap.cli.main import main
 from hotlap.diagnose.trace_verdict import TraceVerdict, verdict_of
 from hotlap.records import Finding
+from hotlap.render.lines import Paper
+from hotlap.render.trace_verdict import verdict_lines
 from hotlap.trace import analyse, operators, read_trace
 from hotlap.trace.records import Limit
 
@@ -269,3 +271,21 @@ def test_the_products_stand_before_the_causes(tmp_path: Path, capsys: pytest.Cap
     assert main(["trace", "--json", str(path)]) == 0
     (found,) = json.loads(capsys.readouterr().out)["verdicts"]
     assert found["products"][0]["peak_share"] == pytest.approx(FLOPS_PER_SECOND / 125e12)
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_lines_fit_the_terminal(width: int, tmp_path: Path) -> None:
+    writer = busy_with(f"volta_sgemm_{'x' * 200}", **PRODUCT, **{"Input type": ["float", "float"]})
+    found = verdict(writer, tmp_path, deviceProperties=device("Tesla V100-SXM2-32GB", (7, 0)))
+    lines = verdict_lines([found, found], Paper(width, ascii_only=True))
+    assert max(map(len, lines)) <= width
+    assert all(it.isascii() and it == it.rstrip() for it in lines)
+
+
+def test_names_of_kernels_cannot_take_over_the_terminal(tmp_path: Path) -> None:
+    evil = "volta_sgemm\x1b[2J\u202e\n[red]x[/red]"
+    found = verdict(busy_with(evil, **PRODUCT, **{"Input type": ["float", "float"]}), tmp_path)
+    page = "\n".join(verdict_lines([found], Paper(120)))
+    assert "[red]x[/red]" in page
+    assert "\x1b" not in page
+    assert "\u202e" not in page

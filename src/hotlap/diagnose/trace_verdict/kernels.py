@@ -106,8 +106,8 @@ def _precision_evidence(
 def _remedy(native: Sequence[str]) -> str:
     if "bfloat16" not in native:
         return (
-            'Use mixed precision: run forward and loss under `torch.autocast("cuda", dtype=torch.float16)` with '
-            "`torch.amp.GradScaler`. This device has no bfloat16 and no TensorFloat-32."
+            'Use mixed precision: run forward and loss under `torch.autocast("cuda", dtype=torch.float16)`, in '
+            "training with `torch.amp.GradScaler`. This device has no bfloat16 and no TensorFloat-32."
         )
     autocast = 'run forward and loss under `torch.autocast("cuda", dtype=torch.bfloat16)`'
     if "tf32" not in native:
