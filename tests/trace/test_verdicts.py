@@ -235,6 +235,8 @@ FLOPS_PER_SECOND = 2 * 1024 * 512 * 256 / 980e-6
         ("NVIDIA A100-SXM4-80GB", "c10::BFloat16", 312e12),
         ("NVIDIA A100-SXM4-80GB", "double", None),
         ("Some GPU", "float", None),
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", "c10::BFloat16", None),
+        ("NVIDIA A10G", "c10::BFloat16", None),
     ],
 )
 def test_products_are_held_against_the_published_peak(
@@ -289,3 +291,11 @@ def test_names_of_kernels_cannot_take_over_the_terminal(tmp_path: Path) -> None:
     assert "[red]x[/red]" in page
     assert "\x1b" not in page
     assert "\u202e" not in page
+
+
+def test_of_several_devices_the_busiest_is_judged_and_named(tmp_path: Path) -> None:
+    writer = busy_with("volta_sgemm_128x64_nn")
+    writer.launch("gemm", 100, 110, 50, device=1, stream=9)
+    found = verdict(writer, tmp_path)
+    assert (found.device, found.devices) == (0, 2)
+    assert "(device 0, the busiest of 2)" in verdict_lines([found], Paper(100))[0]

@@ -52,9 +52,14 @@ def _products(rows: Sequence[ProductRate]) -> Table:
 
 
 def _verdict(verdict: TraceVerdict, paper: Paper, *, named: bool) -> Iterator[str]:
-    of = "the ranks together" if not verdict.path else shown(text.one_line(PurePath(verdict.path).name))
-    yield from paragraph(f"Main causes, and what to do ({of})" if named else "Main causes, and what to do", paper,
-                         style="bold")  # fmt: skip
+    remarks = []
+    if named:
+        name = shown(text.one_line(PurePath(verdict.path).name)) if verdict.path else "the ranks together"
+        remarks.append(name)
+    if verdict.devices > 1:
+        remarks.append(f"device {verdict.device}, the busiest of {verdict.devices}")
+    of = f" ({'; '.join(remarks)})" if remarks else ""
+    yield from paragraph(f"Main causes, and what to do{of}", paper, style="bold")
     if not verdict.findings:
         yield from paragraph(_NOTHING, paper, indent=2)
     for number, it in enumerate(verdict.findings[:_SHOWN], 1):

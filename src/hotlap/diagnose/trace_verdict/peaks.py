@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 
 class Peak(NamedTuple):
-    """``float32`` is that of the ordinary units; ``half`` that of float16 (and bfloat16 where the device has it) with
-    float32 sums; ``tf32`` is 0 for devices without it."""
+    """``float32`` is that of the ordinary units, or of the matrix units where these multiply float32, as AMD's do;
+    ``half`` that of float16 (and bfloat16 where the device has it) with float32 sums; ``tf32`` is 0 for devices
+    without it."""
 
     float32: float
     tf32: float
@@ -29,7 +30,7 @@ _PEAKS = (
     (r"H100 NVL", Peak(60, 417.5, 835.5)),
     (r"H100|H200|GH200", Peak(67, 494.7, 989.4)),
     (r"L40S", Peak(91.6, 183, 362)),
-    (r"MI210", Peak(22.6, 0, 181)),
+    (r"MI210", Peak(45.3, 0, 181)),
     (r"MI300X", Peak(163.4, 653.7, 1307.4)),
 )
 """By a part of the device's name, the more special one first. Sources: the data sheets of NVIDIA's V100, T4, A100, A30,
@@ -37,5 +38,7 @@ A40, A10, H100, H200 and L40S, and of AMD's MI210 and MI300X."""
 
 
 def peak_of(name: str) -> Peak | None:
-    """The rates of a device; None where its name is not listed."""
+    """The rates of a device; None where its name is not listed, and for a slice of one (MIG)."""
+    if "MIG" in name:
+        return None
     return next((peak for pattern, peak in _PEAKS if re.search(pattern, name)), None)

@@ -25,11 +25,14 @@ _TOLD_BY_RULES = frozenset({"launch-bound", "python-overhead", "exposed-communic
 class TraceVerdict(Record, frozen=True, kw_only=True):
     """What a trace comes to: the largest loss, and every cause with its evidence and remedy, the costliest first.
 
-    ``path`` is empty for what several ranks of one run show together. ``products`` are the rates of the busiest
+    ``path`` is empty for what several ranks of one run show together. ``device`` is the one that it is about, the
+    busiest of so many ``devices``; None for a trace without any. ``products`` are the rates of the busiest
     device's matrix products, where their sizes were recorded.
     """
 
     path: str
+    device: int | None = None
+    devices: int = 0
     conclusion: Conclusion | None = None
     findings: tuple[Finding, ...] = ()
     products: tuple[ProductRate, ...] = ()
@@ -40,13 +43,20 @@ def verdict_of(breakdown: Breakdown, operators: Sequence[OperatorRow] = ()) -> T
     found = _unreliable(breakdown) if breakdown.unreliable else list(_findings(breakdown, operators))
     if not breakdown.steps:
         found = [_without_steps(it) for it in found]
-    device = None if breakdown.unreliable else busiest_device(breakdown)
+    device = busiest_device(breakdown)
     return TraceVerdict(
         path=breakdown.facts.path,
+        device=device.device if device is not None else None,
+        devices=len(breakdown.devices),
         conclusion=conclusion_of(breakdown),
         findings=tuple(by_cost(found)),
-        products=product_rates(device, operators) if device is not None else (),
+        products=product_rates(device, operators) if device is not None and _comparable(breakdown) else (),
     )
+
+
+def _comparable(breakdown: Breakdown) -> bool:
+    """Whether operators' device time can be held against one peak: operators do not tell their devices apart."""
+    return not breakdown.unreliable and len({it.name for it in breakdown.devices}) == 1
 
 
 def by_cost(found: Iterable[Finding]) -> list[Finding]:
