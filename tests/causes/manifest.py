@@ -69,7 +69,7 @@ ON_HOST = (
     Planted("recompiles.py", "recompiles", (), ("slow-matmul-precision",), need="compiler"),
     Planted("silent_fallback.py", "silent-fallback", ("recompiles",), ("slow-matmul-precision",), need="compiler"),
     Planted("compile_never_pays.py", "compile-never-pays", (), (*LOADING, "slow-transform"), need="compiler"),
-    Planted("memory_growth.py", "memory-growth", (), ("dominant-operator", "python-overhead"), slow=False),
+    Planted("memory_growth.py", "memory-growth", (), ("dominant-operator", "python-overhead")),
     Planted("growing_sum.py", "memory-growth", (), ("dominant-operator",)),
     Planted("non_finite_loss.py", "non-finite-loss"),
     Planted("gradient_spikes.py", "gradient-spikes", (), ("python-overhead",)),

@@ -20,6 +20,8 @@ from harmless.table import TABLE
 LEAST_ROWS = 250
 GROUPS = get_args(Group)
 
+# That the rows do harm where nothing protects shows that the table would see it; `make test-all` looks.
+ALL_MODES = [pytest.param(it, marks=[pytest.mark.slow] if it == "none" else []) for it in MODES]
 Launch: TypeAlias = Callable[[Group, Mode | None], Launched]
 
 
@@ -85,7 +87,7 @@ def test_rows_always_have_the_same_result(group: Group, launch: Launch, tmp_path
     assert different == []
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ALL_MODES)
 @pytest.mark.parametrize("operation", TABLE, ids=described)
 def test_in_a_trial(operation: Operation, mode: Mode, launch: Launch) -> None:
     skip_what_is_missing(operation)
@@ -97,7 +99,7 @@ def test_in_a_trial(operation: Operation, mode: Mode, launch: Launch) -> None:
 
 
 @pytest.mark.parametrize("group", GROUPS)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ALL_MODES)
 def test_nothing_else_is_changed(group: Group, mode: Mode, launch: Launch) -> None:
     """Outside of the rows' own folders, such as by the trial itself; and the launch ends as a script does."""
     if not harness.operations_of(TABLE, group):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -120,7 +121,8 @@ def test_packages_that_are_missing_are_named_with_the_interpreter(tmp_path: Path
     start = starter(PYTHONPATH=f"{HOOKS_DIRECTORY}:{tmp_path}")
     with pytest.raises(ScriptError, match=r"msgspec \(not installed\), psutil \(not installed\)") as caught:
         shake_hands(start, sys.executable, tmp_path)
-    assert caught.value.remedy == f"Install it: {sys.executable} -m pip install --upgrade 'msgspec>=0.18' 'psutil>=5.9'"
+    python = shlex.quote(sys.executable)
+    assert caught.value.remedy == f"Install it: {python} -m pip install --upgrade 'msgspec>=0.18' 'psutil>=5.9'"
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['psutil'] = None\n", encoding="utf-8")
     shake_hands(start, sys.executable, tmp_path, needed=NEEDED_BY_PLANS)
 

@@ -74,6 +74,7 @@ SHAPES: tuple[Workload, ...] = (
         samples_per_step=16,
         total_samples=960,
         notes=".item() before backward",
+        slow=True,
     ),
     Workload(
         name="memmap-batches",
@@ -82,6 +83,7 @@ SHAPES: tuple[Workload, ...] = (
         samples_per_step=8,
         total_samples=480,
         notes="no DataLoader; the next batch comes before backward",
+        slow=True,
     ),
     Workload(
         name="gradient-accumulation",
@@ -148,8 +150,9 @@ SHAPES: tuple[Workload, ...] = (
         expected_steps=60,
         loss_tolerance=1e-6,
         notes="anchor: the critics' optimizer; the actor's and the temperature's step twice at every second cycle",
+        slow=True,
     ),
-    Workload(name="ppo", file="ppo.py", expected_steps=64, notes="the module's own call is never used"),
+    Workload(name="ppo", file="ppo.py", expected_steps=64, notes="the module's own call is never used", slow=True),
     Workload(
         name="dqn",
         file="dqn.py",
@@ -170,6 +173,7 @@ SHAPES: tuple[Workload, ...] = (
         file="graph_network.py",
         expected_steps=60,
         notes="one step an epoch; the evaluation forward runs with gradients on",
+        slow=True,
     ),
     Workload(
         name="iterable-stream",
@@ -182,7 +186,14 @@ SHAPES: tuple[Workload, ...] = (
     Workload(
         name="infinite-loader", file="infinite_loader.py", expected_steps=60, samples_per_step=24, total_samples=1440
     ),
-    Workload(name="dict-batches", file="dict_batches.py", expected_steps=60, samples_per_step=12, total_samples=720),
+    Workload(
+        name="dict-batches",
+        file="dict_batches.py",
+        expected_steps=60,
+        samples_per_step=12,
+        total_samples=720,
+        slow=True,
+    ),
     Workload(
         name="spawned-trainer",
         file="spawned_trainer.py",
@@ -263,8 +274,11 @@ TRAPS: tuple[Workload, ...] = (
         samples_per_step=20,
         total_samples=1200,
         notes="globals(), __file__, argv, exec of a file of the working directory",
+        slow=True,
     ),
-    Workload(name="bce-module", file="bce_module.py", expected_steps=60, samples_per_step=16, total_samples=960),
+    Workload(
+        name="bce-module", file="bce_module.py", expected_steps=60, samples_per_step=16, total_samples=960, slow=True
+    ),
     Workload(
         name="short-last-batch",
         file="short_last_batch.py",
@@ -287,6 +301,7 @@ TRAPS: tuple[Workload, ...] = (
         samples_per_step=16,
         total_samples=960,
         losses_repeat=False,
+        slow=True,
     ),
     Workload(
         name="unseeded",

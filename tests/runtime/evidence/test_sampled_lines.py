@@ -87,17 +87,17 @@ def test_what_follows_no_evaluation_is_the_steps_own(launch: Any, line_of: Calla
 def test_what_the_line_was_in_is_told(launch: Any, line_of: Callable[[str], int]) -> None:
     script = """
     words = [str(it % 97) for it in range(60_000)]
-    table = open("table.txt", "w")
-    large = torch.randn(400_000)
+    table, text = open("/dev/null", "w"), "x" * 1_000_000
+    large, huge = torch.randn(1_000_000), torch.randn(4_000_000)
     for inputs, targets in DataLoader(data, batch_size=32):
         optimizer.zero_grad()
         model(inputs).pow(2).mean().backward()
         optimizer.step()
         counts = {}
         for word in words: counts[word] = counts.get(word, 0) + 1          # counted
-        for _ in range(40): table.write("x" * 100_000); table.flush()      # written
+        for _ in range(60): table.write(text)                              # written
         torch.sort(large)                                                  # sorted
-        large * large; large * large; large * large; large * large         # multiplied
+        huge * huge; huge * huge; huge * huge; huge * huge                 # multiplied
     """
     _, evidence = launch(script, steps=20)
     met = {text: _most_met(evidence, line_of(text)) for text in ("# counted", "# written", "# sorted", "# multiplied")}

@@ -73,6 +73,7 @@ def check_resume(train: Any, task: Task, folder: Path, *flags: str) -> None:
     assert same(checkpoint(folder / "cut.pt"), checkpoint(folder / "whole.pt"))
 
 
+@pytest.mark.slow
 def test_a_resumed_run_is_the_run_that_was_not_cut(train: Any, tmp_path: Path) -> None:
     check_resume(train, "image", tmp_path)
 
