@@ -56,8 +56,8 @@ def check(profile: Profile) -> Iterator[Finding]:
         rule=_NAME,
         kind="hint",
         share=exactly(0.0),
-        title=f"Tensors are read {calls:.2g} times per step, at {count(len(lines), 'line')}; on a device each read "
-        "makes the host wait.",
+        title=f"Tensors are read in every step ({calls:.2g} a step, at {count(len(lines), 'line')}); on a device each "
+        "read makes the host wait.",
         evidence=(
             *(
                 f"{place(it.site)}: {CALLS[it.kind]}, {count(it.calls, 'call')} in {it.steps} of "

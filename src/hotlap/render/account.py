@@ -142,7 +142,10 @@ def rate_of(account: PhaseAccount) -> tuple[str, float]:
 
 def samples_remark(account: PhaseAccount) -> str:
     """How many samples a step holds, and what they were counted by; empty where that was not recorded."""
-    held = f"{account.samples_per_step:g} sample{'' if account.samples_per_step == 1 else 's'}"
+    number = account.samples_per_step
+    # The mean of steps of which the last in an epoch is shorter is no whole number.
+    held = f"{number:g}" if number == round(number) else f"{number:.1f}"
+    held += " sample" if number == 1 else " samples"
     if account.trainers > 1:
         held += f" in each of {account.trainers} processes"
     match account.samples_from:
