@@ -256,7 +256,7 @@ def nan(
         options = msgspec.structs.replace(options, seconds=seconds)
     with owned_folder("hotlap-nan-") as directory:
         executor = local_executor(directory, options.isolation)
-        return hunt(_workload(script, arguments, module), options, executor, on_progress or _tell_nobody)
+        return hunt(_workload(script, arguments, module), options, executor, on_progress or _say_nothing)
 
 
 def trace(path: str | os.PathLike[str]) -> tuple[Breakdown, ...]:
@@ -342,12 +342,8 @@ def _carry_out(
     return msgspec.structs.replace(found, directory=str(journal.directory))
 
 
-def _tell_nobody(sentence: str) -> None:
-    """The listener of a hunt that nobody watches."""
-
-
-def _say_nothing(progress: Progress) -> None:
-    """The listener of a search that nobody watches."""
+def _say_nothing(progress: object) -> None:
+    """The default listener."""
 
 
 __all__ = ["HotlapError", "Plan", "Study", "apply", "lint", "load_study", "nan", "profile", "trace", "tune"]

@@ -111,6 +111,7 @@ def test_names_are_as_people_type_them(lever: Lever) -> None:
     assert lever.name == lever.name.lower().replace("_", "-")
     assert lever.title and not lever.title.endswith(".")
     assert all(isinstance(it, str) and it for it in lever.addresses)
+    assert lever.addresses or lever.name not in EXPECTED, "each lever that hotlap ships answers a finding"
 
 
 def legal_value(parameter: Parameter) -> Value:
