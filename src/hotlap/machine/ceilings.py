@@ -23,6 +23,7 @@ import msgspec
 import psutil
 
 from hotlap.errors import UsageError
+from hotlap.machine.processor import busy_seconds
 from hotlap.machine.products import DeviceClock, Products, free_bytes, measure_products
 from hotlap.records import Ceilings, SizedRate
 
@@ -120,18 +121,10 @@ def products_until_sure(device: str, test: Callable[[], tuple[Products, float]])
 
 
 def _test(device: str, clock: DeviceClock, limit_seconds: float) -> tuple[Products, float]:
-    began, busy, own = time.perf_counter(), _busy_seconds(), time.process_time()
+    began, busy, own = time.perf_counter(), busy_seconds(psutil.cpu_times()), time.process_time()
     products = measure_products(device, clock, limit_seconds)
-    others = (_busy_seconds() - busy) - (time.process_time() - own)
+    others = (busy_seconds(psutil.cpu_times()) - busy) - (time.process_time() - own)
     return products, max(0.0, others) / (time.perf_counter() - began)
-
-
-def _busy_seconds() -> float:
-    """Core seconds that the machine has not been idle so far."""
-    times = psutil.cpu_times()
-    idle = times.idle + getattr(times, "iowait", 0.0)
-    virtual = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)  # counted in user and nice already
-    return float(sum(times) - idle - virtual)
 
 
 def _doubts(device: str, products: Products, other_load: float) -> Iterator[str]:
