@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal
 
 from hotlap.records import (
     CheckVerdict,
@@ -13,11 +13,9 @@ from hotlap.records import (
     Record,
     RecordedGain,
     SpeedComparison,
+    StepPhase,
     Workload,
 )
-
-PhaseName: TypeAlias = Literal["data_wait", "host_to_device", "forward", "backward", "optimizer", "other"]
-PHASES: Final[tuple[PhaseName, ...]] = get_args(PhaseName)
 
 
 class Against(Record, frozen=True, kw_only=True):
@@ -51,7 +49,7 @@ class PhaseShift(Record, frozen=True, kw_only=True):
     ``before_share`` is what it took of that step; the interval is over sets.
     """
 
-    phase: PhaseName
+    phase: StepPhase
     before_share: float
     change: Estimate
     confidence: float

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hotlap.check.records import Against, CheckCost, NumbersCheck, PhaseName, PhaseShift, SpeedCheck
-from hotlap.records import CheckVerdict, Disturbance, Estimate, ParityComparison, SpeedComparison
+from hotlap.check.records import Against, CheckCost, NumbersCheck, PhaseShift, SpeedCheck
+from hotlap.records import CheckVerdict, Disturbance, Estimate, ParityComparison, SpeedComparison, StepPhase
 
 
 def speed_text(
@@ -61,7 +61,7 @@ def _about_speed(
 _MARGIN = 1.15
 """Estimates are that much too small now and then."""
 
-_PHASE_NAMES: Mapping[PhaseName, str] = {
+_PHASE_NAMES: Mapping[StepPhase, str] = {
     "data_wait": "data wait",
     "host_to_device": "host-to-device copies",
     "forward": "forward",
