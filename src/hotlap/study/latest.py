@@ -27,6 +27,9 @@ _LACKS: dict[Need, str] = {
 }
 
 
+_MOST_NAMED = 3
+
+
 @dataclass(frozen=True, slots=True)
 class Last:
     """The folder of the study; ``passed_over`` says why newer ones are not it, and is empty where it is the newest."""
@@ -99,6 +102,3 @@ def _newer(reasons: Sequence[tuple[Path, str]]) -> Iterator[str]:
         yield f"the newer {directory.name} {reason}"
     if len(reasons) > len(shown):
         yield f"and so on for {len(reasons) - len(shown)} more"
-
-
-_MOST_NAMED = 3
