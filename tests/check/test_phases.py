@@ -75,8 +75,8 @@ def test_the_largest_change_comes_first() -> None:
 
     text = phases_text([shift("optimizer", 0.03), shift("forward", -0.1), shift("other", 0.001)], failed=True)
     assert text == (
-        "Of the step before, forward takes 10.0 % less (99 % interval 9.0 to 11.0 %; 20 % before); optimizer takes "
-        "3.0 % more (99 % interval 2.0 to 4.0 %; 20 % before)."
+        "As a share of the step before, forward takes 10.0 % less (99 % interval 9.0 to 11.0 %; 20 % before); "
+        "optimizer takes 3.0 % more (99 % interval 2.0 to 4.0 %; 20 % before)."
     )
     assert phases_text([shift("other", 0.001)], failed=True) == (
         "No single phase of the step can be shown to have moved."

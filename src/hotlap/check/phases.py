@@ -22,7 +22,7 @@ _FEWEST_SETS = 3
 
 
 def phase_shifts(sets: Sequence[TurnSet]) -> tuple[PhaseShift, ...]:
-    """Every phase's change from the one side to the other; none where too few sets told of their phases."""
+    """Every phase's change from the one side to the other; none where too few sets have a time account."""
     known = [
         (before, now)
         for turns in sets
@@ -51,7 +51,7 @@ _Seconds = tuple[float, ...]
 
 
 def _per_sample(run: Run) -> _Seconds | None:
-    """Seconds per sample of each phase in the timed steps of a run; None where its steps do not tell."""
+    """Seconds per sample of each phase in the timed steps of a run; None where its steps were not split."""
     steps = run.steps
     columns = [getattr(steps, f"{name}_seconds")[_warm_up_rows(run) :] for name in STEP_PHASES]
     samples = steps.samples[_warm_up_rows(run) :]
@@ -64,7 +64,7 @@ def _per_sample(run: Run) -> _Seconds | None:
 
 
 def _warm_up_rows(run: Run) -> int:
-    """The rows before the first timed block, each of which has a step before it that does not count."""
+    """How many rows to leave out: those before the first timed block. Each block has one more step before it."""
     timed = sum(it.steps + 1 for it in run.blocks[run.warm_up_blocks :])
     rows = len(run.steps.wall_seconds)
     return max(warm_up_steps(run.steps), rows - timed) if timed else warm_up_steps(run.steps)

@@ -1,4 +1,4 @@
-"""The account of a whole run: its steps, and what lies outside of them (evaluation, checkpoints, start-up)."""
+"""The account of a whole run: its steps, and what comes between them (evaluation, checkpoints, start-up)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hotlap.records import (
 
 UNIT = "of the run"
 _LEAST_PART = 1e-3
-"""What takes a smaller part of a step's time than this each is no block, but a call that does nothing."""
+"""Of a step's time: what takes less between two steps is no block, but a call that did nothing."""
 
 _FEWEST_BLOCKS_WITH_INTERVAL = 3
 _KINDS: tuple[OutsideKind, ...] = ("evaluation", "checkpoints", "other")

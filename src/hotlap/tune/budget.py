@@ -1,6 +1,6 @@
 """What a budget allows: whether a lever can be proved with what is left, and with which budget it could be.
 
-Both are answered by the same sums, so that a budget which was advised is one that is enough.
+Both are answered by the same sums, so that a budget that was advised is enough.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def reserve_for(trials: Trials, prover: Prover, plan: Plan) -> float:
 
 
 def budget_for_a_proof(trials: Trials, baseline: Run, stages_seconds: float, candidate: Plan) -> float:
-    """The budget with which a study of this script, begun anew, could prove the candidate.
+    """The budget with which a study of this script, started again, could prove the candidate.
 
     ``stages_seconds`` is what comes before, less the profiled launch, which takes a share of any budget.
     """

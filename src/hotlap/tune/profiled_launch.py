@@ -298,8 +298,8 @@ def _doubts(profile: Profile, run: Run, length: Length) -> Iterable[str]:
     if window is None and isinstance(run.ending, Completed) and done < length.steps:
         yield (
             f"No steps were profiled: the script ended after {done} steps, and steps "
-            f"{length.steps - length.profiled + 1} to {length.steps} were to be. Let it train longer: more epochs, "
-            "more samples or a smaller batch."
+            f"{length.steps - length.profiled + 1} to {length.steps} were to be profiled. Let it train longer: "
+            "more epochs, more samples or a smaller batch."
         )
     elif window is None:
         why = next((it for it in run.notes if "profiled" in it), "No steps were profiled.")  # as the window noted
