@@ -20,6 +20,7 @@ from hotlap.records import (
     Assignment,
     LaunchRequest,
     Machine,
+    Plan,
     Record,
     Run,
     Setting,
@@ -403,6 +404,14 @@ def test_keys_are_equal_for_equal_requests_only(one: int, other: int, a: str, b:
     same = (one, a) == (other, b)
     assert (request_key("launch", request(one, a)) == request_key("launch", request(other, b))) is same
     assert request_key("launch", request(one, a)) != request_key("turns", request(one, a))
+
+
+def test_keys_of_older_studies_are_found() -> None:
+    """The keys that these requests had before they got fields for time limits, waits and options of the interpreter."""
+    workload = Workload(kind="script", target="t.py", directory="/", python="python")
+    assignment = Assignment(workload=workload, plan=Plan(), seed=0)
+    assert request_key("launch", LaunchRequest(assignment=assignment, steps=3)) == "1d8c5617fbd27d11"
+    assert request_key("turns", TurnRequest(arms=(assignment,))) == "61ccc2f34a1dd266"
 
 
 def test_study_json_is_plain_json(journal: Journal) -> None:

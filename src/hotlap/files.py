@@ -1,7 +1,7 @@
 """Opening and replacing files that others may have written: never a pipe, never more than is sensible, never a link.
 
 Every error is an :class:`OSError` whose ``strerror`` completes "The file cannot be read: ...", so that each caller says
-it in its own words. All of it works wherever Python does: what a system does not have is left out there.
+it in its own words. All of it works on every system: flags and locks that one lacks are left out there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _flag(name: str) -> int:
 
 
 UNSHARED = _flag("O_CLOEXEC") | _flag("O_NONBLOCK") | _flag("O_BINARY")
-"""Flags for every file that is opened here: not for other programs, never waiting, as bytes."""
+"""Flags for every file that is opened here: not inherited by other programs, never blocking, binary."""
 
 NO_LINK = _flag("O_NOFOLLOW")
 """The flag that refuses a link; 0 on a system without it."""

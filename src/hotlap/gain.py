@@ -1,4 +1,4 @@
-"""What the plan of a study gave. Reports, costs, plan files, history and checks all ask here."""
+"""What the plan of a study gave. Reports, costs, plan files, history and checks take it from here."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hotlap.records import Comparison, Kept, RecordedGain, Study
 def comparison_of_plan(study: Study) -> Comparison | None:
     """The study's plan against the untouched script: its verification, or in a finished study without one the trial of
     just these two (that of the three-run lab). None where neither was made: the trials of a search that was cut compare
-    single levers, each one chosen since it looked best, and say nothing about the plan."""
+    single levers, each chosen because it looked best, and show nothing about the plan."""
     if study.verification is not None:
         return study.verification
     if study.status != "finished":

@@ -304,9 +304,9 @@ def test_an_arm_that_always_hangs(monkeypatch: pytest.MonkeyPatch, arm: int, ver
 def test_the_phase_that_moved_is_named() -> None:
     found = compare(Pair(Effect(compute=1.3)))
     assert {it.phase for it in found.speed.phases if it.moved} == {"forward", "backward"}
-    assert "Of the step before, forward takes 10.5 % more" in found.text and "35 % before" in found.text
+    assert "As a share of the step before, forward takes 10.5 % more" in found.text and "35 % before" in found.text
     found = compare(Pair(Effect(data=3.0)))
-    assert "Of the step before, data wait takes 40.0 % more" in found.text
+    assert "As a share of the step before, data wait takes 40.0 % more" in found.text
     found = compare(Pair(Effect(compute=0.7)))
     assert "forward takes 10.5 % less" in found.text
 
@@ -314,7 +314,7 @@ def test_the_phase_that_moved_is_named() -> None:
 def test_no_phase_is_named_where_none_moved() -> None:
     found = compare(Pair())
     assert len(found.speed.phases) == 6 and not any(it.moved for it in found.speed.phases)
-    assert "Of the step before" not in found.text and "phase" not in found.text
+    assert "of the step before" not in found.text and "phase" not in found.text
 
 
 # -- against a plan ---------------------------------------------------------------------------------

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from hotlap.check.phases import phase_shifts
-from hotlap.check.records import PHASES, PhaseShift
+from hotlap.check.records import PhaseShift
 from hotlap.check.wording import phases_text
-from hotlap.records import Block, Estimate, Run, Steps, TurnSet
+from hotlap.records import STEP_PHASES, Block, Estimate, Run, Steps, TurnSet
 
 STEP = {"data_wait": 4.0, "host_to_device": 0.0, "forward": 7.0, "backward": 7.0, "optimizer": 2.0, "other": 0.5}
 
@@ -75,11 +75,11 @@ def test_the_largest_change_comes_first() -> None:
 
     text = phases_text([shift("optimizer", 0.03), shift("forward", -0.1), shift("other", 0.001)], failed=True)
     assert text == (
-        "Of the step before, forward takes 10.0 % less (99 % interval 9.0 to 11.0 %; 20 % before); optimizer takes "
-        "3.0 % more (99 % interval 2.0 to 4.0 %; 20 % before)."
+        "As a share of the step before, forward takes 10.0 % less (99 % interval 9.0 to 11.0 %; 20 % before); "
+        "optimizer takes 3.0 % more (99 % interval 2.0 to 4.0 %; 20 % before)."
     )
     assert phases_text([shift("other", 0.001)], failed=True) == (
         "No single phase of the step can be shown to have moved."
     )
     assert phases_text([shift("other", 0.001)], failed=False) == ""
-    assert {it.phase for it in phase_shifts(sets_of(1, 3))} == set(PHASES)
+    assert {it.phase for it in phase_shifts(sets_of(1, 3))} == set(STEP_PHASES)

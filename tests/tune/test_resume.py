@@ -55,7 +55,7 @@ every_nth = pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.ma
 
 
 def calls(requests: list[bytes], every: int) -> list[int]:
-    """Which calls are cut, by number: the first and last ones, where each is of another kind, and every so manieth."""
+    """Which calls are cut, by number: the first and last ones, where each is of another kind, and every nth."""
     last = len(requests)
     return [it for it in range(1, last + 1) if it <= 6 or it % every == 0 or it > last - 3]
 

@@ -12,7 +12,7 @@ from hotlap.check.numbers import TwoScripts, without_blame
 from hotlap.check.phases import phase_shifts
 from hotlap.check.records import Against, Check, CheckCost, NumbersCheck, Sides, SpeedCheck
 from hotlap.check.rule import limit_of, look_at
-from hotlap.check.wording import numbers_text, overall, speed_text, too_dear_text
+from hotlap.check.wording import numbers_text, over_budget_text, overall, speed_text
 from hotlap.errors import HotlapError, ScriptError, UsageError
 from hotlap.levers.api import Lever, all_levers
 from hotlap.machine.label import machine_label
@@ -72,10 +72,10 @@ def check(
     clock: Callable[[], float] = time.monotonic,
 ) -> Check:
     """Compare the present side with the other one on this machine. ``options.delta`` is the smallest slowdown that
-    counts. With a journal it is kept as a study of its own, for ``hotlap history``.
+    counts. With a journal the check is kept as a study, for ``hotlap history``.
 
-    That the present script fails is an answer. What noise may be to blame for is *inconclusive*: a budget that cannot
-    hold the first look, a launch that timed out. That the other side fails by itself is a :class:`HotlapError`. Raises
+    A present script that fails is an answer. What noise may explain is *inconclusive*: a budget too small for the
+    first look, a launch that timed out. Raises :class:`HotlapError` where the other side fails by itself, and
     :class:`UsageError` for options that make no sense.
     """
     known = all_levers() if levers is None else levers
@@ -127,7 +127,7 @@ class _Checker:
         self._compare_only_here(machine)
         proof = None if self._speed_only else self._proof(machine, observation)
         if not self._can_pay(0.0 if proof is None else proof.cost()):
-            return self._answer(machine, self._too_dear(), None)
+            return self._answer(machine, self._over_budget(), None)
         found = self._time()
         self._trials.reserve_seconds = 0.0
         comparable = bool(self._sets) or (self._ended_soon and self._against.kind == "revision")
@@ -192,7 +192,8 @@ class _Checker:
     # -- budget --------------------------------------------------------------------------------
 
     def _can_pay(self, proof_seconds: float) -> bool:
-        """Say what the check takes, and keep what the proof does. False when the first look does not fit beside it."""
+        """Report what the check will take, and reserve the seconds of its proof. False when too little is left for the
+        first look."""
         trials, first, last = self._trials, speed.LOOKS[0].sets, speed.LOOKS[-1].sets
         trials.reserve_seconds = proof_seconds
         trials.choose_rounds(1)
@@ -215,10 +216,10 @@ class _Checker:
             )
         return trials.fits(first * self._set_seconds)
 
-    def _too_dear(self) -> SpeedCheck:
+    def _over_budget(self) -> SpeedCheck:
         budget, cost = self._trials.options.budget_seconds, self._cost
         assert budget is not None and cost is not None
-        text = too_dear_text(cost, budget, self._disturbance_of("account"))
+        text = over_budget_text(cost, budget, self._disturbance_of("account"))
         return SpeedCheck(verdict="inconclusive", text=text, limit=self._limit)
 
     def _disturbance_of(self, measured: str) -> Disturbance | None:
@@ -274,7 +275,7 @@ class _Checker:
             self._book.tell("trial", text, sets_done=len(self._sets), sets_planned=upto, running=running)
             turns = self._take_set(upto)
             if _timed_out(turns) and self._trials.fits((upto - len(self._sets)) * self._set_seconds):
-                turns, self._asked_twice = self._take_set(upto), True  # whoever kept the machine busy may be gone
+                turns, self._asked_twice = self._take_set(upto), True  # the machine may no longer be busy
             if isinstance(turns, Failure):
                 return turns
             diverged = divergence(turns.runs[BASELINE], turns.runs[CANDIDATE])
@@ -284,7 +285,7 @@ class _Checker:
         return None
 
     def _take_set(self, upto: int) -> TurnSet | Failure:
-        """A set that was not disturbed, where it can be had: what follows must still fit into the budget."""
+        """A set, taken again where it was disturbed, as long as those that follow still fit into the budget."""
         trials = self._trials
         others_seconds = (upto - len(self._sets) - 1) * self._set_seconds
         turns, _ = quietly(
@@ -376,7 +377,7 @@ class _Checker:
         return check
 
     def _keep(self, check: Check) -> None:
-        """Write the answer into the study, as far as ``hotlap history`` shows it, and as a whole beside it."""
+        """Write into the study what ``hotlap history`` shows of the answer, and all of it next to the study."""
         comparison = None
         if check.speed.comparison is not None:
             comparison = comparison_of(
@@ -410,7 +411,7 @@ class _PlanProof:
 
 
 def _timed_out(turns: TurnSet | ParityComparison | Failure) -> bool:
-    """Whether it failed as nothing came for too long: of a busy machine that says nothing about the script."""
+    """Whether it timed out: on a busy machine that says nothing about the script."""
     return isinstance(turns, Failure) and isinstance(turns.ending, TimedOut)
 
 

@@ -11,10 +11,10 @@ import math
 from collections.abc import Sequence
 from statistics import fmean, stdev
 
-from hotlap.check.records import PHASES, PhaseShift
+from hotlap.check.records import PhaseShift
 from hotlap.measure import student
 from hotlap.measure.account import warm_up_steps
-from hotlap.records import Estimate, Run, TurnSet
+from hotlap.records import STEP_PHASES, Estimate, Run, TurnSet
 from hotlap.tune.confirm import BASELINE, CANDIDATE
 
 _FAMILY_ALPHA = 0.05
@@ -22,7 +22,7 @@ _FEWEST_SETS = 3
 
 
 def phase_shifts(sets: Sequence[TurnSet]) -> tuple[PhaseShift, ...]:
-    """Every phase's change from the one side to the other; none where too few sets told of their phases."""
+    """Every phase's change from the one side to the other; none where too few sets have a time account."""
     known = [
         (before, now)
         for turns in sets
@@ -31,16 +31,16 @@ def phase_shifts(sets: Sequence[TurnSet]) -> tuple[PhaseShift, ...]:
     ]
     if len(known) < _FEWEST_SETS:
         return ()
-    return tuple(_shift(position, known) for position in range(len(PHASES)))
+    return tuple(_shift(position, known) for position in range(len(STEP_PHASES)))
 
 
 def _shift(position: int, known: Sequence[tuple[_Seconds, _Seconds]]) -> PhaseShift:
-    confidence = 1 - _FAMILY_ALPHA / len(PHASES)
+    confidence = 1 - _FAMILY_ALPHA / len(STEP_PHASES)
     changes = [(now[position] - before[position]) / math.fsum(before) for before, now in known]
     margin = student.quantile((1 + confidence) / 2, len(changes) - 1) * stdev(changes) / math.sqrt(len(changes))
     value = fmean(changes)
     return PhaseShift(
-        phase=PHASES[position],
+        phase=STEP_PHASES[position],
         before_share=fmean(before[position] / math.fsum(before) for before, _ in known),
         change=Estimate(value=value, low=value - margin, high=value + margin, unit="of the step before"),
         confidence=confidence,
@@ -51,9 +51,9 @@ _Seconds = tuple[float, ...]
 
 
 def _per_sample(run: Run) -> _Seconds | None:
-    """Seconds per sample of each phase in the timed steps of a run; None where its steps do not tell."""
+    """Seconds per sample of each phase in the timed steps of a run; None where its steps were not split."""
     steps = run.steps
-    columns = [getattr(steps, f"{name}_seconds")[_warm_up_rows(run) :] for name in PHASES]
+    columns = [getattr(steps, f"{name}_seconds")[_warm_up_rows(run) :] for name in STEP_PHASES]
     samples = steps.samples[_warm_up_rows(run) :]
     rows = len(steps.wall_seconds) - _warm_up_rows(run)
     if rows <= 0 or any(len(it) != rows for it in columns):
@@ -64,7 +64,7 @@ def _per_sample(run: Run) -> _Seconds | None:
 
 
 def _warm_up_rows(run: Run) -> int:
-    """The rows before the first timed block, each of which has a step before it that does not count."""
+    """How many rows to leave out: those before the first timed block. Each block has one more step before it."""
     timed = sum(it.steps + 1 for it in run.blocks[run.warm_up_blocks :])
     rows = len(run.steps.wall_seconds)
     return max(warm_up_steps(run.steps), rows - timed) if timed else warm_up_steps(run.steps)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal
 
 from hotlap.records import (
     CheckVerdict,
@@ -13,11 +13,9 @@ from hotlap.records import (
     Record,
     RecordedGain,
     SpeedComparison,
+    StepPhase,
     Workload,
 )
-
-PhaseName: TypeAlias = Literal["data_wait", "host_to_device", "forward", "backward", "optimizer", "other"]
-PHASES: Final[tuple[PhaseName, ...]] = get_args(PhaseName)
 
 
 class Against(Record, frozen=True, kw_only=True):
@@ -51,19 +49,19 @@ class PhaseShift(Record, frozen=True, kw_only=True):
     ``before_share`` is what it took of that step; the interval is over sets.
     """
 
-    phase: PhaseName
+    phase: StepPhase
     before_share: float
     change: Estimate
     confidence: float
 
     @property
     def moved(self) -> bool:
-        """Whether the interval leaves out 0, and the change is worth a word."""
-        return (self.change.low > 0 or self.change.high < 0) and abs(self.change.value) >= WORTH_A_WORD
+        """Whether the interval excludes 0, and the change is large enough to be reported."""
+        return (self.change.low > 0 or self.change.high < 0) and abs(self.change.value) >= SMALLEST_SHIFT
 
 
-WORTH_A_WORD: Final = 0.01
-"""A phase that moved by less than this share of the step is not spoken of."""
+SMALLEST_SHIFT: Final = 0.01
+"""A phase that moved by less than this share of the step is not reported."""
 
 
 class CheckCost(Record, frozen=True, kw_only=True):
@@ -104,7 +102,7 @@ class Check(Record, frozen=True, kw_only=True):
     """The answer: ``failed`` when either part failed, else ``inconclusive`` when either is, else ``passed``.
 
     ``numbers`` is None where only the speed was asked for, or where the script failed before. ``delta`` is the smallest
-    slowdown that counts, as a share. ``cost`` is what it was expected to take (None: it did not come so far), and
+    slowdown that counts, as a share. ``cost`` is what it was expected to take (None: not known when it ended), and
     ``disturbances`` what others on the machine disturbed. ``directory`` is the study's folder (empty: none is kept).
     """
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hotlap.check.records import Against, CheckCost, NumbersCheck, PhaseName, PhaseShift, SpeedCheck
-from hotlap.records import CheckVerdict, Disturbance, Estimate, ParityComparison, SpeedComparison
+from hotlap.check.records import Against, CheckCost, NumbersCheck, PhaseShift, SpeedCheck
+from hotlap.records import CheckVerdict, Disturbance, Estimate, ParityComparison, SpeedComparison, StepPhase
 
 
 def speed_text(
@@ -59,9 +59,9 @@ def _about_speed(
 
 
 _MARGIN = 1.15
-"""Estimates are that much too small now and then."""
+"""Estimates are up to that much too small."""
 
-_PHASE_NAMES: Mapping[PhaseName, str] = {
+_PHASE_NAMES: Mapping[StepPhase, str] = {
     "data_wait": "data wait",
     "host_to_device": "host-to-device copies",
     "forward": "forward",
@@ -77,7 +77,7 @@ def phases_text(phases: Sequence[PhaseShift], *, failed: bool) -> str:
     if not moved:
         return "No single phase of the step can be shown to have moved." if failed and phases else ""
     parts = [_shift_words(it) for it in moved]
-    return f"Of the step before, {'; '.join(parts)}."
+    return f"As a share of the step before, {'; '.join(parts)}."
 
 
 def _shift_words(it: PhaseShift) -> str:
@@ -89,8 +89,8 @@ def _shift_words(it: PhaseShift) -> str:
     return f"{_PHASE_NAMES[it.phase]} takes {share:.1f} % {direction} ({interval}; {was})"
 
 
-def too_dear_text(cost: CheckCost, budget_seconds: float, disturbance: Disturbance | None) -> str:
-    """Why nothing was compared: what a check takes, and what was given."""
+def over_budget_text(cost: CheckCost, budget_seconds: float, disturbance: Disturbance | None) -> str:
+    """Why nothing was compared: what a check takes, and what the budget is."""
     busy = f" That was estimated while {disturbance.words}, and may be less on a quiet machine." if disturbance else ""
     return (
         f"Nothing was compared: the budget of {budget_seconds:.0f} s cannot hold a check of this script, which takes "

@@ -9,12 +9,11 @@ from statistics import fmean
 
 from hotlap.compare.records import Account, Amount, Fact, Side
 from hotlap.measure.account import warm_up_steps
-from hotlap.records import Machine, PhaseAccount, Study
+from hotlap.records import STEP_PHASES, Machine, PhaseAccount, Study
 from hotlap.redact import redacted
 from hotlap.trace.records import Breakdown, DeviceBreakdown, DeviceTime, HostTime, OperatorRow, StepTime
 
 _SECONDS = 1e-9
-_PHASES = ("data_wait", "host_to_device", "forward", "backward", "optimizer", "other")
 
 
 def side_of_traces(
@@ -139,7 +138,7 @@ def _are_ranks(breakdowns: Sequence[Breakdown]) -> bool:
 
 
 def _phases(account: PhaseAccount) -> Account:
-    amounts = [Amount(name=it, seconds=getattr(account, it)) for it in _PHASES]
+    amounts = [Amount(name=it, seconds=getattr(account, it)) for it in STEP_PHASES]
     return Account(table="phases", amounts=tuple(amounts))
 
 

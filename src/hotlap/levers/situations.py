@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal
 
-from hotlap.records import Accelerator, ModelFacts, Setting, Situation, Skipped, Value
-
-Phase: TypeAlias = Literal["data_wait", "host_to_device", "forward", "backward", "optimizer", "other"]
+from hotlap.records import Accelerator, ModelFacts, Setting, Situation, Skipped, StepPhase, Value
 
 NO_MODEL = "No model was seen: the script never calls one through its __call__, so there is nothing to hold on to."
 
@@ -50,7 +48,7 @@ def cores_per_process(situation: Situation) -> int:
     return max(1, situation.machine.cores // max(1, situation.facts.processes))
 
 
-def bound_without(situation: Situation, *phases: Phase) -> float | None:
+def bound_without(situation: Situation, *phases: StepPhase) -> float | None:
     """The speedup if these phases took no time at all: Amdahl's law with a free part.
 
     None where the account is empty, or where nothing but these phases is left: then there is no bound.
@@ -65,7 +63,7 @@ def bound_without(situation: Situation, *phases: Phase) -> float | None:
 def bound_of_computing(situation: Situation) -> float | None:
     """The speedup if all that this process computes took no time. Fetching counts where the process does it itself."""
     fetches_itself = any(loader.workers == 0 for loader in situation.facts.loaders)
-    fetching: tuple[Phase, ...] = ("data_wait",) if fetches_itself else ()
+    fetching: tuple[StepPhase, ...] = ("data_wait",) if fetches_itself else ()
     return bound_without(situation, "forward", "backward", "optimizer", "other", *fetching)
 
 

@@ -23,6 +23,7 @@ import msgspec
 import psutil
 
 from hotlap.errors import UsageError
+from hotlap.machine.processor import busy_seconds
 from hotlap.machine.products import DeviceClock, Products, free_bytes, measure_products
 from hotlap.records import Ceilings, SizedRate
 
@@ -35,17 +36,17 @@ _LARGEST_COPY_ON_DEVICE_BYTES = 1 << 31
 _MOST_TESTS = 3
 # The halves of a test on an idle machine differ by a few percent.
 _DOUBTFUL_SPREAD = 0.25
-# Two tests whose rates are as close as this bear each other out, whatever else was running.
+# Two tests whose rates are as close as this confirm each other, whatever else was running.
 _AGREEMENT = 0.15
 _CORES_LACKING = 0.5
 # Caches cost large products a part of the rate of smaller ones; what loses more than this was interrupted.
 _LOST_BY_SIZE = 0.5
-# Emulated formats reach so little of the best that nobody asks how well they were measured.
+# A format that reaches less than this share of the best rate is emulated; tests need not agree on it.
 _EMULATED = 0.1
 
 
 def measure(device: str, seconds: float = 3.0) -> Ceilings:
-    """The rates of ``cpu`` or ``cuda``, in about ``seconds`` of work, up to 2.2 times as much on a disturbed
+    """The rates of ``cpu`` or ``cuda``, in about ``seconds`` of work, up to 2.2 times as much on a busy
     machine (the start of the device comes on top).
 
     On the processor all physical cores that are available work, or half of them where that multiplies faster: on a
@@ -105,8 +106,8 @@ def merged(first: Ceilings, second: Ceilings) -> Ceilings:
 def products_until_sure(device: str, test: Callable[[], tuple[Products, float]]) -> tuple[Products, str]:
     """The best of up to three tests, and why even that is in doubt; an empty sentence where it is not.
 
-    A test tells what it found, and how many cores others kept busy meanwhile. One that nothing disturbed is believed,
-    and so are two whose best rates agree.
+    A test returns what it found, and how many cores others kept busy meanwhile. One that nothing disturbed counts,
+    and so do two whose best rates agree.
     """
     found: list[Products] = []
     doubt = ""
@@ -120,18 +121,10 @@ def products_until_sure(device: str, test: Callable[[], tuple[Products, float]])
 
 
 def _test(device: str, clock: DeviceClock, limit_seconds: float) -> tuple[Products, float]:
-    began, busy, own = time.perf_counter(), _busy_seconds(), time.process_time()
+    began, busy, own = time.perf_counter(), busy_seconds(psutil.cpu_times()), time.process_time()
     products = measure_products(device, clock, limit_seconds)
-    others = (_busy_seconds() - busy) - (time.process_time() - own)
+    others = (busy_seconds(psutil.cpu_times()) - busy) - (time.process_time() - own)
     return products, max(0.0, others) / (time.perf_counter() - began)
-
-
-def _busy_seconds() -> float:
-    """Core seconds that the machine has not been idle so far."""
-    times = psutil.cpu_times()
-    idle = times.idle + getattr(times, "iowait", 0.0)
-    virtual = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)  # counted in user and nice already
-    return float(sum(times) - idle - virtual)
 
 
 def _doubts(device: str, products: Products, other_load: float) -> Iterator[str]:

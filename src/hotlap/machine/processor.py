@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from pathlib import Path
+from typing import Any
 
 from hotlap.machine import control_groups
 
@@ -63,6 +64,13 @@ def physical_cores(root: Path = Path("/"), visible: tuple[int, ...] | None = Non
     numbers = visible_cores() if visible is None else visible
     behind = {_physical_core(root, number) for number in numbers}
     return max(1, min(len(behind), cores_available(root, numbers)))
+
+
+def busy_seconds(times: Any) -> float:
+    """Seconds not idle in one of psutil's ``scputimes``; guests are in user and nice already, and count once."""
+    idle = times.idle + getattr(times, "iowait", 0.0)
+    virtual = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)
+    return float(sum(times) - idle - virtual)
 
 
 def _physical_core(root: Path, number: int) -> tuple[str, str]:

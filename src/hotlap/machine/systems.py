@@ -1,4 +1,4 @@
-"""On which operating systems hotlap runs scripts, and what it says on the others."""
+"""The operating systems on which hotlap runs scripts, and the error on all others."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def disturbance(measured: Measurement, runs: Iterable[Run], cores: int) -> Distu
     return Disturbance(measured=measured, other_load=other_load, cores=cores, waited_share=waited_share)
 
 
-NAMES: Mapping[Measurement, str] = {
+_NAMES: Mapping[Measurement, str] = {
     "account": "the time of a step",
     "loader-alone": "the loader alone",
     "model-alone": "the model alone",
@@ -65,7 +65,7 @@ NAMES: Mapping[Measurement, str] = {
 def disturbance_text(found: Sequence[Disturbance]) -> str:
     """One warning for all that was disturbed: what, by how much, and what to do."""
     worst = max(found, key=lambda it: it.other_load)
-    names = [NAMES[it.measured] for it in found]
+    names = [_NAMES[it.measured] for it in found]
     named = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
     waits = [it.waited_share for it in found if it.waited_share is not None]
     waited = f" Ready threads waited {100 * max(waits):.0f} % of their time for a core." if waits else ""

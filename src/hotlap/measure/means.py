@@ -24,7 +24,7 @@ since a profiler makes the host slower, and its speed varies. It holds for machi
 others kept the cores busy, half of the pairs among ten launches differed by 45 % and more."""
 
 _WIDEST = 10.0
-"""Of an interval's half in logarithms: a factor of 22,000 says that nothing is known."""
+"""The widest half of an interval, in logarithms: a factor of 22,000 means that nothing is known."""
 
 _CONFIDENCE = 0.95
 _BATCHES = 8

@@ -1,11 +1,11 @@
-"""The account of a whole run: its steps, and what lies outside of them (evaluation, checkpoints, start-up)."""
+"""The account of a whole run: its steps, and what comes between them (evaluation, checkpoints, start-up)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean, median, stdev
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from hotlap.measure.student import quantile
 from hotlap.records import (
@@ -22,10 +22,14 @@ from hotlap.records import (
 
 UNIT = "of the run"
 _LEAST_PART = 1e-3
-"""What takes a smaller part of a step's time than this each is no block, but a call that does nothing."""
+"""Of a step's time: what takes less between two steps is no block, but a call that did nothing."""
 
 _FEWEST_BLOCKS_WITH_INTERVAL = 3
 _KINDS: tuple[OutsideKind, ...] = ("evaluation", "checkpoints", "other")
+
+
+_Blocks: TypeAlias = Mapping[int, float]
+"""The seconds of blocks by the rows of the steps that they came before."""
 
 
 class _PerStep(NamedTuple):
@@ -48,22 +52,22 @@ def run_account(run: Run, phases: PhaseAccount) -> RunAccount | None:
     if phases.wall <= 0 or len(steps.wall_seconds) < 2:
         return None
     epoch_steps = steps_per_epoch(run.facts, steps)
-    costs: dict[OutsideKind, _PerStep] = {}
-    parts: list[OutsidePart] = []
-    for kind, column in zip(_KINDS, _columns(steps), strict=True):
-        blocks = {row: it for row, it in enumerate(column) if row > 0 and it > _LEAST_PART * phases.wall}
-        if blocks:
-            part, costs[kind] = _part(kind, blocks, len(steps.wall_seconds), epoch_steps)
-            parts.append(part)
-    step_share = _share(_PerStep(*(phases.wall,) * 3), list(costs.values()))
+    seen = {
+        kind: blocks
+        for kind, column in zip(_KINDS, _columns(steps), strict=True)
+        if (blocks := {row: it for row, it in enumerate(column) if row > 0 and it > _LEAST_PART * phases.wall})
+    }
+    costs = {kind: _cost(blocks, epoch_steps, len(steps.wall_seconds)) for kind, blocks in seen.items()}
+    step = _PerStep(phases.wall, phases.wall, phases.wall)
+    step_share = _share(step, list(costs.values()))
     return RunAccount(
         steps=len(steps.wall_seconds),
         epoch_steps=epoch_steps,
         step_seconds=phases.wall,
         step_share=step_share,
         outside=tuple(
-            _with_share(it, _share(costs[it.kind], [*_others(costs, it.kind), _PerStep(*(phases.wall,) * 3)]))
-            for it in parts
+            _part(kind, blocks, epoch_steps, _share(costs[kind], _others(costs, kind, step)))
+            for kind, blocks in seen.items()
         ),
         startup_seconds=run.startup_seconds,
         **_whole(run, step_share),
@@ -90,30 +94,40 @@ def _columns(steps: Steps) -> tuple[Sequence[float], ...]:
     return evaluation, checkpoints, other
 
 
-def _part(
-    kind: OutsideKind, blocks: dict[int, float], steps: int, epoch_steps: int | None
-) -> tuple[OutsidePart, _PerStep]:
-    rows, seconds = list(blocks), list(blocks.values())
+def _part(kind: OutsideKind, blocks: _Blocks, epoch_steps: int | None, share: Estimate) -> OutsidePart:
+    return OutsidePart(
+        kind=kind,
+        blocks=len(blocks),
+        seconds=fmean(blocks.values()),
+        every_steps=_every_steps(blocks, epoch_steps),
+        at_epoch_ends=_at_epoch_ends(blocks, epoch_steps),
+        share=share,
+    )
+
+
+def _at_epoch_ends(blocks: _Blocks, epoch_steps: int | None) -> bool:
+    return epoch_steps is not None and all(row % epoch_steps == 0 for row in blocks)
+
+
+def _every_steps(blocks: _Blocks, epoch_steps: int | None) -> float | None:
+    """After how many steps a block comes again; None where that is not known."""
+    rows = list(blocks)
+    if len(rows) > 1:
+        return (rows[-1] - rows[0]) / (len(rows) - 1)
+    return float(epoch_steps) if epoch_steps and _at_epoch_ends(blocks, epoch_steps) else None
+
+
+def _cost(blocks: _Blocks, epoch_steps: int | None, steps: int) -> _PerStep:
+    seconds, every = list(blocks.values()), _every_steps(blocks, epoch_steps)
     mean = fmean(seconds)
-    at_epoch_ends = epoch_steps is not None and all(row % epoch_steps == 0 for row in rows)
+    if every is None:
+        row = next(iter(blocks))
+        return _PerStep(mean / (steps - 1), 0.0, mean / max(row, steps - row))
     margin = 0.0
     if len(seconds) >= _FEWEST_BLOCKS_WITH_INTERVAL:
         margin = quantile(0.975, len(seconds) - 1) * stdev(seconds) / math.sqrt(len(seconds))
-    every: float | None
-    if len(rows) > 1:
-        every = (rows[-1] - rows[0]) / (len(rows) - 1)
-    else:
-        every = float(epoch_steps) if at_epoch_ends and epoch_steps else None
-    if every is not None:
-        # Few blocks that differ much make an interval of no use: none was seen to take less than the shortest.
-        cost = _PerStep(mean / every, max(min(seconds), mean - margin) / every, (mean + margin) / every)
-    else:
-        cost = _PerStep(mean / (steps - 1), 0.0, mean / max(rows[0], steps - rows[0]))
-    nothing = Estimate(value=0.0, low=0.0, high=0.0, unit=UNIT)
-    part = OutsidePart(
-        kind=kind, blocks=len(rows), seconds=mean, every_steps=every, at_epoch_ends=at_epoch_ends, share=nothing
-    )
-    return part, cost
+    # Few blocks that differ much make an interval of no use: none was seen to take less than the shortest.
+    return _PerStep(mean / every, max(min(seconds), mean - margin) / every, (mean + margin) / every)
 
 
 def _share(cost: _PerStep, others: Sequence[_PerStep]) -> Estimate:
@@ -130,19 +144,8 @@ def _share(cost: _PerStep, others: Sequence[_PerStep]) -> Estimate:
     )
 
 
-def _others(costs: dict[OutsideKind, _PerStep], kind: OutsideKind) -> list[_PerStep]:
-    return [it for other, it in costs.items() if other != kind]
-
-
-def _with_share(part: OutsidePart, share: Estimate) -> OutsidePart:
-    return OutsidePart(
-        kind=part.kind,
-        blocks=part.blocks,
-        seconds=part.seconds,
-        every_steps=part.every_steps,
-        at_epoch_ends=part.at_epoch_ends,
-        share=share,
-    )
+def _others(costs: dict[OutsideKind, _PerStep], kind: OutsideKind, step: _PerStep) -> list[_PerStep]:
+    return [step, *(it for other, it in costs.items() if other != kind)]
 
 
 def _whole(run: Run, step_share: Estimate) -> dict[str, float | None]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from hotlap.records.base import Record, Value, Values
 from hotlap.records.comparisons import (
+    STEP_PHASES,
     BatchRate,
     Ceiling,
     Comparison,
@@ -28,6 +29,7 @@ from hotlap.records.comparisons import (
     Situation,
     SpeedComparison,
     SpeedVerdict,
+    StepPhase,
 )
 from hotlap.records.costs import BreakEven, Costs, Price, WholeRun
 from hotlap.records.disturbance import Disturbance, Measurement
@@ -123,6 +125,7 @@ __all__ = [
     "CONNECTION_LOST",
     "STEP_COUNTER_BYTES",
     "STEP_COUNTER_PREFIX",
+    "STEP_PHASES",
     "Accelerator",
     "Assignment",
     "AttentionArgument",
@@ -224,6 +227,7 @@ __all__ = [
     "SpeedComparison",
     "SpeedVerdict",
     "Stage",
+    "StepPhase",
     "StepSource",
     "Steps",
     "Stopped",

@@ -61,7 +61,7 @@ class BadNumber(Record, frozen=True, kw_only=True):
     ``noticed_in`` is ``script`` where the script itself looked at the number and ended. ``name`` is the parameter's.
     ``origin`` is known only where every operation was checked: ``first_nan`` is then what made NaN of the origin's
     infinity, and ``written`` an infinity that the script wrote on purpose and that the origin was given. Where what
-    came of the origin was made finite once more, but huge, ``replaced`` is what did that (as ``nan_to_num``), and
+    came of the origin was made finite again, but huge, ``replaced`` is what did that (as ``nan_to_num``), and
     ``overflow`` what then made infinities or NaN of the huge numbers.
     """
 

@@ -13,8 +13,8 @@ SiteRole: TypeAlias = Literal[
 
 SampleSource: TypeAlias = Literal["loader", "batch", "inputs", "none", ""]
 """What samples were counted by: the batch size of the DataLoader, the first dimension of what a DataLoader without one
-delivered, the first dimension of the model's inputs (a guess), nothing (each step counts as one); empty where a study
-of before does not say."""
+delivered, the first dimension of the model's inputs (a guess), nothing (each step counts as one); empty in studies
+that did not record it."""
 
 
 class CallSite(Record, frozen=True, kw_only=True):
@@ -48,7 +48,7 @@ class LoaderFacts(Record, frozen=True, kw_only=True):
     ``random`` numbers: then moving the fetch into workers changes what is drawn.
     ``batch_bytes`` is the size of one batch's tensors. ``trains`` says whether a backward pass followed on its batches;
     None in studies that did not record it. ``evaluates`` says that its batches were evaluated, and ``starts`` how often
-    it was begun.
+    the script began to read it.
     """
 
     dataset: str

@@ -1,7 +1,7 @@
-"""The last study, for a command that was not told which: the newest one that has what the command needs.
+"""The last study, for a command that names none: the newest one that has what the command needs.
 
-A script that failed at its start, a study that somebody copied in, or a quick look, made last, does not hide the one
-before that has an answer. What was passed over is said in one sentence.
+A newer study of a script that failed at its start, one that somebody copied in, or a quick look does not hide an older
+one that has an answer. One sentence says what was passed over.
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ from hotlap.study.reading import latest_study, load_study, made_here, studies_in
 
 Need: TypeAlias = Literal["answer", "plan", "search"]
 """What a command needs of a study: an ``answer``, that is at least the time account; a ``plan`` with a lever in it; or
-a ``search`` that can be gone on with."""
+a ``search`` that can be resumed."""
 
 _LACKS: dict[Need, str] = {
     "answer": "ended before it knew anything",
     "plan": "kept no lever",
-    "search": "cannot be gone on with",
+    "search": "cannot be resumed",
 }
+
+
+_MOST_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,7 @@ def _reason_against(directory: Path, need: Need) -> str:
     except StudyError:
         return "cannot be read"
     if study.status == "script-failed":
-        return "ended as its script failed"
+        return "ended because its script failed"
     return "" if _has(study, need) else _LACKS[need]
 
 
@@ -99,6 +102,3 @@ def _newer(reasons: Sequence[tuple[Path, str]]) -> Iterator[str]:
         yield f"the newer {directory.name} {reason}"
     if len(reasons) > len(shown):
         yield f"and so on for {len(reasons) - len(shown)} more"
-
-
-_MOST_NAMED = 3

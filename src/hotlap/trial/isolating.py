@@ -34,7 +34,7 @@ _BRIEF_LIMIT_SECONDS = 60.0
 _NOT_ISOLATED = "isolated: "
 _KERNELS_FOLDERS = ("/dev", "/proc", "/sys")
 # NVIDIA's Multi-Process Service: where it listens, and the variable that moves that (its documentation, "Environment
-# variables"). Pipes lie there, which a layer would cut off from the service.
+# variables"). A layer over its pipes would cut them off from the service.
 _SERVICE_VARIABLE, _SERVICE_FOLDER = "CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"
 _NETWORK_GAP = "What the script sends over the network is sent: trackers are silenced, other requests are not."
 PROPERTIES_GAP = (
@@ -210,8 +210,8 @@ class Isolator:
         return found
 
     def _service_folder(self) -> list[str]:
-        """Where NVIDIA's Multi-Process Service listens, if it does; told by a file of its own, as a variable may name
-        any folder."""
+        """Where NVIDIA's Multi-Process Service listens, if it does. Its own file there shows that: the variable may
+        name any folder."""
         folder = Path({**os.environ, **self._environment}.get(_SERVICE_VARIABLE, _SERVICE_FOLDER))
         return [str(folder)] if folder.is_absolute() and (folder / "control").exists() else []
 

@@ -6,12 +6,10 @@ import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import psutil
 
-from hotlap.machine import control_groups
-from hotlap.machine.processor import cores_available, visible_cores
+from hotlap.machine import control_groups, processor
 from hotlap.measure.disturbance import notable_load
 
 _LOOK_SECONDS = 1.0
@@ -30,8 +28,8 @@ def busy_seconds() -> float:
     if shared is not None:
         return shared
     every = psutil.cpu_times(percpu=True)
-    ours = [every[number] for number in visible_cores() if number < len(every)]
-    return sum(map(_busy, ours or every))
+    ours = [every[number] for number in processor.visible_cores() if number < len(every)]
+    return sum(map(processor.busy_seconds, ours or every))
 
 
 def wait_for_quiet(
@@ -42,20 +40,13 @@ def wait_for_quiet(
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Wait until others use no notable part of the cores, at most so long. Nothing of ours may run meanwhile."""
-    notable, ends = notable_load(cores_available()), clock() + limit_seconds
+    notable, ends = notable_load(processor.cores_available()), clock() + limit_seconds
     quiet = 0
     while quiet < _QUIET_LOOKS and (left := ends - clock()) > 0:
         used, began = busy(), clock()
         sleep(min(_LOOK_SECONDS, left))
         load = (busy() - used) / max(1e-9, clock() - began)
         quiet = quiet + 1 if load < notable else 0
-
-
-def _busy(times: Any) -> float:
-    """Seconds of one core that it was not idle; the time of guests is in user and nice already."""
-    idle = times.idle + getattr(times, "iowait", 0.0)
-    virtual = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)
-    return float(sum(times) - idle - virtual)
 
 
 @cache

@@ -88,8 +88,8 @@ def _announced(pid: int, run_directory: Path) -> bool:
 
 
 def _is_copy(process: psutil.Process, mapping: bytes, run_directory: Path) -> bool:
-    """Whether it was forked, by any number of generations, from a process that hotlap is in, and runs no program of
-    its own: one that it executes has the library at another address."""
+    """Whether it was forked, by any number of generations, from a process that hotlap is in, and still runs the
+    same program: after ``exec`` the library is at another address."""
     with suppress(psutil.Error):
         for ancestor in process.parents()[:_MOST_GENERATIONS]:
             if _torch_mapping(ancestor.pid) != mapping:
@@ -126,8 +126,8 @@ def _read_mark(path: Path) -> str:
 
 
 def _torch_mapping(pid: int) -> bytes:
-    """Where torch's library for Python is mapped into the process, as /proc tells; empty where it is not, and for what
-    cannot be read."""
+    """Where torch's library for Python is mapped into the process, as /proc shows it; empty where it is not, or where
+    that cannot be read."""
     left = _MAPS_LIMIT_BYTES
     try:
         with Path(f"/proc/{pid}/maps").open("rb") as maps:

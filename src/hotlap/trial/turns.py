@@ -73,7 +73,7 @@ def _deadline(request: TurnRequest) -> float:
 
 
 def _seconds_of(rounds: Sequence[Sequence[Block]]) -> float:
-    """What another round will take at most, as far as the last one tells."""
+    """What another round will take at most, judging by the last one."""
     return _MARGIN * sum(it.wall_seconds for it in rounds[-1]) if rounds else 0.0
 
 

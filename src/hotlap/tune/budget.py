@@ -1,6 +1,6 @@
 """What a budget allows: whether a lever can be proved with what is left, and with which budget it could be.
 
-Both are answered by the same sums, so that a budget which was advised is one that is enough.
+Both are answered by the same sums, so that a budget that was advised is enough.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hotlap.tune.trials import Trials
 from hotlap.tune.verify import verification_cost
 
 RESERVE_MARGIN = 1.15
-_ADVICE_MARGIN = 1.3
+ADVICE_MARGIN = 1.3
 """Costs are estimates, also in the study that follows the advice."""
 
 _LOOKED_AT = 3
@@ -97,7 +97,7 @@ def reserve_for(trials: Trials, prover: Prover, plan: Plan) -> float:
 
 
 def budget_for_a_proof(trials: Trials, baseline: Run, stages_seconds: float, candidate: Plan) -> float:
-    """The budget with which a study of this script, begun anew, could prove the candidate.
+    """The budget with which a study of this script, started again, could prove the candidate.
 
     ``stages_seconds`` is what comes before, less the profiled launch, which takes a share of any budget.
     """
@@ -106,7 +106,7 @@ def budget_for_a_proof(trials: Trials, baseline: Run, stages_seconds: float, can
     longer = max(0.0, max(observed_seconds(None), FEWEST_STEPS * shape.step_seconds) - watched)
     needed = stages_seconds + longer
     for _ in range(10):  # a longer budget pays for a longer proof, which takes less of it than it adds
-        least = _ADVICE_MARGIN * _least(trials, candidate, needed)
+        least = ADVICE_MARGIN * _least(trials, candidate, needed)
         needed = (stages_seconds + longer + least) / (1 - SEARCH_SHARE)
     return rounded_up(needed)
 
@@ -114,7 +114,7 @@ def budget_for_a_proof(trials: Trials, baseline: Run, stages_seconds: float, can
 def budget_for_the_rest(trials: Trials, prover: Prover, plan: Plan, candidates: Iterable[Plan]) -> float:
     """The budget with which this study would have tried these as well."""
     trial = sum(first_look_cost(trials, plan, it, trials.rounds) + prover.cost(it) for it in candidates)
-    return rounded_up(trials.spent_seconds + _ADVICE_MARGIN * (trial + verification_cost(trials, prover, plan)))
+    return rounded_up(trials.spent_seconds + ADVICE_MARGIN * (trial + verification_cost(trials, prover, plan)))
 
 
 def rounded_up(seconds: float) -> float:

@@ -101,7 +101,7 @@ class Costs:
     ) -> None:
         """Correct the estimates by a set that ran through and was cut as ``shape`` says.
 
-        What a set took beside its rounds is told by its own rounds: those of the first run may have been disturbed.
+        Its own rounds say how long its steps took, and so what it took besides: the first run may have been disturbed.
         """
         cut = shape or self.shape
         for plan, run in zip(plans, turns.runs, strict=True):

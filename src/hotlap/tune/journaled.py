@@ -21,8 +21,14 @@ from hotlap.study import Answer, Journal, LaunchAnswer, MachineAnswer, TurnAnswe
 from hotlap.trial.executor import Executor
 
 _MOST_HOSTS = 100
-_ABSENT = (b',"most_seconds":null', b',"interpreter_options":[]')
-"""What says nothing, and requests did not have at first: their keys stay those of older studies."""
+_ABSENT = (
+    b',"most_seconds":null',
+    b',"patience_seconds":0.0',
+    b',"epoch_end_seconds":0.0',
+    b',"interpreter_options":[]',
+)
+"""Fields that requests did not have at first, with their defaults: left out of keys, which thus stay those of older
+studies."""
 
 
 class JournaledExecutor:

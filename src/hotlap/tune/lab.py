@@ -35,7 +35,7 @@ from hotlap.records import (
 from hotlap.study import Journal
 from hotlap.trial.executor import Executor
 from hotlap.tune.book import Book, OnProgress, say_nothing
-from hotlap.tune.budget import rounded_up
+from hotlap.tune.budget import ADVICE_MARGIN, rounded_up
 from hotlap.tune.confirm import compare_sets, comparison_of
 from hotlap.tune.journaled import JournaledExecutor
 from hotlap.tune.options import Options, check
@@ -49,8 +49,6 @@ BOTH = "mixed-precision + compile"
 
 _SETS = 5
 _FEWEST_SETS = 3
-_MARGIN = 1.3
-"""Costs are estimates, also in the study that follows the advice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +162,7 @@ def _affordable_sets(trials: Trials, plans: Sequence[Plan]) -> int:
         return _SETS
     if trials.fits(_FEWEST_SETS * cost):
         return _FEWEST_SETS
-    needed = rounded_up(trials.spent_seconds + _MARGIN * _FEWEST_SETS * cost)
+    needed = rounded_up(trials.spent_seconds + ADVICE_MARGIN * _FEWEST_SETS * cost)
     raise BudgetError(
         f"The budget is too small for the lab: this script needs about {needed:.0f} s.",
         remedy=f"Give at least --budget {needed:.0f}s, or none.",

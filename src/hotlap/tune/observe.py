@@ -14,7 +14,6 @@ from hotlap.measure.account import account, warm_up_steps
 from hotlap.records import (
     Completed,
     Crashed,
-    Disturbance,
     OutOfMemory,
     PhaseAccount,
     Run,
@@ -46,13 +45,12 @@ _WARM_UP_BLOCKS = 4
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What one run of the untouched script showed, and what disturbed it."""
+    """What one run of the untouched script showed."""
 
     run: Run
     account: PhaseAccount
     shape: Shape
     warnings: tuple[str, ...] = ()
-    disturbance: Disturbance | None = None
 
     @property
     def facts(self) -> ScriptFacts:

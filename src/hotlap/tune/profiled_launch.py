@@ -95,11 +95,12 @@ def take_profile(
     if length is None:
         return known
     book.tell("profile", f"{length.steps} steps of the script as it is, {length.profiled} of them under the profiler")
-    run, length, disturbed = _quiet_launch(trials, book, length, observation, budget_share)
+    run, disturbed = _quiet_launch(trials, book, length, observation, budget_share)
     shorter = _shorter(length, run)
     if shorter is not None and shorter.seconds(trials) <= trials.left_seconds:
         book.tell("profile", f"{shorter.steps} steps, since the script ends sooner than it did before")
-        run, length, disturbed = _quiet_launch(trials, book, shorter, observation, budget_share)
+        length = shorter
+        run, disturbed = _quiet_launch(trials, book, length, observation, budget_share)
     book.disturbed("profile", disturbed)
     if disturbed is not None:
         known = msgspec.structs.replace(known, disturbed=(*known.disturbed, "profile"))
@@ -183,10 +184,10 @@ def _affordable(trials: Trials, book: Book, budget_share: float) -> Length | Non
 
 def _quiet_launch(
     trials: Trials, book: Book, length: Length, observation: Observation, budget_share: float
-) -> tuple[Run, Length, Disturbance | None]:
+) -> tuple[Run, Disturbance | None]:
     """The launch, made again while others disturb it and its share of the budget lasts."""
     budget = trials.options.budget_seconds
-    run, disturbed = quietly(
+    return quietly(
         trials,
         book,
         "profile",
@@ -195,7 +196,6 @@ def _quiet_launch(
         stage="profile",
         most_seconds=None if budget is None else budget_share * budget,
     )
-    return run, length, disturbed
 
 
 def _launch(trials: Trials, length: Length, *, processes: int, patience_seconds: float) -> Run:
@@ -298,8 +298,8 @@ def _doubts(profile: Profile, run: Run, length: Length) -> Iterable[str]:
     if window is None and isinstance(run.ending, Completed) and done < length.steps:
         yield (
             f"No steps were profiled: the script ended after {done} steps, and steps "
-            f"{length.steps - length.profiled + 1} to {length.steps} were to be. Let it train longer: more epochs, "
-            "more samples or a smaller batch."
+            f"{length.steps - length.profiled + 1} to {length.steps} were to be profiled. Let it train longer: "
+            "more epochs, more samples or a smaller batch."
         )
     elif window is None:
         why = next((it for it in run.notes if "profiled" in it), "No steps were profiled.")  # as the window noted

@@ -49,10 +49,10 @@ def quietly(
     stage: Stage,
     most_seconds: float | None = None,
 ) -> tuple[Taken, Disturbance | None]:
-    """What ``take`` measured, and what disturbed it. ``take`` is given how long to wait for others, and is asked again
-    while they disturb it, patience lasts and ``most_seconds`` allow for as much again; the least disturbed counts.
+    """What ``take`` measured, and what disturbed it. ``take`` is given how long to wait for others, and is called
+    again while they disturb it, as long as patience and ``most_seconds`` allow; the least disturbed counts.
 
-    ``runs_of`` names the runs that it rests on; there are none for a failure, which ends the asking.
+    ``runs_of`` names the runs that it rests on; there are none for a failure, which ends the calls.
     """
     before = trials.spent_seconds
     taken = take(0.0)

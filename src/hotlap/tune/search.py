@@ -238,8 +238,7 @@ class _Search:
         return self._plan != before
 
     def _second_chance(self) -> bool:
-        """Try what could not be paid for by what was known then: every set says again what a trial takes. True when the
-        plan grew."""
+        """Try again what seemed too expensive: every set corrects what a trial takes. True when the plan grew."""
         before = self._plan
         for name, choices in list(self._left_to_try.items()):
             del self._left_to_try[name]
@@ -260,7 +259,7 @@ class _Search:
             way = self._way(candidate)
             if way is None and choice.speedup is None:
                 choice = self._look(choice)
-                way = self._way(candidate)  # what the look took says what a trial would take
+                way = self._way(candidate)  # the look corrected what a trial takes
             if way is None:
                 self._note_seen(name, choice, candidate)
                 self._left_to_try[name] = choices
@@ -330,7 +329,7 @@ class _Search:
 
     def _try(self, name: str, choice: Screened, candidate: Plan) -> tuple[Outcome | None, Run | None]:
         """The outcome of one trial, and the candidate's last run where it ran through; no outcome where the time was
-        over before anything could be told."""
+        over before there was a result."""
         before = self._trials.spent_seconds
         ask = partial(confirm, self._trials, self._book, self._plan, candidate, lever=name)
         result = self._keeping_proof(candidate, ask)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 
 import msgspec
@@ -70,7 +69,7 @@ def begin(trials: Trials, book: Book) -> tuple[Machine, Observation]:
     book.update(baseline=run, files=run.files)
     book.disturbed("account", disturbed)
     book.warn(*run.notes)
-    observation = dataclasses.replace(understand(run, trials), disturbance=disturbed)
+    observation = understand(run, trials)
     trials.costs = Costs(run.startup_seconds, observation.shape, cores=machine.cores)
     trials.fit_arms(machine, run)
     book.update(account_before=observation.account, run_account=run_account(run, observation.account))

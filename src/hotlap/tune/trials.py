@@ -63,7 +63,7 @@ class Trials:
     one place.
 
     ``reserve_seconds`` is what verification will need; no trial may eat into it. With ``cuts_sets`` a set ends when its
-    time is over, as a :class:`Failure` that is ``cut``: who asks for that must know what it means. ``cores`` are those
+    time is over, as a :class:`Failure` that is ``cut``, which is no failure of an arm. ``cores`` are those
     that may be used here. ``waits_in_vain`` counts the waits for a quiet machine after which it was no quieter, and
     ``again_seconds`` is what such waits and the measurements after them took. ``on_repetition`` is called when a trial
     is repeated because something outside killed it, with how many were so far.

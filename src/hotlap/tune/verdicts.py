@@ -47,7 +47,7 @@ def quick_look_text(budget_seconds: float | None, needed_seconds: float | None, 
     """Why a study proved nothing, and what would."""
     proof = f" A proof needs --budget {needed_seconds:.0f}s." if needed_seconds is not None else ""
     if on_purpose or budget_seconds is None:
-        return f"--quick asks for no proof.{proof}"
+        return f"With --quick nothing is proved.{proof}"
     return f"The budget of {budget_seconds:.0f} s is too small for a proof.{proof}"
 
 

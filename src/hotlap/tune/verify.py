@@ -19,9 +19,8 @@ from hotlap.tune.trials import Failure, Trials
 MORE_SETS = speed.LOOKS[-1]
 """How far to go on when the first sets decide nothing, and the share of false alarms this second look may spend."""
 
-
-_FEWEST_ROUNDS = 5
-"""A verification that sets with fewer rounds than usual can still end is worth more than none."""
+_LAST_RESORT_ROUNDS = 5
+"""Fewer than usual, where nothing more fits: a verification with a wide interval is better than none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +46,13 @@ def verification_cost(trials: Trials, prover: Prover | None, plan: Plan, rounds:
 
 def can_verify(trials: Trials, prover: Prover, plan: Plan) -> bool:
     """Whether the verification still fits, with few rounds if need be: what was kept for it was only an estimate."""
-    return trials.fits(verification_cost(trials, prover, plan, min(trials.rounds, _FEWEST_ROUNDS)))
+    return trials.fits(verification_cost(trials, prover, plan, min(trials.rounds, _LAST_RESORT_ROUNDS)))
 
 
 def _fit_rounds(trials: Trials, plan: Plan, sets: int) -> None:
     """Fewer rounds where the sets that are left would otherwise take longer than there is time."""
     arms = [plans_of.EMPTY, plans_of.EMPTY, plan]
-    for rounds in (trials.rounds, FEWEST_ROUNDS, _FEWEST_ROUNDS):
+    for rounds in (trials.rounds, FEWEST_ROUNDS, _LAST_RESORT_ROUNDS):
         if rounds <= trials.rounds and trials.fits(sets * trials.costs.of_set(arms, rounds)):
             trials.rounds = rounds
             return
