@@ -55,7 +55,7 @@ from hotlap.diagnose.shares import at_most, computing_share, exactly
 from hotlap.diagnose.wording import flop_rate, levers_for, percent
 from hotlap.diagnose.work import Rates, Work, convolution_outputs, is_sparse, product_of, why_doubted, work_of
 from hotlap.evidence import LayerUse, RunEvidence
-from hotlap.levers.situations import native_dtypes
+from hotlap.levers.situations import device_kind, native_dtypes
 from hotlap.records import Ceilings, Finding, Machine, SizedRate
 from hotlap.trace.records import OperatorRow
 
@@ -106,7 +106,7 @@ def check(profile: Profile) -> Iterator[Finding]:
     share = min(share_of(profile, rows), computing_share(profile))
     if share < WORTH_A_LOOK:
         return
-    rates = Rates(profile.machine.ceilings, _kind(profile), profile.facts.threads)
+    rates = Rates(profile.machine.ceilings, device_kind(profile.situation), profile.facts.threads)
     best = max((_saving(profile, slow, mode, rates) for mode in modes), key=lambda it: it.whole - it.unknown)
     doubt = why_doubted(profile) or _why_unknown(best)
     saving = min(best.whole, share)
@@ -145,10 +145,6 @@ def _slow(profile: Profile, modes: tuple[str, ...]) -> list[_Slow]:
         if is_matrix_work(it) and not is_wrapper(it) and dtype_of(it) == "float32"
     ]
     return [it for it in found if it.work is None or not is_sparse(profile, it.row, it.work)]
-
-
-def _kind(profile: Profile) -> str:
-    return profile.facts.device.partition(":")[0] or "cpu"
 
 
 def _faster_modes(profile: Profile) -> tuple[str, ...]:
@@ -234,7 +230,7 @@ def _figures(profile: Profile, slow: Sequence[_Slow], best: _Saving, rates: Rate
 
 
 def _remedy(profile: Profile, modes: tuple[str, ...], has_plain_products: bool) -> str:
-    kind = profile.facts.device.partition(":")[0]
+    kind = device_kind(profile.situation)
     if kind == "cpu":
         return (
             'Run forward and loss under `torch.autocast("cpu", dtype=torch.bfloat16)`, or call '

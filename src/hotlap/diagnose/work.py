@@ -25,6 +25,7 @@ from hotlap.diagnose.operators import (
 )
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.wording import flop_rate
+from hotlap.levers.situations import device_kind
 from hotlap.records import Ceilings, SizedRate
 from hotlap.trace.records import OperatorRow
 
@@ -156,14 +157,13 @@ def _work_of_attention(row: OperatorRow) -> Work | None:
 
 def why_doubted(profile: Profile) -> str:
     """Why the rates measured for the training device are not to be relied on, in sentences; empty where they are."""
-    kind = profile.facts.device.partition(":")[0] or "cpu"
-    said = dict(profile.machine.ceilings.doubts).get(kind, "")
+    said = dict(profile.machine.ceilings.doubts).get(device_kind(profile.situation), "")
     return " ".join(filter(None, (said, beaten(profile))))
 
 
 def beaten(profile: Profile) -> str:
     """Where the script's own operators multiplied faster than the test did: a sentence that says so, else nothing."""
-    kind, outputs = profile.facts.device.partition(":")[0] or "cpu", convolution_outputs(profile)
+    kind, outputs = device_kind(profile.situation), convolution_outputs(profile)
     ceilings = dict(profile.machine.ceilings.matmul_flops_per_second)
     for row in profile.operators:
         ceiling, work = ceilings.get(f"{kind}:{dtype_of(row)}"), work_of(row, outputs)
@@ -195,10 +195,6 @@ class Rates:
             kind, _, dtype = it.key.partition(":")
             if kind == device and it.side > 0 and it.flops_per_second > 0:
                 self._by_format.setdefault(dtype, []).append(it)
-
-    def knows(self, dtype: str) -> bool:
-        """Whether any size of that format was measured."""
-        return dtype in self._by_format
 
     def rate(self, dtype: str, side: float) -> float | None:
         """Operations per second with products of that side, between two that were measured in proportion; None where
