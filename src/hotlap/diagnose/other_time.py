@@ -31,7 +31,7 @@ import msgspec
 from hotlap.diagnose.api import Group
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.sampled import NOTABLE, Parts, hottest, parts_of_other, sampled_in, seconds_of
-from hotlap.diagnose.shares import between, phase_share
+from hotlap.diagnose.shares import phase_share, scaled
 from hotlap.diagnose.wording import levers_for, percent
 from hotlap.evidence import LineSamples, RunEvidence, SampledLine
 from hotlap.records import CallSite, Estimate, Finding, ModelFacts, PhaseAccount, ScriptFacts
@@ -56,13 +56,9 @@ def check(profile: Profile) -> Iterator[Finding]:
         (seconds_of(parts.work) if _python_is_unseen(profile) else 0.0, _work),
     ]
     seconds, made = max(candidates, key=lambda it: it[0])
-    share = _of(other, seconds / parts.seconds)
+    share = scaled(other, seconds / parts.seconds)
     if share.value >= NOTABLE:
         yield made(profile, other, parts, share)
-
-
-def _of(other: Estimate, part: float) -> Estimate:
-    return between(other.value * part, other.low * part, other.high * part)
 
 
 def _python_is_unseen(profile: Profile) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hotlap.diagnose.profile import Profile
-from hotlap.diagnose.shares import MATERIAL, SURELY
+from hotlap.diagnose.shares import MATERIAL, SURELY, at_most
 from hotlap.diagnose.wording import count, duration, percent
 from hotlap.records import Estimate, OutsideKind, OutsidePart
 
@@ -23,10 +23,7 @@ def part_of(profile: Profile, kind: OutsideKind) -> OutsidePart | None:
 
 def cost_of(part: OutsidePart) -> Estimate:
     """The part's share; that of one whose rhythm is not known is a bound."""
-    share = part.share
-    return (
-        share if part.every_steps is not None else Estimate(value=share.high, low=0.0, high=share.high, unit=share.unit)
-    )
+    return part.share if part.every_steps is not None else at_most(part.share.high, part.share.unit)
 
 
 def share_words(part: OutsidePart) -> str:

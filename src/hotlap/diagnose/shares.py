@@ -112,11 +112,6 @@ def scaled(share: Estimate, factor: float) -> Estimate:
     return between(share.value * factor, share.low * factor, share.high * factor)
 
 
-def at_most(high: float) -> Estimate:
+def at_most(high: float, unit: str = UNIT) -> Estimate:
     """A share of which only an upper bound is known: all that could be gained, were it free."""
-    return between(high, 0.0, high)
-
-
-def is_bound(share: Estimate) -> bool:
-    """Whether only an upper bound is known (:func:`at_most`)."""
-    return share.low == 0.0 and share.value == share.high > 0.0
+    return between(high, 0.0, high, unit)
