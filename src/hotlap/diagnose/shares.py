@@ -9,6 +9,7 @@ from statistics import fmean, stdev
 from typing import Literal, TypeAlias
 
 from hotlap.diagnose.profile import Profile
+from hotlap.measure import run_account
 from hotlap.measure.account import warm_up_steps
 from hotlap.measure.student import quantile
 from hotlap.records import Estimate
@@ -16,7 +17,7 @@ from hotlap.records import Estimate
 StepPhase: TypeAlias = Literal["data_wait", "host_to_device", "forward", "backward", "optimizer", "other"]
 
 UNIT = "of the step"
-RUN = "of the run"
+RUN = run_account.UNIT
 """The unit of what lies outside of steps: from the first step on, unless said otherwise."""
 
 MATERIAL = 0.02
