@@ -30,7 +30,7 @@ import msgspec
 
 from hotlap.diagnose.api import Group
 from hotlap.diagnose.profile import Profile
-from hotlap.diagnose.sampled import NOTABLE, Parts, hottest, parts_of_other, sampled_in, seconds_of
+from hotlap.diagnose.sampled import NOTABLE, Parts, first_site, hottest, parts_of_other, sampled_in, seconds_of
 from hotlap.diagnose.shares import phase_share, scaled
 from hotlap.diagnose.wording import levers_for, percent
 from hotlap.evidence import LineSamples, RunEvidence, SampledLine
@@ -112,7 +112,7 @@ def _finding(
         title=sentence,
         evidence=evidence,
         remedy=remedy,
-        site=next((it.site for it in lines if it.site is not None), None),
+        site=first_site(lines),
         levers=levers_for(_NAME),
     )
 

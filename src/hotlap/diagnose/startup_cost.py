@@ -30,7 +30,7 @@ import msgspec
 
 from hotlap.diagnose.api import Group
 from hotlap.diagnose.profile import Profile
-from hotlap.diagnose.sampled import hottest, sampled_in, seconds_of
+from hotlap.diagnose.sampled import first_site, hottest, sampled_in, seconds_of
 from hotlap.diagnose.shares import RUN, between, exactly
 from hotlap.diagnose.wording import count, duration, levers_for, percent
 from hotlap.evidence import LineSamples, RunEvidence, SampledLine
@@ -74,7 +74,6 @@ def _is_not_the_scripts(line: SampledLine) -> bool:
 
 
 def _finding(lines: list[SampledLine], steps: str, share: Estimate, sentence: str) -> Finding:
-    with_sites = [it for it in lines if it.site is not None]
     return Finding(
         rule=_NAME,
         kind="cost" if share.value else "hint",
@@ -82,7 +81,7 @@ def _finding(lines: list[SampledLine], steps: str, share: Estimate, sentence: st
         title=sentence,
         evidence=(steps, *hottest(lines, "start-up")),
         remedy="Keep on disk what these lines compute at each start, and import large libraries where they are used.",
-        site=with_sites[0].site if with_sites else None,
+        site=first_site(lines),
         levers=levers_for(_NAME),
     )
 
