@@ -68,13 +68,14 @@ def _python_is_unseen(profile: Profile) -> bool:
 
 def _collectives(profile: Profile, other: Estimate, parts: Parts, share: Estimate) -> Finding:
     asleep = sum(it.asleep_seconds for it in parts.collectives) / parts.seconds * other.value
+    slept = f"of these the thread slept for {percent(asleep)} of the step, waiting for other ranks or the network"
     return _finding(
         parts.collectives,
         share,
         f"Collectives that the script calls itself take {percent(share.value)} of the step.",
         (
-            *_summary(other, parts),
-            f"of these the thread slept for {percent(asleep)} of the step, waiting for other ranks or the network",
+            *_summary(profile, other, parts),
+            *((slept,) if profile.evidence.sampled.knows_sleep else ()),
             *_in_backward(profile),
             *hottest(parts.collectives, "it"),
         ),
@@ -88,7 +89,7 @@ def _waits(profile: Profile, other: Estimate, parts: Parts, share: Estimate) -> 
         parts.asleep,
         share,
         f"For {percent(share.value)} of the step the training thread sleeps, waiting for neither data nor a model.",
-        (*_summary(other, parts), *_in_backward(profile), *hottest(parts.asleep, "it")),
+        (*_summary(profile, other, parts), *_in_backward(profile), *hottest(parts.asleep, "it")),
         "Do what it waits for (a disk, a server, another process) in a thread of its own, or less often.",
     )
 
@@ -97,8 +98,9 @@ def _work(profile: Profile, other: Estimate, parts: Parts, share: Estimate) -> F
     return _finding(
         parts.work,
         share,
-        f"Work outside of data, model and optimizer takes {percent(share.value)} of the step.",
-        (*_summary(other, parts), *_in_backward(profile), *hottest(parts.work, "it")),
+        f"{'Work' if profile.evidence.sampled.knows_sleep else 'Work or waiting'} outside of data, model and optimizer "
+        f"takes {percent(share.value)} of the step.",
+        (*_summary(profile, other, parts), *_in_backward(profile), *hottest(parts.work, "it")),
         "See what these lines compute: do it every n-th step, on whole tensors, or not at all.",
     )
 
@@ -117,11 +119,12 @@ def _finding(
     )
 
 
-def _summary(other: Estimate, parts: Parts) -> Iterator[str]:
+def _summary(profile: Profile, other: Estimate, parts: Parts) -> Iterator[str]:
+    """Where the system does not count sleep, the thread may have waited wherever it was met."""
     amounts = (
         ("in collectives", seconds_of(parts.collectives)),
         ("asleep elsewhere", seconds_of(parts.asleep)),
-        ("at work", seconds_of(parts.work)),
+        ("at work" if profile.evidence.sampled.knows_sleep else "at work or asleep", seconds_of(parts.work)),
     )
     shown = [f"{percent(it / parts.seconds * other.value)} {what}" for what, it in amounts if it > 0]
     yield f"other: {percent(other.value)} of the step; {', '.join(shown)}"
