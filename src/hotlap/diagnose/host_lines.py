@@ -1,7 +1,6 @@
 """Which lines of the script the host's time goes to: what reports, what writes, what runs in Python. Not a rule itself.
 
-Calls that were wrapped are counted and timed one by one; of all else the sampled lines tell. Both stand for the same
-observed steps.
+Wrapped calls are counted and timed one by one; sampled lines show all else. Both are about the same observed steps.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ REPORTING: dict[LoopCallKind, str] = {
     "progress-bar": "a progress bar",
     "file-write": "writing a file",
 }
-"""Calls that tell of training and are no part of it, in words."""
+"""Calls that report on training and are no part of it, in words."""
 
 FEWEST_SAMPLES = 10
-"""A line that was met less often is not spoken of: chance alone may have put it there."""
+"""A line with fewer is left out: it may be there by chance."""
 
 _WRITES = frozenset({".write", ".writelines", ".flush", ".writerow", ".writerows"})
 _PHASES = frozenset({"host_to_device", "forward", "optimizer", "other"})
@@ -46,8 +45,7 @@ _NEARLY_ALL = 0.75
 
 @dataclass(frozen=True, slots=True)
 class HostLine:
-    """One line of the script, with what the samples say of it. ``model_seconds`` of its ``seconds`` were spent in the
-    forward pass."""
+    """One line of the script and its samples. ``model_seconds`` of its ``seconds`` were spent in the forward pass."""
 
     site: CallSite
     what: str
@@ -56,7 +54,7 @@ class HostLine:
     model_seconds: float
 
     def share(self, profile: Profile) -> Estimate:
-        """Of the observed steps, with what chance may have added or left out."""
+        """Of the observed steps, with an interval for the chance of sampling."""
         value = observed_share(profile, self.seconds)
         margin = value * _DEVIATIONS / math.sqrt(max(1, self.samples))
         return between(value, value - margin, value + margin)

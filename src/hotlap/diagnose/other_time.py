@@ -10,13 +10,14 @@ Nothing is trained on meanwhile. A rank that gathers a number in every step wait
 
 ## How to see it
 Samples of the training thread's line in the profiled launch, some hundred per second, in this phase alone; their parts
-of it are held against the undisturbed step. In a collective, time that the thread slept is waiting for other ranks or
-for the network; the rest of it is the collective's own work. DDP's exchange of gradients is a part of backward, and is
-told as evidence. Work in Python is left to `python-overhead`, where that rule can see it.
+of it are scaled to the undisturbed step. In a collective, a sleeping thread waits for other ranks or for the network;
+the rest is the collective's own work. Where the system does not count sleep, work and waiting are not told apart. DDP's
+exchange of gradients is a part of backward, and is shown as evidence. `python-overhead` reports work in Python, where
+it can see it.
 
 ## What to do
 Collectives: add up on the rank itself and gather every n-th step, or once per epoch; gather several numbers in one
-call; even out the ranks' work. Waiting: do it in another thread or process, or less often.
+call; balance the ranks' work. Waiting: do it in another thread or process, or less often.
 
 ## When it is fine
 Where the wait is the purpose, as with an environment that runs in real time.
@@ -52,7 +53,7 @@ def check(profile: Profile) -> Iterator[Finding]:
         return
     candidates = [
         (seconds_of(parts.collectives), _collectives),
-        (0.0 if profile.on_accelerator else seconds_of(parts.asleep), _waits),  # there `host-sync` knows of waits
+        (0.0 if profile.on_accelerator else seconds_of(parts.asleep), _waits),  # there `host-sync` reports it
         (seconds_of(parts.work) if _python_is_unseen(profile) else 0.0, _work),
     ]
     seconds, made = max(candidates, key=lambda it: it[0])
@@ -62,7 +63,7 @@ def check(profile: Profile) -> Iterator[Finding]:
 
 
 def _python_is_unseen(profile: Profile) -> bool:
-    """Whether `python-overhead` keeps silent about this script, and work is to be told here."""
+    """Whether `python-overhead` cannot judge this script, so that work is reported here."""
     return profile.facts.processes > 1 or any(it.compiled for it in profile.facts.models)
 
 
@@ -131,7 +132,7 @@ def _summary(profile: Profile, other: Estimate, parts: Parts) -> Iterator[str]:
 
 
 def _in_backward(profile: Profile) -> Iterator[str]:
-    """What the thread slept in backward, where gradients are exchanged, of which no Python tells."""
+    """How long the thread slept in backward, where gradients are exchanged without any Python."""
     if profile.facts.processes < 2 or profile.on_accelerator:
         return
     lines = [it for it in sampled_in(profile, "backward") if it.innermost.endswith(_BACKWARD)]

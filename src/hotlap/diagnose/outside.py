@@ -1,4 +1,4 @@
-"""What lies outside of steps, as findings put it. Not a rule itself."""
+"""What the run spends outside of its steps, in the words of findings. Not a rule itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hotlap.records import Estimate, OutsideKind, OutsidePart
 
 
 def part_of(profile: Profile, kind: OutsideKind) -> OutsidePart | None:
-    """What the run spends on this, where that is worth a word."""
+    """What the run spends on this, where that is material."""
     account = profile.run_account
     part = next((it for it in account.outside if it.kind == kind), None) if account is not None else None
     if part is None:
@@ -22,7 +22,7 @@ def part_of(profile: Profile, kind: OutsideKind) -> OutsidePart | None:
 
 
 def cost_of(part: OutsidePart) -> Estimate:
-    """The part's share; that of one whose rhythm is not known is a bound."""
+    """The part's share; a bound where it is unknown how often it repeats."""
     return part.share if part.every_steps is not None else at_most(part.share.high, part.share.unit)
 
 
@@ -39,7 +39,7 @@ def how_often(profile: Profile, part: OutsidePart) -> Iterator[str]:
     seen = f"seen {count(part.blocks, 'time')} in {account.steps} steps of {duration(account.step_seconds)}"
     each = f"{duration(part.seconds)}{' each' if part.blocks > 1 else ''}"
     if part.every_steps is None:
-        yield f"{seen}: {each}; how often it comes in a longer run is not known"
+        yield f"{seen}: {each}; how often it comes in a longer run is unknown"
     elif part.at_epoch_ends:
         yield f"{seen}: {each}, at the end of an epoch of {account.epoch_steps} steps"
     else:

@@ -49,7 +49,7 @@ def _explained(found: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Find
 
 def _merged(effect: Finding, cause: Finding) -> Finding:
     """What the effect costs, with the reason for it and what to do about that. A line of evidence that another one
-    begins with is the same figure once more."""
+    begins with repeats its figure, and is left out."""
     lines = (*effect.evidence, *cause.evidence)
     fresh = [it for it in dict.fromkeys(lines) if not any(it != other and other.startswith(it) for other in lines)]
     same_cost = cause.kind == "cost" and cause.share.value == effect.share.value

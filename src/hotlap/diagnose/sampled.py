@@ -13,7 +13,7 @@ from hotlap.evidence import SampledLine, SampledPhase
 from hotlap.records import CallSite
 
 NOTABLE = 0.1
-"""Of the step: what is no phase of it, and waits, from here on has a finding of its own."""
+"""Of the step: more time than this outside of every phase is a finding."""
 
 _FEWEST_SAMPLES = 20
 _SHOWN = 3
@@ -34,7 +34,7 @@ class Parts(NamedTuple):
 
 def parts_of_other(profile: Profile) -> Parts | None:
     """What the steps' time outside of every phase is; None where there are too few samples of it. What prints, logs or
-    writes counts as work, whether it sleeps or not: `logging-cost` speaks of that."""
+    writes counts as work, asleep or not: `logging-cost` reports it."""
     lines = sampled_in(profile, "other")
     if sum(it.samples for it in lines) < _FEWEST_SAMPLES:
         return None
@@ -54,8 +54,7 @@ def _sleeps(line: SampledLine) -> bool:
 
 
 def waiting_share(profile: Profile) -> float:
-    """Which part of the step the thread spends in collectives or asleep, of which `other-time` speaks; 0 where that is
-    silent."""
+    """Which part of the step the thread spends in collectives or asleep, where `other-time` reports that; else 0."""
     parts = parts_of_other(profile)
     if parts is None or parts.seconds <= 0:
         return 0.0

@@ -18,7 +18,7 @@ StepPhase: TypeAlias = Literal["data_wait", "host_to_device", "forward", "backwa
 
 UNIT = "of the step"
 RUN = run_account.UNIT
-"""The unit of what lies outside of steps: from the first step on, unless said otherwise."""
+"""The unit of what is spent outside of steps; a run begins with its first step, unless its start-up is meant."""
 
 MATERIAL = 0.02
 """A cause that costs less than this share of the step is not spoken of."""

@@ -11,7 +11,7 @@ ordinary units, at a fraction of the rate. The same holds for processors with in
 also halve what is read and written.
 
 ## How to see it
-`hotlap profile train.py` multiplies matrices of many sizes in each format, and holds the products of a step against the
+`hotlap profile train.py` multiplies matrices of many sizes in each format, and compares the products of a step with the
 rates of their own sizes: a product of 64 x 64 matrices is often slower in bfloat16 than in float32. The finding's share
 is what the format could save at those rates, less what converting weights and gradients costs. It is a bound: no more
 than what forward and backward take, and of a product no more than what its operations take at its rate. Where no rate
@@ -182,8 +182,8 @@ def _saving(profile: Profile, slow: Sequence[_Slow], mode: str, rates: Rates) ->
 
 
 def _slowness(profile: Profile, slow: Sequence[_Slow], rates: Rates) -> float:
-    """How many times slower than in the test the script's machine was: what even the best of its large products took
-    longer. Other programs slow a script down while a test's best try slips between them. 1 without a large product."""
+    """How many times slower than in the test the script's machine was: by how much even the best of its large
+    products took longer. Other programs slow a script down, but not a test's best try. 1 without a large product."""
     found = []
     for it in slow:
         now = rates.seconds(it.computes_in, it.work) if it.work else None
@@ -226,7 +226,7 @@ def _figures(profile: Profile, slow: Sequence[_Slow], best: _Saving, rates: Rate
                 f"{flop_rate(then)} in {best.mode}."
             )
     if best.conversions > 0:
-        yield f"Converting weights and gradients takes {percent(best.conversions)} of the step, and is taken off."
+        yield f"Converting weights and gradients takes {percent(best.conversions)} of the step, and is subtracted."
 
 
 def _remedy(profile: Profile, modes: tuple[str, ...], has_plain_products: bool) -> str:

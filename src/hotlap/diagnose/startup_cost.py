@@ -11,11 +11,11 @@ change that is tried.
 ## How to see it
 The lines at which the training thread was, sampled from torch's import up to the first training forward. Python's own
 start, torch's import, the imports that torch makes for the first optimizer, and the first step itself, in which a model
-is compiled, are no part of it, nor is waiting for other ranks to start. What it is of the whole run is said where the
-script ran to its own end; else it is a hint.
+is compiled, are no part of it, nor is waiting for other ranks to start. Its share of the run is known only where the
+script ran to its own end; otherwise it is a hint.
 
 ## What to do
-Keep what is computed anew each time on disk (tokens, decoded samples, an index of files); import large libraries where
+Store what is computed at every start on disk (tokens, decoded samples, an index of files); import large libraries where
 they are used; build large models on the `meta` device and load their weights into that, rather than initialising first.
 
 ## When it is fine

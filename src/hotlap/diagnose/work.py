@@ -58,7 +58,7 @@ class Work:
 
 
 def work_of(row: OperatorRow, outputs: Outputs) -> Work | None:
-    """The work of one call; None where the shapes do not tell it."""
+    """The work of one call; None where the shapes do not show it."""
     if is_product(row):
         return _work_of_product(row)
     if is_convolution(row):
@@ -70,7 +70,7 @@ def work_of(row: OperatorRow, outputs: Outputs) -> Work | None:
 
 def is_sparse(profile: Profile, row: OperatorRow, work: Work) -> bool:
     """Whether it takes more operations by its shapes than the whole step was counted to have: then its matrices hold
-    fewer numbers than their shapes say, which a trace does not tell."""
+    fewer numbers than their shapes say, which a trace does not show."""
     counted = max((it.flops_per_step or 0.0 for it in profile.facts.models), default=0.0)
     window = profile.evidence.window
     if not counted or window is None or not window.steps:
@@ -104,7 +104,7 @@ def convolution_of(row: OperatorRow) -> tuple[tuple[int, ...], tuple[int, ...]] 
 
 
 def convolution_outputs(profile: Profile) -> Outputs:
-    """The shapes of convolutions' outputs, which only their backward calls tell."""
+    """The shapes of convolutions' outputs, which only their backward calls show."""
     backward = [it for it in profile.operators if it.name == "aten::convolution_backward" and len(it.shapes) > 2]
     return {it.shapes[1:3]: it.shapes[0] for it in backward}
 

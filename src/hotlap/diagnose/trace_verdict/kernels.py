@@ -37,8 +37,8 @@ _FUSED = re.compile(r"^triton_")
 
 
 def precision_findings(profile: Profile, breakdown: Breakdown, device: DeviceBreakdown) -> Iterator[Finding]:
-    """Products and convolutions in float32 on a device with a faster format, told by the names of kernels and, where
-    they were recorded, by the types of operators' inputs."""
+    """Products and convolutions in float32 on a device with a faster format, by the names of kernels and, where
+    they were recorded, the types of operators' inputs."""
     capability = capability_of(breakdown, device)
     native = native_dtypes_of(device.name, capability)
     best = next((it for it in ("bfloat16", "float16") if it in native), None)
@@ -129,7 +129,7 @@ def elementwise_finding(device: DeviceBreakdown) -> Iterator[Finding]:
     yield Finding(
         rule="unfused-kernels",
         share=at_most(share),
-        title=f"Element-wise kernels, each of which reads and writes its tensors once more, take {percent(share)} of "
+        title=f"Element-wise kernels, each of which reads and writes its tensors again, take {percent(share)} of "
         "the step.",
         evidence=(f"{count(launches, 'launch', 'launches')} of {count(len(rows), 'kernel')}", *_kernel_lines(rows[:2])),
         remedy="Compile the model (`torch.compile`), which merges chains of them into one kernel.",
