@@ -1,6 +1,6 @@
 """Which of the user's lines the training thread is at, sampled some hundred times per second.
 
-A thread of ours wakes at irregular intervals, so that no rhythm of the script's hides from it, and notes where the
+A thread of ours wakes at irregular intervals, so as not to fall into step with the script, and notes where the
 training thread is: the user's innermost line, what that line called, and the clock's phase. Each sample stands for the
 time since the one before it, so a call that does not release the interpreter, and keeps us waiting, counts in full.
 
@@ -34,7 +34,7 @@ MOST_LINES = 400
 MAXIMUM_DEPTH = 500
 _SHORT_SWITCH_SECONDS = 2e-4
 """How long the training thread may keep the interpreter while we wait for it. With Python's own five milliseconds we
-would get it whenever an operator of torch releases it, and never see the Python in between."""
+would get it only when an operator of torch releases it, and never see the Python in between."""
 
 _SAME_SECONDS = 1e-9
 _LONGEST_NAME = 120
