@@ -68,7 +68,7 @@ class LoopCall(Record, frozen=True, kw_only=True):
 class FunctionTime(Record, frozen=True, kw_only=True):
     """One function below ``Dataset.__getitem__`` or the collate function; ``own_seconds`` leaves out what it called.
 
-    ``caller`` is the user's line that it works for most, where it is not the user's own.
+    ``caller`` is the user's line that it ran longest for, where it is not the user's own.
     """
 
     name: str
@@ -124,7 +124,7 @@ class MemoryHolder(Record, frozen=True, kw_only=True):
     ``tensors`` and ``bytes`` are what it held at the end, ``tensors_per_step`` how fast it grew, and ``holds_graph``
     says that its tensors keep the graph of their computation alive. A single tensor that is carried on with its graph
     (``total_loss += loss``) counts as the tensors that were added up in it. ``emptied``: the script empties it again,
-    as once an epoch, or its function ends.
+    as once per epoch, or its function ends.
     """
 
     name: str

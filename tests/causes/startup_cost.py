@@ -1,4 +1,4 @@
-"""A short run that tokenises its text anew at every start."""
+"""A short run that tokenises its text at every start."""
 
 import torch
 from torch import nn

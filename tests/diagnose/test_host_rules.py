@@ -14,6 +14,7 @@ from hotlap.diagnose import (
     host_sync,
     launch_bound,
     logging_cost,
+    other_time,
     python_overhead,
     small_operators,
     tensor_on_host,
@@ -401,3 +402,14 @@ def test_a_silenced_tracker_has_no_price() -> None:
     assert found.title == "train.py:44 calls an experiment tracker in 100 of 100 observed steps."
     (costly,) = logging_cost.check(seen(calls=(call("tracker", 0.5),)))
     assert costly.kind == "cost" and "silenced" in costly.evidence[-1]
+
+
+@pytest.mark.parametrize("name", ["a loss is gathered in every step", "two ranks at work"])
+def test_other_time_says_nothing_of_sleep_that_the_system_does_not_count(name: str) -> None:
+    profile = other_time.fires[name]
+    lines = [msgspec.structs.replace(it, asleep_seconds=0.0) for it in profile.evidence.sampled.lines]
+    unknown = msgspec.structs.replace(profile.evidence, sampled=LineSamples(lines=tuple(lines)))
+    (found,) = other_time.check(msgspec.structs.replace(profile, evidence=unknown))
+    assert not any("slept" in it for it in found.evidence) and "at work or asleep" in found.evidence[0]
+    (known,) = other_time.check(profile)
+    assert "at work" in known.evidence[0] and "or asleep" not in known.evidence[0]

@@ -26,7 +26,7 @@ def weights() -> torch.Tensor:
 
 @pytest.fixture
 def held() -> torch.Tensor:
-    """A band matrix: 40 numbers beside the diagonal's 39."""
+    """A band matrix: 40 numbers on the diagonal, and 39 next to it."""
     return torch.eye(ROWS) + torch.diag(torch.ones(ROWS - 1), 1)
 
 

@@ -87,6 +87,19 @@ def test_samples_are_those_of_the_loaders_batch_whatever_comes_first(watched: Wa
     assert watched.clock.samples_from == "loader"
 
 
+def test_a_loader_that_is_read_for_long_is_not_forgotten_for_others_in_between(watched: Watched) -> None:
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for batch in DataLoader(data(20 * 16), batch_size=16, collate_fn=sequence_first):
+        for _ in range(10):  # a new loader for each of two hundred evaluations
+            with torch.no_grad():
+                next(iter(DataLoader(data(2), batch_size=2)))
+        model(batch).mean().backward()
+        optimizer.step()
+    assert watched.steps().samples == (16,) * 20
+    assert watched.clock.samples_from == "loader"
+
+
 @pytest.mark.parametrize(
     ("collate", "samples"),
     [

@@ -25,7 +25,7 @@ SECTIONS = ("What it is", "Why it is slow", "How to see it", "What to do", "When
 
 
 USUAL_GROUND: tuple[Measurement, ...] = ("account", "profile")
-"""What a rule rests on that names no ``rests_on``."""
+"""The measurements of a rule that declares no ``rests_on``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,8 @@ class Rule:
     ``check`` looks at a profile and yields findings, which carry the rule's name; it yields nothing where the profile
     lacks what it needs. ``fires`` and ``silent`` are profiles, by what they show, on which it must and must not fire.
     ``levers`` are those that answer it. ``explains`` names the rules whose finding at the same line has this one as its
-    cause: the two are shown as one (:mod:`hotlap.diagnose.rank`). ``ranks_last``: behind all others of its kind.
-    ``rests_on`` are the measurements whose times it uses: what it finds is marked where one of them was disturbed.
+    cause: the two are shown as one (:mod:`hotlap.diagnose.rank`). ``ranks_last`` puts it behind all others of its kind.
+    ``rests_on`` are the measurements whose times it uses: its findings are marked where one of them was disturbed.
     """
 
     name: str

@@ -6,15 +6,15 @@ serialised and written, and the script waits for all of it.
 
 ## Why it is slow
 Nothing is trained on meanwhile. Adam's state is twice as large as the weights, and a network drive takes some hundred
-megabytes a second.
+megabytes per second.
 
 ## How to see it
-The time account of the undisturbed run, from its first step on: what saving takes, and after how many steps it comes
-again. Where trials run isolated, files go to this machine's disk, whatever they would be written to otherwise: a
-network drive is slower. What another thread saves costs the steps nothing that is counted here.
+The time account of the undisturbed run, from its first step on: what saving takes, and after how many steps it
+repeats. Isolated trials write to this machine's disk, even where the script would write to a slower network drive.
+Saving in another thread is not counted.
 
 ## What to do
-Save less often, and the optimizer's state only where a run must be resumed. Or save beside the training: copy the state
+Save less often, and the optimizer's state only where a run must be resumed. Or save in the background: copy the state
 to the host and write it in a thread, or use `torch.distributed.checkpoint.async_save`. Write to a local disk, and copy
 from there.
 
@@ -51,7 +51,7 @@ def check(profile: Profile) -> Iterator[Finding]:
         share=cost_of(part),
         title=f"Saving checkpoints takes {share_words(part)}.",
         evidence=(*how_often(profile, part), *hottest(sampled_in(profile, "checkpoint"), "it")),
-        remedy="Save less often, or beside the training: copy the state to the host and write it in a thread, or use "
+        remedy="Save less often, or in the background: copy the state to the host and write it in a thread, or use "
         "`torch.distributed.checkpoint.async_save`.",
         site=facts.site if facts is not None else None,
         levers=levers_for(_NAME),

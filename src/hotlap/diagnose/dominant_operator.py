@@ -12,8 +12,8 @@ as the vocabulary, a scatter adds to the same places one after the other, a tens
 as a whole each time.
 
 ## How to see it
-`hotlap profile train.py` names the operator, its shapes and the line that was met in it by sampling; where that is not
-known, the function that the trace saw around it.
+`hotlap profile train.py` names the operator, its shapes and the line at which sampling found it; where there is none,
+the function that the trace shows around it.
 `torch.profiler` with `record_shapes=True` and `key_averages(group_by_input_shape=True)` shows the same.
 
 ## What to do
@@ -145,7 +145,8 @@ def check(profile: Profile) -> Iterator[Finding]:
 
 
 def _site(profile: Profile, row: OperatorRow) -> CallSite | None:
-    """The line that was met in the operator; else the function that the trace saw around it, else the model's call."""
+    """The line that was sampled in the operator, else the function that the trace shows around it, else the model's
+    call."""
     around = site_of(row)
     return line_of_operator(profile, row.name, around) or around or site_with(profile, "model")
 

@@ -10,14 +10,14 @@ that spends nine tenths of its time in evaluation 5 % faster.
 
 ## How to see it
 The time account of the undisturbed run, from its first step on: what an evaluation takes, and after how many steps it
-comes again. Where it was seen once, at the end of an epoch, it is taken to come with every epoch of so many steps;
-seen once anywhere else, only the most that it could cost is said. What was not seen is not spoken of: a run that is
-looked at for ten seconds may not come to its first evaluation, unless its first epoch ends soon after.
+repeats. One that was seen once, at the end of an epoch, is assumed to follow every epoch; for one that was seen once
+anywhere else, only an upper bound is given. What was not seen is not reported: a run that is observed for ten seconds
+may not reach its first evaluation, unless its first epoch ends soon after.
 
 ## What to do
 In this order: run it under `torch.inference_mode()`, so that nothing is kept for a backward; give its loader batches as
 large as memory allows, since no activations are kept; give it workers, and `persistent_workers=True` where they start
-anew each time; use autocast there too where training does; evaluate less often, or on a part of the data.
+again each time; use autocast there too where training does; evaluate less often, or on a part of the data.
 
 ## When it is fine
 Where the metric is what the run is for, as in a search for hyperparameters. Acting in an environment is no evaluation,
@@ -78,7 +78,7 @@ def check(profile: Profile) -> Iterator[Finding]:
 
 
 def _loaders(facts: ScriptFacts) -> tuple[LoaderFacts | None, LoaderFacts | None]:
-    """The loader that evaluation goes over, and the one that trains; None where there is not just one kind."""
+    """The first loader that only evaluates, and the first that trains; None where there is no such loader."""
     evaluating = [it for it in facts.loaders if it.evaluates and not it.trains]
     training = [it for it in facts.loaders if it.trains]
     return (evaluating[0] if evaluating else None), (training[0] if training else None)
@@ -155,7 +155,7 @@ fires = {
     "gradients are recorded, batches are small": _profile(
         0.3, facts=EvaluationFacts(forwards=300, with_gradients=True, site=_LINE), loaders=(_TRAINING, _VALIDATION)
     ),
-    "workers start anew, and training alone runs under autocast": msgspec.structs.replace(
+    "workers start again each time, and training alone runs under autocast": msgspec.structs.replace(
         _profile(0.2),
         facts=ScriptFacts(
             autocast_dtype="bfloat16",

@@ -1,7 +1,6 @@
 """Which lines of the script the host's time goes to: what reports, what writes, what runs in Python. Not a rule itself.
 
-Calls that were wrapped are counted and timed one by one; of all else the sampled lines tell. Both stand for the same
-observed steps.
+Wrapped calls are counted and timed one by one; sampled lines show all else. Both are about the same observed steps.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import between, exactly, observed_share
@@ -25,10 +25,10 @@ REPORTING: dict[LoopCallKind, str] = {
     "progress-bar": "a progress bar",
     "file-write": "writing a file",
 }
-"""Calls that tell of training and are no part of it, in words."""
+"""Calls that report on training and are no part of it, in words."""
 
 FEWEST_SAMPLES = 10
-"""A line that was met less often is not spoken of: chance alone may have put it there."""
+"""A line with fewer is left out: it may be there by chance."""
 
 _WRITES = frozenset({".write", ".writelines", ".flush", ".writerow", ".writerows"})
 _PHASES = frozenset({"host_to_device", "forward", "optimizer", "other"})
@@ -45,8 +45,7 @@ _NEARLY_ALL = 0.75
 
 @dataclass(frozen=True, slots=True)
 class HostLine:
-    """One line of the script, with what the samples say of it. ``model_seconds`` of its ``seconds`` were spent in the
-    forward pass."""
+    """One line of the script and its samples. ``model_seconds`` of its ``seconds`` were spent in the forward pass."""
 
     site: CallSite
     what: str
@@ -55,7 +54,7 @@ class HostLine:
     model_seconds: float
 
     def share(self, profile: Profile) -> Estimate:
-        """Of the observed steps, with what chance may have added or left out."""
+        """Of the observed steps, with an interval for the chance of sampling."""
         value = observed_share(profile, self.seconds)
         margin = value * _DEVIATIONS / math.sqrt(max(1, self.samples))
         return between(value, value - margin, value + margin)
@@ -67,6 +66,10 @@ class HostLine:
         return f"{place(self.site)}: {what}{percent(self.share(profile).value)} of the observed steps, by {met}"
 
 
+Place: TypeAlias = tuple[str, int]
+"""A line of a file."""
+
+
 def reporting_calls(profile: Profile) -> list[LoopCall]:
     """Calls in training steps that print, log, track, draw a bar or write a file; what took longest first."""
     calls = [it for it in profile.evidence.calls if it.kind in REPORTING and it.phase != "outside"]
@@ -75,9 +78,19 @@ def reporting_calls(profile: Profile) -> list[LoopCall]:
 
 def writing_lines(profile: Profile) -> list[HostLine]:
     """Lines that were met in a write of the interpreter's own, as of a file, and that are not counted otherwise."""
-    counted = {(it.site.file, it.site.line) for it in reporting_calls(profile) if it.site}
+    counted = _counted_places(profile)
     found = _lines(it for it in _in_steps(profile) if not it.called and it.native in _WRITES)
-    return [it for it in found if (it.site.file, it.site.line) not in counted]
+    return [it for it in found if place_of(it.site) not in counted]
+
+
+def reporting_places(profile: Profile) -> set[Place]:
+    """Where all of :func:`reporting_calls` and :func:`writing_lines` are."""
+    return _counted_places(profile) | {place_of(it.site) for it in writing_lines(profile)}
+
+
+def place_of(site: CallSite) -> Place:
+    """What tells one line from another."""
+    return site.file, site.line
 
 
 def python_lines(profile: Profile) -> list[HostLine]:
@@ -123,25 +136,27 @@ def _in_steps(profile: Profile) -> Iterator[SampledLine]:
     return (it for it in profile.evidence.sampled.lines if it.phase in _PHASES and it.site and not it.collective)
 
 
+def _counted_places(profile: Profile) -> set[Place]:
+    return {place_of(it.site) for it in reporting_calls(profile) if it.site}
+
+
 def _in_python(profile: Profile) -> list[SampledLine]:
-    reporting = {(it.site.file, it.site.line) for it in reporting_calls(profile) if it.site}
-    reporting |= {(it.site.file, it.site.line) for it in writing_lines(profile)}
-    found = [it for it in _in_steps(profile) if not _in_torch(it)]
-    return [it for it in found if it.site is not None and (it.site.file, it.site.line) not in reporting]
+    reporting = reporting_places(profile)
+    found = [it for it in _in_steps(profile) if it.native in _CONVERSIONS or not is_in_torch(it)]
+    return [it for it in found if it.site is not None and place_of(it.site) not in reporting]
 
 
-def _in_torch(line: SampledLine) -> bool:
-    return line.native not in _CONVERSIONS and any(
-        it.startswith(_TORCH) for it in (line.called, line.innermost, line.native)
-    )
+def is_in_torch(line: SampledLine) -> bool:
+    """Whether the line was met in a function or an operator of torch."""
+    return any(it.startswith(_TORCH) for it in (line.called, line.innermost, line.native))
 
 
 def _lines(sampled: Iterable[SampledLine]) -> list[HostLine]:
     """Samples by line, the longest first, without those that are too few to mean anything."""
-    by_line: defaultdict[tuple[str, int], list[SampledLine]] = defaultdict(list)
+    by_line: defaultdict[Place, list[SampledLine]] = defaultdict(list)
     for it in sampled:
         if it.site is not None:
-            by_line[it.site.file, it.site.line].append(it)
+            by_line[place_of(it.site)].append(it)
     lines = [_line(rows) for rows in by_line.values()]
     return sorted((it for it in lines if it.samples >= FEWEST_SAMPLES), key=lambda it: (-it.seconds, it.site.line))
 

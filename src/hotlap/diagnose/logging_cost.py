@@ -10,11 +10,11 @@ device the kernels of the next step are launched later by that time; whether the
 
 ## How to see it
 The time that such calls of the loop took in the observed steps, all lines together: calls of `print`, `logging`,
-TensorBoard, tqdm, pandas and `csv.DictWriter` are timed one by one, and what files and `csv.writer` write is sampled.
-Above 1 % it is told, since nothing is learnt from it. Where a tensor on a device was printed, the wait for the device
-is not part of it: that is told by `host-sync`. On an accelerator the time is an upper bound. W&B and MLflow are
-silenced while hotlap looks, so what their calls cost in a run of yours is unknown: where one is called in every step
-that is a hint, without a price.
+TensorBoard, tqdm, pandas, `csv.DictWriter`, `json.dump` and `os.fsync` are timed one by one, and what files and
+`csv.writer` write is sampled. Reported above 1 %, since nothing is learnt from it. Where a tensor on a device was
+printed, `host-sync` reports the wait for the device. On an accelerator the time is an upper bound. W&B and MLflow are
+silenced while hotlap runs the script, so what their calls cost in your own runs is unknown: where one is called in most
+steps, that is a hint without a figure.
 
 ## What to do
 Log every fiftieth step, collect numbers and write them together, or leave the writing to another thread
@@ -46,8 +46,8 @@ _REMEDY = "Log every fiftieth step, or collect the numbers and write them togeth
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """One finding, at the dearest line, where all lines together take more than 1 % of the observed steps; else a hint
-    for each line that calls a silenced tracker in most steps."""
+    """One finding, at the costliest line, where all lines together take more than 1 % of the observed steps; else a
+    hint for each line that calls a silenced tracker in most steps."""
     share = reporting_share(profile)
     if share.value > _VISIBLE and share.low > 0:
         yield _cost(profile)

@@ -12,7 +12,7 @@ and on the host the system begins to swap.
 Memory at the end of each observed step: the median slope over all pairs of steps, after warm-up. It must rise in every
 third of the steps by about as much, so that a cache that fills once, or a level that settles, is not taken for a leak.
 Variables of the script that hold more tensors with every step are named with their line. One that the script empties
-again, for which the bytecode of the functions that run is looked at, is no leak: it is named only if it keeps graphs.
+again, by the bytecode of the functions that run, is no leak: it is named only if it keeps graphs.
 
 ## What to do
 Keep numbers, not tensors: `losses.append(loss.detach())`, or `loss.item()` once in a while. Where tensors must be kept,

@@ -10,13 +10,14 @@ Nothing is trained on meanwhile. A rank that gathers a number in every step wait
 
 ## How to see it
 Samples of the training thread's line in the profiled launch, some hundred per second, in this phase alone; their parts
-of it are held against the undisturbed step. In a collective, time that the thread slept is waiting for other ranks or
-for the network; the rest of it is the collective's own work. DDP's exchange of gradients is a part of backward, and is
-told as evidence. Work in Python is left to `python-overhead`, where that rule can see it.
+of it are scaled to the undisturbed step. In a collective, a sleeping thread waits for other ranks or for the network;
+the rest is the collective's own work. Where the system does not count sleep, work and waiting are not told apart. DDP's
+exchange of gradients is a part of backward, and is shown as evidence. `python-overhead` reports work in Python, where
+it can see it.
 
 ## What to do
 Collectives: add up on the rank itself and gather every n-th step, or once per epoch; gather several numbers in one
-call; even out the ranks' work. Waiting: do it in another thread or process, or less often.
+call; balance the ranks' work. Waiting: do it in another thread or process, or less often.
 
 ## When it is fine
 Where the wait is the purpose, as with an environment that runs in real time.
@@ -30,8 +31,8 @@ import msgspec
 
 from hotlap.diagnose.api import Group
 from hotlap.diagnose.profile import Profile
-from hotlap.diagnose.sampled import NOTABLE, Parts, hottest, parts_of_other, sampled_in, seconds_of
-from hotlap.diagnose.shares import between, phase_share
+from hotlap.diagnose.sampled import NOTABLE, Parts, first_site, hottest, parts_of_other, sampled_in, seconds_of
+from hotlap.diagnose.shares import phase_share, scaled
 from hotlap.diagnose.wording import levers_for, percent
 from hotlap.evidence import LineSamples, RunEvidence, SampledLine
 from hotlap.records import CallSite, Estimate, Finding, ModelFacts, PhaseAccount, ScriptFacts
@@ -52,33 +53,30 @@ def check(profile: Profile) -> Iterator[Finding]:
         return
     candidates = [
         (seconds_of(parts.collectives), _collectives),
-        (0.0 if profile.on_accelerator else seconds_of(parts.asleep), _waits),  # there `host-sync` knows of waits
+        (0.0 if profile.on_accelerator else seconds_of(parts.asleep), _waits),  # there `host-sync` reports it
         (seconds_of(parts.work) if _python_is_unseen(profile) else 0.0, _work),
     ]
     seconds, made = max(candidates, key=lambda it: it[0])
-    share = _of(other, seconds / parts.seconds)
+    share = scaled(other, seconds / parts.seconds)
     if share.value >= NOTABLE:
         yield made(profile, other, parts, share)
 
 
-def _of(other: Estimate, part: float) -> Estimate:
-    return between(other.value * part, other.low * part, other.high * part)
-
-
 def _python_is_unseen(profile: Profile) -> bool:
-    """Whether `python-overhead` keeps silent about this script, and work is to be told here."""
+    """Whether `python-overhead` cannot judge this script, so that work is reported here."""
     return profile.facts.processes > 1 or any(it.compiled for it in profile.facts.models)
 
 
 def _collectives(profile: Profile, other: Estimate, parts: Parts, share: Estimate) -> Finding:
     asleep = sum(it.asleep_seconds for it in parts.collectives) / parts.seconds * other.value
+    slept = f"of these the thread slept for {percent(asleep)} of the step, waiting for other ranks or the network"
     return _finding(
         parts.collectives,
         share,
         f"Collectives that the script calls itself take {percent(share.value)} of the step.",
         (
-            *_summary(other, parts),
-            f"of these the thread slept for {percent(asleep)} of the step, waiting for other ranks or the network",
+            *_summary(profile, other, parts),
+            *((slept,) if profile.evidence.sampled.knows_sleep else ()),
             *_in_backward(profile),
             *hottest(parts.collectives, "it"),
         ),
@@ -92,7 +90,7 @@ def _waits(profile: Profile, other: Estimate, parts: Parts, share: Estimate) -> 
         parts.asleep,
         share,
         f"For {percent(share.value)} of the step the training thread sleeps, waiting for neither data nor a model.",
-        (*_summary(other, parts), *_in_backward(profile), *hottest(parts.asleep, "it")),
+        (*_summary(profile, other, parts), *_in_backward(profile), *hottest(parts.asleep, "it")),
         "Do what it waits for (a disk, a server, another process) in a thread of its own, or less often.",
     )
 
@@ -101,8 +99,9 @@ def _work(profile: Profile, other: Estimate, parts: Parts, share: Estimate) -> F
     return _finding(
         parts.work,
         share,
-        f"Work outside of data, model and optimizer takes {percent(share.value)} of the step.",
-        (*_summary(other, parts), *_in_backward(profile), *hottest(parts.work, "it")),
+        f"{'Work' if profile.evidence.sampled.knows_sleep else 'Work or waiting'} outside of data, model and optimizer "
+        f"takes {percent(share.value)} of the step.",
+        (*_summary(profile, other, parts), *_in_backward(profile), *hottest(parts.work, "it")),
         "See what these lines compute: do it every n-th step, on whole tensors, or not at all.",
     )
 
@@ -116,23 +115,24 @@ def _finding(
         title=sentence,
         evidence=evidence,
         remedy=remedy,
-        site=next((it.site for it in lines if it.site is not None), None),
+        site=first_site(lines),
         levers=levers_for(_NAME),
     )
 
 
-def _summary(other: Estimate, parts: Parts) -> Iterator[str]:
+def _summary(profile: Profile, other: Estimate, parts: Parts) -> Iterator[str]:
+    """Where the system does not count sleep, the thread may have waited wherever it was met."""
     amounts = (
         ("in collectives", seconds_of(parts.collectives)),
         ("asleep elsewhere", seconds_of(parts.asleep)),
-        ("at work", seconds_of(parts.work)),
+        ("at work" if profile.evidence.sampled.knows_sleep else "at work or asleep", seconds_of(parts.work)),
     )
     shown = [f"{percent(it / parts.seconds * other.value)} {what}" for what, it in amounts if it > 0]
     yield f"other: {percent(other.value)} of the step; {', '.join(shown)}"
 
 
 def _in_backward(profile: Profile) -> Iterator[str]:
-    """What the thread slept in backward, where gradients are exchanged, of which no Python tells."""
+    """How long the thread slept in backward, where gradients are exchanged without any Python."""
     if profile.facts.processes < 2 or profile.on_accelerator:
         return
     lines = [it for it in sampled_in(profile, "backward") if it.innermost.endswith(_BACKWARD)]

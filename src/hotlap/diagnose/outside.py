@@ -1,17 +1,17 @@
-"""What lies outside of steps, as findings put it. Not a rule itself."""
+"""What the run spends outside of its steps, in the words of findings. Not a rule itself."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from hotlap.diagnose.profile import Profile
-from hotlap.diagnose.shares import MATERIAL, SURELY
+from hotlap.diagnose.shares import MATERIAL, SURELY, at_most
 from hotlap.diagnose.wording import count, duration, percent
 from hotlap.records import Estimate, OutsideKind, OutsidePart
 
 
 def part_of(profile: Profile, kind: OutsideKind) -> OutsidePart | None:
-    """What the run spends on this, where that is worth a word."""
+    """What the run spends on this, where that is material."""
     account = profile.run_account
     part = next((it for it in account.outside if it.kind == kind), None) if account is not None else None
     if part is None:
@@ -22,11 +22,8 @@ def part_of(profile: Profile, kind: OutsideKind) -> OutsidePart | None:
 
 
 def cost_of(part: OutsidePart) -> Estimate:
-    """The part's share; that of one whose rhythm is not known is a bound."""
-    share = part.share
-    return (
-        share if part.every_steps is not None else Estimate(value=share.high, low=0.0, high=share.high, unit=share.unit)
-    )
+    """The part's share; a bound where it is unknown how often it repeats."""
+    return part.share if part.every_steps is not None else at_most(part.share.high, part.share.unit)
 
 
 def share_words(part: OutsidePart) -> str:
@@ -42,7 +39,7 @@ def how_often(profile: Profile, part: OutsidePart) -> Iterator[str]:
     seen = f"seen {count(part.blocks, 'time')} in {account.steps} steps of {duration(account.step_seconds)}"
     each = f"{duration(part.seconds)}{' each' if part.blocks > 1 else ''}"
     if part.every_steps is None:
-        yield f"{seen}: {each}; how often it comes in a longer run is not known"
+        yield f"{seen}: {each}; how often it comes in a longer run is unknown"
     elif part.at_epoch_ends:
         yield f"{seen}: {each}, at the end of an epoch of {account.epoch_steps} steps"
     else:

@@ -8,7 +8,7 @@ import msgspec
 
 from hotlap.diagnose.api import Rule, all_rules
 from hotlap.diagnose.profile import Profile
-from hotlap.diagnose.shares import RUN, is_bound
+from hotlap.diagnose.shares import RUN
 from hotlap.records import Finding
 
 _KINDS = ("wrong-numbers", "cost", "risk", "hint")
@@ -49,7 +49,7 @@ def _explained(found: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Find
 
 def _merged(effect: Finding, cause: Finding) -> Finding:
     """What the effect costs, with the reason for it and what to do about that. A line of evidence that another one
-    begins with is the same figure once more."""
+    begins with repeats its figure, and is left out."""
     lines = (*effect.evidence, *cause.evidence)
     fresh = [it for it in dict.fromkeys(lines) if not any(it != other and other.startswith(it) for other in lines)]
     same_cost = cause.kind == "cost" and cause.share.value == effect.share.value
@@ -65,6 +65,13 @@ def _merged(effect: Finding, cause: Finding) -> Finding:
 
 def _order(finding: Finding, rule: Rule, step_share: float) -> tuple[int, bool, bool, bool, float, str, str]:
     site = f"{finding.site.file}:{finding.site.line:08d}" if finding.site else ""
-    bounded = is_bound(finding.share)
     of_the_run = finding.share.value * (1.0 if finding.share.unit == RUN else step_share)
-    return _KINDS.index(finding.kind), finding.disturbed, rule.ranks_last, bounded, -of_the_run, finding.rule, site
+    return (
+        _KINDS.index(finding.kind),
+        finding.disturbed,
+        rule.ranks_last,
+        finding.share.is_bound,
+        -of_the_run,
+        finding.rule,
+        site,
+    )

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from hotlap.diagnose.host_lines import reporting_calls, writing_lines
+from hotlap.diagnose.host_lines import is_in_torch, place_of, reporting_places
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import phase_share
 from hotlap.diagnose.wording import percent, place
 from hotlap.evidence import SampledLine, SampledPhase
+from hotlap.records import CallSite
 
 NOTABLE = 0.1
-"""Of the step: what is no phase of it, and waits, from here on has a finding of its own."""
+"""Of the step: more time than this outside of every phase is a finding."""
 
-_TORCH = ("torch.", "operator")
 _FEWEST_SAMPLES = 20
 _SHOWN = 3
 _WORTH_A_LINE = 0.1
@@ -34,14 +34,13 @@ class Parts(NamedTuple):
 
 def parts_of_other(profile: Profile) -> Parts | None:
     """What the steps' time outside of every phase is; None where there are too few samples of it. What prints, logs or
-    writes counts as work, whether it sleeps or not: `logging-cost` speaks of that."""
+    writes counts as work, asleep or not: `logging-cost` reports it."""
     lines = sampled_in(profile, "other")
     if sum(it.samples for it in lines) < _FEWEST_SAMPLES:
         return None
     rest = [it for it in lines if not it.collective]
-    reported = [*(it.site for it in reporting_calls(profile)), *(it.site for it in writing_lines(profile))]
-    places = {(it.file, it.line) for it in reported if it is not None}
-    asleep = [it for it in rest if _sleeps(it) and (it.site is None or (it.site.file, it.site.line) not in places)]
+    reporting = reporting_places(profile)
+    asleep = [it for it in rest if _sleeps(it) and (it.site is None or place_of(it.site) not in reporting)]
     return Parts(
         collectives=[it for it in lines if it.collective],
         asleep=asleep,
@@ -51,13 +50,11 @@ def parts_of_other(profile: Profile) -> Parts | None:
 
 def _sleeps(line: SampledLine) -> bool:
     """Whether the thread slept for most of it; an operator of torch also sleeps until its other threads are done."""
-    in_torch = any(it.startswith(_TORCH) for it in (line.called, line.innermost, line.native))
-    return 2 * line.asleep_seconds > line.seconds and not in_torch
+    return 2 * line.asleep_seconds > line.seconds and not is_in_torch(line)
 
 
 def waiting_share(profile: Profile) -> float:
-    """Which part of the step the thread spends in collectives or asleep, of which `other-time` speaks; 0 where that is
-    silent."""
+    """Which part of the step the thread spends in collectives or asleep, where `other-time` reports that; else 0."""
     parts = parts_of_other(profile)
     if parts is None or parts.seconds <= 0:
         return 0.0
@@ -73,6 +70,11 @@ def sampled_in(profile: Profile, *phases: SampledPhase) -> list[SampledLine]:
 
 def seconds_of(lines: Iterable[SampledLine]) -> float:
     return sum(it.seconds for it in lines)
+
+
+def first_site(lines: Iterable[SampledLine]) -> CallSite | None:
+    """Where the first of these lines is that is the user's."""
+    return next((it.site for it in lines if it.site is not None), None)
 
 
 def hottest(lines: list[SampledLine], within: str) -> Iterator[str]:

@@ -9,6 +9,7 @@ from statistics import fmean, stdev
 from typing import Literal, TypeAlias
 
 from hotlap.diagnose.profile import Profile
+from hotlap.measure import run_account
 from hotlap.measure.account import warm_up_steps
 from hotlap.measure.student import quantile
 from hotlap.records import Estimate
@@ -16,8 +17,8 @@ from hotlap.records import Estimate
 StepPhase: TypeAlias = Literal["data_wait", "host_to_device", "forward", "backward", "optimizer", "other"]
 
 UNIT = "of the step"
-RUN = "of the run"
-"""The unit of what lies outside of steps: from the first step on, unless said otherwise."""
+RUN = run_account.UNIT
+"""The unit of what is spent outside of steps; a run begins with its first step, unless its start-up is meant."""
 
 MATERIAL = 0.02
 """A cause that costs less than this share of the step is not spoken of."""
@@ -112,11 +113,6 @@ def scaled(share: Estimate, factor: float) -> Estimate:
     return between(share.value * factor, share.low * factor, share.high * factor)
 
 
-def at_most(high: float) -> Estimate:
+def at_most(high: float, unit: str = UNIT) -> Estimate:
     """A share of which only an upper bound is known: all that could be gained, were it free."""
-    return between(high, 0.0, high)
-
-
-def is_bound(share: Estimate) -> bool:
-    """Whether only an upper bound is known (:func:`at_most`)."""
-    return share.low == 0.0 and share.value == share.high > 0.0
+    return between(high, 0.0, high, unit)

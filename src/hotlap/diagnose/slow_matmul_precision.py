@@ -11,7 +11,7 @@ ordinary units, at a fraction of the rate. The same holds for processors with in
 also halve what is read and written.
 
 ## How to see it
-`hotlap profile train.py` multiplies matrices of many sizes in each format, and holds the products of a step against the
+`hotlap profile train.py` multiplies matrices of many sizes in each format, and compares the products of a step with the
 rates of their own sizes: a product of 64 x 64 matrices is often slower in bfloat16 than in float32. The finding's share
 is what the format could save at those rates, less what converting weights and gradients costs. It is a bound: no more
 than what forward and backward take, and of a product no more than what its operations take at its rate. Where no rate
@@ -55,7 +55,7 @@ from hotlap.diagnose.shares import at_most, computing_share, exactly
 from hotlap.diagnose.wording import flop_rate, levers_for, percent
 from hotlap.diagnose.work import Rates, Work, convolution_outputs, is_sparse, product_of, why_doubted, work_of
 from hotlap.evidence import LayerUse, RunEvidence
-from hotlap.levers.situations import native_dtypes
+from hotlap.levers.situations import device_kind, native_dtypes
 from hotlap.records import Ceilings, Finding, Machine, SizedRate
 from hotlap.trace.records import OperatorRow
 
@@ -106,7 +106,7 @@ def check(profile: Profile) -> Iterator[Finding]:
     share = min(share_of(profile, rows), computing_share(profile))
     if share < WORTH_A_LOOK:
         return
-    rates = Rates(profile.machine.ceilings, _kind(profile), profile.facts.threads)
+    rates = Rates(profile.machine.ceilings, device_kind(profile.situation), profile.facts.threads)
     best = max((_saving(profile, slow, mode, rates) for mode in modes), key=lambda it: it.whole - it.unknown)
     doubt = why_doubted(profile) or _why_unknown(best)
     saving = min(best.whole, share)
@@ -147,10 +147,6 @@ def _slow(profile: Profile, modes: tuple[str, ...]) -> list[_Slow]:
     return [it for it in found if it.work is None or not is_sparse(profile, it.row, it.work)]
 
 
-def _kind(profile: Profile) -> str:
-    return profile.facts.device.partition(":")[0] or "cpu"
-
-
 def _faster_modes(profile: Profile) -> tuple[str, ...]:
     """What the hardware multiplies natively, and faster than float32 as a rule; the one to prefer first."""
     wanted = ("bfloat16", "float16", "tf32") if profile.on_accelerator else ("bfloat16",)
@@ -186,8 +182,8 @@ def _saving(profile: Profile, slow: Sequence[_Slow], mode: str, rates: Rates) ->
 
 
 def _slowness(profile: Profile, slow: Sequence[_Slow], rates: Rates) -> float:
-    """How many times slower than in the test the script's machine was: what even the best of its large products took
-    longer. Other programs slow a script down while a test's best try slips between them. 1 without a large product."""
+    """How many times slower than in the test the script's machine was: by how much even the best of its large
+    products took longer. Other programs slow a script down, but not a test's best try. 1 without a large product."""
     found = []
     for it in slow:
         now = rates.seconds(it.computes_in, it.work) if it.work else None
@@ -230,11 +226,11 @@ def _figures(profile: Profile, slow: Sequence[_Slow], best: _Saving, rates: Rate
                 f"{flop_rate(then)} in {best.mode}."
             )
     if best.conversions > 0:
-        yield f"Converting weights and gradients takes {percent(best.conversions)} of the step, and is taken off."
+        yield f"Converting weights and gradients takes {percent(best.conversions)} of the step, and is subtracted."
 
 
 def _remedy(profile: Profile, modes: tuple[str, ...], has_plain_products: bool) -> str:
-    kind = profile.facts.device.partition(":")[0]
+    kind = device_kind(profile.situation)
     if kind == "cpu":
         return (
             'Run forward and loss under `torch.autocast("cpu", dtype=torch.bfloat16)`, or call '

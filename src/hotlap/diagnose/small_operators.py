@@ -11,13 +11,13 @@ more cores nor cheaper arithmetic makes it shorter.
 
 ## How to see it
 The operators of a traced step are counted, those that others call included, and the untouched step's forward, backward
-and optimizer are divided by their number. Four fifths of the calls must be on tensors of at most 16,384 elements. Which
-part of the time is overhead only a larger batch tells: `hotlap profile --batch-sizes` measures it, and where it shows
-less than a fifth more samples per second, this rule is silent.
+and optimizer are divided by their number. Four fifths of the calls must be on tensors of at most 16,384 elements. Only
+a larger batch shows which part of the time is overhead: `hotlap profile --batch-sizes` measures it, and where that
+gives less than a fifth more samples per second, this rule is silent.
 
 ## What to do
-A larger batch calls as many operators for more samples; it changes what is learned, so it is yours to decide. A fused
-optimizer (`fused=True`) and a compiled model call fewer.
+A larger batch calls as many operators for more samples, but it changes what is learned. A fused optimizer
+(`fused=True`) and a compiled model call fewer.
 
 ## When it is fine
 Small models for which a step of some milliseconds is fast enough.
@@ -54,7 +54,8 @@ _WORTH_IT = 1.2
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """One finding; on an accelerator `launch-bound` speaks of it, and compiled code is no operators."""
+    """One finding; none on an accelerator, where `launch-bound` reports it, nor for compiled code, which calls no
+    operators."""
     calls = _calls_per_step(profile)
     if profile.on_accelerator or calls < _FEWEST_CALLS or any(it.compiled for it in profile.facts.models):
         return

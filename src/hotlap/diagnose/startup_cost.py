@@ -11,11 +11,11 @@ change that is tried.
 ## How to see it
 The lines at which the training thread was, sampled from torch's import up to the first training forward. Python's own
 start, torch's import, the imports that torch makes for the first optimizer, and the first step itself, in which a model
-is compiled, are no part of it, nor is waiting for other ranks to start. What it is of the whole run is said where the
-script ran to its own end; else it is a hint.
+is compiled, are no part of it, nor is waiting for other ranks to start. Its share of the run is known only where the
+script ran to its own end; otherwise it is a hint.
 
 ## What to do
-Keep what is computed anew each time on disk (tokens, decoded samples, an index of files); import large libraries where
+Store what is computed at every start on disk (tokens, decoded samples, an index of files); import large libraries where
 they are used; build large models on the `meta` device and load their weights into that, rather than initialising first.
 
 ## When it is fine
@@ -30,7 +30,7 @@ import msgspec
 
 from hotlap.diagnose.api import Group
 from hotlap.diagnose.profile import Profile
-from hotlap.diagnose.sampled import hottest, sampled_in, seconds_of
+from hotlap.diagnose.sampled import first_site, hottest, sampled_in, seconds_of
 from hotlap.diagnose.shares import RUN, between, exactly
 from hotlap.diagnose.wording import count, duration, levers_for, percent
 from hotlap.evidence import LineSamples, RunEvidence, SampledLine
@@ -74,7 +74,6 @@ def _is_not_the_scripts(line: SampledLine) -> bool:
 
 
 def _finding(lines: list[SampledLine], steps: str, share: Estimate, sentence: str) -> Finding:
-    with_sites = [it for it in lines if it.site is not None]
     return Finding(
         rule=_NAME,
         kind="cost" if share.value else "hint",
@@ -82,7 +81,7 @@ def _finding(lines: list[SampledLine], steps: str, share: Estimate, sentence: st
         title=sentence,
         evidence=(steps, *hottest(lines, "start-up")),
         remedy="Keep on disk what these lines compute at each start, and import large libraries where they are used.",
-        site=with_sites[0].site if with_sites else None,
+        site=first_site(lines),
         levers=levers_for(_NAME),
     )
 

@@ -11,8 +11,8 @@ of every epoch, and on a CPU they take cores from the training.
 ## How to see it
 The loader is timed alone with several numbers of workers. This rule speaks where fewer come within 2 % of the script's
 number, or, where the loader was not timed, where there are more workers than cores. Whether the step itself gets
-faster the loader alone cannot tell, so the gain is left open. Where the step waits for data as well, this is the reason
-for it, and both are one finding, `loader-bound`.
+faster the loader alone cannot tell, so the gain is left open. Where the step waits for data as well, this is the
+reason, and both are one finding, `loader-bound`.
 
 ## What to do
 Use the fewest that come within 2 % of the best that was measured. torch names the same limit in its own warning: no

@@ -25,6 +25,7 @@ from hotlap.diagnose.operators import (
 )
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.wording import flop_rate
+from hotlap.levers.situations import device_kind
 from hotlap.records import Ceilings, SizedRate
 from hotlap.trace.records import OperatorRow
 
@@ -57,7 +58,7 @@ class Work:
 
 
 def work_of(row: OperatorRow, outputs: Outputs) -> Work | None:
-    """The work of one call; None where the shapes do not tell it."""
+    """The work of one call; None where the shapes do not show it."""
     if is_product(row):
         return _work_of_product(row)
     if is_convolution(row):
@@ -69,7 +70,7 @@ def work_of(row: OperatorRow, outputs: Outputs) -> Work | None:
 
 def is_sparse(profile: Profile, row: OperatorRow, work: Work) -> bool:
     """Whether it takes more operations by its shapes than the whole step was counted to have: then its matrices hold
-    fewer numbers than their shapes say, which a trace does not tell."""
+    fewer numbers than their shapes say, which a trace does not show."""
     counted = max((it.flops_per_step or 0.0 for it in profile.facts.models), default=0.0)
     window = profile.evidence.window
     if not counted or window is None or not window.steps:
@@ -103,7 +104,7 @@ def convolution_of(row: OperatorRow) -> tuple[tuple[int, ...], tuple[int, ...]] 
 
 
 def convolution_outputs(profile: Profile) -> Outputs:
-    """The shapes of convolutions' outputs, which only their backward calls tell."""
+    """The shapes of convolutions' outputs, which only their backward calls show."""
     backward = [it for it in profile.operators if it.name == "aten::convolution_backward" and len(it.shapes) > 2]
     return {it.shapes[1:3]: it.shapes[0] for it in backward}
 
@@ -156,14 +157,13 @@ def _work_of_attention(row: OperatorRow) -> Work | None:
 
 def why_doubted(profile: Profile) -> str:
     """Why the rates measured for the training device are not to be relied on, in sentences; empty where they are."""
-    kind = profile.facts.device.partition(":")[0] or "cpu"
-    said = dict(profile.machine.ceilings.doubts).get(kind, "")
+    said = dict(profile.machine.ceilings.doubts).get(device_kind(profile.situation), "")
     return " ".join(filter(None, (said, beaten(profile))))
 
 
 def beaten(profile: Profile) -> str:
     """Where the script's own operators multiplied faster than the test did: a sentence that says so, else nothing."""
-    kind, outputs = profile.facts.device.partition(":")[0] or "cpu", convolution_outputs(profile)
+    kind, outputs = device_kind(profile.situation), convolution_outputs(profile)
     ceilings = dict(profile.machine.ceilings.matmul_flops_per_second)
     for row in profile.operators:
         ceiling, work = ceilings.get(f"{kind}:{dtype_of(row)}"), work_of(row, outputs)
@@ -195,10 +195,6 @@ class Rates:
             kind, _, dtype = it.key.partition(":")
             if kind == device and it.side > 0 and it.flops_per_second > 0:
                 self._by_format.setdefault(dtype, []).append(it)
-
-    def knows(self, dtype: str) -> bool:
-        """Whether any size of that format was measured."""
-        return dtype in self._by_format
 
     def rate(self, dtype: str, side: float) -> float | None:
         """Operations per second with products of that side, between two that were measured in proportion; None where

@@ -60,8 +60,8 @@ class Hooks:
     # A whole training step is over (told by the step clock, where there is one).
     step_ended: list[Callable[[], None]] = field(default_factory=list)
 
-    # All since the last step ended was no training (told by the step clock, where there is one): EVALUATION or OUTSIDE
-    # of `stopwatch.py`. Told again and again while it lasts.
+    # Nothing since the last step was training (told by the step clock, where there is one): EVALUATION or OUTSIDE of
+    # `stopwatch.py`. Called repeatedly while it lasts.
     was_outside: list[Callable[[int], None]] = field(default_factory=list)
 
     # torch.save and its like, and evaluation forwards of a root: wraps them (time outside steps).
@@ -74,7 +74,7 @@ class Hooks:
     # What levers and observers want to tell: shown in the report.
     notes: list[str] = field(default_factory=list)
     scaler_skipped_steps: int = 0
-    # By what the batches of loaders are grown or cut.
+    # The factor by which batches of loaders are enlarged or cut.
     batch_scale: float = 1.0
 
     def note(self, text: str) -> None:

@@ -36,7 +36,6 @@ class Observer:
         self._observing = assignment.observe
         self._sites: dict[tuple[str, str, int, int | None], CallSite] = {}
         self._loaders: dict[int, _Loader] = {}
-        self._fetched_from: _Loader | None = None
         self._fetched_with_gradients: set[_Loader] = set()
         self._constructed: dict[int, CallSite | None] = {}
         self._optimizers: list[tuple[Any, CallSite | None, dict[str, Any]]] = []
@@ -105,18 +104,19 @@ class Observer:
         if loader is None:
             return fetch()
         loader.fetches += 1
-        self._fetched_from = loader
         if self._torch.is_grad_enabled():
             self._fetched_with_gradients.add(loader)
-        if not self._observing:
-            return fetch()
+        batch = self._watched_fetch(loader, fetch) if self._observing else fetch()
+        self._fetched_last = loader
+        return batch
+
+    def _watched_fetch(self, loader: _Loader, fetch: Fetch) -> Any:
         if loader.fetches not in FETCHES_WATCHED_FOR_RANDOMNESS or loader.loader.num_workers > 0:
             batch = fetch()
         else:
             before = randomness.states(self._torch)
             batch = fetch()
             loader.draws_random |= randomness.differ(self._torch, before, randomness.states(self._torch))
-        self._fetched_last = loader
         if not loader.batch_bytes:
             loader.batch_bytes = size_in_bytes(batch)
         return batch
@@ -190,7 +190,6 @@ class Observer:
             self._random_in_forward |= randomness.differ(self._torch, before, randomness.states(self._torch))
 
     def _backward(self, loss: Any) -> Any:
-        self._fetched_last = None
         self._scaler = self._scaler or self._interception.unscaled is not None
         self._note_loaders_that_train()
         if self._early():
@@ -200,8 +199,9 @@ class Observer:
     def _note_loaders_that_train(self) -> None:
         """A batch of the loader read last led to this backward, as did those of others that are read with gradients on
         between backwards again and again: evaluation in between reads its batches without."""
-        if self._fetched_from is not None:
-            self._fetched_from.trains = True
+        if self._fetched_last is not None:
+            self._fetched_last.trains = True
+            self._fetched_last = None
         for loader in self._fetched_with_gradients:
             loader.backwards += 1
             loader.trains |= loader.backwards > 1

@@ -15,8 +15,8 @@ _Place: TypeAlias = Literal["first dimension", "second dimension", ""]
 class BatchCounter:
     """Counts the samples of what one DataLoader delivers.
 
-    Its batch size tells which dimension is the batch: a collate function may put the sequence first, and what it makes
-    of graphs, or of images of many sizes, has no dimension for samples at all. ``size`` is that of a full batch, 0
+    Its batch size shows which dimension is the batch: a collate function may put the sequence first, and batches of
+    graphs, or of images of many sizes, have no dimension for samples at all. ``size`` is that of a full batch, 0
     where the loader does not say. The last batch of an epoch may be short.
     """
 
@@ -46,7 +46,7 @@ class BatchCounter:
             return leading
         elif self._place == "second dimension" and 0 < second < self.size:
             return second
-        return leading if self._resized else self.size  # what was not resized must not seem so
+        return leading if self._resized else self.size  # a batch that could not be resized must not count as resized
 
 
 class SampleCounts:

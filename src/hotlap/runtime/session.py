@@ -91,7 +91,7 @@ class Session:
             tell()
         block = self._block
         if block is not None:  # first, since it is the case in nearly every step
-            if self.clock.steps_done >= block.least_step and block.complete(self.clock.steps_done):
+            if self.clock.steps_done >= block.asked_from and block.complete(self.clock.steps_done):
                 self._close_block()
                 self._await_word()
         elif not self._hello_sent:
@@ -249,8 +249,8 @@ class _OpenBlock:
         self._awaits = awaits
         least_steps = wanted.steps if wanted.seconds is None else min(wanted.steps, wanted.minimum_steps)
         self._least_step = first_step + least_steps
-        # Before this step there is no need to ask.
-        self.least_step = self._least_step if wanted.most_seconds is None else first_step + 1
+        # Before this step there is no need to ask whether it is complete.
+        self.asked_from = self._least_step if wanted.most_seconds is None else first_step + 1
         self._limit_seconds = wanted.seconds
         self._most_seconds = wanted.most_seconds
         self._usage = resource.getrusage(resource.RUSAGE_SELF)

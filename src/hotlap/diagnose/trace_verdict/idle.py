@@ -34,8 +34,8 @@ _ANSWERS: dict[Cause, _Answer] = {
     "host_sync": _Answer(
         "host-sync",
         "after the host waited for it",
-        "Read losses and metrics seldom (`.item()`, `.cpu()`, `print`), decide on the device with `torch.where`, and "
-        "remove `synchronize()` from the loop, so that the host stays ahead.",
+        "Read losses and metrics less often (`.item()`, `.cpu()`, `print`), decide on the device with `torch.where`, "
+        "and remove `synchronize()` from the loop, so that the host stays ahead.",
     ),
     "blocking_copy": _Answer(
         "pageable-copies",
@@ -161,7 +161,7 @@ def _copies_remedy(row: CopyRow) -> str:
         pinned = "" if row.memory == "pinned" else "Pin the host's memory (`pin_memory=True`). "
         return f"{pinned}Upload the next batch on a stream of its own while this one is computed, in a shorter dtype."
     if row.direction == "DtoH":
-        return "Keep results on the device and read them seldom; reduce them before they are copied."
+        return "Keep results on the device and read them less often; reduce them before they are copied."
     return "Avoid `.contiguous()`, `.clone()` and `torch.cat` of large tensors in the step; write into one buffer."
 
 
@@ -196,9 +196,9 @@ def _evidence(cause: IdleCause, answer: _Answer, part: float) -> Iterator[str]:
     length = duration(part * cause.nanoseconds / _BILLION)
     yield f"{length} in {count(cause.gaps, 'gap')}" if cause.gaps else f"{length} within gaps of other causes"
     places_only = answer is _PYTHON
-    told = [it for it in cause.evidence if it.role == "place" or (it.role != "next_kernel" and not places_only)]
+    shown = [it for it in cause.evidence if it.role == "place" or (it.role != "next_kernel" and not places_only)]
     where = "at" if places_only else "in"
-    yield from (f"the host was {where} {name(it.name)}: {duration(it.nanoseconds / _BILLION)}" for it in told[:_SHOWN])
+    yield from (f"the host was {where} {name(it.name)}: {duration(it.nanoseconds / _BILLION)}" for it in shown[:_SHOWN])
 
 
 def _site(cause: IdleCause) -> CallSite | None:

@@ -17,7 +17,7 @@ from hotlap.diagnose.operators import (
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import at_most, exactly
 from hotlap.diagnose.trace_verdict.peaks import peak_of
-from hotlap.diagnose.trace_verdict.profile import capability_of, native_dtypes_of
+from hotlap.diagnose.trace_verdict.profile import Capability, capability_of, native_dtypes_of
 from hotlap.diagnose.wording import count, duration, flop_rate, levers_for, name, percent
 from hotlap.records import Finding
 from hotlap.trace.records import Breakdown, DeviceBreakdown, KernelRow, OperatorRow
@@ -37,11 +37,12 @@ _FUSED = re.compile(r"^triton_")
 
 
 def precision_findings(profile: Profile, breakdown: Breakdown, device: DeviceBreakdown) -> Iterator[Finding]:
-    """Products and convolutions in float32 on a device with a faster format, told by the names of kernels and, where
-    they were recorded, by the types of operators' inputs."""
+    """Products and convolutions in float32 on a device with a faster format, by the names of kernels and, where
+    they were recorded, the types of operators' inputs."""
     capability = capability_of(breakdown, device)
     native = native_dtypes_of(device.name, capability)
-    if not native or not kernels_matter(profile):
+    best = next((it for it in ("bfloat16", "float16") if it in native), None)
+    if best is None or not kernels_matter(profile):
         return
     kernels = [it for it in device.kernels if _is_float32_product(it)]
     operators = [it for it in profile.operators if _has_float32_inputs(it)]
@@ -52,7 +53,6 @@ def precision_findings(profile: Profile, breakdown: Breakdown, device: DeviceBre
     saved = share * (1 - _ratio(device.name))
     if saved < WORTH_A_LOOK:
         return
-    best = native[1] if len(native) > 1 else native[0]
     yield Finding(
         rule="slow-matmul-precision",
         share=at_most(saved),
@@ -89,7 +89,7 @@ def _precision_evidence(
     kernels: Sequence[KernelRow],
     operators: Sequence[OperatorRow],
     best: str,
-    capability: float | None,
+    capability: Capability | None,
 ) -> Iterator[str]:
     yield from _kernel_lines(kernels[:_SHOWN], "not on tensor cores")
     if operators:
@@ -100,7 +100,8 @@ def _precision_evidence(
         rates = f"{flop_rate(peak.float32 * _TERA)} in float32, {flop_rate(peak.half * _TERA)} in {best}"
         yield f"published peak rates of {name(device.name)}: {rates}"
     elif capability is not None and device.name:
-        yield f"{name(device.name)} has matrix units (compute capability {capability:.1f})"
+        major, minor = capability
+        yield f"{name(device.name)} has matrix units (compute capability {major}.{minor})"
 
 
 def _remedy(native: Sequence[str]) -> str:
@@ -128,7 +129,7 @@ def elementwise_finding(device: DeviceBreakdown) -> Iterator[Finding]:
     yield Finding(
         rule="unfused-kernels",
         share=at_most(share),
-        title=f"Element-wise kernels, each of which reads and writes its tensors once more, take {percent(share)} of "
+        title=f"Element-wise kernels, each of which reads and writes its tensors again, take {percent(share)} of "
         "the step.",
         evidence=(f"{count(launches, 'launch', 'launches')} of {count(len(rows), 'kernel')}", *_kernel_lines(rows[:2])),
         remedy="Compile the model (`torch.compile`), which merges chains of them into one kernel.",

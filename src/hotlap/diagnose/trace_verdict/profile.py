@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from hotlap.diagnose.profile import Profile
 from hotlap.evidence import RunEvidence, Window
+from hotlap.machine.accelerators import claimed_dtypes
 from hotlap.records import Accelerator, Machine, ScriptFacts
 from hotlap.trace.records import Breakdown, DeviceBreakdown, OperatorRow
 
 _BILLION = 1e9
-_TENSOR_CORES_16 = 7.0
-_BFLOAT16 = 8.0
+
+Capability: TypeAlias = tuple[int, int]
+"""Major and minor number, as CUDA gives them."""
 
 
 def busiest_device(breakdown: Breakdown) -> DeviceBreakdown | None:
@@ -19,34 +22,32 @@ def busiest_device(breakdown: Breakdown) -> DeviceBreakdown | None:
     return max(breakdown.devices, key=lambda it: it.time.busy_nanoseconds, default=None)
 
 
-def capability_of(breakdown: Breakdown, device: DeviceBreakdown) -> float | None:
+def capability_of(breakdown: Breakdown, device: DeviceBreakdown) -> Capability | None:
     """The compute capability: as the trace writes it, else that of the architecture for which kernels are named."""
-    written = breakdown.facts.capability_of(device.name)
-    if written:
-        return float(written)
+    major, _, minor = breakdown.facts.capability_of(device.name).partition(".")
+    if minor:
+        return int(major), int(minor)
     names = " ".join(it.name.lower() for it in device.kernels)
     return next((value for mark, value in _ARCHITECTURES if mark in names), None)
 
 
 _ARCHITECTURES = (
-    ("sm100_", 10.0),
-    ("sm90_", 9.0),
-    ("ampere_", 8.0),
-    ("sm80_", 8.0),
-    ("turing_", 7.5),
-    ("volta_", 7.0),
-    ("maxwell_", 5.0),
+    ("sm100_", (10, 0)),
+    ("sm90_", (9, 0)),
+    ("ampere_", (8, 0)),
+    ("sm80_", (8, 0)),
+    ("turing_", (7, 5)),
+    ("volta_", (7, 0)),
+    ("maxwell_", (5, 0)),
 )
 """Of what kernels' names begin with; the newest first, since a library runs its kernels for older devices as well."""
 
 
-def native_dtypes_of(name: str, capability: float | None) -> tuple[str, ...]:
+def native_dtypes_of(name: str, capability: Capability | None) -> tuple[str, ...]:
     """What a device multiplies by its matrix units: NVIDIA's by compute capability, which AMD numbers otherwise."""
     if "AMD" in name:
         return ("float16", "bfloat16")
-    if capability is None or capability < _TENSOR_CORES_16:
-        return ()
-    return ("float16", "bfloat16", "tf32") if capability >= _BFLOAT16 else ("float16",)
+    return claimed_dtypes(capability) if capability is not None else ()
 
 
 def profile_of(breakdowns: Sequence[Breakdown], operators: Sequence[OperatorRow] = ()) -> Profile:

@@ -8,7 +8,7 @@ import msgspec
 
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.rank import diagnose
-from hotlap.diagnose.shares import exactly, is_bound
+from hotlap.diagnose.shares import exactly
 from hotlap.diagnose.trace_verdict.host import host_findings
 from hotlap.diagnose.trace_verdict.idle import communication_finding, copies_finding, idle_findings
 from hotlap.diagnose.trace_verdict.kernels import computing_finding, elementwise_finding, precision_findings
@@ -18,8 +18,8 @@ from hotlap.records import Finding, Record
 from hotlap.trace.conclusion import WORTH_NAMING, conclusion_of
 from hotlap.trace.records import Breakdown, Conclusion, DeviceBreakdown, OperatorRow
 
-_TOLD_BY_RULES = frozenset({"launch-bound", "python-overhead", "exposed-communication", "slow-matmul-precision"})
-"""What both a rule and the trace alone may give: the rule's is kept."""
+_FOUND_BY_RULES = frozenset({"launch-bound", "python-overhead", "exposed-communication", "slow-matmul-precision"})
+"""What both a rule and the trace alone may find: the rule's finding is kept."""
 
 
 class TraceVerdict(Record, frozen=True, kw_only=True):
@@ -39,7 +39,7 @@ class TraceVerdict(Record, frozen=True, kw_only=True):
 
 
 def verdict_of(breakdown: Breakdown, operators: Sequence[OperatorRow] = ()) -> TraceVerdict:
-    """Of a trace with, where they were read, all of its operators. Its figures not to be trusted is said instead."""
+    """Judge a trace, with all of its operators where they were read; an unreliable one gets a finding that says so."""
     found = _unreliable(breakdown) if breakdown.unreliable else list(_findings(breakdown, operators))
     if not breakdown.steps:
         found = [_without_steps(it) for it in found]
@@ -55,16 +55,16 @@ def verdict_of(breakdown: Breakdown, operators: Sequence[OperatorRow] = ()) -> T
 
 
 def _comparable(breakdown: Breakdown) -> bool:
-    """Whether operators' device time can be held against one peak: operators do not tell their devices apart."""
+    """Whether operators' device time can be compared with one peak: operators are not recorded by device."""
     return not breakdown.unreliable and len({it.name for it in breakdown.devices}) == 1
 
 
 def by_cost(found: Iterable[Finding]) -> list[Finding]:
-    """The costliest first, behind them risks and hints. No bound comes before a measured cost that is worth naming as
-    the largest loss; of what is less, a bound counts as what it bounds."""
+    """The costliest first, then risks and hints. No bound comes before a measured cost that is worth naming as the
+    largest loss; among smaller costs a bound counts in full."""
 
     def order(it: Finding) -> tuple[bool, bool, float]:
-        clearly = it.share.value >= WORTH_NAMING and not is_bound(it.share)
+        clearly = it.share.value >= WORTH_NAMING and not it.share.is_bound
         return it.kind != "cost", not clearly, -it.share.value
 
     return sorted(found, key=order)
@@ -79,8 +79,8 @@ def _findings(breakdown: Breakdown, operators: Sequence[OperatorRow]) -> Iterato
         names = {it.rule for it in ruled}
         yield from (it for it in host_findings(breakdown, operators) if it.rule not in names)
         return
-    told = _TOLD_BY_RULES & {it.rule for it in ruled}
-    added = [it for it in _of_device(profile, breakdown, device) if it.rule not in told]
+    found = _FOUND_BY_RULES & {it.rule for it in ruled}
+    added = [it for it in _of_device(profile, breakdown, device) if it.rule not in found]
     yield from added
     if not any(it.kind == "cost" for it in (*ruled, *added)):
         yield computing_finding(device)

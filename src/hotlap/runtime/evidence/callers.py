@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sysconfig
+from itertools import islice
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import Literal, NamedTuple, TypeAlias
@@ -66,7 +67,8 @@ class Callers:
                 break
             origin = self.origin(walked.f_code.co_filename)
             if origin == "user":
-                return Caller(self._site(walked), directly, updating, (walked.f_code, walked.f_lasti))
+                instruction = (walked.f_code, walked.f_lasti)
+                return Caller(self.site(*instruction), directly, updating, instruction)
             if origin == "between steps":
                 return None
             if origin == "own":
@@ -99,12 +101,14 @@ class Callers:
             return "standard library"
         return "library"
 
-    def _site(self, frame: FrameType) -> CallSite:
-        key = (id(frame.f_code), frame.f_lasti)
+    def site(self, code: CodeType, offset: int) -> CallSite:
+        """The line of an instruction."""
+        key = (id(code), offset)
         known = self._sites.get(key)
         if known is None:
-            code = frame.f_code
-            site = CallSite(role="call", file=code.co_filename, line=frame.f_lineno or 0, function=code.co_name)
+            # One entry for each instruction of two bytes.
+            line = next(islice(code.co_positions(), max(0, offset) // 2, None), (None,))[0]
+            site = CallSite(role="call", file=code.co_filename, line=line or code.co_firstlineno, function=code.co_name)
             known = self._sites[key] = (code, site)
         return known[1]
 

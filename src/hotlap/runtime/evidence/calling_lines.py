@@ -22,7 +22,7 @@ _NAME_IN_C = re.compile(r"(?:built-in )?method '?(?:\w+\.)*(?P<name>\w+)'?")
 
 
 def calling_line(code: Code, callers: Callers) -> CallSite | None:
-    """Where the user's code calls this function, along whoever it worked for most; None where none of it does."""
+    """Where the user's code calls this function, through the callers it ran longest for; None where none does."""
     called, seen = code, {code}
     for _ in range(_DEEPEST):
         above = {it: seconds for it, seconds in callers.get(called, {}).items() if it not in seen}

@@ -1,6 +1,6 @@
 """Whether a variable that grows is emptied again: once an epoch, or when the function that it belongs to returns.
 
-Read in the bytecode of the functions that are running, so what happens behind a condition that never holds counts too.
+Read from the bytecode of the functions that are running, so code behind a condition that never holds counts too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import NamedTuple
 _FRESH = frozenset({"list", "dict", "set", "deque", "defaultdict", "OrderedDict"})
 _BUILDERS = frozenset({"BUILD_LIST", "BUILD_MAP", "BUILD_SET"})
 _BETWEEN = ("PUSH_NULL", "PRECALL", "CALL", "CACHE", "LOAD_FAST", "LOAD_NAME", "LOAD_GLOBAL", "COPY")
-_CLEARING = frozenset({"clear"})
 _LOOKED_BACK = 6
 
 
@@ -63,7 +62,7 @@ def _emptying(code: CodeType, path: Sequence[str]) -> Iterator[int]:
     for index, it in enumerate(steps):
         stored = it.opname.startswith("STORE") and it.argval == path[-1] and _is_fresh(steps[:index], path)
         loaded = [known.argval for known in steps[max(0, index - len(path)) : index]]
-        if stored or (it.argval in _CLEARING and loaded == [*path]):
+        if stored or (it.argval == "clear" and loaded == [*path]):
             yield it.offset
 
 

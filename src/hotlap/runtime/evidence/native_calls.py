@@ -1,4 +1,4 @@
-"""What a line is calling where no frame of Python tells: the name that the line itself gives a function of C."""
+"""What a line is calling where no frame of Python shows it: the name that the line itself gives a function of C."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from types import CodeType, ModuleType
 from typing import Any
 
 OPERATOR = "operator"
-"""The line computes without a call: ``a * b``, ``x[i]``. The interpreter is handed over between two lines of Python and
-by functions of C that let go of it, so whoever is met in the middle of this is an operator of torch or NumPy."""
+"""The line computes without a call: ``a * b``, ``x[i]``. Another thread gets the interpreter between two lines of
+Python, or when a function of C releases it, so a thread that is sampled in the middle of this runs an operator of torch
+or NumPy."""
 
 _CALLS = ("PRECALL", "CALL")
 _OPERATORS = ("BINARY", "UNARY", "COMPARE", "STORE_SUBSCR", "CONTAINS")
@@ -73,7 +74,7 @@ def _is_torchs(function: Any) -> bool:
 
 def _path_of(before: list[dis.Instruction]) -> list[str]:
     """The dotted name that the last of these instructions calls; a leading ``""`` where it begins with an expression.
-    The loads of a callee begin where the call does, and those of its arguments behind them."""
+    The loads of a callee begin where the call does, those of its arguments later."""
     call = before[-1].positions
     if call is None or call.lineno is None or call.col_offset is None:
         return []

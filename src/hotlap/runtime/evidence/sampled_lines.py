@@ -1,6 +1,6 @@
 """Which of the user's lines the training thread is at, sampled some hundred times per second.
 
-A thread of ours wakes at irregular intervals, so that no rhythm of the script's hides from it, and notes where the
+A thread of ours wakes at irregular intervals, so as not to fall into step with the script, and notes where the
 training thread is: the user's innermost line, what that line called, and the clock's phase. Each sample stands for the
 time since the one before it, so a call that does not release the interpreter, and keeps us waiting, counts in full.
 
@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from itertools import islice
 from random import Random
 from types import CodeType
 from typing import Any, NamedTuple, TypeAlias
@@ -35,9 +34,9 @@ MOST_LINES = 400
 MAXIMUM_DEPTH = 500
 _SHORT_SWITCH_SECONDS = 2e-4
 """How long the training thread may keep the interpreter while we wait for it. With Python's own five milliseconds we
-would get it whenever an operator of torch releases it, and never see the Python in between."""
+would get it only when an operator of torch releases it, and never see the Python in between."""
 
-_FEWEST_SECONDS = 1e-9
+_SAME_SECONDS = 1e-9
 _LONGEST_NAME = 120
 _NANOSECONDS = 1e-9
 _now = time.perf_counter
@@ -88,8 +87,6 @@ class SampledLines:
         self._clock = clock
         self._callers = Callers(interception.hooks.torch)
         self._natives = NativeCalls(interception.hooks.torch)
-        self._trainer = _thread.get_ident()
-        self._sites: dict[tuple[int, int], tuple[CodeType, CallSite]] = {}
         self._asleep = _SleepClock()
         self._fetching = False
         self._random = Random(0)
@@ -134,7 +131,7 @@ class SampledLines:
         self._over.release()
         self._done.acquire()
         self._over = self._done = None
-        if abs(sys.getswitchinterval() - _SHORT_SWITCH_SECONDS) < _FEWEST_SECONDS:  # else the script has set its own
+        if abs(sys.getswitchinterval() - _SHORT_SWITCH_SECONDS) < _SAME_SECONDS:  # else the script has set its own
             sys.setswitchinterval(self._own_switch_seconds)
 
     def _forked(self) -> None:
@@ -147,7 +144,7 @@ class SampledLines:
         self._asleep.restart()
         last = _now()
         while not over.acquire(timeout=INTERVAL_SECONDS * self._random.uniform(0.5, 1.5)):
-            frame = sys._current_frames().get(self._trainer)
+            frame = sys._current_frames().get(self._clock.trainer)
             if frame is None:  # the thread has ended
                 break
             # First of all, and fast: the thread may run on at any moment, and its frames with it.
@@ -173,7 +170,7 @@ class SampledLines:
             origin = self._callers.origin(frame.code.co_filename)
             if origin == "user":
                 native = "" if called else self._natives.name(*frame)
-                return _Seen(self._site(frame), called, innermost, collective, native)
+                return _Seen(self._callers.site(frame.code, frame.instruction), called, innermost, collective, native)
             if origin == "between steps" or (origin == "own" and index == 0 and not passes_on(frame.code)):
                 return None
             if origin != "own":
@@ -181,17 +178,6 @@ class SampledLines:
                 innermost = innermost or called
                 collective = collective or _is_collective(frame.code)
         return _Seen(None, called, innermost, collective, "")
-
-    def _site(self, frame: _Frame) -> CallSite:
-        key = (id(frame.code), frame.instruction)
-        known = self._sites.get(key)
-        if known is None:
-            code = frame.code
-            # One entry for each instruction of two bytes.
-            line = next(islice(code.co_positions(), max(0, frame.instruction) // 2, None), (None,))[0]
-            site = CallSite(role="call", file=code.co_filename, line=line or code.co_firstlineno, function=code.co_name)
-            known = self._sites[key] = (code, site)  # the code, so that nothing else gets its identity
-        return known[1]
 
     def _phase(self) -> SampledPhase:
         clock = self._clock

@@ -54,7 +54,7 @@ class Descent:
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """The descent of numbers that are finite once more, but huge, and what made them so."""
+    """The descent of numbers that are finite again, but huge, and what made them so."""
 
     descent: Descent
     record: NumberOrigin
