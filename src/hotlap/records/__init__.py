@@ -81,6 +81,7 @@ from hotlap.records.runs import (
     TurnSet,
 )
 from hotlap.records.script import (
+    GUESSED_SAMPLES,
     CallSite,
     CheckpointFacts,
     EvaluationFacts,
@@ -121,6 +122,7 @@ from hotlap.records.workload import (
 
 __all__ = [
     "CONNECTION_LOST",
+    "GUESSED_SAMPLES",
     "STEP_COUNTER_BYTES",
     "STEP_COUNTER_PREFIX",
     "Accelerator",
