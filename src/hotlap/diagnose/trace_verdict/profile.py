@@ -14,11 +14,6 @@ _TENSOR_CORES_16 = 7.0
 _BFLOAT16 = 8.0
 
 
-def busiest_device(breakdown: Breakdown) -> DeviceBreakdown | None:
-    """The device that the verdict is about."""
-    return max(breakdown.devices, key=lambda it: it.time.busy_nanoseconds, default=None)
-
-
 def capability_of(breakdown: Breakdown, device: DeviceBreakdown) -> float | None:
     """The compute capability: as the trace writes it, else that of the architecture for which kernels are named."""
     written = breakdown.facts.capability_of(device.name)
@@ -55,7 +50,7 @@ def profile_of(breakdowns: Sequence[Breakdown], operators: Sequence[OperatorRow]
     Shares are those of the traced step, or of the whole window where a trace marks no steps.
     """
     first = breakdowns[0]
-    device = busiest_device(first)
+    device = first.busiest_device
     return Profile(
         facts=ScriptFacts(device=_kind(device.name) if device else "cpu", processes=len(breakdowns)),
         machine=Machine(accelerators=_accelerators(first)),
@@ -71,7 +66,7 @@ def _kind(name: str) -> str:
 
 
 def _accelerators(breakdown: Breakdown) -> tuple[Accelerator, ...]:
-    device = busiest_device(breakdown)
+    device = breakdown.busiest_device
     if device is None:
         return ()
     capability = capability_of(breakdown, device)
