@@ -110,26 +110,18 @@ def _interpreter_of_the_project() -> str:
 
 def _without_python(typed: Typed) -> Typed:
     """The interpreter and its options taken off, where the words begin with one."""
-    words = list(typed.words)
-    if not words or not _PYTHON.fullmatch(Path(words[0]).name):
+    first = typed.words[0] if typed.words else ""
+    if not _PYTHON.fullmatch(Path(first).name):
         return typed
-    if Path(words[0]).is_file() and not os.access(words[0], os.X_OK):
+    is_path = os.sep in first
+    if Path(first).is_file() and not (is_path and os.access(first, os.X_OK)):
         return typed  # a script of that name
-    bare = os.sep not in words[0]
-    if bare and Path(words[0]).is_file():
-        return typed
-    named = words[0] if not bare else _found(words[0], typed.python)
-    if named is None or shutil.which(named) is None:
-        raise UsageError(f"There is no interpreter {words[0]!r}.", remedy="Leave it out: hotlap uses its own.")
-    options, rest = _options_of_python(words[1:])
-    return Typed(shutil.which(named) or named, tuple(rest), tuple(options))
-
-
-def _found(name: str, of_the_project: str) -> str | None:
-    """Which interpreter a bare name means: with a tool in front the project's, else the first on the path."""
-    if of_the_project != sys.executable:
-        return of_the_project
-    return shutil.which(name)
+    # With a tool in front a bare name means the project's interpreter, else the first one on the path.
+    python = shutil.which(first if is_path or typed.python == sys.executable else typed.python)
+    if python is None:
+        raise UsageError(f"There is no interpreter {first!r}.", remedy="Leave it out: hotlap uses its own.")
+    options, rest = _options_of_python(typed.words[1:])
+    return Typed(python, tuple(rest), tuple(options))
 
 
 def _options_of_python(words: Sequence[str]) -> tuple[list[str], list[str]]:
