@@ -177,7 +177,7 @@ def _as_module(typed: Typed, command: str) -> Typed:
                 remedy=f"As in `hotlap {command} {' '.join((name, *following))} train.py`.",
             )
         python = os.fspath(path.with_name("python")) if os.sep in first else typed.python
-        words = ("-m", _home_of(module, name), *rest[len(following) :])
+        words = ("-m", _home_of(module, name, python), *rest[len(following) :])
         return replace(typed, python=python, words=words)
     if name in _OTHERS or name in _TOOLS or shutil.which(first) is not None:
         raise UsageError(
@@ -198,11 +198,21 @@ def _is_installed(path: Path, name: str) -> bool:
     return name in _MODULES and os.access(path, os.X_OK) and os.access(path.with_name("python"), os.X_OK)
 
 
-def _home_of(module: str, launcher: str) -> str:
-    """The module, under the name by which it is installed. Raises :class:`UsageError` where it is not."""
+def has_package(package: str) -> bool:
+    """Whether our own interpreter can import a package here; what another one has is not known."""
+    return (
+        package in sys.builtin_module_names
+        or PathFinder.find_spec(package, [os.fspath(Path.cwd()), *sys.path]) is not None
+    )
+
+
+def _home_of(module: str, launcher: str, python: str) -> str:
+    """The module, under the name by which it is installed. Raises :class:`UsageError` where it surely is not."""
     for name in filter(None, (module, _OTHER_HOMES.get(module))):
-        if PathFinder.find_spec(name.partition(".")[0], [os.fspath(Path.cwd()), *sys.path]) is not None:
+        if has_package(name.partition(".")[0]):
             return name
+    if python != sys.executable:
+        return module
     package = module.partition(".")[0]
     raise UsageError(
         f"{launcher} cannot be started: there is no package {package!r} here.",
