@@ -346,8 +346,7 @@ def _warnings(before: Side, after: Side, first: Side, second: Side, judged: _Jud
     yield from after.doubts
     if _other_machine(before, after):
         yield "The two were measured on different machines: their absolute times cannot be compared, only their shares."
-    differing = [] if _other_machine(before, after) else list(_fact_changes(before, after))
-    if any(it.kind == "version" and it.name != "hotlap" for it in differing):
+    elif any(it.kind == "version" and it.name != "hotlap" for it in _fact_changes(before, after)):
         yield "Versions differ: part or all of the difference may be theirs."
     for side in _disturbed(before, after):
         yield (
