@@ -8,7 +8,7 @@ import msgspec
 
 from hotlap.diagnose.api import Rule, all_rules
 from hotlap.diagnose.profile import Profile
-from hotlap.diagnose.shares import RUN, is_bound
+from hotlap.diagnose.shares import RUN
 from hotlap.records import Finding
 
 _KINDS = ("wrong-numbers", "cost", "risk", "hint")
@@ -65,6 +65,6 @@ def _merged(effect: Finding, cause: Finding) -> Finding:
 
 def _order(finding: Finding, rule: Rule, step_share: float) -> tuple[int, bool, bool, bool, float, str, str]:
     site = f"{finding.site.file}:{finding.site.line:08d}" if finding.site else ""
-    bounded = is_bound(finding.share)
+    bounded = finding.share.is_bound
     of_the_run = finding.share.value * (1.0 if finding.share.unit == RUN else step_share)
     return _KINDS.index(finding.kind), finding.disturbed, rule.ranks_last, bounded, -of_the_run, finding.rule, site

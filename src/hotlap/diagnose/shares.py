@@ -115,8 +115,3 @@ def scaled(share: Estimate, factor: float) -> Estimate:
 def at_most(high: float) -> Estimate:
     """A share of which only an upper bound is known: all that could be gained, were it free."""
     return between(high, 0.0, high)
-
-
-def is_bound(share: Estimate) -> bool:
-    """Whether only an upper bound is known (:func:`at_most`)."""
-    return share.low == 0.0 and share.value == share.high > 0.0

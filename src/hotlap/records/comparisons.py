@@ -69,6 +69,11 @@ class Estimate(Record, frozen=True, kw_only=True):
     high: float
     unit: str = ""
 
+    @property
+    def is_bound(self) -> bool:
+        """Whether only the most that it could be is known."""
+        return self.low == 0.0 and self.value == self.high > 0.0
+
 
 SpeedVerdict: TypeAlias = Literal["faster", "slower", "no-effect", "inconclusive"]
 

@@ -133,7 +133,7 @@ def share_interval(it: Finding) -> str:
     if it.kind != "cost":
         return ""
     whole = text.whole_of(it.share)
-    if text.is_bound(it.share) or it.share.low == it.share.high:
+    if it.share.is_bound or it.share.low == it.share.high:
         return "" if whole == _USUAL_WHOLE else whole
     return f"{text.share(it.share.low)} to {text.share(it.share.high)} {whole}"
 

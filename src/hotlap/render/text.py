@@ -140,17 +140,12 @@ def share(part: float) -> str:
 
 def cost(of: Estimate) -> str:
     """A share of a step that something costs: ``36 %``, or ``up to 12 %`` where nothing but that is known."""
-    return f"up to {share(of.high)}" if is_bound(of) else share(of.value)
+    return f"up to {share(of.high)}" if of.is_bound else share(of.value)
 
 
 def whole_of(of: Estimate) -> str:
     """What a share is a share of: ``of a step``, or ``of the run`` for what lies outside of steps."""
     return _OF_THE_RUN if of.unit == _OF_THE_RUN else "of a step"
-
-
-def is_bound(of: Estimate) -> bool:
-    """Whether only the most that it could be is known."""
-    return of.low == 0.0 and of.value == of.high > 0.0
 
 
 def ratio(value: float) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hotlap.diagnose import Profile, diagnose
-from hotlap.diagnose.shares import is_bound
 from hotlap.records import Finding
 from hotlap.tune.book import Book
 
@@ -34,5 +33,5 @@ def precedence(findings: Sequence[Finding], lever: str) -> tuple[float, float]:
     """By what the findings put a lever before others, larger first: the largest share of a step that one of them was
     measured to cost which this lever answers, then the largest of those of which only a bound is known."""
     shares = [it.share for it in findings if it.kind == "cost" and lever in it.levers]
-    measured = max((it.value for it in shares if not is_bound(it)), default=0.0)
-    return measured, max((it.value for it in shares if is_bound(it)), default=0.0)
+    measured = max((it.value for it in shares if not it.is_bound), default=0.0)
+    return measured, max((it.value for it in shares if it.is_bound), default=0.0)

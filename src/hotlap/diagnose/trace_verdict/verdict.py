@@ -8,7 +8,7 @@ import msgspec
 
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.rank import diagnose
-from hotlap.diagnose.shares import exactly, is_bound
+from hotlap.diagnose.shares import exactly
 from hotlap.diagnose.trace_verdict.host import host_findings
 from hotlap.diagnose.trace_verdict.idle import communication_finding, copies_finding, idle_findings
 from hotlap.diagnose.trace_verdict.kernels import computing_finding, elementwise_finding, precision_findings
@@ -64,7 +64,7 @@ def by_cost(found: Iterable[Finding]) -> list[Finding]:
     the largest loss; of what is less, a bound counts as what it bounds."""
 
     def order(it: Finding) -> tuple[bool, bool, float]:
-        clearly = it.share.value >= WORTH_NAMING and not is_bound(it.share)
+        clearly = it.share.value >= WORTH_NAMING and not it.share.is_bound
         return it.kind != "cost", not clearly, -it.share.value
 
     return sorted(found, key=order)
