@@ -115,7 +115,7 @@ def test_devices_with_tf32_may_keep_float32(tmp_path: Path) -> None:
     assert "set_float32_matmul_precision" in precision(found).remedy
 
 
-def test_a_device_that_nobody_published_rates_of_has_the_whole_time_as_its_bound(tmp_path: Path) -> None:
+def test_a_device_without_published_rates_has_the_whole_time_as_its_bound(tmp_path: Path) -> None:
     found = verdict(busy_with("turing_sgemm_128x64_tn"), tmp_path, deviceProperties=device("Some GPU", (7, 5)))
     assert precision(found).share.value == pytest.approx(0.98, abs=0.01)
 

@@ -1,7 +1,7 @@
 """What people type in front of a script: interpreters with options, launchers, tools that run in an environment.
 
-A launcher is the module that it starts; what stands between it and the script belongs to it. A tool such as ``uv run``
-is left out, and the interpreter of the environment that it would use is taken.
+A launcher becomes the module that it starts, with all that follows as its arguments. A tool such as ``uv run`` is left
+out, and the interpreter of the environment that it would use is taken.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def _is_script(path: Path) -> bool:
 
 
 def _is_installed(path: Path, name: str) -> bool:
-    """Whether a path names a launcher in an environment's folder, with the interpreter beside it."""
+    """Whether a path names a launcher in an environment's folder, with the interpreter next to it."""
     return name in _MODULES and os.access(path, os.X_OK) and os.access(path.with_name("python"), os.X_OK)
 
 

@@ -35,7 +35,7 @@ def _script(typed: Typed) -> Workload:
     path = Path(target)
     if target.startswith("-"):
         raise UsageError(
-            f"{target!r} is no script.", remedy="Options of Python stand behind `python`; name the script."
+            f"{target!r} is no script.", remedy="Put options of Python behind `python`, or name the script."
         )
     if not path.exists():
         raise UsageError(f"There is no script {target!r} in {Path.cwd()}.", remedy="Check the name and the directory.")

@@ -115,7 +115,7 @@ def account_remarks(
     doubt: str = "",
     run: RunAccount | None = None,
 ) -> list[str]:
-    """What must be known beside the account: what disturbed it, steps of another size, and time outside of steps."""
+    """What must be known about the account: what disturbed it, steps of another size, and time outside of steps."""
     remarks = [it for it in (doubt, samples_remark(before)) if it]
     if factor != 1.0 and after:
         remarks.append(

@@ -234,8 +234,8 @@ def _quick_look(study: Study) -> Headline:
     beside += _step_words(study)
     costs = [it for it in study.findings if it.kind == "cost"]
     if costs:
-        dearest = max(costs, key=lambda it: it.share.value)
-        beside.append(f"The costliest cause that was found: {text.sentence(dearest.title)}")
+        costliest = max(costs, key=lambda it: it.share.value)
+        beside.append(f"The costliest cause that was found: {text.sentence(costliest.title)}")
     return Headline("neutral", sentence, tuple(beside))
 
 

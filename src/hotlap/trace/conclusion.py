@@ -40,7 +40,7 @@ def device_conclusion(device: DeviceBreakdown) -> Conclusion:
 
 
 def _host_conclusion(time: HostTime) -> Conclusion:
-    """A host computes in its operators; what it does besides is lost."""
+    """Operators are computing; everything else is lost time."""
     lost: tuple[tuple[Limit, int], ...] = (
         ("data_loader", time.loader_nanoseconds),
         ("host_sync", time.sync_nanoseconds),
