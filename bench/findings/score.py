@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hotlap.diagnose.shares import is_bound
 from hotlap.records import Finding
 
 
@@ -81,6 +80,6 @@ def _is_first(planted: Any, costs: Sequence[Finding]) -> bool:
     mine = [it.share for it in costs if planted.first in _rules_of(it)]
     if not mine:
         return True  # missed, or a hazard without a cost
-    bounded = all(map(is_bound, mine))
-    rivals = [it.share.value for it in costs if not is_bound(it.share) or bounded]
+    bounded = all(it.is_bound for it in mine)
+    rivals = [it.share.value for it in costs if not it.share.is_bound or bounded]
     return max(rivals) <= 1.1 * max(it.value for it in mine)

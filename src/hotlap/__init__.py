@@ -53,7 +53,7 @@ _HOMES = {
 }
 
 _ROOMS = ("trace", "tune")
-"""Functions that have the name of a room."""
+"""Functions that are named like a package."""
 
 
 def __getattr__(name: str) -> Any:
@@ -66,8 +66,8 @@ def __getattr__(name: str) -> Any:
 
 
 def _with_room(function: Any) -> Any:
-    """The function, called and inspected as ever, that also has what is in the room of its name: so that
-    ``import hotlap.trace.reader as reader`` finds the module."""
+    """Add to a function what the package of the same name holds, so that ``import hotlap.trace.reader as reader``
+    finds the module. The function is called and inspected as before."""
     import functools
 
     class Function:

@@ -246,7 +246,8 @@ def nan(
     """Find the operation that makes a training script's first NaN or infinity; ``noticed`` is None if there was none.
 
     It looks at ``steps`` steps, or until the script ends, but no longer than ``seconds`` (None: as ``hotlap nan``).
-    ``on_progress`` is told a sentence whenever something begins. Raises as :func:`tune` does; nothing is kept.
+    ``on_progress`` is called with a sentence whenever something begins. Raises as :func:`tune` does; nothing is
+    kept.
     """
     from hotlap.trial.owned_folder import owned_folder
     from hotlap.tune.numbers_hunt import HuntOptions, hunt
@@ -274,10 +275,10 @@ def trace(path: str | os.PathLike[str]) -> tuple[Breakdown, ...]:
 def lint(
     *paths: str | os.PathLike[str], select: Iterable[str] = (), ignore: Iterable[str] = (), processes: int = 1
 ) -> LintReport:
-    """What in these files and folders makes training slow or wrong; nothing is executed, imported or changed.
+    """Find what makes training slow or wrong in these files and folders; nothing is executed, imported or changed.
 
     ``select`` and ``ignore`` are codes or their beginnings, as in ``hotlap lint``; the project's ``pyproject.toml`` is
-    heeded. Raises :class:`HotlapError` for a path or a code that does not exist.
+    respected. Raises :class:`HotlapError` for a path or a code that does not exist.
     """
     from hotlap.source.lint.configuration import chosen_rules, configuration_for
     from hotlap.source.lint.folders import files_of

@@ -123,6 +123,15 @@ def test_a_launcher_with_its_path_brings_its_interpreter(work: Path) -> None:
     assert (found.python, found.target) == (str(Path("env/bin/python")), LAUNCH)
 
 
+def test_what_another_interpreter_has_is_not_judged_by_ours(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.path", [])
+    python = work / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.symlink_to(sys.executable)
+    found = workload_from(["uv", "run", "deepspeed", "train.py"], "tune")
+    assert (found.python, found.target) == (str(python), "deepspeed.launcher.runner")
+
+
 def test_a_script_that_is_called_like_a_launcher_is_a_script() -> None:
     for name in ("torchrun", "accelerate", "uv", "srun"):
         Path(name).touch()

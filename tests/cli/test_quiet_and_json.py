@@ -86,7 +86,7 @@ def test_json_is_one_document_and_nothing_else(command: str, ready: Path, capsys
     kind = KINDS.get(command, command)
     assert list(document)[:2] == ["document", "document_version"]
     assert (document["document"], document["document_version"]) == (f"hotlap-{kind}", VERSIONS[kind])
-    assert not [it for it in keys(document) if it.endswith(("_nanoseconds", "_milliseconds", "_microseconds"))]
+    assert not [it for it in keys(document) if it.endswith(("nanoseconds", "milliseconds", "microseconds"))]
     assert err == ""
 
 

@@ -53,20 +53,16 @@ def test_a_real_trace_names_its_experts_cause(file: str) -> None:
 def computing_at_full_speed() -> TraceWriter:
     """A queue that is never empty, products in fp32 on plain cores: only the kernels can become faster."""
     it = TraceWriter()
-    for step in range(3):
-        it.step(step, step * 10_000, 9_990)
-        for kernel in range(10):
-            begin = step * 10_000 + kernel * 1000
-            it.launch("volta_sgemm_128x64_nn", begin - 900, begin, 990)
+    for begin in it.steps(3, 10_000):
+        for kernel in range(begin, begin + 10_000, 1000):
+            it.launch("volta_sgemm_128x64_nn", kernel - 900, kernel, 990)
     return it
 
 
 def transforms_in_the_main_process() -> TraceWriter:
     """Two thirds of each step pass inside the loader while nothing is queued."""
     it = TraceWriter()
-    for step in range(3):
-        begin = step * 3000
-        it.step(step, begin, 2990)
+    for begin in it.steps(3, 3000):
         it.host("operator", LOADER, begin + 10, 2000)
         it.launch("gemm", begin + 2020, begin + 2030, 900)
     return it
@@ -75,9 +71,7 @@ def transforms_in_the_main_process() -> TraceWriter:
 def a_read_of_the_loss_in_every_step() -> TraceWriter:
     """The host is ahead until ``.item()`` waits for the whole queue; what it does next, the device waits for."""
     it = TraceWriter()
-    for step in range(4):
-        begin = step * 2000
-        it.step(step, begin, 1990)
+    for begin in it.steps(4, 2000):
         it.launch("gemm", begin + 10, begin + 20, 1000)
         it.host("operator", "aten::item", begin + 30, 1010)
         it.host("call", "cudaStreamSynchronize", begin + 35, 1000)
@@ -87,12 +81,10 @@ def a_read_of_the_loss_in_every_step() -> TraceWriter:
 def many_small_kernels() -> TraceWriter:
     """Kernels of 3 us, launched one every 20 us, each at once when it was launched."""
     it = TraceWriter()
-    for step in range(3):
-        it.step(step, step * 2000, 1990)
-        for kernel in range(95):
-            begin = step * 2000 + kernel * 20
-            it.host("operator", "aten::add", begin, 18)
-            it.launch("elementwise", begin + 5, begin + 12, 3)
+    for begin in it.steps(3, 2000):
+        for kernel in range(begin, begin + 1900, 20):
+            it.host("operator", "aten::add", kernel, 18)
+            it.launch("elementwise", kernel + 5, kernel + 12, 3)
     return it
 
 
@@ -112,9 +104,7 @@ def five_pageable_copies() -> TraceWriter:
 def gradients_over_slow_links() -> TraceWriter:
     """An all-reduce of symmetric memory after backward, which no kernel hides; DDP's forward spans half the step."""
     it = TraceWriter()
-    for step in range(3):
-        begin = step * 3000
-        it.step(step, begin, 2990)
+    for begin in it.steps(3, 3000):
         it.host("annotation", "DistributedDataParallel.forward", begin, 1200)
         it.launch("gemm", begin + 5, begin + 10, 1400)
         it.launch("void multimem_all_reduce_kernel<c10::BFloat16, 16>", begin + 20, begin + 1415, 1500, stream=20)
@@ -124,9 +114,7 @@ def gradients_over_slow_links() -> TraceWriter:
 def compiled_long_ago() -> TraceWriter:
     """Dynamo's wrapper and its cache look-up span every call; what is slow is the launching of small kernels."""
     it = TraceWriter()
-    for step in range(3):
-        begin = step * 2000
-        it.step(step, begin, 1990)
+    for begin in it.steps(3, 2000):
         it.host("python", "torch/_dynamo/eval_frame.py(1076): compile_wrapper", begin, 1980)
         it.host("operator", "TorchDynamo Cache Lookup", begin + 5, 60)
         it.host("operator", "Torch-Compiled Region: 0/0", begin + 70, 1900)
@@ -159,9 +147,7 @@ def the_first_convolution() -> TraceWriter:
 def logging_between_steps() -> TraceWriter:
     """The device is idle from a step's last kernel to the next step's first, and no operator runs meanwhile."""
     it = TraceWriter()
-    for step in range(4):
-        begin = step * 3000
-        it.step(step, begin, 1500)
+    for begin in it.steps(4, 3000, 1500):
         it.host("python", "train.py(40): log", begin + 1500, 1500)
         it.launch("gemm", begin + 10, begin + 20, 1480)
     return it
@@ -170,9 +156,7 @@ def logging_between_steps() -> TraceWriter:
 def activations_swapped_to_the_host() -> TraceWriter:
     """Copies in both directions keep the device from computing for two thirds of the step."""
     it = TraceWriter()
-    for step in range(3):
-        begin = step * 3000
-        it.step(step, begin, 2990)
+    for begin in it.steps(3, 3000):
         it.launch("gemm", begin, begin + 5, 995)
         it.launch("Memcpy DtoH (Device -> Pinned)", begin + 5, begin + 1000, 1000, kind="copy", call="MemcpyAsync")
         it.launch("Memcpy HtoD (Pinned -> Device)", begin + 10, begin + 2000, 1000, kind="copy", call="MemcpyAsync")
@@ -205,9 +189,7 @@ def test_a_constructed_trace_names_its_experts_cause(make: Callable[[], TraceWri
 def on_the_host(loader: float, operators: float, folder: Path) -> Breakdown:
     """Steps of 1000 on the host alone."""
     it = TraceWriter()
-    for step in range(3):
-        begin = step * 1000
-        it.step(step, begin, 1000)
+    for begin in it.steps(3, 1000, 1000):
         it.host("operator", LOADER, begin, loader)
         it.host("operator", "aten::mm", begin + loader, operators)
     timeline = read_trace(it.write(folder / "trace.json"))

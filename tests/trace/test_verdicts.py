@@ -115,7 +115,7 @@ def test_devices_with_tf32_may_keep_float32(tmp_path: Path) -> None:
     assert "set_float32_matmul_precision" in precision(found).remedy
 
 
-def test_a_device_that_nobody_published_rates_of_has_the_whole_time_as_its_bound(tmp_path: Path) -> None:
+def test_a_device_without_published_rates_has_the_whole_time_as_its_bound(tmp_path: Path) -> None:
     found = verdict(busy_with("turing_sgemm_128x64_tn"), tmp_path, deviceProperties=device("Some GPU", (7, 5)))
     assert precision(found).share.value == pytest.approx(0.98, abs=0.01)
 
@@ -179,10 +179,9 @@ def test_a_trace_that_cannot_be_trusted_is_recorded_again(tmp_path: Path) -> Non
 
 def test_a_trace_of_the_host_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     writer = TraceWriter()
-    for step in range(3):
-        writer.step(step, step * 1000, 1000)
-        writer.host("operator", LOADER, step * 1000, 500)
-        writer.host("operator", "aten::mm", step * 1000 + 500, 300)
+    for begin in writer.steps(3, 1000, 1000):
+        writer.host("operator", LOADER, begin, 500)
+        writer.host("operator", "aten::mm", begin + 500, 300)
     path = writer.write(tmp_path / "trace.json")
     assert main(["trace", "--json", str(path)]) == 0
     (found,) = json.loads(capsys.readouterr().out)["verdicts"]
@@ -205,9 +204,7 @@ def test_operators_alone_without_steps(tmp_path: Path, capsys: pytest.CaptureFix
 def test_ranks_of_one_run_name_the_one_that_is_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for rank, compute in enumerate((500, 800)):
         writer = TraceWriter()
-        for step in range(4):
-            begin = step * 1000
-            writer.step(step, begin, 990)
+        for begin in writer.steps(4, 1000):
             writer.launch("gemm", begin, begin + 5, compute)
             writer.launch("ncclDevKernel_AllReduce_Sum_f32", begin + 2, begin + 5 + compute, 900 - compute, stream=20)
         distributed = {"backend": "nccl", "rank": rank, "world_size": 2}

@@ -141,7 +141,7 @@ def test_no_lever_is_passed_over_for_what_others_did() -> None:
         study = tune(WORKLOAD, Options(), executor, levers=levers, clock=executor.clock)
         assert [it.lever for it in study.plan.settings] == ["half"]
     assert study.verification is not None
-    assert "ratios come from arms in turns" in " ".join(plain(study).split())
+    assert "ratios come from arms that took turns" in " ".join(plain(study).split())
 
 
 def test_an_account_of_the_verification_replaces_a_disturbed_one() -> None:

@@ -55,8 +55,8 @@ def main(words: list[str], engine: api.Engine) -> int:
 
 
 def _patient(search: api.Search) -> api.Search:
-    """A search that takes longer where the demo's budget, which fits an idle two-core machine and which nobody asked
-    to be kept on a slower one, allows no proof."""
+    """A search that goes on with a larger budget where the demo's default, made for an idle two-core machine, allows
+    no proof."""
 
     def carried_out(
         workload: Workload, options: Options, journal: Journal, executor: Executor, on_progress: api.OnProgress

@@ -1,7 +1,7 @@
 """What people type in front of a script: interpreters with options, launchers, tools that run in an environment.
 
-A launcher is the module that it starts; what stands between it and the script belongs to it. A tool such as ``uv run``
-is left out, and the interpreter of the environment that it would use is taken.
+A launcher becomes the module that it starts, with all that follows as its arguments. A tool such as ``uv run`` is left
+out, and the interpreter of the environment that it would use is taken.
 """
 
 from __future__ import annotations
@@ -110,26 +110,18 @@ def _interpreter_of_the_project() -> str:
 
 def _without_python(typed: Typed) -> Typed:
     """The interpreter and its options taken off, where the words begin with one."""
-    words = list(typed.words)
-    if not words or not _PYTHON.fullmatch(Path(words[0]).name):
+    first = typed.words[0] if typed.words else ""
+    if not _PYTHON.fullmatch(Path(first).name):
         return typed
-    if Path(words[0]).is_file() and not os.access(words[0], os.X_OK):
+    is_path = os.sep in first
+    if Path(first).is_file() and not (is_path and os.access(first, os.X_OK)):
         return typed  # a script of that name
-    bare = os.sep not in words[0]
-    if bare and Path(words[0]).is_file():
-        return typed
-    named = words[0] if not bare else _found(words[0], typed.python)
-    if named is None or shutil.which(named) is None:
-        raise UsageError(f"There is no interpreter {words[0]!r}.", remedy="Leave it out: hotlap uses its own.")
-    options, rest = _options_of_python(words[1:])
-    return Typed(shutil.which(named) or named, tuple(rest), tuple(options))
-
-
-def _found(name: str, of_the_project: str) -> str | None:
-    """Which interpreter a bare name means: with a tool in front the project's, else the first on the path."""
-    if of_the_project != sys.executable:
-        return of_the_project
-    return shutil.which(name)
+    # With a tool in front a bare name means the project's interpreter, else the first one on the path.
+    python = shutil.which(first if is_path or typed.python == sys.executable else typed.python)
+    if python is None:
+        raise UsageError(f"There is no interpreter {first!r}.", remedy="Leave it out: hotlap uses its own.")
+    options, rest = _options_of_python(typed.words[1:])
+    return Typed(python, tuple(rest), tuple(options))
 
 
 def _options_of_python(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -185,7 +177,7 @@ def _as_module(typed: Typed, command: str) -> Typed:
                 remedy=f"As in `hotlap {command} {' '.join((name, *following))} train.py`.",
             )
         python = os.fspath(path.with_name("python")) if os.sep in first else typed.python
-        words = ("-m", _home_of(module, name), *rest[len(following) :])
+        words = ("-m", _home_of(module, name, python), *rest[len(following) :])
         return replace(typed, python=python, words=words)
     if name in _OTHERS or name in _TOOLS or shutil.which(first) is not None:
         raise UsageError(
@@ -202,15 +194,25 @@ def _is_script(path: Path) -> bool:
 
 
 def _is_installed(path: Path, name: str) -> bool:
-    """Whether a path names a launcher in an environment's folder, with the interpreter beside it."""
+    """Whether a path names a launcher in an environment's folder, with the interpreter next to it."""
     return name in _MODULES and os.access(path, os.X_OK) and os.access(path.with_name("python"), os.X_OK)
 
 
-def _home_of(module: str, launcher: str) -> str:
-    """The module, under the name by which it is installed. Raises :class:`UsageError` where it is not."""
+def has_package(package: str) -> bool:
+    """Whether our own interpreter can import a package here; what another one has is not known."""
+    return (
+        package in sys.builtin_module_names
+        or PathFinder.find_spec(package, [os.fspath(Path.cwd()), *sys.path]) is not None
+    )
+
+
+def _home_of(module: str, launcher: str, python: str) -> str:
+    """The module, under the name by which it is installed. Raises :class:`UsageError` where it surely is not."""
     for name in filter(None, (module, _OTHER_HOMES.get(module))):
-        if PathFinder.find_spec(name.partition(".")[0], [os.fspath(Path.cwd()), *sys.path]) is not None:
+        if has_package(name.partition(".")[0]):
             return name
+    if python != sys.executable:
+        return module
     package = module.partition(".")[0]
     raise UsageError(
         f"{launcher} cannot be started: there is no package {package!r} here.",

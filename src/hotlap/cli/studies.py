@@ -51,8 +51,8 @@ def resumed_study(choices: argparse.Namespace, path: Path, given: Workload | Non
 
 
 def exit_code(found: Study) -> int:
-    """0 for an answer, gain or not; the script's own code where it failed; 130 after Ctrl-C; 4 where the budget was too
-    small for more than a quick look that nobody asked for."""
+    """0 for an answer, gain or not; the script's own code where it failed; 130 after Ctrl-C; 4 where the budget allowed
+    only a quick look, and none was asked for."""
     if found.status == "interrupted":
         return INTERRUPTED
     if found.status == "quick-look" and not found.quick:

@@ -29,7 +29,7 @@ examples:
                                                secrets are not stored: give the command again
 
 A budget is overrun by at most one start or one step of the script, which cannot be cut off. One that
-is too small for a proof ends in a quick look, which claims nothing and says which budget would do.
+is too small for a proof ends in a quick look, which claims nothing and says which budget is enough.
 
 exit code: 0 for an answer (gain or not, or the quick look that --quick asks for), the script's own code
 if it failed, 2 for bad usage, 4 where the budget allowed no proof, 130 after Ctrl-C, which prints what

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from importlib.machinery import PathFinder
 from pathlib import Path
 
 import msgspec
 
-from hotlap.cli.launchers import Typed, understood
+from hotlap.cli.launchers import Typed, has_package, understood
 from hotlap.errors import UsageError
 from hotlap.records import Workload
 
@@ -36,7 +35,7 @@ def _script(typed: Typed) -> Workload:
     path = Path(target)
     if target.startswith("-"):
         raise UsageError(
-            f"{target!r} is no script.", remedy="Options of Python stand behind `python`; name the script."
+            f"{target!r} is no script.", remedy="Put options of Python behind `python`, or name the script."
         )
     if not path.exists():
         raise UsageError(f"There is no script {target!r} in {Path.cwd()}.", remedy="Check the name and the directory.")
@@ -49,10 +48,7 @@ def _script(typed: Typed) -> Workload:
 
 def _module(typed: Typed) -> Workload:
     name = typed.words[1]
-    top = name.partition(".")[0]
-    ours = typed.python == sys.executable  # what another interpreter has is not known here
-    missing = PathFinder.find_spec(top, [os.fspath(Path.cwd()), *sys.path]) is None
-    if ours and missing and top not in sys.builtin_module_names:
+    if typed.python == sys.executable and not has_package(name.partition(".")[0]):
         raise UsageError(f"There is no module {name!r}.", remedy="Check the name, or start where `python -m` finds it.")
     return _workload("module", name, typed.words[2:], typed.python)
 

@@ -346,8 +346,7 @@ def _warnings(before: Side, after: Side, first: Side, second: Side, judged: _Jud
     yield from after.doubts
     if _other_machine(before, after):
         yield "The two were measured on different machines: their absolute times cannot be compared, only their shares."
-    differing = [] if _other_machine(before, after) else list(_fact_changes(before, after))
-    if any(it.kind == "version" and it.name != "hotlap" for it in differing):
+    elif any(it.kind == "version" and it.name != "hotlap" for it in _fact_changes(before, after)):
         yield "Versions differ: part or all of the difference may be theirs."
     for side in _disturbed(before, after):
         yield (
@@ -395,8 +394,8 @@ def _about_steps(first: Side, second: Side, judged: _Judged) -> Iterator[str]:
         yield _why_unclear(change, spread)
     elif spread > LAUNCH_SPREAD:
         yield (
-            "Both sides do the same work, as often, and no wait explains the difference: the speed of the machine may "
-            "(clocks, threads, other processes), rather than the code."
+            "Both sides do the same work equally often, and no wait explains the difference: the cause may be the "
+            "speed of the machine (clocks, threads, other processes) rather than the code."
         )
 
 
@@ -405,7 +404,7 @@ def _why_unclear(change: Estimate, spread: float) -> str:
         return "The steps of each side vary so much that the difference may be chance."
     if spread > LAUNCH_SPREAD:
         return (
-            "Both sides do the same work, as often, and no wait explains the difference. Single profiled launches of "
+            "Both sides do the same work equally often, and no wait explains the difference. Single profiled launches of "
             f"the same code have differed by up to {100 * spread:.0f} %: profile each side several times."
         )
     return (

@@ -167,10 +167,9 @@ def _device(devices: Sequence[DeviceBreakdown]) -> Account:
 
 
 def _parts(time: DeviceTime) -> Iterator[tuple[str, int]]:
-    working = time.compute_nanoseconds + time.exposed_communication_nanoseconds
     yield "compute", time.compute_nanoseconds
     yield "exposed_communication", time.exposed_communication_nanoseconds
-    yield "copies", max(0, time.busy_nanoseconds - working)
+    yield "copies", time.exposed_copy_nanoseconds
     yield "idle", time.idle_nanoseconds
 
 

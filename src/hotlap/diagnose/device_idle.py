@@ -54,6 +54,7 @@ def in_operators(cause: IdleCause) -> float:
 
 def _traced(profile: Profile) -> tuple[Breakdown, DeviceBreakdown] | None:
     for breakdown in profile.breakdowns:
-        if not breakdown.unreliable and breakdown.devices:
-            return breakdown, max(breakdown.devices, key=lambda it: it.time.busy_nanoseconds)
+        device = breakdown.busiest_device
+        if not breakdown.unreliable and device is not None:
+            return breakdown, device
     return None

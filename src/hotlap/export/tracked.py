@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from hotlap.export.gather import Gathered
 from hotlap.export.tables import STEP_COLUMNS, comparison_of, setting_json, verdict_name
-from hotlap.records import Comparison, Outcome, Run, Study
+from hotlap.records import GUESSED_SAMPLES, Comparison, Outcome, Run, Study
 from hotlap.render.headline import headline
 from hotlap.render.text import command, one_line
 
@@ -124,7 +124,7 @@ def _step(run: Run, row: int) -> Iterator[tuple[str, float | None]]:
         if row < len(column):
             yield name, column[row]
     wall, samples = run.steps.wall_seconds[row], run.steps.samples
-    if row < len(samples) and wall > 0 and run.facts.samples_from not in ("inputs", "none"):
+    if row < len(samples) and wall > 0 and run.facts.samples_from not in GUESSED_SAMPLES:
         yield "samples_per_second", samples[row] * max(1, run.facts.processes) / wall
 
 

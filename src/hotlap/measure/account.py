@@ -45,16 +45,6 @@ def account(steps: Steps, *, skip: int) -> PhaseAccount:
     )
 
 
-def is_guess(phases: PhaseAccount) -> bool:
-    """Whether the samples of a step were guessed: then nothing may be said of a sample's time or price."""
-    return phases.samples_from in ("inputs", "none")
-
-
-def samples_of_all(phases: PhaseAccount) -> float:
-    """The samples of a step, those of all trainers."""
-    return phases.samples_per_step * max(1, phases.trainers)
-
-
 def warm_up_steps(steps: Steps) -> int:
     """How many of the first steps to leave out of an account; those that observe cost extra are among them."""
     return min(_WARM_UP_STEPS, len(steps.wall_seconds) // 3)

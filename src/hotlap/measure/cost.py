@@ -11,7 +11,6 @@ from __future__ import annotations
 import msgspec
 
 from hotlap.gain import claimed
-from hotlap.measure.account import is_guess, samples_of_all
 from hotlap.records import BreakEven, Comparison, Completed, Costs, Estimate, Price, Study, WholeRun
 
 _MILLION = 1e6
@@ -29,11 +28,11 @@ def costs(study: Study, *, price: Price | None = None, samples: int | None = Non
     before = _seconds_per_sample(study, comparison)
     if before is None or study.account_before is None:
         return None
-    counted = not is_guess(study.account_before)
+    counted = not study.account_before.samples_are_guessed
     whole = _whole_run(samples or samples_of_a_run(study), before, comparison, price) if counted else None
     found = Costs(
         confidence=comparison.speed.confidence if comparison is not None else _USUAL_CONFIDENCE,
-        samples_per_step=samples_of_all(study.account_before),
+        samples_per_step=study.account_before.samples_of_all,
         counted=counted,
         seconds_per_sample_before=before,
         seconds_per_sample_after=divided(before.value, comparison.speed.speedup) if comparison is not None else None,
@@ -112,11 +111,11 @@ def _with_gain(found: Costs, comparison: Comparison, spent_seconds: float) -> Co
 def _seconds_per_sample(study: Study, comparison: Comparison | None) -> Estimate | None:
     """Over the sets of the comparison where it says so, else the mean of one run, whose interval nobody knows."""
     account = study.account_before
-    if account is None or account.wall <= 0 or samples_of_all(account) <= 0:
+    if account is None or account.wall <= 0 or account.samples_of_all <= 0:
         return None
     if comparison is not None and comparison.baseline_seconds_per_sample is not None:
         return comparison.baseline_seconds_per_sample
-    seconds = account.wall / samples_of_all(account)
+    seconds = account.wall / account.samples_of_all
     return Estimate(value=seconds, low=seconds, high=seconds, unit="s")
 
 

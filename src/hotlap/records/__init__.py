@@ -83,6 +83,7 @@ from hotlap.records.runs import (
     TurnSet,
 )
 from hotlap.records.script import (
+    GUESSED_SAMPLES,
     CallSite,
     CheckpointFacts,
     EvaluationFacts,
@@ -123,6 +124,7 @@ from hotlap.records.workload import (
 
 __all__ = [
     "CONNECTION_LOST",
+    "GUESSED_SAMPLES",
     "STEP_COUNTER_BYTES",
     "STEP_COUNTER_PREFIX",
     "STEP_PHASES",

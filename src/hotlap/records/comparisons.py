@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias, get_args
 from hotlap.records.base import Record
 from hotlap.records.machine import Machine
 from hotlap.records.runs import LoaderRate
-from hotlap.records.script import SampleSource, ScriptFacts
+from hotlap.records.script import GUESSED_SAMPLES, SampleSource, ScriptFacts
 from hotlap.records.workload import Plan
 
 
@@ -42,6 +42,15 @@ class PhaseAccount(Record, frozen=True, kw_only=True):
     samples_per_step: float = 1.0
     trainers: int = 1
     samples_from: SampleSource = ""
+
+    @property
+    def samples_are_guessed(self) -> bool:
+        return self.samples_from in GUESSED_SAMPLES
+
+    @property
+    def samples_of_all(self) -> float:
+        """The samples of a step, those of all trainers."""
+        return self.samples_per_step * max(1, self.trainers)
 
 
 class Situation(Record, frozen=True, kw_only=True):

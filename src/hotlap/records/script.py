@@ -16,6 +16,9 @@ SampleSource: TypeAlias = Literal["loader", "batch", "inputs", "none", ""]
 delivered, the first dimension of the model's inputs (a guess), nothing (each step counts as one); empty in studies
 that did not record it."""
 
+GUESSED_SAMPLES: frozenset[SampleSource] = frozenset({"inputs", "none"})
+"""Sources that only guess: then nothing is said of a sample's time or price."""
+
 
 class CallSite(Record, frozen=True, kw_only=True):
     """A line of the user's code where something that matters was called.

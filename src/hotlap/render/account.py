@@ -26,8 +26,6 @@ PHASES = (
     ("other", "other", "#999999", "·", "."),
 )
 
-_GUESSES = ("inputs", "none")
-
 
 def parts(account: PhaseAccount, factor: float = 1.0) -> tuple[Part, ...]:
     """The phases of an account as parts of a bar, in the order in which a step goes through them."""
@@ -117,7 +115,7 @@ def account_remarks(
     doubt: str = "",
     run: RunAccount | None = None,
 ) -> list[str]:
-    """What must be known beside the account: what disturbed it, steps of another size, and time outside of steps."""
+    """What must be known about the account: what disturbed it, steps of another size, and time outside of steps."""
     remarks = [it for it in (doubt, samples_remark(before)) if it]
     if factor != 1.0 and after:
         remarks.append(
@@ -135,9 +133,9 @@ def account_remarks(
 
 def rate_of(account: PhaseAccount) -> tuple[str, float]:
     """What is done in a second, by its name: samples of all trainers; steps where samples were only guessed."""
-    if account.samples_from in _GUESSES:
+    if account.samples_are_guessed:
         return "steps a second", 1 / account.wall
-    return "samples a second", account.samples_per_step * max(1, account.trainers) / account.wall
+    return "samples a second", account.samples_of_all / account.wall
 
 
 def samples_remark(account: PhaseAccount) -> str:

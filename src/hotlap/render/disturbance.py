@@ -15,26 +15,32 @@ def while_busy(study: Study, *measured: Measurement) -> str:
     return f"while {worst.words}" if worst is not None else ""
 
 
+def step_takes(study: Study, seconds: float) -> str:
+    """``takes 212 ms``, or ``took 212 ms while others used 1.3 of 2 cores``."""
+    busy = while_busy(study, "account")
+    return f"took {text.duration(seconds)} {busy}" if busy else f"takes {text.duration(seconds)}"
+
+
 def account_doubt(study: Study) -> str:
-    """The remark that stands with the time account, or nothing."""
+    """The remark on the time account, or nothing."""
     busy = while_busy(study, "account")
     return f"Measured {busy}; on a quiet machine the step may be shorter and its shares different." if busy else ""
 
 
 def ceiling_doubt(study: Study, name: Measurement) -> str:
-    """The remark that stands with a ceiling, or nothing; a bound is a quotient of it and the time of a step."""
+    """The remark on a ceiling, or nothing; a bound is a quotient of it and the time of a step."""
     busy = while_busy(study, "account", name)
     return f"Measured {busy}; it may differ on a quiet machine." if busy else ""
 
 
 def batch_doubt(study: Study) -> str:
-    """The remark that stands with other batch sizes, or nothing."""
+    """The remark on other batch sizes, or nothing."""
     busy = while_busy(study, "batch-sizes")
-    return f"Measured {busy}; they took turns, so the ratios suffered less than the rates." if busy else ""
+    return f"Measured {busy}; the sizes took turns, so their ratios suffered less than their rates." if busy else ""
 
 
 def finding_doubt(finding: Finding, study: Study) -> str:
-    """The remark that stands with a finding that rests on disturbed times, or nothing."""
+    """The remark on a finding that rests on disturbed times, or nothing."""
     if not finding.disturbed:
         return ""
     return f"Measured {while_busy(study, *_OF_FINDINGS) or 'on a busy machine'}; the share may be theirs."
@@ -49,9 +55,11 @@ def in_sentence(study: Study, sentence: str) -> str:
 
 
 def beside_headline(study: Study) -> str:
-    """What a search's headline must have beside it, or nothing. Its ratios come from arms that took turns."""
+    """What must follow a search's headline, or nothing. Its ratios come from arms that took turns."""
     names = [it.measured for it in study.disturbances]
     if not names:
         return ""
     busy = while_busy(study, *names)
-    return text.sentence(f"The time account and the ceilings were measured {busy}; ratios come from arms in turns")
+    return text.sentence(
+        f"The time account and the ceilings were measured {busy}; ratios come from arms that took turns"
+    )

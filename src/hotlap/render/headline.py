@@ -28,7 +28,7 @@ from hotlap.records import (
 )
 from hotlap.render import text
 from hotlap.render.account import bottleneck
-from hotlap.render.disturbance import beside_headline, in_sentence, while_busy
+from hotlap.render.disturbance import beside_headline, in_sentence, step_takes, while_busy
 from hotlap.render.run_account import bound_sentence, whole_run_speedup
 
 Tone = Literal["good", "neutral", "bad"]
@@ -234,8 +234,8 @@ def _quick_look(study: Study) -> Headline:
     beside += _step_words(study)
     costs = [it for it in study.findings if it.kind == "cost"]
     if costs:
-        dearest = max(costs, key=lambda it: it.share.value)
-        beside.append(f"The costliest cause that was found: {text.sentence(dearest.title)}")
+        costliest = max(costs, key=lambda it: it.share.value)
+        beside.append(f"The costliest cause that was found: {text.sentence(costliest.title)}")
     return Headline("neutral", sentence, tuple(beside))
 
 
@@ -301,9 +301,7 @@ def _step_words(study: Study) -> Iterator[str]:
     if account is None or account.wall <= 0:
         return
     phase, share = bottleneck(account)
-    busy = while_busy(study, "account")
-    takes = f"took {text.duration(account.wall)} {busy}" if busy else f"takes {text.duration(account.wall)}"
-    yield f"A step {takes}; its largest part is {phase} ({text.share(share)})."
+    yield f"A step {step_takes(study, account.wall)}; its largest part is {phase} ({text.share(share)})."
     bounds = {it.name: it.bound_speedup for it in study.ceilings if it.bound_speedup}
     if "model-alone" not in bounds or "loader-alone" not in bounds:
         return

@@ -62,8 +62,8 @@ def result(entry: Entry) -> str:
         return "the script failed"
     if entry.sort == "profile":
         found = text.count(entry.findings, "cause")
-        dearest = entry.dearest_share
-        return f"{found}, up to {text.share(dearest.value)} {text.whole_of(dearest)}" if dearest else found
+        costliest = entry.dearest_share
+        return f"{found}, up to {text.share(costliest.value)} {text.whole_of(costliest)}" if costliest else found
     if entry.sort == "check":
         return _of_check(entry)
     if entry.status == "quick-look":

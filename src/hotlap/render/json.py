@@ -5,6 +5,7 @@ Every document says what it is (``document``) and in which version (``document_v
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TypeAlias
 
@@ -34,7 +35,7 @@ VERSIONS: Mapping[str, int] = {
 fields that are added change nothing."""
 
 _Json: TypeAlias = dict[str, "_Json"] | list["_Json"] | str | int | float | bool | None
-_NANOSECONDS, _SECONDS = "_nanoseconds", "_seconds"
+_NANOSECONDS = re.compile(r"(?:^|(?<=_))nanoseconds$")
 
 
 def study_json(study: Study, costs: Costs | None = None) -> str:
@@ -62,12 +63,13 @@ def _in_seconds(value: _Json) -> _Json:
         return [_in_seconds(it) for it in value]
     if not isinstance(value, dict):
         return value
-    return {
-        f"{key.removesuffix(_NANOSECONDS)}{_SECONDS}" if key.endswith(_NANOSECONDS) else key: (
-            _divided(it) if key.endswith(_NANOSECONDS) else _in_seconds(it)
-        )
-        for key, it in value.items()
-    }
+    fields: dict[str, _Json] = {}
+    for key, it in value.items():
+        if _NANOSECONDS.search(key):
+            fields[_NANOSECONDS.sub("seconds", key)] = _divided(it)
+        else:
+            fields[key] = _in_seconds(it)
+    return fields
 
 
 def _divided(value: _Json) -> _Json:

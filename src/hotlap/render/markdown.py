@@ -12,7 +12,7 @@ from hotlap.records import Costs, Kept, Study
 from hotlap.render import text
 from hotlap.render.account import PHASES, account_remarks, rate_of, samples_factor
 from hotlap.render.batch_sizes import HEADINGS, batch_remark, batch_rows
-from hotlap.render.disturbance import account_doubt, batch_doubt, finding_doubt, while_busy
+from hotlap.render.disturbance import account_doubt, batch_doubt, finding_doubt, step_takes
 from hotlap.render.findings import fates, label, place, rules, share_interval
 from hotlap.render.headline import Headline, headline
 from hotlap.render.isolation import isolation_lines, study_warnings
@@ -44,9 +44,7 @@ def _figures(study: Study) -> list[str]:
     name, before_rate = rate_of(before)
     rate = text.number(before_rate)
     if after is None or after.wall <= 0 or not study.plan.settings:
-        busy = while_busy(study, "account")
-        takes = f"took {text.duration(before.wall)} {busy}" if busy else f"takes {text.duration(before.wall)}"
-        return [f"A step {takes}, which is {rate} {name}.", ""]
+        return [f"A step {step_takes(study, before.wall)}, which is {rate} {name}.", ""]
     step = text.duration(after.wall * samples_factor(before, after))
     rows = [
         ("mean step", text.duration(before.wall), step),

@@ -28,7 +28,7 @@ def presentable(record: _T, directory: str = "") -> _T:
 def portable(document: Any) -> Any:
     """Builtin objects of a JSON document with the home directory as ``~`` and without secrets.
 
-    Bytes of a file's name that are no UTF-8, for which JSON has no letters, become U+FFFD.
+    Bytes of a file's name that are not UTF-8, which JSON cannot represent, become U+FFFD.
     """
     match document:
         case str():

@@ -6,7 +6,7 @@ from hotlap.records import OutsidePart, RunAccount
 from hotlap.render import text
 
 WORTH_A_WORD = 0.005
-"""A run whose steps take all but this share of it is its steps."""
+"""What takes a smaller share of the run is not mentioned."""
 
 _NAMES = {"evaluation": "evaluation", "checkpoints": "checkpoints", "other": "other work (rollouts and the like)"}
 _MOST_SHOWN_SPEEDUP = 50.0
@@ -16,7 +16,7 @@ def run_sentences(account: RunAccount) -> list[str]:
     """What steps and the rest take of the run, and start-up where all of it was seen; nothing where steps are all."""
     sentences: list[str] = []
     if account.step_share.low < 1 - WORTH_A_WORD:
-        parts = [_part(it, account) for it in _dearest(account)]
+        parts = [_part(it, account) for it in _costliest(account)]
         listed = text.listed([f"steps take {_range(account)}", *parts])
         sentences.append(f"Of the run from its first step on, {listed}, as {account.steps} steps showed.")
     if account.startup_share is not None and account.startup_share > WORTH_A_WORD:
@@ -28,10 +28,10 @@ def run_sentences(account: RunAccount) -> list[str]:
 
 
 def bound_sentence(account: RunAccount) -> str:
-    """What tuning the step can give the whole run at most; nothing where that is no narrow bound."""
+    """What tuning the step can give the whole run at most; empty where that says too little."""
     if account.most_speedup is None or account.most_speedup > _MOST_SHOWN_SPEEDUP:
         return ""
-    shares = [f"{_NAMES[it.kind].partition(' (')[0]} {_share(it)}" for it in _dearest(account)]
+    shares = [f"{_NAMES[it.kind].partition(' (')[0]} {_share(it)}" for it in _costliest(account)]
     if account.startup_share is not None and account.startup_share > WORTH_A_WORD:
         shares.append(f"start-up {text.share(account.startup_share)}")
     beside = f" (the rest: {text.listed(shares)})" if shares else ""
@@ -50,7 +50,7 @@ def whole_run_speedup(account: RunAccount, speedup: float) -> float | None:
     return 1 / (1 - steps + steps / speedup)
 
 
-def _dearest(account: RunAccount) -> list[OutsidePart]:
+def _costliest(account: RunAccount) -> list[OutsidePart]:
     shown = [it for it in account.outside if it.share.high > WORTH_A_WORD]
     return sorted(shown, key=lambda it: -it.share.value)
 

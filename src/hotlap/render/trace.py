@@ -207,7 +207,7 @@ def _account(time: DeviceTime, paper: Paper) -> Iterator[str]:
     amounts = (
         time.compute_nanoseconds,
         time.exposed_communication_nanoseconds,
-        max(0, time.busy_nanoseconds - time.compute_nanoseconds - time.exposed_communication_nanoseconds),
+        time.exposed_copy_nanoseconds,
         time.idle_nanoseconds,
     )
     parts = [part._replace(amount=amount) for amount, (_, part) in zip(amounts, _PARTS, strict=True)]

@@ -97,7 +97,7 @@ class ColumnBuilder:
 
     @property
     def split_devices(self) -> dict[int, int]:
-        """Numbers given to devices whose own number another track had taken, and those numbers."""
+        """The original numbers of devices that were renumbered, since another track had the same number."""
         return self._devices.split
 
     def _count(self, category: str, events: int) -> None:

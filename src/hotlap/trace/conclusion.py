@@ -15,15 +15,16 @@ def conclusion_of(breakdown: Breakdown) -> Conclusion | None:
     """Of the busiest device; without one, of the host's time. None where neither is known or to be trusted."""
     if breakdown.unreliable:
         return None
-    if breakdown.devices:
-        return device_conclusion(max(breakdown.devices, key=lambda it: it.time.busy_nanoseconds))
+    device = breakdown.busiest_device
+    if device is not None:
+        return device_conclusion(device)
     return _host_conclusion(breakdown.host_time) if breakdown.host_time is not None else None
 
 
 def device_conclusion(device: DeviceBreakdown) -> Conclusion:
     """The largest loss: a cause of idle time, communication that nothing hides, or copies that nothing hides.
 
-    The turn from one kernel to the next is nobody's loss. Computing is the conclusion where no loss is worth naming.
+    The usual gap between two kernels is no loss. Computing is the conclusion where no loss is worth naming.
     """
     time = device.time
     lost: Counter[Limit] = Counter()
@@ -31,7 +32,7 @@ def device_conclusion(device: DeviceBreakdown) -> Conclusion:
         if cause.cause != "queued":
             lost[cause.cause] += cause.nanoseconds
     lost["communication"] += time.exposed_communication_nanoseconds
-    lost["copies"] += time.busy_nanoseconds - time.compute_nanoseconds - time.exposed_communication_nanoseconds
+    lost["copies"] += time.exposed_copy_nanoseconds
     limit, nanoseconds = lost.most_common(1)[0]
     if nanoseconds < WORTH_NAMING * time.window_nanoseconds:
         limit, nanoseconds = "compute", time.compute_nanoseconds
@@ -39,7 +40,7 @@ def device_conclusion(device: DeviceBreakdown) -> Conclusion:
 
 
 def _host_conclusion(time: HostTime) -> Conclusion:
-    """A host computes in its operators; what it does besides is lost."""
+    """Operators are computing; everything else is lost time."""
     lost: tuple[tuple[Limit, int], ...] = (
         ("data_loader", time.loader_nanoseconds),
         ("host_sync", time.sync_nanoseconds),

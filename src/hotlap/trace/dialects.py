@@ -95,7 +95,7 @@ COMPILATION = re.compile(
     r"|\(dynamo_timed\)$|^(?:compile_fx|_compile\.|backward_compile|entire_frame_compile|TORCHDYNAMO$)",
 )
 """What runs only while something is compiled or captured. Dynamo's ``compile_wrapper``, its cache look-up and the
-wrappers of compiled functions run on every call, and are none of it."""
+wrappers of compiled functions run on every call and do not count."""
 
 BACKWARD = re.compile(r"^autograd::engine::evaluate_function")
 
@@ -147,7 +147,7 @@ def is_collective(kernel: str) -> bool:
     """Whether a kernel's name is that of communication between devices.
 
     Libraries that do without NCCL name the collective (``multimem_all_reduce_kernel``, ``allreduce_fusion_kernel``) or
-    themselves (quickreduce, DeepEP). What blocks and warps reduce among themselves is none.
+    themselves (quickreduce, DeepEP). Reductions within a block or a warp do not count.
     """
     name = kernel.lower()
     if _FUSED_BY_INDUCTOR.match(name):

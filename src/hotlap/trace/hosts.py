@@ -110,7 +110,7 @@ class HostActivity:
         return union(calls.spans([it for it in long if calls.name[it] not in usual]))
 
     def _in_most_steps(self, calls: list[int]) -> frozenset[int]:
-        """The names of those calls that most steps have; there must be steps enough to tell."""
+        """The names of those calls that most steps have; none where there are too few steps to know."""
         steps, table = self.timeline.steps, self.timeline.calls
         if len(steps) < _FEWEST_STEPS:
             return frozenset()

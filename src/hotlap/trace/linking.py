@@ -9,7 +9,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import TypeAlias
 
 from hotlap.trace.events import MISSING
@@ -24,12 +23,12 @@ def link(
     calls: Calls,
     steps: tuple[Step, ...],
     processes: Sequence[str],
-    split: Mapping[int, int] = MappingProxyType({}),
+    split: Mapping[int, int],
 ) -> None:
     """Give each device event its launch, the first call with its correlation, and the step that this lies in.
 
     All kernels of a graph share its launch call. ``processes`` are those of the threads, by their numbers. ``split``
-    are numbers of devices that stand for another one's on a track of its own; only those of merged ranks stay.
+    holds the original numbers of devices that were renumbered by their track; that is undone unless ranks were merged.
     """
     call_of = _first_calls(calls, range(len(calls)))
     by_process = _by_process(calls, call_of, processes)
@@ -71,7 +70,7 @@ def _by_process(calls: Calls, call_of: _CallOf, processes: Sequence[str]) -> lis
 
 def _driving(device: DeviceEvents, calls: Calls, by_process: list[_CallOf]) -> dict[int, _CallOf]:
     """For each device the calls of the process that drives it: the one that may have launched most of its work. Of
-    several the next one in the file that drives none yet, for ranks stand in it in their order."""
+    several the next one in the file that drives none yet, since a file holds its ranks in their order."""
     events: defaultdict[int, list[int]] = defaultdict(list)
     for it, number in enumerate(device.device):
         events[number].append(it)

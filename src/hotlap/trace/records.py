@@ -89,6 +89,11 @@ class DeviceTime(Record, frozen=True, kw_only=True):
         return self.window_nanoseconds - self.busy_nanoseconds
 
     @property
+    def exposed_copy_nanoseconds(self) -> int:
+        """Copies and memsets during which the device neither computed nor communicated."""
+        return max(0, self.busy_nanoseconds - self.compute_nanoseconds - self.exposed_communication_nanoseconds)
+
+    @property
     def overlapped_communication_nanoseconds(self) -> int:
         return self.communication_nanoseconds - self.exposed_communication_nanoseconds
 
@@ -286,8 +291,8 @@ class DeviceBreakdown(Record, frozen=True, kw_only=True):
 
 class Breakdown(Record, frozen=True, kw_only=True):
     """Everything that is said of one trace. ``operators`` and ``host_time`` are those of a trace without devices, where
-    they were asked for. ``unreliable`` gives the reason why its figures must not be trusted,
-    and is empty otherwise; ``notes`` say what a reader should know beside them."""
+    they were asked for. ``unreliable`` gives the reason why its figures must not be trusted, and is empty otherwise;
+    ``notes`` say what a reader should know besides."""
 
     facts: TraceFacts
     coverage: Coverage
@@ -298,6 +303,10 @@ class Breakdown(Record, frozen=True, kw_only=True):
     host_time: HostTime | None = None
     unreliable: str = ""
     notes: tuple[str, ...] = ()
+
+    @property
+    def busiest_device(self) -> DeviceBreakdown | None:
+        return max(self.devices, key=lambda it: it.time.busy_nanoseconds, default=None)
 
 
 Limit: TypeAlias = Cause | Literal["compute", "copies", "python"]

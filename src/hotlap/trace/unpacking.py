@@ -1,7 +1,7 @@
 """Decompressors by the first bytes of a file: gzip, xz and zstd, each handing out no more than it is asked for.
 
 ``lzma`` and ``zstd`` (of Python 3.14, or the package ``backports.zstd``) have the same interface; :class:`Inflater`
-gives it to ``zlib``, which keeps what stands in front of damaged data.
+gives it to ``zlib``, which keeps what comes before damaged data.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Format(NamedTuple):
 
 
 class Inflater:
-    """``zlib`` for gzip files. Damaged data raises ``zlib.error`` once what stands in front of it was handed out."""
+    """``zlib`` for gzip files. Damaged data raises ``zlib.error`` once what comes before it was handed out."""
 
     def __init__(self) -> None:
         self._inflater = zlib.decompressobj(_GZIP_WINDOW)
@@ -108,7 +108,7 @@ def _zstd() -> Any:
 
 
 def _sound_part(inflater: zlib._Decompress, data: bytes, most: int) -> bytes:
-    """What comes out of damaged data in front of the damage."""
+    """What comes out of damaged data before the damage."""
     parts: list[bytes] = []
     for start in range(0, len(data), _SMALL_STEP_BYTES):
         try:

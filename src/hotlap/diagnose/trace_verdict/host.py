@@ -43,7 +43,7 @@ def _waits(time: HostTime) -> Iterator[Finding]:
             "host-sync",
             sync,
             time.sync_nanoseconds,
-            f"The host waits {percent(sync.value)} of the step for a device whose work the trace lacks.",
+            f"The host waits {percent(sync.value)} of the step for a device whose work was not recorded.",
             "Record the device as well: `activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]`.",
         )
     if python.value >= _NOTABLE_PYTHON:

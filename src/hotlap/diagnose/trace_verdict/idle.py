@@ -135,8 +135,7 @@ def communication_finding(device: DeviceBreakdown) -> Iterator[Finding]:
 def copies_finding(device: DeviceBreakdown) -> Iterator[Finding]:
     """Copies and memsets that no computing hides."""
     time = device.time
-    exposed = time.busy_nanoseconds - time.compute_nanoseconds - time.exposed_communication_nanoseconds
-    share = exactly(max(0, exposed) / max(1, time.window_nanoseconds))
+    share = exactly(time.exposed_copy_nanoseconds / max(1, time.window_nanoseconds))
     if not is_material(share):
         return
     remedy = _copies_remedy(max(device.copies, key=lambda it: it.nanoseconds)) if device.copies else _MEMSETS

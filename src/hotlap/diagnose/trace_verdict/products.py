@@ -35,7 +35,7 @@ class ProductRate(Record, frozen=True, kw_only=True):
 
 
 def product_rates(device: DeviceBreakdown, operators: Sequence[OperatorRow]) -> tuple[ProductRate, ...]:
-    """Of all products whose sizes and types were recorded and that launched kernels, the longest in sum first."""
+    """Of all products whose sizes and types were recorded and that launched kernels, the longest in total first."""
     alike: defaultdict[tuple[str, tuple[int, int, int, int], str], list[OperatorRow]] = defaultdict(list)
     for it in operators:
         product, dtype = product_of(it), dtype_of(it)

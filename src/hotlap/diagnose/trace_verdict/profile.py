@@ -17,11 +17,6 @@ Capability: TypeAlias = tuple[int, int]
 """Major and minor number, as CUDA gives them."""
 
 
-def busiest_device(breakdown: Breakdown) -> DeviceBreakdown | None:
-    """The device that the verdict is about."""
-    return max(breakdown.devices, key=lambda it: it.time.busy_nanoseconds, default=None)
-
-
 def capability_of(breakdown: Breakdown, device: DeviceBreakdown) -> Capability | None:
     """The compute capability: as the trace writes it, else that of the architecture for which kernels are named."""
     major, _, minor = breakdown.facts.capability_of(device.name).partition(".")
@@ -56,7 +51,7 @@ def profile_of(breakdowns: Sequence[Breakdown], operators: Sequence[OperatorRow]
     Shares are those of the traced step, or of the whole window where a trace marks no steps.
     """
     first = breakdowns[0]
-    device = busiest_device(first)
+    device = first.busiest_device
     return Profile(
         facts=ScriptFacts(device=_kind(device.name) if device else "cpu", processes=len(breakdowns)),
         machine=Machine(accelerators=_accelerators(first)),
@@ -72,7 +67,7 @@ def _kind(name: str) -> str:
 
 
 def _accelerators(breakdown: Breakdown) -> tuple[Accelerator, ...]:
-    device = busiest_device(breakdown)
+    device = breakdown.busiest_device
     if device is None:
         return ()
     capability = capability_of(breakdown, device)

@@ -13,7 +13,7 @@ from hotlap.diagnose.trace_verdict.host import host_findings
 from hotlap.diagnose.trace_verdict.idle import communication_finding, copies_finding, idle_findings
 from hotlap.diagnose.trace_verdict.kernels import computing_finding, elementwise_finding, precision_findings
 from hotlap.diagnose.trace_verdict.products import ProductRate, product_rates
-from hotlap.diagnose.trace_verdict.profile import busiest_device, profile_of
+from hotlap.diagnose.trace_verdict.profile import profile_of
 from hotlap.records import Finding, Record
 from hotlap.trace.conclusion import WORTH_NAMING, conclusion_of
 from hotlap.trace.records import Breakdown, Conclusion, DeviceBreakdown, OperatorRow
@@ -43,7 +43,7 @@ def verdict_of(breakdown: Breakdown, operators: Sequence[OperatorRow] = ()) -> T
     found = _unreliable(breakdown) if breakdown.unreliable else list(_findings(breakdown, operators))
     if not breakdown.steps:
         found = [_without_steps(it) for it in found]
-    device = busiest_device(breakdown)
+    device = breakdown.busiest_device
     return TraceVerdict(
         path=breakdown.facts.path,
         device=device.device if device is not None else None,
@@ -72,7 +72,7 @@ def by_cost(found: Iterable[Finding]) -> list[Finding]:
 
 def _findings(breakdown: Breakdown, operators: Sequence[OperatorRow]) -> Iterator[Finding]:
     profile = profile_of([breakdown], operators)
-    device = busiest_device(breakdown)
+    device = breakdown.busiest_device
     ruled = diagnose(profile)
     yield from ruled
     if device is None:
