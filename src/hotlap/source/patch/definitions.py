@@ -6,8 +6,11 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from hotlap.source.patch.code import Code, NotPossible, Sources, keyword_of, last_part
+
+Definition = TypeVar("Definition", ast.ClassDef, ast.FunctionDef)
 
 _DEEPEST = 8
 _MAPPINGS = frozenset({"dict", "SimpleNamespace", "Namespace", "EasyDict", "AttrDict", "DotDict", "Box", "ConfigDict"})
@@ -130,7 +133,7 @@ def _of_parameter(
 
 def _of_call(sources: Sources, code: Code, call: ast.Call, depth: int) -> Defined | None:
     name = last_part(call.func)
-    if name in _PARSES or _class(sources, code, call) is not None:
+    if name in _PARSES or _called(sources, code, call, ast.ClassDef) is not None:
         return Defined(code, call)
     if name in _MAPPINGS or name in _PASS_ON:
         if call.args and not call.keywords:
@@ -138,7 +141,7 @@ def _of_call(sources: Sources, code: Code, call: ast.Call, depth: int) -> Define
         if isinstance(call.func, ast.Attribute) and not call.args and name in ("copy", "deepcopy"):
             return _definition(sources, code, call.func.value, depth)
         return Defined(code, call) if name in _MAPPINGS and not call.args else None
-    made = _function(sources, code, call)
+    made = _called(sources, code, call, ast.FunctionDef)
     if made is None:
         return Defined(code, call) if name in _LOADS else None
     other, function = made
@@ -159,7 +162,7 @@ def _entry(sources: Sources, holder: Defined, key: str, depth: int) -> Defined |
     if name in _PARSES:
         options = [it for it in code.of(ast.Call) if key in destinations(it)]
         return Option(code, options[0]) if len(options) == 1 else None
-    owner = _class(sources, code, node)
+    owner = _called(sources, code, node, ast.ClassDef)
     if owner is None and name in _LOADS and name not in _MAPPINGS:
         raise NotPossible(
             f"{key} is read from what {code.text(node.func)} loads in line {node.lineno} of {code.path.name}: "
@@ -268,33 +271,19 @@ def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
     return {it.arg for it in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
 
 
-def _class(sources: Sources, code: Code, call: ast.Call) -> tuple[Code, ast.ClassDef] | None:
-    """The class that a call makes an object of, and its file."""
+def _called(sources: Sources, code: Code, call: ast.Call, kind: type[Definition]) -> tuple[Code, Definition] | None:
+    """The class or function that a call names, at the top level of this file or of the one it is imported from; and
+    that file."""
     if not isinstance(call.func, ast.Name):
         return None
-    found = [it for it in code.tree.body if isinstance(it, ast.ClassDef) and it.name == call.func.id]
-    if found:
-        return code, found[-1]
-    origin = imported(sources, code, call.func.id)
-    if origin is None:
-        return None
-    other, name = origin
-    found = [it for it in other.tree.body if isinstance(it, ast.ClassDef) and it.name == name]
-    return (other, found[-1]) if found else None
+    here = _at_top_level(code, call.func.id, kind)
+    origin = imported(sources, code, call.func.id) if here is None else None
+    return _at_top_level(*origin, kind) if origin is not None else here
 
 
-def _function(sources: Sources, code: Code, call: ast.Call) -> tuple[Code, ast.FunctionDef] | None:
-    if not isinstance(call.func, ast.Name):
-        return None
-    found = [it for it in code.tree.body if isinstance(it, ast.FunctionDef) and it.name == call.func.id]
-    if found:
-        return code, found[-1]
-    origin = imported(sources, code, call.func.id)
-    if origin is None:
-        return None
-    other, name = origin
-    found = [it for it in other.tree.body if isinstance(it, ast.FunctionDef) and it.name == name]
-    return (other, found[-1]) if found else None
+def _at_top_level(code: Code, name: str, kind: type[Definition]) -> tuple[Code, Definition] | None:
+    found = [it for it in code.tree.body if isinstance(it, kind) and it.name == name]
+    return (code, found[-1]) if found else None
 
 
 def _module_file(sources: Sources, code: Code, module: str, level: int) -> Path | None:
