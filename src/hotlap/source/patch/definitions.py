@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from hotlap.source.patch.code import Code, NotPossible, Sources, keyword_of, last_part
+from hotlap.source.patch.code import Code, NotPossible, Sources, keyword_of, last_part, parameters
 
 Definition = TypeVar("Definition", ast.ClassDef, ast.FunctionDef)
 
@@ -52,7 +52,22 @@ def setting(sources: Sources, code: Code, holder: ast.expr, key: str) -> Defined
     return entry
 
 
-def imported(sources: Sources, code: Code, name: str) -> tuple[Code, str] | None:
+def value_here(code: Code, name: ast.Name) -> ast.expr | None:
+    """What the name is given, where that is said once in the function that reads it, or else at the top level."""
+    return _only(_assigned(code, name))
+
+
+def value_of(sources: Sources, code: Code, name: ast.Name) -> Defined | None:
+    """The same, or what the file says that the name is imported from."""
+    values = _assigned(code, name)
+    origin = _imported(sources, code, name.id) if not values else None
+    if origin is not None:
+        code, values = origin[0], _assigned_in(origin[0], origin[0].tree, origin[1])
+    found = _only(values)
+    return Defined(code, found) if found is not None else None
+
+
+def _imported(sources: Sources, code: Code, name: str) -> tuple[Code, str] | None:
     """The project's file that a name was imported from, and what it is called there."""
     for it in code.of(ast.ImportFrom):
         for alias in it.names:
@@ -88,18 +103,10 @@ def _definition(sources: Sources, code: Code, node: ast.expr, depth: int) -> Def
 
 def _of_name(sources: Sources, code: Code, name: ast.Name, depth: int) -> Defined | None:
     function = code.function(name)
-    if not isinstance(function, ast.Module) and name.id in _parameters(function):
+    if not isinstance(function, ast.Module) and name.id in parameters(function):
         return _of_parameter(sources, code, function, name.id, depth)
-    for scope in dict.fromkeys((function, code.tree)):
-        found = assigned_in(code, scope, name.id)
-        if found:
-            return _definition(sources, code, found[0], depth) if len(found) == 1 and found[0] is not None else None
-    origin = imported(sources, code, name.id)
-    if origin is None:
-        return None
-    other, there = origin
-    values = assigned_in(other, other.tree, there)
-    return _definition(sources, other, values[0], depth) if len(values) == 1 and values[0] is not None else None
+    found = value_of(sources, code, name)
+    return _definition(sources, found.code, found.node, depth) if found is not None else None
 
 
 def _of_parameter(
@@ -243,7 +250,17 @@ def option_words(call: ast.Call) -> list[str]:
 # -- details --------------------------------------------------------------------------------------
 
 
-def assigned_in(code: Code, scope: ast.AST, name: str) -> list[ast.expr | None]:
+def _assigned(code: Code, name: ast.Name) -> list[ast.expr | None]:
+    """All that the name is given in the innermost scope that gives it anything."""
+    scopes = dict.fromkeys((code.function(name), code.tree))
+    return next((found for it in scopes if (found := _assigned_in(code, it, name.id))), [])
+
+
+def _only(values: list[ast.expr | None]) -> ast.expr | None:
+    return values[0] if len(values) == 1 else None
+
+
+def _assigned_in(code: Code, scope: ast.AST, name: str) -> list[ast.expr | None]:
     """What a scope's own code gives a name; None for a value that no plain assignment shows."""
     found: list[ast.expr | None] = []
     for it in code.within(scope):
@@ -256,7 +273,7 @@ def assigned_in(code: Code, scope: ast.AST, name: str) -> list[ast.expr | None]:
 
 
 def _assigned_to_self(code: Code, attribute: ast.Attribute) -> list[ast.expr]:
-    owner = next((it for it in code.above(attribute) if isinstance(it, ast.ClassDef)), None)
+    owner = code.class_of(attribute)
     if owner is None:
         return []
     return [
@@ -266,18 +283,13 @@ def _assigned_to_self(code: Code, attribute: ast.Attribute) -> list[ast.expr]:
     ]
 
 
-def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
-    arguments = function.args
-    return {it.arg for it in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
-
-
 def _called(sources: Sources, code: Code, call: ast.Call, kind: type[Definition]) -> tuple[Code, Definition] | None:
     """The class or function that a call names, at the top level of this file or of the one it is imported from; and
     that file."""
     if not isinstance(call.func, ast.Name):
         return None
     here = _at_top_level(code, call.func.id, kind)
-    origin = imported(sources, code, call.func.id) if here is None else None
+    origin = _imported(sources, code, call.func.id) if here is None else None
     return _at_top_level(*origin, kind) if origin is not None else here
 
 
