@@ -38,6 +38,7 @@ from collections.abc import Iterator
 from hotlap.source.edits.kinds import Change, Code, InsertAfter, RemoveStatement, Span
 from hotlap.source.lint.api import FixSafety, Related, Violation
 from hotlap.source.lint.context import Context
+from hotlap.source.lint.model.tree import word
 from hotlap.source.lint.model.updates import position
 
 code = "HL306"
@@ -85,7 +86,7 @@ def _may_have_gradients(context: Context, clip: ast.Call, loop: ast.AST) -> bool
     for call in (it for it in ast.walk(loop) if isinstance(it, ast.Call)):
         if position(call) >= position(clip):
             continue
-        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        name = word(call.func)
         if name not in _HARMLESS and _MAY_COMPUTE.search(name):
             return True
         callee = context.callee(call)
