@@ -37,7 +37,7 @@ class Option:
 
 
 def setting(sources: Sources, code: Code, holder: ast.expr, key: str) -> Defined | Option | None:
-    """Where ``holder[key]`` or ``holder.key`` gets its value; None where that cannot be told.
+    """Where ``holder[key]`` or ``holder.key`` gets its value; None where that is unknown.
 
     Raises :class:`NotPossible` where it is known to come from elsewhere: a file of settings, a second assignment.
     """
@@ -299,7 +299,7 @@ def _at_top_level(code: Code, name: str, kind: type[Definition]) -> tuple[Code, 
 
 
 def _module_file(sources: Sources, code: Code, module: str, level: int) -> Path | None:
-    """The file of a module as this file imports it, beside it or beside the script."""
+    """The file of a module as this file imports it, next to it or next to the script."""
     parts = module.split(".") if module else []
     if level:
         roots = [code.path.parents[level - 1]] if level <= len(code.path.parents) else []

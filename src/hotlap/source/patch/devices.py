@@ -105,6 +105,6 @@ def _value(code: Code, named: ast.expr) -> ast.expr | None:
 
 
 def _chooses(sources: Sources) -> bool:
-    """Whether the script takes one device or another, by what the machine has or by what it is told."""
+    """Whether the script takes one device or another, by what the machine has or by an argument."""
     calls = (call for code in sources.readable() for call in code.of(ast.Call))
     return any(last_part(it.func) in _CHOOSES or _device_of_copy(it) is not None for it in calls)

@@ -1,8 +1,9 @@
 """Gradients are clipped before backward has computed them.
 
 ## What it does
-Finds `clip_grad_norm_` or `clip_grad_value_` in a training loop before the pass's backward, where no backward stands
-before it in the pass and no step between the two. It is silent where a function called before may compute gradients.
+Finds `clip_grad_norm_` or `clip_grad_value_` in a training loop before the step's backward, where the same pass of the
+loop calls neither backward before the clipping nor `optimizer.step()` between the two. It is silent where a function
+that is called before it may compute gradients.
 
 ## Why it is wrong
 At that point there are no gradients, or those of the step before, which have been applied already. The new ones go into

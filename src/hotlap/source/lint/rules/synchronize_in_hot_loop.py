@@ -1,8 +1,8 @@
 """Every training step waits until the device has done all its work.
 
 ## What it does
-Finds `torch.cuda.synchronize()` (and its like of other accelerators) where it runs in every step of a training loop, in
-the loop itself or in a function that the loop calls. It is silent behind an interval (`if step % 100 == 0`), and where
+Finds `torch.cuda.synchronize()` (or that of another accelerator) where it runs in every step of a training loop, in the
+loop itself or in a function that the loop calls. It is silent behind an interval (`if step % 100 == 0`), and where
 the loop or function reads a clock, since a time without it says nothing.
 
 ## Why it is slow
