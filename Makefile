@@ -38,7 +38,7 @@ test: lint browser  ## lint and the fast tests; what CI runs
 test-all: lint browser  ## every test that needs no accelerator, slow ones too
 	$(RUN) -m pytest -m "not gpu" $(PYTEST_ARGS)
 
-test-oldest-torch: $(OLDEST_READY)  ## the rooms that meet torch, with the oldest version that hotlap works with
+test-oldest-torch: $(OLDEST_READY)  ## the tests of the rooms that use torch, with the oldest version that hotlap supports
 	PYTHONPATH=src .venv-oldest-torch/bin/python -m pytest tests/levers tests/runtime tests/trial tests/end_to_end $(PYTEST_ARGS)
 
 test-gpu: $(TEST_READY)  ## the tests that need an accelerator; without one they are skipped and say so

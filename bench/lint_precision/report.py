@@ -107,8 +107,8 @@ def projects_section(of: Projects) -> str:
         f"Small projects in `bench/lint_precision/projects` ({of.files} files), written as people write them; one has "
         f"no mistake. Linted as projects: found {found} of {len(of.marked)}, {rate(found, len(of.marked))}. Each file "
         f"by itself: {alone}. Hits of these rules in lines that are not marked: {len(of.false_alarms)}. At the first "
-        "count 11 of 19 were found; that methods may be those of a derived class, and that files imported beside one "
-        "that trains belong to it, was added after it.",
+        "count 11 of 19 were found; methods of derived classes, and files that are imported next to one that "
+        "trains, were added after that.",
         "",
         table(
             ["rule", "marked", "found", "file by itself"],

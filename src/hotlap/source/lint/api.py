@@ -20,6 +20,7 @@ from typing import Literal, TypeAlias, get_args
 from hotlap.errors import LintError
 from hotlap.source.edits.kinds import Change
 from hotlap.source.lint.context import Context
+from hotlap.source.lint.model.training import HotPlace
 
 FixSafety: TypeAlias = Literal["safe", "unsafe", "shown", "none"]
 """``safe``: what the program computes stays the same. ``unsafe``: it should, but that cannot be seen from the source,
@@ -48,6 +49,11 @@ class Related:
     node: ast.AST
     message: str
     file: str = ""
+
+
+def called_from(place: HotPlace) -> tuple[Related, ...]:
+    """The call in the training loop that leads to a place in another function; empty for one in the loop itself."""
+    return (Related(place.call, "the training loop calls it here"),) if place.call is not None else ()
 
 
 @dataclass(frozen=True, slots=True)

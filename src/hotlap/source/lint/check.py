@@ -87,13 +87,9 @@ def _hits(context: Context, rules: Iterable[Rule], surroundings: Surroundings | 
         if not seen.imports_torch:
             continue
         for violation in rule.check(seen):
-            if joined is context:
-                yield Hit(rule, violation)
-            elif joined.tree.owns(violation.node):
-                yield Hit(
-                    rule,
-                    replace(violation, related=tuple(_placed(joined, it, surroundings) for it in violation.related)),
-                )
+            if joined.tree.owns(violation.node):
+                related = tuple(_placed(joined, it, surroundings) for it in violation.related)
+                yield Hit(rule, replace(violation, related=related))
 
 
 def _placed(context: Context, related: Related, surroundings: Surroundings | None) -> Related:

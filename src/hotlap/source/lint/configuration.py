@@ -34,8 +34,8 @@ _WITHDRAWN = (
     (
         "HL651",
         "deterministic-algorithms",
-        "In other people's code it was never right: who sets these flags wants runs that repeat. What they cost in a "
-        "script is measured by `hotlap tune`.",
+        "In other people's code its findings were never right: whoever sets these flags wants reproducible runs. "
+        "`hotlap tune` measures what they cost in a script.",
     ),
 )
 """Rules that there are no more: code, name, and why. Configurations may go on naming them."""

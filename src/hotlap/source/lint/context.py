@@ -153,7 +153,7 @@ class Context:
 
     def value(self, expression: ast.expr | None) -> ast.expr | None:
         """A name followed to the one expression it was assigned; anything else as it is."""
-        return self.arguments.value(expression)
+        return self.names.value(expression)
 
     def constant(self, expression: ast.expr | None) -> object:
         """The value of a literal, or of a name that was assigned one; ``...`` where it is not known."""

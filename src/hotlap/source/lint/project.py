@@ -1,7 +1,7 @@
 """The project around a file: which of the linted files import which, and those that matter to each.
 
-Only files that train, or that lie next to one that trains in the graph of imports (it imports the same, or is imported
-beside it), are joined with others: the files that they import, those that import them, and one step further. What is
+Only files that train, or that are near one that trains in the graph of imports (one imports the other, or a third file
+imports both), are joined with others: the files that they import, those that import them, and one step further. What is
 joined is bounded. Nothing is imported; names are resolved among the linted files and nowhere else.
 """
 
@@ -37,7 +37,7 @@ _AT_STAKE = re.compile(
 )
 """What the rules that look across files report, roughly: a file without any of it need not be joined."""
 _HELPS = re.compile(rb"loss|criterion|model|\bnn\.", re.IGNORECASE)
-"""What a file mentions that may tell more of another: what its losses and models are."""
+"""What a file mentions that may explain another: what its losses and models are."""
 _TRAINS = re.compile(rb"\.backward\(|def training_step\b|\.manual_backward\(")
 
 
@@ -87,10 +87,10 @@ class Project:
         if own is None or not own.at_stake:
             return ()
         imported, importers = self._imported[path], self._importers_of(path)
-        beside = [other for it in importers for other in self._imported[it]]
-        if not any(self._files[it].trains for it in (path, *importers, *imported, *beside)):
+        siblings = [other for it in importers for other in self._imported[it]]
+        if not any(self._files[it].trains for it in (path, *importers, *imported, *siblings)):
             return ()
-        further = [other for it in importers for other in self._importers_of(it)] + beside
+        further = [other for it in importers for other in self._importers_of(it)] + siblings
         helping = [it for it in (*imported, *further) if self._files[it].trains or self._files[it].helps]
         passing = [it for it in imported if it.name == "__init__.py"]
         return tuple(self._shown[it] for it in self._within_bounds(path, [*importers, *helping, *passing]))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hotlap.source.lint.api import FixSafety, Related, Rule
-from hotlap.source.lint.check import Hit, Unreadable, may_train
+from hotlap.source.lint.check import Hit, Unreadable, may_train, position
 from hotlap.source.lint.configuration import Configuration
 from hotlap.source.lint.documents import Document, Script, read_bounded, write_whole
 from hotlap.source.lint.fix import Fixed, fix, grade, visible
@@ -179,13 +179,13 @@ def _finding(name: str, document: Document, hit: Hit) -> LintFinding:
 def _note(related: Related, document: Document, lines: Sequence[str]) -> LintNote:
     if not related.file:
         return LintNote(place=_place(related.node, document, lines), message=related.message)
-    line, column = getattr(related.node, "lineno", 1), getattr(related.node, "col_offset", 0)
+    line, column = position(related.node)
     place = LintPlace(line=line, column=column + 1, end_line=line, end_column=column + 1)
     return LintNote(place=place, message=related.message, file=related.file)
 
 
 def _place(node: ast.AST, document: Document, lines: Sequence[str]) -> LintPlace:
-    line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
+    line, column = position(node)
     end_line = getattr(node, "end_lineno", None) or line
     end_column = getattr(node, "end_col_offset", None) or column
     cell, shown = document.whereabouts(line)

@@ -8,6 +8,7 @@ import os
 import sysconfig
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
@@ -75,6 +76,10 @@ class Code:
         """The function whose body the node is run in; the module outside of all."""
         kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)
         return next(it for it in self.above(node) if isinstance(it, kinds))
+
+    def class_of(self, node: ast.AST) -> ast.ClassDef | None:
+        """The class that the node is in, if any."""
+        return next((it for it in self.above(node) if isinstance(it, ast.ClassDef)), None)
 
     def block(self, statement: ast.stmt) -> list[ast.stmt]:
         """The list of statements that the statement is one of."""
@@ -148,6 +153,14 @@ class Sources:
         files = [Path(it.file) for it in sites if it is not None]
         return tuple(dict.fromkeys([*([self.script] if self.script else []), *files]))
 
+    def readable(self) -> list[Code]:
+        """Those of these files that are as they were and can be parsed."""
+        found = []
+        for path in self.site_paths():
+            with suppress(NotPossible):
+                found.append(self.code(path))
+        return found
+
     def _read(self, path: Path) -> Code:
         if path.suffix != ".py" or any(it in _INSTALLED for it in path.parts) or path.is_relative_to(_STANDARD):
             raise NotPossible(f"The line to change lies in {path}, which is no file of yours.")
@@ -199,6 +212,12 @@ def last_part(node: ast.expr) -> str:
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""
+
+
+def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    """The names of a function's parameters, ``*args`` and ``**kwargs`` excepted."""
+    arguments = function.args
+    return {it.arg for it in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
 
 
 def names_read(node: ast.AST) -> set[str]:

@@ -6,8 +6,11 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
-from hotlap.source.patch.code import Code, NotPossible, Sources, keyword_of, last_part
+from hotlap.source.patch.code import Code, NotPossible, Sources, keyword_of, last_part, parameters
+
+Definition = TypeVar("Definition", ast.ClassDef, ast.FunctionDef)
 
 _DEEPEST = 8
 _MAPPINGS = frozenset({"dict", "SimpleNamespace", "Namespace", "EasyDict", "AttrDict", "DotDict", "Box", "ConfigDict"})
@@ -34,7 +37,7 @@ class Option:
 
 
 def setting(sources: Sources, code: Code, holder: ast.expr, key: str) -> Defined | Option | None:
-    """Where ``holder[key]`` or ``holder.key`` gets its value; None where that cannot be told.
+    """Where ``holder[key]`` or ``holder.key`` gets its value; None where that is unknown.
 
     Raises :class:`NotPossible` where it is known to come from elsewhere: a file of settings, a second assignment.
     """
@@ -49,7 +52,22 @@ def setting(sources: Sources, code: Code, holder: ast.expr, key: str) -> Defined
     return entry
 
 
-def imported(sources: Sources, code: Code, name: str) -> tuple[Code, str] | None:
+def value_here(code: Code, name: ast.Name) -> ast.expr | None:
+    """What the name is given, where that is said once in the function that reads it, or else at the top level."""
+    return _only(_assigned(code, name))
+
+
+def value_of(sources: Sources, code: Code, name: ast.Name) -> Defined | None:
+    """The same, or what the file says that the name is imported from."""
+    values = _assigned(code, name)
+    origin = _imported(sources, code, name.id) if not values else None
+    if origin is not None:
+        code, values = origin[0], _assigned_in(origin[0], origin[0].tree, origin[1])
+    found = _only(values)
+    return Defined(code, found) if found is not None else None
+
+
+def _imported(sources: Sources, code: Code, name: str) -> tuple[Code, str] | None:
     """The project's file that a name was imported from, and what it is called there."""
     for it in code.of(ast.ImportFrom):
         for alias in it.names:
@@ -85,18 +103,10 @@ def _definition(sources: Sources, code: Code, node: ast.expr, depth: int) -> Def
 
 def _of_name(sources: Sources, code: Code, name: ast.Name, depth: int) -> Defined | None:
     function = code.function(name)
-    if not isinstance(function, ast.Module) and name.id in _parameters(function):
+    if not isinstance(function, ast.Module) and name.id in parameters(function):
         return _of_parameter(sources, code, function, name.id, depth)
-    for scope in dict.fromkeys((function, code.tree)):
-        found = assigned_in(code, scope, name.id)
-        if found:
-            return _definition(sources, code, found[0], depth) if len(found) == 1 and found[0] is not None else None
-    origin = imported(sources, code, name.id)
-    if origin is None:
-        return None
-    other, there = origin
-    values = assigned_in(other, other.tree, there)
-    return _definition(sources, other, values[0], depth) if len(values) == 1 and values[0] is not None else None
+    found = value_of(sources, code, name)
+    return _definition(sources, found.code, found.node, depth) if found is not None else None
 
 
 def _of_parameter(
@@ -130,7 +140,7 @@ def _of_parameter(
 
 def _of_call(sources: Sources, code: Code, call: ast.Call, depth: int) -> Defined | None:
     name = last_part(call.func)
-    if name in _PARSES or _class(sources, code, call) is not None:
+    if name in _PARSES or _called(sources, code, call, ast.ClassDef) is not None:
         return Defined(code, call)
     if name in _MAPPINGS or name in _PASS_ON:
         if call.args and not call.keywords:
@@ -138,7 +148,7 @@ def _of_call(sources: Sources, code: Code, call: ast.Call, depth: int) -> Define
         if isinstance(call.func, ast.Attribute) and not call.args and name in ("copy", "deepcopy"):
             return _definition(sources, code, call.func.value, depth)
         return Defined(code, call) if name in _MAPPINGS and not call.args else None
-    made = _function(sources, code, call)
+    made = _called(sources, code, call, ast.FunctionDef)
     if made is None:
         return Defined(code, call) if name in _LOADS else None
     other, function = made
@@ -159,7 +169,7 @@ def _entry(sources: Sources, holder: Defined, key: str, depth: int) -> Defined |
     if name in _PARSES:
         options = [it for it in code.of(ast.Call) if key in destinations(it)]
         return Option(code, options[0]) if len(options) == 1 else None
-    owner = _class(sources, code, node)
+    owner = _called(sources, code, node, ast.ClassDef)
     if owner is None and name in _LOADS and name not in _MAPPINGS:
         raise NotPossible(
             f"{key} is read from what {code.text(node.func)} loads in line {node.lineno} of {code.path.name}: "
@@ -240,7 +250,17 @@ def option_words(call: ast.Call) -> list[str]:
 # -- details --------------------------------------------------------------------------------------
 
 
-def assigned_in(code: Code, scope: ast.AST, name: str) -> list[ast.expr | None]:
+def _assigned(code: Code, name: ast.Name) -> list[ast.expr | None]:
+    """All that the name is given in the innermost scope that gives it anything."""
+    scopes = dict.fromkeys((code.function(name), code.tree))
+    return next((found for it in scopes if (found := _assigned_in(code, it, name.id))), [])
+
+
+def _only(values: list[ast.expr | None]) -> ast.expr | None:
+    return values[0] if len(values) == 1 else None
+
+
+def _assigned_in(code: Code, scope: ast.AST, name: str) -> list[ast.expr | None]:
     """What a scope's own code gives a name; None for a value that no plain assignment shows."""
     found: list[ast.expr | None] = []
     for it in code.within(scope):
@@ -253,7 +273,7 @@ def assigned_in(code: Code, scope: ast.AST, name: str) -> list[ast.expr | None]:
 
 
 def _assigned_to_self(code: Code, attribute: ast.Attribute) -> list[ast.expr]:
-    owner = next((it for it in code.above(attribute) if isinstance(it, ast.ClassDef)), None)
+    owner = code.class_of(attribute)
     if owner is None:
         return []
     return [
@@ -263,42 +283,23 @@ def _assigned_to_self(code: Code, attribute: ast.Attribute) -> list[ast.expr]:
     ]
 
 
-def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
-    arguments = function.args
-    return {it.arg for it in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
-
-
-def _class(sources: Sources, code: Code, call: ast.Call) -> tuple[Code, ast.ClassDef] | None:
-    """The class that a call makes an object of, and its file."""
+def _called(sources: Sources, code: Code, call: ast.Call, kind: type[Definition]) -> tuple[Code, Definition] | None:
+    """The class or function that a call names, at the top level of this file or of the one it is imported from; and
+    that file."""
     if not isinstance(call.func, ast.Name):
         return None
-    found = [it for it in code.tree.body if isinstance(it, ast.ClassDef) and it.name == call.func.id]
-    if found:
-        return code, found[-1]
-    origin = imported(sources, code, call.func.id)
-    if origin is None:
-        return None
-    other, name = origin
-    found = [it for it in other.tree.body if isinstance(it, ast.ClassDef) and it.name == name]
-    return (other, found[-1]) if found else None
+    here = _at_top_level(code, call.func.id, kind)
+    origin = _imported(sources, code, call.func.id) if here is None else None
+    return _at_top_level(*origin, kind) if origin is not None else here
 
 
-def _function(sources: Sources, code: Code, call: ast.Call) -> tuple[Code, ast.FunctionDef] | None:
-    if not isinstance(call.func, ast.Name):
-        return None
-    found = [it for it in code.tree.body if isinstance(it, ast.FunctionDef) and it.name == call.func.id]
-    if found:
-        return code, found[-1]
-    origin = imported(sources, code, call.func.id)
-    if origin is None:
-        return None
-    other, name = origin
-    found = [it for it in other.tree.body if isinstance(it, ast.FunctionDef) and it.name == name]
-    return (other, found[-1]) if found else None
+def _at_top_level(code: Code, name: str, kind: type[Definition]) -> tuple[Code, Definition] | None:
+    found = [it for it in code.tree.body if isinstance(it, kind) and it.name == name]
+    return (code, found[-1]) if found else None
 
 
 def _module_file(sources: Sources, code: Code, module: str, level: int) -> Path | None:
-    """The file of a module as this file imports it, beside it or beside the script."""
+    """The file of a module as this file imports it, next to it or next to the script."""
     parts = module.split(".") if module else []
     if level:
         roots = [code.path.parents[level - 1]] if level <= len(code.path.parents) else []

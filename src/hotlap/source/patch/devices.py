@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from hotlap.source.edits.kinds import Code as NewCode
-from hotlap.source.patch.code import Code, Function, NotPossible, Sources, keyword_of, last_part, names_read
+from hotlap.source.patch.code import Code, Function, Sources, keyword_of, last_part, names_bound, names_read, parameters
 
 _WORDS = ("device", "cuda", "rank")
 _CHOOSES = frozenset({"is_available", "current_accelerator", "device_count", "current_device"})
@@ -83,9 +83,8 @@ def _in_force(code: Code, named: ast.expr, use: ast.Call, at: ast.stmt) -> bool:
     if isinstance(named, ast.Attribute) and name != "self" and not isinstance(named.value, ast.Name):
         return False
     if name == "self":
-        return (
-            isinstance(named, ast.Attribute) and _class(code, at) is not None and _class(code, at) is _class(code, use)
-        )
+        owner = code.class_of(at)
+        return isinstance(named, ast.Attribute) and owner is not None and owner is code.class_of(use)
     if isinstance(named, ast.Attribute) and name not in ("args", "config", "cfg", "opt", "options", "hparams"):
         return False
     if _bound_in(code, function, name):
@@ -94,17 +93,8 @@ def _in_force(code: Code, named: ast.expr, use: ast.Call, at: ast.stmt) -> bool:
 
 
 def _bound_in(code: Code, function: Function, name: str) -> bool:
-    if not isinstance(function, ast.Module):
-        arguments = function.args
-        if any(it.arg == name for it in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)):
-            return True
-    return any(
-        isinstance(it, ast.Name) and it.id == name and isinstance(it.ctx, ast.Store) for it in code.within(function)
-    )
-
-
-def _class(code: Code, node: ast.AST) -> ast.ClassDef | None:
-    return next((it for it in code.above(node) if isinstance(it, ast.ClassDef)), None)
+    given = not isinstance(function, ast.Module) and name in parameters(function)
+    return given or name in names_bound(code.within(function))
 
 
 def _value(code: Code, named: ast.expr) -> ast.expr | None:
@@ -115,13 +105,6 @@ def _value(code: Code, named: ast.expr) -> ast.expr | None:
 
 
 def _chooses(sources: Sources) -> bool:
-    """Whether the script takes one device or another, by what the machine has or by what it is told."""
-    for path in sources.site_paths():
-        try:
-            code = sources.code(path)
-        except NotPossible:
-            continue
-        for call in code.of(ast.Call):
-            if last_part(call.func) in _CHOOSES or _device_of_copy(call) is not None:
-                return True
-    return False
+    """Whether the script takes one device or another, by what the machine has or by an argument."""
+    calls = (call for code in sources.readable() for call in code.of(ast.Call))
+    return any(last_part(it.func) in _CHOOSES or _device_of_copy(it) is not None for it in calls)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from hotlap.records import CallSite, ModelInputs, ModelStatement
 from hotlap.source.edits.kinds import Code as NewCode
@@ -186,7 +185,7 @@ def _training_begins(sources: Sources, model: Model) -> int:
 
 def _leading_to_training(sources: Sources) -> set[str]:
     """The names of the functions in which the model is called, and of those that call them, in all files of the run."""
-    codes = [it for it in (_readable(sources, path) for path in sources.site_paths()) if it is not None]
+    codes = sources.readable()
     waiting: list[tuple[Code, Function]] = []
     for site in sources.sites("model"):
         waiting += [(it, it.function(it.call_at(site))) for it in codes if str(it.path) == site.file]
@@ -202,13 +201,6 @@ def _leading_to_training(sources: Sources) -> set[str]:
         for code in codes:
             waiting += [(code, code.function(it)) for it in code.of(ast.Call) if last_part(it.func) in names]
     return names
-
-
-def _readable(sources: Sources, path: Path) -> Code | None:
-    try:
-        return sources.code(path)
-    except NotPossible:
-        return None
 
 
 def _changes(node: ast.AST, name: str) -> bool:

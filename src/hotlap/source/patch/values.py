@@ -19,7 +19,7 @@ from hotlap.source.edits.kinds import (
     WrapExpression,
 )
 from hotlap.source.patch import definitions
-from hotlap.source.patch.code import Code, Edits, NotPossible, Sources, keyword_of, last_part
+from hotlap.source.patch.code import Code, Edits, NotPossible, Sources, keyword_of, last_part, parameters
 
 _DEEPEST = 5
 
@@ -140,7 +140,7 @@ def _entries(sources: Sources, code: Code, written: ast.expr, values: Mapping[st
 def _dictionary(code: Code, name: ast.Name) -> ast.expr | None:
     """The display or ``dict()`` call that the name stands for, when nothing but loaders are given it and nothing else
     changes it."""
-    bound = _only_value(code, name)
+    bound = definitions.value_here(code, name)
     is_call = isinstance(bound, ast.Call) and last_part(bound.func) == "dict" and not bound.args
     if not isinstance(bound, ast.Dict) and not is_call:
         return None
@@ -175,38 +175,16 @@ def _entry(dictionary: ast.expr, key: str) -> ast.expr | None:
 # -- names ----------------------------------------------------------------------------------------
 
 
-def _only_value(code: Code, name: ast.Name) -> ast.expr | None:
-    """What the name is given, where that is said once in the function that reads it, or else at the top level."""
-    for scope in dict.fromkeys((code.function(name), code.tree)):
-        found = [it for it in code.within(scope) if isinstance(it, ast.Name) and it.id == name.id]
-        stored = [it for it in found if not isinstance(it.ctx, ast.Load)]
-        if not stored:
-            continue
-        above = next(code.above(stored[0]))
-        if len(stored) == 1 and isinstance(above, (ast.Assign, ast.AnnAssign)):
-            one = isinstance(above, ast.AnnAssign) or above.targets == [stored[0]]
-            return above.value if one else None
-        return None
-    return None
-
-
 def _set_name(sources: Sources, code: Code, given: ast.Name, value: Value, name: str, depth: int) -> Edits:
     function = code.function(given)
-    if not isinstance(function, ast.Module):
-        parameters = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
-        if any(it.arg == given.id for it in parameters):
-            return _set_parameter(sources, code, function, given.id, value, name, depth)
-    found = _only_value(code, given)
-    if found is None and not definitions.assigned_in(code, function, given.id):
-        origin = definitions.imported(sources, code, given.id)
-        values = definitions.assigned_in(origin[0], origin[0].tree, origin[1]) if origin is not None else []
-        if origin is not None and len(values) == 1 and values[0] is not None:
-            return set_value(sources, origin[0], values[0], value, name, depth + 1)
+    if not isinstance(function, ast.Module) and given.id in parameters(function):
+        return _set_parameter(sources, code, function, given.id, value, name, depth)
+    found = definitions.value_of(sources, code, given)
     if found is None:
         raise NotPossible(
             f"{name} is read from {given.id}, and where that gets its value cannot be told from the file."
         )
-    return set_value(sources, code, found, value, name, depth + 1)
+    return set_value(sources, found.code, found.node, value, name, depth + 1)
 
 
 def _set_parameter(

@@ -71,23 +71,12 @@ class Arguments:
         unpacked = [it.value for it in call.keywords if it.arg is None]
         return any(self._in_dictionary(it, "\0").state == "unknown" for it in unpacked)
 
-    def value(self, expression: ast.expr | None) -> ast.expr | None:
-        """The expression that a name was assigned, where there is only one; anything else as it is."""
-        for _ in range(10):
-            if not isinstance(expression, ast.Name):
-                break
-            bindings = self._names.reaching(expression)
-            if len(bindings) != 1 or bindings[0].how != "assign" or bindings[0].value is None:
-                break
-            expression = bindings[0].value
-        return expression
-
     def constant(self, expression: ast.expr | None) -> object:
         """The value of a literal, or of a name that was assigned one; ``...`` where it is not known.
 
         A name of the module that some function may change, or that is parsed from a command line, is not known.
         """
-        found = self.value(expression)
+        found = self._names.value(expression)
         if (
             isinstance(found, ast.UnaryOp)
             and isinstance(found.op, ast.USub)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from hotlap.source.lint.model import torch_names as known
 from hotlap.source.lint.model.names import Binding, Names
-from hotlap.source.lint.model.tree import FUNCTIONS, Function, Scope, Tree
+from hotlap.source.lint.model.tree import FUNCTIONS, Function, Scope, Tree, word
 
 _DEEPEST = 12
 _PARAMETERS_FOLLOWED = 3
@@ -343,12 +343,5 @@ class Calls:
         return call.args[index]
 
 
-def _last_name(function: ast.expr) -> str:
-    match function:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name
-    return ""
-
-
 def _is_super(expression: ast.expr) -> bool:
-    return isinstance(expression, ast.Call) and _last_name(expression.func) == "super"
+    return isinstance(expression, ast.Call) and word(expression.func) == "super"

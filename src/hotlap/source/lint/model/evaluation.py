@@ -18,7 +18,7 @@ from hotlap.source.lint.model.calls import Calls
 from hotlap.source.lint.model.kinds import Kinds
 from hotlap.source.lint.model.names import Names
 from hotlap.source.lint.model.training import Training
-from hotlap.source.lint.model.tree import Function, Loop, Tree
+from hotlap.source.lint.model.tree import Function, Loop, Tree, word
 
 _DATA = re.compile(r"(^|_)(val|valid|validation|eval|evaluation|test|testing|dev|held_?out)(_?\d*)(_|$)", re.IGNORECASE)
 # `test_something` is a unit test as a rule; a function that evaluates is called `test`, `test_epoch` and the like.
@@ -185,15 +185,11 @@ def _mentions_gradients(node: ast.AST) -> bool:
     for it in ast.walk(node):
         if isinstance(it, ast.Attribute) and (it.attr in _GRADIENTS or _is_gradient_function(it)):
             return True
-        if isinstance(it, ast.Call) and _ASKS_FOR_GRADIENTS.search(_last_name(it.func)):
+        if isinstance(it, ast.Call) and _ASKS_FOR_GRADIENTS.search(word(it.func)):
             return True
         if isinstance(it, ast.keyword) and it.arg in ("requires_grad", "create_graph"):
             return True
     return False
-
-
-def _last_name(function: ast.expr) -> str:
-    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
 def _is_gradient_function(attribute: ast.Attribute) -> bool:

@@ -233,24 +233,17 @@ class Kinds:
             return None
         if key.value == "loss" and self._kind(holder, depth) == "output":
             return "loss"
-        found = [self._kind(_under(it, key.value), depth - 1) for it in self._made(holder, depth)]
-        return self._common(found) if found else None
+        return self._common([self._kind(_under(it, key.value), depth - 1) for it in self._made(holder)])
 
-    def _made(self, holder: ast.expr, depth: int) -> Iterator[ast.expr]:
+    def _made(self, holder: ast.expr) -> Iterator[ast.expr | None]:
         """The displays that a value comes from: through a name, or as what a function returns."""
-        for _ in range(depth):
-            bindings = self._names.reaching(holder) if isinstance(holder, ast.Name) else ()
-            if len(bindings) != 1 or bindings[0].how != "assign" or bindings[0].value is None:
-                break
-            holder = bindings[0].value
-        if isinstance(holder, (ast.Dict, ast.Tuple)):
-            yield holder
-        elif isinstance(holder, ast.Call):
-            callee = self._calls.callee(holder)
+        made = self._names.value(holder)
+        if isinstance(made, (ast.Dict, ast.Tuple)):
+            yield made
+        elif isinstance(made, ast.Call):
+            callee = self._calls.callee(made)
             for it in self._calls.returns(callee) if callee is not None else ():
-                values = self._names.reaching(it) if isinstance(it, ast.Name) else ()
-                plain = len(values) == 1 and values[0].how == "assign" and values[0].value is not None
-                yield values[0].value if plain and values[0].value is not None else it
+                yield self._names.value(it)
 
     def _of_class(self, definition: ast.ClassDef) -> Kind | None:
         bases = self._calls.base_names(definition)
@@ -344,10 +337,9 @@ class Kinds:
             if self._names.qualified_name(value.func) in ("torch.max", "torch.min"):
                 return "tensor"
         if isinstance(value, ast.Call) and len(binding.index) == 1:
-            parts = [_under(it, binding.index[0]) for it in self._made(value, depth)]
-            found = [self._kind(it, depth) for it in parts]
-            if found and self._common(found) is not None:
-                return self._common(found)
+            kind = self._common([self._kind(_under(it, binding.index[0]), depth) for it in self._made(value)])
+            if kind is not None:
+                return kind
         if isinstance(value, (ast.GeneratorExp, ast.ListComp)):
             return _part_of("tensors") if self._kind(value.elt, depth) in _TENSORS else self._kind(value.elt, depth)
         return _part_of(self._kind(value, depth))
@@ -438,7 +430,7 @@ class Kinds:
                 self._backward.update(self._names.reaching(node))
 
 
-def _under(made: ast.expr, key: str | int) -> ast.expr | None:
+def _under(made: ast.expr | None, key: str | int) -> ast.expr | None:
     """The expression under a key of a dictionary display, or at an index of a tuple."""
     if (
         isinstance(made, ast.Tuple)

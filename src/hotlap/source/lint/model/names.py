@@ -161,6 +161,17 @@ class Names:
             use = binding.value
         return None
 
+    def value(self, expression: ast.expr | None) -> ast.expr | None:
+        """The expression that a name was assigned, where there is only one; anything else as it is."""
+        for _ in range(_DEEPEST):
+            if not isinstance(expression, ast.Name):
+                break
+            bindings = self.reaching(expression)
+            if len(bindings) != 1 or bindings[0].how != "assign" or bindings[0].value is None:
+                break
+            expression = bindings[0].value
+        return expression
+
     def linked(self, use: ast.expr) -> Binding | None:
         """The one binding in another file of the project that an imported name, or ``module.name``, stands for."""
         if self._links is None:

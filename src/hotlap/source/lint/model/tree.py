@@ -55,6 +55,14 @@ _CHILDREN = {it: _children(it) for it in vars(ast).values() if isinstance(it, ty
 """By type of node: its fields that hold nodes."""
 
 
+def word(expression: ast.expr | None) -> str:
+    """The last name of ``a.b.c`` or ``f().c``; empty for anything else."""
+    match expression:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return ""
+
+
 class Tree:
     """One parsed file. Nodes are compared by identity; all answers are about nodes of this very tree.
 
@@ -113,9 +121,7 @@ class Tree:
     def _calls_by_name(self) -> dict[str, list[ast.Call]]:
         if not self._named_calls:
             for call in self.of(ast.Call):
-                match call.func:
-                    case ast.Name(id=name) | ast.Attribute(attr=name):
-                        self._named_calls.setdefault(name, []).append(call)
+                self._named_calls.setdefault(word(call.func), []).append(call)
         return self._named_calls
 
     def _walk(self, module: ast.Module) -> None:

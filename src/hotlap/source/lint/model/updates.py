@@ -11,7 +11,7 @@ from hotlap.source.lint.model.calls import Calls
 from hotlap.source.lint.model.kinds import Kinds
 from hotlap.source.lint.model.names import Names
 from hotlap.source.lint.model.training import Training
-from hotlap.source.lint.model.tree import FUNCTIONS, Tree
+from hotlap.source.lint.model.tree import FUNCTIONS, Tree, word
 
 _CLIPPING = frozenset(
     f"torch.nn.utils.{module}{name}"
@@ -125,14 +125,6 @@ _HARMLESS = frozenset(
         *("tolist", "mean", "sum"),
     }
 )
-
-
-def word(expression: ast.expr) -> str:
-    """The last name of ``a.b.c``; empty for anything else."""
-    match expression:
-        case ast.Name(id=text) | ast.Attribute(attr=text):
-            return text
-    return ""
 
 
 def same(one: ast.expr | None, other: ast.expr | None) -> bool:

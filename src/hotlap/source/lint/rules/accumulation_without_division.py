@@ -45,8 +45,8 @@ from collections.abc import Iterator
 from hotlap.source.edits.kinds import Code, Span, WrapExpression
 from hotlap.source.lint.api import FixSafety, Related, Violation
 from hotlap.source.lint.context import Context
-from hotlap.source.lint.model.tree import FUNCTIONS, LOOPS, Loop
-from hotlap.source.lint.model.updates import Step, same, word
+from hotlap.source.lint.model.tree import FUNCTIONS, LOOPS, Loop, word
+from hotlap.source.lint.model.updates import Step, same
 
 code = "HL304"
 title = "Gradients of several batches are added up, but the loss is not divided by their number"

@@ -1,8 +1,9 @@
 """Gradients are clipped before backward has computed them.
 
 ## What it does
-Finds `clip_grad_norm_` or `clip_grad_value_` in a training loop before the pass's backward, where no backward stands
-before it in the pass and no step between the two. It is silent where a function called before may compute gradients.
+Finds `clip_grad_norm_` or `clip_grad_value_` in a training loop before the step's backward, where the same pass of the
+loop calls neither backward before the clipping nor `optimizer.step()` between the two. It is silent where a function
+that is called before it may compute gradients.
 
 ## Why it is wrong
 At that point there are no gradients, or those of the step before, which have been applied already. The new ones go into
@@ -38,6 +39,7 @@ from collections.abc import Iterator
 from hotlap.source.edits.kinds import Change, Code, InsertAfter, RemoveStatement, Span
 from hotlap.source.lint.api import FixSafety, Related, Violation
 from hotlap.source.lint.context import Context
+from hotlap.source.lint.model.tree import word
 from hotlap.source.lint.model.updates import position
 
 code = "HL306"
@@ -85,7 +87,7 @@ def _may_have_gradients(context: Context, clip: ast.Call, loop: ast.AST) -> bool
     for call in (it for it in ast.walk(loop) if isinstance(it, ast.Call)):
         if position(call) >= position(clip):
             continue
-        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        name = word(call.func)
         if name not in _HARMLESS and _MAY_COMPUTE.search(name):
             return True
         callee = context.callee(call)

@@ -38,7 +38,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from hotlap.source.lint.api import FixSafety, Related, Violation
+from hotlap.source.lint.api import FixSafety, Violation, called_from
 from hotlap.source.lint.context import Context
 from hotlap.source.lint.model.tree import FUNCTIONS, Function, Loop
 
@@ -67,8 +67,8 @@ def check(context: Context) -> Iterator[Violation]:
             continue
         place = context.hot_place(runs)
         if place is not None and place.call is not None and place.every_step and not _is_kept(context, runs):
-            related = (Related(place.call, "the training loop calls it here"),)
-            yield Violation(node, "This is wrapped anew in every training step; compile it once.", related)
+            text = "This is wrapped anew in every training step; compile it once."
+            yield Violation(node, text, called_from(place))
 
 
 def _compilings(context: Context) -> Iterator[ast.expr]:

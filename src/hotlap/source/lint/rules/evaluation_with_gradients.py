@@ -39,6 +39,7 @@ from hotlap.source.edits.kinds import Code, Span, WrapStatements
 from hotlap.source.lint.api import FixSafety, Violation
 from hotlap.source.lint.context import Context
 from hotlap.source.lint.model.evaluation import EvaluationLoop
+from hotlap.source.lint.model.tree import word
 
 code = "HL352"
 title = "Evaluation records what a backward pass would need"
@@ -82,7 +83,7 @@ def _may_be_off_at(context: Context, node: ast.AST) -> bool:
     for entered in context.withs(node):
         what = context.value(entered)
         function = what.func if isinstance(what, ast.Call) else what
-        last = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        last = word(function)
         known = (context.qualified_name(function) or "").rpartition(".")[2]
         if last not in _HARMLESS and known not in _HARMLESS:
             return True

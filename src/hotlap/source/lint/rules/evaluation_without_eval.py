@@ -39,6 +39,7 @@ from hotlap.source.edits.kinds import Change, Code, InsertAfter, InsertBefore, S
 from hotlap.source.lint.api import FixSafety, Violation
 from hotlap.source.lint.context import Context
 from hotlap.source.lint.model.evaluation import EvaluationLoop
+from hotlap.source.lint.model.tree import word
 
 code = "HL351"
 title = "A model is evaluated in training mode"
@@ -84,8 +85,7 @@ def _may_switch(context: Context, call: ast.Call) -> bool:
     """Whether a call of something that is not in this file may switch the mode, as far as its name tells."""
     if context.callee(call) is not None or (context.qualified_name(call.func) or "").startswith("torch."):
         return False
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    return bool(_MAY_SWITCH.search(name))
+    return bool(_MAY_SWITCH.search(word(call.func)))
 
 
 def _mode_matters(context: Context, model: ast.expr) -> bool:

@@ -40,7 +40,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from hotlap.source.lint.api import FixSafety, Related, Violation
+from hotlap.source.lint.api import FixSafety, Violation, called_from
 from hotlap.source.lint.context import Context
 
 code = "HL201"
@@ -70,9 +70,8 @@ def _read(context: Context, call: ast.Call, tensor: ast.expr, what: str) -> Iter
     place = context.hot_place(call)
     if place is None or not place.every_step:
         return
-    related = (Related(place.call, "the training loop calls it here"),) if place.call is not None else ()
     text = context.tree.source(tensor)
-    yield Violation(call, f"`{what}` of `{text}` waits for the device in every training step.", related)
+    yield Violation(call, f"`{what}` of `{text}` waits for the device in every training step.", called_from(place))
 
 
 bad = {

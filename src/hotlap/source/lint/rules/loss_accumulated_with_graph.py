@@ -5,7 +5,7 @@ Finds a running sum or mean, or a list, that outlives the training step and take
 `ema = 0.9 * ema + 0.1 * loss`, `losses.append(loss)`, `outputs.append({"loss": loss})`, `self.losses.append(loss)`. It
 reports a loss only where backward is called on it in the same step, so that its graph has served its purpose. It is
 silent where the loss was detached or turned into a number, where gradients are off or a graph is retained, and where
-the sum or list is used for a backward pass of its own or begins anew in every step.
+the sum or list is used for a backward pass of its own or starts again in every step.
 
 ## Why it is slow
 A loss that is not detached remembers how it was computed. Its graph, with every intermediate result that backward has
@@ -136,17 +136,17 @@ def _kept(
 
 
 def _outlives(context: Context, into: ast.expr, place: HotPlace) -> bool:
-    """Whether the sum or container was made outside of the loop, is not made anew in its steps, and no backward pass is
-    called on what is made of it: then the graph is meant."""
+    """Whether the sum or container was made outside of the loop, is not made again in its steps, and no backward pass
+    is called on what is made of it: then the graph is wanted."""
     while isinstance(into, ast.Subscript):
         into = into.value
     loop = place.loop.node
     if isinstance(into, ast.Attribute):
         # An object keeps what it is given, unless each step begins by replacing it.
-        again = (it for it in context.tree.of(ast.Assign) if any(_is_same(to, into) for to in it.targets))
-        anew = [it for it in again if context.hot_place(it) is not None and not _mentions(it.value, into)]
+        assigned = (it for it in context.tree.of(ast.Assign) if any(_is_same(to, into) for to in it.targets))
+        replaced = [it for it in assigned if context.hot_place(it) is not None and not _mentions(it.value, into)]
         of_self = isinstance(into.value, ast.Name) and into.value.id == "self"
-        return of_self and not anew and not _read_by_backward(context, into)
+        return of_self and not replaced and not _read_by_backward(context, into)
     if not isinstance(into, ast.Name) or place.call is not None:
         return False
     home = context.names.home(into)

@@ -44,7 +44,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from hotlap.source.lint.api import FixSafety, Related, Violation
+from hotlap.source.lint.api import FixSafety, Violation, called_from
 from hotlap.source.lint.context import Context
 
 code = "HL207"
@@ -69,9 +69,8 @@ def check(context: Context) -> Iterator[Violation]:
         place = context.hot_place(test)
         if place is None or not place.every_step:
             continue
-        related = (Related(place.call, "the training loop calls it here"),) if place.call is not None else ()
         text = context.tree.source(test)
-        yield Violation(test, f"Testing `{text}` waits for the device in every training step.", related)
+        yield Violation(test, f"Testing `{text}` waits for the device in every training step.", called_from(place))
 
 
 def _tests(context: Context) -> Iterator[ast.expr]:

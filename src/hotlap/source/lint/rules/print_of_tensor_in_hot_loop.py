@@ -36,7 +36,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from hotlap.source.lint.api import FixSafety, Related, Violation
+from hotlap.source.lint.api import FixSafety, Violation, called_from
 from hotlap.source.lint.context import Context
 
 code = "HL202"
@@ -59,9 +59,8 @@ def check(context: Context) -> Iterator[Violation]:
         tensor = next((it for it in shown if context.is_tensor(it) and context.place(it) != "host"), None)
         place = context.hot_place(call) if tensor is not None else None
         if tensor is not None and place is not None and place.every_step:
-            related = (Related(place.call, "the training loop calls it here"),) if place.call is not None else ()
             text = context.tree.source(tensor)
-            yield Violation(call, f"Printing `{text}` waits for the device in every training step.", related)
+            yield Violation(call, f"Printing `{text}` waits for the device in every training step.", called_from(place))
 
 
 def _printing(context: Context) -> Iterator[ast.Call]:

@@ -1,8 +1,8 @@
 """Every training step waits until the device has done all its work.
 
 ## What it does
-Finds `torch.cuda.synchronize()` (and its like of other accelerators) where it runs in every step of a training loop, in
-the loop itself or in a function that the loop calls. It is silent behind an interval (`if step % 100 == 0`), and where
+Finds `torch.cuda.synchronize()` (or that of another accelerator) where it runs in every step of a training loop, in the
+loop itself or in a function that the loop calls. It is silent behind an interval (`if step % 100 == 0`), and where
 the loop or function reads a clock, since a time without it says nothing.
 
 ## Why it is slow
@@ -38,7 +38,7 @@ import ast
 from collections.abc import Iterator
 
 from hotlap.source.edits.kinds import Change, RemoveStatement, Span
-from hotlap.source.lint.api import FixSafety, Related, Violation
+from hotlap.source.lint.api import FixSafety, Violation, called_from
 from hotlap.source.lint.context import Context
 
 code = "HL206"
@@ -59,11 +59,10 @@ def check(context: Context) -> Iterator[Violation]:
         place = context.hot_place(call)
         if place is None or not place.every_step or _is_for_a_clock(context, call, place.loop.node):
             continue
-        related = (Related(place.call, "the training loop calls it here"),) if place.call is not None else ()
         yield Violation(
             call,
             f"`{context.tree.source(call.func)}` makes Python wait for the device in every training step.",
-            related,
+            called_from(place),
             _edits(context, call),
         )
 

@@ -36,7 +36,7 @@ from hotlap.source.edits.kinds import Code, SetKeyword, Span
 from hotlap.source.lint.api import FixSafety, Violation
 from hotlap.source.lint.context import Context
 from hotlap.source.lint.model import torch_names as known
-from hotlap.source.lint.model.updates import word
+from hotlap.source.lint.model.tree import word
 
 code = "HL604"
 title = "The optimizer's fused form is not in use"
