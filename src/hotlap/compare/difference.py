@@ -404,8 +404,8 @@ def _why_unclear(change: Estimate, spread: float) -> str:
         return "The steps of each side vary so much that the difference may be chance."
     if spread > LAUNCH_SPREAD:
         return (
-            "Both sides do the same work equally often, and no wait explains the difference. Single profiled launches of "
-            f"the same code have differed by up to {100 * spread:.0f} %: profile each side several times."
+            "Both sides do the same work equally often, and no wait explains the difference. Single profiled launches "
+            f"of the same code have differed by up to {100 * spread:.0f} %: profile each side several times."
         )
     return (
         "The steps did change, but the interval reaches into the "
