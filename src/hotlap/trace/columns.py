@@ -13,13 +13,16 @@ import msgspec
 from hotlap.trace.dialects import ANNOTATING_OPERATOR, KIND_OF_CATEGORY, LAST_DEVICE_KIND, Kind
 from hotlap.trace.events import MISSING, NO_TEXT, Batch, Event
 from hotlap.trace.inputs import pair_of_inputs
+from hotlap.trace.messages import Messages, counted_flops
 from hotlap.trace.numbering import Devices, Names, Texts, Threads, UsefulFrames
-from hotlap.trace.timeline import NONE, Calls, DeviceEvents, Events, HostEvents, Operators
+from hotlap.trace.timeline import NONE, Allocations, Calls, DeviceEvents, Events, HostEvents, Operators
 from hotlap.trace.times import DigitsLostError, TimedEvents
 
 _LARGEST_COPY = 2**40
+_LARGEST_MEMORY = 2**50
 _LONGEST_CATEGORY = 200
 _MOST_CATEGORIES = 1000
+_MEMORY = "[memory]"
 _MARKS = "arrows, instants, counters and names"
 
 
@@ -34,9 +37,11 @@ class ColumnBuilder:
         self.annotations = HostEvents()
         self.frames = HostEvents()
         self.overhead = HostEvents()
+        self.allocations = Allocations()
         self.threads = Threads()
         self.stacks = Texts()
         self.inputs = Texts()
+        self.messages = Messages()
         self.other: Counter[str] = Counter()
         self.invalid = 0
         self._frames_left_out = 0
@@ -58,6 +63,7 @@ class ColumnBuilder:
                 groups[it.cat].append(it)
         try:
             timed = [(kind, TimedEvents(events)) for kind, events in self._of_known_kinds(groups)]
+            memory = TimedEvents(_memory_marks(batch))
         except DigitsLostError:
             assert batch.exact is not None, "only a batch with doubles can have lost digits"
             self.add(batch.exact())
@@ -68,6 +74,8 @@ class ColumnBuilder:
                 self._add_device(kind, events)
             else:
                 self._add_host(kind, events)
+        if memory.events:
+            self._add_allocations(memory)
         self._count_rest(batch, groups, timed)
 
     def _of_known_kinds(self, groups: dict[str, list[Event]]) -> Iterator[tuple[int, list[Event]]]:
@@ -110,7 +118,7 @@ class ColumnBuilder:
     def finish(self) -> None:
         """Put everything in order; nothing can be added after it."""
         self._move_annotations()
-        for table in (self.device, *self._host_of_kind.values()):
+        for table in (self.device, self.allocations, *self._host_of_kind.values()):
             table.names = list(self._numbers[table])
             _sort(table)
 
@@ -127,6 +135,19 @@ class ColumnBuilder:
         table.correlation.extend([it.correlation for it in arguments])
         if self._with_inputs:
             table.external.extend([it.external for it in arguments])
+            table.message.extend(map(self.messages.number, arguments))
+
+    def _add_allocations(self, timed: TimedEvents) -> None:
+        table, arguments = self.allocations, [it.args for it in timed.events]
+        self._add_common(table, timed)
+        table.thread.extend(self.threads.of_process(it.pid)[it.tid] for it in timed.events)
+        table.change.extend(min(max(-_LARGEST_MEMORY, it.bytes), _LARGEST_MEMORY) for it in arguments)
+        for column in ("allocated", "reserved"):
+            written = [getattr(it, column) for it in arguments]
+            getattr(table, column).extend(it if 0 <= it <= _LARGEST_MEMORY else MISSING for it in written)
+        table.device_type.extend([it.device_type for it in arguments])
+        table.device.extend([it.device for it in arguments])
+        table.address.extend([it.address for it in arguments])
 
     def _add_host(self, kind: int, timed: TimedEvents) -> None:
         table = self._host_of_kind[kind]
@@ -153,6 +174,8 @@ class ColumnBuilder:
             table.external.extend([it.external for it in arguments])
             shapes, types = [it.shapes for it in arguments], [it.types for it in arguments]
             table.inputs.extend(self.inputs[pair_of_inputs(*it)] for it in zip(shapes, types, strict=True))
+            table.message.extend(map(self.messages.number, arguments))
+            table.flops.extend(map(counted_flops, arguments))
 
     def _add_common(self, table: Events, timed: TimedEvents) -> None:
         """Fill the columns that all events have."""
@@ -175,6 +198,13 @@ class ColumnBuilder:
         stayed = [not it for it in moved]
         for column in operators.columns:
             setattr(operators, column, list(compress(getattr(operators, column), stayed)))
+
+
+def _memory_marks(batch: Batch) -> list[Any]:
+    """The marks that report memory; they are counted with the other marks."""
+    if batch.instant is None:
+        return []
+    return [it for it in batch.elements if type(it) is batch.instant and it.name == _MEMORY]
 
 
 def _numbers_of_texts(texts: list[msgspec.Raw], known: Texts) -> list[int]:

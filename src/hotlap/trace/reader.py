@@ -27,7 +27,8 @@ _LONGEST_VALUE = 2**20
 def read_trace(path: Path | str, *, with_inputs: bool = False) -> Timeline:
     """Read a trace of torch.profiler, as JSON or gzip, of any version, whole or truncated.
 
-    ``with_inputs`` also reads the shapes and types that operators were called with, which takes longer. Memory grows
+    ``with_inputs`` also reads the shapes and types that operators were called with, what collectives send and what
+    allocators report, which takes longer. Memory grows
     with the number of events (some 300 bytes each), not with the file. Raises :class:`TraceError` for a file that is no
     trace, or that holds no event of torch.profiler.
     """
@@ -53,10 +54,12 @@ def read_trace(path: Path | str, *, with_inputs: bool = False) -> Timeline:
         annotations=builder.annotations,
         frames=builder.frames,
         overhead=builder.overhead,
+        allocations=builder.allocations,
         steps=steps,
         threads=tuple(builder.threads),
         stacks=tuple(builder.stacks),
         inputs=tuple(builder.inputs),
+        messages=tuple(builder.messages),
         with_inputs=with_inputs,
     )
 
