@@ -31,7 +31,14 @@ _ARGUMENT_NAMES = {
     "group_size": "Group size",
     "group": "Process Group Name",
     "group_ranks": "Process Group Ranks",
-    "sequence": "Seq",
+    "group_sequence": "Seq",
+    "sequence": "Sequence number",
+    "forward_thread": "Fwd thread id",
+    "registers": "registers per thread",
+    "shared_memory": "shared memory",
+    "blocks": "blocks per SM",
+    "warps": "warps per SM",
+    "occupancy": "est. achieved occupancy %",
 }
 NO_TEXT = msgspec.Raw(b"")
 """What :attr:`Arguments.stack` is for an event without one."""
@@ -49,11 +56,19 @@ class Arguments(msgspec.Struct, frozen=True, gc=False, rename=_ARGUMENT_NAMES):
 
 
 class InputArguments(Arguments, frozen=True, gc=False, rename=_ARGUMENT_NAMES):
-    """The same with what an operator was called with; reading these takes longer, and few ask for them."""
+    """The same with what an operator was called with, which backward operator belongs to which forward one, and how a
+    kernel was launched; reading these takes longer, and few ask for them."""
 
     external: int = MISSING
     shapes: msgspec.Raw = NO_TEXT
     types: msgspec.Raw = NO_TEXT
+    sequence: int = MISSING
+    forward_thread: int = 0
+    registers: float | None = None
+    shared_memory: float | None = None
+    blocks: float | None = None
+    warps: float | None = None
+    occupancy: float | None = None
 
 
 class DetailedArguments(InputArguments, frozen=True, gc=False, rename=_ARGUMENT_NAMES):
@@ -67,7 +82,7 @@ class DetailedArguments(InputArguments, frozen=True, gc=False, rename=_ARGUMENT_
     group_size: int = 0
     group: str = ""
     group_ranks: msgspec.Raw = NO_TEXT
-    sequence: int = MISSING
+    group_sequence: int = MISSING
     flops: msgspec.Raw = NO_TEXT
 
 

@@ -32,7 +32,7 @@ class Messages(dict[Message, int]):
             group_size=_between(arguments.group_size, _MOST_RANKS),
             group=arguments.group[:_LONGEST_NAME],
             ranks=_ranks(arguments.group_ranks),
-            sequence=None if arguments.sequence == MISSING else arguments.sequence,
+            sequence=None if arguments.group_sequence == MISSING else arguments.group_sequence,
         )
         known = self.get(message)
         if known is not None:
