@@ -17,7 +17,19 @@ from hotlap.diagnose.trace_verdict import TraceVerdict, verdict_of, verdict_of_r
 from hotlap.errors import TraceError, UsageError
 from hotlap.render.trace import traces_report
 from hotlap.study.layout import JOURNAL
-from hotlap.trace import Breakdown, analyse, compare_ranks, host_time, operators, read_trace, trace_files
+from hotlap.trace import (
+    Breakdown,
+    CollectiveLog,
+    analyse,
+    collective_log,
+    compare_collectives,
+    compare_ranks,
+    detailed,
+    host_time,
+    operators,
+    read_trace,
+    trace_files,
+)
 
 _DESCRIPTION = """\
 Reads traces of torch.profiler (.json, plain or packed as .gz, .xz or .zst), of any version and made
@@ -38,10 +50,11 @@ _Found = TypeVar("_Found")
 
 
 class _Judged(NamedTuple):
-    """A trace's account and what it comes to."""
+    """A trace's account, what it comes to, and its collectives, which other ranks' are compared with."""
 
     breakdown: Breakdown
     verdict: TraceVerdict
+    collectives: CollectiveLog
 
 
 def parser() -> Parser:
@@ -69,11 +82,13 @@ def main(words: list[str], engine: object = None) -> int:
         found, skipped = _read_each(choices.path, _judged)
     breakdowns, verdicts = [it.breakdown for it in found], [it.verdict for it in found]
     comparison = compare_ranks(breakdowns)
+    arrivals = compare_collectives([it.collectives for it in found])
     together = verdict_of_ranks(breakdowns, comparison)
     if choices.json:
         document = {
             "traces": breakdowns,
             "ranks": comparison,
+            "collectives": arrivals,
             "verdicts": verdicts,
             "verdict_of_ranks": together,
             "skipped": [{"path": path, "reason": why} for path, why in skipped],
@@ -81,7 +96,8 @@ def main(words: list[str], engine: object = None) -> int:
         screen.document("trace", document)
     else:
         verdicts += [together] if together is not None else []
-        screen.say(traces_report(breakdowns, skipped, comparison, screen.paper(), verdicts=verdicts))
+        paper = screen.paper()
+        screen.say(traces_report(breakdowns, skipped, comparison, paper, verdicts=verdicts, arrivals=arrivals))
     return 0
 
 
@@ -91,7 +107,8 @@ def _judged(path: Path) -> _Judged:
     breakdown, rows = analyse(timeline), operators(timeline)
     if not breakdown.devices:
         breakdown = msgspec.structs.replace(breakdown, operators=rows[:_OPERATORS], host_time=host_time(timeline))
-    return _Judged(breakdown, verdict_of(breakdown, rows))
+    log = collective_log(timeline)
+    return _Judged(detailed(breakdown, timeline, log), verdict_of(breakdown, rows), log)
 
 
 def _from_standard_input() -> _Judged:
@@ -107,9 +124,9 @@ def _from_standard_input() -> _Judged:
         except TraceError as error:
             raise TraceError(error.what, where="standard input", remedy=error.remedy) from error
     facts = msgspec.structs.replace(found.breakdown.facts, path="standard input")
-    return _Judged(
-        msgspec.structs.replace(found.breakdown, facts=facts),
-        msgspec.structs.replace(found.verdict, path="standard input"),
+    return found._replace(
+        breakdown=msgspec.structs.replace(found.breakdown, facts=facts),
+        verdict=msgspec.structs.replace(found.verdict, path="standard input"),
     )
 
 
