@@ -8,16 +8,16 @@ device's, without one) is left out and named.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import sys
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import msgspec
 
 from bench.findings import report
+from bench.findings.planted import Planted, all_planted
 from bench.findings.score import Score, score
 from bench.report import command_line, write, written
 from hotlap.api import begin, profile_search
@@ -25,18 +25,6 @@ from hotlap.errors import HotlapError
 from hotlap.machine.facts import machine_facts
 from hotlap.records import Machine, Workload
 from hotlap.tune.options import Options
-
-CAUSES = Path(__file__).resolve().parents[2] / "tests" / "causes"
-
-
-def manifest() -> Any:
-    """The list of what was planted where; it lies with the tests."""
-    spec = importlib.util.spec_from_file_location("causes_manifest", CAUSES / "manifest.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def missing(need: str, machine: Machine) -> str:
@@ -50,22 +38,17 @@ def missing(need: str, machine: Machine) -> str:
     return ""
 
 
-def workload_of(planted: Any) -> Workload:
+def workload_of(planted: Planted) -> Workload:
     """The command that runs the script."""
-    script = str(CAUSES / planted.file)
+    kind: Literal["script", "module"] = "script"
+    target, arguments = str(planted.path), planted.arguments
     if planted.need == "two-processes":
-        arguments = ("--standalone", "--nproc-per-node=2", script)
-        return Workload(
-            kind="module",
-            target="torch.distributed.run",
-            arguments=arguments,
-            directory=str(CAUSES),
-            python=sys.executable,
-        )
-    return Workload(kind="script", target=script, directory=str(CAUSES), python=sys.executable)
+        kind, target = "module", "torch.distributed.run"
+        arguments = ("--standalone", "--nproc-per-node=2", str(planted.path), *arguments)
+    return Workload(kind=kind, target=target, arguments=arguments, directory=planted.folder, python=sys.executable)
 
 
-def measure(planted: Any, directory: Path) -> Score:
+def measure(planted: Planted, directory: Path) -> Score:
     """Profile one script and compare what is said with what was planted. Raises :class:`HotlapError`."""
     study = begin(
         workload_of(planted),
@@ -79,7 +62,6 @@ def measure(planted: Any, directory: Path) -> Score:
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure script after script; the report is written after each, so that a cut loses nothing."""
-    known = manifest()
     parser = argparse.ArgumentParser(prog="python -m bench.findings", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="where to write: OUT.md and OUT.json")
     parser.add_argument(
@@ -90,7 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
     machine = machine_facts()
     scores = kept_scores(options.out, options.only)
     left_out: list[tuple[str, str]] = []
-    planted_here = known.ON_DEVICE if options.device else known.ALL
+    planted_here = [it for it in all_planted() if it.need == "device" or not options.device]
     order = {it.name: number for number, it in enumerate(planted_here)}
     for planted in planted_here:
         lack = missing(planted.need, machine)

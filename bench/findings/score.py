@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
+from bench.findings.planted import Planted
 from hotlap.records import Finding
 
 
@@ -44,8 +45,8 @@ class Score:
         return "; ".join(f"{what}: {', '.join(which)}" for what, which in parts if which)
 
 
-def score(planted: Any, findings: Sequence[Finding], warnings: Sequence[str] = ()) -> Score:
-    """What was found, against the manifest's entry."""
+def score(planted: Planted, findings: Sequence[Finding], warnings: Sequence[str] = ()) -> Score:
+    """What was found, against its description."""
     rules = tuple(dict.fromkeys(rule for it in findings for rule in _rules_of(it)))
     costs = [it for it in findings if it.kind == "cost"]
     allowed = planted.wanted | set(planted.true)
@@ -67,14 +68,18 @@ def _rules_of(finding: Finding) -> tuple[str, ...]:
     return (finding.rule, *finding.causes)
 
 
-def _wrong_lines(planted: Any, findings: Sequence[Finding]) -> set[str]:
-    lines: dict[str, int] = planted.lines()
-    named = {rule: {it.site.line for it in findings if rule in _rules_of(it) and it.site} for rule in lines}
+def _wrong_lines(planted: Planted, findings: Sequence[Finding]) -> set[str]:
+    lines = planted.lines()
+    named = {rule: {_place(it) for it in findings if rule in _rules_of(it)} for rule in lines}
     found = {rule for it in findings for rule in _rules_of(it)}
-    return {rule for rule, line in lines.items() if rule in found and line not in named[rule]}
+    return {rule for rule, place in lines.items() if rule in found and place not in named[rule]}
 
 
-def _is_first(planted: Any, costs: Sequence[Finding]) -> bool:
+def _place(finding: Finding) -> tuple[str, int] | None:
+    return (Path(finding.site.file).name, finding.site.line) if finding.site else None
+
+
+def _is_first(planted: Planted, costs: Sequence[Finding]) -> bool:
     """Whether the planted cause is costliest, up to causes that are true as well and cost the same within a tenth. What
     is only bounded stands behind all that was measured."""
     mine = [it.share for it in costs if planted.first in _rules_of(it)]
