@@ -34,13 +34,13 @@ def train_epoch(model, optimizer, args):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--classes", type=int, default=12)
-    parser.add_argument("--batch-size", type=int, default=512)
+    parser.add_argument("--batch-size", type=int, default=2048)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--epochs", type=int, default=100)
     args = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    model = nn.Sequential(nn.Linear(2, 256), nn.Tanh(), nn.Linear(256, 256), nn.Tanh(), nn.Linear(256, args.classes))
+    model = nn.Sequential(nn.Linear(2, 96), nn.Tanh(), nn.Linear(96, 96), nn.Tanh(), nn.Linear(96, args.classes))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
     for _ in range(args.epochs):
         train_epoch(model, optimizer, args)

@@ -22,7 +22,7 @@ class HardExampleSampler(Sampler):
 
     def draw(self):
         mean = sum(self.losses) / len(self.losses)
-        weights = [0.1 + min(loss / mean, 4.0) for loss in self.losses]
+        weights = [0.1 + min(loss / mean, 4.0) for loss in self.losses]  # planted: slow-sampler
         return self.random.choices(range(len(weights)), weights, k=self.batch_size)
 
     def update(self, indices, losses):
