@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from hotlap.records.base import Record
 
 SiteRole: TypeAlias = Literal[
-    "loader", "optimizer", "model", "backward", "step", "clip", "copy", "scheduler", "operation", "call"
+    "loader", "optimizer", "model", "compile", "backward", "step", "clip", "copy", "scheduler", "operation", "call"
 ]
 
 
