@@ -141,7 +141,9 @@ def _comparable_steps(facts: ScriptFacts, patch: Patch, wanted: int) -> tuple[in
     ``persistent_workers=True`` itself does without it.
     """
     persists = any(key == "persistent-workers" and value for it in patch.written for key, value in it.values)
-    lengths = [it.length for it in facts.loaders if it.length and not it.persistent_workers and not it.iterable]
+    lengths = [
+        it.length for it in facts.training_loaders if it.length and not it.persistent_workers and not it.iterable
+    ]
     if not persists or not lengths:
         return wanted, ()
     steps = max(1, int(min(lengths) / max(1.0, facts.backwards_per_step)))

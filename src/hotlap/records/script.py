@@ -159,6 +159,11 @@ class ScriptFacts(Record, frozen=True, kw_only=True):
     files: tuple[FileDigest, ...] = ()
     samples_from: SampleSource = ""
 
+    @property
+    def training_loaders(self) -> tuple[LoaderFacts, ...]:
+        """The loaders on whose batches a backward followed; all of them where that is not known."""
+        return tuple(it for it in self.loaders if it.trains) or self.loaders
+
 
 class Invariants(Record, frozen=True, kw_only=True):
     """What a lever may not change from one step to the next (gate G0), one row a step."""
