@@ -137,6 +137,17 @@ def test_loader_bound_shows_what_each_half_reaches() -> None:
     assert "add workers" in found.remedy
 
 
+def test_loader_bound_lists_training_loaders_alone() -> None:
+    images = LoaderFacts(dataset="Images", workers=3, trains=True, site=LOADER)
+    held_out = LoaderFacts(dataset="Images", workers=0, trains=False)
+    profile = Profile(account=account(0.3), facts=ScriptFacts(loaders=(held_out, images)))
+    (found,) = loader_bound.check(profile)
+    assert [it for it in found.evidence if it.startswith("DataLoader")] == [
+        "DataLoader over Images: 3 workers, batches of the data set's own making"
+    ]
+    assert found.site == LOADER
+
+
 # ---------------------------------------------------------------------------------------------
 # How many workers
 # ---------------------------------------------------------------------------------------------

@@ -65,20 +65,16 @@ def computing_seconds_per_sample(profile: Profile) -> float:
 
 
 def training_loaders(profile: Profile) -> tuple[LoaderFacts, ...]:
-    """The loaders that may have fed training steps: those whose data set the profiled run saw in training, else all.
-
-    An evaluation's loader over a data set of the same kind cannot be told apart, so a rule speaks only of what holds
-    for all of them.
-    """
+    """The loaders that fed training steps: those that a backward followed, and of them those whose data set the
+    profiled run saw in training. Where neither is known, all of them."""
     seen = {use.dataset for use in profile.evidence.loaders}
-    loaders = distinct_loaders(profile)
+    loaders = _each_once(profile.facts.training_loaders)
     return tuple(it for it in loaders if it.dataset in seen) or loaders
 
 
 def distinct_loaders(profile: Profile) -> tuple[LoaderFacts, ...]:
-    """The script's loaders, each once: many scripts make the same one anew in every epoch."""
-    alike = {(it.dataset, it.batch_size, it.workers, it.prefetch_factor, it.site): it for it in profile.facts.loaders}
-    return tuple(alike.values())
+    """The script's loaders, each once: many scripts make the same one again in every epoch."""
+    return _each_once(profile.facts.loaders)
 
 
 def distinct_datasets(profile: Profile) -> tuple[DatasetProfile, ...]:
@@ -114,6 +110,11 @@ def own_rate(profile: Profile, loader: LoaderFacts) -> LoaderRate | None:
     ]
     pinned_alike = [it for it in alike if bool(dict(it.setting.values).get("pin-memory", False)) == loader.pin_memory]
     return next(iter(pinned_alike or alike), None)
+
+
+def _each_once(loaders: tuple[LoaderFacts, ...]) -> tuple[LoaderFacts, ...]:
+    alike = {(it.dataset, it.batch_size, it.workers, it.prefetch_factor, it.site): it for it in loaders}
+    return tuple(alike.values())
 
 
 def _inputs_vary(profile: Profile) -> bool:
