@@ -50,7 +50,12 @@ def cell_width(text: str) -> int:
 
 
 def folded(text: str, width: int) -> Iterator[str]:
-    """A text in lines of at most so many cells, broken between words where that is possible."""
+    """A text in lines of at most so many cells, broken between words where that is possible, and indented as it is."""
+    indented = text.lstrip(" ")
+    indent = text[: len(text) - len(indented)]
+    if indent and len(indent) < width:
+        yield from (indent + it for it in folded(indented, width - len(indent)))
+        return
     line = ""
     for word in text.split(" "):
         joined = f"{line} {word}" if line else word

@@ -11,7 +11,7 @@ last one made the node of the graph: the number grows with each node.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import Final, NamedTuple, TypeAlias
 
 from hotlap.trace.chains import Chains
@@ -61,6 +61,7 @@ _Begun: TypeAlias = tuple[int, int, int, int]
 """Start, end downwards, kind, index: sorted, what encloses comes first."""
 
 _NOWHERE = _Open(0, NONE, Scope())
+_IN_BACKWARD = _Open(0, NONE, Scope(direction=Direction.UNMAPPED))
 
 
 class Attribution:
@@ -78,7 +79,7 @@ class Attribution:
         self.in_steps = _in_steps(timeline)
         self.scopes = [_NOWHERE.scope] * len(table)
         self.launches: dict[int, Launch] = {}
-        self.module_calls: list[int] = []
+        self.module_calls: Counter[int] = Counter()
         self.modules = Chains()
         self.lines = Chains()
         self._named = {identifier: event for event, identifier in enumerate(table.external) if identifier != MISSING}
@@ -103,12 +104,14 @@ class Attribution:
         timeline = self.timeline
         tables = {_MODULE: timeline.modules, _FRAME: timeline.frames, _OPERATOR: timeline.operators,
                   _CALL: timeline.calls}  # fmt: skip
+        outside = dict.fromkeys(self._backward_threads(), _IN_BACKWARD)
         open_of_thread: defaultdict[int, list[_Open]] = defaultdict(list)
         for start, negative_end, kind, event in self._begun():
-            open_now = open_of_thread[tables[kind].thread[event]]
+            thread = tables[kind].thread[event]
+            open_now = open_of_thread[thread]
             while open_now and open_now[-1].end <= start:
                 open_now.pop()
-            around = open_now[-1] if open_now else _NOWHERE
+            around = open_now[-1] if open_now else outside.get(thread, _NOWHERE)
             if kind == _CALL:
                 self.launches[event] = Launch(around.operator, around.scope)
             elif kind == _OPERATOR:
@@ -133,6 +136,16 @@ class Attribution:
         found.sort()
         return found
 
+    def _backward_threads(self) -> set[int]:
+        """The threads that run backward and nothing else: what old versions accumulated there is inside no operator."""
+        table = self.timeline.operators
+        running: set[int] = set()
+        others: set[int] = set()
+        for thread, number, sequence in zip(table.thread, table.forward_thread, table.sequence, strict=False):
+            if sequence != MISSING:
+                (running if number > 0 else others).add(thread)
+        return running - others
+
     def _subtract(self, caller: int, start: int, end: int) -> None:
         """What an operator calls is not its own time."""
         if caller != NONE:
@@ -148,7 +161,8 @@ class Attribution:
     def _scope_of_module(self, event: int, around: Scope) -> Scope:
         name = self.timeline.modules.name_of(event).removeprefix(MODULE_PREFIX)
         chain = self.modules.below(around.module, name)
-        self.module_calls.append(chain)
+        first, last = self.in_steps
+        self.module_calls[chain] += first <= self.timeline.modules.start[event] < last
         return around._replace(module=chain)
 
     def _scope_of_operator(self, event: int, around: Scope) -> Scope:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from hotlap.records import Record
+from hotlap.trace.code_records import CodeTime
 
 
 class TraceFacts(Record, frozen=True, kw_only=True):
@@ -291,8 +292,8 @@ class DeviceBreakdown(Record, frozen=True, kw_only=True):
 
 class Breakdown(Record, frozen=True, kw_only=True):
     """Everything that is said of one trace. ``operators`` and ``host_time`` are those of a trace without devices, where
-    they were asked for. ``unreliable`` gives the reason why its figures must not be trusted, and is empty otherwise;
-    ``notes`` say what a reader should know besides."""
+    they were asked for, and so is ``code``, the time by module and source line. ``unreliable`` gives the reason why its
+    figures must not be trusted, and is empty otherwise; ``notes`` say what a reader should know besides."""
 
     facts: TraceFacts
     coverage: Coverage
@@ -301,6 +302,7 @@ class Breakdown(Record, frozen=True, kw_only=True):
     devices: tuple[DeviceBreakdown, ...] = ()
     operators: tuple[OperatorRow, ...] = ()
     host_time: HostTime | None = None
+    code: CodeTime | None = None
     unreliable: str = ""
     notes: tuple[str, ...] = ()
 

@@ -82,8 +82,8 @@ class DeviceEvents(Events):
     ``launch`` is the index of the call that issued the event, and ``step`` that of the step in which it was launched,
     or :data:`NONE`; ``launched`` is when that was, or the event's start where its launch is unknown. ``graph``
     identifies the graph that it was replayed from, and ``external`` the operator that it belongs to, where the trace
-    says so. ``configuration`` indexes :attr:`Timeline.configurations`, or is :data:`NONE`. Both columns are empty where
-    the trace was read without operators' inputs.
+    says so. ``configuration`` indexes :attr:`Timeline.configurations`, or is :data:`NONE`. ``external`` and
+    ``configuration`` are empty where the trace was read without operators' inputs.
     """
 
     columns = (*Events.columns, "kind", "device", "stream", "bytes", "graph", "correlation", "external",
