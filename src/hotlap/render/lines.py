@@ -17,6 +17,7 @@ _CODES = {
 }  # fmt: skip
 _BETWEEN_COLUMNS = "  "
 _NARROWEST_FOLDED = 10
+_WIDEST_CHARACTER = 2
 
 
 class Paper(NamedTuple):
@@ -53,7 +54,7 @@ def folded(text: str, width: int) -> Iterator[str]:
     """A text in lines of at most so many cells, broken between words where that is possible, and indented as it is."""
     indented = text.lstrip(" ")
     indent = text[: len(text) - len(indented)]
-    if indent and len(indent) < width:
+    if indent and len(indent) + _WIDEST_CHARACTER <= width:
         yield from (indent + it for it in folded(indented, width - len(indent)))
         return
     line = ""
