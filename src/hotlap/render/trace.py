@@ -9,12 +9,13 @@ from collections.abc import Iterator, Sequence
 
 from hotlap.diagnose.trace_verdict import TraceVerdict
 from hotlap.render import text
-from hotlap.render.event_names import event_name, event_names, file_names
+from hotlap.render.event_names import event_name, file_names
 from hotlap.render.lines import Paper, Styled, Table, bar, paragraph, styled
 from hotlap.render.parts import Part, swatch
 from hotlap.render.presentable import shown
 from hotlap.render.trace_code import code_lines
 from hotlap.render.trace_host import host_tables
+from hotlap.render.trace_kernels import kernels
 from hotlap.render.trace_verdict import verdict_lines
 from hotlap.trace.conclusion import conclusion_of, device_conclusion
 from hotlap.trace.records import (
@@ -199,7 +200,7 @@ def _device(device: DeviceBreakdown, paper: Paper, rows: int, *, unreliable: boo
         "Why it was idle": _causes(device) if device.idle.causes else None,
         "The longest gaps": _longest_gaps(device) if device.idle.longest else None,
         "Steps": _steps(device.steps) if device.steps else None,
-        "Kernels": _kernels(device, rows),
+        "Kernels": kernels(device, rows),
         "Copies": _copies(device) if device.copies else None,
         "Waits within each stream": _streams(device),
     }
@@ -279,33 +280,6 @@ def _steps(steps: Sequence[StepTime]) -> Table:
     if len(steps) > _STEPS_SHOWN:
         table.add("...", f"{len(steps) - _STEPS_SHOWN} more")
     return table
-
-
-def _kernels(device: DeviceBreakdown, most: int) -> Table:
-    table = Table("name", ">time", ">of busy", ">launches", ">mean", "tensor cores", about=_kernel_summary(device))
-    rows = device.kernels[:most]
-    names = event_names([it.name for it in rows])
-    for row in rows:
-        table.add(
-            names[row.name],
-            _length(row.nanoseconds),
-            _share(row.nanoseconds, device.time.busy_nanoseconds),
-            f"{row.launches:,}",
-            _length(row.nanoseconds // row.launches),
-            {True: "yes", False: "no", None: ""}[row.tensor_cores],
-        )
-    return table
-
-
-def _kernel_summary(device: DeviceBreakdown) -> str:
-    summary = device.kernel_summary
-    line = f"{summary.kernels:,} kernels of {summary.distinct:,} names"
-    if summary.per_step is not None:
-        line += f", {summary.per_step:,.0f} a step"
-    if summary.launch_cost_nanoseconds is not None:
-        line += f"; {text.share(summary.short_share)} are shorter than a launch costs the host "
-        line += f"({_length(summary.launch_cost_nanoseconds)})"
-    return line
 
 
 def _copies(device: DeviceBreakdown) -> Table:

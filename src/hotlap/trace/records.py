@@ -131,7 +131,13 @@ class CopyRow(Record, frozen=True, kw_only=True):
 
 
 class KernelRow(Record, frozen=True, kw_only=True):
-    """One kernel, copy or memset by name. ``tensor_cores`` is None where the name does not tell."""
+    """One kernel, copy or memset by name. ``tensor_cores`` is None where the name does not tell.
+
+    ``occupancy`` (resident warps over the largest possible number, estimated from the launch) and blocks and warps per
+    multiprocessor (of the whole grid) are means weighted by time; registers and shared memory those of the launch with
+    most. All are None where the trace does not say. ``few_blocks_nanoseconds`` is the time of launches with less than
+    half a block per multiprocessor, ``without_block_nanoseconds`` that times the share of multiprocessors without one.
+    """
 
     name: str
     kind: Literal["kernel", "copy", "memset"]
@@ -141,6 +147,13 @@ class KernelRow(Record, frozen=True, kw_only=True):
     longest_nanoseconds: int
     communication: bool = False
     tensor_cores: bool | None = None
+    occupancy: float | None = None
+    blocks_per_multiprocessor: float | None = None
+    warps_per_multiprocessor: float | None = None
+    registers_per_thread: int | None = None
+    shared_memory_bytes: int | None = None
+    few_blocks_nanoseconds: int = 0
+    without_block_nanoseconds: int = 0
 
 
 class KernelSummary(Record, frozen=True, kw_only=True):
