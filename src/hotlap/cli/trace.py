@@ -24,6 +24,7 @@ from hotlap.trace import (
     analyse,
     code_time,
     compare_ranks,
+    graph_rows,
     host_time,
     operators,
     read_trace,
@@ -33,13 +34,15 @@ from hotlap.trace import (
 _DESCRIPTION = """\
 Reads traces of torch.profiler (.json, plain or packed as .gz, .xz or .zst), of any version and made
 anywhere: how long each device computed, communicated, copied and waited, and what it waited for;
-without a device, how the host spent its time. It ends with the main causes and what to do."""
+without a device, how the host spent its time. Time by module and source line needs a trace that
+was recorded with `with_stack=True`. It ends with the main causes and what to do."""
 
 _EXAMPLES = """\
 examples:
   hotlap trace trace.json.gz
   hotlap trace runs/profile              every trace of a folder, for example one a rank
   ssh host cat trace.json | hotlap trace -
+  hotlap trace --rows 40 trace.json.gz   more kernels, modules and source lines
   hotlap trace --json trace.json         one JSON document; times are seconds"""
 
 _STANDARD_INPUT = "-"
@@ -111,7 +114,9 @@ def _judged(path: Path, most: int) -> _Judged:
     timeline = read_trace(path, with_inputs=True)
     attribution = Attribution(timeline)
     breakdown, rows = analyse(timeline, kernels=most), operators(timeline, attribution=attribution)
-    breakdown = msgspec.structs.replace(breakdown, code=code_time(attribution, most=most))
+    breakdown = msgspec.structs.replace(
+        breakdown, code=code_time(attribution, most=most), graphs=graph_rows(attribution, most=most)
+    )
     if not breakdown.devices:
         breakdown = msgspec.structs.replace(breakdown, operators=rows[:most], host_time=host_time(timeline))
     return _Judged(breakdown, verdict_of(breakdown, rows))

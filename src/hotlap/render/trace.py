@@ -14,6 +14,7 @@ from hotlap.render.lines import Paper, Styled, Table, bar, paragraph, styled
 from hotlap.render.parts import Part, swatch
 from hotlap.render.presentable import shown
 from hotlap.render.trace_code import code_lines
+from hotlap.render.trace_graphs import graph_lines
 from hotlap.render.trace_host import host_tables
 from hotlap.render.trace_kernels import kernels
 from hotlap.render.trace_verdict import verdict_lines
@@ -158,6 +159,7 @@ def _trace(breakdown: Breakdown, paper: Paper, rows: int) -> Iterator[str]:
         for title, table in tables:
             yield ""
             yield from _headed(title, table, paper)
+    yield from graph_lines(breakdown, paper, rows=rows)
     yield from code_lines(breakdown, paper, rows=rows)
 
 

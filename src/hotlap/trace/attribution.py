@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import Final, NamedTuple, TypeAlias
 
+from hotlap.trace.captures import captures
 from hotlap.trace.chains import Chains
 from hotlap.trace.dialects import BACKWARD, MODULE_PREFIX, is_users_frame
 from hotlap.trace.events import MISSING
@@ -124,9 +125,9 @@ class Attribution:
                 open_now.append(_Open(-negative_end, around.operator, self._scope_of_module(event, around.scope)))
 
     def _begun(self) -> list[_Begun]:
-        """Modules, frames, operators and launches of all threads, each before what it encloses."""
+        """Modules, frames, operators and launches (also captured ones) of all threads, each before what it encloses."""
         timeline = self.timeline
-        launching = set(timeline.device.launch) - {NONE}
+        launching = set(timeline.device.launch).union(*captures(timeline)) - {NONE}
         found: list[_Begun] = []
         for kind, table in ((_MODULE, timeline.modules), (_FRAME, timeline.frames), (_OPERATOR, timeline.operators)):
             spans = zip(table.start, table.end, strict=True)

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 from hotlap.records import Record
 from hotlap.trace.code_records import CodeTime
+from hotlap.trace.graph_records import GraphRow
 
 
 class TraceFacts(Record, frozen=True, kw_only=True):
@@ -305,8 +306,9 @@ class DeviceBreakdown(Record, frozen=True, kw_only=True):
 
 class Breakdown(Record, frozen=True, kw_only=True):
     """Everything that is said of one trace. ``operators`` and ``host_time`` are those of a trace without devices, where
-    they were asked for, and so is ``code``, the time by module and source line. ``unreliable`` gives the reason why its
-    figures must not be trusted, and is empty otherwise; ``notes`` say what a reader should know besides."""
+    they were asked for, and so are ``code``, the time by module and source line, and ``graphs``, which were replayed.
+    ``unreliable`` gives the reason why its figures must not be trusted, and is empty otherwise; ``notes`` say what a
+    reader should know besides."""
 
     facts: TraceFacts
     coverage: Coverage
@@ -316,6 +318,7 @@ class Breakdown(Record, frozen=True, kw_only=True):
     operators: tuple[OperatorRow, ...] = ()
     host_time: HostTime | None = None
     code: CodeTime | None = None
+    graphs: tuple[GraphRow, ...] = ()
     unreliable: str = ""
     notes: tuple[str, ...] = ()
 
