@@ -256,15 +256,19 @@ def test_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatc
     writer.launch("gemm", 5, 100, 50)
     writer.host("operator", "CompiledFunction", 490, 50)
     replay(writer, 500)
+    writer.host("python", "train.py(5): step", 900, 200)
+    replay(writer, 1000, LAYER[:1])
     shown = page(writer, tmp_path, capsys)
+    assert shown.count("Kernels of graph 5") == 1
     lines = [it.split() for it in shown[shown.index("Replayed graphs") :].splitlines()]
     assert lines[2] == ["graph", "5", "CompiledFunction", "1", "3", "110", "us", "110", "us"]
-    assert lines[4] == ["Kernels", "of", "graph", "5,", "all", "replays"]
-    assert " ".join(lines[5]) == (
+    assert lines[3] == ["graph", "5", "Python", "at", "train.py(5):", "step", "1", "1", "50.0", "us", "50.0", "us"]
+    assert lines[5] == ["Kernels", "of", "graph", "5,", "launched", "by", "CompiledFunction"]
+    assert " ".join(lines[6]) == (
         "the operators of 10.0 us are unknown: neither captured nor launched eagerly in this trace"
     )
-    assert lines[7] == ["gemm", "100", "us", "91", "%", "2", "aten::mm", "eager", "launches", "of", "the", "kernel"]
-    assert lines[8] == ["relu", "10.0", "us", "9.1", "%", "1"]
+    assert lines[8] == ["gemm", "100", "us", "91", "%", "2", "aten::mm", "eager", "launches", "of", "the", "kernel"]
+    assert lines[9] == ["relu", "10.0", "us", "9.1", "%", "1"]
 
 
 def test_the_page_says_when_no_operator_is_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from hotlap.render import text
 from hotlap.render.event_names import event_name, event_names
-from hotlap.render.lines import Paper, Table, styled
+from hotlap.render.lines import Paper, Table, paragraph, styled
 from hotlap.trace.graph_records import GraphKernel, GraphRow, KnownBy
 from hotlap.trace.records import Breakdown
 
@@ -21,16 +21,20 @@ _KNOWN_BY: dict[KnownBy, str] = {
 
 
 def graph_lines(breakdown: Breakdown, paper: Paper, *, rows: int) -> Iterator[str]:
-    """All graphs in one table, and the kernels of the costliest ones; nothing where none was replayed."""
+    """All graphs in one table, and the kernels of the costliest ones from the place where each costs most; nothing
+    where none was replayed."""
     graphs = breakdown.graphs
     if not graphs:
         return
     yield ""
     yield styled("Replayed graphs", "bold", paper)
     yield from _graphs(graphs, rows).lines(paper)
-    for number, graph in enumerate(graphs[: min(rows, _GRAPHS_OPENED)], 1):
+    costliest_place: dict[str, GraphRow] = {}
+    for number, graph in enumerate(graphs, 1):
+        costliest_place.setdefault(_name(graph, number), graph)
+    for name, graph in list(costliest_place.items())[:_GRAPHS_OPENED]:
         yield ""
-        yield styled(f"Kernels of {_name(graph, number)}, all replays", "bold", paper)
+        yield from paragraph(f"Kernels of {name}, launched by {_launched_by(graph)}", paper, style="bold")
         yield from _kernels(graph, rows).lines(paper)
 
 
@@ -57,12 +61,11 @@ def _name(graph: GraphRow, number: int) -> str:
 
 def _launched_by(graph: GraphRow) -> str:
     """The innermost of each: operator, module and place."""
-    parts = [
-        event_name(graph.operator),
-        f"in {event_name(graph.module[-1])}" if graph.module else "",
-        f"at {event_name(graph.place)}" if graph.place else "",
-    ]
-    return " ".join(filter(None, parts)) or "unknown"
+    inside = [graph.operator, *graph.module[-1:]]
+    what = " in ".join(event_name(it) for it in inside if it)
+    if graph.place:
+        return f"{what or 'Python'} at {event_name(graph.place)}"
+    return what or "unknown"
 
 
 def _kernels(graph: GraphRow, rows: int) -> Table:
