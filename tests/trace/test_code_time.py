@@ -138,6 +138,31 @@ def test_a_number_is_used_again_by_every_thread_that_runs_forward(tmp_path: Path
     assert modules(of(writer, tmp_path)) == {"Second": (0, 0, 120, 120), "First": (0, 0, 0, 0)}
 
 
+@pytest.mark.parametrize("number", [-1, 2**64 - 1])
+def test_the_number_of_nodes_that_have_none_maps_nothing(number: int, tmp_path: Path) -> None:
+    writer = TraceWriter()
+    module(writer, "Net_0", 0, 100)
+    writer.host("operator", "aten::addmm", 10, 10, **sequence(number))
+    backward(writer, number, 600, 2000, 60)
+    code = of(writer, tmp_path)
+    assert modules(code) == {"Net": (0, 0, 0, 0)}
+    assert microseconds(code.unmapped_backward.device) == (0, 0, 60, 60)
+
+
+def test_ranks_that_were_merged_into_one_file_use_the_same_numbers(tmp_path: Path) -> None:
+    writer = TraceWriter()
+    for rank in range(2):
+        first = len(writer.events)
+        writer.correlation = 100
+        module(writer, f"Rank{rank}_0", 10 * rank, 100)
+        writer.host("operator", "aten::addmm", 10 * rank + 5, 10, **sequence(5))
+        backward(writer, 5, 600, 2000, 60 + rank)
+        for event in writer.events[first:]:
+            event["pid"] = rank if event["cat"] == "kernel" else 4000 + rank
+            event["args"].pop("device", None)
+    assert modules(of(writer, tmp_path)) == {"Rank1": (0, 0, 61, 61), "Rank0": (0, 0, 60, 60)}
+
+
 def test_numbers_of_an_earlier_step_are_those_of_an_earlier_step(tmp_path: Path) -> None:
     """After a thread ends, the next one begins to count again; what ran last before backward is meant."""
     writer = TraceWriter()

@@ -12,6 +12,7 @@ last one made the node of the graph: the number grows with each node.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from typing import Final, NamedTuple, TypeAlias
 
 from hotlap.trace.captures import captures
@@ -60,6 +61,9 @@ _MODULE, _FRAME, _OPERATOR, _CALL = range(4)
 
 _Begun: TypeAlias = tuple[int, int, int, int]
 """Start, end downwards, kind, index: sorted, what encloses comes first."""
+
+_NO_SEQUENCE = 2**63
+"""Nodes that accumulate gradients have the largest number of all, as 64 bits without a sign; with a sign it is -1."""
 
 _NOWHERE = _Open(0, NONE, Scope())
 _IN_BACKWARD = _Open(0, NONE, Scope(direction=Direction.UNMAPPED))
@@ -139,12 +143,10 @@ class Attribution:
 
     def _backward_threads(self) -> set[int]:
         """The threads that run backward and nothing else: what old versions accumulated there is inside no operator."""
-        table = self.timeline.operators
         running: set[int] = set()
         others: set[int] = set()
-        for thread, number, sequence in zip(table.thread, table.forward_thread, table.sequence, strict=False):
-            if sequence != MISSING:
-                (running if number > 0 else others).add(thread)
+        for thread, number, _ in _sequenced(self.timeline):
+            (running if number > 0 else others).add(thread)
         return running - others
 
     def _subtract(self, caller: int, start: int, end: int) -> None:
@@ -170,11 +172,13 @@ class Attribution:
         table = self.timeline.operators
         scope = self._with_stack(event, around)
         sequence = table.sequence[event] if table.sequence else MISSING
-        if sequence != MISSING:
-            if table.forward_thread[event] <= 0:
-                self._forward[table.thread[event], sequence] = event
+        if 0 <= sequence < _NO_SEQUENCE:
+            thread, number = table.thread[event], table.forward_thread[event]
+            if number <= 0:
+                self._forward[thread, sequence] = event
                 return scope
-            forward = self._forward.get((self._forward_threads.get(table.forward_thread[event], NONE), sequence))
+            process = self.timeline.threads[thread][0]
+            forward = self._forward.get((self._forward_threads.get((process, number), NONE), sequence))
             if forward is not None:
                 there = self.scopes[forward]
                 return Scope(there.module, there.line, Direction.BACKWARD, scope.place)
@@ -211,21 +215,30 @@ def _in_steps(timeline: Timeline) -> tuple[int, int]:
     return (min(it.start for it in steps), max(it.end for it in steps)) if steps else (-(2**63), 2**63)
 
 
-def _forward_threads(timeline: Timeline) -> dict[int, int]:
-    """For each of the profiler's own numbers of threads that ran forward the thread of the trace: the one whose forward
-    operators share most sequence numbers with the backward operators that name the number."""
-    table = timeline.operators
+def _forward_threads(timeline: Timeline) -> dict[tuple[str, int], int]:
+    """For each of the profiler's own numbers of threads that ran forward, in each process, the thread of the trace: the
+    one whose forward operators share most sequence numbers with the backward operators that name the number."""
     forward: defaultdict[int, set[int]] = defaultdict(set)
-    backward: defaultdict[int, set[int]] = defaultdict(set)
-    for thread, number, sequence in zip(table.thread, table.forward_thread, table.sequence, strict=False):
-        if sequence != MISSING:
-            if number > 0:
-                backward[number].add(sequence)
-            else:
-                forward[thread].add(sequence)
-    found: dict[int, int] = {}
-    for number, sequences in backward.items():
-        shared = {thread: len(sequences & those) for thread, those in forward.items()}
+    backward: defaultdict[tuple[str, int], set[int]] = defaultdict(set)
+    for thread, number, sequence in _sequenced(timeline):
+        if number > 0:
+            backward[timeline.threads[thread][0], number].add(sequence)
+        else:
+            forward[thread].add(sequence)
+    found: dict[tuple[str, int], int] = {}
+    for (process, number), sequences in backward.items():
+        shared = {
+            thread: len(sequences & those)
+            for thread, those in forward.items()
+            if timeline.threads[thread][0] == process
+        }
         if any(shared.values()):
-            found[number] = max(shared, key=shared.__getitem__)
+            found[process, number] = max(shared, key=shared.__getitem__)
     return found
+
+
+def _sequenced(timeline: Timeline) -> Iterator[tuple[int, int, int]]:
+    """Of the operators with a sequence number thread, number of the forward thread, and sequence number."""
+    table = timeline.operators
+    columns = zip(table.thread, table.forward_thread, table.sequence, strict=False)
+    return (it for it in columns if 0 <= it[2] < _NO_SEQUENCE)
