@@ -11,9 +11,11 @@ last one made the node of the graph: the number grows with each node.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from typing import Final, NamedTuple, TypeAlias
 
+from hotlap.trace.captures import captures
 from hotlap.trace.chains import Chains
 from hotlap.trace.dialects import BACKWARD, MODULE_PREFIX, is_users_frame
 from hotlap.trace.events import MISSING
@@ -60,7 +62,11 @@ _MODULE, _FRAME, _OPERATOR, _CALL = range(4)
 _Begun: TypeAlias = tuple[int, int, int, int]
 """Start, end downwards, kind, index: sorted, what encloses comes first."""
 
+_NO_SEQUENCE = 2**63
+"""Nodes that accumulate gradients have the largest number of all, as 64 bits without a sign; with a sign it is -1."""
+
 _NOWHERE = _Open(0, NONE, Scope())
+_IN_BACKWARD = _Open(0, NONE, Scope(direction=Direction.UNMAPPED))
 
 
 class Attribution:
@@ -78,7 +84,7 @@ class Attribution:
         self.in_steps = _in_steps(timeline)
         self.scopes = [_NOWHERE.scope] * len(table)
         self.launches: dict[int, Launch] = {}
-        self.module_calls: list[int] = []
+        self.module_calls: Counter[int] = Counter()
         self.modules = Chains()
         self.lines = Chains()
         self._named = {identifier: event for event, identifier in enumerate(table.external) if identifier != MISSING}
@@ -103,12 +109,14 @@ class Attribution:
         timeline = self.timeline
         tables = {_MODULE: timeline.modules, _FRAME: timeline.frames, _OPERATOR: timeline.operators,
                   _CALL: timeline.calls}  # fmt: skip
+        outside = dict.fromkeys(self._backward_threads(), _IN_BACKWARD)
         open_of_thread: defaultdict[int, list[_Open]] = defaultdict(list)
         for start, negative_end, kind, event in self._begun():
-            open_now = open_of_thread[tables[kind].thread[event]]
+            thread = tables[kind].thread[event]
+            open_now = open_of_thread[thread]
             while open_now and open_now[-1].end <= start:
                 open_now.pop()
-            around = open_now[-1] if open_now else _NOWHERE
+            around = open_now[-1] if open_now else outside.get(thread, _NOWHERE)
             if kind == _CALL:
                 self.launches[event] = Launch(around.operator, around.scope)
             elif kind == _OPERATOR:
@@ -121,9 +129,9 @@ class Attribution:
                 open_now.append(_Open(-negative_end, around.operator, self._scope_of_module(event, around.scope)))
 
     def _begun(self) -> list[_Begun]:
-        """Modules, frames, operators and launches of all threads, each before what it encloses."""
+        """Modules, frames, operators and launches (also captured ones) of all threads, each before what it encloses."""
         timeline = self.timeline
-        launching = set(timeline.device.launch) - {NONE}
+        launching = set(timeline.device.launch).union(*captures(timeline)) - {NONE}
         found: list[_Begun] = []
         for kind, table in ((_MODULE, timeline.modules), (_FRAME, timeline.frames), (_OPERATOR, timeline.operators)):
             spans = zip(table.start, table.end, strict=True)
@@ -132,6 +140,14 @@ class Attribution:
         found += [(calls.start[it], -calls.end[it], _CALL, it) for it in launching]
         found.sort()
         return found
+
+    def _backward_threads(self) -> set[int]:
+        """The threads that run backward and nothing else: what old versions accumulated there is inside no operator."""
+        running: set[int] = set()
+        others: set[int] = set()
+        for thread, number, _ in _sequenced(self.timeline):
+            (running if number > 0 else others).add(thread)
+        return running - others
 
     def _subtract(self, caller: int, start: int, end: int) -> None:
         """What an operator calls is not its own time."""
@@ -148,18 +164,21 @@ class Attribution:
     def _scope_of_module(self, event: int, around: Scope) -> Scope:
         name = self.timeline.modules.name_of(event).removeprefix(MODULE_PREFIX)
         chain = self.modules.below(around.module, name)
-        self.module_calls.append(chain)
+        first, last = self.in_steps
+        self.module_calls[chain] += first <= self.timeline.modules.start[event] < last
         return around._replace(module=chain)
 
     def _scope_of_operator(self, event: int, around: Scope) -> Scope:
         table = self.timeline.operators
         scope = self._with_stack(event, around)
         sequence = table.sequence[event] if table.sequence else MISSING
-        if sequence != MISSING:
-            if table.forward_thread[event] <= 0:
-                self._forward[table.thread[event], sequence] = event
+        if 0 <= sequence < _NO_SEQUENCE:
+            thread, number = table.thread[event], table.forward_thread[event]
+            if number <= 0:
+                self._forward[thread, sequence] = event
                 return scope
-            forward = self._forward.get((self._forward_threads.get(table.forward_thread[event], NONE), sequence))
+            process = self.timeline.threads[thread][0]
+            forward = self._forward.get((self._forward_threads.get((process, number), NONE), sequence))
             if forward is not None:
                 there = self.scopes[forward]
                 return Scope(there.module, there.line, Direction.BACKWARD, scope.place)
@@ -196,21 +215,30 @@ def _in_steps(timeline: Timeline) -> tuple[int, int]:
     return (min(it.start for it in steps), max(it.end for it in steps)) if steps else (-(2**63), 2**63)
 
 
-def _forward_threads(timeline: Timeline) -> dict[int, int]:
-    """For each of the profiler's own numbers of threads that ran forward the thread of the trace: the one whose forward
-    operators share most sequence numbers with the backward operators that name the number."""
-    table = timeline.operators
+def _forward_threads(timeline: Timeline) -> dict[tuple[str, int], int]:
+    """For each of the profiler's own numbers of threads that ran forward, in each process, the thread of the trace: the
+    one whose forward operators share most sequence numbers with the backward operators that name the number."""
     forward: defaultdict[int, set[int]] = defaultdict(set)
-    backward: defaultdict[int, set[int]] = defaultdict(set)
-    for thread, number, sequence in zip(table.thread, table.forward_thread, table.sequence, strict=False):
-        if sequence != MISSING:
-            if number > 0:
-                backward[number].add(sequence)
-            else:
-                forward[thread].add(sequence)
-    found: dict[int, int] = {}
-    for number, sequences in backward.items():
-        shared = {thread: len(sequences & those) for thread, those in forward.items()}
+    backward: defaultdict[tuple[str, int], set[int]] = defaultdict(set)
+    for thread, number, sequence in _sequenced(timeline):
+        if number > 0:
+            backward[timeline.threads[thread][0], number].add(sequence)
+        else:
+            forward[thread].add(sequence)
+    found: dict[tuple[str, int], int] = {}
+    for (process, number), sequences in backward.items():
+        shared = {
+            thread: len(sequences & those)
+            for thread, those in forward.items()
+            if timeline.threads[thread][0] == process
+        }
         if any(shared.values()):
-            found[number] = max(shared, key=shared.__getitem__)
+            found[process, number] = max(shared, key=shared.__getitem__)
     return found
+
+
+def _sequenced(timeline: Timeline) -> Iterator[tuple[int, int, int]]:
+    """Of the operators with a sequence number thread, number of the forward thread, and sequence number."""
+    table = timeline.operators
+    columns = zip(table.thread, table.forward_thread, table.sequence, strict=False)
+    return (it for it in columns if 0 <= it[2] < _NO_SEQUENCE)

@@ -40,6 +40,10 @@ class Chains:
             chain = self.below(chain, name)
         return chain
 
+    def parent(self, chain: int) -> int:
+        """The chain without its innermost name."""
+        return self._parents[chain]
+
     def upwards(self, chain: int) -> Iterator[int]:
         """The chain and all that it begins with, the longest first."""
         while chain != NONE:

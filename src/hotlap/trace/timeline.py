@@ -83,7 +83,7 @@ class DeviceEvents(Events):
     or :data:`NONE`; ``launched`` is when that was, or the event's start where its launch is unknown. ``graph``
     identifies the graph that it was replayed from, and ``external`` the operator that it belongs to, where the trace
     says so. ``configuration`` indexes :attr:`Timeline.configurations` and ``message`` :attr:`Timeline.messages`, or is
-    :data:`NONE`. The last three are empty where the trace was read without operators' inputs.
+    :data:`NONE`. These three are empty where the trace was read without operators' inputs.
     """
 
     columns = (*Events.columns, "kind", "device", "stream", "bytes", "graph", "correlation", "external",
