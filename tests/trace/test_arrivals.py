@@ -100,6 +100,20 @@ def test_three_ranks_in_two_groups(tmp_path: Path) -> None:
     assert [it.clock_offset_nanoseconds for it in found.ranks] == [0, 0, 7000]
 
 
+def test_collectives_that_gloo_ran_on_the_host(tmp_path: Path) -> None:
+    logs = []
+    for number, start in enumerate((100, 400)):
+        writer = TraceWriter()
+        for begin in writer.steps(2, STEP):
+            writer.host("annotation", "gloo:all_reduce", begin + start, 500 - start, thread=9)
+            writer.host("annotation", "nccl:all_reduce", begin + 1, 5)
+        beside = {"distributedInfo": {"rank": number, "world_size": 2}}
+        logs.append(collective_log(read_trace(writer.write(tmp_path / f"{number}.json", **beside), with_inputs=True)))
+    assert [(it.kind, it.step) for it in logs[0].calls] == [("all-reduce", 0), ("all-reduce", 1)]
+    late = compared(*logs).ranks[1]
+    assert (late.times_last, late.waited_for_nanoseconds) == (2, 600_000)
+
+
 def test_by_number_also_where_windows_differ(tmp_path: Path) -> None:
     found = compared(rank(0, tmp_path, [100, 100, 100], first=5), rank(1, tmp_path, [300, 300], first=6, steps=[1, 2]))
     assert (found.matched, found.unmatched) == (2, 1)

@@ -36,6 +36,7 @@ def training() -> TraceWriter:
     for begin in writer.steps(2, 1000):
         kept = 100 + 2 * (begin // 1000)
         writer.host("python", "train.py(12): forward", begin + 10, 200)
+        writer.host("python", "nn.Module: Linear_0", begin + 15, 60)
         writer.host("operator", "aten::linear", begin + 20, 50)
         writer.host("operator", "aten::addmm", begin + 30, 30)
         writer.memory(begin + 40, 8 * MIB, (kept + 8) * MIB, reserved=200 * MIB, address=1)
@@ -65,11 +66,11 @@ def test_the_peak_and_when_it_was(tmp_path: Path) -> None:
 def test_what_was_in_use_at_the_peak(tmp_path: Path) -> None:
     use = one(training(), tmp_path)
     assert use.held_before_bytes == 100 * MIB
-    assert [(it.operator, it.phase, it.bytes // MIB, it.place) for it in use.holders] == [
-        ("autograd::engine::evaluate_function: AddmmBackward0", "backward", 16, ""),
-        ("aten::linear", "forward", 8, "train.py(12): forward"),
-        ("aten::relu", "forward", 4, "train.py(12): forward"),
-        ("aten::zeros_like", "optimizer", 2, ""),
+    assert [(it.operator, it.phase, it.bytes // MIB, it.module, it.place) for it in use.holders] == [
+        ("autograd::engine::evaluate_function: AddmmBackward0", "backward", 16, "", ""),
+        ("aten::linear", "forward", 8, "Linear_0", "train.py(12): forward"),
+        ("aten::relu", "forward", 4, "", "train.py(12): forward"),
+        ("aten::zeros_like", "optimizer", 2, "", ""),
     ]
     assert use.held_before_bytes + sum(it.bytes for it in use.holders) == use.peak.allocated_bytes
 
@@ -98,7 +99,7 @@ def test_growth_is_the_median_of_at_least_two_differences(
     use = one(writer, tmp_path)
     assert (use.growth_bytes_per_step, use.grows_every_step) == (growth, always)
     assert ("3 B per step" in page(use)) == always
-    assert ("does not grow steadily" in page(use)) != always
+    assert ("No growth: every step ended with 15 B." in page(use)) != always
 
 
 def test_a_step_without_changes_has_what_it_began_with(tmp_path: Path) -> None:
@@ -106,6 +107,7 @@ def test_a_step_without_changes_has_what_it_began_with(tmp_path: Path) -> None:
     list(writer.steps(3, 1000))
     writer.memory(1500, 20, 120)
     steps = one(writer, tmp_path).steps
+    assert "No steady growth" in page(one(writer, tmp_path))
     assert [(it.peak_bytes, it.end_bytes) for it in steps] == [(100, 100), (120, 120), (120, 120)]
 
 
@@ -161,6 +163,7 @@ def test_the_page(tmp_path: Path) -> None:
     assert "Peak: 130 MiB allocated (up to 220 MiB reserved) in step 1, backward, autograd::engine" in text
     assert "allocated before the trace began" in text
     assert "train.py(12): forward" in text
+    assert "Linear_0" in text
     assert "\u2588" in text
     assert page(one(training(), tmp_path), ascii_only=True).isascii()
 

@@ -158,6 +158,36 @@ def test_operations_that_the_profiler_counted(tmp_path: Path) -> None:
     assert known(writer, tmp_path).flops == 5_000_007
 
 
+@pytest.mark.parametrize(
+    ("name", "concrete", "positions"),
+    [
+        ("aten::conv2d", ["", "", "", "[2, 2]", "[1, 1]", "[1, 1]", "1"], 16 * 16),
+        ("aten::conv2d", ["", "", "", "[1, 1]", "[0, 0]", "[2, 2]", "1"], 28 * 28),
+        ("aten::convolution", ["", "", "", "[1, 1]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1"], 32 * 32),
+        ("aten::convolution", ["", "", "", "[2, 2]", "[1, 1]", "[1, 1]", "True", "[0, 0]", "1"], 32 * 32),
+    ],
+)
+def test_a_convolution_by_its_arguments(tmp_path: Path, name: str, concrete: list[str], positions: int) -> None:
+    image, weight = [8, 16, 32, 32], [64, 16, 3, 3]
+    writer = TraceWriter()
+    writer.host("operator", name, 0, 50, **sizes(image, weight), **{"Concrete Inputs": concrete})
+    call(writer, "aten::cudnn_convolution", 10, 100, **sizes(image, weight))
+    assert known(writer, tmp_path).flops == 2 * 8 * positions * 64 * 16 * 3 * 3
+
+
+@pytest.mark.parametrize(
+    "concrete",
+    [["", "", ""], ["", "", "", "same", "[1, 1]", "[1, 1]"], ["", "", "", "[0, 0]", "[1, 1]", "[1, 1]"], 5,
+     ["", "", "", "[1]", "[1, 1]", "[1, 1]"], ["", "", "", "[1, 1]", "[0, 0]", "[99, 99]"]],
+)  # fmt: skip
+def test_arguments_that_do_not_say_it(tmp_path: Path, concrete: Any) -> None:
+    image, weight = [8, 16, 32, 32], [64, 16, 3, 3]
+    writer = TraceWriter()
+    writer.host("operator", "aten::conv2d", 0, 50, **sizes(image, weight), **{"Concrete Inputs": concrete})
+    call(writer, "aten::cudnn_convolution", 10, 100, **sizes(image, weight))
+    assert work(writer, tmp_path) is None
+
+
 def test_attention_counts_once(tmp_path: Path) -> None:
     """2 samples, 4 heads, 128 x 128 scores, heads of 64: the inner operator has the length before the heads."""
     outer, inner = [2, 4, 128, 64], [2, 128, 4, 64]

@@ -52,7 +52,8 @@ def _peak(use: MemoryOverTime) -> str:
     if use.peak_reserved_bytes is not None:
         amount += f" (up to {text.size(use.peak_reserved_bytes)} reserved)"
     where = [f"step {peak.step}"] if peak.step is not None else []
-    where += [it for it in (_PHASES[peak.phase], event_name(peak.operator), event_name(peak.place)) if it]
+    names = (_PHASES[peak.phase], event_name(peak.operator), event_name(peak.module), event_name(peak.place))
+    where += [it for it in names if it]
     return f"Peak: {amount}" + (f" in {', '.join(where)}" if where else "")
 
 
@@ -73,15 +74,15 @@ def _growth(use: MemoryOverTime) -> str:
         return f"Every step ended with more than the one before: {text.size(growth)} per step (median)."
     ends = [it.end_bytes for it in use.steps]
     lowest, highest = text.size(min(ends)), text.size(max(ends))
-    ended = f"ended with {lowest}" if lowest == highest else f"ended with {lowest} to {highest}"
-    return f"Memory does not grow steadily: steps {ended}."
+    if lowest == highest:
+        return f"No growth: every step ended with {lowest}."
+    return f"No steady growth: steps ended with {lowest} to {highest}."
 
 
 def _holders(use: MemoryOverTime) -> Table:
-    places = any(it.place for it in use.holders)
-    table = Table(
-        "in use at the peak", "phase", ">size", ">of peak", ">allocations", *(["allocated at"] if places else [])
-    )
+    told = (("module", any(it.module for it in use.holders)), ("allocated at", any(it.place for it in use.holders)))
+    names = (name for name, known in told if known)
+    table = Table("in use at the peak", "phase", ">size", ">of peak", ">allocations", *names)
     whole = use.peak.allocated_bytes
     if use.held_before_bytes:
         share = text.share(use.held_before_bytes / whole) if whole else "-"
@@ -94,7 +95,7 @@ def _holders(use: MemoryOverTime) -> Table:
             text.size(it.bytes),
             text.share(it.bytes / whole) if whole else "-",
             f"{it.allocations:,}",
-            *([event_name(it.place)] if places else []),
+            *(event_name(cell) for cell, (_, known) in zip((it.module, it.place), told, strict=True) if known),
         )
     rest = use.holders[len(shown) :]
     if rest:

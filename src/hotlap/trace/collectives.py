@@ -8,6 +8,7 @@ hardware's, however many ranks take part.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import defaultdict
 from typing import NamedTuple
 
@@ -32,6 +33,8 @@ _KINDS = (
 )
 """By what the name of a collective or its kernel contains, the longer names first. NCCL's barrier is an all-reduce."""
 
+_OF_GLOO = re.compile(r"^gloo:")
+
 UNKNOWN = "collective"
 POINT_TO_POINT = "send and receive"
 SYNCHRONISING = frozenset({"all-reduce", "reduce-scatter", "all-gather", "all-to-all"})
@@ -45,7 +48,7 @@ _BYTES_OF_PREFIX = (("Float8", 1), ("QInt8", 1), ("QUInt8", 1), ("QInt32", 4))
 
 
 class CollectiveCall(NamedTuple):
-    """One kernel of a collective. Times are nanoseconds on the trace's own clock since 1970, where it knows that.
+    """One collective on one rank. Times are nanoseconds on the trace's own clock since 1970, where it knows that.
 
     ``message`` is None for a trace that does not describe it. ``step`` is the number of the step that launched it.
     """
@@ -58,7 +61,28 @@ class CollectiveCall(NamedTuple):
 
 
 def collective_calls(timeline: Timeline) -> tuple[CollectiveCall, ...]:
-    """The kernels of collectives in the order of their starts, up to a hundred thousand."""
+    """The kernels of collectives in the order of their starts, up to a hundred thousand; without any, those that gloo
+    ran on the host."""
+    return _kernels(timeline) or _on_host(timeline)
+
+
+def _on_host(timeline: Timeline) -> tuple[CollectiveCall, ...]:
+    """Gloo marks a collective on the thread that runs it, from its start to its end. NCCL's marks say when the host
+    issued one."""
+    marks, base = timeline.annotations, timeline.facts.base_nanoseconds
+    names = marks.named(_OF_GLOO.match)
+    found = [event for event, name in enumerate(marks.name) if name in names]
+    starts = [it.start for it in timeline.steps]
+    calls = []
+    for event in found[:_MOST_CALLS]:
+        start, index = marks.start[event], bisect_right(starts, marks.start[event]) - 1
+        inside = index >= 0 and start < timeline.steps[index].end
+        step = timeline.steps[index].number if inside else None
+        calls.append(CollectiveCall(kind_of(marks.name_of(event)), base + start, base + marks.end[event], None, step))
+    return tuple(calls)
+
+
+def _kernels(timeline: Timeline) -> tuple[CollectiveCall, ...]:
     events, base = timeline.device, timeline.facts.base_nanoseconds
     by_name = events.named(is_collective)
     described = events.message or [NONE] * len(events)

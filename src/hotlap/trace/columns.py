@@ -13,7 +13,7 @@ import msgspec
 from hotlap.trace.dialects import ANNOTATING_OPERATOR, KIND_OF_CATEGORY, LAST_DEVICE_KIND, MODULE_PREFIX, Kind
 from hotlap.trace.events import MISSING, NO_TEXT, Batch, Event
 from hotlap.trace.inputs import pair_of_inputs
-from hotlap.trace.messages import Messages, counted_flops
+from hotlap.trace.messages import Messages, flops_of
 from hotlap.trace.numbering import Configurations, Devices, Names, Texts, Threads, UsefulFrames
 from hotlap.trace.timeline import (
     NONE,
@@ -177,6 +177,8 @@ class ColumnBuilder:
             self.calls.correlation.extend([it.args.correlation for it in timed.events])
         elif kind == Kind.OPERATOR:
             self._add_arguments([it.args for it in timed.events])
+            if self._with_inputs:
+                self.operators.flops.extend(map(flops_of, timed.events))
 
     def _add_arguments(self, arguments: list[Any]) -> None:
         """Fill the columns that only operators have."""
@@ -192,7 +194,6 @@ class ColumnBuilder:
             shapes, types = [it.shapes for it in arguments], [it.types for it in arguments]
             table.inputs.extend(self.inputs[pair_of_inputs(*it)] for it in zip(shapes, types, strict=True))
             table.message.extend(map(self.messages.number, arguments))
-            table.flops.extend(map(counted_flops, arguments))
 
     def _add_common(self, table: Events, timed: TimedEvents) -> None:
         """Fill the columns that all events have."""

@@ -25,6 +25,7 @@ _ARGUMENT_NAMES = {
     "external": "External id",
     "shapes": "Input Dims",
     "types": "Input type",
+    "concrete": "Concrete Inputs",
     "collective": "Collective name",
     "elements_in": "In msg nelems",
     "elements_out": "Out msg nelems",
@@ -73,7 +74,8 @@ class InputArguments(Arguments, frozen=True, gc=False, rename=_ARGUMENT_NAMES):
 
 class DetailedArguments(InputArguments, frozen=True, gc=False, rename=_ARGUMENT_NAMES):
     """And with what a collective sends, as Kineto writes it on kernels and on ``record_param_comms``. ``flops`` are the
-    floating-point operations of an operator, where the profiler counted them."""
+    floating-point operations of an operator, where the profiler counted them; ``concrete`` are its arguments that are
+    no tensors."""
 
     collective: str = ""
     elements_in: int = 0
@@ -84,6 +86,7 @@ class DetailedArguments(InputArguments, frozen=True, gc=False, rename=_ARGUMENT_
     group_ranks: msgspec.Raw = NO_TEXT
     group_sequence: int = MISSING
     flops: msgspec.Raw = NO_TEXT
+    concrete: msgspec.Raw = NO_TEXT
 
 
 _ALLOCATION_NAMES = {

@@ -25,7 +25,7 @@ _LOOKED_INTO = 2000
 _HOLDERS_KEPT = 20
 _FEWEST_STEPS = 3
 _HOST = 0
-_UNKNOWN = Moment("unknown", "", "")
+_UNKNOWN = Moment("unknown")
 
 
 def memory_use(timeline: Timeline) -> tuple[MemoryOverTime, ...]:
@@ -90,6 +90,7 @@ class _Use:
             step=next((it.number for it in self.timeline.steps if it.start <= time < it.end), None),
             phase=here.phase,
             operator=here.operator,
+            module=here.module,
             place=here.place,
         )
 
@@ -132,7 +133,14 @@ class _Use:
         rest = set(in_use.values()) - set(largest)
         alike[_UNKNOWN] += map(sizes, rest)
         holders = [
-            PeakAllocation(bytes=sum(of), allocations=len(of), phase=it.phase, operator=it.operator, place=it.place)
+            PeakAllocation(
+                bytes=sum(of),
+                allocations=len(of),
+                phase=it.phase,
+                operator=it.operator,
+                module=it.module,
+                place=it.place,
+            )
             for it, of in alike.items()
             if of
         ]

@@ -12,9 +12,9 @@ Phase: TypeAlias = Literal["forward", "backward", "optimizer", "data_loader", "u
 class MemoryPeak(Record, frozen=True, kw_only=True):
     """The first moment at which most was allocated. ``start_nanoseconds`` is on the trace's clock.
 
-    ``step`` is None outside of steps. ``operator`` is the outermost that ran on the allocating thread, and ``place``
-    the innermost line of the user's code; both are empty where the trace has none. ``reserved_bytes`` is what the
-    allocator then had taken from the device, None where that is not written.
+    ``step`` is None outside of steps. ``operator`` is the outermost that ran on the allocating thread, ``module`` the
+    innermost module and ``place`` the innermost line of the user's code; they are empty where the trace has none.
+    ``reserved_bytes`` is what the allocator then had taken from the device, None where that is not written.
     """
 
     start_nanoseconds: int
@@ -23,16 +23,18 @@ class MemoryPeak(Record, frozen=True, kw_only=True):
     step: int | None = None
     phase: Phase = "unknown"
     operator: str = ""
+    module: str = ""
     place: str = ""
 
 
 class PeakAllocation(Record, frozen=True, kw_only=True):
-    """Memory that was in use at the peak, by the operator, line and phase that allocated it."""
+    """Memory that was in use at the peak, by the operator, module, line and phase that allocated it."""
 
     bytes: int
     allocations: int
     phase: Phase = "unknown"
     operator: str = ""
+    module: str = ""
     place: str = ""
 
 

@@ -1,4 +1,4 @@
-"""What collectives send, and how many operations an operator was counted to take, as they are written in the file."""
+"""What collectives send, and how many operations an operator takes, as they are written in the file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import math
 
 import msgspec
 
-from hotlap.trace.events import MISSING, NO_TEXT, UNREADABLE, DetailedArguments
+from hotlap.trace.convolutions import NAMES as CONVOLUTIONS
+from hotlap.trace.convolutions import convolution_flops
+from hotlap.trace.events import MISSING, NO_TEXT, UNREADABLE, DetailedArguments, Event
 from hotlap.trace.timeline import NONE, Message
 
 _MOST_MESSAGES = 2**20
@@ -43,13 +45,20 @@ class Messages(dict[Message, int]):
         return number
 
 
-def counted_flops(arguments: DetailedArguments) -> int:
-    """The operations that the profiler counted for an operator; 0 where it did not, or what is written makes no
-    sense."""
-    if arguments.flops == NO_TEXT:
-        return 0
+def flops_of(event: Event) -> int:
+    """The operations of an operator: as the profiler counted them, else those of a convolution by its arguments; 0
+    where neither is written or makes sense."""
+    arguments: DetailedArguments = event.args
+    if arguments.flops != NO_TEXT:
+        return _counted(arguments.flops)
+    if event.name in CONVOLUTIONS and arguments.concrete != NO_TEXT:
+        return convolution_flops(event.name, bytes(arguments.shapes), bytes(arguments.concrete))
+    return 0
+
+
+def _counted(written: msgspec.Raw) -> int:
     try:
-        flops = msgspec.json.decode(arguments.flops, type=int | float)
+        flops = msgspec.json.decode(written, type=int | float)
     except UNREADABLE:
         return 0
     return int(flops) if math.isfinite(flops) and 0 < flops <= _MOST_FLOPS else 0

@@ -1,4 +1,4 @@
-"""What the host did at a moment on one thread: phase of training, operator, line of the user's code."""
+"""What the host did at a moment on one thread: phase of training, operator, module, line of the user's code."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from hotlap.trace.dialects import LOADER, is_backward
+from hotlap.trace.dialects import LOADER, MODULE_PREFIX, is_backward
 from hotlap.trace.hosts import HostActivity
 from hotlap.trace.memory_records import Phase
 from hotlap.trace.timeline import HostEvents, Timeline
@@ -15,11 +15,13 @@ _OPTIMIZER = re.compile(r"^Optimizer\.(?:step|zero_grad)#")
 
 
 class Moment(NamedTuple):
-    """``operator`` is the outermost and ``place`` the innermost; both are empty where the trace has none."""
+    """``operator`` is the outermost, ``module`` and ``place`` are the innermost; they are empty where the trace has
+    none."""
 
     phase: Phase
-    operator: str
-    place: str
+    operator: str = ""
+    module: str = ""
+    place: str = ""
 
 
 class Moments:
@@ -31,9 +33,13 @@ class Moments:
 
     def at(self, moment: int, thread: int) -> Moment:
         """What a thread did at a moment."""
-        activity = self._activity
+        activity, modules = self._activity, self._timeline.modules
+        around = modules.around(moment, thread)
         return Moment(
-            self._phase(moment, thread), activity.operator_at(moment, thread), activity.place_at(moment, thread)
+            phase=self._phase(moment, thread),
+            operator=activity.operator_at(moment, thread),
+            module=modules.name_of(around[-1]).removeprefix(MODULE_PREFIX) if around else "",
+            place=activity.place_at(moment, thread),
         )
 
     def _phase(self, moment: int, thread: int) -> Phase:

@@ -248,7 +248,7 @@ class OperatorRow(Record, frozen=True, kw_only=True):
     names. ``place`` is the innermost line of the user's code, empty where the trace has none. ``shapes`` and ``types``
     go together, one entry an input; both are empty where they were not recorded. ``backward_calls`` of the calls were
     made by autograd's backward pass. ``flops`` are the floating-point operations of one call, where the profiler
-    counted them, and 0 otherwise.
+    counted them or wrote a convolution's stride, and 0 otherwise.
     """
 
     name: str

@@ -168,8 +168,8 @@ class Operators(HostEvents):
     :data:`NONE`, and so does ``message`` :attr:`Timeline.messages`; ``external`` is the identifier by which device
     events name their operator. A forward operator and its backward one share their ``sequence``; ``forward_thread`` is
     the profiler's number of the thread that ran forward, and 0 or less for an operator that is not backward. ``flops``
-    are floating-point operations, 0 where none were counted. ``stack`` is empty where no operator has one, the others
-    where the trace was read without operators' inputs."""
+    are floating-point operations, 0 where not written. ``stack`` is empty where no operator has one, the others where
+    the trace was read without operators' inputs."""
 
     columns = (*HostEvents.columns, "stack", "inputs", "external", "sequence", "forward_thread", "message", "flops")
 

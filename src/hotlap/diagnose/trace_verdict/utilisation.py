@@ -169,8 +169,8 @@ class _Sizes:
                 self._written[convolution_of(it)] = it.flops
 
     def flops_of(self, row: OperatorRow) -> float:
-        """The operations of one call; 0 where they are unknown. What the profiler wrote comes before what the shapes
-        say, which do not show a convolution's stride."""
+        """The operations of one call; 0 where they are unknown. What is written on the operator comes before what the
+        shapes say, which do not show a convolution's stride."""
         if row.flops:
             return float(row.flops)
         if is_convolution(row) and (written := self._written[convolution_of(row)]):
