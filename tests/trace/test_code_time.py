@@ -268,7 +268,9 @@ def test_rows_are_bounded_and_no_row_lacks_its_parent(tmp_path: Path) -> None:
             module(writer, name, begin + depth, 90 - 2 * depth)
         writer.host("operator", "aten::mm", begin + 10, 20)
         writer.launch("gemm", begin + 12, 100_000 + 1000 * number, 10 + number)
-    rows = of(writer, tmp_path, most=21).modules
+    code = of(writer, tmp_path, most=21)
+    rows = code.modules
+    assert (code.distinct_modules, len(rows)) == (400, 21)
     paths = {it.path for it in rows}
     assert len(paths) == 21
     assert all(len(it.path) == 1 or it.path[:-1] in paths for it in rows)
@@ -428,6 +430,21 @@ def test_the_document_has_them_in_seconds(tmp_path: Path, capsys: pytest.Capture
     assert (net["path"], linear["path"], linear["instances"]) == (["Net"], ["Net", "Linear"], 2)
     assert linear["device"]["forward_self_seconds"] == pytest.approx(120e-6)
     assert code["lines"][0]["place"] == "model.py(9): forward"
+
+
+def test_a_row_for_each_instance(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    writer = TraceWriter()
+    two_layers(writer)
+    document = json.loads(page(writer, tmp_path, capsys, "--json", "--instances"))
+    found = {
+        "/".join(it["path"]): (it["instances"], it["device"]["forward_seconds"])
+        for it in document["traces"][0]["code"]["modules"]
+    }
+    assert found == {
+        "Net_0": (1, pytest.approx(125e-6)),
+        "Net_0/Linear_1": (1, pytest.approx(70e-6)),
+        "Net_0/Linear_0": (1, pytest.approx(50e-6)),
+    }
 
 
 def test_names_of_modules_cannot_take_over_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
