@@ -12,6 +12,7 @@ from hotlap.levers import loader as loader_lever
 from hotlap.levers.situations import make_setting
 from hotlap.records import (
     Ceiling,
+    LoaderFacts,
     LoaderRate,
     Machine,
     Measurement,
@@ -61,7 +62,7 @@ def measure_ceilings(trials: Trials, book: Book, observation: Observation, machi
     )
     ceilings: list[Ceiling] = []
     rates: tuple[LoaderRate, ...] = ()
-    if run.facts.loaders:
+    if any(map(_may_train, run.facts.loaders)):
         rates = _loader_alone(trials, book, situation)
         ceilings += _loader_ceiling(run.facts, phases, rates)
         ceilings += _model_ceiling(trials, book, phases)
@@ -129,9 +130,15 @@ def _loader_alone(trials: Trials, book: Book, situation: Situation) -> tuple[Loa
     return run.loader_rates
 
 
+def _may_train(loader: LoaderFacts) -> bool:
+    """Whether its batches are trained on, as far as is known: a loader that only evaluates bounds no step."""
+    return loader.trains is not False
+
+
 def _own_setting(facts: ScriptFacts) -> Setting:
     """The script's own loader arguments, as a setting of the loader lever."""
-    own = next((it for it in facts.loaders if not it.iterable), facts.loaders[0])
+    training = [it for it in facts.loaders if _may_train(it)]
+    own = next((it for it in training if not it.iterable), training[0])
     if own.workers == 0:
         return make_setting("loader", workers=0, pin_memory=own.pin_memory)
     return make_setting(
