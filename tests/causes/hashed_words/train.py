@@ -8,7 +8,7 @@ from collator import HashingCollator
 from torch.utils.data import Dataset
 from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
 
-SYLLABLES = "ba do ki lu mer nas or pel qui ras ta ven".split()
+SYLLABLES = ["ba", "do", "ki", "lu", "mer", "nas", "or", "pel", "qui", "ras", "ta", "ven"]
 
 
 class Sentences(Dataset):
