@@ -50,7 +50,7 @@ _FUSED_ON = frozenset({"cpu", "cuda", "mps", "xpu"})
 def check(profile: Profile) -> Iterator[Finding]:
     """Unless the script chose `foreach`, or rules fused kernels out; what they could save is the phase less what memory
     needs."""
-    unfused = [it for it in profile.facts.optimizers if _could_be_fused(it)]
+    unfused = [it for it in profile.facts.optimizers if could_be_fused(it)]
     share = phase_share(profile, "optimizer")
     if not unfused or not is_material(share) or profile.facts.device.partition(":")[0] not in _FUSED_ON:
         return
@@ -76,7 +76,8 @@ def check(profile: Profile) -> Iterator[Finding]:
     )
 
 
-def _could_be_fused(it: OptimizerFacts) -> bool:
+def could_be_fused(it: OptimizerFacts) -> bool:
+    """Whether it has a fused form, and the script chose neither that nor `foreach`."""
     return it.from_torch and it.supports_fused and it.fused is None and not it.foreach
 
 
