@@ -152,7 +152,7 @@ def test_what_cannot_be_compared(tmp_path: Path) -> None:
 def test_the_page(tmp_path: Path) -> None:
     found = compared(rank(0, tmp_path, [100, 100]), rank(1, tmp_path, [400, 300]))
     page = "\n".join(arrival_lines(found, Paper(width=120)))
-    assert "2 collectives were found on several ranks" in page
+    assert "2 collectives matched between ranks" in page
     first_row = next(line for line in page.splitlines() if "of 2" in line)
     assert first_row.split() == ["1", "2", "of", "2", "500", "us", "0", "ms", "rank1.json"]
     assert "all-reduce 0" in page

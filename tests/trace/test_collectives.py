@@ -119,5 +119,5 @@ def test_the_page_says_that_sizes_are_not_known(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.launch(KERNEL, 0, 10, 100)
     page = "\n".join(collective_lines(rows(writer, tmp_path), Paper(width=120)))
-    assert "the trace does not say their sizes" in page
+    assert "the trace does not record message sizes" in page
     assert "B/s" not in page

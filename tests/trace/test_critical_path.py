@@ -204,7 +204,7 @@ def test_unknown_launches_leave_the_rest_to_the_host(tmp_path: Path) -> None:
 
 def test_the_page(tmp_path: Path) -> None:
     page = "\n".join(path_lines(path(training_trace(steps=2), tmp_path), Paper(width=120)))
-    assert "decided how long 2 steps took" in page
+    assert "determined the duration of 2 steps" in page
     assert "host, waiting for the data loader" in page
     assert "enumerate(DataLoader)#_SingleProcessData" in page
 

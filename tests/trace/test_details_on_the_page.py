@@ -10,7 +10,7 @@ from trace_writer import TraceWriter, training_trace
 
 from hotlap.cli.main import main
 
-TITLES = ("Critical path of", "Collectives", "Memory of", "Who comes last", "Floating-point operations")
+TITLES = ("Critical path of", "Collectives", "Memory of", "Last rank to reach", "Floating-point operations")
 
 
 def ranks(folder: Path) -> Path:

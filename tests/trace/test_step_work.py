@@ -95,8 +95,8 @@ def test_matrix_work_of_unknown_size_makes_it_a_bound(tmp_path: Path) -> None:
     assert found.is_lower_bound
     assert found.known_matrix_share == pytest.approx(0.75)
     page = "\n".join(work_lines(found, Paper(width=120)))
-    assert "At least 805 MFLOP per step: 268 MFLOP outside of the backward pass, 537 MFLOP in it." in page
-    assert "known for 75 % of the time of matrix work" in page
+    assert "At least 805 MFLOP per step: 268 MFLOP forward, 537 MFLOP backward." in page
+    assert "known for 75 % of the time of matrix kernels" in page
 
 
 def test_no_figure_where_too_little_is_known(tmp_path: Path) -> None:
@@ -119,7 +119,9 @@ def test_elementwise_kernels_have_no_operations_to_be_known(tmp_path: Path) -> N
 def test_a_device_without_a_published_peak(tmp_path: Path) -> None:
     found = known(training(), tmp_path, device="Some Device")
     assert found.peak_share is None
-    assert "peak rate of this device or of these types is not known" in " ".join(work_lines(found, Paper(width=200)))
+    assert "no published peak is known for this device and these dtypes" in " ".join(
+        work_lines(found, Paper(width=200))
+    )
 
 
 def test_float32_that_may_be_tf32_has_no_share(tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ _ROWS_SHOWN = 8
 _RANKS_SHOWN = 32
 _LATEST_SHOWN = 5
 _BILLION = 1e9
-_WAITING = "bus bandwidth as NCCL's tests define it; the time includes waiting for ranks that come later"
-_TRANSFER = "time of the rank that came last, which did not wait"
+_WAITING = "bus bandwidth as NCCL's tests define it; times include waiting for ranks that arrive later"
+_TRANSFER = "by the time of the last rank to arrive, which did not wait"
 
 
 def collective_lines(rows: tuple[CollectiveRow, ...], paper: Paper) -> Iterator[str]:
@@ -37,7 +37,9 @@ def collective_lines(rows: tuple[CollectiveRow, ...], paper: Paper) -> Iterator[
 def _rows(rows: tuple[CollectiveRow, ...]) -> Table:
     sized = any(it.message_bytes for it in rows)
     if not sized:
-        table = Table("collective", ">calls", ">time", ">mean", ">shortest", about="the trace does not say their sizes")
+        table = Table(
+            "collective", ">calls", ">time", ">mean", ">shortest", about="the trace does not record message sizes"
+        )
     else:
         rates = (">bus bandwidth", ">at best")
         heads = ("collective", "group", ">ranks", "dtype", ">size", ">calls", ">time", *rates)
@@ -69,23 +71,23 @@ def arrival_lines(comparison: CollectiveComparison | None, paper: Paper) -> Iter
     """Who comes last among the ranks whose traces are there; nothing where there is nothing to compare."""
     if comparison is None:
         return
-    yield styled("Who comes last to collectives", "bold", paper)
+    yield styled("Last rank to reach each collective", "bold", paper)
     yield from _arrivals(comparison).lines(paper)
     if comparison.latest:
         yield ""
-        yield styled("The longest waits", "bold", paper)
+        yield styled("Longest waits for one rank", "bold", paper)
         yield from _latest(comparison.latest).lines(paper)
     if any(it.message_bytes for it in comparison.rows):
         yield ""
-        yield styled("Collectives without waiting", "bold", paper)
+        yield styled("Collectives without the wait", "bold", paper)
         yield from _transfers(comparison.rows).lines(paper)
     yield ""
 
 
 def _arrivals(comparison: CollectiveComparison) -> Table:
-    about = f"{comparison.matched:,} collectives were found on several ranks"
+    about = f"{comparison.matched:,} collectives matched between ranks"
     if comparison.unmatched:
-        about += f", {comparison.unmatched:,} on one alone or in a different order"
+        about += f", {comparison.unmatched:,} not matched"
     offset = any(abs(it.clock_offset_nanoseconds) >= 1_000_000 for it in comparison.ranks)
     heads = (">rank", ">last at", ">others waited", ">waited itself", *([">clock ahead"] if offset else []), "trace")
     table = Table(*heads, about=about)

@@ -17,9 +17,9 @@ _KINDS: dict[PathKind, str] = {
     "compute": "kernels",
     "communication": "communication",
     "copy": "copies and memsets",
-    "queue": "device, from one event to the next",
-    "launch": "from a launch to its kernel",
-    "sync_return": "host, until it returned from waiting",
+    "queue": "device, between queued events",
+    "launch": "launch latency",
+    "sync_return": "host, returning from a synchronization",
     "operator": "host, in operators and runtime calls",
     "loader": "host, waiting for the data loader",
     "python": "host, in Python and the rest",
@@ -44,8 +44,8 @@ def path_lines(path: CriticalPath | None, paper: Paper) -> Iterator[str]:
 
 def _parts(path: CriticalPath) -> Table:
     steps = len(path.steps)
-    about = "the chain of dependent work that decided how long "
-    about += f"{text.count(steps, 'step')} took" if steps else "the trace took"
+    about = "the chain of dependent work that determined the duration of "
+    about += text.count(steps, "step") if steps else "the trace"
     table = Table("", ">time per step" if steps else ">time", ">of the path", about=about)
     for it in path.parts:
         time = text.duration(it.nanoseconds / max(1, steps) / 1e9)

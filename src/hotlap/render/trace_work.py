@@ -27,14 +27,14 @@ def _amount(work: StepWork) -> str:
     if not work.backward_flops:
         return f"{amount}."
     forward = _flops((work.flops - work.backward_flops) / each)
-    return f"{amount}: {forward} outside of the backward pass, {_flops(work.backward_flops / each)} in it."
+    return f"{amount}: {forward} forward, {_flops(work.backward_flops / each)} backward."
 
 
 def _rate(work: StepWork) -> str:
     devices = f" on {work.devices} devices" if work.devices > 1 else ""
     line = f"{'At least ' if work.is_lower_bound else ''}{flop_rate(work.flops_per_second)}{devices}"
     if work.peak_share is None:
-        return f"{line}; the peak rate of this device or of these types is not known."
+        return f"{line}; no published peak is known for this device and these dtypes."
     peaks = [f"{flop_rate(it.peak_flops_per_second)} in {it.dtype}" for it in work.dtypes if it.peak_flops_per_second]
     share = text.share(work.peak_share)
     return f"{line}, {share} of the dense peak that the manufacturer publishes (MFU): {text.listed(peaks)}."
@@ -42,8 +42,8 @@ def _rate(work: StepWork) -> str:
 
 def _known(work: StepWork) -> str:
     return (
-        f"Operations are known for {text.share(work.known_matrix_share)} of the time of matrix work and "
-        f"{text.share(work.known_kernel_share)} of the time in which kernels computed."
+        f"FLOPs are known for {text.share(work.known_matrix_share)} of the time of matrix kernels and "
+        f"{text.share(work.known_kernel_share)} of the time of all kernels."
     )
 
 
