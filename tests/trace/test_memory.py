@@ -168,6 +168,17 @@ def test_the_page(tmp_path: Path) -> None:
     assert page(one(training(), tmp_path), ascii_only=True).isascii()
 
 
+def test_a_line_that_all_allocations_share_is_named_once(tmp_path: Path) -> None:
+    writer = TraceWriter()
+    writer.host("python", "train.py(3): main", 0, 1000)
+    for index, name in enumerate(("aten::mm", "aten::add")):
+        writer.host("operator", name, 10 + 100 * index, 50)
+        writer.memory(20 + 100 * index, 100, 100 * (index + 1), address=index)
+    text = page(one(writer, tmp_path))
+    assert text.count("train.py(3): main") == 1
+    assert "allocated at" not in text
+
+
 def test_the_chart_is_filled_from_below() -> None:
     assert list(area_chart((0, 1, 2, 4), Paper(ascii_only=True), width=10, height=2)) == ["   #", " .##"]
     assert list(area_chart((1, 1, 4, 1), Paper(ascii_only=True), width=2, height=2)) == [" #", ".#"]

@@ -48,11 +48,13 @@ def test_changes_of_memory_in_the_order_of_time(tmp_path: Path) -> None:
     writer.memory(30, -512, 1024, reserved=4096)
     writer.memory(20, 1536, 1536, reserved=4096, address=7)
     writer.instant("Record Window End", 60)
+    writer.events[-1]["args"] = None
     line = read(writer, tmp_path)
     table = line.allocations
     assert (table.start, table.change, table.allocated) == ([20_000, 30_000], [1536, -512], [1536, 1024])
     assert (table.reserved, table.device_type, table.device, table.address) == ([4096] * 2, [1] * 2, [0] * 2, [7, 1])
     assert line.coverage.events == 4
+    assert line.coverage.repaired_events == 0
     assert line.coverage.other == (("arrows, instants, counters and names", 3),)
 
 

@@ -38,8 +38,10 @@ from hotlap.trace import (
 _DESCRIPTION = """\
 Reads traces of torch.profiler (.json, plain or packed as .gz, .xz or .zst), of any version and made
 anywhere: how long each device computed, communicated, copied and waited, and what it waited for;
-without a device, how the host spent its time. Time by module and source line needs a trace that
-was recorded with `with_stack=True`. It ends with the main causes and what to do."""
+without a device, how the host spent its time. Then the critical path, collectives and, of several
+ranks, which one arrives last; with `with_stack=True` time by module and source line, with
+`profile_memory=True` memory, with `record_shapes=True` FLOP/s. It ends with the main causes and
+what to do."""
 
 _EXAMPLES = """\
 examples:

@@ -80,7 +80,9 @@ def _growth(use: MemoryOverTime) -> str:
 
 
 def _holders(use: MemoryOverTime) -> Table:
-    told = (("module", any(it.module for it in use.holders)), ("allocated at", any(it.place for it in use.holders)))
+    # A line that all share says nothing here; the peak's is named above.
+    places = {it.place for it in use.holders}
+    told = (("module", any(it.module for it in use.holders)), ("allocated at", len(places) > 1))
     names = (name for name, known in told if known)
     table = Table("in use at the peak", "phase", ">size", ">of peak", ">allocations", *names)
     whole = use.peak.allocated_bytes

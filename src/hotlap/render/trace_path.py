@@ -57,7 +57,7 @@ def _contributors(path: CriticalPath) -> Table:
     least = _LEAST_SHARE * path.nanoseconds
     shown = [it for it in path.contributors[:_CONTRIBUTORS_SHOWN] if it.nanoseconds >= least]
     names = event_names([it.name for it in shown], _LONGEST_NAME)
-    told = [("in", any(it.operator for it in shown)), ("called at", any(it.place for it in shown))]
+    told = [("in", any(it.operator for it in shown)), ("called at", len({it.place for it in shown}) > 1)]
     table = Table("name", "", ">time", ">of the path", ">times", *(name for name, known in told if known))
     for it in shown:
         cells = (event_name(it.operator), event_name(it.place))

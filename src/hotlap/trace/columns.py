@@ -222,7 +222,7 @@ def _memory_marks(batch: Batch) -> list[Any]:
     """The marks that report memory; they are counted with the other marks."""
     if batch.instant is None:
         return []
-    return [it for it in batch.elements if type(it) is batch.instant and it.name == _MEMORY]
+    return [it for it in batch.elements if type(it) is batch.instant and it.name == _MEMORY and it.args]
 
 
 def _configuration(arguments: Any) -> KernelConfiguration:

@@ -131,7 +131,7 @@ class Instant(msgspec.Struct, frozen=True, gc=False, tag_field="ph", tag="i"):
     pid: int | str = 0
     tid: int | str = 0
     ts: Any = 0
-    args: AllocationArguments = AllocationArguments()
+    args: AllocationArguments | None = None
 
     @property
     def dur(self) -> int:
