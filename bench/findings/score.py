@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
+from bench.findings.planted import Planted
 from hotlap.records import Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a finding says that its cause costs: a share of the step or of the run (``unit``), or only a bound of it."""
+
+    rule: str
+    share: float
+    is_bound: bool
+    unit: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +34,8 @@ class Score:
     ranked_first: bool = True
     titles: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    seconds: float = 0.0
     trouble: str = ""
 
     @property
@@ -44,11 +57,11 @@ class Score:
         return "; ".join(f"{what}: {', '.join(which)}" for what, which in parts if which)
 
 
-def score(planted: Any, findings: Sequence[Finding], warnings: Sequence[str] = ()) -> Score:
-    """What was found, against the manifest's entry."""
+def score(planted: Planted, findings: Sequence[Finding], warnings: Sequence[str] = ()) -> Score:
+    """What was found, against its description."""
     rules = tuple(dict.fromkeys(rule for it in findings for rule in _rules_of(it)))
     costs = [it for it in findings if it.kind == "cost"]
-    allowed = planted.wanted | set(planted.true)
+    allowed = planted.wanted | {*planted.true, *planted.hints()}
     return Score(
         name=planted.name,
         wanted=tuple(sorted(planted.wanted)),
@@ -59,6 +72,7 @@ def score(planted: Any, findings: Sequence[Finding], warnings: Sequence[str] = (
         ranked_first=_is_first(planted, costs),
         titles=tuple(f"{it.rule}: {it.title}" for it in findings),
         warnings=tuple(warnings),
+        claims=tuple(Claim(it.rule, it.share.value, it.share.is_bound, it.share.unit) for it in costs),
     )
 
 
@@ -67,14 +81,18 @@ def _rules_of(finding: Finding) -> tuple[str, ...]:
     return (finding.rule, *finding.causes)
 
 
-def _wrong_lines(planted: Any, findings: Sequence[Finding]) -> set[str]:
-    lines: dict[str, int] = planted.lines()
-    named = {rule: {it.site.line for it in findings if rule in _rules_of(it) and it.site} for rule in lines}
+def _wrong_lines(planted: Planted, findings: Sequence[Finding]) -> set[str]:
+    lines = planted.lines()
+    named = {rule: {_place(it) for it in findings if rule in _rules_of(it)} for rule in lines}
     found = {rule for it in findings for rule in _rules_of(it)}
-    return {rule for rule, line in lines.items() if rule in found and line not in named[rule]}
+    return {rule for rule, place in lines.items() if rule in found and place not in named[rule]}
 
 
-def _is_first(planted: Any, costs: Sequence[Finding]) -> bool:
+def _place(finding: Finding) -> tuple[str, int] | None:
+    return (Path(finding.site.file).name, finding.site.line) if finding.site else None
+
+
+def _is_first(planted: Planted, costs: Sequence[Finding]) -> bool:
     """Whether the planted cause is costliest, up to causes that are true as well and cost the same within a tenth. What
     is only bounded stands behind all that was measured."""
     mine = [it.share for it in costs if planted.first in _rules_of(it)]

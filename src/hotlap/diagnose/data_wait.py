@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 
 from hotlap.diagnose.profile import Profile
-from hotlap.diagnose.shares import between, phase_share
+from hotlap.diagnose.sampled import sampled_in, seconds_of
+from hotlap.diagnose.shares import between, observed_share, phase_share
 from hotlap.evidence import DatasetProfile
 from hotlap.levers.loader import CLOSE_TO_BEST, USUAL_PREFETCH
 from hotlap.records import Ceiling, Estimate, LoaderFacts, LoaderRate
@@ -15,6 +17,7 @@ CEILING_NOISE = 0.03
 """How far the ceiling of the model alone may mislead: it rests on one set of launches, and such sets differ by that."""
 
 _SHAPES_OF_A_FIXED_INPUT = 4
+_DEVIATIONS = 2.0
 
 
 def waiting(profile: Profile) -> Estimate:
@@ -34,6 +37,16 @@ def waiting(profile: Profile) -> Estimate:
         min(wait.low, 1 - (1 + CEILING_NOISE) / speedup),
         min(wait.high, 1 - 1 / (speedup * (1 + CEILING_NOISE))),
     )
+
+
+def choosing(profile: Profile) -> Estimate:
+    """The share of the step in which samplers choose the samples of batches, which no worker does for the training
+    process; with an interval for the chance of sampling. Never more than :func:`waiting`."""
+    lines = [it for it in sampled_in(profile, "data_wait") if it.sampler]
+    value = observed_share(profile, seconds_of(lines))
+    margin = value * _DEVIATIONS / math.sqrt(max(1, sum(it.samples for it in lines)))
+    wait = waiting(profile)
+    return between(min(value, wait.value), min(value - margin, wait.low), min(value + margin, wait.high))
 
 
 def ceiling(profile: Profile, name: str) -> Ceiling | None:

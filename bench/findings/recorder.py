@@ -1,0 +1,117 @@
+"""``python recorder.py OUT SECONDS script.py ...``: run a script and write down what its steps looked like.
+
+It knows nothing of hotlap. Optimizer steps are counted by torch's own hook, losses by the call of ``backward``. After
+SECONDS of training (0: when the script ends) it writes ``OUT`` and ends the process; of several ranks the first one
+writes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import runpy
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+_BEGAN = time.perf_counter()
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_WARM_UP = 0.2
+"""The part of the time after the first step that does not count."""
+
+
+class Recorder:
+    """What happened so far: one row per optimizer step."""
+
+    def __init__(self, out: Path, seconds: float) -> None:
+        self._out = out
+        self._seconds = seconds
+        self._times: list[float] = []
+        self._resident: list[int] = []
+        self._norms: list[float] = []
+        self._losses: list[float] = []
+
+    def stepped(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        """Called after each step of an optimizer."""
+        self._times.append(time.perf_counter())
+        self._resident.append(int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * _PAGE)
+        if self._seconds and self._times[-1] - self._times[0] > self._seconds:
+            self.write()
+            os._exit(0)
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """Called before each backward pass, with its loss."""
+        if loss.numel() == 1:
+            self._losses.append(loss.item())
+
+    def normed(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        """Called before each step of an optimizer."""
+        grads = [it.grad for group in optimizer.param_groups for it in group["params"] if it.grad is not None]
+        if grads:
+            self._norms.append(float(torch.nn.utils.get_total_norm(grads)))
+
+    def write(self) -> None:
+        """Write all figures; of several ranks only the first does."""
+        if os.environ.get("RANK", "0") != "0":
+            return
+        rows = {
+            "step": self._seconds_per_step(),
+            "run": time.perf_counter() - _BEGAN,
+            "growth": self._growth(),
+            "finite": sum(map(math.isfinite, self._losses)) / max(len(self._losses), 1),
+            "spikes": _spread([it for it in self._norms if math.isfinite(it)]),
+            "skipped": 1.0 - min(len(self._times) / max(len(self._losses), 1), 1.0),
+            "steps": len(self._times),
+        }
+        self._out.write_text(json.dumps(rows), encoding="utf-8")
+
+    def _seconds_per_step(self) -> float | None:
+        if len(self._times) < 3:
+            return None
+        begin = self._times[0] + _WARM_UP * (self._times[-1] - self._times[0])
+        kept = [it for it in self._times if it >= begin]
+        return (kept[-1] - kept[0]) / (len(kept) - 1) if len(kept) > 1 else None
+
+    def _growth(self) -> float | None:
+        half = self._resident[len(self._resident) // 2 :]
+        return (half[-1] - half[0]) / (len(half) - 1) if len(half) > 1 else None
+
+
+def _spread(norms: list[float]) -> float | None:
+    middle = statistics.median(norms) if norms else 0.0
+    return max(norms) / middle if middle else None
+
+
+def main(out: str, seconds: str, measure: str, script: str, *arguments: str) -> None:
+    """Run the script under the recorder."""
+    recorder = Recorder(Path(out), float(seconds))
+    register_optimizer_step_post_hook(recorder.stepped)
+    if measure in ("finite", "skipped", "spikes"):  # reading the loss costs time, which other measures are about
+        _watch_values(recorder)
+    sys.argv = [script, *arguments]
+    sys.path[0] = str(Path(script).parent)
+    try:
+        runpy.run_path(script, run_name="__main__")
+    finally:
+        recorder.write()
+
+
+def _watch_values(recorder: Recorder) -> None:
+    backward = torch.Tensor.backward
+
+    def watched(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        recorder.backward(self.detach())
+        return backward(self, *args, **kwargs)
+
+    torch.Tensor.backward = watched  # type: ignore[method-assign]
+    register_optimizer_step_pre_hook(recorder.normed)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

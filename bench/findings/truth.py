@@ -1,0 +1,182 @@
+"""``python -m bench.findings.truth --out docs/benchmarks/findings-truth``: what curing a planted cause really saves.
+
+Each script runs with and without its cause, in turns, and neither side knows of hotlap: what is called true of a
+script, in its description, is shown here. A cause of lost time is true where its cure saves at least two percent, with
+a 95 % interval above nothing; a hazard, where the script has the symptom and the cured one does not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import math
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from bench.findings.planted import Cure, Planted, all_planted
+from bench.findings.variants import cured_copy, plain_copy
+from bench.report import command_line, measured_again, table, write, written
+
+_RECORDER: Final = Path(__file__).with_name("recorder.py")
+_LONGEST_SECONDS: Final = 180.0
+_SMALLEST_SAVING: Final = 0.02
+_STUDENT_95: Final = {3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365}
+"""Two-sided quantiles of Student's distribution by the number of pairs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """What one cure does. ``saved`` is the share of the time that it saves, with its 95 % interval; ``before`` and
+    ``after`` are the medians of what was measured (seconds, bytes per step, shares)."""
+
+    name: str
+    rules: tuple[str, ...]
+    measure: str
+    before: float
+    after: float
+    saved: float | None = None
+    low: float | None = None
+    high: float | None = None
+    trouble: str = ""
+
+    @property
+    def is_true(self) -> bool:
+        """Whether the cause is there, and the cure removes it."""
+        if self.trouble:
+            return False
+        if self.measure in ("step", "run"):
+            return self.saved is not None and self.saved >= _SMALLEST_SAVING and (self.low or 0.0) > 0
+        return _SYMPTOMS[self.measure](self.before) and not _SYMPTOMS[self.measure](self.after)
+
+
+_SYMPTOMS: Final = {
+    "growth": lambda bytes_per_step: bytes_per_step > 4096,
+    "finite": lambda share: share < 1.0,
+    "spikes": lambda ratio: ratio > 10.0,
+    "skipped": lambda share: share > 0.1,
+}
+
+
+def measure(planted: Planted, cure: Cure, pairs: int) -> Truth:
+    """Run both sides in turns; the first of a pair alternates."""
+    rows: list[tuple[float, float]] = []
+    with tempfile.TemporaryDirectory(prefix="hotlap-truth-") as folder:
+        sides = (
+            plain_copy(planted, Path(folder, "as-it-is", "project")),
+            cured_copy(planted, cure, Path(folder, "cured", "project")),
+        )
+        for number in range(pairs if cure.measure in ("step", "run") else 1):
+            found: dict[int, float | str] = {}
+            for side in (0, 1) if number % 2 == 0 else (1, 0):
+                found[side] = _measured(planted, cure, sides[side])
+            first, second = found[0], found[1]
+            if isinstance(first, str) or isinstance(second, str):
+                return Truth(planted.name, cure.rules, cure.measure, 0.0, 0.0, trouble=f"{first}; {second}")
+            rows.append((first, second / cure.samples if cure.measure == "step" else second))
+    return _truth(planted, cure, rows)
+
+
+def _truth(planted: Planted, cure: Cure, rows: Sequence[tuple[float, float]]) -> Truth:
+    before, after = (statistics.median(side) for side in zip(*rows, strict=True))
+    if cure.measure not in ("step", "run"):
+        return Truth(planted.name, cure.rules, cure.measure, before, after)
+    logs = [math.log(cured / original) for original, cured in rows]
+    half = _STUDENT_95[len(logs)] * statistics.stdev(logs) / math.sqrt(len(logs))
+    middle = statistics.mean(logs)
+    saved, low, high = (1 - math.exp(it) for it in (middle, middle + half, middle - half))
+    return Truth(planted.name, cure.rules, cure.measure, before, after, saved, low, high)
+
+
+def _measured(planted: Planted, cure: Cure, script: Path) -> float | str:
+    """One run's figure, or what went wrong."""
+    with tempfile.TemporaryDirectory(prefix="hotlap-truth-run-") as folder:
+        out = Path(folder, "figures.json")
+        seconds = 0.0 if cure.measure == "run" else cure.seconds
+        recorded = [str(_RECORDER), str(out), str(seconds), cure.measure, str(script), *planted.arguments]
+        ranks = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+        command = [sys.executable, *(ranks if planted.need == "two-processes" else []), *recorded]
+        problem = _run(command, Path(folder))
+        if not out.exists():
+            return problem or "it wrote no figures"
+        figure = json.loads(out.read_text(encoding="utf-8"))[cure.measure]
+    return "too few steps" if figure is None else float(figure)
+
+
+def _run(command: Sequence[str], directory: Path) -> str:
+    """Run to the end, and end whatever is left of it; the last line that it said, where it failed."""
+    with Path(directory, "errors.txt").open("w+", encoding="utf-8") as errors:
+        child = subprocess.Popen(
+            command, cwd=directory, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True
+        )
+        try:
+            child.wait(_LONGEST_SECONDS)
+        except subprocess.TimeoutExpired:
+            return f"it ran for more than {_LONGEST_SECONDS:.0f} s"
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+        errors.seek(0)
+        said = errors.read().strip().splitlines()
+    return said[-1] if child.returncode and said else ""
+
+
+def markdown(truths: Sequence[Truth], again: Sequence[str]) -> str:
+    """The table of all cures."""
+    shown = sum(it.is_true for it in truths)
+    lines = [
+        f"What a person gains who removes the cause: {shown} of {len(truths)} are shown.",
+        "",
+        table(["script", "rules", "measured", "saved (95 % interval)", "shown"], [_row(it) for it in truths]),
+        *measured_again(again),
+    ]
+    return "\n".join(lines)
+
+
+def _row(it: Truth) -> list[str]:
+    if it.saved is None or it.low is None or it.high is None:
+        saved = it.trouble or f"{it.before:.4g} before, {it.after:.4g} after"
+    else:
+        saved = f"{100 * it.saved:.1f} % ({100 * it.low:.1f} to {100 * it.high:.1f} %)"
+    return [it.name, ", ".join(it.rules), it.measure, saved, "yes" if it.is_true else "NO"]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure cure after cure; the report is written after each, so that a cut loses nothing."""
+    parser = argparse.ArgumentParser(prog="python -m bench.findings.truth", description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="where to write: OUT.md and OUT.json")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these scripts; others stay in OUT")
+    parser.add_argument("--pairs", type=int, default=4, choices=sorted(_STUDENT_95), help="pairs of runs for each cure")
+    options = parser.parse_args(arguments)
+    data: Any = written(options.out) if options.only else None
+    truths = msgspec.convert(data, list[Truth]) if data is not None else []
+    truths = [it for it in truths if it.name not in options.only]
+    for planted in all_planted():
+        if planted.need == "device" or (options.only and planted.name not in options.only):
+            continue
+        for cure in planted.cures:
+            truths.append(measure(planted, cure, options.pairs))
+            print(" | ".join(_row(truths[-1])), file=sys.stderr, flush=True)
+            write(
+                options.out,
+                title="What removing a planted cause saves",
+                command=command_line("bench.findings.truth"),
+                text=markdown(truths, tuple(options.only)),
+                data=[asdict(it) for it in truths],
+            )
+    return 0 if truths and all(it.is_true for it in truths) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
