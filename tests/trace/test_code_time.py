@@ -188,6 +188,33 @@ def test_what_backward_computes_again_counts_for_the_module_that_does(tmp_path: 
     assert modules(of(writer, tmp_path)) == {"Net": (0, 0, 0, 80), "Net/Linear": (0, 0, 80, 80)}
 
 
+def test_what_is_computed_again_inside_the_backward_of_another_module(tmp_path: Path) -> None:
+    """Checkpoints that are not reentrant: backward of the last layer asks for what all layers had saved."""
+    writer = TraceWriter()
+    module(writer, "Net_0", 0, 200)
+    for number in range(2):
+        module(writer, f"Layer_{number}", 10 + 50 * number, 40)
+        writer.host("operator", "aten::addmm", 15 + 50 * number, 20, **sequence(10 + number))
+    writer.host("operator", "AddmmBackward0", 600, 300, thread=BACKWARD_THREAD, **sequence(11, 1))
+    module(writer, "Layer_0", 620, 100, thread=BACKWARD_THREAD)
+    writer.host("operator", "aten::addmm", 630, 50, thread=BACKWARD_THREAD)
+    writer.launch("gemm", 640, 2000, 80, thread=BACKWARD_THREAD)
+    writer.launch("gemm_backward", 800, 2100, 7, thread=BACKWARD_THREAD)
+    code = of(writer, tmp_path, instances=True)
+    assert modules(code) == {"Net_0": (0, 0, 0, 87), "Net_0/Layer_0": (0, 0, 80, 80), "Net_0/Layer_1": (0, 0, 7, 7)}
+
+
+def test_a_module_that_is_used_in_two_places(tmp_path: Path) -> None:
+    writer = TraceWriter()
+    for number in range(2):
+        module(writer, f"Block{number}_0", 100 * number, 90)
+        module(writer, "Shared_0", 100 * number + 10, 50)
+        writer.host("operator", "aten::mm", 100 * number + 20, 20)
+        writer.launch("gemm", 100 * number + 25, 1000 + 100 * number, 30 + number)
+    found = modules(of(writer, tmp_path))
+    assert (found["Block0/Shared"], found["Block1/Shared"]) == ((30, 30, 0, 0), (31, 31, 0, 0))
+
+
 def test_what_old_versions_accumulate_in_the_backward_thread_is_backward(tmp_path: Path) -> None:
     """They ran it outside of any operator of the engine."""
     writer = TraceWriter()
@@ -268,7 +295,9 @@ def test_rows_are_bounded_and_no_row_lacks_its_parent(tmp_path: Path) -> None:
             module(writer, name, begin + depth, 90 - 2 * depth)
         writer.host("operator", "aten::mm", begin + 10, 20)
         writer.launch("gemm", begin + 12, 100_000 + 1000 * number, 10 + number)
-    rows = of(writer, tmp_path, most=21).modules
+    code = of(writer, tmp_path, most=21)
+    rows = code.modules
+    assert (code.distinct_modules, len(rows)) == (400, 21)
     paths = {it.path for it in rows}
     assert len(paths) == 21
     assert all(len(it.path) == 1 or it.path[:-1] in paths for it in rows)
@@ -428,6 +457,21 @@ def test_the_document_has_them_in_seconds(tmp_path: Path, capsys: pytest.Capture
     assert (net["path"], linear["path"], linear["instances"]) == (["Net"], ["Net", "Linear"], 2)
     assert linear["device"]["forward_self_seconds"] == pytest.approx(120e-6)
     assert code["lines"][0]["place"] == "model.py(9): forward"
+
+
+def test_a_row_for_each_instance(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    writer = TraceWriter()
+    two_layers(writer)
+    document = json.loads(page(writer, tmp_path, capsys, "--json", "--instances"))
+    found = {
+        "/".join(it["path"]): (it["instances"], it["device"]["forward_seconds"])
+        for it in document["traces"][0]["code"]["modules"]
+    }
+    assert found == {
+        "Net_0": (1, pytest.approx(125e-6)),
+        "Net_0/Linear_1": (1, pytest.approx(70e-6)),
+        "Net_0/Linear_0": (1, pytest.approx(50e-6)),
+    }
 
 
 def test_names_of_modules_cannot_take_over_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

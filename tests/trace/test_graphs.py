@@ -229,6 +229,7 @@ def test_kernels_are_bounded(tmp_path: Path) -> None:
     replay(writer, 0, tuple((f"kernel{number}", 1 + number) for number in range(30)))
     (row,) = of(writer, tmp_path, most=4)
     assert [it.name for it in row.kernels] == ["kernel29", "kernel28", "kernel27", "kernel26"]
+    assert row.distinct_kernels == 30
     assert (row.launches, row.nanoseconds) == (30, sum(range(1, 31)) * 1000)
 
 

@@ -76,6 +76,9 @@ def parser() -> Parser:
         metavar="N",
         help=f"rows of the tables of kernels, operators, modules and source lines (default: {ROWS_SHOWN})",
     )
+    made.add_argument(
+        "--instances", action="store_true", help="a row for each instance of a module, not for each class"
+    )
     made.add_argument("--json", action="store_true", help="print one JSON document")
     made.add_debug()
     return made
@@ -84,13 +87,13 @@ def parser() -> Parser:
 def main(words: list[str], engine: object = None) -> int:
     """Run the command; it makes no trials. Raises :class:`hotlap.errors.HotlapError`."""
     choices = parser().parse_args(words)
-    most = max(choices.rows, _MOST_ROWS)
+    judged = partial(_judged, most=max(choices.rows, _MOST_ROWS), instances=choices.instances)
     found: list[_Judged]
     skipped: list[tuple[str, str]] = []
     if str(choices.path) == _STANDARD_INPUT:
-        found = [_from_standard_input(most)]
+        found = [_from_standard_input(judged)]
     else:
-        found, skipped = _read_each(choices.path, lambda path: _judged(path, most))
+        found, skipped = _read_each(choices.path, judged)
     breakdowns, verdicts = [it.breakdown for it in found], [it.verdict for it in found]
     comparison = compare_ranks(breakdowns)
     together = verdict_of_ranks(breakdowns, comparison)
@@ -109,20 +112,22 @@ def main(words: list[str], engine: object = None) -> int:
     return 0
 
 
-def _judged(path: Path, most: int) -> _Judged:
+def _judged(path: Path, *, most: int, instances: bool) -> _Judged:
     """A trace with its verdict; without a device, with the operators and the host's time as well."""
     timeline = read_trace(path, with_inputs=True)
     attribution = Attribution(timeline)
     breakdown, rows = analyse(timeline, kernels=most), operators(timeline, attribution=attribution)
     breakdown = msgspec.structs.replace(
-        breakdown, code=code_time(attribution, most=most), graphs=graph_rows(attribution, most=most)
+        breakdown,
+        code=code_time(attribution, most=most, instances=instances),
+        graphs=graph_rows(attribution, most=most),
     )
     if not breakdown.devices:
         breakdown = msgspec.structs.replace(breakdown, operators=rows[:most], host_time=host_time(timeline))
     return _Judged(breakdown, verdict_of(breakdown, rows))
 
 
-def _from_standard_input(most: int) -> _Judged:
+def _from_standard_input(judged: Callable[[Path], _Judged]) -> _Judged:
     """A trace that is piped in. It is kept in a temporary file meanwhile, since some of it is read twice."""
     if sys.stdin is None or sys.stdin.isatty():
         raise UsageError("Nothing is piped in.", remedy="Pipe a trace: `hotlap trace - < trace.json`.")
@@ -131,7 +136,7 @@ def _from_standard_input(most: int) -> _Judged:
         with path.open("wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
         try:
-            found = _judged(path, most)
+            found = judged(path)
         except TraceError as error:
             raise TraceError(error.what, where="standard input", remedy=error.remedy) from error
     facts = msgspec.structs.replace(found.breakdown.facts, path="standard input")

@@ -161,8 +161,9 @@ class ScriptFacts(Record, frozen=True, kw_only=True):
 
     @property
     def training_loaders(self) -> tuple[LoaderFacts, ...]:
-        """The loaders on whose batches a backward followed; all of them where that is not known."""
-        return tuple(it for it in self.loaders if it.trains) or self.loaders
+        """The loaders on whose batches a backward followed; where none is known to, those of which that is not known.
+        A loader that only evaluates bounds no step."""
+        return tuple(it for it in self.loaders if it.trains) or tuple(it for it in self.loaders if it.trains is None)
 
 
 class Invariants(Record, frozen=True, kw_only=True):

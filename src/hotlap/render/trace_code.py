@@ -83,7 +83,7 @@ def _modules(code: CodeTime, view: _View, rows: int) -> Table:
         instances = f" ({it.instances:,})" if it.instances > 1 else ""
         indent = "  " * min(len(it.path) - 1, _DEEPEST)
         table.add(f"{indent}{event_name(it.path[-1])}{instances}", *view.cells(it))
-    _add_rest(table, len(code.modules) - len(shown))
+    _add_rest(table, code.distinct_modules - len(shown))
     _add_outside(table, "outside of modules", code.outside_modules, view)
     return table
 
@@ -95,14 +95,13 @@ def _costliest(modules: Sequence[ModuleRow], view: _View, rows: int) -> list[Mod
 
 
 def _lines(code: CodeTime, view: _View, rows: int) -> Table:
-    lines = [it for it in code.lines if view.time(it).nanoseconds]
-    shown = lines[:rows]
+    shown = code.lines[:rows]
     about = "" if code.exact_lines else "with the line on which each function begins"
     table = view.table("line" if code.exact_lines else "function", about)
     names = event_names([it.place for it in shown])
     for it in shown:
         table.add(names[it.place], *view.cells(it))
-    _add_rest(table, len(lines) - len(shown))
+    _add_rest(table, code.distinct_lines - len(shown))
     _add_outside(table, "outside of your code", code.outside_lines, view)
     return table
 

@@ -78,8 +78,8 @@ def _kernels(graph: GraphRow, rows: int) -> Table:
         share = text.share(it.nanoseconds / graph.nanoseconds) if graph.nanoseconds else "-"
         cells = (_operators(it), _KNOWN_BY[it.known_by]) if known else ()
         table.add(names[it.name], _length(it.nanoseconds), share, f"{it.launches:,}", *cells)
-    if len(graph.kernels) > rows:
-        table.add(f"{len(graph.kernels) - rows:,} more (--rows)")
+    if graph.distinct_kernels > len(shown):
+        table.add(f"{graph.distinct_kernels - len(shown):,} more (--rows)")
     return table
 
 

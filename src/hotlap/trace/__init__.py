@@ -3,8 +3,8 @@
 :func:`read_trace` turns a Kineto file into a :class:`Timeline`; :func:`analyse` turns that into a
 :class:`Breakdown`, which is all that the rest of hotlap and its users need, and :func:`conclusion_of` says what it
 comes to. :func:`operators` and :func:`host_time` say more of the host's side, :func:`code_time` of modules and source
-lines, :func:`graph_rows` of replayed graphs, and :func:`compare_ranks` compares
-several ranks. Nothing in here knows of trials.
+lines, :func:`graph_rows` of replayed graphs, and :func:`compare_ranks` compares several ranks. Nothing in here knows of
+trials.
 """
 
 from hotlap.trace.attribution import Attribution

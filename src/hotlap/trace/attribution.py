@@ -91,6 +91,7 @@ class Attribution:
         self._users = {number for number, it in enumerate(timeline.frames.names) if is_users_frame(it)}
         self._engine = table.named(BACKWARD.search)
         self._stacks: dict[int, tuple[int, str]] = {}
+        self._in_forward: dict[str, int] = {}
         self._forward: dict[tuple[int, int], int] = {}
         self._forward_threads = _forward_threads(timeline)
         self._walk()
@@ -163,10 +164,20 @@ class Attribution:
 
     def _scope_of_module(self, event: int, around: Scope) -> Scope:
         name = self.timeline.modules.name_of(event).removeprefix(MODULE_PREFIX)
-        chain = self.modules.below(around.module, name)
+        chain = self._chain_of_module(name, around)
         first, last = self.in_steps
         self.module_calls[chain] += first <= self.timeline.modules.start[event] < last
         return around._replace(module=chain)
+
+    def _chain_of_module(self, name: str, around: Scope) -> int:
+        """Where it runs; within backward where it ran in forward, since a checkpoint may compute it again inside the
+        backward of another module."""
+        if around.direction != Direction.FORWARD and name in self._in_forward:
+            return self._in_forward[name]
+        chain = self.modules.below(around.module, name)
+        if around.direction == Direction.FORWARD:
+            self._in_forward.setdefault(name, chain)
+        return chain
 
     def _scope_of_operator(self, event: int, around: Scope) -> Scope:
         table = self.timeline.operators

@@ -32,8 +32,9 @@ class CodeWork(Record, frozen=True, kw_only=True):
 
 
 class ModuleRow(CodeWork, frozen=True, kw_only=True):
-    """All instances of a module's class at one place of the model. ``path`` are the classes from the outermost module
-    on, ``instances`` how many there were, ``calls`` how often their forward ran."""
+    """All instances of a module's class at one place of the model, or one of them. ``path`` are the classes from the
+    outermost module on, or the instances, as ``Linear_3``: the profiler numbers those of each class in the order in
+    which it sees them. ``instances`` is how many there were, ``calls`` how often their forward ran."""
 
     path: tuple[str, ...]
     instances: int
@@ -53,8 +54,9 @@ class CodeTime(Record, frozen=True, kw_only=True):
     ``outside_modules`` and ``outside_lines`` are what ran outside of any module or any line of the user's code.
     ``unmapped_backward`` is backward whose forward operator the trace does not name, for instance the accumulation of
     gradients; it counts where it ran, which on a thread of the backward pass is outside. ``exact_lines``: the lines are
-    those that were executed, not the first ones of functions. ``window_nanoseconds`` is how long the steps took, or the
-    whole trace; ``device_window_nanoseconds`` the same for all devices together.
+    those that were executed, not the first ones of functions. The rows are the costliest of ``distinct_modules`` and
+    ``distinct_lines``. ``window_nanoseconds`` is how long the steps took, or the whole trace;
+    ``device_window_nanoseconds`` the same for all devices together.
     """
 
     window_nanoseconds: int
@@ -65,3 +67,5 @@ class CodeTime(Record, frozen=True, kw_only=True):
     outside_lines: CodeWork = CodeWork()
     unmapped_backward: CodeWork = CodeWork()
     exact_lines: bool = False
+    distinct_modules: int = 0
+    distinct_lines: int = 0

@@ -12,8 +12,9 @@ from hotlap.trace.code_records import CodeTime, CodeWork, DirectedTime, LineRow,
 from hotlap.trace.timeline import NONE, Events
 
 
-def code_time(attribution: Attribution, *, most: int = 100) -> CodeTime | None:
+def code_time(attribution: Attribution, *, most: int = 100, instances: bool = False) -> CodeTime | None:
     """Where the time of a trace went in the model and in the source; ``most`` bounds the rows of each table.
+    With ``instances`` each instance of a module has its own row, otherwise those of one class share one.
 
     None where the trace records neither modules nor lines of the user's code.
     """
@@ -22,15 +23,19 @@ def code_time(attribution: Attribution, *, most: int = 100) -> CodeTime | None:
         return None
     work = _spent(attribution)
     window, device_window = _windows(attribution)
+    modules = _ModuleTree(attribution, work, _own_name if instances else _class_of)
+    lines = _line_rows(attribution.lines, work)
     return CodeTime(
         window_nanoseconds=window,
         device_window_nanoseconds=device_window,
-        modules=_ModuleTree(attribution, work).rows(most),
-        lines=_line_rows(attribution.lines, work, most),
+        modules=modules.rows(most),
+        lines=lines[:most],
         outside_modules=_sum_where(work, lambda it: it.module == NONE),
         outside_lines=_sum_where(work, lambda it: it.line == NONE),
         unmapped_backward=_sum_where(work, lambda it: it.direction == Direction.UNMAPPED),
         exact_lines=bool(timeline.stacks) and not len(timeline.frames),
+        distinct_modules=len(modules),
+        distinct_lines=len(lines),
     )
 
 
@@ -99,31 +104,34 @@ def _by_cost(work: CodeWork) -> tuple[int, int]:
 
 
 class _ModuleTree:
-    """The tree of modules, with the instances of one class below the same parents as one node."""
+    """The tree of modules. Instances below the same parents are one node where ``label`` calls them the same."""
 
-    def __init__(self, attribution: Attribution, spent: _Spent) -> None:
+    def __init__(self, attribution: Attribution, spent: _Spent, label: Callable[[str], str]) -> None:
         instances = attribution.modules
-        self._classes = Chains()
+        self._nodes = Chains()
         node_of: list[int] = []
         self._names: defaultdict[int, set[str]] = defaultdict(set)
         self._calls: Counter[int] = Counter()
         for chain, name in enumerate(instances.names):
             parent = instances.parent(chain)
-            node = self._classes.below(NONE if parent == NONE else node_of[parent], _class_of(name))
+            node = self._nodes.below(NONE if parent == NONE else node_of[parent], label(name))
             node_of.append(node)
             self._names[node].add(name)
             self._calls[node] += attribution.module_calls[chain]
         self._work = _by_key(
-            spent, lambda it: () if it.module == NONE else list(self._classes.upwards(node_of[it.module]))
+            spent, lambda it: () if it.module == NONE else list(self._nodes.upwards(node_of[it.module]))
         )
+
+    def __len__(self) -> int:
+        return len(self._nodes.names)
 
     def rows(self, most: int) -> tuple[ModuleRow, ...]:
         """The costliest ones as a tree: each before what is inside it, the costliest of siblings first. What encloses
         costs no less, so nothing is shown without what it is inside of."""
-        ranked = sorted(range(len(self._classes.names)), key=lambda it: (_by_cost(self._of(it)), it))[:most]
+        ranked = sorted(range(len(self)), key=lambda it: (_by_cost(self._of(it)), it))[:most]
         inside: defaultdict[int, list[int]] = defaultdict(list)
         for node in ranked:
-            inside[self._classes.parent(node)].append(node)
+            inside[self._nodes.parent(node)].append(node)
         return tuple(map(self._row, _in_tree(inside)))
 
     def _of(self, node: int) -> CodeWork:
@@ -132,7 +140,7 @@ class _ModuleTree:
     def _row(self, node: int) -> ModuleRow:
         work = self._of(node)
         return ModuleRow(
-            path=self._classes.path(node),
+            path=self._nodes.path(node),
             instances=len(self._names[node]),
             calls=self._calls[node],
             device=work.device,
@@ -148,19 +156,23 @@ def _in_tree(inside: Mapping[int, list[int]]) -> Iterator[int]:
         waiting += reversed(inside.get(node, []))
 
 
+def _own_name(instance: str) -> str:
+    return instance
+
+
 def _class_of(instance: str) -> str:
     name, _, number = instance.rpartition("_")
     return name if name and number.isdecimal() else instance
 
 
-def _line_rows(lines: Chains, spent: _Spent, most: int) -> tuple[LineRow, ...]:
+def _line_rows(lines: Chains, spent: _Spent) -> tuple[LineRow, ...]:
     """Functions and lines by their own time; one that calls itself counts once."""
     places = {
         it: tuple(dict.fromkeys(lines.names[link] for link in lines.upwards(it))) for it in range(len(lines.names))
     }
     found = _by_key(spent, lambda it: places.get(it.line, ()))
     rows = [LineRow(place=place, device=work.device, host=work.host) for place, work in found.items()]
-    return tuple(sorted(rows, key=_by_own_cost)[:most])
+    return tuple(sorted(rows, key=_by_own_cost))
 
 
 def _by_own_cost(work: CodeWork) -> tuple[int, int, int, int]:

@@ -29,8 +29,8 @@ class GraphRow(Record, frozen=True, kw_only=True):
     """The replays of one graph from one place. ``graph`` is the profiler's number of it, None in old traces.
 
     ``operator``, ``module`` (instances, the outermost first) and ``place`` are what launched it, empty where unknown.
-    ``launches`` counts the kernels, copies and memsets of all ``replays``. ``kernels`` are the costliest;
-    ``known_nanoseconds`` is the time of all whose operators are known.
+    ``launches`` counts the kernels, copies and memsets of all ``replays``. ``kernels`` are the costliest of
+    ``distinct_kernels``; ``known_nanoseconds`` is the time of all whose operators are known.
     """
 
     graph: int | None
@@ -42,3 +42,4 @@ class GraphRow(Record, frozen=True, kw_only=True):
     nanoseconds: int
     known_nanoseconds: int = 0
     kernels: tuple[GraphKernel, ...] = ()
+    distinct_kernels: int = 0

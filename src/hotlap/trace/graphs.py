@@ -101,6 +101,7 @@ def _row(attribution: Attribution, place: _Place, replays: list[list[int]], orig
         nanoseconds=sum(it.nanoseconds for it in kernels),
         known_nanoseconds=sum(it.nanoseconds for it in kernels if it.known_by),
         kernels=tuple(kernels[:most]),
+        distinct_kernels=len(kernels),
     )
 
 

@@ -61,7 +61,7 @@ def measure_ceilings(trials: Trials, book: Book, observation: Observation, machi
     )
     ceilings: list[Ceiling] = []
     rates: tuple[LoaderRate, ...] = ()
-    if run.facts.loaders:
+    if run.facts.training_loaders:
         rates = _loader_alone(trials, book, situation)
         ceilings += _loader_ceiling(run.facts, phases, rates)
         ceilings += _model_ceiling(trials, book, phases)

@@ -15,7 +15,7 @@ class Shards(Dataset):
         self.packed = []
         for _ in range(count):
             values = torch.randint(-8, 8, (size, features), generator=generator, dtype=torch.int16)
-            self.packed.append(zlib.compress(values.numpy().tobytes(), level=6))
+            self.packed.append(zlib.compress(values.numpy().tobytes(), level=1))
         self.opened, self.values = None, None
 
     def __len__(self):
