@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 _BEGAN = time.perf_counter()
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -110,7 +110,7 @@ def _watch_values(recorder: Recorder) -> None:
         return backward(self, *args, **kwargs)
 
     torch.Tensor.backward = watched  # type: ignore[method-assign]
-    torch.optim.optimizer.register_optimizer_step_pre_hook(recorder.normed)
+    register_optimizer_step_pre_hook(recorder.normed)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,11 @@ def test_folding_breaks_between_words_first() -> None:
     assert list(folded("", 5)) == [""]
 
 
+def test_folding_keeps_the_indentation() -> None:
+    assert list(folded("  of them in backward", 12)) == ["  of them in", "  backward"]
+    assert list(folded("   ", 2)) == [""]
+
+
 def test_wide_and_combining_characters_take_the_cells_they_take() -> None:
     assert cell_width("abc") == 3
     assert cell_width("\u6838\u5fc3") == 4

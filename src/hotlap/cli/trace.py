@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple, TypeVar
@@ -12,27 +13,42 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from hotlap.cli import screen
-from hotlap.cli.arguments import Parser
+from hotlap.cli.arguments import Parser, whole
 from hotlap.diagnose.trace_verdict import TraceVerdict, verdict_of, verdict_of_ranks
 from hotlap.errors import TraceError, UsageError
-from hotlap.render.trace import traces_report
+from hotlap.render.trace import ROWS_SHOWN, traces_report
 from hotlap.study.layout import JOURNAL
-from hotlap.trace import Breakdown, analyse, compare_ranks, host_time, operators, read_trace, trace_files
+from hotlap.trace import (
+    Attribution,
+    Breakdown,
+    analyse,
+    code_time,
+    compare_ranks,
+    graph_rows,
+    host_time,
+    operators,
+    read_trace,
+    trace_files,
+)
 
 _DESCRIPTION = """\
 Reads traces of torch.profiler (.json, plain or packed as .gz, .xz or .zst), of any version and made
 anywhere: how long each device computed, communicated, copied and waited, and what it waited for;
-without a device, how the host spent its time. It ends with the main causes and what to do."""
+without a device, how the host spent its time. Time by module and source line needs a trace that
+was recorded with `with_stack=True`. It ends with the main causes and what to do."""
 
 _EXAMPLES = """\
 examples:
   hotlap trace trace.json.gz
   hotlap trace runs/profile              every trace of a folder, for example one a rank
   ssh host cat trace.json | hotlap trace -
+  hotlap trace --rows 40 trace.json.gz   more kernels, modules and source lines
   hotlap trace --json trace.json         one JSON document; times are seconds"""
 
 _STANDARD_INPUT = "-"
-_OPERATORS = 100
+_MOST_ROWS = 100
+"""Of each table in the document, unless more are asked for."""
+
 _TRACES_OF_STUDIES = "window"
 _Found = TypeVar("_Found")
 
@@ -53,6 +69,16 @@ def parser() -> Parser:
         metavar="FILE_OR_FOLDER",
         help="a trace, or a folder of traces; `-` reads one from standard input",
     )
+    made.add_argument(
+        "--rows",
+        type=partial(whole, 1),
+        default=ROWS_SHOWN,
+        metavar="N",
+        help=f"rows of the tables of kernels, operators, modules and source lines (default: {ROWS_SHOWN})",
+    )
+    made.add_argument(
+        "--instances", action="store_true", help="a row for each instance of a module, not for each class"
+    )
     made.add_argument("--json", action="store_true", help="print one JSON document")
     made.add_debug()
     return made
@@ -61,12 +87,13 @@ def parser() -> Parser:
 def main(words: list[str], engine: object = None) -> int:
     """Run the command; it makes no trials. Raises :class:`hotlap.errors.HotlapError`."""
     choices = parser().parse_args(words)
+    judged = partial(_judged, most=max(choices.rows, _MOST_ROWS), instances=choices.instances)
     found: list[_Judged]
     skipped: list[tuple[str, str]] = []
     if str(choices.path) == _STANDARD_INPUT:
-        found = [_from_standard_input()]
+        found = [_from_standard_input(judged)]
     else:
-        found, skipped = _read_each(choices.path, _judged)
+        found, skipped = _read_each(choices.path, judged)
     breakdowns, verdicts = [it.breakdown for it in found], [it.verdict for it in found]
     comparison = compare_ranks(breakdowns)
     together = verdict_of_ranks(breakdowns, comparison)
@@ -81,20 +108,26 @@ def main(words: list[str], engine: object = None) -> int:
         screen.document("trace", document)
     else:
         verdicts += [together] if together is not None else []
-        screen.say(traces_report(breakdowns, skipped, comparison, screen.paper(), verdicts=verdicts))
+        screen.say(traces_report(breakdowns, skipped, comparison, screen.paper(), verdicts=verdicts, rows=choices.rows))
     return 0
 
 
-def _judged(path: Path) -> _Judged:
+def _judged(path: Path, *, most: int, instances: bool) -> _Judged:
     """A trace with its verdict; without a device, with the operators and the host's time as well."""
     timeline = read_trace(path, with_inputs=True)
-    breakdown, rows = analyse(timeline), operators(timeline)
+    attribution = Attribution(timeline)
+    breakdown, rows = analyse(timeline, kernels=most), operators(timeline, attribution=attribution)
+    breakdown = msgspec.structs.replace(
+        breakdown,
+        code=code_time(attribution, most=most, instances=instances),
+        graphs=graph_rows(attribution, most=most),
+    )
     if not breakdown.devices:
-        breakdown = msgspec.structs.replace(breakdown, operators=rows[:_OPERATORS], host_time=host_time(timeline))
+        breakdown = msgspec.structs.replace(breakdown, operators=rows[:most], host_time=host_time(timeline))
     return _Judged(breakdown, verdict_of(breakdown, rows))
 
 
-def _from_standard_input() -> _Judged:
+def _from_standard_input(judged: Callable[[Path], _Judged]) -> _Judged:
     """A trace that is piped in. It is kept in a temporary file meanwhile, since some of it is read twice."""
     if sys.stdin is None or sys.stdin.isatty():
         raise UsageError("Nothing is piped in.", remedy="Pipe a trace: `hotlap trace - < trace.json`.")
@@ -103,7 +136,7 @@ def _from_standard_input() -> _Judged:
         with path.open("wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
         try:
-            found = _judged(path)
+            found = judged(path)
         except TraceError as error:
             raise TraceError(error.what, where="standard input", remedy=error.remedy) from error
     facts = msgspec.structs.replace(found.breakdown.facts, path="standard input")

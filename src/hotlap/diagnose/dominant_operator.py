@@ -34,7 +34,7 @@ from types import MappingProxyType
 import msgspec
 
 from hotlap.diagnose.device_idle import traced_device
-from hotlap.diagnose.examples import CPU, GPU, operator, run_on
+from hotlap.diagnose.examples import CPU, GPU, operator, run_on, with_optimizer
 from hotlap.diagnose.host_lines import line_of_operator
 from hotlap.diagnose.operators import (
     WORTH_A_LOOK,
@@ -48,10 +48,11 @@ from hotlap.diagnose.operators import (
     site_with,
 )
 from hotlap.diagnose.profile import Profile
-from hotlap.diagnose.shares import exactly
+from hotlap.diagnose.shares import exactly, phase_share
+from hotlap.diagnose.unfused_optimizer import could_be_fused
 from hotlap.diagnose.wording import duration, levers_for, name, percent
 from hotlap.evidence import RunEvidence
-from hotlap.records import CallSite, Finding
+from hotlap.records import CallSite, Finding, OptimizerFacts
 from hotlap.trace.records import OperatorRow
 
 title = "One operator that is no matrix product takes most of the computing time"
@@ -111,6 +112,11 @@ _USUAL = (
 _READS = frozenset({"aten::item", "aten::_local_scalar_dense"})
 """They compute nothing, they wait; hotlap itself reads the loss in the profiled steps of a CPU."""
 
+_UPDATES = frozenset(
+    f"aten::{it}" for it in ("add", "add_", "addcdiv_", "addcmul_", "div", "div_", "lerp_", "mul", "mul_", "sqrt")
+)
+"""What the optimizers that have fused forms call for each parameter where they are not fused."""
+
 _LOOP = "It is called in a loop. Stack the small tensors into one, and call it once for all of them."
 
 
@@ -123,7 +129,7 @@ def check(profile: Profile) -> Iterator[Finding]:
     if own <= DOMINANT * whole or share < WORTH_A_LOOK or not kernels_matter(profile):
         return
     first = max(rows, key=lambda it: own_nanoseconds(profile, it))
-    if _is_upload(profile, first, own):
+    if _is_upload(profile, first, own) or _is_update(profile, first, share):
         return
     calls = sum(it.calls for it in rows) / profiled_steps(profile)
     seconds = own * _NANOSECONDS / sum(it.calls for it in rows)
@@ -183,6 +189,14 @@ def _is_upload(profile: Profile, row: OperatorRow, own: int) -> bool:
     return 2 * sum(it.nanoseconds for it in device.copies if it.direction == "HtoD") >= own
 
 
+def _is_update(profile: Profile, row: OperatorRow, share: float) -> bool:
+    """Whether it is one of the operators of a plain optimizer whose phase takes as long: `unfused-optimizer` speaks of
+    that."""
+    if row.name not in _UPDATES or not any(could_be_fused(it) for it in profile.facts.optimizers):
+        return False
+    return phase_share(profile, "optimizer").value >= share
+
+
 def _advice(operator_name: str) -> str:
     plain = operator_name.removeprefix("aten::")
     return _ADVICE.get(_ALIKE.get(plain, plain), "")
@@ -192,10 +206,16 @@ _EMBEDDING = operator("aten::embedding_dense_backward", 50, [(64, 128, 256), (64
 _PRODUCTS = operator("aten::mm", 30, [(8192, 256), (256, 1024)])
 _LOOPED = operator("aten::mul", 12, [(32, 8)], calls=2000, place="net.py(40): forward")
 
+_UPDATE = operator("aten::sqrt", 60, [(8, 512)], calls=2000)
+_ADAM = OptimizerFacts(kind="Adam", parameters=1000, learning_rate=1e-3, supports_fused=True, from_torch=True)
+
 fires = {
     "the gradient of an embedding": run_on(CPU, _EMBEDDING, _PRODUCTS),
     "concatenations on a GPU": run_on(GPU, operator("aten::cat", 60, [(64, 4096)]), _PRODUCTS),
     "a loop of small operators": run_on(CPU, _LOOPED, operator("aten::mm", 10, [(32, 8), (8, 8)])),
+    "its name is that of an update, which takes no time": with_optimizer(
+        run_on(CPU, _UPDATE, optimizers=(_ADAM,)), 0.001
+    ),
     "element-wise work": run_on(CPU, operator("aten::exp", 70, [(4096, 4096)]), _PRODUCTS),
 }
 silent = {
@@ -208,5 +228,6 @@ silent = {
     "no operator dominates": run_on(CPU, *(operator(f"aten::{it}", 20) for it in ("exp", "cat", "sort", "mul"))),
     "it dominates a step that is spent elsewhere": run_on(CPU, operator("aten::cat", 4), operator("aten::mm", 1)),
     "the GPU waits for the host": run_on(GPU, operator("aten::cat", 30), operator("aten::mm", 5)),
+    "the update of a plain optimizer": with_optimizer(run_on(CPU, _UPDATE, optimizers=(_ADAM,)), 0.08),
     "the profiled steps are unknown": msgspec.structs.replace(run_on(CPU, _EMBEDDING), evidence=RunEvidence()),
 }

@@ -1,8 +1,9 @@
 """The optimizer's step takes a good part of the time, and its fused form is not in use.
 
 ## What it is
-The optimizer has a form that updates all parameters in one kernel, and the script left open which one to take. torch
-then takes a loop over all parameters on a CPU, and a few kernels for each operation (`foreach`) on a GPU.
+The optimizer has a form that updates all parameters in one kernel, and the script does not ask for it. torch then takes
+a loop over all parameters on a CPU, and a few kernels for each operation (`foreach`) on a GPU. With `foreach=False` it
+loops on both.
 
 ## Why it is slow
 Updating a parameter is a handful of operations, each of which reads and writes all of it. One after the other, they
@@ -47,8 +48,9 @@ _FUSED_ON = frozenset({"cpu", "cuda", "mps", "xpu"})
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """Only where the script left the form open; what it could save is the phase less what memory needs."""
-    unfused = [it for it in profile.facts.optimizers if _could_be_fused(it)]
+    """Unless the script chose `foreach`, or rules fused kernels out; what they could save is the phase less what memory
+    needs."""
+    unfused = [it for it in profile.facts.optimizers if could_be_fused(it)]
     share = phase_share(profile, "optimizer")
     if not unfused or not is_material(share) or profile.facts.device.partition(":")[0] not in _FUSED_ON:
         return
@@ -58,6 +60,7 @@ def check(profile: Profile) -> Iterator[Finding]:
         return
     tensors = sum(it.trainable for it in profile.facts.models)
     kinds = " and ".join(sorted({it.kind for it in unfused}))
+    loops = all(it.foreach is False for it in unfused)
     yield Finding(
         rule="unfused-optimizer",
         share=at_most(saving),
@@ -67,14 +70,15 @@ def check(profile: Profile) -> Iterator[Finding]:
             *([f"It updates {tensors:,} parameter tensors."] if tensors else []),
             *([f"Memory alone needs {percent(needed)} of the step for it."] if needed > 0 else []),
         ),
-        remedy=f"Pass `fused=True` to {kinds}.",
+        remedy=f"Pass `fused=True` to {kinds}{' in place of `foreach=False`' if loops else ''}.",
         site=unfused[0].site or site_with(profile, "optimizer", "step"),
         levers=levers_for("unfused-optimizer", profile.situation),
     )
 
 
-def _could_be_fused(it: OptimizerFacts) -> bool:
-    return it.from_torch and it.supports_fused and it.fused is None and it.foreach is None
+def could_be_fused(it: OptimizerFacts) -> bool:
+    """Whether it has a fused form, and the script chose neither that nor `foreach`."""
+    return it.from_torch and it.supports_fused and it.fused is None and not it.foreach
 
 
 def _needed_seconds(profile: Profile) -> float:
@@ -104,6 +108,7 @@ _ON_CPU = run_on(CPU, optimizers=(_adam(),))
 
 fires = {
     "a loop over the parameters on a CPU": with_optimizer(_ON_CPU, 0.02),
+    "a loop that the script asks for": with_optimizer(run_on(CPU, optimizers=(_adam(foreach=False),)), 0.02),
     "foreach on a GPU": with_optimizer(run_on(GPU, optimizers=(_adam(),)), 0.01),
     "more than memory explains": with_optimizer(run_on(GPU, optimizers=(_adam(100_000_000),)), 0.01),
 }

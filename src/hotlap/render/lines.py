@@ -17,6 +17,7 @@ _CODES = {
 }  # fmt: skip
 _BETWEEN_COLUMNS = "  "
 _NARROWEST_FOLDED = 10
+_WIDEST_CHARACTER = 2
 
 
 class Paper(NamedTuple):
@@ -50,7 +51,12 @@ def cell_width(text: str) -> int:
 
 
 def folded(text: str, width: int) -> Iterator[str]:
-    """A text in lines of at most so many cells, broken between words where that is possible."""
+    """A text in lines of at most so many cells, broken between words where that is possible, and indented as it is."""
+    indented = text.lstrip(" ")
+    indent = text[: len(text) - len(indented)]
+    if indent and len(indent) + _WIDEST_CHARACTER <= width:
+        yield from (indent + it for it in folded(indented, width - len(indent)))
+        return
     line = ""
     for word in text.split(" "):
         joined = f"{line} {word}" if line else word

@@ -65,6 +65,7 @@ class Observer:
         hooks.around_fetch.append(self._fetch)
         hooks.before_optimizer.append(self._optimizer_asked)
         hooks.after_optimizer.append(self._optimizer_made)
+        hooks.before_compile.append(self._compile)
         hooks.before_forward.append(self._forward_begins)
         hooks.after_forward.append(self._forward_ends)
         hooks.before_backward.append(self._backward)
@@ -156,6 +157,12 @@ class Observer:
     def _optimizer_made(self, optimizer: Any) -> None:
         self._optimizers.append((optimizer, exact_user_site("optimizer", type(optimizer).__name__), self._requested))
         self._requested = {}
+
+    # -- compiling -----------------------------------------------------------------------------
+
+    def _compile(self) -> None:
+        if self._early():
+            self._note(exact_user_site("compile"))
 
     # -- forward, backward, update -------------------------------------------------------------
 

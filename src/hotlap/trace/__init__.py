@@ -2,13 +2,17 @@
 
 :func:`read_trace` turns a Kineto file into a :class:`Timeline`; :func:`analyse` turns that into a
 :class:`Breakdown`, which is all that the rest of hotlap and its users need, and :func:`conclusion_of` says what it
-comes to. :func:`operators` and :func:`host_time` say more of the host's side, and :func:`compare_ranks` compares
-several ranks. Nothing in here knows of trials.
+comes to. :func:`operators` and :func:`host_time` say more of the host's side, :func:`code_time` of modules and source
+lines, :func:`graph_rows` of replayed graphs, and :func:`compare_ranks` compares several ranks. Nothing in here knows of
+trials.
 """
 
+from hotlap.trace.attribution import Attribution
 from hotlap.trace.breakdown import analyse
+from hotlap.trace.code_time import code_time
 from hotlap.trace.conclusion import conclusion_of, device_conclusion
 from hotlap.trace.files import trace_files
+from hotlap.trace.graphs import graph_rows
 from hotlap.trace.host_time import host_time
 from hotlap.trace.operators import operators
 from hotlap.trace.ranks import compare_ranks
@@ -17,6 +21,7 @@ from hotlap.trace.records import Breakdown, Conclusion, HostTime, OperatorRow, R
 from hotlap.trace.timeline import Timeline
 
 __all__ = [
+    "Attribution",
     "Breakdown",
     "Conclusion",
     "HostTime",
@@ -24,9 +29,11 @@ __all__ = [
     "RankComparison",
     "Timeline",
     "analyse",
+    "code_time",
     "compare_ranks",
     "conclusion_of",
     "device_conclusion",
+    "graph_rows",
     "host_time",
     "operators",
     "read_trace",

@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
-from hotlap.trace.dialects import ANNOTATING_OPERATOR, KIND_OF_CATEGORY, LAST_DEVICE_KIND, Kind
+from hotlap.trace.dialects import ANNOTATING_OPERATOR, KIND_OF_CATEGORY, LAST_DEVICE_KIND, MODULE_PREFIX, Kind
 from hotlap.trace.events import MISSING, NO_TEXT, Batch, Event
 from hotlap.trace.inputs import pair_of_inputs
-from hotlap.trace.numbering import Devices, Names, Texts, Threads, UsefulFrames
-from hotlap.trace.timeline import NONE, Calls, DeviceEvents, Events, HostEvents, Operators
+from hotlap.trace.numbering import Configurations, Devices, Names, Texts, Threads, UsefulFrames
+from hotlap.trace.timeline import NONE, Calls, DeviceEvents, Events, HostEvents, KernelConfiguration, Operators
 from hotlap.trace.times import DigitsLostError, TimedEvents
 
 _LARGEST_COPY = 2**40
@@ -34,15 +34,18 @@ class ColumnBuilder:
         self.annotations = HostEvents()
         self.frames = HostEvents()
         self.overhead = HostEvents()
+        self.modules = HostEvents()
         self.threads = Threads()
         self.stacks = Texts()
         self.inputs = Texts()
+        self.configurations = Configurations()
         self.other: Counter[str] = Counter()
         self.invalid = 0
         self._frames_left_out = 0
         self._host_of_kind: dict[int, HostEvents] = {
             Kind.CALL: self.calls, Kind.OPERATOR: self.operators, Kind.ANNOTATION: self.annotations,
             Kind.PYTHON: self.frames, Kind.OVERHEAD: self.overhead,
+            Kind.MODULE: self.modules,
         }  # fmt: skip
         self._with_inputs = with_inputs
         self._numbers: defaultdict[Events, Names] = defaultdict(Names)
@@ -71,11 +74,13 @@ class ColumnBuilder:
         self._count_rest(batch, groups, timed)
 
     def _of_known_kinds(self, groups: dict[str, list[Event]]) -> Iterator[tuple[int, list[Event]]]:
-        """The events of each kind that is known; of Python functions those that are useful."""
+        """The events of each kind that is known; of Python functions those that are useful, and apart modules'."""
         for category, events in groups.items():
             kind = KIND_OF_CATEGORY.get(category)
             if kind == Kind.PYTHON:
                 yield kind, [it for it in events if self._useful[it.name]]
+                if self._with_inputs:
+                    yield Kind.MODULE, [it for it in events if it.name.startswith(MODULE_PREFIX)]
             elif kind is not None:
                 yield kind, events
 
@@ -127,6 +132,7 @@ class ColumnBuilder:
         table.correlation.extend([it.correlation for it in arguments])
         if self._with_inputs:
             table.external.extend([it.external for it in arguments])
+            table.configuration.extend(self.configurations[_configuration(it)] for it in arguments)
 
     def _add_host(self, kind: int, timed: TimedEvents) -> None:
         table = self._host_of_kind[kind]
@@ -151,6 +157,8 @@ class ColumnBuilder:
             table.stack.extend(_numbers_of_texts(stacks, self.stacks))
         if self._with_inputs:
             table.external.extend([it.external for it in arguments])
+            table.sequence.extend([it.sequence for it in arguments])
+            table.forward_thread.extend([it.forward_thread for it in arguments])
             shapes, types = [it.shapes for it in arguments], [it.types for it in arguments]
             table.inputs.extend(self.inputs[pair_of_inputs(*it)] for it in zip(shapes, types, strict=True))
 
@@ -175,6 +183,12 @@ class ColumnBuilder:
         stayed = [not it for it in moved]
         for column in operators.columns:
             setattr(operators, column, list(compress(getattr(operators, column), stayed)))
+
+
+def _configuration(arguments: Any) -> KernelConfiguration:
+    return KernelConfiguration(
+        arguments.registers, arguments.shared_memory, arguments.blocks, arguments.warps, arguments.occupancy
+    )
 
 
 def _numbers_of_texts(texts: list[msgspec.Raw], known: Texts) -> list[int]:

@@ -26,6 +26,7 @@ class Kind:
     ANNOTATION: Final = 12
     PYTHON: Final = 13
     OVERHEAD: Final = 14
+    MODULE: Final = 15
 
 
 LAST_DEVICE_KIND = Kind.MEMSET
@@ -56,6 +57,9 @@ KIND_OF_CATEGORY: dict[str, int] = {
     "python_function": Kind.PYTHON,
     "overhead": Kind.OVERHEAD,
 }
+
+MODULE_PREFIX = "nn.Module: "
+"""Of the Python functions that are a module's forward; class and number of the instance follow: ``Linear_3``."""
 
 STEP_NAME = re.compile(r"ProfilerStep#?\s*(\d+)")
 ANNOTATING_OPERATOR = re.compile(
@@ -216,7 +220,7 @@ _LIBRARY_PATH = re.compile(
 )
 _PLACE = re.compile(r"^(?P<file>.+?)\(\d+\): \S+")
 _LOADING_OR_COMPILING = ("torch", "triton/", "nvidia/dali/", "webdataset/")
-_NO_PLACES = ("<", "nn.Module: ")
+_NO_PLACES = ("<", MODULE_PREFIX)
 
 
 def is_users_frame(name: str) -> bool:

@@ -25,6 +25,13 @@ _ARGUMENT_NAMES = {
     "external": "External id",
     "shapes": "Input Dims",
     "types": "Input type",
+    "sequence": "Sequence number",
+    "forward_thread": "Fwd thread id",
+    "registers": "registers per thread",
+    "shared_memory": "shared memory",
+    "blocks": "blocks per SM",
+    "warps": "warps per SM",
+    "occupancy": "est. achieved occupancy %",
 }
 NO_TEXT = msgspec.Raw(b"")
 """What :attr:`Arguments.stack` is for an event without one."""
@@ -42,11 +49,19 @@ class Arguments(msgspec.Struct, frozen=True, gc=False, rename=_ARGUMENT_NAMES):
 
 
 class InputArguments(Arguments, frozen=True, gc=False, rename=_ARGUMENT_NAMES):
-    """The same with what an operator was called with; reading these takes longer, and few ask for them."""
+    """The same with what an operator was called with, which backward operator belongs to which forward one, and how a
+    kernel was launched; reading these takes longer, and few ask for them."""
 
     external: int = MISSING
     shapes: msgspec.Raw = NO_TEXT
     types: msgspec.Raw = NO_TEXT
+    sequence: int = MISSING
+    forward_thread: int = 0
+    registers: float | None = None
+    shared_memory: float | None = None
+    blocks: float | None = None
+    warps: float | None = None
+    occupancy: float | None = None
 
 
 class Event(msgspec.Struct, frozen=True, gc=False, tag_field="ph", tag="X"):

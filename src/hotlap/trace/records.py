@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from hotlap.records import Record
+from hotlap.trace.code_records import CodeTime
+from hotlap.trace.graph_records import GraphRow
 
 
 class TraceFacts(Record, frozen=True, kw_only=True):
@@ -130,7 +132,13 @@ class CopyRow(Record, frozen=True, kw_only=True):
 
 
 class KernelRow(Record, frozen=True, kw_only=True):
-    """One kernel, copy or memset by name. ``tensor_cores`` is None where the name does not tell."""
+    """One kernel, copy or memset by name. ``tensor_cores`` is None where the name does not tell.
+
+    ``occupancy`` (resident warps over the largest possible number, estimated from the launch) and blocks and warps per
+    multiprocessor (of the whole grid) are means weighted by time; registers and shared memory those of the launch with
+    most. All are None where the trace does not say. ``few_blocks_nanoseconds`` is the time of launches with less than
+    half a block per multiprocessor, ``without_block_nanoseconds`` that times the share of multiprocessors without one.
+    """
 
     name: str
     kind: Literal["kernel", "copy", "memset"]
@@ -140,6 +148,13 @@ class KernelRow(Record, frozen=True, kw_only=True):
     longest_nanoseconds: int
     communication: bool = False
     tensor_cores: bool | None = None
+    occupancy: float | None = None
+    blocks_per_multiprocessor: float | None = None
+    warps_per_multiprocessor: float | None = None
+    registers_per_thread: int | None = None
+    shared_memory_bytes: int | None = None
+    few_blocks_nanoseconds: int = 0
+    without_block_nanoseconds: int = 0
 
 
 class KernelSummary(Record, frozen=True, kw_only=True):
@@ -291,8 +306,9 @@ class DeviceBreakdown(Record, frozen=True, kw_only=True):
 
 class Breakdown(Record, frozen=True, kw_only=True):
     """Everything that is said of one trace. ``operators`` and ``host_time`` are those of a trace without devices, where
-    they were asked for. ``unreliable`` gives the reason why its figures must not be trusted, and is empty otherwise;
-    ``notes`` say what a reader should know besides."""
+    they were asked for, and so are ``code``, the time by module and source line, and ``graphs``, which were replayed.
+    ``unreliable`` gives the reason why its figures must not be trusted, and is empty otherwise; ``notes`` say what a
+    reader should know besides."""
 
     facts: TraceFacts
     coverage: Coverage
@@ -301,6 +317,8 @@ class Breakdown(Record, frozen=True, kw_only=True):
     devices: tuple[DeviceBreakdown, ...] = ()
     operators: tuple[OperatorRow, ...] = ()
     host_time: HostTime | None = None
+    code: CodeTime | None = None
+    graphs: tuple[GraphRow, ...] = ()
     unreliable: str = ""
     notes: tuple[str, ...] = ()
 

@@ -61,16 +61,33 @@ class Events:
         return [(start[it], end[it]) for it in events]
 
 
+class KernelConfiguration(NamedTuple):
+    """How a kernel was launched, as the profiler wrote it; None for what it did not write.
+
+    ``blocks_per_multiprocessor`` and ``warps_per_multiprocessor`` are those of the whole grid over the number of
+    multiprocessors, however many run at a time. ``occupancy_percent`` is Kineto's estimate of the warps that are
+    resident over those that could be.
+    """
+
+    registers_per_thread: float | None
+    shared_memory_bytes: float | None
+    blocks_per_multiprocessor: float | None
+    warps_per_multiprocessor: float | None
+    occupancy_percent: float | None
+
+
 class DeviceEvents(Events):
     """Work of the accelerators: kernels, copies and memsets.
 
     ``launch`` is the index of the call that issued the event, and ``step`` that of the step in which it was launched,
     or :data:`NONE`; ``launched`` is when that was, or the event's start where its launch is unknown. ``graph``
     identifies the graph that it was replayed from, and ``external`` the operator that it belongs to, where the trace
-    says so.
+    says so. ``configuration`` indexes :attr:`Timeline.configurations`, or is :data:`NONE`. ``external`` and
+    ``configuration`` are empty where the trace was read without operators' inputs.
     """
 
-    columns = (*Events.columns, "kind", "device", "stream", "bytes", "graph", "correlation", "external")
+    columns = (*Events.columns, "kind", "device", "stream", "bytes", "graph", "correlation", "external",
+               "configuration")  # fmt: skip
 
     def __init__(self) -> None:
         super().__init__()
@@ -81,6 +98,7 @@ class DeviceEvents(Events):
         self.graph: list[int] = []
         self.correlation: list[int] = []
         self.external: list[int] = []
+        self.configuration: list[int] = []
         self.launch: list[int] = []
         self.launched: list[int] = []
         self.step: list[int] = []
@@ -146,16 +164,20 @@ class Calls(HostEvents):
 
 class Operators(HostEvents):
     """Calls of operators. ``stack`` indexes :attr:`Timeline.stacks` and ``inputs`` :attr:`Timeline.inputs`, or is
-    :data:`NONE`; ``external`` is the identifier by which device events name their operator. ``stack`` is empty where no
-    operator has one, the others where the trace was read without operators' inputs."""
+    :data:`NONE`; ``external`` is the identifier by which device events name their operator. A forward operator and its
+    backward one share their ``sequence``; ``forward_thread`` is the profiler's number of the thread that ran forward,
+    and 0 or less for an operator that is not backward. ``stack`` is empty where no operator has one, the others where
+    the trace was read without operators' inputs."""
 
-    columns = (*HostEvents.columns, "stack", "inputs", "external")
+    columns = (*HostEvents.columns, "stack", "inputs", "external", "sequence", "forward_thread")
 
     def __init__(self) -> None:
         super().__init__()
         self.stack: list[int] = []
         self.inputs: list[int] = []
         self.external: list[int] = []
+        self.sequence: list[int] = []
+        self.forward_thread: list[int] = []
 
 
 class Step(NamedTuple):
@@ -172,7 +194,8 @@ class Timeline(NamedTuple):
 
     ``frames`` are calls of Python functions, only those that an analysis can make use of: the user's own, and some of
     the data loader and of compilation. ``overhead`` is the profiler's own work. ``stacks`` and ``inputs`` are JSON as
-    it stands in the file: call stacks, and the shapes and types of operators' inputs.
+    it stands in the file: call stacks, and the shapes and types of operators' inputs. ``modules`` are calls of modules'
+    forward, which ``frames`` leave out, and ``configurations`` how kernels were launched; both are read with inputs.
     """
 
     facts: TraceFacts
@@ -188,10 +211,12 @@ class Timeline(NamedTuple):
     stacks: tuple[bytes, ...] = ()
     inputs: tuple[bytes, ...] = ()
     with_inputs: bool = False
+    modules: HostEvents = HostEvents()
+    configurations: tuple[KernelConfiguration, ...] = ()
 
     @property
     def host(self) -> tuple[HostEvents, ...]:
-        """All host events, by kind."""
+        """All host events, by kind. Calls of modules are left out: the frames of the same calls cover that time."""
         return self.calls, self.operators, self.annotations, self.frames, self.overhead
 
     def by_device(self) -> Mapping[int, Selection]:

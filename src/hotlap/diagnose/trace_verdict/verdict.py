@@ -14,6 +14,7 @@ from hotlap.diagnose.trace_verdict.idle import communication_finding, copies_fin
 from hotlap.diagnose.trace_verdict.kernels import computing_finding, elementwise_finding, precision_findings
 from hotlap.diagnose.trace_verdict.products import ProductRate, product_rates
 from hotlap.diagnose.trace_verdict.profile import profile_of
+from hotlap.diagnose.trace_verdict.small_grids import small_grids_finding
 from hotlap.records import Finding, Record
 from hotlap.trace.conclusion import WORTH_NAMING, conclusion_of
 from hotlap.trace.records import Breakdown, Conclusion, DeviceBreakdown, OperatorRow
@@ -92,6 +93,7 @@ def _of_device(profile: Profile, breakdown: Breakdown, device: DeviceBreakdown) 
     yield from copies_finding(device)
     yield from precision_findings(profile, breakdown, device)
     yield from elementwise_finding(device)
+    yield from small_grids_finding(profile, device)
 
 
 def _unreliable(breakdown: Breakdown) -> list[Finding]:

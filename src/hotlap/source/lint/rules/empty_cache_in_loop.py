@@ -62,9 +62,8 @@ _FUNCTIONS = (
 def check(context: Context) -> Iterator[Violation]:
     """Each such call that runs in every step."""
     for call in context.calls(*_FUNCTIONS):
-        place = context.hot_place(call)
         statement = context.tree.parent(call)
-        if place is not None and place.every_step and isinstance(statement, ast.Expr):
+        if context.place_in_every_step(call) is not None and isinstance(statement, ast.Expr):
             yield Violation(
                 call,
                 "`empty_cache` runs in every training step: the next step allocates it all again.",

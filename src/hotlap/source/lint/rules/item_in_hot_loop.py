@@ -67,8 +67,8 @@ def check(context: Context) -> Iterator[Violation]:
 def _read(context: Context, call: ast.Call, tensor: ast.expr, what: str) -> Iterator[Violation]:
     if not context.is_tensor(tensor) or context.place(tensor) == "host":
         return
-    place = context.hot_place(call)
-    if place is None or not place.every_step:
+    place = context.place_in_every_step(call)
+    if place is None:
         return
     text = context.tree.source(tensor)
     yield Violation(call, f"`{what}` of `{text}` waits for the device in every training step.", called_from(place))

@@ -66,8 +66,8 @@ def check(context: Context) -> Iterator[Violation]:
         tensor = _tested(context, test)
         if tensor is None or context.place(tensor) == "host":
             continue
-        place = context.hot_place(test)
-        if place is None or not place.every_step:
+        place = context.place_in_every_step(test)
+        if place is None:
             continue
         text = context.tree.source(test)
         yield Violation(test, f"Testing `{text}` waits for the device in every training step.", called_from(place))

@@ -56,8 +56,8 @@ _CLOCK_METHODS = frozenset({"elapsed_time", "tic", "toc"})
 def check(context: Context) -> Iterator[Violation]:
     """Each such call that runs in every step and serves no clock."""
     for call in context.calls(*_FUNCTIONS):
-        place = context.hot_place(call)
-        if place is None or not place.every_step or _is_for_a_clock(context, call, place.loop.node):
+        place = context.place_in_every_step(call)
+        if place is None or _is_for_a_clock(context, call, place.loop.node):
             continue
         yield Violation(
             call,

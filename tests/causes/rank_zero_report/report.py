@@ -1,0 +1,17 @@
+"""What a run looked like, in numbers: only rank 0 writes it."""
+
+import torch
+
+
+class Report:
+    def __init__(self, rank):
+        self.rank = rank
+        self.rows = []
+
+    def describe(self, model):
+        """The spread of each weight."""
+        if self.rank != 0:
+            return
+        quantiles = torch.tensor([0.01, 0.5, 0.99])
+        spread = {name: it.detach().flatten().quantile(quantiles) for name, it in model.named_parameters()}
+        self.rows = [*self.rows[-99:], spread]
