@@ -93,6 +93,16 @@ def test_workers_do_not_take_over_what_the_sampler_does(sampler: bool, fires: bo
     assert bool(list(slow_sampler.check(profile))) is not fires
 
 
+@pytest.mark.parametrize(("sampler", "fires"), [(True, False), (False, True)])
+def test_a_transform_is_not_blamed_for_what_the_sampler_does(sampler: bool, fires: bool) -> None:
+    decode = FunctionTime(name="decode", calls=32, own_seconds=0.6, total_seconds=0.6)
+    evidence = msgspec.structs.replace(
+        chosen(1.56, sampler=sampler),
+        datasets=(DatasetProfile(dataset="Rows", samples=32, seconds=1.0, functions=(decode,)),),
+    )
+    assert bool(list(slow_transform.check(Profile(account=account(0.4), evidence=evidence)))) is fires
+
+
 def test_a_sampler_costs_no_more_than_the_wait() -> None:
     (finding,) = slow_sampler.check(Profile(account=account(0.2), evidence=chosen(3.0)))
     assert finding.share.value == pytest.approx(0.2)
