@@ -121,6 +121,15 @@ def test_collating_is_named_where_no_library_call_makes_up_most_of_it(
     assert finding.title.startswith(named)
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_no_workers_are_advised_for_a_sampler(workers: int) -> None:
+    facts = ScriptFacts(loaders=(LoaderFacts(dataset="Rows", workers=workers),))
+    (finding,) = loader_bound.check(Profile(account=account(0.4), facts=facts, evidence=chosen(1.2)))
+    assert finding.remedy.startswith("Make the sampler cheaper")
+    (finding,) = loader_bound.check(Profile(account=account(0.4), facts=facts, evidence=chosen(0.4)))
+    assert not finding.remedy.startswith("Make the sampler cheaper")
+
+
 def test_a_sampler_costs_no_more_than_the_wait() -> None:
     (finding,) = slow_sampler.check(Profile(account=account(0.2), evidence=chosen(3.0)))
     assert finding.share.value == pytest.approx(0.2)
