@@ -57,7 +57,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # A study for other tools: tables, event files, runs of trackers.
     "export": GROUND | {"plan", "study", "render"},
     # Puts the rooms together, for `import hotlap` and for the command line.
-    "api": SEARCH | {"tune", "runtime", "gain", "source", "trace"},
+    "api": SEARCH | {"tune", "runtime", "gain", "source", "trace", "check"},
     "cli": SEARCH | {"api", "tune", "render", "source", "trace", "diagnose", "compare", "check", "history", "export"},
     # Workloads that are run as a user's script is: they know nothing of hotlap.
     "demo": set(),

@@ -22,7 +22,8 @@ ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1] / "src")
 
 def test_the_surface_is_what_it_is() -> None:
     named = {
-        "HotlapError", "Plan", "Study", "__version__", "apply", "lint", "load_study", "nan", "profile", "trace", "tune",
+        "HotlapError", "Plan", "Study", "__version__", "apply", "check", "lint", "load_study", "nan", "patch",
+        "profile", "trace", "tune",
     }  # fmt: skip
     assert set(hotlap.__all__) == named
     assert dir(hotlap) == sorted(hotlap.__all__)
@@ -40,6 +41,16 @@ def test_other_names_do_not_exist() -> None:
     [
         ("apply", ["path"]),
         ("load_study", ["path"]),
+        (
+            "check",
+            ["script", "arguments", "module", "baseline", "plan_path", "without_plan", "delta", "speed_only",
+             "budget_seconds", "seed", "parity_steps", "network", "unprotected", "directory", "on_progress"],
+        ),
+        (
+            "patch",
+            ["path", "write", "prove", "again", "delta", "budget_seconds", "seed", "parity_steps", "network",
+             "unprotected", "arguments", "on_progress"],
+        ),
         ("lint", ["paths", "select", "ignore", "processes"]),
         (
             "nan",
@@ -69,11 +80,14 @@ def test_functions_stay_although_rooms_have_their_names() -> None:
     assert Options.__module__ == "hotlap.tune.options"
 
 
-@pytest.mark.parametrize("first", ["", "import hotlap; hotlap.tune, hotlap.trace; "])
+@pytest.mark.parametrize("first", ["", "import hotlap; hotlap.tune, hotlap.trace, hotlap.check; "])
 def test_modules_of_such_a_room_are_imported_like_any(first: str) -> None:
-    code = f"{first}import hotlap.tune.options as o, hotlap.trace.reader as r; print(o.Options.__name__, r.read_trace)"
+    code = (
+        f"{first}import hotlap.tune.options as o, hotlap.check.rule as c, hotlap.trace.reader as r; "
+        "print(o.Options.__name__, c.look_at.__name__, r.read_trace)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=ENVIRONMENT)
-    assert done.stdout.startswith("Options <function read_trace")
+    assert done.stdout.startswith("Options look_at <function read_trace")
 
 
 def test_lint(tmp_path: Path) -> None:

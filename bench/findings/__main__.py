@@ -10,15 +10,19 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from dataclasses import asdict
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from bench.findings import report
+from bench.findings.load import busy_cores
 from bench.findings.planted import Planted, all_planted
 from bench.findings.score import Score, score
+from bench.findings.truth import Truth
 from bench.report import command_line, write, written
 from hotlap.api import begin, profile_search
 from hotlap.errors import HotlapError
@@ -62,39 +66,61 @@ def measure(planted: Planted, directory: Path) -> Score:
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure script after script; the report is written after each, so that a cut loses nothing."""
+    options = _parser().parse_args(arguments)
+    machine = machine_facts()
+    here = [it for it in all_planted() if it.need == "device" or not options.device]
+    left_out = [(it.name, lack) for it in here if (lack := missing(it.need, machine))]
+    able = [it for it in here if not missing(it.need, machine)]
+    scores = {it.name: it for it in kept_scores(options.out, options.only)}
+    with busy_cores(options.busy):
+        for planted in able:
+            if options.only and planted.name not in options.only:
+                continue
+            scores[planted.name] = _timed(planted)
+            _say(f"{planted.name}: {scores[planted.name].in_words()}")
+            known = [(it, scores[it.name]) for it in able if it.name in scores]
+            _write(options, known, left_out)
+    return 0 if scores and all(it.is_right for it in scores.values()) else 1
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.findings", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="where to write: OUT.md and OUT.json")
     parser.add_argument(
         "--only", nargs="+", default=[], metavar="NAME", help="measure these again; the others' results stay in OUT"
     )
+    parser.add_argument(
+        "--busy", type=int, default=0, metavar="CORES", help="keep so many cores busy with other work meanwhile"
+    )
+    parser.add_argument(
+        "--truth", type=Path, help="what bench.findings.truth wrote, to be set against what findings claim"
+    )
     parser.add_argument("--device", action="store_true", help="the scripts for an accelerator alone")
-    options = parser.parse_args(arguments)
-    machine = machine_facts()
-    scores = kept_scores(options.out, options.only)
-    left_out: list[tuple[str, str]] = []
-    planted_here = [it for it in all_planted() if it.need == "device" or not options.device]
-    order = {it.name: number for number, it in enumerate(planted_here)}
-    for planted in planted_here:
-        lack = missing(planted.need, machine)
-        if lack:
-            left_out.append((planted.name, lack))
-        if lack or (options.only and planted.name not in options.only):
-            continue
-        with tempfile.TemporaryDirectory(prefix="hotlap-findings-") as folder:
-            try:
-                found = measure(planted, Path(folder))
-            except HotlapError as error:
-                found = Score(name=planted.name, wanted=tuple(sorted(planted.wanted)), trouble=str(error))
-        _say(f"{found.name}: {found.in_words()}")
-        scores = sorted((*(it for it in scores if it.name != found.name), found), key=lambda it: order[it.name])
-        write(
-            options.out,
-            title="How right the findings are",
-            command=command_line("bench.findings"),
-            text=report.markdown(scores, left_out, again=tuple(options.only)),
-            data={"scripts": [asdict(it) for it in scores], "left_out": left_out},
-        )
-    return 0 if scores and all(it.is_right for it in scores) else 1
+    return parser
+
+
+def _timed(planted: Planted) -> Score:
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="hotlap-findings-") as folder:
+        try:
+            found = measure(planted, Path(folder))
+        except HotlapError as error:
+            found = Score(name=planted.name, wanted=tuple(sorted(planted.wanted)), trouble=str(error))
+    return replace(found, seconds=round(time.monotonic() - began, 1))
+
+
+def _write(
+    options: argparse.Namespace, known: Sequence[tuple[Planted, Score]], left_out: Sequence[tuple[str, str]]
+) -> None:
+    truths = msgspec.convert(written(options.truth) or [], list[Truth]) if options.truth else []
+    text = report.markdown(known, left_out, busy=options.busy, truths=truths, again=tuple(options.only))
+    write(
+        options.out,
+        title="How right the findings are" + (" on a busy machine" if options.busy else ""),
+        command=command_line("bench.findings"),
+        text=text,
+        data={"scripts": [asdict(it) for _, it in known], "left_out": left_out},
+    )
 
 
 def kept_scores(out: Path, only: list[str]) -> list[Score]:

@@ -4,34 +4,75 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bench.findings.claims import Comparison, compared
+from bench.findings.planted import Planted
 from bench.findings.score import Score
+from bench.findings.truth import Truth
 from bench.report import measured_again, table
 
 
-def markdown(scores: Sequence[Score], left_out: Sequence[tuple[str, str]], *, again: Sequence[str] = ()) -> str:
-    """The totals, a line for each script, which were measured ``again`` after an earlier run, and what was not run."""
-    planted = [it for it in scores if it.wanted]
-    clean = [it for it in scores if not it.wanted]
-    wanted = sum(len(it.wanted) for it in planted)
-    found = wanted - sum(len(it.missed) for it in planted)
-    said = sum(len(it.found) for it in scores)
-    false = sum(len(it.false) for it in scores)
-    lines = [
-        f"`hotlap profile` on {len(planted)} scripts with a planted cause and {len(clean)} clean ones "
-        "(`tests/causes`).",
-        "",
-        f"- recall: {_share(found, wanted)} planted causes found",
-        f"- ranked first: {_share(sum(it.ranked_first and not it.missed for it in planted), len(planted))} scripts",
-        f"- right line: {_share(sum(not it.wrong_lines for it in planted), len(planted))} scripts",
-        f"- precision: {_share(said - false, said)} kinds of findings are true of their script",
-        f"- clean scripts without a finding: {_share(sum(not it.found for it in clean), len(clean))}",
-        "",
-        table(["script", "planted", "found", "judgement"], [_row(it) for it in scores]),
-    ]
+def markdown(
+    known: Sequence[tuple[Planted, Score]],
+    left_out: Sequence[tuple[str, str]],
+    *,
+    busy: int = 0,
+    truths: Sequence[Truth] = (),
+    again: Sequence[str] = (),
+) -> str:
+    """The totals, a line for each script, what findings claim next to what cures save (``truths``), and what was not
+    run. ``busy`` is how many cores did other work meanwhile, ``again`` what was measured after an earlier run."""
+    scores = [it for _, it in known]
+    lines = [*_totals(known, busy), "", table(["script", "planted", "found", "judgement"], [_row(it) for it in scores])]
     lines += measured_again(again)
+    if truths:
+        lines += ["", *_claims(compared(scores, truths))]
     if left_out:
         lines += ["", "Not run here:", "", *(f"- {name}: needs {lack}" for name, lack in left_out)]
     return "\n".join(lines)
+
+
+def _totals(known: Sequence[tuple[Planted, Score]], busy: int) -> list[str]:
+    planted = [score for it, score in known if it.first]
+    clean = [score for it, score in known if not it.first]
+    projects = sum(bool(it.first) and it.is_project for it, _ in known)
+    wanted = sum(len(it.wanted) for it in planted)
+    said = sum(len(it.found) for _, it in known)
+    false = sum(len(it.false) for _, it in known)
+    work = f" while other work kept {busy} core{'s' * (busy != 1)} busy" if busy else ""
+    return [
+        f"`hotlap profile` on {len(planted)} scripts with a planted cause, {projects} of them projects of several "
+        f"files, and {len(clean)} clean ones (`tests/causes`){work}. What is true of a script was measured without "
+        "hotlap, with and without the cause ([figures](findings-truth.md)).",
+        "",
+        f"- recall: {_share(wanted - sum(len(it.missed) for it in planted), wanted)} planted causes found",
+        f"- precision: {_share(said - false, said)} kinds of findings are true of their script",
+        f"- ranked first: {_share(sum(it.ranked_first and not it.missed for it in planted), len(planted))} scripts",
+        f"- right line: {_share(sum(not it.wrong_lines for it in planted), len(planted))} scripts",
+        f"- clean scripts without a false finding: {_share(sum(not it.false for it in clean), len(clean))}",
+    ]
+
+
+def _claims(comparisons: Sequence[Comparison]) -> list[str]:
+    fine = sum(it.is_borne_out for it in comparisons)
+    header = ["script", "rule", "claimed", "saved by hand", "borne out"]
+    return [
+        f"What findings claim next to what curing the cause by hand saves: {_share(fine, len(comparisons))} claims are "
+        "borne out. The claim is a share of what the finding names, the saving one of what was measured.",
+        "",
+        table(header, [_claim_row(it) for it in comparisons]),
+    ]
+
+
+def _claim_row(it: Comparison) -> list[str]:
+    claim, truth = it.claim, it.truth
+    saved = [100 * (value or 0.0) for value in (truth.saved, truth.low, truth.high)]
+    return [
+        it.script,
+        claim.rule,
+        f"{'up to ' * claim.is_bound}{100 * claim.share:.0f} % {claim.unit}",
+        f"{saved[0]:.0f} % ({saved[1]:.0f} to {saved[2]:.0f} %)",
+        "yes" if it.is_borne_out else "NO",
+    ]
 
 
 def _share(part: int, whole: int) -> str:

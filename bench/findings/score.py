@@ -11,6 +11,16 @@ from hotlap.records import Finding
 
 
 @dataclass(frozen=True, slots=True)
+class Claim:
+    """What a finding says that its cause costs: a share of the step or of the run (``unit``), or only a bound of it."""
+
+    rule: str
+    share: float
+    is_bound: bool
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
 class Score:
     """One script. ``found`` are the rules of all findings, in order; ``wrong_lines`` those planted ones that named
     another line than the marked one, and ``false`` what was found and is not true of the script."""
@@ -24,6 +34,8 @@ class Score:
     ranked_first: bool = True
     titles: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    seconds: float = 0.0
     trouble: str = ""
 
     @property
@@ -49,7 +61,7 @@ def score(planted: Planted, findings: Sequence[Finding], warnings: Sequence[str]
     """What was found, against its description."""
     rules = tuple(dict.fromkeys(rule for it in findings for rule in _rules_of(it)))
     costs = [it for it in findings if it.kind == "cost"]
-    allowed = planted.wanted | set(planted.true)
+    allowed = planted.wanted | {*planted.true, *planted.hints()}
     return Score(
         name=planted.name,
         wanted=tuple(sorted(planted.wanted)),
@@ -60,6 +72,7 @@ def score(planted: Planted, findings: Sequence[Finding], warnings: Sequence[str]
         ranked_first=_is_first(planted, costs),
         titles=tuple(f"{it.rule}: {it.title}" for it in findings),
         warnings=tuple(warnings),
+        claims=tuple(Claim(it.rule, it.share.value, it.share.is_bound, it.share.unit) for it in costs),
     )
 
 

@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hotlap.api import apply as apply
+    from hotlap.api import check as check
     from hotlap.api import lint as lint
     from hotlap.api import load_study as load_study
     from hotlap.api import nan as nan
+    from hotlap.api import patch as patch
     from hotlap.api import profile as profile
     from hotlap.api import trace as trace
     from hotlap.api import tune as tune
@@ -31,9 +33,11 @@ __all__ = [
     "Study",
     "__version__",
     "apply",
+    "check",
     "lint",
     "load_study",
     "nan",
+    "patch",
     "profile",
     "trace",
     "tune",
@@ -44,15 +48,17 @@ _HOMES = {
     "Plan": "hotlap.records",
     "Study": "hotlap.records",
     "apply": "hotlap.api",
+    "check": "hotlap.api",
     "lint": "hotlap.api",
     "load_study": "hotlap.api",
     "nan": "hotlap.api",
+    "patch": "hotlap.api",
     "profile": "hotlap.api",
     "trace": "hotlap.api",
     "tune": "hotlap.api",
 }
 
-_ROOMS = ("trace", "tune")
+_ROOMS = ("check", "trace", "tune")
 """Functions that are named like a package."""
 
 

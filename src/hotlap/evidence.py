@@ -189,7 +189,7 @@ class SampledLine(Record, frozen=True, kw_only=True):
     empty where that is the line itself; ``import`` for a module's import); ``site`` is None where no frame was the
     user's. ``collective`` says that it was a collective operation of ``torch.distributed``. ``native`` is the function
     of C that the line was in, as its bytecode names it (``torch.sort``, ``.write``; ``operator`` for one without a
-    name).
+    name). ``sampler`` says that a loader was getting the indices of a batch from its sampler.
     """
 
     phase: SampledPhase
@@ -201,6 +201,7 @@ class SampledLine(Record, frozen=True, kw_only=True):
     innermost: str = ""
     collective: bool = False
     native: str = ""
+    sampler: bool = False
 
 
 class LineSamples(Record, frozen=True, kw_only=True):

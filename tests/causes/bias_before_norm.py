@@ -1,22 +1,18 @@
-"""Convolutions with a bias that the batch-norm behind them takes away."""
+"""Convolutions of single pixels, with a bias that the batch-norm behind them takes away."""
+
+from itertools import pairwise
 
 import torch
 from torch import nn
 
 torch.manual_seed(0)
-model = nn.Sequential(
-    nn.Conv2d(3, 16, 3, padding=1),
-    nn.BatchNorm2d(16),
-    nn.ReLU(),
-    nn.Conv2d(16, 32, 3, padding=1),
-    nn.BatchNorm2d(32),
-    nn.ReLU(),
-    nn.AdaptiveAvgPool2d(1),
-    nn.Flatten(),
-    nn.Linear(32, 4),
-)
+torch.set_num_threads(1)
+layers = []
+for before, after in pairwise((3, 16, 16, 32, 32)):
+    layers += [nn.Conv2d(before, after, 1), nn.BatchNorm2d(after), nn.ReLU()]
+model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 4))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01, fused=True)
-images, labels = torch.randn(16, 3, 32, 32), torch.randint(0, 4, (16,))
+images, labels = torch.randn(64, 3, 16, 16), torch.randint(0, 4, (64,))
 for _ in range(100_000):
     optimizer.zero_grad()
     with torch.autocast("cpu", torch.bfloat16):

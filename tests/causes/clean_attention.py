@@ -30,7 +30,7 @@ for step in range(100_000):
         loss = nn.functional.cross_entropy(model(tokens).flatten(0, 1), labels.flatten())
     loss.backward()
     optimizer.step()
-    history.append(loss.item())
+    history.append(loss.item())  # hint: reads-in-every-step
     if step % 100 == 99:
         model.eval()
         with torch.no_grad():

@@ -18,5 +18,5 @@ for epoch in range(100):
             loss = nn.functional.cross_entropy(model(values), labels)
         loss.backward()
         optimizer.step()
-        losses.append(loss.item())
+        losses.append(loss.item())  # hint: reads-in-every-step
     print(f"epoch {epoch}: loss {sum(losses) / len(losses):.3f}")

@@ -16,7 +16,7 @@ widths = (256, 320, 384, 448, 512, 448)
 layers = [nn.Sequential(nn.Linear(before, after), nn.LayerNorm(after), nn.GELU()) for before, after in pairwise(widths)]
 model = torch.compile(nn.Sequential(*layers, nn.Linear(widths[-1], 4)))  # planted: compile-never-pays
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01, fused=True)
-for _ in range(10_000):
+for _ in range(100):
     for values, labels in loader:
         optimizer.zero_grad()
         with torch.autocast("cpu", torch.bfloat16):

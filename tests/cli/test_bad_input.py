@@ -7,6 +7,7 @@ from pathlib import Path
 
 import fakes
 import pytest
+from fake_executor import FakeExecutor
 
 from hotlap.api import Engine
 from hotlap.cli.main import main
@@ -21,7 +22,7 @@ def no_search(*anything: object) -> Study:
 
 
 ENGINE = Engine(
-    executor=lambda directory, isolation: fakes.FakeExecutor(), search=no_search, lab=no_search, profile=no_search
+    executor=lambda directory, isolation: FakeExecutor(), search=no_search, lab=no_search, profile=no_search
 )
 
 
@@ -141,7 +142,7 @@ def test_a_budget_that_is_too_small(work: Path, capsys: pytest.CaptureFixture[st
         what = "The budget of 1 s is too small for a single comparison."
         raise BudgetError(what, remedy="Give at least 60s.", needed_seconds=60.0)
 
-    engine = Engine(executor=lambda directory, isolation: fakes.FakeExecutor(), search=search)
+    engine = Engine(executor=lambda directory, isolation: FakeExecutor(), search=search)
     code, err = complaint(["tune", "--quiet", "--budget", "1s", "train.py"], capsys, engine)
     assert code == 2
     assert "too small" in err
@@ -151,7 +152,7 @@ def test_a_plan_that_cannot_be_written_loses_nothing(work: Path, capsys: pytest.
     def search(*anything: object) -> Study:
         return fakes.FINISHED
 
-    engine = Engine(executor=lambda directory, isolation: fakes.FakeExecutor(), search=search)
+    engine = Engine(executor=lambda directory, isolation: FakeExecutor(), search=search)
     assert main(["tune", "--quiet", "--plan-out", "no/such/folder.toml", "train.py"], engine=engine) == 2
     out, err = capsys.readouterr()
     assert "3.65x faster" in out

@@ -10,6 +10,7 @@ from pathlib import Path
 import fakes
 import msgspec
 import pytest
+from fake_executor import FakeExecutor
 
 from hotlap import plan
 from hotlap.api import Engine, OnProgress
@@ -42,7 +43,7 @@ class Recorder:
 
 
 def engine(search: Search) -> Engine:
-    return Engine(executor=lambda directory, isolation: fakes.FakeExecutor(), search=search, lab=search, profile=search)
+    return Engine(executor=lambda directory, isolation: FakeExecutor(), search=search, lab=search, profile=search)
 
 
 def test_tune_prints_the_report_writes_the_plan_and_keeps_the_study(
@@ -281,7 +282,7 @@ def test_doctor(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_doctor_names_the_isolation_of_a_machine_that_has_none(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    class Refusing(fakes.FakeExecutor):
+    class Refusing(FakeExecutor):
         def __init__(self, isolation: Isolation) -> None:
             super().__init__()
             self.isolation = isolation

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import fakes
 import pytest
+from fake_executor import FakeExecutor
 
 from hotlap.api import Engine
 from hotlap.cli.main import main
@@ -48,7 +49,7 @@ def test_quiet_names_what_was_written(study: Path, capsys: pytest.CaptureFixture
 
 
 def test_a_search_is_exported_with_its_sets(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    engine = Engine(executor=lambda directory, isolation: fakes.FakeExecutor())
+    engine = Engine(executor=lambda directory, isolation: FakeExecutor())
     assert main(["tune", "--quiet", "--only", "compile,huge-pages", "train.py"], engine=engine) == 0
     assert main(["export", "csv"], engine=engine) == 0
     with (work / "hotlap-export/csv/steps.csv").open(encoding="utf-8", newline="") as file:

@@ -8,6 +8,7 @@ from pathlib import Path
 import fakes
 import msgspec
 import pytest
+from fake_executor import FakeExecutor
 
 from hotlap.api import Engine
 from hotlap.cli.main import main
@@ -148,7 +149,7 @@ def test_commands_that_make_studies_understand_it(name: str) -> None:
         journal.save(fakes.FINISHED)
         return fakes.FINISHED
 
-    made = Engine(lambda directory, isolation: fakes.FakeExecutor(), search=search, lab=search, profile=search)
+    made = Engine(lambda directory, isolation: FakeExecutor(), search=search, lab=search, profile=search)
     assert main([name, "--quiet", "python", "-u", "train.py", "--lr", "1"], engine=made) == 0
     assert (seen[0].interpreter_options, seen[0].target, seen[0].arguments) == (("-u",), "train.py", ("--lr", "1"))
 

@@ -15,6 +15,7 @@ from typing import TextIO
 import fakes
 import msgspec
 import pytest
+from fake_executor import FakeExecutor
 
 from hotlap.api import Engine, OnProgress
 from hotlap.cli.main import main
@@ -101,8 +102,8 @@ def watched(
     yield tune
 
 
-def _no_executor(directory: Path, isolation: Isolation) -> fakes.FakeExecutor:
-    return fakes.FakeExecutor()
+def _no_executor(directory: Path, isolation: Isolation) -> FakeExecutor:
+    return FakeExecutor()
 
 
 def lines(shown: str) -> list[str]:

@@ -114,7 +114,7 @@ def test_what_was_proved_on_another_machine_is_proved_again(script: Path, monkey
     monkeypatch.setattr(Pair, "machine", lambda self: elsewhere)
     assert patch() == 0
     assert patch(patched=Effect(compute=1.5)) == 1
-    monkeypatch.setattr("hotlap.cli.patch.machine_facts", lambda: elsewhere)
+    monkeypatch.setattr("hotlap.api.patches.machine_facts", lambda: elsewhere)
     assert patch(patched=Effect(compute=1.5)) == 0
 
 

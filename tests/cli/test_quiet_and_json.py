@@ -11,6 +11,7 @@ from pathlib import Path
 
 import fakes
 import pytest
+from fake_executor import FakeExecutor
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "trace"))
 
@@ -63,7 +64,7 @@ def ready(work: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(command: str, *words: str) -> int:
-    return main([command, *words], engine=Engine(executor=lambda directory, isolation: fakes.FakeExecutor()))
+    return main([command, *words], engine=Engine(executor=lambda directory, isolation: FakeExecutor()))
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))

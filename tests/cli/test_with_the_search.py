@@ -6,8 +6,8 @@ import json
 import re
 from pathlib import Path
 
-import fakes
 import pytest
+from fake_executor import FakeExecutor
 
 from hotlap import plan
 from hotlap.api import Engine
@@ -18,7 +18,7 @@ from hotlap.trial.executor import Executor
 QUICK = ["tune", "--quiet", "--only", "compile,huge-pages,fused-optimizer"]
 
 
-def engine(executor: fakes.FakeExecutor) -> Engine:
+def engine(executor: FakeExecutor) -> Engine:
     def make(directory: Path, isolation: Isolation) -> Executor:
         return executor
 
@@ -26,7 +26,7 @@ def engine(executor: fakes.FakeExecutor) -> Engine:
 
 
 def test_what_is_faster_is_kept(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*QUICK, "train.py"], engine=engine(fakes.FakeExecutor())) == 0
+    assert main([*QUICK, "train.py"], engine=engine(FakeExecutor())) == 0
     out = capsys.readouterr().out
     headline = re.search(r"^([\d.]+)x faster \(95 % interval ([\d.]+) to ([\d.]+)\)", out, re.MULTILINE)
     assert headline is not None
@@ -37,19 +37,19 @@ def test_what_is_faster_is_kept(work: Path, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_an_interrupted_search_is_resumed_and_repeats_nothing(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    whole = fakes.FakeExecutor()
+    whole = FakeExecutor()
     assert main([*QUICK, "--study", "whole", "train.py"], engine=engine(whole)) == 0
-    first = fakes.FakeExecutor(interrupt_after=9)
+    first = FakeExecutor(interrupt_after=9)
     assert main([*QUICK, "train.py"], engine=engine(first)) == 130
     assert "Interrupted with" in capsys.readouterr().out
-    second = fakes.FakeExecutor()
+    second = FakeExecutor()
     assert main(["tune", "--quiet", "--resume"], engine=engine(second)) == 0
     assert "x faster (95 % interval" in capsys.readouterr().out
     assert (first.requests - 1) + second.requests == whole.requests
 
 
 def test_nothing_faster(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*QUICK, "train.py"], engine=engine(fakes.FakeExecutor(factors={}))) == 0
+    assert main([*QUICK, "train.py"], engine=engine(FakeExecutor(factors={}))) == 0
     assert "Nothing made it faster, and here is why." in capsys.readouterr().out
     assert not (work / "hotlap.toml").exists()
 
@@ -73,7 +73,7 @@ def test_scripts_that_cannot_be_tuned(
     code: int,
     said: str,
 ) -> None:
-    executor = fakes.FakeExecutor(ending=ending, steps_before_end=steps)
+    executor = FakeExecutor(ending=ending, steps_before_end=steps)
     assert main([*QUICK, "train.py"], engine=engine(executor)) == code
     out, err = capsys.readouterr()
     assert said in err
@@ -84,7 +84,7 @@ def test_scripts_that_cannot_be_tuned(
 
 def test_a_budget_too_small_for_one_comparison(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [*QUICK, "--budget", "1s", "train.py"]
-    assert main(words, engine=engine(fakes.FakeExecutor())) == 4
+    assert main(words, engine=engine(FakeExecutor())) == 4
     out = capsys.readouterr().out
     assert "Quick look, nothing proved" in out and "The budget of 1 s is too small for a proof." in out
     assert not (work / "hotlap.toml").exists()
@@ -92,7 +92,7 @@ def test_a_budget_too_small_for_one_comparison(work: Path, capsys: pytest.Captur
 
 def test_profile(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The fake executor brings no evidence: what then is said rests on the time account and the ceilings."""
-    assert main(["profile", "--json", "--quiet", "train.py"], engine=engine(fakes.FakeExecutor())) == 0
+    assert main(["profile", "--json", "--quiet", "train.py"], engine=engine(FakeExecutor())) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["kind"], found["status"], found["profiled_steps"]) == ("profile", "finished", 0)
     assert {it["name"] for it in found["ceilings"]} >= {"loader-alone", "model-alone"}
@@ -104,12 +104,12 @@ def test_profile(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_script_that_cannot_be_profiled(
     work: Path, capsys: pytest.CaptureFixture[str], ending: Completed | Crashed, code: int
 ) -> None:
-    assert main(["profile", "--quiet", "train.py"], engine=engine(fakes.FakeExecutor(ending=ending))) == code
+    assert main(["profile", "--quiet", "train.py"], engine=engine(FakeExecutor(ending=ending))) == code
     assert "hotlap: The script" in capsys.readouterr().err
 
 
 def test_lab(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["lab", "--json", "--quiet", "train.py"], engine=engine(fakes.FakeExecutor())) == 0
+    assert main(["lab", "--json", "--quiet", "train.py"], engine=engine(FakeExecutor())) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["status"] == "finished"
     assert {it["lever"] for it in found["outcomes"]} >= {"mixed-precision", "compile"}

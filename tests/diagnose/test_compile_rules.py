@@ -209,6 +209,15 @@ def test_a_script_that_compiles_nothing_is_left_alone() -> None:
     assert not found("compile-never-pays", profile)
 
 
+def test_the_line_that_asks_for_compiling_is_named() -> None:
+    call = CallSite(role="model", file="/home/me/train.py", line=20)
+    asked = CallSite(role="compile", file="/home/me/train.py", line=8)
+    for sites, named in (((call, asked), asked), ((call,), call), ((), None)):
+        profile = trained_on(10, 100.0)
+        facts = msgspec.structs.replace(profile.facts, sites=sites)
+        assert one("compile-never-pays", msgspec.structs.replace(profile, facts=facts)).site == named
+
+
 def test_a_compiled_function_has_its_price_as_well() -> None:
     assert found("compile-never-pays", uncompiled_model(trained_on(10, 100.0)))
 

@@ -12,6 +12,7 @@ from hotlap.diagnose import (
     no_workers,
     pageable_copies,
     short_queue,
+    slow_sampler,
     slow_transform,
     small_shared_memory,
     too_many_workers,
@@ -19,7 +20,15 @@ from hotlap.diagnose import (
 )
 from hotlap.diagnose.example_traces import STEP_SECONDS, idle_for, trace_of
 from hotlap.diagnose.profile import Profile
-from hotlap.evidence import DatasetProfile, FunctionTime, LoaderUse, RunEvidence, Window
+from hotlap.evidence import (
+    DatasetProfile,
+    FunctionTime,
+    LineSamples,
+    LoaderUse,
+    RunEvidence,
+    SampledLine,
+    Window,
+)
 from hotlap.records import (
     CallSite,
     Ceiling,
@@ -52,6 +61,52 @@ def account(data_wait: float = 0.0, host_to_device: float = 0.0) -> PhaseAccount
 def rate(workers: int, seconds: float, prefetch: int = 2) -> LoaderRate:
     values = (("prefetch-factor", prefetch), ("workers", workers)) if workers else (("workers", 0),)
     return LoaderRate(setting=Setting(lever="loader", values=values), seconds_per_sample=seconds)
+
+
+def chosen(seconds: float, *, sampler: bool = True) -> RunEvidence:
+    """Forty steps of a tenth of a second, so much of which one line took while a batch was waited for."""
+    line = SampledLine(
+        phase="data_wait",
+        samples=round(100 * seconds),
+        seconds=seconds,
+        sampler=sampler,
+        site=CallSite(role="call", file="/home/ada/sampling.py", line=24),
+    )
+    return RunEvidence(observed_steps=40, observed_seconds=4.0, sampled=LineSamples(lines=(line,)))
+
+
+# ---------------------------------------------------------------------------------------------
+# slow-sampler
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("sampler", "fires"), [(True, False), (False, True)])
+def test_workers_do_not_take_over_what_the_sampler_does(sampler: bool, fires: bool) -> None:
+    """Nearly all of the wait is the sampler's: then no number of workers shortens it."""
+    profile = Profile(
+        account=account(0.4),
+        facts=ScriptFacts(loaders=(LoaderFacts(dataset="Rows"),)),
+        machine=Machine(cores=2),
+        evidence=chosen(1.56, sampler=sampler),
+    )
+    assert bool(list(no_workers.check(profile))) is fires
+    assert bool(list(slow_sampler.check(profile))) is not fires
+
+
+@pytest.mark.parametrize(("sampler", "fires"), [(True, False), (False, True)])
+def test_a_transform_is_not_blamed_for_what_the_sampler_does(sampler: bool, fires: bool) -> None:
+    decode = FunctionTime(name="decode", calls=32, own_seconds=0.6, total_seconds=0.6)
+    evidence = msgspec.structs.replace(
+        chosen(1.56, sampler=sampler),
+        datasets=(DatasetProfile(dataset="Rows", samples=32, seconds=1.0, functions=(decode,)),),
+    )
+    assert bool(list(slow_transform.check(Profile(account=account(0.4), evidence=evidence)))) is fires
+
+
+def test_a_sampler_costs_no_more_than_the_wait() -> None:
+    (finding,) = slow_sampler.check(Profile(account=account(0.2), evidence=chosen(3.0)))
+    assert finding.share.value == pytest.approx(0.2)
+    assert finding.site is not None and finding.site.line == 24
 
 
 # ---------------------------------------------------------------------------------------------
@@ -90,6 +145,17 @@ def test_loader_bound_shows_what_each_half_reaches() -> None:
     assert "DataLoader over Images: 3 workers, batches of 10" in found.evidence
     assert found.site == LOADER and "loader" in found.levers
     assert "add workers" in found.remedy
+
+
+def test_loader_bound_lists_training_loaders_alone() -> None:
+    images = LoaderFacts(dataset="Images", workers=3, trains=True, site=LOADER)
+    held_out = LoaderFacts(dataset="Images", workers=0, trains=False)
+    profile = Profile(account=account(0.3), facts=ScriptFacts(loaders=(held_out, images)))
+    (found,) = loader_bound.check(profile)
+    assert [it for it in found.evidence if it.startswith("DataLoader")] == [
+        "DataLoader over Images: 3 workers, batches of the data set's own making"
+    ]
+    assert found.site == LOADER
 
 
 # ---------------------------------------------------------------------------------------------

@@ -91,6 +91,15 @@ def test_the_loader_that_was_seen_in_training() -> None:
     assert training_loaders(Profile(facts=facts, evidence=unknown)) == (EVALUATION, TRAINING)
 
 
+def test_the_loader_whose_batches_a_backward_followed() -> None:
+    """Also where both read a data set of the same kind."""
+    training, evaluation = LoaderFacts(dataset="Digits", trains=True), LoaderFacts(dataset="Digits", trains=False)
+    facts = ScriptFacts(loaders=(evaluation, training))
+    seen = RunEvidence(loaders=(LoaderUse(dataset="Digits"),))
+    assert training_loaders(Profile(facts=facts, evidence=seen)) == (training,)
+    assert training_loaders(Profile(facts=facts)) == (training,)
+
+
 def test_a_loader_that_is_made_anew_in_every_epoch_is_one() -> None:
     again = LoaderFacts(dataset="Train", workers=4, draws_random=True)
     facts = ScriptFacts(loaders=(TRAINING, EVALUATION, again))

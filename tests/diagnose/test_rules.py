@@ -22,6 +22,7 @@ EXPECTED = {
         "no-workers",
         "pageable-copies",
         "short-queue",
+        "slow-sampler",
         "slow-transform",
         "small-shared-memory",
         "too-many-workers",

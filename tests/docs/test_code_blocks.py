@@ -30,7 +30,7 @@ STORIES = [page for page in SITE if any(it.file for it in blocks(page))]
 LOOKS = [page for page in SITE if any(it.given_study for it in blocks(page))]
 KNOWN = {"", "bash", "console", "diff", "json", "python", "text", "toml", "yaml"}
 STUDY = ROOT / "tests" / "study" / "format-1"
-ELSEWHERE = {"pip", "bash", "make", "git"}
+ELSEWHERE = {"pip", "python", "bash", "make", "git"}
 """Programs in console blocks that are not ours."""
 
 

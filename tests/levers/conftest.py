@@ -39,8 +39,11 @@ class Driver:
             tell(loader)
         return loader
 
+    def start(self, loader: Any, make: Callable[[Any], Any] = iter) -> Any:
+        return self._through(self.hooks.around_loader_start, loader, lambda: make(loader))
+
     def batches(self, loader: Any) -> Iterator[Any]:
-        iterator = self._through(self.hooks.around_loader_start, loader, lambda: iter(loader))
+        iterator = self.start(loader)
         while True:
             try:
                 batch = self._through(self.hooks.around_fetch, iterator, functools.partial(next, iterator))

@@ -311,6 +311,18 @@ def test_failed_sweeps_are_not_chosen_and_what_the_script_has_is_not_tried_again
     assert workers(msgspec.structs.replace(rates, loader_rates=broken)) == [4]  # as if there had been no sweep
 
 
+def test_only_training_loaders_decide_about_the_loader() -> None:
+    tuned = LoaderFacts(
+        dataset="D", workers=2, pin_memory=True, persistent_workers=True, prefetch_factor=2, trains=True
+    )
+    held_out = LoaderFacts(dataset="D", workers=0, iterable=True, draws_random=True, trains=False)
+    seconds = {0: 8e-3, 1: 4e-3, 2: 2e-3, 4: 2e-3}
+    assert loader.candidates(swept(on_gpu(cores=4, loaders=(held_out, tuned)), seconds)) == ()
+    untuned = msgspec.structs.replace(tuned, workers=0)
+    situation = on_gpu(cores=4, loaders=(msgspec.structs.replace(held_out, iterable=False), untuned))
+    assert loader.proof_for(situation, make_setting("loader", workers=2, pin_memory=True)) == "exact"
+
+
 def test_the_loader_leaves_iterable_data_sets_alone_and_owes_less_where_data_is_random() -> None:
     assert "iterable" in reason(loader, on_cpu(loaders=(LoaderFacts(dataset="D", iterable=True),)))
     setting = make_setting("loader", workers=1)

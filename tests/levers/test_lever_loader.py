@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 
 import pytest
 import torch
@@ -33,6 +34,13 @@ class Epochs(Squares):
         self.epoch = epoch
 
 
+def begun(driver, *args: object, **kwargs: object) -> DataLoader:
+    """A loader that training has begun to read; no worker is started."""
+    loader = driver.loader(*args, **kwargs)
+    driver.start(loader, make=lambda it: None)
+    return loader
+
+
 def arguments_of(loader: DataLoader) -> tuple[object, ...]:
     return loader.num_workers, loader.prefetch_factor, loader.persistent_workers, loader.timeout
 
@@ -53,18 +61,19 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 def test_arguments_are_replaced_in_every_form(driver, form: str) -> None:
     driver.install(TWO)
-    assert arguments_of(FORMS[form](driver.loader)) == (2, 3, True, 0)
+    assert arguments_of(FORMS[form](partial(begun, driver))) == (2, 3, True, 0)
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_going_back_to_no_workers_leaves_a_legal_combination(driver, form: str) -> None:
     driver.install(NONE)
-    assert arguments_of(FORMS[form](driver.loader)) == (0, None, False, 0)
+    assert arguments_of(FORMS[form](partial(begun, driver))) == (0, None, False, 0)
 
 
 def test_what_needs_workers_goes_away_with_them(driver) -> None:
     driver.install(NONE)
-    loader = driver.loader(
+    loader = begun(
+        driver,
         Squares(),
         num_workers=2,
         prefetch_factor=4,
@@ -89,7 +98,7 @@ def test_editing_changes_nothing_but_its_own_arguments() -> None:
 @pytest.mark.parametrize("persistent", [True, False])
 def test_workers_persist_only_where_the_data_set_need_not_know_its_epoch(driver, persistent: bool) -> None:
     driver.install(TWO)
-    assert driver.loader(Squares() if persistent else Epochs()).persistent_workers is persistent
+    assert begun(driver, Squares() if persistent else Epochs()).persistent_workers is persistent
 
 
 # -- left alone ----------------------------------------------------------------------------------
@@ -97,23 +106,71 @@ def test_workers_persist_only_where_the_data_set_need_not_know_its_epoch(driver,
 
 def test_iterable_data_sets_are_left_alone_and_said_so(driver) -> None:
     driver.install(TWO)
-    assert driver.loader(Endless(), num_workers=1).num_workers == 1
+    assert begun(driver, Endless(), num_workers=1).num_workers == 1
     assert "left alone" in driver.hooks.notes[0] and "iterable" in driver.hooks.notes[0]
 
 
 def test_data_sets_on_a_device_are_left_alone_also_inside_another(driver) -> None:
     driver.install(TWO)
     inner = TensorDataset(torch.empty(4, 2, device="meta"))
-    assert driver.loader(torch.utils.data.Subset(inner, [0, 1])).num_workers == 0
+    assert begun(driver, torch.utils.data.Subset(inner, [0, 1])).num_workers == 0
     assert "tensors on a device" in driver.hooks.notes[0]
 
 
 def test_what_cannot_be_sent_to_spawned_workers_is_left_alone(driver) -> None:
     driver.install(TWO)
-    loader = driver.loader(Squares(), num_workers=1, multiprocessing_context="spawn", collate_fn=lambda batch: batch)
+    loader = begun(driver, Squares(), num_workers=1, multiprocessing_context="spawn", collate_fn=lambda batch: batch)
     assert loader.num_workers == 1
     assert "collate_fn cannot be sent" in driver.hooks.notes[0]
-    assert driver.loader(Squares(), collate_fn=lambda batch: batch).num_workers == 2  # forked workers inherit it
+    assert begun(driver, Squares(), collate_fn=lambda batch: batch).num_workers == 2  # forked workers inherit it
+
+
+# -- training and evaluation ---------------------------------------------------------------------
+
+
+def test_a_loader_that_is_read_without_gradients_keeps_what_it_has(driver) -> None:
+    driver.install(TWO)
+    loader = driver.loader(Squares(), batch_size=4)
+    with torch.no_grad():
+        assert len(list(driver.batches(loader))) == 3
+    assert arguments_of(loader) == (0, None, False, 0)
+    assert driver.hooks.notes == []
+
+
+def test_a_loader_that_is_read_with_the_model_in_evaluation_mode_keeps_what_it_has(driver) -> None:
+    """Many loops take gradients off for the forward alone."""
+    driver.install(TWO)
+    model = torch.nn.Linear(2, 1)
+    driver.forward(model, torch.ones(1, 2))
+    model.eval()
+    validation = begun(driver, Squares())
+    model.train()
+    training = begun(driver, Squares())
+    assert (validation.num_workers, training.num_workers) == (0, 2)
+
+
+def test_a_loader_that_trains_after_an_evaluation_is_changed_then(driver) -> None:
+    driver.install(TWO)
+    loader = driver.loader(Squares(), batch_size=4)
+    with torch.no_grad():
+        evaluated = [it.tolist() for it in driver.batches(loader)]
+    assert [it.tolist() for it in driver.batches(loader)] == evaluated
+    assert arguments_of(loader) == (2, 3, True, 0)
+
+
+def test_where_a_model_trains_in_evaluation_mode_the_mode_tells_nothing(driver) -> None:
+    driver.install(TWO)
+    driver.forward(torch.nn.Linear(2, 1).eval(), torch.ones(1, 2))
+    assert begun(driver, Squares()).num_workers == 2
+
+
+def test_persistent_workers_that_an_evaluation_started_are_left_alone(driver) -> None:
+    driver.install(NONE)
+    loader = driver.loader(Squares(), num_workers=1, persistent_workers=True)
+    with torch.no_grad():
+        list(driver.batches(loader))
+    assert len(list(driver.batches(loader))) == 12
+    assert loader.num_workers == 1 and "persistent workers" in driver.hooks.notes[0]
 
 
 # -- the data ------------------------------------------------------------------------------------

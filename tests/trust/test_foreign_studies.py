@@ -13,7 +13,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-import fakes
+from fake_executor import FakeExecutor
 
 from hotlap import api
 from hotlap.api import Engine
@@ -51,18 +51,18 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def engine(executor: fakes.FakeExecutor) -> Engine:
+def engine(executor: FakeExecutor) -> Engine:
     return Engine(executor=lambda directory, isolation: executor)
 
 
 def interrupted(*arguments: str) -> Path:
-    assert main([*QUICK, "train.py", *arguments], engine=engine(fakes.FakeExecutor(interrupt_after=3))) == 130
+    assert main([*QUICK, "train.py", *arguments], engine=engine(FakeExecutor(interrupt_after=3))) == 130
     return next(it.parent for it in Path(".hotlap").glob(f"*/{JOURNAL}"))
 
 
 def resume(*words: str) -> tuple[int, int]:
     """The exit code, and how much was run."""
-    executor = fakes.FakeExecutor()
+    executor = FakeExecutor()
     return main(["tune", "--quiet", "--resume", *words], engine=engine(executor)), executor.requests
 
 
@@ -129,7 +129,7 @@ def test_yes_goes_on_without_asking(
 ) -> None:
     folder = interrupted()
     another_key(monkeypatch, tmp_path)
-    executor = fakes.FakeExecutor()
+    executor = FakeExecutor()
     assert main(["tune", "--quiet", "--resume", "--yes", str(folder)], engine=engine(executor)) == 0
     assert executor.requests > 0 and "It would run" in capsys.readouterr().err
     assert not made_here(folder), "running a study does not make it ours"
@@ -173,7 +173,7 @@ def test_a_folder_of_another_user_is_foreign(work: Path, monkeypatch: pytest.Mon
 def test_the_library_runs_no_foreign_study(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = interrupted()
     another_key(monkeypatch, tmp_path)
-    executor = fakes.FakeExecutor()
+    executor = FakeExecutor()
     with pytest.raises(UsageError, match="was not made here"):
         api.go_on(folder, on_progress=lambda progress: None, executor=lambda directory, isolation: executor)
     assert executor.requests == 0
@@ -198,7 +198,7 @@ def test_reports_never_ask(
     another_key(monkeypatch, tmp_path)
     capsys.readouterr()
     for words in (["report", str(folder)], ["report", "--json", str(folder)], ["history"], ["export", "csv"]):
-        assert main(words, engine=engine(fakes.FakeExecutor())) == 0
+        assert main(words, engine=engine(FakeExecutor())) == 0
         assert "made here" not in capsys.readouterr().err
 
 

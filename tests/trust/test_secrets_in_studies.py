@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-import fakes
+from fake_executor import FakeExecutor
 
 from hotlap.api import Engine
 from hotlap.cli.main import main
@@ -24,7 +24,7 @@ COMMAND = ("train.py", "--wandb-key", SECRET, "--lr", "3e-4")
 QUICK = ["tune", "--quiet", "--only", "compile,huge-pages"]
 
 
-class Seeing(fakes.FakeExecutor):
+class Seeing(FakeExecutor):
     """Trials by arithmetic that remember the arguments they were asked to give to the script."""
 
     def __init__(self, interrupt_after: int | None = None) -> None:
@@ -47,7 +47,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(words: list[str], executor: fakes.FakeExecutor) -> int:
+def run(words: list[str], executor: FakeExecutor) -> int:
     return main(words, engine=Engine(executor=lambda directory, isolation: executor))
 
 
@@ -76,7 +76,7 @@ def test_a_secret_is_given_to_the_script_and_written_nowhere(work: Path, capsys:
 
 
 def test_progress_and_errors_hide_it(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    crashed = fakes.FakeExecutor(ending=Crashed(exit_code=3, error=f"wandb: bad key {SECRET}", output_tail=SECRET))
+    crashed = FakeExecutor(ending=Crashed(exit_code=3, error=f"wandb: bad key {SECRET}", output_tail=SECRET))
     assert run(["tune", "--only", "compile", *COMMAND], crashed) == 3
     said = capsys.readouterr()
     assert "wandb: bad key ***" in said.err and SECRET not in said.out + said.err

@@ -84,6 +84,7 @@ class FakeScript:
     baseline_ending: Ending = field(default_factory=Stopped)
     baseline_steps: int | None = None
     has_loader: bool = False
+    loader_trains: bool | None = None
     reads_loss: bool = True
     repeatable: bool = True
     backwards_only: bool = False
@@ -307,9 +308,10 @@ class FakeExecutor:
 
     def _facts(self, arm: Assignment) -> ScriptFacts:
         by_hand = self.script.backwards_only
+        loader = LoaderFacts(dataset="Numbers", batch_size=1, batch_bytes=1000, trains=self.script.loader_trains)
         return ScriptFacts(
             step_source="backward" if by_hand else "optimizer",
-            loaders=(LoaderFacts(dataset="Numbers", batch_size=1, batch_bytes=1000),) if self.script.has_loader else (),
+            loaders=(loader,) if self.script.has_loader else (),
             models=(ModelFacts(kind="Net", parameters=10, flops_per_step=1e8),),
             optimizers=(OptimizerFacts(kind="SGD", parameters=10, learning_rate=0.1),),
             backwards_per_step=200.0 if by_hand and arm.step_source == "auto" else 1.0,

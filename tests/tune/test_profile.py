@@ -89,6 +89,12 @@ def test_a_profile_finds_causes_and_tries_nothing(evidence: Path) -> None:
     assert not any(it.assignment.plan.settings for it in launches(executor))
 
 
+def test_a_loader_that_only_evaluates_bounds_no_step(evidence: Path) -> None:
+    study, executor = look(script(evidence, has_loader=True, loader_trains=False))
+    assert {it.name for it in study.ceilings} == {"matmul"}
+    assert not any(it.assignment.loader_sweep or it.assignment.replay for it in launches(executor))
+
+
 def test_evidence_is_collected_in_one_launch_of_its_own(evidence: Path) -> None:
     """Neither the run that gives the time account nor any set is watched."""
     executor = FakeExecutor(script(evidence, has_loader=True))

@@ -6,24 +6,18 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-import msgspec
-
-from hotlap import __version__, api
-from hotlap.check import Against, Check, Sides, check, find_against
-from hotlap.check.compare import without_plan
+from hotlap import api
+from hotlap.check import Against, Check, find_against
+from hotlap.check.kept import check_and_keep
 from hotlap.cli import arguments, screen
 from hotlap.cli.arguments import Parser
 from hotlap.cli.options import add_isolation_options, add_limit_options
 from hotlap.cli.workload import workload_from
-from hotlap.errors import StudyError, UsageError
+from hotlap.errors import UsageError
 from hotlap.records import CheckVerdict, Workload
 from hotlap.render.check import check_report
 from hotlap.render.check_files import check_junit, check_markdown
 from hotlap.render.live import LiveView
-from hotlap.study import Journal, create_study
-from hotlap.trial.checkout import before_and_now, find_commit
-from hotlap.trial.owned_folder import owned_folder
-from hotlap.trial.source import source_of
 from hotlap.tune.options import Options
 
 PASSED, FAILED, INCONCLUSIVE = 0, 1, 3
@@ -111,36 +105,27 @@ def main(words: list[str], engine: api.Engine) -> int:
     against = find_against(
         choices.baseline, workload, choices.study, plan_path=choices.plan, without_plan=choices.no_plan
     )
-    with owned_folder("hotlap-check-") as folder:
-        sides = _sides(workload, against, folder)
-        found = _kept_check(choices, workload, against, sides, engine, folder)
+    found = _check(choices, workload, against, engine)
     _show(choices, found)
     verdict = _INCONCLUSIVE_IS[choices.inconclusive_is] if found.verdict == "inconclusive" else found.verdict
     return _EXIT_CODES[verdict]
 
 
-def _sides(workload: Workload, against: Against, folder: Path) -> Sides:
-    if against.kind == "plan":
-        return without_plan(workload, against)
-    before, now = before_and_now(find_commit(workload, against.commit), workload, folder)
-    return Sides(before=before, before_plan=against.plan, now=now, now_plan=against.plan)
-
-
-def _kept_check(
-    choices: argparse.Namespace, workload: Workload, against: Against, sides: Sides, engine: api.Engine, folder: Path
-) -> Check:
-    """The check, kept as a study where that can be written: a read-only checkout is no reason to fail."""
-    options = _options(choices)
-    compare = partial(_check, choices, options, workload, against, sides, engine, folder)
-    source = source_of(workload)
-    try:
-        root = choices.study.absolute() / api.CHECKS
-        journal = create_study(root, workload, options, hotlap_version=__version__, source=source)
-    except StudyError as error:
-        found = compare(None)
-        return msgspec.structs.replace(found, warnings=(*found.warnings, f"`hotlap history` lacks it: {error.what}"))
-    with journal:
-        return compare(journal)
+def _check(choices: argparse.Namespace, workload: Workload, against: Against, engine: api.Engine) -> Check:
+    compare = partial(
+        check_and_keep,
+        workload,
+        against,
+        _options(choices),
+        engine.executor,
+        studies=choices.study,
+        speed_only=choices.speed_only,
+    )
+    if choices.quiet:
+        return compare()
+    console = screen.err()
+    with LiveView(console, workload, interactive=screen.redraws(console) and not choices.show_output) as view:
+        return compare(view.update)
 
 
 def _options(choices: argparse.Namespace) -> Options:
@@ -156,27 +141,6 @@ def _options(choices: argparse.Namespace) -> Options:
         network=choices.network,
         unprotected=choices.unprotected,
     )
-
-
-def _check(
-    choices: argparse.Namespace,
-    options: Options,
-    workload: Workload,
-    against: Against,
-    sides: Sides,
-    engine: api.Engine,
-    folder: Path,
-    journal: Journal | None,
-) -> Check:
-    executor = engine.executor(folder, options.isolation)
-    compare = partial(
-        check, workload, against, sides, options, executor, speed_only=choices.speed_only, journal=journal
-    )
-    if choices.quiet:
-        return compare()
-    console = screen.err()
-    with LiveView(console, workload, interactive=screen.redraws(console) and not choices.show_output) as view:
-        return compare(view.update)
 
 
 def _show(choices: argparse.Namespace, found: Check) -> None:

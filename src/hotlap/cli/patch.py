@@ -4,38 +4,26 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-import msgspec
-
 from hotlap import api
-from hotlap.check.patched import prove_patch
-from hotlap.check.records import Sides
+from hotlap.api.patches import keep_patch, patch_of, refuse_disproved, with_proof, write_patch
 from hotlap.cli import arguments, screen
 from hotlap.cli.arguments import Parser
 from hotlap.cli.named import named_study
 from hotlap.cli.options import add_isolation_options, add_limit_options
 from hotlap.cli.trust import add_trust_option, approval
 from hotlap.cli.workload import workload_from
-from hotlap.errors import PatchError, StudyError
-from hotlap.files import read_bounded
-from hotlap.levers.api import find, validate
-from hotlap.machine.facts import machine_facts
-from hotlap.machine.label import machine_label
-from hotlap.records import Patch, PatchProof, Plan, ScriptFacts, Study, Workload
+from hotlap.records import Patch, Study
 from hotlap.render.live import LiveView
-from hotlap.render.patch import base_of, patch_summary, patch_text
-from hotlap.study import PATCH, attach_to, attachment_of, made_here, opening_of
-from hotlap.trial.executor import Executor
-from hotlap.trial.owned_folder import owned_folder
-from hotlap.trial.patched_copy import patched_copy
-from hotlap.trial.source import script_of
+from hotlap.render.patch import patch_summary, patch_text
+from hotlap.tune.book import OnProgress, say_nothing
 from hotlap.tune.options import Options
 
 DONE, REFUSED = 0, 1
-
-_OTHER_WAY = "The plan works from outside: `hotlap run --plan hotlap.toml` with the script's command."
 
 _DESCRIPTION = """\
 Prints a unified diff that writes the kept levers of a study into the script's source, at the lines
@@ -99,65 +87,24 @@ def main(words: list[str], engine: api.Engine) -> int:
     own, command = _split(words)
     choices = parser().parse_args(own)
     found = named_study(choices.study, "plan")
-    facts = _facts_of(found)
-    # LibCST is imported from here on: only this command and lint's fixes need it.
-    from hotlap.source.patch.code import changed_files
-
-    changed = changed_files(facts)
-    if changed:
-        raise PatchError(
-            f"{', '.join(changed)} changed since the study, whose lines may have moved.",
-            remedy="`hotlap tune` makes a study of the present script.",
-        )
-    patch = _patch_of(found, facts)
+    patch = patch_of(found)
     if choices.check:
         return _checked(patch, as_json=choices.json)
     if not patch.files:
         screen.note(_why_nothing(patch), always=True)
         return REFUSED
     if not choices.no_proof:
-        given = workload_from(command, "patch") if command else None
-        patch = _proved(choices, found, facts, patch, given, engine)
-    if patch.proof is not None and patch.proof.refusal:
-        if choices.json:
-            _print_json(patch)
-        raise PatchError(f"There is no patch. {patch.proof.refusal}", remedy=_OTHER_WAY)
-    return _given(choices, found, facts, patch)
+        patch = _proved(choices, found, patch, command, engine)
+    if choices.json and patch.proof is not None and patch.proof.refusal:
+        _print_json(patch)
+    refuse_disproved(patch)
+    return _given(choices, found, patch)
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str]]:
     """Our own words, and behind ``--`` the script's command."""
     end = words.index("--") if "--" in words else len(words)
     return words[:end], words[end + 1 :]
-
-
-def _facts_of(found: Study) -> ScriptFacts:
-    """What the study saw of the script. Raises :class:`StudyError` where that is not enough for a patch."""
-    if not found.plan.settings:
-        raise StudyError("The study kept no lever, so there is nothing to write.", remedy="Choose one that did.")
-    if found.baseline is None or not found.baseline.facts.files:
-        raise StudyError(
-            "The study does not know at which lines the script makes its loaders, models and optimizers.",
-            remedy="It was made by an earlier hotlap, or all of that happens in libraries: run `hotlap tune` again, or "
-            "use the plan with `hotlap run`.",
-        )
-    return found.baseline.facts
-
-
-def _patch_of(found: Study, facts: ScriptFacts) -> Patch:
-    from hotlap.source.patch.make import make_patch
-
-    for it in found.plan.settings:  # a study from elsewhere may hold any value, and values become code
-        validate(it)
-    wishes = [(it, find(it.lever).rewrite(facts, it)) for it in found.plan.settings]
-    patch = make_patch(
-        facts,
-        wishes,
-        script=script_of(found.workload),
-        directory=Path(found.workload.directory).resolve(),
-        arguments=found.workload.arguments,
-    )
-    return msgspec.structs.replace(patch, study=found.identifier)
 
 
 def _checked(patch: Patch, *, as_json: bool) -> int:
@@ -179,22 +126,26 @@ def _why_nothing(patch: Patch) -> str:
 # -- proof ----------------------------------------------------------------------------------------
 
 
-def _proved(
-    choices: argparse.Namespace,
-    found: Study,
-    facts: ScriptFacts,
-    patch: Patch,
-    given: Workload | None,
-    engine: api.Engine,
-) -> Patch:
-    from hotlap.source.patch.make import encoded
+def _proved(choices: argparse.Namespace, found: Study, patch: Patch, command: list[str], engine: api.Engine) -> Patch:
+    return with_proof(
+        found,
+        patch,
+        _options(choices),
+        engine.executor,
+        partial(_watched, choices, found),
+        given=workload_from(command, "patch") if command else None,
+        approve=approval(choices),
+        again=choices.again,
+        on_note=screen.note,
+    )
 
-    steps, remark = _comparable_steps(facts, patch, choices.parity_steps)
-    options = Options(
+
+def _options(choices: argparse.Namespace) -> Options:
+    return Options(
         budget_seconds=choices.budget,
         delta=choices.delta,
         seed=choices.seed,
-        parity_steps=steps,
+        parity_steps=choices.parity_steps,
         rounds=choices.rounds,
         startup_limit_seconds=choices.startup_limit,
         block_limit_seconds=choices.block_limit,
@@ -202,74 +153,28 @@ def _proved(
         network=choices.network,
         unprotected=choices.unprotected,
     )
-    proof = None if choices.again else _kept_proof(found, patch, options)
-    if proof is None:
-        opening = opening_of(Path(found.directory), given, summary=True)
-        approval(choices)(opening)
-        with owned_folder("hotlap-patch-") as folder:
-            copy = patched_copy(opening.workload, encoded(patch), folder)
-            sides = Sides(before=opening.workload, before_plan=Plan(settings=patch.written), now=copy)
-            proof = _prove(choices, found, patch, sides, options, engine.executor(folder, options.isolation))
-    return msgspec.structs.replace(patch, proof=proof, remarks=(*patch.remarks, *remark))
 
 
-def _kept_proof(found: Study, patch: Patch, options: Options) -> PatchProof | None:
-    """What an earlier run proved of the very same diff on this machine, asking for as much or more."""
-    kept = _kept(found, patch) if made_here(Path(found.directory)) else None
-    proof = kept.proof if kept is not None else None
-    if proof is None or proof.delta > options.delta or proof.steps < options.parity_steps:
-        return None
-    if proof.machine not in ("", machine_label(machine_facts())):
-        return None
-    screen.note("This diff was proved before, by an earlier `hotlap patch` of the study; --again proves it anew.")
-    return proof
-
-
-def _kept(found: Study, patch: Patch) -> Patch | None:
-    """The patch that lies beside the study, where it is this very diff."""
-    kept = attachment_of(Path(found.directory), PATCH, Patch)
-    same = kept is not None and (kept.files, kept.written) == (patch.files, patch.written)
-    return kept if same else None
-
-
-def _prove(
-    choices: argparse.Namespace, found: Study, patch: Patch, sides: Sides, options: Options, executor: Executor
-) -> PatchProof:
-    prove = partial(prove_patch, sides, {it.path for it in patch.files}, options, executor)
+@contextmanager
+def _watched(choices: argparse.Namespace, found: Study) -> Iterator[OnProgress]:
     if choices.quiet:
-        return prove()
+        yield say_nothing
+        return
     console = screen.err()
     interactive = screen.redraws(console) and not choices.show_output
     with LiveView(console, found.workload, interactive=interactive) as view:
-        return prove(view.update)
-
-
-def _comparable_steps(facts: ScriptFacts, patch: Patch, wanted: int) -> tuple[int, tuple[str, ...]]:
-    """Over how many steps both sides draw the same random numbers, and what to say of it.
-
-    Workers that persist draw no new seed in a second epoch. From outside that draw is made for them; a script that says
-    ``persistent_workers=True`` itself does without it.
-    """
-    persists = any(key == "persistent-workers" and value for it in patch.written for key, value in it.values)
-    lengths = [it.length for it in facts.loaders if it.length and not it.persistent_workers and not it.iterable]
-    if not persists or not lengths:
-        return wanted, ()
-    steps = max(1, int(min(lengths) / max(1.0, facts.backwards_per_step)))
-    remark = (
-        "From the second epoch on the script shuffles otherwise than before, from the same generator: workers that "
-        "persist draw no new seed."
-    )
-    return min(wanted, steps), (remark,)
+        yield view.update
 
 
 # -- what becomes of it ---------------------------------------------------------------------------
 
 
-def _given(choices: argparse.Namespace, found: Study, facts: ScriptFacts, patch: Patch) -> int:
+def _given(choices: argparse.Namespace, found: Study, patch: Patch) -> int:
     if choices.write:
-        _write(facts, patch)
-    if not choices.no_proof or _kept(found, patch) is None:
-        _keep(found, patch)
+        write_patch(found, patch)
+    not_kept = keep_patch(found, patch)
+    if not_kept:
+        screen.note(not_kept)
     if choices.json:
         _print_json(patch)
     elif choices.write:
@@ -279,46 +184,6 @@ def _given(choices: argparse.Namespace, found: Study, facts: ScriptFacts, patch:
     else:
         _print_diff(patch)
     return DONE
-
-
-def _keep(found: Study, patch: Patch) -> None:
-    """Lay the patch beside the study, where a report finds it; a folder that cannot be written costs the report no more
-    than that."""
-    try:
-        attach_to(Path(found.directory), PATCH, patch)
-    except StudyError as error:
-        screen.note(f"The patch is not kept with the study. {error.what}")
-    except UnicodeEncodeError:  # a file that is no UTF-8, which JSON cannot hold
-        screen.note("The patch is not kept with the study: a file that it changes is not UTF-8.")
-
-
-def _write(facts: ScriptFacts, patch: Patch) -> None:
-    """Change the files. Raises :class:`StudyError` when one changed meanwhile or cannot be written."""
-    from hotlap.source.edits.files import write_all
-    from hotlap.source.patch.code import changed_files
-    from hotlap.source.patch.make import encoded
-
-    new = encoded(patch)
-    if changed_files(facts) or any(not _is_as_read(it.path, it.sha256) for it in patch.files):
-        raise StudyError("A file changed while the patch was made; nothing was written.", remedy="Run it again.")
-    try:
-        write_all(new)
-    except OSError as error:
-        raise StudyError(
-            f"The patch cannot be written: {error.strerror or error}. All files are as they were.",
-            where=str(error.filename or base_of(patch)),
-            remedy="Check that the files may be written, or apply the diff by hand.",
-        ) from error
-
-
-def _is_as_read(path: str, sha256: str) -> bool:
-    from hotlap.source.edits.files import LARGEST_SOURCE_BYTES
-    from hotlap.source.patch.code import digest_of
-
-    try:
-        return digest_of(read_bounded(Path(path), LARGEST_SOURCE_BYTES)) == sha256
-    except OSError:
-        return False
 
 
 def _print_diff(patch: Patch) -> None:

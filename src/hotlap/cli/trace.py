@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple, TypeVar
@@ -12,36 +13,58 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from hotlap.cli import screen
-from hotlap.cli.arguments import Parser
+from hotlap.cli.arguments import Parser, whole
 from hotlap.diagnose.trace_verdict import TraceVerdict, verdict_of, verdict_of_ranks
 from hotlap.errors import TraceError, UsageError
-from hotlap.render.trace import traces_report
+from hotlap.render.trace import ROWS_SHOWN, traces_report
 from hotlap.study.layout import JOURNAL
-from hotlap.trace import Breakdown, analyse, compare_ranks, host_time, operators, read_trace, trace_files
+from hotlap.trace import (
+    Attribution,
+    Breakdown,
+    CollectiveLog,
+    analyse,
+    code_time,
+    collective_log,
+    compare_collectives,
+    compare_ranks,
+    detailed,
+    graph_rows,
+    host_time,
+    operators,
+    read_trace,
+    trace_files,
+)
 
 _DESCRIPTION = """\
 Reads traces of torch.profiler (.json, plain or packed as .gz, .xz or .zst), of any version and made
 anywhere: how long each device computed, communicated, copied and waited, and what it waited for;
-without a device, how the host spent its time. It ends with the main causes and what to do."""
+without a device, how the host spent its time. Then the critical path, collectives and, of several
+ranks, which one arrives last; with `with_stack=True` time by module and source line, with
+`profile_memory=True` memory, with `record_shapes=True` FLOP/s. It ends with the main causes and
+what to do."""
 
 _EXAMPLES = """\
 examples:
   hotlap trace trace.json.gz
   hotlap trace runs/profile              every trace of a folder, for example one a rank
   ssh host cat trace.json | hotlap trace -
+  hotlap trace --rows 40 trace.json.gz   more kernels, modules and source lines
   hotlap trace --json trace.json         one JSON document; times are seconds"""
 
 _STANDARD_INPUT = "-"
-_OPERATORS = 100
+_MOST_ROWS = 100
+"""Of each table in the document, unless more are asked for."""
+
 _TRACES_OF_STUDIES = "window"
 _Found = TypeVar("_Found")
 
 
 class _Judged(NamedTuple):
-    """A trace's account and what it comes to."""
+    """A trace's account, what it comes to, and its collectives, which other ranks' are compared with."""
 
     breakdown: Breakdown
     verdict: TraceVerdict
+    collectives: CollectiveLog
 
 
 def parser() -> Parser:
@@ -53,6 +76,16 @@ def parser() -> Parser:
         metavar="FILE_OR_FOLDER",
         help="a trace, or a folder of traces; `-` reads one from standard input",
     )
+    made.add_argument(
+        "--rows",
+        type=partial(whole, 1),
+        default=ROWS_SHOWN,
+        metavar="N",
+        help=f"rows of the tables of kernels, operators, modules and source lines (default: {ROWS_SHOWN})",
+    )
+    made.add_argument(
+        "--instances", action="store_true", help="a row for each instance of a module, not for each class"
+    )
     made.add_argument("--json", action="store_true", help="print one JSON document")
     made.add_debug()
     return made
@@ -61,19 +94,22 @@ def parser() -> Parser:
 def main(words: list[str], engine: object = None) -> int:
     """Run the command; it makes no trials. Raises :class:`hotlap.errors.HotlapError`."""
     choices = parser().parse_args(words)
+    judged = partial(_judged, most=max(choices.rows, _MOST_ROWS), instances=choices.instances)
     found: list[_Judged]
     skipped: list[tuple[str, str]] = []
     if str(choices.path) == _STANDARD_INPUT:
-        found = [_from_standard_input()]
+        found = [_from_standard_input(judged)]
     else:
-        found, skipped = _read_each(choices.path, _judged)
+        found, skipped = _read_each(choices.path, judged)
     breakdowns, verdicts = [it.breakdown for it in found], [it.verdict for it in found]
     comparison = compare_ranks(breakdowns)
+    arrivals = compare_collectives([it.collectives for it in found])
     together = verdict_of_ranks(breakdowns, comparison)
     if choices.json:
         document = {
             "traces": breakdowns,
             "ranks": comparison,
+            "collectives": arrivals,
             "verdicts": verdicts,
             "verdict_of_ranks": together,
             "skipped": [{"path": path, "reason": why} for path, why in skipped],
@@ -81,20 +117,31 @@ def main(words: list[str], engine: object = None) -> int:
         screen.document("trace", document)
     else:
         verdicts += [together] if together is not None else []
-        screen.say(traces_report(breakdowns, skipped, comparison, screen.paper(), verdicts=verdicts))
+        paper = screen.paper()
+        page = traces_report(
+            breakdowns, skipped, comparison, paper, verdicts=verdicts, rows=choices.rows, arrivals=arrivals
+        )
+        screen.say(page)
     return 0
 
 
-def _judged(path: Path) -> _Judged:
+def _judged(path: Path, *, most: int, instances: bool) -> _Judged:
     """A trace with its verdict; without a device, with the operators and the host's time as well."""
     timeline = read_trace(path, with_inputs=True)
-    breakdown, rows = analyse(timeline), operators(timeline)
+    attribution = Attribution(timeline)
+    breakdown, rows = analyse(timeline, kernels=most), operators(timeline, attribution=attribution)
+    breakdown = msgspec.structs.replace(
+        breakdown,
+        code=code_time(attribution, most=most, instances=instances),
+        graphs=graph_rows(attribution, most=most),
+    )
     if not breakdown.devices:
-        breakdown = msgspec.structs.replace(breakdown, operators=rows[:_OPERATORS], host_time=host_time(timeline))
-    return _Judged(breakdown, verdict_of(breakdown, rows))
+        breakdown = msgspec.structs.replace(breakdown, operators=rows[:most], host_time=host_time(timeline))
+    log = collective_log(timeline)
+    return _Judged(detailed(breakdown, timeline, log), verdict_of(breakdown, rows), log)
 
 
-def _from_standard_input() -> _Judged:
+def _from_standard_input(judged: Callable[[Path], _Judged]) -> _Judged:
     """A trace that is piped in. It is kept in a temporary file meanwhile, since some of it is read twice."""
     if sys.stdin is None or sys.stdin.isatty():
         raise UsageError("Nothing is piped in.", remedy="Pipe a trace: `hotlap trace - < trace.json`.")
@@ -103,13 +150,13 @@ def _from_standard_input() -> _Judged:
         with path.open("wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
         try:
-            found = _judged(path)
+            found = judged(path)
         except TraceError as error:
             raise TraceError(error.what, where="standard input", remedy=error.remedy) from error
     facts = msgspec.structs.replace(found.breakdown.facts, path="standard input")
-    return _Judged(
-        msgspec.structs.replace(found.breakdown, facts=facts),
-        msgspec.structs.replace(found.verdict, path="standard input"),
+    return found._replace(
+        breakdown=msgspec.structs.replace(found.breakdown, facts=facts),
+        verdict=msgspec.structs.replace(found.verdict, path="standard input"),
     )
 
 

@@ -176,7 +176,7 @@ def _finding(profile: Profile, *, title: str, evidence: tuple[str, ...]) -> Find
         title=title,
         evidence=evidence,
         remedy=_REMEDY,
-        site=site_with(profile, "model"),
+        site=site_with(profile, "compile", "model"),
     )
 
 

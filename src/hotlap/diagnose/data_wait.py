@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 
 from hotlap.diagnose.profile import Profile
-from hotlap.diagnose.shares import between, phase_share
+from hotlap.diagnose.sampled import sampled_in, seconds_of
+from hotlap.diagnose.shares import between, observed_share, phase_share
 from hotlap.evidence import DatasetProfile
 from hotlap.levers.loader import CLOSE_TO_BEST, USUAL_PREFETCH
 from hotlap.records import Ceiling, Estimate, LoaderFacts, LoaderRate
@@ -15,6 +17,7 @@ CEILING_NOISE = 0.03
 """How far the ceiling of the model alone may mislead: it rests on one set of launches, and such sets differ by that."""
 
 _SHAPES_OF_A_FIXED_INPUT = 4
+_DEVIATIONS = 2.0
 
 
 def waiting(profile: Profile) -> Estimate:
@@ -36,6 +39,16 @@ def waiting(profile: Profile) -> Estimate:
     )
 
 
+def choosing(profile: Profile) -> Estimate:
+    """The share of the step in which samplers choose the samples of batches, which no worker does for the training
+    process; with an interval for the chance of sampling. Never more than :func:`waiting`."""
+    lines = [it for it in sampled_in(profile, "data_wait") if it.sampler]
+    value = observed_share(profile, seconds_of(lines))
+    margin = value * _DEVIATIONS / math.sqrt(max(1, sum(it.samples for it in lines)))
+    wait = waiting(profile)
+    return between(min(value, wait.value), min(value - margin, wait.low), min(value + margin, wait.high))
+
+
 def ceiling(profile: Profile, name: str) -> Ceiling | None:
     """The measured ceiling of that name, if it was measured."""
     return next((it for it in profile.ceilings if it.name == name), None)
@@ -52,20 +65,16 @@ def computing_seconds_per_sample(profile: Profile) -> float:
 
 
 def training_loaders(profile: Profile) -> tuple[LoaderFacts, ...]:
-    """The loaders that may have fed training steps: those whose data set the profiled run saw in training, else all.
-
-    An evaluation's loader over a data set of the same kind cannot be told apart, so a rule speaks only of what holds
-    for all of them.
-    """
+    """The loaders that fed training steps: those that a backward followed, and of them those whose data set the
+    profiled run saw in training. Where neither is known, all of them."""
     seen = {use.dataset for use in profile.evidence.loaders}
-    loaders = distinct_loaders(profile)
+    loaders = _each_once(profile.facts.training_loaders)
     return tuple(it for it in loaders if it.dataset in seen) or loaders
 
 
 def distinct_loaders(profile: Profile) -> tuple[LoaderFacts, ...]:
-    """The script's loaders, each once: many scripts make the same one anew in every epoch."""
-    alike = {(it.dataset, it.batch_size, it.workers, it.prefetch_factor, it.site): it for it in profile.facts.loaders}
-    return tuple(alike.values())
+    """The script's loaders, each once: many scripts make the same one again in every epoch."""
+    return _each_once(profile.facts.loaders)
 
 
 def distinct_datasets(profile: Profile) -> tuple[DatasetProfile, ...]:
@@ -101,6 +110,11 @@ def own_rate(profile: Profile, loader: LoaderFacts) -> LoaderRate | None:
     ]
     pinned_alike = [it for it in alike if bool(dict(it.setting.values).get("pin-memory", False)) == loader.pin_memory]
     return next(iter(pinned_alike or alike), None)
+
+
+def _each_once(loaders: tuple[LoaderFacts, ...]) -> tuple[LoaderFacts, ...]:
+    alike = {(it.dataset, it.batch_size, it.workers, it.prefetch_factor, it.site): it for it in loaders}
+    return tuple(alike.values())
 
 
 def _inputs_vary(profile: Profile) -> bool:

@@ -31,6 +31,7 @@ from collections.abc import Iterator
 from hotlap.diagnose.api import Group
 from hotlap.diagnose.data_wait import (
     best_rate,
+    choosing,
     step_seconds_per_sample,
     training_loaders,
     waiting,
@@ -38,7 +39,7 @@ from hotlap.diagnose.data_wait import (
     working_rates,
 )
 from hotlap.diagnose.profile import Profile
-from hotlap.diagnose.shares import MATERIAL, at_most, between, is_material
+from hotlap.diagnose.shares import MATERIAL, at_most, between, is_material, without
 from hotlap.diagnose.wording import count, duration, levers_for, name, per_second, percent
 from hotlap.levers.situations import cores_per_process
 from hotlap.records import (
@@ -87,8 +88,10 @@ def check(profile: Profile) -> Iterator[Finding]:
     )
 
 
-def _saved_by_workers(profile: Profile, wait: Estimate) -> Estimate:
-    """The wait, without the part that remains where even the best setting of the loader is slower than the model."""
+def _saved_by_workers(profile: Profile, whole_wait: Estimate) -> Estimate:
+    """The wait, without what the sampler takes of it, which workers do not take over, and without the part that remains
+    where even the best setting of the loader is slower than the model."""
+    wait = without(whole_wait, choosing(profile).value)
     rates = [it.seconds_per_sample for it in working_rates(profile) if workers_of(it) > 0]
     if not rates:
         return at_most(wait.value)

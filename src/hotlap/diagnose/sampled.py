@@ -77,6 +77,18 @@ def first_site(lines: Iterable[SampledLine]) -> CallSite | None:
     return next((it.site for it in lines if it.site is not None), None)
 
 
+def line_with_most_time(lines: Iterable[SampledLine]) -> CallSite | None:
+    """The user's line with most time, whatever it called."""
+    by_line: dict[tuple[str, int], float] = {}
+    sites: dict[tuple[str, int], CallSite] = {}
+    for it in lines:
+        if it.site is not None:
+            where = it.site.file, it.site.line
+            sites.setdefault(where, it.site)
+            by_line[where] = by_line.get(where, 0.0) + it.seconds
+    return sites[max(by_line, key=lambda it: by_line[it])] if by_line else None
+
+
 def hottest(lines: list[SampledLine], within: str) -> Iterator[str]:
     """``31 % of start-up at train.py:12, in import``: the lines with most of the time, a tenth of it at least."""
     whole = seconds_of(lines)

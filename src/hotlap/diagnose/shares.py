@@ -113,6 +113,11 @@ def scaled(share: Estimate, factor: float) -> Estimate:
     return between(share.value * factor, share.low * factor, share.high * factor)
 
 
+def without(share: Estimate, part: float) -> Estimate:
+    """What is left of a share."""
+    return between(share.value - part, share.low - part, share.high - part, share.unit)
+
+
 def at_most(high: float, unit: str = UNIT) -> Estimate:
     """A share of which only an upper bound is known: all that could be gained, were it free."""
     return between(high, 0.0, high, unit)

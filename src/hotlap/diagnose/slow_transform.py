@@ -12,10 +12,10 @@ anything else.
 ## How to see it
 Some samples are made in the main process under a profiler, which books time under the function that spent it (what it
 called left out). Profiling makes short Python functions look dearer than they are, so a function must take 30 % of the
-time to be named. What it costs is that part of the data wait within epochs (waiting for workers to start is left out):
-without it a batch takes so much less, and the wait shrinks by at least as much. It is never more than what the function
-takes for all samples of a step. A function of a library, or of C, is shown at the line of yours that calls it, and
-collating at your collate function; where there is none, at the data set.
+time to be named. What it costs is that part of the data wait within epochs, less what the sampler takes: without it a
+batch takes so much less, and the wait shrinks by at least as much. It is never more than what the function takes for
+all samples of a step. A function of a library, or of C, is shown at the line of yours that calls it, and collating at
+your collate function; where there is none, at the data set.
 
 ## What to do
 Do it once, beforehand, and store the result; or do it with a library that is compiled; or do it on the device, for a
@@ -35,9 +35,9 @@ from dataclasses import dataclass
 import msgspec
 
 from hotlap.diagnose.api import Group
-from hotlap.diagnose.data_wait import distinct_datasets, step_seconds_per_sample, waiting
+from hotlap.diagnose.data_wait import choosing, distinct_datasets, step_seconds_per_sample, waiting
 from hotlap.diagnose.profile import Profile
-from hotlap.diagnose.shares import between, is_material, scaled
+from hotlap.diagnose.shares import between, is_material, scaled, without
 from hotlap.diagnose.wording import count, duration, levers_for, line_of, name, percent
 from hotlap.evidence import DatasetProfile, FunctionTime, LoaderUse, RunEvidence
 from hotlap.records import CallSite, Estimate, Finding, PhaseAccount
@@ -70,7 +70,8 @@ def check(profile: Profile) -> Iterator[Finding]:
         culprit = _culprit(dataset)
         if culprit is None:
             continue
-        share = _cost(profile, dataset, culprit, scaled(waiting(profile), _within_epochs(profile, dataset)))
+        wait = without(waiting(profile), choosing(profile).value)
+        share = _cost(profile, dataset, culprit, scaled(wait, _within_epochs(profile, dataset)))
         if not is_material(share):
             continue
         yield Finding(

@@ -1,9 +1,10 @@
 """Batches made by worker processes, in pinned memory, ahead of time.
 
 ## What it does
-Replaces the arguments of every `DataLoader` over a map-style data set: the number of workers, pinned memory, how many
-batches each worker prepares ahead, and whether workers live on after an epoch. What the script passed itself is
-replaced too. Batches in pinned memory are copied to the GPU without waiting (`non_blocking=True`). How many workers is
+Replaces the arguments of each `DataLoader` over a map-style data set that training reads: the number of workers, pinned
+memory, how many batches each worker prepares ahead, and whether workers live on after an epoch. What the script passed
+itself is replaced too. A loader that is only read without gradients, or while the models are in evaluation mode, keeps
+what it has. Batches in pinned memory are copied to the GPU without waiting (`non_blocking=True`). How many workers is
 not guessed: the loader is first timed alone with several numbers, and the fewest that come within 2 % of the best, or
 that outpace the model, are tried. In a training on the CPU they are also tried with fewer threads for torch itself
 (`threads`), so that each worker finds a core free.
@@ -38,7 +39,7 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -88,6 +89,15 @@ USUAL_PREFETCH = 2  # torch's own default
 DEEP_PREFETCH = 4
 CLOSE_TO_BEST = 1.02
 MOST_WORKERS = 64
+_ARGUMENTS = {
+    "num_workers": 0,
+    "pin_memory": False,
+    "prefetch_factor": None,
+    "persistent_workers": False,
+    "timeout": 0,
+}
+"""Attributes of a DataLoader that it has from its arguments, with what they are without workers."""
+
 SHARED_MEMORY_SHARE = 0.5  # of /dev/shm; the rest is for whatever else lives there
 
 
@@ -200,26 +210,25 @@ def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceWish, ...]:
 
 
 def install(hooks: Hooks, setting: Setting) -> None:
-    """Replace the arguments of each loader when it is made."""
-    constructing: list[bool] = []
+    """Replace the arguments of each loader when training begins to read it: only then it is known which do train."""
+    evaluates = _evaluation_watch(hooks)
+    settled: WeakSet[Any] = WeakSet()
     newly_persistent: WeakSet[Any] = WeakSet()
 
-    def edit(arguments: dict[str, Any]) -> None:
-        reason = _reason_to_leave(hooks, arguments, setting)
-        was_persistent = bool(arguments.get("persistent_workers"))
+    def settle(loader: Any) -> None:
+        settled.add(loader)
+        reason = _reason_to_leave(hooks, loader, setting)
+        was_persistent = bool(loader.persistent_workers)
         if reason:
-            hooks.note(f"A DataLoader over {type(arguments.get('dataset')).__name__} was left alone: {reason}.")
-        else:
-            changed = edited(arguments, setting)
-            arguments.clear()
-            arguments.update(changed)
-        constructing.append(bool(arguments.get("persistent_workers")) and not was_persistent)
-
-    def made(loader: Any) -> None:
-        if constructing.pop():
+            hooks.note(f"A DataLoader over {type(loader.dataset).__name__} was left alone: {reason}.")
+            return
+        _change(loader, setting)
+        if loader.persistent_workers and not was_persistent:
             newly_persistent.add(loader)
 
     def start_epoch(loader: Any, start: Fetch) -> Any:
+        if loader not in settled and not evaluates():
+            settle(loader)
         # A new iterator draws a base seed for its workers; workers that persist keep theirs. Without this draw every
         # later number of the script (its next shuffle, its dropout) would differ from the baseline's.
         if loader in newly_persistent and loader._iterator is not None:
@@ -228,8 +237,6 @@ def install(hooks: Hooks, setting: Setting) -> None:
 
     if "threads" in dict(setting.values):
         hooks.torch.set_num_threads(dict(setting.values)["threads"])
-    hooks.before_loader.append(edit)
-    hooks.after_loader.append(made)
     hooks.around_loader_start.append(start_epoch)
     if dict(setting.values).get("pin-memory"):
         copy_without_waiting(hooks)
@@ -258,7 +265,8 @@ def copy_without_waiting(hooks: Hooks) -> None:
 
 
 def _map_style(situation: Situation) -> tuple[LoaderFacts, ...]:
-    return tuple(loader for loader in situation.facts.loaders if not loader.iterable)
+    """The training loaders that can be given other arguments."""
+    return tuple(loader for loader in situation.facts.training_loaders if not loader.iterable)
 
 
 def _setting(situation: Situation, *, workers: int, prefetch: int = USUAL_PREFETCH) -> Setting:
@@ -325,20 +333,49 @@ def _has(loader: LoaderFacts, setting: Setting) -> bool:
     return loader.workers == 0 or (loader.prefetch_factor or USUAL_PREFETCH) >= int(values.get("prefetch-factor", 0))
 
 
-def _reason_to_leave(hooks: Hooks, arguments: dict[str, Any], setting: Setting) -> str:
+def _evaluation_watch(hooks: Hooks) -> Callable[[], bool]:
+    """What says whether a loader that is read now is read for an evaluation: gradients are off, or all models are in
+    evaluation mode. Where a model is trained in that mode, the mode says nothing."""
+    models: WeakSet[Any] = WeakSet()
+    mode_tells = True
+
+    def found(root: Any) -> None:
+        nonlocal mode_tells
+        models.add(root)
+        mode_tells = mode_tells and root.training
+
+    def evaluates() -> bool:
+        if not hooks.torch.is_grad_enabled():
+            return True
+        return mode_tells and len(models) > 0 and not any(it.training for it in models)
+
+    hooks.model_found.append(found)
+    return evaluates
+
+
+def _change(loader: Any, setting: Setting) -> None:
+    """Give a loader that has no iterator the setting's values."""
+    changed = edited({name: getattr(loader, name) for name in ("dataset", *_ARGUMENTS)}, setting)
+    if not changed["num_workers"]:
+        loader.multiprocessing_context = None
+    # Not by assignment: DataLoader refuses `persistent_workers` once it is made, as an iterator may have read it.
+    vars(loader).update({name: changed.get(name, without) for name, without in _ARGUMENTS.items()})
+
+
+def _reason_to_leave(hooks: Hooks, loader: Any, setting: Setting) -> str:
     """Why this loader keeps its arguments; empty when it can be changed."""
-    dataset = arguments.get("dataset")
+    dataset = loader.dataset
     if isinstance(dataset, hooks.torch.utils.data.IterableDataset):
         return "its data set is iterable, and what it hands out depends on the number of workers"
+    if loader._iterator is not None:
+        return "an evaluation has started its persistent workers"
     if dict(setting.values)["workers"] == 0:
         return ""
     if multiprocessing.current_process().daemon:
         return "this process is daemonic and may not start workers"
     if _holds_device_tensors(hooks, dataset):
         return "its data set holds tensors on a device, which workers cannot read"
-    if _start_method(arguments) == "fork":
-        return ""
-    return _reason_not_sendable(arguments)
+    return "" if _start_method(loader) == "fork" else _reason_not_sendable(loader)
 
 
 def _holds_device_tensors(hooks: Hooks, dataset: Any, depth: int = 0) -> bool:
@@ -350,12 +387,9 @@ def _holds_device_tensors(hooks: Hooks, dataset: Any, depth: int = 0) -> bool:
     return depth < 4 and any(_holds_device_tensors(hooks, it, depth + 1) for it in inner)
 
 
-def _start_method(arguments: dict[str, Any]) -> str:
-    context = arguments.get("multiprocessing_context")
-    if isinstance(context, str):
-        return context
-    if context is not None:
-        return str(context.get_start_method())
+def _start_method(loader: Any) -> str:
+    if loader.multiprocessing_context is not None:
+        return str(loader.multiprocessing_context.get_start_method())
     # Asking without allow_none would settle the method, and the script could not choose another any more.
     chosen = multiprocessing.get_start_method(allow_none=True)
     return chosen or multiprocessing.get_all_start_methods()[0]
@@ -368,10 +402,10 @@ class _Nowhere:
         return len(data)
 
 
-def _reason_not_sendable(arguments: dict[str, Any]) -> str:
+def _reason_not_sendable(loader: Any) -> str:
     for part in ("dataset", "collate_fn", "worker_init_fn"):
         try:
-            pickle.Pickler(_Nowhere()).dump(arguments.get(part))
+            pickle.Pickler(_Nowhere()).dump(getattr(loader, part))
         except (pickle.PicklingError, TypeError, AttributeError, ValueError, RecursionError) as error:
             return f"its {part} cannot be sent to a worker ({error})"
     return ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 from hotlap.records.base import Record
 from hotlap.records.comparisons import ParityComparison, SpeedComparison
 from hotlap.records.workload import Setting
@@ -51,3 +53,10 @@ class Patch(Record, frozen=True, kw_only=True):
     files: tuple[PatchedFile, ...] = ()
     remarks: tuple[str, ...] = ()
     proof: PatchProof | None = None
+
+    @property
+    def diff(self) -> str:
+        """The unified diff that ``hotlap patch`` prints, with its header; ``git apply`` takes it. It is rendered
+        elsewhere, on demand."""
+        rendered: str = importlib.import_module("hotlap.render.patch").patch_text(self)
+        return rendered

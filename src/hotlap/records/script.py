@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from hotlap.records.base import Record
 
 SiteRole: TypeAlias = Literal[
-    "loader", "optimizer", "model", "backward", "step", "clip", "copy", "scheduler", "operation", "call"
+    "loader", "optimizer", "model", "compile", "backward", "step", "clip", "copy", "scheduler", "operation", "call"
 ]
 
 
@@ -158,6 +158,12 @@ class ScriptFacts(Record, frozen=True, kw_only=True):
     sites: tuple[CallSite, ...] = ()
     files: tuple[FileDigest, ...] = ()
     samples_from: SampleSource = ""
+
+    @property
+    def training_loaders(self) -> tuple[LoaderFacts, ...]:
+        """The loaders on whose batches a backward followed; where none is known to, those of which that is not known.
+        A loader that only evaluates bounds no step."""
+        return tuple(it for it in self.loaders if it.trains) or tuple(it for it in self.loaders if it.trains is None)
 
 
 class Invariants(Record, frozen=True, kw_only=True):

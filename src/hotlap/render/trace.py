@@ -9,12 +9,19 @@ from collections.abc import Iterator, Sequence
 
 from hotlap.diagnose.trace_verdict import TraceVerdict
 from hotlap.render import text
-from hotlap.render.event_names import event_name, event_names, file_names
+from hotlap.render.event_names import event_name, file_names
 from hotlap.render.lines import Paper, Styled, Table, bar, paragraph, styled
 from hotlap.render.parts import Part, swatch
 from hotlap.render.presentable import shown
+from hotlap.render.trace_code import code_lines
+from hotlap.render.trace_collectives import arrival_lines, collective_lines
+from hotlap.render.trace_graphs import graph_lines
 from hotlap.render.trace_host import host_tables
+from hotlap.render.trace_kernels import kernels
+from hotlap.render.trace_memory import memory_lines
+from hotlap.render.trace_path import path_lines
 from hotlap.render.trace_verdict import verdict_lines
+from hotlap.trace.collective_records import CollectiveComparison
 from hotlap.trace.conclusion import conclusion_of, device_conclusion
 from hotlap.trace.records import (
     Breakdown,
@@ -28,8 +35,8 @@ from hotlap.trace.records import (
 )
 
 WIDEST = 120
+ROWS_SHOWN = 10
 _LONGEST_FILE = 40
-_KERNELS_SHOWN = 10
 _STEPS_SHOWN = 12
 _GAPS_SHOWN = 5
 _EVIDENCE_SHOWN = 4
@@ -82,9 +89,11 @@ def traces_report(
     paper: Paper,
     *,
     verdicts: Sequence[TraceVerdict] = (),
+    rows: int = ROWS_SHOWN,
+    arrivals: CollectiveComparison | None = None,
 ) -> str:
     """Several traces of one folder: each one's report, what compares them, the files that are no trace, and at the end
-    the verdicts on the traces that are shown."""
+    the verdicts on the traces that are shown. ``rows`` bounds the tables of kernels, operators, modules and lines."""
     paper = paper._replace(width=min(paper.width, WIDEST))
     lines: list[str] = []
     shown_here = {it.facts.path for it in breakdowns} | {""}
@@ -94,14 +103,15 @@ def traces_report(
         if not most.devices:
             title = f"{len(breakdowns)} traces, of which this is the first"
         shown_here = {most.facts.path, ""}
-        lines += [*paragraph(f"{title}; `hotlap trace FILE` shows another.", paper), "", *_trace(most, paper), ""]
+        lines += [*paragraph(f"{title}; `hotlap trace FILE` shows another.", paper), "", *_trace(most, paper, rows), ""]
     else:
         for it in breakdowns:
-            lines += [*_trace(it, paper), ""]
+            lines += [*_trace(it, paper, rows), ""]
     if len(breakdowns) > 1:
         lines += [*_headed("All traces", _overview(breakdowns), paper), ""]
     if comparison is not None:
         lines += [*_ranks(comparison, paper), ""]
+    lines += arrival_lines(arrivals, paper)
     if skipped:
         lines += [styled("Not read", "bold", paper), *_not_read(skipped, paper), ""]
     lines += verdict_lines([it for it in verdicts if it.path in shown_here], paper)
@@ -133,7 +143,7 @@ def _not_read(skipped: Sequence[tuple[str, str]], paper: Paper) -> Iterator[str]
         yield from paragraph(f"{text.count(rest, 'file')} for other reasons", paper, indent=2, style="dim")
 
 
-def _trace(breakdown: Breakdown, paper: Paper) -> Iterator[str]:
+def _trace(breakdown: Breakdown, paper: Paper, rows: int) -> Iterator[str]:
     yield from paragraph(shown(text.one_line(breakdown.facts.path)), paper, style="bold")
     yield from paragraph(_coverage(breakdown), paper, indent=2, style="dim")
     if breakdown.unreliable:
@@ -143,15 +153,23 @@ def _trace(breakdown: Breakdown, paper: Paper) -> Iterator[str]:
         yield from paragraph(text.sentence(note), paper, indent=2, style="yellow")
     for device in breakdown.devices:
         yield ""
-        yield from _device(device, paper, unreliable=bool(breakdown.unreliable))
+        yield from _device(device, paper, rows, unreliable=bool(breakdown.unreliable))
     if not breakdown.devices:
         found = conclusion_of(breakdown)
         if found is not None:
             yield from paragraph(_conclusion(found, of="host"), paper, indent=2)
-        tables = [*([("Steps", _steps(breakdown.steps))] if breakdown.steps else []), *host_tables(breakdown)]
+        tables = [
+            *([("Steps", _steps(breakdown.steps))] if breakdown.steps else []),
+            *host_tables(breakdown, rows=rows),
+        ]
         for title, table in tables:
             yield ""
             yield from _headed(title, table, paper)
+    yield from graph_lines(breakdown, paper, rows=rows)
+    yield from code_lines(breakdown, paper, rows=rows)
+    yield from path_lines(breakdown.critical_path, paper)
+    yield from collective_lines(breakdown.collectives, paper)
+    yield from memory_lines(breakdown.memory, paper)
 
 
 def _headed(title: str, table: Table, paper: Paper) -> Iterator[str]:
@@ -181,7 +199,7 @@ def _conclusion(found: Conclusion, *, of: str = "device") -> str:
     return f"No loss takes a tenth of the time; it computes {text.share(found.share)} of it."
 
 
-def _device(device: DeviceBreakdown, paper: Paper, *, unreliable: bool) -> Iterator[str]:
+def _device(device: DeviceBreakdown, paper: Paper, rows: int, *, unreliable: bool) -> Iterator[str]:
     name = f" ({text.one_line(device.name)})" if device.name else ""
     window = text.duration(device.time.window_nanoseconds / _BILLION)
     title = f"Device {device.device}{name}: {window} from its first to its last event"
@@ -193,7 +211,7 @@ def _device(device: DeviceBreakdown, paper: Paper, *, unreliable: bool) -> Itera
         "Why it was idle": _causes(device) if device.idle.causes else None,
         "The longest gaps": _longest_gaps(device) if device.idle.longest else None,
         "Steps": _steps(device.steps) if device.steps else None,
-        "Kernels": _kernels(device),
+        "Kernels": kernels(device, rows),
         "Copies": _copies(device) if device.copies else None,
         "Waits within each stream": _streams(device),
     }
@@ -273,33 +291,6 @@ def _steps(steps: Sequence[StepTime]) -> Table:
     if len(steps) > _STEPS_SHOWN:
         table.add("...", f"{len(steps) - _STEPS_SHOWN} more")
     return table
-
-
-def _kernels(device: DeviceBreakdown) -> Table:
-    table = Table("name", ">time", ">of busy", ">launches", ">mean", "tensor cores", about=_kernel_summary(device))
-    rows = device.kernels[:_KERNELS_SHOWN]
-    names = event_names([it.name for it in rows])
-    for row in rows:
-        table.add(
-            names[row.name],
-            _length(row.nanoseconds),
-            _share(row.nanoseconds, device.time.busy_nanoseconds),
-            f"{row.launches:,}",
-            _length(row.nanoseconds // row.launches),
-            {True: "yes", False: "no", None: ""}[row.tensor_cores],
-        )
-    return table
-
-
-def _kernel_summary(device: DeviceBreakdown) -> str:
-    summary = device.kernel_summary
-    line = f"{summary.kernels:,} kernels of {summary.distinct:,} names"
-    if summary.per_step is not None:
-        line += f", {summary.per_step:,.0f} a step"
-    if summary.launch_cost_nanoseconds is not None:
-        line += f"; {text.share(summary.short_share)} are shorter than a launch costs the host "
-        line += f"({_length(summary.launch_cost_nanoseconds)})"
-    return line
 
 
 def _copies(device: DeviceBreakdown) -> Table:

@@ -9,17 +9,16 @@ from hotlap.render.event_names import event_name, event_names
 from hotlap.render.lines import Table
 from hotlap.trace.records import Breakdown, HostTime, OperatorRow
 
-_OPERATORS_SHOWN = 10
 _LONGEST_SHAPES = 40
 _BILLION = 1e9
 
 
-def host_tables(breakdown: Breakdown) -> Iterator[tuple[str, Table]]:
+def host_tables(breakdown: Breakdown, *, rows: int) -> Iterator[tuple[str, Table]]:
     """The tables that are there, with their titles."""
     if breakdown.host_time is not None:
         yield "What the host did in the steps", _host(breakdown.host_time)
     if breakdown.operators:
-        yield "Operators, by their own time on the host", _operators(breakdown.operators)
+        yield "Operators, by their own time on the host", _operators(breakdown.operators, rows)
 
 
 def _host(time: HostTime) -> Table:
@@ -37,9 +36,9 @@ def _host(time: HostTime) -> Table:
     return table
 
 
-def _operators(rows: tuple[OperatorRow, ...]) -> Table:
+def _operators(rows: tuple[OperatorRow, ...], most: int) -> Table:
     ranked = sorted(rows, key=lambda it: -it.host_nanoseconds)
-    shown = ranked[:_OPERATORS_SHOWN]
+    shown = ranked[:most]
     whole = sum(it.host_nanoseconds for it in rows)
     names = event_names([it.name for it in shown])
     told = [("shapes", any(it.shapes for it in shown)), ("called at", any(it.place for it in shown))]

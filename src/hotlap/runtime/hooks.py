@@ -37,6 +37,9 @@ class Hooks:
     before_optimizer: list[Callable[[type, dict[str, Any]], None]] = field(default_factory=list)
     after_optimizer: list[Callable[[Any], None]] = field(default_factory=list)
 
+    # torch.compile(...), before it runs; Module.compile comes here too.
+    before_compile: list[Callable[[], None]] = field(default_factory=list)
+
     # Once for each root, before its first training forward.
     model_found: list[Callable[[Any], None]] = field(default_factory=list)
     # Each training forward of a root: may replace (args, kwargs); afterwards the output.

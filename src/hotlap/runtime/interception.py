@@ -36,6 +36,7 @@ class Interception:
         self._intercept_loaders()
         self._intercept_optimizers()
         self._intercept_autograd()
+        self._intercept_compiling()
         self._intercept_clipping()
         self._intercept_saving()
         self.roots.install()
@@ -214,6 +215,22 @@ class Interception:
             return loss
         result, original = self.unscaled
         return original if result is loss else loss
+
+    # -- compiling -----------------------------------------------------------------------------
+
+    def _intercept_compiling(self) -> None:
+        torch = self.hooks.torch
+        hooks, is_compiling = self.hooks, self._is_compiling
+        ask: Function = torch.compile
+
+        @functools.wraps(ask)
+        def compiling(*args: Any, **kwargs: Any) -> Any:
+            if not is_compiling():
+                for tell in hooks.before_compile:
+                    tell()
+            return ask(*args, **kwargs)
+
+        self.patches.replace(torch, "compile", compiling)
 
     # -- clipping and saving -------------------------------------------------------------------
 

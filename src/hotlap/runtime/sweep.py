@@ -1,7 +1,7 @@
 """The loader alone: the training loader is rebuilt with each setting and drained without any model.
 
 It takes over at the first training forward, when it is known which loader feeds the training, and ends the
-process when it is done.
+process when it is done. Where the first step comes without a loader, it ends the process at once, without rates.
 """
 
 from __future__ import annotations
@@ -44,10 +44,14 @@ def sweep_the_training_loader(hooks: Hooks, settings: tuple[Setting, ...], finis
             finish(tuple(_rate(arguments_of[id(loaders[-1])], setting) for setting in settings))
         return args, kwargs
 
+    def give_up(optimizer: Any) -> None:
+        finish(())
+
     hooks.before_loader.append(remember_arguments)
     hooks.after_loader.append(remember_loader)
     hooks.around_loader_start.append(start)
     hooks.before_forward.append(take_over)
+    hooks.before_update.append(give_up)
 
 
 def _rate(arguments: dict[str, Any], setting: Setting) -> LoaderRate:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from hotlap.trace.hosts import HostActivity, working_threads
 from hotlap.trace.idle import explain_idle
+from hotlap.trace.occupancy import with_configurations
 from hotlap.trace.records import Breakdown, Coverage, DeviceBreakdown, DeviceTime, StepTime
 from hotlap.trace.timeline import Selection, Timeline
 from hotlap.trace.usage import (
@@ -73,7 +74,7 @@ class _Analysis:
             steps=self._steps(kernels, [spans.time(it.start, it.end) for it in steps]),
             streams=tuple(stream_idle(timeline, selected)),
             copies=tuple(copy_table(timeline, selected)),
-            kernels=tuple(kernel_table(timeline, selected, self.kernels)),
+            kernels=with_configurations(timeline, selected, kernel_table(timeline, selected, self.kernels)),
             kernel_summary=kernel_summary(timeline, kernels, self.launch_cost),
             idle=explain_idle(timeline, selected, self._activity(self._threads(selected))),
         )

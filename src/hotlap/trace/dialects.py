@@ -26,6 +26,7 @@ class Kind:
     ANNOTATION: Final = 12
     PYTHON: Final = 13
     OVERHEAD: Final = 14
+    MODULE: Final = 15
 
 
 LAST_DEVICE_KIND = Kind.MEMSET
@@ -56,6 +57,9 @@ KIND_OF_CATEGORY: dict[str, int] = {
     "python_function": Kind.PYTHON,
     "overhead": Kind.OVERHEAD,
 }
+
+MODULE_PREFIX = "nn.Module: "
+"""Of the Python functions that are a module's forward; class and number of the instance follow: ``Linear_3``."""
 
 STEP_NAME = re.compile(r"ProfilerStep#?\s*(\d+)")
 ANNOTATING_OPERATOR = re.compile(
@@ -98,6 +102,15 @@ COMPILATION = re.compile(
 wrappers of compiled functions run on every call and do not count."""
 
 BACKWARD = re.compile(r"^autograd::engine::evaluate_function")
+
+_NODE_OF_BACKWARD = re.compile(r"^\w+Backward\d*$")
+"""Old versions name the nodes of the backward pass by themselves."""
+
+
+def is_backward(operator: str) -> bool:
+    """Whether an operator's name is that of a node of the backward pass, in any version."""
+    return bool(BACKWARD.search(operator) or _NODE_OF_BACKWARD.match(operator))
+
 
 SYNCHRONISATION = re.compile(r"^(?:cuda|hip|cu)(?:\w*Synchronize\w*)$")
 BLOCKING_COPY = re.compile(r"^(?:cudaMemcpy(?:2D|3D|ToSymbol|FromSymbol)?|cuMemcpy(?:HtoD|DtoH|DtoD)?(?:_v2)?"
@@ -216,7 +229,7 @@ _LIBRARY_PATH = re.compile(
 )
 _PLACE = re.compile(r"^(?P<file>.+?)\(\d+\): \S+")
 _LOADING_OR_COMPILING = ("torch", "triton/", "nvidia/dali/", "webdataset/")
-_NO_PLACES = ("<", "nn.Module: ")
+_NO_PLACES = ("<", MODULE_PREFIX)
 
 
 def is_users_frame(name: str) -> bool:

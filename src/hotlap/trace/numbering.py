@@ -6,7 +6,7 @@ A trace names some thousand things. A file that was made to fill memory names mi
 from __future__ import annotations
 
 from hotlap.trace.dialects import is_useful_frame
-from hotlap.trace.timeline import NONE
+from hotlap.trace.timeline import NONE, KernelConfiguration
 
 LONGEST_NAME = 4096
 LONGEST_TEXT = 16_384
@@ -18,6 +18,8 @@ TOO_MANY_NAMES = "(more names than can be kept)"
 _MOST_DEVICES = 2**10
 _LONGEST_THREAD = 100
 _FRAMES_REMEMBERED = 2**16
+_MOST_CONFIGURATIONS = 2**18
+_NOT_WRITTEN = KernelConfiguration(None, None, None, None, None)
 
 
 class Names(dict[str, int]):
@@ -47,6 +49,16 @@ class Texts(dict[bytes, int]):
             return NONE
         self._held += len(text)
         number = self[text] = len(self)
+        return number
+
+
+class Configurations(dict[KernelConfiguration, int]):
+    """The same for how kernels were launched; :data:`NONE` for what no profiler wrote, and for what is too much."""
+
+    def __missing__(self, it: KernelConfiguration) -> int:
+        if it == _NOT_WRITTEN or len(self) >= _MOST_CONFIGURATIONS:
+            return NONE
+        number = self[it] = len(self)
         return number
 
 

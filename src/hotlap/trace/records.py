@@ -8,6 +8,11 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from hotlap.records import Record
+from hotlap.trace.code_records import CodeTime
+from hotlap.trace.collective_records import CollectiveRow
+from hotlap.trace.graph_records import GraphRow
+from hotlap.trace.memory_records import MemoryOverTime
+from hotlap.trace.path_records import CriticalPath
 
 
 class TraceFacts(Record, frozen=True, kw_only=True):
@@ -130,7 +135,13 @@ class CopyRow(Record, frozen=True, kw_only=True):
 
 
 class KernelRow(Record, frozen=True, kw_only=True):
-    """One kernel, copy or memset by name. ``tensor_cores`` is None where the name does not tell."""
+    """One kernel, copy or memset by name. ``tensor_cores`` is None where the name does not tell.
+
+    ``occupancy`` (resident warps over the largest possible number, estimated from the launch) and blocks and warps per
+    multiprocessor (of the whole grid) are means weighted by time; registers and shared memory those of the launch with
+    most. All are None where the trace does not say. ``few_blocks_nanoseconds`` is the time of launches with less than
+    half a block per multiprocessor, ``without_block_nanoseconds`` that times the share of multiprocessors without one.
+    """
 
     name: str
     kind: Literal["kernel", "copy", "memset"]
@@ -140,6 +151,13 @@ class KernelRow(Record, frozen=True, kw_only=True):
     longest_nanoseconds: int
     communication: bool = False
     tensor_cores: bool | None = None
+    occupancy: float | None = None
+    blocks_per_multiprocessor: float | None = None
+    warps_per_multiprocessor: float | None = None
+    registers_per_thread: int | None = None
+    shared_memory_bytes: int | None = None
+    few_blocks_nanoseconds: int = 0
+    without_block_nanoseconds: int = 0
 
 
 class KernelSummary(Record, frozen=True, kw_only=True):
@@ -226,8 +244,11 @@ class OperatorRow(Record, frozen=True, kw_only=True):
     """One operator with the shapes and types of its inputs, as the host called it.
 
     ``host_nanoseconds`` is its own host time, without the operators it called; ``device_nanoseconds`` that of the
-    kernels which it launched itself. ``place`` is the innermost line of the user's code, empty where the trace has
-    none. ``shapes`` and ``types`` go together, one entry an input; both are empty where they were not recorded.
+    kernels which it launched itself, and ``tensor_core_nanoseconds`` that of those which run on tensor cores by their
+    names. ``place`` is the innermost line of the user's code, empty where the trace has none. ``shapes`` and ``types``
+    go together, one entry an input; both are empty where they were not recorded. ``backward_calls`` of the calls were
+    made by autograd's backward pass. ``flops`` are the floating-point operations of one call, where the profiler
+    counted them or wrote a convolution's stride, and 0 otherwise.
     """
 
     name: str
@@ -236,7 +257,10 @@ class OperatorRow(Record, frozen=True, kw_only=True):
     calls: int = 1
     host_nanoseconds: int = 0
     device_nanoseconds: int = 0
+    tensor_core_nanoseconds: int = 0
     place: str = ""
+    backward_calls: int = 0
+    flops: int = 0
 
 
 class HostTime(Record, frozen=True, kw_only=True):
@@ -291,8 +315,9 @@ class DeviceBreakdown(Record, frozen=True, kw_only=True):
 
 class Breakdown(Record, frozen=True, kw_only=True):
     """Everything that is said of one trace. ``operators`` and ``host_time`` are those of a trace without devices, where
-    they were asked for. ``unreliable`` gives the reason why its figures must not be trusted, and is empty otherwise;
-    ``notes`` say what a reader should know besides."""
+    they were asked for, and so are ``code``, the time by module and source line, ``graphs``, which were replayed,
+    ``collectives``, ``memory`` and ``critical_path``. ``unreliable`` gives the reason why its figures must not be
+    trusted, and is empty otherwise; ``notes`` say what a reader should know besides."""
 
     facts: TraceFacts
     coverage: Coverage
@@ -301,6 +326,11 @@ class Breakdown(Record, frozen=True, kw_only=True):
     devices: tuple[DeviceBreakdown, ...] = ()
     operators: tuple[OperatorRow, ...] = ()
     host_time: HostTime | None = None
+    code: CodeTime | None = None
+    graphs: tuple[GraphRow, ...] = ()
+    collectives: tuple[CollectiveRow, ...] = ()
+    memory: tuple[MemoryOverTime, ...] = ()
+    critical_path: CriticalPath | None = None
     unreliable: str = ""
     notes: tuple[str, ...] = ()
 

@@ -61,16 +61,33 @@ class Events:
         return [(start[it], end[it]) for it in events]
 
 
+class KernelConfiguration(NamedTuple):
+    """How a kernel was launched, as the profiler wrote it; None for what it did not write.
+
+    ``blocks_per_multiprocessor`` and ``warps_per_multiprocessor`` are those of the whole grid over the number of
+    multiprocessors, however many run at a time. ``occupancy_percent`` is Kineto's estimate of the warps that are
+    resident over those that could be.
+    """
+
+    registers_per_thread: float | None
+    shared_memory_bytes: float | None
+    blocks_per_multiprocessor: float | None
+    warps_per_multiprocessor: float | None
+    occupancy_percent: float | None
+
+
 class DeviceEvents(Events):
     """Work of the accelerators: kernels, copies and memsets.
 
     ``launch`` is the index of the call that issued the event, and ``step`` that of the step in which it was launched,
     or :data:`NONE`; ``launched`` is when that was, or the event's start where its launch is unknown. ``graph``
     identifies the graph that it was replayed from, and ``external`` the operator that it belongs to, where the trace
-    says so.
+    says so. ``configuration`` indexes :attr:`Timeline.configurations` and ``message`` :attr:`Timeline.messages`, or is
+    :data:`NONE`. These three are empty where the trace was read without operators' inputs.
     """
 
-    columns = (*Events.columns, "kind", "device", "stream", "bytes", "graph", "correlation", "external")
+    columns = (*Events.columns, "kind", "device", "stream", "bytes", "graph", "correlation", "external",
+               "configuration", "message")  # fmt: skip
 
     def __init__(self) -> None:
         super().__init__()
@@ -81,6 +98,8 @@ class DeviceEvents(Events):
         self.graph: list[int] = []
         self.correlation: list[int] = []
         self.external: list[int] = []
+        self.message: list[int] = []
+        self.configuration: list[int] = []
         self.launch: list[int] = []
         self.launched: list[int] = []
         self.step: list[int] = []
@@ -146,16 +165,58 @@ class Calls(HostEvents):
 
 class Operators(HostEvents):
     """Calls of operators. ``stack`` indexes :attr:`Timeline.stacks` and ``inputs`` :attr:`Timeline.inputs`, or is
-    :data:`NONE`; ``external`` is the identifier by which device events name their operator. ``stack`` is empty where no
-    operator has one, the others where the trace was read without operators' inputs."""
+    :data:`NONE`, and so does ``message`` :attr:`Timeline.messages`; ``external`` is the identifier by which device
+    events name their operator. A forward operator and its backward one share their ``sequence``; ``forward_thread`` is
+    the profiler's number of the thread that ran forward, and 0 or less for an operator that is not backward. ``flops``
+    are floating-point operations, 0 where not written. ``stack`` is empty where no operator has one, the others where
+    the trace was read without operators' inputs."""
 
-    columns = (*HostEvents.columns, "stack", "inputs", "external")
+    columns = (*HostEvents.columns, "stack", "inputs", "external", "sequence", "forward_thread", "message", "flops")
 
     def __init__(self) -> None:
         super().__init__()
         self.stack: list[int] = []
         self.inputs: list[int] = []
         self.external: list[int] = []
+        self.sequence: list[int] = []
+        self.forward_thread: list[int] = []
+        self.message: list[int] = []
+        self.flops: list[int] = []
+
+
+class Allocations(HostEvents):
+    """Changes of memory that an allocator reported; each takes no time.
+
+    ``change`` is how many bytes were allocated, or freed where negative; ``allocated`` and ``reserved`` are what the
+    allocator then had given out and taken from the device, ``address`` where the memory is. ``device_type`` is torch's
+    number of a kind of device, 0 for the host. :data:`~hotlap.trace.events.MISSING` stands for what is not written.
+    """
+
+    columns = (*HostEvents.columns, "change", "allocated", "reserved", "device_type", "device", "address")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.change: list[int] = []
+        self.allocated: list[int] = []
+        self.reserved: list[int] = []
+        self.device_type: list[int] = []
+        self.device: list[int] = []
+        self.address: list[int] = []
+
+
+class Message(NamedTuple):
+    """What a collective sends: elements that this rank puts in and gets, of a type as torch names it (``Float``), among
+    so many ranks of a process group. ``ranks`` is text as it is in the file; ``sequence`` counts the collectives of the
+    group, and is None where that is not written."""
+
+    collective: str
+    elements_in: int
+    elements_out: int
+    dtype: str
+    group_size: int
+    group: str
+    ranks: str
+    sequence: int | None
 
 
 class Step(NamedTuple):
@@ -172,7 +233,9 @@ class Timeline(NamedTuple):
 
     ``frames`` are calls of Python functions, only those that an analysis can make use of: the user's own, and some of
     the data loader and of compilation. ``overhead`` is the profiler's own work. ``stacks`` and ``inputs`` are JSON as
-    it stands in the file: call stacks, and the shapes and types of operators' inputs.
+    it stands in the file: call stacks, and the shapes and types of operators' inputs. ``modules`` are calls of modules'
+    forward, which ``frames`` leave out, ``configurations`` how kernels were launched, ``messages`` what collectives
+    send, and ``allocations`` what allocators report; these are read with inputs.
     """
 
     facts: TraceFacts
@@ -183,15 +246,19 @@ class Timeline(NamedTuple):
     annotations: HostEvents
     frames: HostEvents
     overhead: HostEvents
+    allocations: Allocations
     steps: tuple[Step, ...]
     threads: tuple[tuple[str, str], ...]
     stacks: tuple[bytes, ...] = ()
     inputs: tuple[bytes, ...] = ()
+    messages: tuple[Message, ...] = ()
     with_inputs: bool = False
+    modules: HostEvents = HostEvents()
+    configurations: tuple[KernelConfiguration, ...] = ()
 
     @property
     def host(self) -> tuple[HostEvents, ...]:
-        """All host events, by kind."""
+        """All host events, by kind. Calls of modules are left out: the frames of the same calls cover that time."""
         return self.calls, self.operators, self.annotations, self.frames, self.overhead
 
     def by_device(self) -> Mapping[int, Selection]:

@@ -6,9 +6,10 @@ resumed study replays what its journal holds (:mod:`hotlap.study`).
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Protocol
 
-from hotlap.records import LaunchRequest, Machine, Run, TurnRequest, TurnSet
+from hotlap.records import Isolation, LaunchRequest, Machine, Run, TurnRequest, TurnSet
 
 
 class Executor(Protocol):
@@ -26,3 +27,9 @@ class Executor(Protocol):
     def take_turns(self, request: TurnRequest) -> TurnSet:
         """One fresh launch of every arm, taking turns block by block."""
         ...
+
+
+class MakeExecutor(Protocol):
+    """Makes the executor of a study in that folder, whose trials are isolated as asked."""
+
+    def __call__(self, directory: Path, isolation: Isolation, /) -> Executor: ...

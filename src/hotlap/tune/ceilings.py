@@ -61,7 +61,7 @@ def measure_ceilings(trials: Trials, book: Book, observation: Observation, machi
     )
     ceilings: list[Ceiling] = []
     rates: tuple[LoaderRate, ...] = ()
-    if run.facts.loaders:
+    if run.facts.training_loaders:
         rates = _loader_alone(trials, book, situation)
         ceilings += _loader_ceiling(run.facts, phases, rates)
         ceilings += _model_ceiling(trials, book, phases)
@@ -131,7 +131,8 @@ def _loader_alone(trials: Trials, book: Book, situation: Situation) -> tuple[Loa
 
 def _own_setting(facts: ScriptFacts) -> Setting:
     """The script's own loader arguments, as a setting of the loader lever."""
-    own = next((it for it in facts.loaders if not it.iterable), facts.loaders[0])
+    loaders = facts.training_loaders
+    own = next((it for it in loaders if not it.iterable), loaders[0])
     if own.workers == 0:
         return make_setting("loader", workers=0, pin_memory=own.pin_memory)
     return make_setting(

@@ -68,6 +68,39 @@ def _asleep_share(seen: list[SampledLine]) -> float:
     return sum(it.asleep_seconds for it in seen) / sum(it.seconds for it in seen)
 
 
+def test_a_samplers_lines_are_told_from_the_data_sets(launch: Any, line_of: Callable[[str], int]) -> None:
+    script = """
+    import time
+
+    class Slow(torch.utils.data.Sampler):
+        def __len__(self):
+            return 4000
+        def __iter__(self):
+            for index in range(4000):
+                if index % 32 == 0:
+                    time.sleep(0.02)                              # chosen
+                yield index
+
+    class Held(Dataset):
+        def __len__(self):
+            return 4000
+        def __getitem__(self, index):
+            if index % 32 == 0:
+                time.sleep(0.02)                                  # made
+            return torch.zeros(8)
+
+    for inputs in DataLoader(Held(), batch_size=32, sampler=Slow()):
+        optimizer.zero_grad()
+        model(inputs).pow(2).mean().backward()
+        optimizer.step()
+    """
+    _, evidence = launch(script, steps=30)
+    chosen, made = (lines(evidence, line_of(text)) for text in ("# chosen", "# made"))
+    assert sum(it.seconds for it in chosen if it.phase == "data_wait" and it.sampler) > 0.3
+    assert sum(it.seconds for it in made if it.phase == "data_wait" and not it.sampler) > 0.3
+    assert not any(it.sampler for it in made if it.phase == "data_wait")
+
+
 def test_what_follows_no_evaluation_is_the_steps_own(launch: Any, line_of: Callable[[str], int]) -> None:
     script = """
     import time

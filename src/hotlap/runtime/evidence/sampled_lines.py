@@ -45,6 +45,9 @@ _now = time.perf_counter
 _COLLECTIVE_FILES = ("torch/distributed/distributed_c10d.py", "torch/distributed/_functional_collectives.py")
 _COLLECTIVE_NAMES = ("_distributed_broadcast_coalesced", "_sync_buffers", "_check_and_sync_module_buffers")
 
+_NEXT_INDEX = ("_next_index", "torch/utils/data/dataloader.py")
+"""torch's function that gets the indices of a batch from the sampler, and its file."""
+
 
 class _Frame(NamedTuple):
     """What is kept of a frame, which itself would keep its variables alive."""
@@ -62,6 +65,7 @@ class _Seen(NamedTuple):
     innermost: str
     collective: bool
     native: str
+    sampler: bool
 
 
 class _Sample(NamedTuple):
@@ -170,14 +174,15 @@ class SampledLines:
             origin = self._callers.origin(frame.code.co_filename)
             if origin == "user":
                 native = "" if called else self._natives.name(*frame)
-                return _Seen(self._callers.site(frame.code, frame.instruction), called, innermost, collective, native)
+                site = self._callers.site(frame.code, frame.instruction)
+                return _Seen(site, called, innermost, collective, native, _is_choosing(stack))
             if origin == "between steps" or (origin == "own" and index == 0 and not passes_on(frame.code)):
                 return None
             if origin != "own":
                 called = _name_of(frame)
                 innermost = innermost or called
                 collective = collective or _is_collective(frame.code)
-        return _Seen(None, called, innermost, collective, "")
+        return _Seen(None, called, innermost, collective, "", _is_choosing(stack))
 
     def _phase(self) -> SampledPhase:
         clock = self._clock
@@ -237,6 +242,7 @@ class SampledLines:
                         innermost=seen.innermost,
                         collective=seen.collective,
                         native=seen.native,
+                        sampler=seen.sampler,
                     )
                     for (phase, seen), (samples, seconds, asleep) in rows
                 ),
@@ -289,6 +295,12 @@ def _name_of(frame: _Frame) -> str:
     if frame.code.co_filename.startswith("<frozen importlib"):
         return "import"
     return f"{frame.names.get('__name__', '?')}.{frame.code.co_qualname}"[:_LONGEST_NAME]
+
+
+def _is_choosing(stack: Sequence[_Frame]) -> bool:
+    """Whether a loader is getting the indices of a batch from its sampler."""
+    name, file = _NEXT_INDEX
+    return any(it.code.co_name == name and it.code.co_filename.endswith(file) for it in stack)
 
 
 def _is_collective(code: CodeType) -> bool:

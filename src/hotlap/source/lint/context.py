@@ -199,6 +199,11 @@ class Context:
         """Where and how often a node runs in training steps; None where it is not known to."""
         return self.training.hot_place(node)
 
+    def place_in_every_step(self, node: ast.AST) -> HotPlace | None:
+        """Where a node runs in each training step; None where it is not known to, or runs in some steps only."""
+        place = self.hot_place(node)
+        return place if place is not None and place.every_step else None
+
     def loops(self, node: ast.AST) -> Iterator[Loop]:
         """All loops that repeat a node, innermost first, within its function."""
         return self.tree.loops(node)

@@ -15,8 +15,7 @@ _USUAL_PREFETCH = 2
 
 def edits_for(sources: Sources, wish: LoaderArguments) -> Edits:
     """Each call that made a training loader. Raises :class:`NotPossible`."""
-    known = any(it.trains for it in sources.facts.loaders)
-    facts = [it for it in sources.facts.loaders if not it.iterable and (it.trains or not known)]
+    facts = [it for it in sources.facts.training_loaders if not it.iterable]
     if not facts:
         raise NotPossible("No training loader over a map-style data set was seen.")
     sites = {it.site for it in facts}
@@ -34,7 +33,7 @@ def edits_for(sources: Sources, wish: LoaderArguments) -> Edits:
         wanted = {name: value for name, value in wish.values if _present(loader, name) != value}
         spared = _others(code, [it for it in sites if it is not None and it.file == str(code.path)])
         edits += set_arguments(sources, code, call, wanted, _POSITIONS, spared)
-        if known and any(it.site == loader.site and it.trains is False for it in sources.facts.loaders):
+        if loader.trains and any(it.site == loader.site and it.trains is False for it in sources.facts.loaders):
             sources.remarks.append(
                 f"{code.path.name}:{call.lineno} also makes a loader that is used only for evaluation, which gets the "
                 "same arguments."

@@ -6,7 +6,7 @@ import ast
 from typing import Literal, TypeAlias
 
 from hotlap.source.lint.model import torch_names as known
-from hotlap.source.lint.model.names import Names
+from hotlap.source.lint.model.names import Binding, Names
 
 Place: TypeAlias = Literal["host", "device"]
 _DEEPEST = 25
@@ -30,25 +30,55 @@ class Places:
             case ast.Constant():
                 return "host"
             case ast.Name():
-                places = {
-                    self._place(it.value, depth) if it.how == "assign" else None for it in self._names.reaching(node)
-                }
+                places = {self._of_binding(it, depth) for it in self._names.reaching(node)}
                 return places.pop() if len(places) == 1 else None
             case ast.Call(func=ast.Attribute(value=base, attr=method)) if self._names.qualified_name(node.func) is None:
                 if method in known.MOVES_TO_DEVICE:
                     return "device"
                 if method in ("cpu", "numpy", "tolist", "item"):
                     return "host"
-                # .to(...) may name a device or only a type; what it names is not looked into.
-                return None if method in ("to", "type_as", "new_tensor") else self._place(base, depth)
+                if method == "to" and not self._names_a_type_alone(node):
+                    return None
+                return None if method in ("type_as", "new_tensor") else self._place(base, depth)
             case ast.Call():
                 return self._place_of_call(node, depth)
-            case ast.BinOp(left=left, right=right):
+            case ast.BinOp(left=left, right=right) | ast.Compare(left=left, comparators=[right]):
                 places = {self._place(left, depth), self._place(right, depth)}
                 return "device" if "device" in places else "host" if places == {"host"} else None
             case ast.Subscript(value=value) | ast.UnaryOp(operand=value) | ast.Attribute(value=value):
                 return self._place(value, depth)
         return None
+
+    def _of_binding(self, binding: Binding, depth: int) -> Place | None:
+        if binding.how == "assign":
+            return self._place(binding.value, depth)
+        return self._of_element(binding.value, binding.index, depth) if binding.how == "loop" else None
+
+    def _of_element(self, over: ast.expr | None, index: tuple[int, ...], depth: int) -> Place | None:
+        """Where the elements of a tensor lie that a loop runs over, also through ``zip`` and ``enumerate``."""
+        if not isinstance(over, ast.Call):
+            return self._place(over, depth) if not index else None
+        name = self._names.qualified_name(over.func)
+        match index:
+            case (0, *_) if name == "builtins.enumerate":
+                return "host"
+            case (1, *inner) if name == "builtins.enumerate" and over.args:
+                return self._of_element(over.args[0], tuple(inner), depth)
+            case (number, *inner) if name == "builtins.zip" and not any(
+                isinstance(it, ast.Starred) for it in over.args
+            ):
+                return self._of_element(over.args[number], tuple(inner), depth) if number < len(over.args) else None
+            case ():
+                return self._place(over, depth)
+        return None
+
+    def _names_a_type_alone(self, call: ast.Call) -> bool:
+        """Whether ``.to(...)`` changes the type and not the device."""
+        given = [*call.args, *(it.value for it in call.keywords if it.arg == "dtype")]
+        if len(given) != 1 or len(call.args) + len(call.keywords) != 1:
+            return False
+        module, _, last = (self._names.qualified_name(given[0]) or "").rpartition(".")
+        return module == "torch" and last in known.TYPES
 
     def _place_of_call(self, call: ast.Call, depth: int) -> Place | None:
         name = self._names.qualified_name(call.func) or ""

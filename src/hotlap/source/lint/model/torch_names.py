@@ -56,6 +56,7 @@ TENSOR_METHODS = _words(
 )
 KEEPS_KIND = _words("to cuda cpu xpu train eval float double half bfloat16 requires_grad_ share_memory apply compile")
 """Methods that give back the module they were called on."""
+TYPES = _words("float float16 float32 float64 bfloat16 half double int int8 int16 int32 int64 uint8 short long bool")
 MOVES_TO_DEVICE = frozenset({"cuda", "xpu", "npu", "hpu"})
 
 NOT_MODULES = frozenset({"Parameter", "ParameterList", "ParameterDict", "Buffer", "UninitializedParameter"})
@@ -87,4 +88,9 @@ MODULES = frozenset({"torch.nn.Module", *LIGHTNING_MODULES})
 ACCELERATORS = frozenset({"accelerate.Accelerator", "accelerate.accelerator.Accelerator"})
 FABRICS = frozenset({"lightning.Fabric", "lightning.fabric.Fabric", "lightning_fabric.Fabric"})
 
+MEMORY_COUNTERS = frozenset(
+    f"torch.{module}.{it}"
+    for module in ("cuda", "cuda.memory", "xpu", "accelerator")
+    for it in ("max_memory_allocated", "max_memory_reserved", "reset_peak_memory_stats", "memory_stats")
+)
 GRADIENTS_OFF = frozenset({"torch.no_grad", "torch.inference_mode"})

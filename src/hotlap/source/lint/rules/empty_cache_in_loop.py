@@ -2,8 +2,8 @@
 
 ## What it does
 Finds `torch.cuda.empty_cache()` (and its like of other accelerators) where it runs in every step of a training loop,
-in the loop itself or in a function that the loop calls. Behind an interval, such as `if step % 1000 == 0`, or once per
-epoch it is not reported.
+in the loop itself or in a function that the loop calls. Behind an interval, such as `if step % 1000 == 0`, once per
+epoch, or in a function that reads the allocator's peaks, it is not reported.
 
 ## Why it is slow
 The allocator keeps freed memory so that the next step gets it at once. `empty_cache` gives it back to the driver, which
@@ -44,6 +44,7 @@ from collections.abc import Iterator
 from hotlap.source.edits.kinds import RemoveStatement, Span
 from hotlap.source.lint.api import FixSafety, Violation
 from hotlap.source.lint.context import Context
+from hotlap.source.lint.model.torch_names import MEMORY_COUNTERS
 
 code = "HL502"
 title = "The allocator's cache is emptied in every training step"
@@ -62,14 +63,22 @@ _FUNCTIONS = (
 def check(context: Context) -> Iterator[Violation]:
     """Each such call that runs in every step."""
     for call in context.calls(*_FUNCTIONS):
-        place = context.hot_place(call)
         statement = context.tree.parent(call)
-        if place is not None and place.every_step and isinstance(statement, ast.Expr):
+        if not isinstance(statement, ast.Expr) or _is_for_a_measurement(context, call):
+            continue
+        if context.place_in_every_step(call) is not None:
             yield Violation(
                 call,
                 "`empty_cache` runs in every training step: the next step allocates it all again.",
                 edits=(RemoveStatement(Span.of(statement)),),
             )
+
+
+def _is_for_a_measurement(context: Context, call: ast.Call) -> bool:
+    """Whether the function around the call reads the peak of memory, which what the cache holds would blur."""
+    around = context.tree.function(call)
+    nodes = ast.walk(around) if around is not None else ()
+    return any(isinstance(it, ast.Call) and context.qualified_name(it.func) in MEMORY_COUNTERS for it in nodes)
 
 
 bad = {
@@ -159,6 +168,19 @@ good = {
                 torch.cuda.empty_cache()
                 continue
             optimizer.step()
+        """,
+    "to measure memory": """
+        import torch
+
+        def peak(model, optimizer, batch):
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+            model(batch).mean().backward()
+            optimizer.step()
+            return torch.cuda.max_memory_allocated()
+
+        for batch in loader:
+            peaks.append(peak(model, optimizer, batch))
         """,
     "in an evaluation loop": """
         import torch

@@ -1,7 +1,7 @@
 """Every training step waits for the device to read a value.
 
 ## What it does
-Finds `.item()`, `.tolist()`, `.cpu()`, `.numpy()`, `float(tensor)` and `int(tensor)` of a tensor that is computed from
+Finds `.item()`, `.tolist()`, `.cpu()`, `float(tensor)` and `int(tensor)` of a tensor that is computed from
 the model or its loss, where it happens in every step of a training loop: in the loop itself, in a function that the
 loop calls, or in Lightning's `training_step`. It is silent behind an interval (`if step % 100 == 0`), behind a flag
 that nobody can judge from the source, for tensors that are known to lie on the host, and in files that use no
@@ -48,7 +48,7 @@ title = "Every training step waits for the device to read a value"
 fix_safety: FixSafety = "none"
 across_files = True
 
-_METHODS = ("item", "tolist", "cpu", "numpy")
+_METHODS = ("item", "tolist", "cpu")  # not "numpy", which a tensor on a device refuses
 _FUNCTIONS = ("builtins.float", "builtins.int", "builtins.bool")
 
 
@@ -67,8 +67,8 @@ def check(context: Context) -> Iterator[Violation]:
 def _read(context: Context, call: ast.Call, tensor: ast.expr, what: str) -> Iterator[Violation]:
     if not context.is_tensor(tensor) or context.place(tensor) == "host":
         return
-    place = context.hot_place(call)
-    if place is None or not place.every_step:
+    place = context.place_in_every_step(call)
+    if place is None:
         return
     text = context.tree.source(tensor)
     yield Violation(call, f"`{what}` of `{text}` waits for the device in every training step.", called_from(place))
@@ -194,6 +194,28 @@ good = {
             optimizer.step()
             names.append(config.name.item())
             total += float(args.weight)
+        """,
+    "parts of a tensor that lies on the host": """
+        import torch
+
+        for batch in loader:
+            rows = torch.rand(4, 8)
+            lengths = (rows > 0.5).sum(dim=1).to(torch.long)
+            for index, (row, length) in enumerate(zip(rows, lengths)):
+                pieces.append(row[: int(length.item())].tolist())
+            loss = model(batch.cuda()).mean()
+            loss.backward()
+            optimizer.step()
+        """,
+    "a value of numpy, which no tensor on a device becomes": """
+        import torch
+
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        for batch in loader:
+            loss = model(batch).mean()
+            loss.backward()
+            optimizer.step()
+            total += loss.detach().numpy().item()
         """,
     "all is moved to the host": """
         import torch

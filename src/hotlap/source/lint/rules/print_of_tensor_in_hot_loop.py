@@ -57,8 +57,8 @@ def check(context: Context) -> Iterator[Violation]:
     for call in _printing(context):
         shown = [it for argument in _arguments(call) for it in _texts(context, argument)]
         tensor = next((it for it in shown if context.is_tensor(it) and context.place(it) != "host"), None)
-        place = context.hot_place(call) if tensor is not None else None
-        if tensor is not None and place is not None and place.every_step:
+        place = context.place_in_every_step(call) if tensor is not None else None
+        if tensor is not None and place is not None:
             text = context.tree.source(tensor)
             yield Violation(call, f"Printing `{text}` waits for the device in every training step.", called_from(place))
 

@@ -3,7 +3,7 @@
 ## What it does
 Finds `torch.cuda.synchronize()` (or that of another accelerator) where it runs in every step of a training loop, in the
 loop itself or in a function that the loop calls. It is silent behind an interval (`if step % 100 == 0`), and where
-the loop or function reads a clock, since a time without it says nothing.
+the loop or function reads a clock or the allocator's counters, since a figure without it says nothing.
 
 ## Why it is slow
 Python prepares the work of a step while the device still computes the one before. `synchronize` makes it wait until the
@@ -40,6 +40,7 @@ from collections.abc import Iterator
 from hotlap.source.edits.kinds import Change, RemoveStatement, Span
 from hotlap.source.lint.api import FixSafety, Violation, called_from
 from hotlap.source.lint.context import Context
+from hotlap.source.lint.model.torch_names import MEMORY_COUNTERS
 
 code = "HL206"
 title = "Every training step waits until the device has done all its work"
@@ -54,10 +55,10 @@ _CLOCK_METHODS = frozenset({"elapsed_time", "tic", "toc"})
 
 
 def check(context: Context) -> Iterator[Violation]:
-    """Each such call that runs in every step and serves no clock."""
+    """Each such call that runs in every step and serves no measurement."""
     for call in context.calls(*_FUNCTIONS):
-        place = context.hot_place(call)
-        if place is None or not place.every_step or _is_for_a_clock(context, call, place.loop.node):
+        place = context.place_in_every_step(call)
+        if place is None or _is_for_a_measurement(context, call, place.loop.node):
             continue
         yield Violation(
             call,
@@ -67,13 +68,13 @@ def check(context: Context) -> Iterator[Violation]:
         )
 
 
-def _is_for_a_clock(context: Context, call: ast.Call, loop: ast.AST) -> bool:
-    """Whether a clock is read in the loop, or in the function around the call."""
+def _is_for_a_measurement(context: Context, call: ast.Call, loop: ast.AST) -> bool:
+    """Whether a clock or the peak of memory is read in the loop, or in the function around the call."""
     for around in (loop, context.tree.function(call)):
         for it in ast.walk(around) if around is not None else ():
             if not isinstance(it, ast.Call):
                 continue
-            if context.qualified_name(it.func) in _CLOCKS:
+            if context.qualified_name(it.func) in _CLOCKS | MEMORY_COUNTERS:
                 return True
             if isinstance(it.func, ast.Attribute) and it.func.attr in _CLOCK_METHODS:
                 return True
@@ -151,6 +152,15 @@ good = {
             optimizer.step()
             torch.cuda.synchronize()
             seconds.append(time.perf_counter() - begun)
+        """,
+    "to measure memory": """
+        import torch
+
+        for batch in loader:
+            model(batch.cuda()).mean().backward()
+            optimizer.step()
+            torch.cuda.synchronize()
+            peaks.append(torch.cuda.max_memory_allocated())
         """,
     "every hundredth step": """
         import torch

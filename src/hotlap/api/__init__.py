@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
@@ -17,12 +18,13 @@ from hotlap.gain import recorded_gain
 from hotlap.machine.systems import require_linux
 from hotlap.records import Isolation, NetworkMode, Plan, Progress, Study, Workload
 from hotlap.study import Journal
-from hotlap.trial.executor import Executor
+from hotlap.trial.executor import Executor, MakeExecutor
 from hotlap.trial.source import source_of
 from hotlap.tune.options import Options, with_quick_budget
 
 if TYPE_CHECKING:
-    from hotlap.records import NumbersHunt
+    from hotlap.check import Check
+    from hotlap.records import NumbersHunt, Patch
     from hotlap.source.lint.records import LintReport
     from hotlap.trace.records import Breakdown
 
@@ -37,12 +39,6 @@ _DEFAULT_ISOLATION = Isolation()
 OnProgress: TypeAlias = Callable[[Progress], None]
 OnOpened: TypeAlias = Callable[[Path], object]
 Search: TypeAlias = Callable[[Workload, Options, Journal, Executor, OnProgress], Study]
-
-
-class MakeExecutor(Protocol):
-    """Makes the executor of a study in that folder, whose trials are isolated as asked."""
-
-    def __call__(self, directory: Path, isolation: Isolation, /) -> Executor: ...
 
 
 def local_executor(directory: Path, isolation: Isolation = _DEFAULT_ISOLATION) -> Executor:
@@ -260,6 +256,114 @@ def nan(
         return hunt(_workload(script, arguments, module), options, executor, on_progress or _say_nothing)
 
 
+def check(
+    script: str | os.PathLike[str],
+    *,
+    arguments: Sequence[str] = (),
+    module: bool = False,
+    baseline: str | os.PathLike[str] | None = None,
+    plan_path: str | os.PathLike[str] | None = None,
+    without_plan: bool = False,
+    delta: float = 0.05,
+    speed_only: bool = False,
+    budget_seconds: float | None = None,
+    seed: int = 0,
+    parity_steps: int = 300,
+    network: NetworkMode = "open",
+    unprotected: bool = False,
+    directory: str | os.PathLike[str] = STUDIES,
+    on_progress: OnProgress | None = None,
+) -> Check:
+    """Compare a training script with what it was, on this machine: is it slower, does it still compute the same?
+
+    ``baseline`` is a git revision, a plan file, or a study; None means the last finished study of the script below
+    ``directory``, else ``hotlap.toml``. With a revision both sides run under the plan ``plan_path`` (None:
+    ``hotlap.toml`` where there is one), or ``without_plan``. ``delta`` is the smallest slowdown that counts, as a
+    share. With ``speed_only`` the losses are not compared. The other arguments are those of :func:`tune`. ``verdict``
+    of the answer is "passed", "failed" or "inconclusive"; it is kept below ``directory``, where ``hotlap history``
+    finds it.
+
+    Raises :class:`HotlapError`: a baseline that cannot be found or fails by itself, options that make no sense. A
+    present script that fails is an answer.
+    """
+    from hotlap.check import find_against
+    from hotlap.check.kept import check_and_keep
+
+    workload = _workload(script, arguments, module)
+    plan = None if plan_path is None else Path(plan_path)
+    name = None if baseline is None else os.fspath(baseline)
+    against = find_against(name, workload, Path(directory), plan_path=plan, without_plan=without_plan)
+    options = Options(
+        budget_seconds=budget_seconds,
+        delta=delta,
+        seed=seed,
+        parity_steps=parity_steps,
+        network=network,
+        unprotected=unprotected,
+    )
+    return check_and_keep(
+        workload,
+        against,
+        options,
+        local_executor,
+        on_progress or _say_nothing,
+        studies=Path(directory),
+        speed_only=speed_only,
+    )
+
+
+def patch(
+    path: str | os.PathLike[str] = STUDIES,
+    *,
+    write: bool = False,
+    prove: bool = True,
+    again: bool = False,
+    delta: float = 0.05,
+    budget_seconds: float | None = None,
+    seed: int = 0,
+    parity_steps: int = 300,
+    network: NetworkMode = "open",
+    unprotected: bool = False,
+    arguments: Sequence[str] | None = None,
+    on_progress: OnProgress | None = None,
+) -> Patch:
+    """Write the kept levers of a study into the script's source: ``diff`` of the answer is the change.
+
+    ``path`` is a study, or a folder of studies for the last one with a plan. The patched copy is first run against the
+    script with the same levers installed from outside, unless ``prove`` is False or this diff was proved before (and
+    not ``again``). With ``write`` the files are changed, all of them or none. ``files`` is empty where nothing can be
+    written, and ``left_out`` says why. ``delta`` is the slowdown that counts, as a share. ``arguments`` are the
+    script's own, needed again only where they hold secrets. The other arguments are those of :func:`tune`. Needs
+    LibCST.
+
+    Raises :class:`HotlapError`: a study that kept no lever or that this user did not make here, files that changed
+    since the study or cannot be written, a patched copy that is slower or computes something else.
+    """
+    from hotlap.api.patches import keep_patch, patch_of, refuse_disproved, with_proof, write_patch
+
+    found = study.load_study(find_study(Path(path), "plan").directory)
+    made = patch_of(found)
+    if not made.files:
+        return made
+    if prove:
+        options = Options(
+            budget_seconds=budget_seconds,
+            delta=delta,
+            seed=seed,
+            parity_steps=parity_steps,
+            network=network,
+            unprotected=unprotected,
+        )
+        given = None if arguments is None else msgspec.structs.replace(found.workload, arguments=tuple(arguments))
+        listener: OnProgress = on_progress or _say_nothing
+        made = with_proof(found, made, options, local_executor, lambda: nullcontext(listener), given=given, again=again)
+        refuse_disproved(made)
+    if write:
+        write_patch(found, made)
+    keep_patch(found, made)
+    return made
+
+
 def trace(path: str | os.PathLike[str]) -> tuple[Breakdown, ...]:
     """Where the time of a profiler's trace went, or of each trace in a folder; needs no torch.
 
@@ -347,4 +451,18 @@ def _say_nothing(progress: object) -> None:
     """The default listener."""
 
 
-__all__ = ["HotlapError", "Plan", "Study", "apply", "lint", "load_study", "nan", "profile", "trace", "tune"]
+__all__ = [
+    "HotlapError",
+    "MakeExecutor",
+    "Plan",
+    "Study",
+    "apply",
+    "check",
+    "lint",
+    "load_study",
+    "nan",
+    "patch",
+    "profile",
+    "trace",
+    "tune",
+]

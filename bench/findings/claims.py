@@ -1,0 +1,43 @@
+"""What findings claim, next to what curing the cause by hand saves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bench.findings.score import Claim, Score
+from bench.findings.truth import Truth
+
+_TOLERANCE = 0.05
+"""Of the time: machines differ by that much from hour to hour."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One claim about the time of a script's steps, and what its cure saves."""
+
+    script: str
+    claim: Claim
+    truth: Truth
+
+    @property
+    def is_borne_out(self) -> bool:
+        """Whether a cure saves at least half of what was claimed, since few remove a cause whole; of a bound, whether
+        it saves no more."""
+        low, high = self.truth.low or 0.0, self.truth.high or 0.0
+        if self.claim.is_bound:
+            return low <= self.claim.share + _TOLERANCE
+        return self.claim.share / 2 <= high + _TOLERANCE
+
+
+def compared(scores: Sequence[Score], truths: Sequence[Truth]) -> list[Comparison]:
+    """Every claim whose cure was measured in the claim's unit."""
+    cures: Mapping[tuple[str, str], Truth] = {
+        (it.name, rule): it for it in truths if it.saved is not None and not it.trouble for rule in it.rules
+    }
+    return [
+        Comparison(score.name, claim, cures[score.name, claim.rule])
+        for score in scores
+        for claim in score.claims
+        if (score.name, claim.rule) in cures
+    ]

@@ -1,0 +1,235 @@
+"""Gate G2 alone: what passes it, what does not, and what leaves it open."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hotlap.measure.parity.first_step import first_step
+from hotlap.records import (
+    ModelFacts,
+    Run,
+    ScriptFacts,
+)
+
+Tensors = dict[str, np.ndarray]
+
+
+def tensors(seed: int = 0) -> Tensors:
+    source = np.random.default_rng(seed)
+    return {
+        "0.embedding.weight": source.normal(size=(50, 20)),
+        "0.attention.key.bias": source.normal(size=20) * 1e-9,
+        "0.output.weight": source.normal(size=(20, 20)),
+        "0.output.bias": source.normal(size=3),
+    }
+
+
+def captured(path: Path, gradients: Tensors, *, loss: float = 2.0, **changes: object) -> Run:
+    np.savez(path, loss=np.float64(loss), **{f"gradient/{name}": it for name, it in gradients.items()})
+    return Run(gradients_path=str(path), **changes)  # type: ignore[arg-type]
+
+
+def disturbed(gradients: Tensors, error: float, seed: int = 1) -> Tensors:
+    """Each tensor with an error relative to its own norm, as rounding makes it."""
+    source = np.random.default_rng(seed)
+    return {name: it * (1 + source.normal(size=it.shape) * error) for name, it in gradients.items()}
+
+
+def single(gradients: Tensors) -> Tensors:
+    return {name: it.astype(np.float32) for name, it in gradients.items()}
+
+
+class Triple:
+    """Baseline, candidate and reference files in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.true = tensors()
+        self.reference = captured(folder / "reference.npz", self.true)
+        self.baseline = captured(folder / "baseline.npz", single(disturbed(self.true, 1e-5)), loss=2.0 + 1e-7)
+
+    def candidate(self, gradients: Tensors, *, loss: float = 2.0 + 1e-7) -> Run:
+        return captured(self.folder / "candidate.npz", single(gradients), loss=loss)
+
+
+@pytest.fixture
+def triple(tmp_path: Path) -> Triple:
+    return Triple(tmp_path)
+
+
+def test_as_good_a_rounding_passes(triple: Triple) -> None:
+    candidate = triple.candidate(disturbed(triple.true, 1.3e-5, seed=2))
+    got = first_step(triple.baseline, candidate, changes_precision=False, reference=triple.reference)
+    assert got.passed is True, got.text
+    assert got.found is not None
+    assert 1 < got.found < 3
+
+
+@pytest.mark.parametrize("name", ["0.embedding.weight", "0.output.weight", "0.output.bias"])
+def test_a_worse_rounding_of_one_tensor_fails(triple: Triple, name: str) -> None:
+    gradients = disturbed(triple.true, 1e-5, seed=2)
+    gradients[name] = disturbed(triple.true, 5e-4, seed=3)[name]
+    got = first_step(triple.baseline, triple.candidate(gradients), changes_precision=False, reference=triple.reference)
+    assert got.passed is False
+    assert name in got.text
+
+
+def test_a_worse_loss_fails(triple: Triple) -> None:
+    candidate = triple.candidate(disturbed(triple.true, 1e-6), loss=2.0001)
+    got = first_step(triple.baseline, candidate, changes_precision=False, reference=triple.reference)
+    assert got.passed is False
+    assert "the loss" in got.text
+
+
+def test_half_precision_gets_the_wider_rule(triple: Triple) -> None:
+    gradients = disturbed(triple.true, 2.5e-3, seed=2)
+    gradients["0.output.bias"] = triple.true["0.output.bias"]
+    candidate = triple.candidate(gradients)
+    coarse = disturbed(triple.true, 1e-3)
+    as_float = captured(triple.folder / "float.npz", single(coarse))
+    facts = ScriptFacts(models=(ModelFacts(kind="Net", parameters=1, dtype="bfloat16"),))
+    as_half = captured(triple.folder / "half.npz", single(coarse), facts=facts)
+    assert first_step(as_float, candidate, changes_precision=False, reference=triple.reference).passed is False
+    assert first_step(as_half, candidate, changes_precision=False, reference=triple.reference).passed is True
+
+
+def test_a_baseline_exact_by_luck_does_not_fail_a_healthy_candidate(triple: Triple) -> None:
+    lucky = single(disturbed(triple.true, 1e-7))
+    lucky["0.output.bias"] = triple.true["0.output.bias"]
+    baseline = captured(triple.folder / "lucky.npz", lucky)
+    candidate = triple.candidate(disturbed(triple.true, 1.2e-7, seed=2))
+    assert first_step(baseline, candidate, changes_precision=False, reference=triple.reference).passed is True
+
+
+def test_a_lower_precision_passes_by_its_direction(triple: Triple) -> None:
+    gradients = disturbed(triple.true, 4e-3, seed=2)
+    gradients["0.attention.key.bias"] = np.random.default_rng(5).normal(size=20) * 1e-5
+    got = first_step(triple.baseline, triple.candidate(gradients, loss=2.001), changes_precision=True)
+    assert got.passed is True, got.text
+    assert got.found is not None
+    assert got.found > 0.999
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("0.output.weight", math.nan, "not finite"),
+        ("0.output.weight", math.inf, "not finite"),
+        ("0.output.bias", 0.0, "0.output.bias turns"),
+        ("0.attention.key.bias", 1.0, "no longer is"),
+        ("0.embedding.weight", 0.0, "first step turns"),
+    ],
+)
+def test_a_lost_tensor_fails(triple: Triple, name: str, value: float, words: str) -> None:
+    gradients = disturbed(triple.true, 1e-3)
+    gradients[name] = np.full_like(gradients[name], value)
+    got = first_step(triple.baseline, triple.candidate(gradients), changes_precision=True)
+    assert got.passed is False
+    assert words in got.text
+
+
+@pytest.mark.parametrize("loss", [2.01, math.nan, math.inf])
+def test_a_lost_first_loss_fails(triple: Triple, loss: float) -> None:
+    got = first_step(triple.baseline, triple.candidate(triple.true, loss=loss), changes_precision=True)
+    assert got.passed is False
+
+
+def test_a_tensor_turned_around_fails(triple: Triple) -> None:
+    gradients = dict(triple.true)
+    gradients["0.output.bias"] = -gradients["0.output.bias"]
+    got = first_step(triple.baseline, triple.candidate(gradients), changes_precision=True)
+    assert got.passed is False
+
+
+def test_gradients_that_are_all_zero_agree(tmp_path: Path) -> None:
+    zero = {"0.weight": np.zeros(5)}
+    one, other = captured(tmp_path / "one.npz", zero), captured(tmp_path / "other.npz", zero)
+    assert first_step(one, other, changes_precision=True).passed is True
+
+
+def test_a_missing_tensor_fails(triple: Triple) -> None:
+    gradients = dict(triple.true)
+    del gradients["0.output.bias"]
+    got = first_step(triple.baseline, triple.candidate(gradients), changes_precision=True)
+    assert got.passed is False
+    assert "Only the baseline has a gradient for 0.output.bias" in got.text
+
+
+def test_another_shape_fails(triple: Triple) -> None:
+    gradients = {**triple.true, "0.output.bias": np.ones(4)}
+    assert first_step(triple.baseline, triple.candidate(gradients), changes_precision=True).passed is False
+
+
+def test_a_compiled_models_names_are_understood(triple: Triple) -> None:
+    gradients = {name.replace("0.", "0._orig_mod.", 1): it for name, it in triple.true.items()}
+    assert first_step(triple.baseline, triple.candidate(gradients), changes_precision=True).passed is True
+
+
+def test_what_was_not_captured_stays_open(triple: Triple) -> None:
+    candidate = triple.candidate(triple.true)
+    assert first_step(triple.baseline, Run(), changes_precision=True).passed is None
+    assert first_step(triple.baseline, candidate, changes_precision=False).passed is None
+    assert first_step(triple.baseline, candidate, changes_precision=False, reference=Run()).passed is None
+
+
+def test_broken_files_stay_open(tmp_path: Path) -> None:
+    sound = captured(tmp_path / "sound.npz", {"0.weight": np.ones(300)})
+
+    class Trap:
+        def __reduce__(self) -> tuple[object, tuple[str, ...]]:
+            return Path.touch, (Path(tmp_path / "sprung"),)  # type: ignore[return-value]
+
+    (tmp_path / "text.npz").write_text("no archive")
+    np.savez(
+        tmp_path / "pickled.npz", loss=np.float64(1.0), **{"gradient/0.weight": np.array([Trap()] * 300, dtype=object)}
+    )
+    np.savez(tmp_path / "words.npz", loss=np.array("two"), **{"gradient/0.weight": np.ones(300)})
+    np.savez(tmp_path / "lossless.npz", **{"gradient/0.weight": np.ones(300)})
+    np.savez(tmp_path / "empty.npz", loss=np.float64(1.0))
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "sound.npz").read_bytes()[:-200])
+    with zipfile.ZipFile(tmp_path / "garbled.npz", "w") as archive:
+        archive.writestr("loss.npy", b"\x93NUMPY garbled")
+        archive.writestr("gradient/0.weight.npy", b"")
+    for name in ("text", "pickled", "words", "lossless", "empty", "cut", "garbled", "missing"):
+        broken = Run(gradients_path=str(tmp_path / f"{name}.npz"))
+        for one, other in ((sound, broken), (broken, sound), (broken, broken)):
+            assert first_step(one, other, changes_precision=True).passed is None, name
+    assert not (tmp_path / "sprung").exists()
+
+
+# -- G2 where the network itself turns gradients --------------------------------------------------
+
+
+def turned(gradients: Tensors, angle: float, seed: int = 5) -> Tensors:
+    """The whole gradient turned by an angle (radians), its length kept."""
+    source = np.random.default_rng(seed)
+    result = {}
+    for name, it in gradients.items():
+        across = source.normal(size=it.shape)
+        across -= it * (across * it).sum() / max((it * it).sum(), 1e-300)
+        across *= np.linalg.norm(it) / np.linalg.norm(across)
+        result[name] = it * np.cos(angle) + across * np.sin(angle)
+    return result
+
+
+def test_a_turn_is_held_against_that_of_rounded_weights(triple: Triple) -> None:
+    candidate = triple.candidate(turned(triple.true, 0.37))  # a cosine of 0.93
+    alone = first_step(triple.baseline, candidate, changes_precision=True)
+    assert alone.passed is False
+    rounded = captured(triple.folder / "rounded.npz", single(turned(triple.true, 0.26, seed=6)))
+    assert first_step(triple.baseline, candidate, changes_precision=True, rounded=rounded).passed is True
+    steady = captured(triple.folder / "steady.npz", single(turned(triple.true, 0.05, seed=6)))
+    assert first_step(triple.baseline, candidate, changes_precision=True, rounded=steady).passed is False
+
+
+def test_a_gradient_without_direction_proves_nothing(triple: Triple) -> None:
+    candidate = triple.candidate(turned(triple.true, 1.4))
+    rounded = captured(triple.folder / "rounded.npz", single(turned(triple.true, 1.2, seed=6)))
+    got = first_step(triple.baseline, candidate, changes_precision=True, rounded=rounded)
+    assert got.passed is None
+    assert "proves nothing" in got.text

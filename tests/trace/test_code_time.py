@@ -1,0 +1,485 @@
+"""Time by module and source line: what encloses what, and backward with the forward operator that it belongs to.
+
+Times of the constructed traces are microseconds.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_reference import REFERENCE, TRACES
+from trace_writer import MAIN_THREAD, TraceWriter
+
+from hotlap.cli.main import main
+from hotlap.trace import Attribution, code_time, read_trace
+from hotlap.trace.code_records import CodeTime, DirectedTime
+
+BACKWARD_THREAD = 7
+ENGINE = "autograd::engine::evaluate_function: "
+
+
+def module(writer: TraceWriter, name: str, start: float, length: float, **where: Any) -> None:
+    writer.host("python", f"nn.Module: {name}", start, length, **where)
+
+
+def sequence(number: int, forward_thread: int = 0) -> dict[str, int]:
+    return {"Sequence number": number, "Fwd thread id": forward_thread}
+
+
+def of(writer: TraceWriter, folder: Path, **options: int) -> CodeTime:
+    found = code_time(Attribution(read_trace(writer.write(folder / "trace.json"), with_inputs=True)), **options)
+    assert found is not None
+    return found
+
+
+def microseconds(time: DirectedTime) -> tuple[float, ...]:
+    """Forward of its own and in all, backward of its own and in all."""
+    parts = (
+        time.forward_self_nanoseconds, time.forward_nanoseconds, time.backward_self_nanoseconds,
+        time.backward_nanoseconds,
+    )  # fmt: skip
+    return tuple(it / 1000 for it in parts)
+
+
+def modules(code: CodeTime) -> dict[str, tuple[float, ...]]:
+    return {"/".join(it.path): microseconds(it.device) for it in code.modules}
+
+
+def lines(code: CodeTime) -> dict[str, tuple[float, ...]]:
+    return {it.place: microseconds(it.device) for it in code.lines}
+
+
+def two_layers(writer: TraceWriter, begin: float = 0) -> None:
+    """A model with two linear layers and an operator of its own: 50 and 70 in the layers, 5 outside of them."""
+    writer.host("python", "train.py(5): step", begin, 500)
+    module(writer, "Net_0", begin + 10, 200)
+    writer.host("python", "model.py(9): forward", begin + 11, 198)
+    for number, length in enumerate((50, 70)):
+        at = begin + 20 + 50 * number
+        module(writer, f"Linear_{number}", at, 40)
+        writer.host("python", "torch/nn/modules/linear.py(110): forward", at + 1, 38)
+        writer.host("operator", "aten::addmm", at + 5, 20, **sequence(10 + number))
+        writer.launch("gemm", at + 7, begin + 1000 + 100 * number, length)
+    writer.host("operator", "aten::relu", begin + 150, 20, **sequence(12))
+    writer.launch("relu", begin + 152, begin + 1300, 5)
+
+
+def backward(
+    writer: TraceWriter, number: int, start: float, kernel_at: float, length: float, forward_thread: int = 1,
+    thread: int = BACKWARD_THREAD,
+) -> None:  # fmt: skip
+    """An operator of the engine with what it calls; that one carries no number of its own."""
+    args = sequence(number, forward_thread)
+    writer.host("operator", ENGINE + "AddmmBackward0", start, 40, thread=thread, **args)
+    writer.host("operator", "AddmmBackward0", start + 2, 30, thread=thread, **args)
+    writer.host("operator", "aten::mm", start + 4, 20, thread=thread)
+    writer.launch("gemm_backward", start + 6, kernel_at, length, thread=thread)
+
+
+def test_inner_modules_count_for_those_around_them(tmp_path: Path) -> None:
+    writer = TraceWriter()
+    two_layers(writer)
+    writer.host("operator", "aten::sum", 400, 20)
+    writer.launch("sum", 402, 1400, 3)
+    code = of(writer, tmp_path)
+    assert modules(code) == {"Net": (5, 125, 0, 0), "Net/Linear": (120, 120, 0, 0)}
+    assert [(it.instances, it.calls) for it in code.modules] == [(1, 1), (2, 2)]
+    assert microseconds(code.outside_modules.device) == (3, 3, 0, 0)
+    assert lines(code) == {"model.py(9): forward": (125, 125, 0, 0), "train.py(5): step": (3, 128, 0, 0)}
+    assert not code.exact_lines
+
+
+def test_backward_counts_for_its_forward_operator(tmp_path: Path) -> None:
+    writer = TraceWriter()
+    two_layers(writer)
+    backward(writer, 11, 600, 2000, 140)
+    backward(writer, 10, 650, 2200, 100)
+    writer.host("operator", ENGINE + "torch::autograd::AccumulateGrad", 700, 20, thread=BACKWARD_THREAD)
+    writer.launch("add", 705, 2400, 9, thread=BACKWARD_THREAD)
+    code = of(writer, tmp_path)
+    assert modules(code) == {"Net": (5, 125, 0, 240), "Net/Linear": (120, 120, 240, 240)}
+    assert lines(code)["model.py(9): forward"] == (125, 125, 240, 240)
+    assert microseconds(code.unmapped_backward.device) == (0, 0, 9, 9)
+    assert microseconds(code.outside_lines.device) == (0, 0, 9, 9)
+
+
+def test_backward_on_the_thread_of_forward_counts_for_the_module_and_not_for_the_caller(tmp_path: Path) -> None:
+    writer = TraceWriter()
+    two_layers(writer)
+    backward(writer, 10, 300, 2000, 100, thread=MAIN_THREAD)
+    code = of(writer, tmp_path)
+    assert modules(code)["Net/Linear"] == (120, 120, 100, 100)
+    assert lines(code)["train.py(5): step"] == (0, 125, 0, 100)
+    assert lines(code)["model.py(9): forward"] == (125, 125, 100, 100)
+
+
+def test_of_operators_with_one_number_the_last_one_made_the_node(tmp_path: Path) -> None:
+    writer = TraceWriter()
+    module(writer, "Early_0", 0, 30)
+    writer.host("operator", "aten::zeros", 10, 10, **sequence(10))
+    module(writer, "Late_0", 40, 30)
+    writer.host("operator", "aten::addmm", 50, 10, **sequence(10))
+    backward(writer, 10, 600, 2000, 100)
+    assert modules(of(writer, tmp_path)) == {"Late": (0, 0, 100, 100), "Early": (0, 0, 0, 0)}
+
+
+def test_a_number_is_used_again_by_every_thread_that_runs_forward(tmp_path: Path) -> None:
+    writer = TraceWriter()
+    for thread, (name, numbers) in {20: ("First_0", (4, 5)), 30: ("Second_0", (5, 6))}.items():
+        module(writer, name, 0, 100, thread=thread)
+        for index, number in enumerate(numbers):
+            writer.host("operator", "aten::addmm", 10 + 20 * index, 10, thread=thread, **sequence(number))
+    for index, number in enumerate((6, 5)):
+        backward(writer, number, 600 + 50 * index, 2000 + 100 * index, 60, forward_thread=8)
+    assert modules(of(writer, tmp_path)) == {"Second": (0, 0, 120, 120), "First": (0, 0, 0, 0)}
+
+
+@pytest.mark.parametrize("number", [-1, 2**64 - 1])
+def test_the_number_of_nodes_that_have_none_maps_nothing(number: int, tmp_path: Path) -> None:
+    writer = TraceWriter()
+    module(writer, "Net_0", 0, 100)
+    writer.host("operator", "aten::addmm", 10, 10, **sequence(number))
+    backward(writer, number, 600, 2000, 60)
+    code = of(writer, tmp_path)
+    assert modules(code) == {"Net": (0, 0, 0, 0)}
+    assert microseconds(code.unmapped_backward.device) == (0, 0, 60, 60)
+
+
+def test_ranks_that_were_merged_into_one_file_use_the_same_numbers(tmp_path: Path) -> None:
+    writer = TraceWriter()
+    for rank in range(2):
+        first = len(writer.events)
+        writer.correlation = 100
+        module(writer, f"Rank{rank}_0", 10 * rank, 100)
+        writer.host("operator", "aten::addmm", 10 * rank + 5, 10, **sequence(5))
+        backward(writer, 5, 600, 2000, 60 + rank)
+        for event in writer.events[first:]:
+            event["pid"] = rank if event["cat"] == "kernel" else 4000 + rank
+            event["args"].pop("device", None)
+    assert modules(of(writer, tmp_path)) == {"Rank1": (0, 0, 61, 61), "Rank0": (0, 0, 60, 60)}
+
+
+def test_numbers_of_an_earlier_step_are_those_of_an_earlier_step(tmp_path: Path) -> None:
+    """After a thread ends, the next one begins to count again; what ran last before backward is meant."""
+    writer = TraceWriter()
+    module(writer, "First_0", 0, 30)
+    writer.host("operator", "aten::addmm", 10, 10, **sequence(10))
+    backward(writer, 10, 100, 2000, 100)
+    module(writer, "Second_0", 200, 30)
+    writer.host("operator", "aten::addmm", 210, 10, **sequence(10))
+    backward(writer, 10, 300, 2200, 70)
+    assert modules(of(writer, tmp_path)) == {"First": (0, 0, 100, 100), "Second": (0, 0, 70, 70)}
+
+
+def test_what_backward_computes_again_counts_for_the_module_that_does(tmp_path: Path) -> None:
+    """Activation checkpoints run modules within backward, below the operator that stands for them."""
+    writer = TraceWriter()
+    module(writer, "Net_0", 0, 100)
+    writer.host("operator", "CheckpointFunction", 10, 20, **sequence(10))
+    args = sequence(10, 1)
+    writer.host("operator", "CheckpointFunctionBackward", 600, 200, thread=BACKWARD_THREAD, **args)
+    module(writer, "Linear_0", 620, 100, thread=BACKWARD_THREAD)
+    writer.host("operator", "aten::addmm", 630, 50, thread=BACKWARD_THREAD)
+    writer.launch("gemm", 640, 2000, 80, thread=BACKWARD_THREAD)
+    assert modules(of(writer, tmp_path)) == {"Net": (0, 0, 0, 80), "Net/Linear": (0, 0, 80, 80)}
+
+
+def test_what_is_computed_again_inside_the_backward_of_another_module(tmp_path: Path) -> None:
+    """Checkpoints that are not reentrant: backward of the last layer asks for what all layers had saved."""
+    writer = TraceWriter()
+    module(writer, "Net_0", 0, 200)
+    for number in range(2):
+        module(writer, f"Layer_{number}", 10 + 50 * number, 40)
+        writer.host("operator", "aten::addmm", 15 + 50 * number, 20, **sequence(10 + number))
+    writer.host("operator", "AddmmBackward0", 600, 300, thread=BACKWARD_THREAD, **sequence(11, 1))
+    module(writer, "Layer_0", 620, 100, thread=BACKWARD_THREAD)
+    writer.host("operator", "aten::addmm", 630, 50, thread=BACKWARD_THREAD)
+    writer.launch("gemm", 640, 2000, 80, thread=BACKWARD_THREAD)
+    writer.launch("gemm_backward", 800, 2100, 7, thread=BACKWARD_THREAD)
+    code = of(writer, tmp_path, instances=True)
+    assert modules(code) == {"Net_0": (0, 0, 0, 87), "Net_0/Layer_0": (0, 0, 80, 80), "Net_0/Layer_1": (0, 0, 7, 7)}
+
+
+def test_a_module_that_is_used_in_two_places(tmp_path: Path) -> None:
+    writer = TraceWriter()
+    for number in range(2):
+        module(writer, f"Block{number}_0", 100 * number, 90)
+        module(writer, "Shared_0", 100 * number + 10, 50)
+        writer.host("operator", "aten::mm", 100 * number + 20, 20)
+        writer.launch("gemm", 100 * number + 25, 1000 + 100 * number, 30 + number)
+    found = modules(of(writer, tmp_path))
+    assert (found["Block0/Shared"], found["Block1/Shared"]) == ((30, 30, 0, 0), (31, 31, 0, 0))
+
+
+def test_what_old_versions_accumulate_in_the_backward_thread_is_backward(tmp_path: Path) -> None:
+    """They ran it outside of any operator of the engine."""
+    writer = TraceWriter()
+    two_layers(writer)
+    backward(writer, 10, 600, 2000, 100)
+    writer.host("operator", "aten::add_", 700, 20, thread=BACKWARD_THREAD)
+    writer.launch("add", 705, 2400, 9, thread=BACKWARD_THREAD)
+    code = of(writer, tmp_path)
+    assert microseconds(code.unmapped_backward.device) == (0, 0, 9, 9)
+    assert microseconds(code.outside_modules.device) == (0, 0, 9, 9)
+
+
+def test_kernels_that_python_launches_without_an_operator(tmp_path: Path) -> None:
+    writer = TraceWriter()
+    module(writer, "Net_0", 0, 100)
+    writer.launch("triton_poi_fused_add_0", 50, 200, 30)
+    assert modules(of(writer, tmp_path)) == {"Net": (30, 30, 0, 0)}
+
+
+def test_only_what_was_launched_within_the_steps_counts(tmp_path: Path) -> None:
+    writer = TraceWriter()
+    for number in (1, 2):
+        writer.step(number, number * 10_000, 10_000)
+    for begin in (0, 10_000, 20_000, 30_000):
+        two_layers(writer, begin)
+    code = of(writer, tmp_path)
+    assert modules(code) == {"Net": (10, 250, 0, 0), "Net/Linear": (240, 240, 0, 0)}
+    assert [(it.instances, it.calls) for it in code.modules] == [(1, 2), (2, 4)]
+    assert (code.window_nanoseconds, code.device_window_nanoseconds) == (20_000_000, 20_000_000)
+
+
+def test_a_function_that_calls_itself_counts_once(tmp_path: Path) -> None:
+    writer = TraceWriter()
+    for start, length in ((0, 100), (10, 80), (20, 60)):
+        writer.host("python", "tree.py(3): walk", start, length)
+    writer.host("operator", "aten::mm", 30, 20)
+    writer.launch("gemm", 35, 200, 40)
+    assert lines(of(writer, tmp_path)) == {"tree.py(3): walk": (40, 40, 0, 0)}
+
+
+def test_recorded_call_stacks_name_the_very_line(tmp_path: Path) -> None:
+    writer = TraceWriter()
+    stack = "torch/functional.py(12): f;model.py(77): forward;train.py(90): <module>"
+    writer.host("operator", "aten::mm", 20, 10, **sequence(4), **{"Call stack": stack})
+    writer.launch("gemm", 25, 200, 40)
+    backward(writer, 4, 100, 300, 90)
+    code = of(writer, tmp_path)
+    assert code.exact_lines
+    assert lines(code) == {"model.py(77): forward": (40, 40, 90, 90), "train.py(90): <module>": (0, 40, 0, 90)}
+
+
+def test_operators_own_time_on_the_host(tmp_path: Path) -> None:
+    writer = TraceWriter()
+    module(writer, "Net_0", 0, 300)
+    module(writer, "Linear_0", 10, 200)
+    writer.host("operator", "aten::linear", 20, 100)
+    writer.host("operator", "aten::addmm", 30, 80)
+    writer.host("operator", "aten::relu", 250, 30)
+    code = of(writer, tmp_path)
+    found = {"/".join(it.path): microseconds(it.host) for it in code.modules}
+    assert found == {"Net": (30, 130, 0, 0), "Net/Linear": (100, 100, 0, 0)}
+    assert all(it.device == DirectedTime() for it in code.modules)
+
+
+def test_nothing_is_said_of_a_trace_without_modules_and_lines(tmp_path: Path) -> None:
+    writer = TraceWriter()
+    writer.host("operator", "aten::mm", 0, 10)
+    writer.host("python", "torch/nn/modules/linear.py(110): forward", 0, 10)
+    timeline = read_trace(writer.write(tmp_path / "trace.json"), with_inputs=True)
+    assert code_time(Attribution(timeline)) is None
+
+
+def test_rows_are_bounded_and_no_row_lacks_its_parent(tmp_path: Path) -> None:
+    writer = TraceWriter()
+    for number in range(200):
+        begin = number * 100
+        for depth, name in enumerate((f"Outer{number}_0", "Inner_0")):
+            module(writer, name, begin + depth, 90 - 2 * depth)
+        writer.host("operator", "aten::mm", begin + 10, 20)
+        writer.launch("gemm", begin + 12, 100_000 + 1000 * number, 10 + number)
+    code = of(writer, tmp_path, most=21)
+    rows = code.modules
+    assert (code.distinct_modules, len(rows)) == (400, 21)
+    paths = {it.path for it in rows}
+    assert len(paths) == 21
+    assert all(len(it.path) == 1 or it.path[:-1] in paths for it in rows)
+    assert rows[0].path == ("Outer199",)
+    assert rows[1].path == ("Outer199", "Inner")
+
+
+def test_endless_nesting_costs_no_endless_time(tmp_path: Path) -> None:
+    writer = TraceWriter()
+    for depth in range(3000):
+        module(writer, f"M{depth}_0", depth, 10_000 - 2 * depth)
+    writer.host("operator", "aten::mm", 4000, 20)
+    writer.launch("gemm", 4005, 100_000, 40)
+    rows = of(writer, tmp_path, most=1000).modules
+    assert max(len(it.path) for it in rows) == 64
+    assert microseconds(rows[-1].device) == (40, 40, 0, 0)
+
+
+# ---------------------------------------------------------------------------------------------
+# Real traces, against a plain reading of the file
+# ---------------------------------------------------------------------------------------------
+
+real = pytest.mark.skipif(not REFERENCE.exists(), reason=f"the reference traces are not at {TRACES}")
+
+
+def real_events(file: str) -> list[dict[str, Any]]:
+    with gzip.open(TRACES / file) as opened:
+        found: list[dict[str, Any]] = json.load(opened)["traceEvents"]
+    return found
+
+
+@real
+def test_modules_of_a_real_trace() -> None:
+    """Each module's kernels, found by looking through all of its calls for each launch."""
+    file = "tracelens_h100_owlv2.json.gz"
+    events = real_events(file)
+    calls = {
+        it["args"]["correlation"]: it for it in reversed(events) if it.get("cat") in ("cuda_runtime", "cuda_driver")
+    }
+    attention = [it for it in events if it["name"].startswith("nn.Module: Owlv2Attention_")]
+    linear = [it for it in events if it["name"].startswith("nn.Module: Linear_")]
+
+    def within(launch: dict[str, Any], these: list[dict[str, Any]]) -> bool:
+        return any(it["ts"] <= launch["ts"] < it["ts"] + it["dur"] and it["tid"] == launch["tid"] for it in these)
+
+    total = own = 0.0
+    for it in events:
+        if it.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset"):
+            launch = calls[it["args"]["correlation"]]
+            if within(launch, attention):
+                total += it["dur"]
+                own += 0 if within(launch, linear) else it["dur"]
+    code = code_time(Attribution(read_trace(TRACES / file, with_inputs=True)))
+    assert code is not None
+    rows = [it for it in code.modules if it.path[-1] == "Owlv2Attention"]
+    assert sum(it.calls for it in rows) == len(attention)
+    assert sum(it.instances for it in rows) == len({it["name"] for it in attention})
+    assert sum(it.device.nanoseconds for it in rows) / 1000 == pytest.approx(total)
+    assert sum(it.device.self_nanoseconds for it in rows) / 1000 == pytest.approx(own)
+
+
+@real
+@pytest.mark.parametrize("file", ["tracelens_h100_owlv2.json.gz", "kineto_v100_resnet50_nw0.pt.trace.json.gz"])
+def test_nothing_of_the_device_is_lost(file: str) -> None:
+    timeline = read_trace(TRACES / file, with_inputs=True)
+    code = code_time(Attribution(timeline), most=10_000)
+    assert code is not None
+    first, last = timeline.steps[0].start, timeline.steps[-1].end
+    device = timeline.device
+    whole = sum(
+        device.end[it] - device.start[it] for it, launched in enumerate(device.launched) if first <= launched < last
+    )
+    outermost = sum(it.device.nanoseconds for it in code.modules if len(it.path) == 1)
+    assert outermost + code.outside_modules.device.nanoseconds == whole
+    assert sum(it.device.self_nanoseconds for it in code.lines) + code.outside_lines.device.nanoseconds == whole
+
+
+@real
+def test_backward_of_a_real_trace_goes_to_the_line_of_forward() -> None:
+    """Line 46 calls the model and line 47 the loss: all that the thread of the backward pass launched within operators
+    that name their forward thread belongs to one of them, the rest to neither."""
+    file = "kineto_v100_resnet50_nw0.pt.trace.json.gz"
+    events = real_events(file)
+    thread = {it["tid"] for it in events if it["name"] == "CudnnConvolutionBackward"}
+    spans: dict[bool, list[tuple[int, int]]] = {False: [], True: []}
+    for it in events:
+        if it.get("args", {}).get("Fwd thread id", 0) > 0:
+            of_loss = it["name"] in ("NllLossBackward", "LogSoftmaxBackward")
+            spans[of_loss].append((it["ts"], it["ts"] + it["dur"]))
+    calls = {it["args"]["correlation"]: it for it in reversed(events) if it.get("cat") == "Runtime"}
+    expected = {"model": 0, "loss": 0, "neither": 0}
+    for it in events:
+        call = calls[it["args"]["correlation"]] if it.get("cat") in ("Kernel", "Memcpy", "Memset") else None
+        if call is not None and call["tid"] in thread:
+            of_loss, of_model = (any(start <= call["ts"] < end for start, end in spans[key]) for key in (True, False))
+            expected["loss" if of_loss else "model" if of_model else "neither"] += it["dur"]
+    code = code_time(Attribution(read_trace(TRACES / file, with_inputs=True)))
+    assert code is not None
+    found = {it.place.split("(")[1][:2]: it.device.backward_nanoseconds / 1000 for it in code.lines}
+    assert (found["46"], found["47"]) == (expected["model"], expected["loss"])
+    assert code.unmapped_backward.device.backward_nanoseconds / 1000 == expected["neither"] > 0
+
+
+# ---------------------------------------------------------------------------------------------
+# The page and the document
+# ---------------------------------------------------------------------------------------------
+
+
+def page(writer: TraceWriter, folder: Path, capsys: pytest.CaptureFixture[str], *options: str) -> str:
+    assert main(["trace", *options, str(writer.write(folder / "trace.json"))]) == 0
+    return capsys.readouterr().out
+
+
+def test_the_page_shows_modules_as_a_tree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    writer = TraceWriter()
+    two_layers(writer)
+    backward(writer, 10, 600, 2000, 100)
+    shown = page(writer, tmp_path, capsys)
+    table = shown[shown.index("Device time by module") :].splitlines()
+    assert table[2].split() == ["module", "self", "total", "forward", "backward", "of", "the", "trace"]
+    assert table[3].startswith("  Net  ")
+    assert table[4].startswith("    Linear (2)  ")
+    assert table[4].split()[2:] == ["220", "us", "220", "us", "120", "us", "100", "us", "20", "%"]
+    assert "Device time by function of your code" in shown
+    assert "not recorded" not in shown
+
+
+def test_more_rows_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    writer = TraceWriter()
+    for number in range(12):
+        module(writer, f"Layer{number}_0", number * 100, 50)
+        writer.host("operator", "aten::mm", number * 100 + 5, 10)
+        writer.launch("gemm", number * 100 + 6, 5000 + 100 * number, 20 + number)
+    shown = page(writer, tmp_path, capsys)
+    assert "2 more (--rows)" in shown
+    assert "Layer1 " not in shown
+    shown = page(writer, tmp_path, capsys, "--rows", "12")
+    assert "more (--rows)" not in shown
+    assert "Layer1 " in shown
+
+
+def test_one_sentence_where_nothing_was_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    writer = TraceWriter()
+    writer.host("operator", "aten::mm", 0, 10)
+    writer.launch("gemm", 5, 100, 20)
+    shown = page(writer, tmp_path, capsys)
+    assert shown.count("Time by module and source line was not recorded: pass `with_stack=True`") == 1
+    assert "by module\n" not in shown
+
+
+def test_the_document_has_them_in_seconds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    writer = TraceWriter()
+    two_layers(writer)
+    document = json.loads(page(writer, tmp_path, capsys, "--json"))
+    code = document["traces"][0]["code"]
+    (net, linear) = code["modules"]
+    assert (net["path"], linear["path"], linear["instances"]) == (["Net"], ["Net", "Linear"], 2)
+    assert linear["device"]["forward_self_seconds"] == pytest.approx(120e-6)
+    assert code["lines"][0]["place"] == "model.py(9): forward"
+
+
+def test_a_row_for_each_instance(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    writer = TraceWriter()
+    two_layers(writer)
+    document = json.loads(page(writer, tmp_path, capsys, "--json", "--instances"))
+    found = {
+        "/".join(it["path"]): (it["instances"], it["device"]["forward_seconds"])
+        for it in document["traces"][0]["code"]["modules"]
+    }
+    assert found == {
+        "Net_0": (1, pytest.approx(125e-6)),
+        "Net_0/Linear_1": (1, pytest.approx(70e-6)),
+        "Net_0/Linear_0": (1, pytest.approx(50e-6)),
+    }
+
+
+def test_names_of_modules_cannot_take_over_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    writer = TraceWriter()
+    module(writer, "\x1b[2J\u202eEvil\nName_0", 0, 100)
+    writer.host("operator", "aten::mm", 10, 10)
+    writer.launch("gemm", 15, 200, 20)
+    shown = page(writer, tmp_path, capsys)
+    assert "Evil Name" in shown
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown

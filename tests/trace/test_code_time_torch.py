@@ -1,0 +1,43 @@
+"""Time by module and source line in traces as the installed torch writes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hotlap.trace import Attribution, code_time, read_trace
+
+torch = pytest.importorskip("torch")
+
+
+def test_a_training_step_on_the_cpu(tmp_path: Path) -> None:
+    class Block(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = torch.nn.Linear(16, 32), torch.nn.Linear(32, 16)
+
+        def forward(self, given: torch.Tensor) -> torch.Tensor:
+            return self.second(torch.relu(self.first(given)))
+
+    model = torch.nn.Sequential(Block(), Block(), torch.nn.Linear(16, 4))
+    given = torch.randn(8, 16)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], with_stack=True) as profiler:
+        for _ in range(3):
+            model(given).square().mean().backward()
+    path = tmp_path / "trace.json"
+    profiler.export_chrome_trace(str(path))
+    code = code_time(Attribution(read_trace(path, with_inputs=True)))
+    assert code is not None
+    found = {it.path: it for it in code.modules}
+    block, linear = ("Sequential", "Block"), ("Sequential", "Block", "Linear")
+    assert set(found) == {("Sequential",), block, linear, ("Sequential", "Linear")}
+    assert [(found[it].instances, found[it].calls) for it in (block, linear)] == [(2, 6), (4, 12)]
+    for it in found.values():
+        assert it.host.forward_nanoseconds > 0
+        assert it.host.backward_nanoseconds > 0
+    # The loss is outside of the model, and gradients are accumulated by operators that name no forward operator.
+    assert code.outside_modules.host.backward_nanoseconds > code.unmapped_backward.host.backward_nanoseconds > 0
+    forward = next(it for it in code.lines if it.place.endswith(": forward"))
+    assert forward.host.forward_nanoseconds == found[block].host.forward_nanoseconds
+    assert forward.host.backward_nanoseconds == found[block].host.backward_nanoseconds
