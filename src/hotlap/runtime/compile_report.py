@@ -124,3 +124,10 @@ def _guard(reason: str) -> str:
     first = reason.splitlines()[0].partition("#")[0].strip()
     identifier, colon, guard = first.partition(": ")
     return (guard if colon and identifier.replace("/", "").isdigit() else first)[:LONGEST_REASON]
+
+
+def anything_compiled(torch: Any, root: Any) -> bool:
+    """Whether the script has compiled anything so far, or one of the model's modules will be."""
+    if collect(torch).graphs:
+        return True
+    return any(hasattr(it, "_orig_mod") or getattr(it, "_compiled_call_impl", None) for it in root.modules())

@@ -11,6 +11,7 @@ from typing import Any
 
 from hotlap.records import Assignment, CallSite, LoaderFacts, ModelFacts, OptimizerFacts, ScriptFacts
 from hotlap.runtime import randomness
+from hotlap.runtime.autocast_watch import AutocastWatch
 from hotlap.runtime.batches import size_in_bytes, tensors
 from hotlap.runtime.call_sites import digests, exact_user_site
 from hotlap.runtime.clock import StepClock
@@ -40,7 +41,7 @@ class Observer:
         self._constructed: dict[int, CallSite | None] = {}
         self._optimizers: list[tuple[Any, CallSite | None, dict[str, Any]]] = []
         self._models: dict[int, _Model] = {}
-        self._autocast = ""
+        self._autocast = AutocastWatch(self._torch)
         self._scaler = False
         self._clips = False
         self._random_in_forward = False
@@ -184,17 +185,20 @@ class Observer:
             if self._early():
                 self._processes = _process_count(self._torch)  # a script may leave its group before it ends
                 self._note(exact_user_site("model", type(root).__name__))
-                self._note_autocast(root)
+                self._watch_autocast(root)
         if self._observing and self._early():
             self._states_before_forward = randomness.states(self._torch)
         return args, kwargs
 
-    def _note_autocast(self, root: Any) -> None:
+    def _watch_autocast(self, root: Any) -> None:
+        """Within the model from the second step on: by then it shows whether the script compiles anything."""
         device = _device_of(root)
-        if self._torch.is_autocast_enabled(device):
-            self._autocast = str(self._torch.get_autocast_dtype(device)).removeprefix("torch.")
+        self._autocast.around(device)
+        if self._clock.steps_done:
+            self._autocast.within(root, device)
 
     def _forward_ends(self, root: Any, output: Any) -> None:
+        self._autocast.forward_ends()
         before = self._states_before_forward
         if before is not None:
             self._states_before_forward = None
@@ -265,7 +269,7 @@ class Observer:
             loaders=tuple(it.facts(torch, self._observing) for it in self._loaders.values() if it.used),
             optimizers=tuple(_optimizer_facts(*it) for it in self._optimizers),
             models=models,
-            autocast_dtype=self._autocast,
+            autocast_dtype=self._autocast.dtype,
             grad_scaler=self._scaler,
             matmul_precision=torch.get_float32_matmul_precision(),
             cudnn_benchmark=bool(torch.backends.cudnn.benchmark),

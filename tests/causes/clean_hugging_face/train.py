@@ -36,7 +36,8 @@ def main():
             report_to="none",
             disable_tqdm=True,
         )
-        Trainer(model=build_model(), args=arguments, train_dataset=ByteBlocks(BLOCK)).train()
+        trainer = Trainer(model=build_model(), args=arguments, train_dataset=ByteBlocks(BLOCK))
+        trainer.train()  # hint: reads-in-every-step
 
 
 if __name__ == "__main__":

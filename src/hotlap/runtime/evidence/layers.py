@@ -42,7 +42,7 @@ class LayerWatch:
         self._take_off()  # a forward that failed never came to its end
         if self._clock.steps_done == STEP_WATCHED and id(root) not in self._watched:
             self._watched.add(id(root))
-            if root.training and not self._anything_compiled(root):
+            if root.training and not compile_report.anything_compiled(self._torch, root):
                 self._hang_on(root)
         return args, kwargs
 
@@ -57,11 +57,6 @@ class LayerWatch:
             self._hooks.before_forward.remove(self._forward_begins)
             self._hooks.after_forward.remove(self._forward_ends)
             self._hooks.step_ended = [it for it in self._hooks.step_ended if it != self._step_ended]
-
-    def _anything_compiled(self, root: Any) -> bool:
-        if compile_report.collect(self._torch).graphs:
-            return True
-        return any(hasattr(it, "_orig_mod") or getattr(it, "_compiled_call_impl", None) for it in root.modules())
 
     def _hang_on(self, root: Any) -> None:
         batch_norm = self._torch.nn.modules.batchnorm._BatchNorm

@@ -1,0 +1,45 @@
+"""In which format a model computes under autocast: entered around its call, or only within it.
+
+accelerate, and with it the Trainer of transformers, wraps the model's ``forward``, and many models enter autocast in
+theirs. Then it is off where the model is called and on where its layers are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hotlap.runtime import compile_report
+
+
+class AutocastWatch:
+    """Looks at the calls of a model's layers until autocast was seen. ``dtype`` is empty as long as it was not."""
+
+    def __init__(self, torch: Any) -> None:
+        self.dtype = ""
+        self._torch = torch
+        self._handles: list[Any] = []
+
+    def around(self, device: str) -> None:
+        """Note the format where autocast is on right now."""
+        if not self.dtype and self._torch.is_autocast_enabled(device):
+            self.dtype = str(self._torch.get_autocast_dtype(device)).removeprefix("torch.")
+
+    def within(self, root: Any, device: str) -> None:
+        """Look at each layer's call, up to :meth:`forward_ends`. A hook makes a compiled graph be compiled again, so
+        that nothing is watched where anything is compiled."""
+        self.forward_ends()
+        if self.dtype or not root.training or compile_report.anything_compiled(self._torch, root):
+            return
+
+        def look(module: Any, args: Any) -> None:
+            self.around(device)
+
+        script = self._torch.jit.ScriptModule
+        layers = [it for it in root.modules() if it is not root and not isinstance(it, script)]
+        self._handles = [it.register_forward_pre_hook(look) for it in layers]
+
+    def forward_ends(self) -> None:
+        """Take the hooks off again."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
