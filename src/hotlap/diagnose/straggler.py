@@ -9,8 +9,9 @@ The step is as long as the slowest rank's; what the others could have done meanw
 
 ## How to see it
 In the traces of the ranks: the step without its exposed communication is what a rank had to do by itself, and the rank
-that waits least in communication is the one that the others wait for. Where there are no traces, the ranks' time outside of backward
-and optimizer is compared, and the wall times of their steps, which show it only where ranks do not meet in every step.
+that waits least in communication is the one that the others wait for. Where there are no traces, the ranks' time
+outside of backward and optimizer is compared, or the wall times of their steps, which show it only where ranks do not
+meet in every step.
 
 ## What to do
 See what this rank does alone (`if rank == 0:` in the loop), give all ranks samples of like length, compare the clocks,
