@@ -7,8 +7,10 @@ import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from hotlap.evidence import RunEvidence
 from hotlap.records import Assignment, LaunchRequest, Run, Stopped, Workload
 from hotlap.trial.local import LocalExecutor
 
@@ -70,3 +72,43 @@ def test_one_whose_epoch_is_too_long_does_not(observe: Callable[[float], Run]) -
     run = observe(1e-9)
     assert len(run.steps.wall_seconds) == 12
     assert run.facts.evaluation is None and run.facts.checkpoints is None
+
+
+RESIDENT = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+inputs, targets = torch.randn(160, 8), torch.randn(160, 1)
+validation = DataLoader(TensorDataset(inputs, targets), batch_size=2)
+model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for epoch in range(1000):
+    model.train()
+    for rows in torch.arange(160).split(32):
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(inputs[rows]), targets[rows]).backward()
+        optimizer.step()
+    model.eval()
+    with GRADIENTS:
+        for values, wanted in validation:
+            model(values)                                 # evaluated
+"""
+
+
+@pytest.mark.parametrize("gradients", ["torch.no_grad()", "torch.enable_grad()"])
+def test_where_training_has_no_loader_the_evaluations_does_not_train(tmp_path: Path, gradients: str) -> None:
+    script = RESIDENT.replace("GRADIENTS", gradients)
+    (tmp_path / "train.py").write_text(script)
+    workload = Workload(kind="script", target="train.py", directory=str(tmp_path), python=sys.executable)
+    assignment = Assignment(workload=workload, observe=True, collect_evidence=True)
+    run = LocalExecutor(tmp_path / "runs").launch(LaunchRequest(assignment=assignment, steps=18))
+    assert [(it.trains, it.evaluates) for it in run.facts.loaders] == [(False, True)]
+    evaluation = run.facts.evaluation
+    # Without gradients it is known for an evaluation by its first batch, before any forward.
+    assert evaluation is not None and evaluation.site is not None
+    assert "# evaluated" in script.splitlines()[evaluation.site.line - 1]
+    evidence = msgspec.json.decode(Path(run.evidence_path).read_bytes(), type=RunEvidence)
+    assert evidence.loaders == () and evidence.datasets == ()

@@ -58,6 +58,24 @@ class TraceWriter:
         self.host("call", self.calls + call, launched, call_length, thread=thread, correlation=self.correlation)
         self.device(kind, name, start, length, correlation=self.correlation, **where)
 
+    def instant(self, name: str, moment: float, *, thread: int | str = MAIN_THREAD, **args: Any) -> None:
+        """A mark without a duration."""
+        self.events.append(
+            {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": name, "pid": HOST_PROCESS, "tid": thread,
+             "ts": self.origin + moment, "args": args}
+        )  # fmt: skip
+
+    def memory(
+        self, moment: float, change: int, allocated: int | None = None, *, reserved: int = 0, address: int | None = 1,
+        device: int = 0, device_type: int = 1, thread: int | str = MAIN_THREAD,
+    ) -> None:  # fmt: skip
+        """A change of memory; without ``allocated`` as old profilers wrote it."""
+        args = {"Device Type": device_type, "Device Id": device, "Bytes": change}
+        if allocated is not None:
+            args |= {"Total Allocated": allocated, "Total Reserved": reserved}
+            args |= {} if address is None else {"Addr": address}
+        self.instant("[memory]", moment, thread=thread, **args)
+
     def step(self, number: int, start: float, length: float) -> None:
         self.host("annotation", f"ProfilerStep#{number}", start, length)
 

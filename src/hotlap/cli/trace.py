@@ -21,9 +21,13 @@ from hotlap.study.layout import JOURNAL
 from hotlap.trace import (
     Attribution,
     Breakdown,
+    CollectiveLog,
     analyse,
     code_time,
+    collective_log,
+    compare_collectives,
     compare_ranks,
+    detailed,
     graph_rows,
     host_time,
     operators,
@@ -34,8 +38,10 @@ from hotlap.trace import (
 _DESCRIPTION = """\
 Reads traces of torch.profiler (.json, plain or packed as .gz, .xz or .zst), of any version and made
 anywhere: how long each device computed, communicated, copied and waited, and what it waited for;
-without a device, how the host spent its time. Time by module and source line needs a trace that
-was recorded with `with_stack=True`. It ends with the main causes and what to do."""
+without a device, how the host spent its time. Then the critical path, collectives and, of several
+ranks, which one arrives last; with `with_stack=True` time by module and source line, with
+`profile_memory=True` memory, with `record_shapes=True` FLOP/s. It ends with the main causes and
+what to do."""
 
 _EXAMPLES = """\
 examples:
@@ -54,10 +60,11 @@ _Found = TypeVar("_Found")
 
 
 class _Judged(NamedTuple):
-    """A trace's account and what it comes to."""
+    """A trace's account, what it comes to, and its collectives, which other ranks' are compared with."""
 
     breakdown: Breakdown
     verdict: TraceVerdict
+    collectives: CollectiveLog
 
 
 def parser() -> Parser:
@@ -96,11 +103,13 @@ def main(words: list[str], engine: object = None) -> int:
         found, skipped = _read_each(choices.path, judged)
     breakdowns, verdicts = [it.breakdown for it in found], [it.verdict for it in found]
     comparison = compare_ranks(breakdowns)
+    arrivals = compare_collectives([it.collectives for it in found])
     together = verdict_of_ranks(breakdowns, comparison)
     if choices.json:
         document = {
             "traces": breakdowns,
             "ranks": comparison,
+            "collectives": arrivals,
             "verdicts": verdicts,
             "verdict_of_ranks": together,
             "skipped": [{"path": path, "reason": why} for path, why in skipped],
@@ -108,7 +117,11 @@ def main(words: list[str], engine: object = None) -> int:
         screen.document("trace", document)
     else:
         verdicts += [together] if together is not None else []
-        screen.say(traces_report(breakdowns, skipped, comparison, screen.paper(), verdicts=verdicts, rows=choices.rows))
+        paper = screen.paper()
+        page = traces_report(
+            breakdowns, skipped, comparison, paper, verdicts=verdicts, rows=choices.rows, arrivals=arrivals
+        )
+        screen.say(page)
     return 0
 
 
@@ -124,7 +137,8 @@ def _judged(path: Path, *, most: int, instances: bool) -> _Judged:
     )
     if not breakdown.devices:
         breakdown = msgspec.structs.replace(breakdown, operators=rows[:most], host_time=host_time(timeline))
-    return _Judged(breakdown, verdict_of(breakdown, rows))
+    log = collective_log(timeline)
+    return _Judged(detailed(breakdown, timeline, log), verdict_of(breakdown, rows), log)
 
 
 def _from_standard_input(judged: Callable[[Path], _Judged]) -> _Judged:
@@ -140,9 +154,9 @@ def _from_standard_input(judged: Callable[[Path], _Judged]) -> _Judged:
         except TraceError as error:
             raise TraceError(error.what, where="standard input", remedy=error.remedy) from error
     facts = msgspec.structs.replace(found.breakdown.facts, path="standard input")
-    return _Judged(
-        msgspec.structs.replace(found.breakdown, facts=facts),
-        msgspec.structs.replace(found.verdict, path="standard input"),
+    return found._replace(
+        breakdown=msgspec.structs.replace(found.breakdown, facts=facts),
+        verdict=msgspec.structs.replace(found.verdict, path="standard input"),
     )
 
 

@@ -85,13 +85,20 @@ def check(profile: Profile) -> Iterator[Finding]:
 
 def _calls_per_step(profile: Profile) -> float:
     steps = profiled_steps(profile)
-    return sum(it.calls for it in profile.operators) / steps if steps else 0.0
+    return sum(it.calls for it in _of_most_steps(profile)) / steps if steps else 0.0
 
 
 def _small_share(profile: Profile) -> float:
     """The part of all calls whose largest input is small."""
-    calls = sum(it.calls for it in profile.operators)
-    return sum(it.calls for it in profile.operators if _is_small(it)) / calls if calls else 0.0
+    rows = _of_most_steps(profile)
+    calls = sum(it.calls for it in rows)
+    return sum(it.calls for it in rows if _is_small(it)) / calls if calls else 0.0
+
+
+def _of_most_steps(profile: Profile) -> list[OperatorRow]:
+    """What is called in at least half of the profiled steps: an evaluation between two of them is not the step's."""
+    steps = profiled_steps(profile)
+    return [it for it in profile.operators if it.steps == 0 or 2 * it.steps >= steps]
 
 
 def _is_small(row: OperatorRow) -> bool:
@@ -127,5 +134,6 @@ silent = {
     "a thousand, each of which takes its time": run_on(CPU, operator("aten::mul", 40, [(32, 64)], calls=1000)),
     "on large tensors": run_on(CPU, _MANY_LARGE),
     "a larger batch was measured to give nothing": _measured(1.05),
+    "an evaluation's, between two of the profiled steps": run_on(CPU, msgspec.structs.replace(_MANY, steps=1)),
     "on a device": run_on(GPU, _MANY),
 }

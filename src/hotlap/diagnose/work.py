@@ -144,10 +144,17 @@ def _work_of_attention(row: OperatorRow) -> Work | None:
     operands = row.shapes[1:4] if "backward" in row.name else row.shapes[:3]
     if len(operands) != 3 or any(len(it) != 4 for it in operands):
         return None
-    query, key, value = operands
+    query, key, value = (_heads_first(row.name, it) for it in operands)
     forward = 2.0 * prod(query[:3]) * key[2] * (query[3] + value[3])
     operations = forward * (_BACKWARD_OF_ATTENTION if "backward" in row.name else 1.0)
     return Work(operations, 0, forward / 2)
+
+
+def _heads_first(operator: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Batch, heads, length and size of a head. The operators below the common one have the length before the heads."""
+    if operator.startswith(("aten::_flash_attention", "aten::_efficient_attention")):
+        return shape[0], shape[2], shape[1], shape[3]
+    return shape
 
 
 # ---------------------------------------------------------------------------------------------

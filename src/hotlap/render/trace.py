@@ -14,10 +14,14 @@ from hotlap.render.lines import Paper, Styled, Table, bar, paragraph, styled
 from hotlap.render.parts import Part, swatch
 from hotlap.render.presentable import shown
 from hotlap.render.trace_code import code_lines
+from hotlap.render.trace_collectives import arrival_lines, collective_lines
 from hotlap.render.trace_graphs import graph_lines
 from hotlap.render.trace_host import host_tables
 from hotlap.render.trace_kernels import kernels
+from hotlap.render.trace_memory import memory_lines
+from hotlap.render.trace_path import path_lines
 from hotlap.render.trace_verdict import verdict_lines
+from hotlap.trace.collective_records import CollectiveComparison
 from hotlap.trace.conclusion import conclusion_of, device_conclusion
 from hotlap.trace.records import (
     Breakdown,
@@ -86,6 +90,7 @@ def traces_report(
     *,
     verdicts: Sequence[TraceVerdict] = (),
     rows: int = ROWS_SHOWN,
+    arrivals: CollectiveComparison | None = None,
 ) -> str:
     """Several traces of one folder: each one's report, what compares them, the files that are no trace, and at the end
     the verdicts on the traces that are shown. ``rows`` bounds the tables of kernels, operators, modules and lines."""
@@ -106,6 +111,7 @@ def traces_report(
         lines += [*_headed("All traces", _overview(breakdowns), paper), ""]
     if comparison is not None:
         lines += [*_ranks(comparison, paper), ""]
+    lines += arrival_lines(arrivals, paper)
     if skipped:
         lines += [styled("Not read", "bold", paper), *_not_read(skipped, paper), ""]
     lines += verdict_lines([it for it in verdicts if it.path in shown_here], paper)
@@ -161,6 +167,9 @@ def _trace(breakdown: Breakdown, paper: Paper, rows: int) -> Iterator[str]:
             yield from _headed(title, table, paper)
     yield from graph_lines(breakdown, paper, rows=rows)
     yield from code_lines(breakdown, paper, rows=rows)
+    yield from path_lines(breakdown.critical_path, paper)
+    yield from collective_lines(breakdown.collectives, paper)
+    yield from memory_lines(breakdown.memory, paper)
 
 
 def _headed(title: str, table: Table, paper: Paper) -> Iterator[str]:

@@ -12,6 +12,7 @@ from hotlap.render import text
 from hotlap.render.event_names import event_name
 from hotlap.render.lines import Paper, Table, paragraph, styled
 from hotlap.render.presentable import shown
+from hotlap.render.trace_work import work_lines
 
 _SHOWN = 5
 _PRODUCTS_SHOWN = 8
@@ -27,6 +28,7 @@ def verdict_lines(verdicts: Sequence[TraceVerdict], paper: Paper) -> list[str]:
 
 
 def _one(verdict: TraceVerdict, paper: Paper, *, named: bool) -> Iterator[str]:
+    yield from work_lines(verdict.work, paper)
     if verdict.products:
         yield styled("Matrix products, by their sizes", "bold", paper)
         yield from _products(verdict.products).lines(paper)

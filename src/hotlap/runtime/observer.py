@@ -105,6 +105,7 @@ class Observer:
         if loader is None:
             return fetch()
         loader.fetches += 1
+        loader.fetched_since_backward += 1
         if self._torch.is_grad_enabled():
             self._fetched_with_gradients.add(loader)
         batch = self._watched_fetch(loader, fetch) if self._observing else fetch()
@@ -123,8 +124,11 @@ class Observer:
         return batch
 
     def _evaluates(self, loader: _Loader) -> None:
+        """Several batches of it without a backward were all for the evaluation; a single one may be trained on next."""
         loader.evaluates = True
         self._fetched_with_gradients.discard(loader)
+        if self._fetched_last is loader and loader.fetched_since_backward > 1:
+            self._fetched_last = None
 
     def awaits_epoch_end(self, limit_seconds: float, step_seconds: float) -> bool:
         """Whether to go on until the training loader has come to its end and one more step is done, if it does so
@@ -209,6 +213,8 @@ class Observer:
         if self._fetched_last is not None:
             self._fetched_last.trains = True
             self._fetched_last = None
+        for loader in self._loaders.values():
+            loader.fetched_since_backward = 0
         for loader in self._fetched_with_gradients:
             loader.backwards += 1
             loader.trains |= loader.backwards > 1
@@ -295,6 +301,7 @@ class _Loader:
         self.batch_bytes = 0
         self.starts = 0
         self.evaluates = False
+        self.fetched_since_backward = 0
 
     @property
     def used(self) -> bool:

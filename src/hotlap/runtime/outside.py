@@ -38,6 +38,7 @@ class OutsideWatch:
         self._first: EvaluationFacts | None = None
         self._seen: EvaluationFacts | None = None  # the first forward that may have been an evaluation's
         self._forwards = self._forwards_seen = 0
+        self._evaluated = False
         self._saves = 0
         self._save_site: CallSite | None = None
         hooks = interception.hooks
@@ -49,15 +50,15 @@ class OutsideWatch:
 
     def facts(self) -> tuple[EvaluationFacts | None, CheckpointFacts | None]:
         """What was seen between the first training step and the last."""
-        evaluation = self._first
-        if evaluation is not None:
-            evaluation = msgspec.structs.replace(evaluation, forwards=self._forwards)
+        evaluation = None
+        if self._evaluated:
+            evaluation = msgspec.structs.replace(self._first or EvaluationFacts(), forwards=self._forwards)
         return evaluation, CheckpointFacts(saves=self._saves, site=self._save_site) if self._saves else None
 
     @property
     def seen(self) -> bool:
         """Whether an evaluation has been seen."""
-        return self._first is not None
+        return self._evaluated
 
     def _forward_begins(
         self, root: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -95,7 +96,9 @@ class OutsideWatch:
         if phase != EVALUATION or not self._clock.steps_done:
             self._forget()
             return
-        self._first = self._first or self._seen or EvaluationFacts()
+        self._evaluated = True
+        # An evaluation is known by its first batch already, before any forward; of some no forward is ever seen.
+        self._first = self._first or self._seen
         self._forwards += self._forwards_seen
         loader = self._loader or self._fetched_last()
         if loader is not None:

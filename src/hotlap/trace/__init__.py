@@ -3,18 +3,24 @@
 :func:`read_trace` turns a Kineto file into a :class:`Timeline`; :func:`analyse` turns that into a
 :class:`Breakdown`, which is all that the rest of hotlap and its users need, and :func:`conclusion_of` says what it
 comes to. :func:`operators` and :func:`host_time` say more of the host's side, :func:`code_time` of modules and source
-lines, :func:`graph_rows` of replayed graphs, and :func:`compare_ranks` compares several ranks. Nothing in here knows of
-trials.
+lines, :func:`graph_rows` of replayed graphs, and :func:`detailed` adds collectives, memory and the critical path.
+:func:`compare_ranks` compares how several ranks spent their time, and :func:`compare_collectives` when each came to the
+collectives that they share. Nothing in here knows of trials.
 """
 
+from hotlap.trace.arrivals import CollectiveLog, compare_collectives
 from hotlap.trace.attribution import Attribution
 from hotlap.trace.breakdown import analyse
 from hotlap.trace.code_time import code_time
+from hotlap.trace.collective_records import CollectiveComparison, CollectiveRow
 from hotlap.trace.conclusion import conclusion_of, device_conclusion
+from hotlap.trace.details import collective_log, detailed
 from hotlap.trace.files import trace_files
 from hotlap.trace.graphs import graph_rows
 from hotlap.trace.host_time import host_time
+from hotlap.trace.memory_records import MemoryOverTime
 from hotlap.trace.operators import operators
+from hotlap.trace.path_records import CriticalPath
 from hotlap.trace.ranks import compare_ranks
 from hotlap.trace.reader import read_trace
 from hotlap.trace.records import Breakdown, Conclusion, HostTime, OperatorRow, RankComparison
@@ -23,15 +29,23 @@ from hotlap.trace.timeline import Timeline
 __all__ = [
     "Attribution",
     "Breakdown",
+    "CollectiveComparison",
+    "CollectiveLog",
+    "CollectiveRow",
     "Conclusion",
+    "CriticalPath",
     "HostTime",
+    "MemoryOverTime",
     "OperatorRow",
     "RankComparison",
     "Timeline",
     "analyse",
     "code_time",
+    "collective_log",
+    "compare_collectives",
     "compare_ranks",
     "conclusion_of",
+    "detailed",
     "device_conclusion",
     "graph_rows",
     "host_time",

@@ -13,13 +13,25 @@ import msgspec
 from hotlap.trace.dialects import ANNOTATING_OPERATOR, KIND_OF_CATEGORY, LAST_DEVICE_KIND, MODULE_PREFIX, Kind
 from hotlap.trace.events import MISSING, NO_TEXT, Batch, Event
 from hotlap.trace.inputs import pair_of_inputs
+from hotlap.trace.messages import Messages, flops_of
 from hotlap.trace.numbering import Configurations, Devices, Names, Texts, Threads, UsefulFrames
-from hotlap.trace.timeline import NONE, Calls, DeviceEvents, Events, HostEvents, KernelConfiguration, Operators
+from hotlap.trace.timeline import (
+    NONE,
+    Allocations,
+    Calls,
+    DeviceEvents,
+    Events,
+    HostEvents,
+    KernelConfiguration,
+    Operators,
+)
 from hotlap.trace.times import DigitsLostError, TimedEvents
 
 _LARGEST_COPY = 2**40
+_LARGEST_MEMORY = 2**50
 _LONGEST_CATEGORY = 200
 _MOST_CATEGORIES = 1000
+_MEMORY = "[memory]"
 _MARKS = "arrows, instants, counters and names"
 
 
@@ -35,10 +47,12 @@ class ColumnBuilder:
         self.frames = HostEvents()
         self.overhead = HostEvents()
         self.modules = HostEvents()
+        self.allocations = Allocations()
         self.threads = Threads()
         self.stacks = Texts()
         self.inputs = Texts()
         self.configurations = Configurations()
+        self.messages = Messages()
         self.other: Counter[str] = Counter()
         self.invalid = 0
         self._frames_left_out = 0
@@ -61,6 +75,7 @@ class ColumnBuilder:
                 groups[it.cat].append(it)
         try:
             timed = [(kind, TimedEvents(events)) for kind, events in self._of_known_kinds(groups)]
+            memory = TimedEvents(_memory_marks(batch))
         except DigitsLostError:
             assert batch.exact is not None, "only a batch with doubles can have lost digits"
             self.add(batch.exact())
@@ -71,6 +86,8 @@ class ColumnBuilder:
                 self._add_device(kind, events)
             else:
                 self._add_host(kind, events)
+        if memory.events:
+            self._add_allocations(memory)
         self._count_rest(batch, groups, timed)
 
     def _of_known_kinds(self, groups: dict[str, list[Event]]) -> Iterator[tuple[int, list[Event]]]:
@@ -115,7 +132,7 @@ class ColumnBuilder:
     def finish(self) -> None:
         """Put everything in order; nothing can be added after it."""
         self._move_annotations()
-        for table in (self.device, *self._host_of_kind.values()):
+        for table in (self.device, self.allocations, *self._host_of_kind.values()):
             table.names = list(self._numbers[table])
             _sort(table)
 
@@ -133,6 +150,19 @@ class ColumnBuilder:
         if self._with_inputs:
             table.external.extend([it.external for it in arguments])
             table.configuration.extend(self.configurations[_configuration(it)] for it in arguments)
+            table.message.extend(map(self.messages.number, arguments))
+
+    def _add_allocations(self, timed: TimedEvents) -> None:
+        table, arguments = self.allocations, [it.args for it in timed.events]
+        self._add_common(table, timed)
+        table.thread.extend(self.threads.of_process(it.pid)[it.tid] for it in timed.events)
+        table.change.extend(min(max(-_LARGEST_MEMORY, it.bytes), _LARGEST_MEMORY) for it in arguments)
+        for column in ("allocated", "reserved"):
+            written = [getattr(it, column) for it in arguments]
+            getattr(table, column).extend(it if 0 <= it <= _LARGEST_MEMORY else MISSING for it in written)
+        table.device_type.extend([it.device_type for it in arguments])
+        table.device.extend([it.device for it in arguments])
+        table.address.extend([it.address for it in arguments])
 
     def _add_host(self, kind: int, timed: TimedEvents) -> None:
         table = self._host_of_kind[kind]
@@ -147,6 +177,8 @@ class ColumnBuilder:
             self.calls.correlation.extend([it.args.correlation for it in timed.events])
         elif kind == Kind.OPERATOR:
             self._add_arguments([it.args for it in timed.events])
+            if self._with_inputs:
+                self.operators.flops.extend(map(flops_of, timed.events))
 
     def _add_arguments(self, arguments: list[Any]) -> None:
         """Fill the columns that only operators have."""
@@ -161,6 +193,7 @@ class ColumnBuilder:
             table.forward_thread.extend([it.forward_thread for it in arguments])
             shapes, types = [it.shapes for it in arguments], [it.types for it in arguments]
             table.inputs.extend(self.inputs[pair_of_inputs(*it)] for it in zip(shapes, types, strict=True))
+            table.message.extend(map(self.messages.number, arguments))
 
     def _add_common(self, table: Events, timed: TimedEvents) -> None:
         """Fill the columns that all events have."""
@@ -183,6 +216,13 @@ class ColumnBuilder:
         stayed = [not it for it in moved]
         for column in operators.columns:
             setattr(operators, column, list(compress(getattr(operators, column), stayed)))
+
+
+def _memory_marks(batch: Batch) -> list[Any]:
+    """The marks that report memory; they are counted with the other marks."""
+    if batch.instant is None:
+        return []
+    return [it for it in batch.elements if type(it) is batch.instant and it.name == _MEMORY and it.args]
 
 
 def _configuration(arguments: Any) -> KernelConfiguration:

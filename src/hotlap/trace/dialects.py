@@ -103,6 +103,15 @@ wrappers of compiled functions run on every call and do not count."""
 
 BACKWARD = re.compile(r"^autograd::engine::evaluate_function")
 
+_NODE_OF_BACKWARD = re.compile(r"^\w+Backward\d*$")
+"""Old versions name the nodes of the backward pass by themselves."""
+
+
+def is_backward(operator: str) -> bool:
+    """Whether an operator's name is that of a node of the backward pass, in any version."""
+    return bool(BACKWARD.search(operator) or _NODE_OF_BACKWARD.match(operator))
+
+
 SYNCHRONISATION = re.compile(r"^(?:cuda|hip|cu)(?:\w*Synchronize\w*)$")
 BLOCKING_COPY = re.compile(r"^(?:cudaMemcpy(?:2D|3D|ToSymbol|FromSymbol)?|cuMemcpy(?:HtoD|DtoH|DtoD)?(?:_v2)?"
                            r"|hipMemcpy(?:2D|3D|HtoD|DtoH|DtoD)?|hipMemcpyWithStream)$")  # fmt: skip

@@ -25,6 +25,14 @@ _ARGUMENT_NAMES = {
     "external": "External id",
     "shapes": "Input Dims",
     "types": "Input type",
+    "concrete": "Concrete Inputs",
+    "collective": "Collective name",
+    "elements_in": "In msg nelems",
+    "elements_out": "Out msg nelems",
+    "group_size": "Group size",
+    "group": "Process Group Name",
+    "group_ranks": "Process Group Ranks",
+    "group_sequence": "Seq",
     "sequence": "Sequence number",
     "forward_thread": "Fwd thread id",
     "registers": "registers per thread",
@@ -64,6 +72,44 @@ class InputArguments(Arguments, frozen=True, gc=False, rename=_ARGUMENT_NAMES):
     occupancy: float | None = None
 
 
+class DetailedArguments(InputArguments, frozen=True, gc=False, rename=_ARGUMENT_NAMES):
+    """And with what a collective sends, as Kineto writes it on kernels and on ``record_param_comms``. ``flops`` are the
+    floating-point operations of an operator, where the profiler counted them; ``concrete`` are its arguments that are
+    no tensors."""
+
+    collective: str = ""
+    elements_in: int = 0
+    elements_out: int = 0
+    dtype: str = ""
+    group_size: int = 0
+    group: str = ""
+    group_ranks: msgspec.Raw = NO_TEXT
+    group_sequence: int = MISSING
+    flops: msgspec.Raw = NO_TEXT
+    concrete: msgspec.Raw = NO_TEXT
+
+
+_ALLOCATION_NAMES = {
+    "bytes": "Bytes",
+    "allocated": "Total Allocated",
+    "reserved": "Total Reserved",
+    "device_type": "Device Type",
+    "device": "Device Id",
+    "address": "Addr",
+}
+
+
+class AllocationArguments(msgspec.Struct, frozen=True, gc=False, rename=_ALLOCATION_NAMES):
+    """What is read of the ``args`` of an instant that reports memory: the change, and what it led to."""
+
+    bytes: int = 0
+    allocated: int = MISSING
+    reserved: int = MISSING
+    device_type: int = MISSING
+    device: int = MISSING
+    address: int = MISSING
+
+
 class Event(msgspec.Struct, frozen=True, gc=False, tag_field="ph", tag="X"):
     """An element of ``traceEvents`` that has a duration. ``ts`` and ``dur`` are of type :data:`Microseconds`, ``args``
     is an :class:`Arguments`; what exactly is read of them is the decoder's choice."""
@@ -77,6 +123,22 @@ class Event(msgspec.Struct, frozen=True, gc=False, tag_field="ph", tag="X"):
     args: Any = Arguments()
 
 
+class Instant(msgspec.Struct, frozen=True, gc=False, tag_field="ph", tag="i"):
+    """An element without a duration. It is looked into only for what it reports of memory."""
+
+    cat: str = ""
+    name: str = ""
+    pid: int | str = 0
+    tid: int | str = 0
+    ts: Any = 0
+    args: AllocationArguments | None = None
+
+    @property
+    def dur(self) -> int:
+        """An instant takes no time."""
+        return 0
+
+
 class Mark(msgspec.Struct, frozen=True, gc=False):
     """Any other element: an arrow, an instant, a counter, a name. It is counted and not looked into."""
 
@@ -84,12 +146,14 @@ class Mark(msgspec.Struct, frozen=True, gc=False):
 class Batch(NamedTuple):
     """Some consecutive elements of a trace: events, which are exactly of type ``event``, and marks, which are not.
 
-    ``exact`` gives the same with times as decimals, where those of this one may have lost digits.
+    ``exact`` gives the same with times as decimals, where those of this one may have lost digits. Marks of type
+    ``instant`` may report memory; None where these are not asked for.
     """
 
     elements: list[Any]
     event: type[Event]
     exact: Callable[[], Batch] | None = None
+    instant: type[Instant] | None = None
 
 
 _MARKS = tuple(
@@ -103,28 +167,31 @@ UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class EventDecoder:
-    """Decodes events whose arguments are of the given type."""
+    """Decodes events whose arguments are of the given type, and instants where they are asked for."""
 
-    def __init__(self, arguments: type[Arguments]) -> None:
+    def __init__(self, arguments: type[Arguments], *, instants: bool = False) -> None:
         self._arguments = arguments
         # Times as the machine's numbers are several times faster than decimals.
         self._quick = _event_type("QuickEvent", int | float, arguments)
         self._exact = _event_type("ExactEvent", Decimal, arguments)
-        self._quick_list = msgspec.json.Decoder(list[_any_of(self._quick)])  # type: ignore[misc]
+        self._quick_instant = _instant_type("QuickInstant", int | float) if instants else None
+        self._exact_instant = _instant_type("ExactInstant", Decimal) if instants else None
+        self._quick_list = msgspec.json.Decoder(list[_any_of(self._quick, self._quick_instant)])  # type: ignore[misc]
 
     @cached_property
     def _exact_list(self) -> msgspec.json.Decoder[list[Any]]:
-        return msgspec.json.Decoder(list[_any_of(self._exact)])  # type: ignore[misc]
+        return msgspec.json.Decoder(list[_any_of(self._exact, self._exact_instant)])  # type: ignore[misc]
 
     @cached_property
     def _exact_one(self) -> msgspec.json.Decoder[Any]:
-        return msgspec.json.Decoder(_any_of(self._exact))
+        return msgspec.json.Decoder(_any_of(self._exact, self._exact_instant))
 
     def decode(self, text: bytes) -> Batch:
         """Decode a JSON array of events. Raises one of :data:`UNREADABLE`."""
-        return Batch(
-            self._quick_list.decode(text), self._quick, lambda: Batch(self._exact_list.decode(text), self._exact)
-        )
+        return Batch(self._quick_list.decode(text), self._quick, lambda: self._exactly(text), self._quick_instant)
+
+    def _exactly(self, text: bytes) -> Batch:
+        return Batch(self._exact_list.decode(text), self._exact, None, self._exact_instant)
 
     def salvage(self, text: bytes) -> tuple[Event | Mark, bool] | None:
         """Read one event in spite of what is wrong with its text; also whether the text had to be mended.
@@ -144,7 +211,7 @@ class EventDecoder:
 
     def batch_of(self, salvaged: list[Event | Mark]) -> Batch:
         """What :meth:`salvage` gave, as a batch."""
-        return Batch(salvaged, self._exact)
+        return Batch(salvaged, self._exact, None, self._exact_instant)
 
     def _lenient(self, text: bytes) -> Event | Mark | None:
         """An event whose fields have unusual types, each converted where that is possible without guessing."""
@@ -177,8 +244,8 @@ class EventDecoder:
 
 @cache
 def decoder(*, with_inputs: bool = False) -> EventDecoder:
-    """The decoder of what every analysis needs, or of that and operators' inputs."""
-    return EventDecoder(InputArguments if with_inputs else Arguments)
+    """The decoder of what every analysis needs, or of that and operators' inputs, messages and memory."""
+    return EventDecoder(DetailedArguments if with_inputs else Arguments, instants=with_inputs)
 
 
 def _event_type(name: str, time: Any, arguments: type[Arguments]) -> type[Event]:
@@ -187,8 +254,16 @@ def _event_type(name: str, time: Any, arguments: type[Arguments]) -> type[Event]
     return cast(type[Event], made)
 
 
-def _any_of(event: type[Event]) -> Any:
-    return Union[(event, *_MARKS)]
+def _instant_type(name: str, time: Any) -> type[Instant]:
+    made = msgspec.defstruct(name, [("ts", time, 0)], bases=(Instant,), frozen=True, gc=False, tag_field="ph", tag="i")
+    return cast(type[Instant], made)
+
+
+def _any_of(event: type[Event], instant: type[Instant] | None) -> Any:
+    if instant is None:
+        return Union[(event, *_MARKS)]
+    marks = [it for it in _MARKS if it.__struct_config__.tag != instant.__struct_config__.tag]
+    return Union[(event, instant, *marks)]
 
 
 _CONTROL_CHARACTERS = bytes(range(32))

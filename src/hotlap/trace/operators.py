@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from hotlap.trace.attribution import Attribution
+from hotlap.trace.attribution import Attribution, Direction
+from hotlap.trace.dialects import uses_tensor_cores
 from hotlap.trace.inputs import shapes_and_types
 from hotlap.trace.reader import read_trace
 from hotlap.trace.records import OperatorRow
@@ -37,15 +40,42 @@ class _Key(NamedTuple):
 def _rows(attribution: Attribution) -> list[OperatorRow]:
     alike: defaultdict[_Key, list[int]] = defaultdict(list)
     table, scopes = attribution.timeline.operators, attribution.scopes
+    on_tensor_cores = _on_tensor_cores(attribution)
     first, last = attribution.in_steps
     for event, start in enumerate(table.start):
         if first <= start < last:
             alike[_Key(table.name[event], table.inputs[event], scopes[event].place)].append(event)
-    found = [_row(attribution, key, events) for key, events in alike.items()]
+    steps = _steps_with(attribution.timeline, alike)
+    found = [
+        _row(attribution, key, events, on_tensor_cores, steps.get((key.name, key.place), 0))
+        for key, events in alike.items()
+    ]
     return sorted(found, key=lambda it: (-it.device_nanoseconds, -it.host_nanoseconds))
 
 
-def _row(attribution: Attribution, key: _Key, events: list[int]) -> OperatorRow:
+def _steps_with(timeline: Timeline, alike: Mapping[_Key, Sequence[int]]) -> dict[tuple[int, str], int]:
+    """The number of marked steps in which operators of a name began at a place."""
+    starts = sorted(it.start for it in timeline.steps)
+    met: defaultdict[tuple[int, str], set[int]] = defaultdict(set)
+    for key, events in alike.items():
+        met[key.name, key.place].update(bisect_right(starts, timeline.operators.start[it]) for it in events)
+    return {key: len(steps) for key, steps in met.items()} if starts else {}
+
+
+def _on_tensor_cores(attribution: Attribution) -> Counter[int]:
+    """For each operator the time of the kernels it launched that run on tensor cores by their names."""
+    device = attribution.timeline.device
+    names = device.named(uses_tensor_cores)
+    found: Counter[int] = Counter()
+    for event, (start, end, name) in enumerate(zip(device.start, device.end, device.name, strict=True)):
+        if name in names:
+            found[attribution.launch_of(event).operator] += end - start
+    return found
+
+
+def _row(
+    attribution: Attribution, key: _Key, events: list[int], on_tensor_cores: Counter[int], steps: int
+) -> OperatorRow:
     timeline = attribution.timeline
     shapes, types = shapes_and_types(timeline.inputs[key.inputs]) if key.inputs != NONE else ((), ())
     return OperatorRow(
@@ -55,5 +85,9 @@ def _row(attribution: Attribution, key: _Key, events: list[int]) -> OperatorRow:
         calls=len(events),
         host_nanoseconds=sum(attribution.own_nanoseconds[it] for it in events),
         device_nanoseconds=sum(attribution.device_nanoseconds[it] for it in events),
+        tensor_core_nanoseconds=sum(on_tensor_cores[it] for it in events),
         place=key.place,
+        backward_calls=sum(attribution.scopes[it].direction != Direction.FORWARD for it in events),
+        flops=max(timeline.operators.flops[it] for it in events),
+        steps=steps,
     )

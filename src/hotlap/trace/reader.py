@@ -27,9 +27,10 @@ _LONGEST_VALUE = 2**20
 def read_trace(path: Path | str, *, with_inputs: bool = False) -> Timeline:
     """Read a trace of torch.profiler, as JSON or gzip, of any version, whole or truncated.
 
-    ``with_inputs`` also reads the shapes and types that operators were called with, modules, and how kernels were
-    launched, which takes longer. Memory grows with the number of events (some 300 bytes each), not with the file.
-    Raises :class:`TraceError` for a file that is no trace, or that holds no event of torch.profiler.
+    ``with_inputs`` also reads the shapes and types that operators were called with, modules, how kernels were launched,
+    what collectives send and what allocators report, which takes longer. Memory grows with the number of events (some
+    300 bytes each), not with the file. Raises :class:`TraceError` for a file that is no trace, or that holds no event
+    of torch.profiler.
     """
     path = Path(path)
     builder = ColumnBuilder(with_inputs=with_inputs)
@@ -53,10 +54,12 @@ def read_trace(path: Path | str, *, with_inputs: bool = False) -> Timeline:
         annotations=builder.annotations,
         frames=builder.frames,
         overhead=builder.overhead,
+        allocations=builder.allocations,
         steps=steps,
         threads=tuple(builder.threads),
         stacks=tuple(builder.stacks),
         inputs=tuple(builder.inputs),
+        messages=tuple(builder.messages),
         with_inputs=with_inputs,
         modules=builder.modules,
         configurations=tuple(builder.configurations),

@@ -9,7 +9,10 @@ from typing import Literal, TypeAlias
 
 from hotlap.records import Record
 from hotlap.trace.code_records import CodeTime
+from hotlap.trace.collective_records import CollectiveRow
 from hotlap.trace.graph_records import GraphRow
+from hotlap.trace.memory_records import MemoryOverTime
+from hotlap.trace.path_records import CriticalPath
 
 
 class TraceFacts(Record, frozen=True, kw_only=True):
@@ -241,8 +244,13 @@ class OperatorRow(Record, frozen=True, kw_only=True):
     """One operator with the shapes and types of its inputs, as the host called it.
 
     ``host_nanoseconds`` is its own host time, without the operators it called; ``device_nanoseconds`` that of the
-    kernels which it launched itself. ``place`` is the innermost line of the user's code, empty where the trace has
-    none. ``shapes`` and ``types`` go together, one entry an input; both are empty where they were not recorded.
+    kernels which it launched itself, and ``tensor_core_nanoseconds`` that of those which run on tensor cores by their
+    names. ``place`` is the innermost line of the user's code, empty where the trace has none. ``shapes`` and ``types``
+    go together, one entry an input; both are empty where they were not recorded. ``backward_calls`` of the calls were
+    made by autograd's backward pass. ``flops`` are the floating-point operations of one call, where the profiler
+    counted them or wrote a convolution's stride, and 0 otherwise. ``steps`` is the number of marked steps in which
+    operators of this name were called at this place, whatever their inputs (0: no steps are marked): those of an
+    evaluation between two steps are called in few.
     """
 
     name: str
@@ -251,7 +259,11 @@ class OperatorRow(Record, frozen=True, kw_only=True):
     calls: int = 1
     host_nanoseconds: int = 0
     device_nanoseconds: int = 0
+    tensor_core_nanoseconds: int = 0
     place: str = ""
+    backward_calls: int = 0
+    flops: int = 0
+    steps: int = 0
 
 
 class HostTime(Record, frozen=True, kw_only=True):
@@ -306,9 +318,9 @@ class DeviceBreakdown(Record, frozen=True, kw_only=True):
 
 class Breakdown(Record, frozen=True, kw_only=True):
     """Everything that is said of one trace. ``operators`` and ``host_time`` are those of a trace without devices, where
-    they were asked for, and so are ``code``, the time by module and source line, and ``graphs``, which were replayed.
-    ``unreliable`` gives the reason why its figures must not be trusted, and is empty otherwise; ``notes`` say what a
-    reader should know besides."""
+    they were asked for, and so are ``code``, the time by module and source line, ``graphs``, which were replayed,
+    ``collectives``, ``memory`` and ``critical_path``. ``unreliable`` gives the reason why its figures must not be
+    trusted, and is empty otherwise; ``notes`` say what a reader should know besides."""
 
     facts: TraceFacts
     coverage: Coverage
@@ -319,6 +331,9 @@ class Breakdown(Record, frozen=True, kw_only=True):
     host_time: HostTime | None = None
     code: CodeTime | None = None
     graphs: tuple[GraphRow, ...] = ()
+    collectives: tuple[CollectiveRow, ...] = ()
+    memory: tuple[MemoryOverTime, ...] = ()
+    critical_path: CriticalPath | None = None
     unreliable: str = ""
     notes: tuple[str, ...] = ()
 

@@ -82,12 +82,12 @@ class DeviceEvents(Events):
     ``launch`` is the index of the call that issued the event, and ``step`` that of the step in which it was launched,
     or :data:`NONE`; ``launched`` is when that was, or the event's start where its launch is unknown. ``graph``
     identifies the graph that it was replayed from, and ``external`` the operator that it belongs to, where the trace
-    says so. ``configuration`` indexes :attr:`Timeline.configurations`, or is :data:`NONE`. ``external`` and
-    ``configuration`` are empty where the trace was read without operators' inputs.
+    says so. ``configuration`` indexes :attr:`Timeline.configurations` and ``message`` :attr:`Timeline.messages`, or is
+    :data:`NONE`. These three are empty where the trace was read without operators' inputs.
     """
 
     columns = (*Events.columns, "kind", "device", "stream", "bytes", "graph", "correlation", "external",
-               "configuration")  # fmt: skip
+               "configuration", "message")  # fmt: skip
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,6 +98,7 @@ class DeviceEvents(Events):
         self.graph: list[int] = []
         self.correlation: list[int] = []
         self.external: list[int] = []
+        self.message: list[int] = []
         self.configuration: list[int] = []
         self.launch: list[int] = []
         self.launched: list[int] = []
@@ -164,12 +165,13 @@ class Calls(HostEvents):
 
 class Operators(HostEvents):
     """Calls of operators. ``stack`` indexes :attr:`Timeline.stacks` and ``inputs`` :attr:`Timeline.inputs`, or is
-    :data:`NONE`; ``external`` is the identifier by which device events name their operator. A forward operator and its
-    backward one share their ``sequence``; ``forward_thread`` is the profiler's number of the thread that ran forward,
-    and 0 or less for an operator that is not backward. ``stack`` is empty where no operator has one, the others where
+    :data:`NONE`, and so does ``message`` :attr:`Timeline.messages`; ``external`` is the identifier by which device
+    events name their operator. A forward operator and its backward one share their ``sequence``; ``forward_thread`` is
+    the profiler's number of the thread that ran forward, and 0 or less for an operator that is not backward. ``flops``
+    are floating-point operations, 0 where not written. ``stack`` is empty where no operator has one, the others where
     the trace was read without operators' inputs."""
 
-    columns = (*HostEvents.columns, "stack", "inputs", "external", "sequence", "forward_thread")
+    columns = (*HostEvents.columns, "stack", "inputs", "external", "sequence", "forward_thread", "message", "flops")
 
     def __init__(self) -> None:
         super().__init__()
@@ -178,6 +180,43 @@ class Operators(HostEvents):
         self.external: list[int] = []
         self.sequence: list[int] = []
         self.forward_thread: list[int] = []
+        self.message: list[int] = []
+        self.flops: list[int] = []
+
+
+class Allocations(HostEvents):
+    """Changes of memory that an allocator reported; each takes no time.
+
+    ``change`` is how many bytes were allocated, or freed where negative; ``allocated`` and ``reserved`` are what the
+    allocator then had given out and taken from the device, ``address`` where the memory is. ``device_type`` is torch's
+    number of a kind of device, 0 for the host. :data:`~hotlap.trace.events.MISSING` stands for what is not written.
+    """
+
+    columns = (*HostEvents.columns, "change", "allocated", "reserved", "device_type", "device", "address")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.change: list[int] = []
+        self.allocated: list[int] = []
+        self.reserved: list[int] = []
+        self.device_type: list[int] = []
+        self.device: list[int] = []
+        self.address: list[int] = []
+
+
+class Message(NamedTuple):
+    """What a collective sends: elements that this rank puts in and gets, of a type as torch names it (``Float``), among
+    so many ranks of a process group. ``ranks`` is text as it is in the file; ``sequence`` counts the collectives of the
+    group, and is None where that is not written."""
+
+    collective: str
+    elements_in: int
+    elements_out: int
+    dtype: str
+    group_size: int
+    group: str
+    ranks: str
+    sequence: int | None
 
 
 class Step(NamedTuple):
@@ -195,7 +234,8 @@ class Timeline(NamedTuple):
     ``frames`` are calls of Python functions, only those that an analysis can make use of: the user's own, and some of
     the data loader and of compilation. ``overhead`` is the profiler's own work. ``stacks`` and ``inputs`` are JSON as
     it stands in the file: call stacks, and the shapes and types of operators' inputs. ``modules`` are calls of modules'
-    forward, which ``frames`` leave out, and ``configurations`` how kernels were launched; both are read with inputs.
+    forward, which ``frames`` leave out, ``configurations`` how kernels were launched, ``messages`` what collectives
+    send, and ``allocations`` what allocators report; these are read with inputs.
     """
 
     facts: TraceFacts
@@ -206,10 +246,12 @@ class Timeline(NamedTuple):
     annotations: HostEvents
     frames: HostEvents
     overhead: HostEvents
+    allocations: Allocations
     steps: tuple[Step, ...]
     threads: tuple[tuple[str, str], ...]
     stacks: tuple[bytes, ...] = ()
     inputs: tuple[bytes, ...] = ()
+    messages: tuple[Message, ...] = ()
     with_inputs: bool = False
     modules: HostEvents = HostEvents()
     configurations: tuple[KernelConfiguration, ...] = ()

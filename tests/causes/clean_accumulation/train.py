@@ -8,7 +8,7 @@ from model import ByteClassifier
 from torch import nn
 
 PACKAGES = ("asyncio", "email", "importlib", "logging", "multiprocessing", "xml")
-LENGTH, MICRO_BATCH, ACCUMULATE, STEPS = 128, 16, 4, 20_000
+LENGTH, MICRO_BATCH, ACCUMULATE, STEPS = 128, 8, 4, 40_000
 
 
 def load_blocks():

@@ -12,7 +12,7 @@ from unet import UNet
 
 def load_images():
     images = torch.tensor(load_digits().images, dtype=torch.float32)[:, None] / 8 - 1
-    return nn.functional.interpolate(images, size=16, mode="bilinear").to(memory_format=torch.channels_last)
+    return nn.functional.interpolate(images, size=16, mode="bilinear")
 
 
 class Diffusion:
@@ -41,7 +41,7 @@ def main():
 
     torch.manual_seed(5)
     images = load_images()
-    model = UNet(args.width).to(memory_format=torch.channels_last)
+    model = UNet(args.width)
     average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.99))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
     diffusion = Diffusion(model)

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class DataConfig:
-    samples: int = 4096
+    samples: int = 3072
     features: int = 256
     batch_size: int = 64
-    num_workers: int = 12
+    num_workers: int = 16
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def main(buckets=2048, length=48):
             optim="adamw_torch_fused",
             save_strategy="no",
             report_to="none",
-            logging_steps=500,
+            logging_steps=500,  # hint: reads-in-every-step
             disable_tqdm=True,
             remove_unused_columns=False,
         )

@@ -1,4 +1,4 @@
-"""A classifier of digits with a penalty on its activations; prints the averages of both parts of its loss."""
+"""A classifier of digits; prints the averages of its loss and of the size of its activations."""
 
 import torch
 from metrics import Meters
@@ -14,25 +14,25 @@ class Classifier(nn.Module):
 
     def forward(self, images):
         hidden = self.body(images)
-        return self.head(hidden), hidden.float().square().mean()
+        return self.head(hidden), hidden
 
 
-def main(steps=200_000, batch_size=256, penalty=1e-3):
+def main(steps=200_000, batch_size=256):
     torch.manual_seed(0)
     images, labels = (torch.tensor(part) for part in load_digits(return_X_y=True))
     images = images.float() / 16
     model = Classifier()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
-    meters = Meters("loss", "penalty")
+    meters = Meters("loss", "activity")
     for step in range(steps):
         rows = torch.randint(len(images), (batch_size,))
         optimizer.zero_grad()
         with torch.autocast("cpu", torch.bfloat16):
-            logits, size = model(images[rows])
+            logits, hidden = model(images[rows])
             loss = nn.functional.cross_entropy(logits, labels[rows])
-        (loss + penalty * size).backward()
+        loss.backward()
         optimizer.step()
-        meters.add(loss=loss.detach(), penalty=size)
+        meters.add(loss=loss.detach(), activity=hidden.float().square().mean())
         if step % 500 == 0:
             print(f"step {step}: {meters}")
 

@@ -24,9 +24,10 @@ def encode(source, vocabulary):
     return ids
 
 
-def encode_folder(folder, vocabulary, files):
-    """The tokens of the first files of a folder, one after the other."""
+def encode_folders(folders, vocabulary):
+    """The tokens of all files of some folders, one after the other."""
     ids = []
-    for path in sorted(Path(folder).glob("*.py"))[:files]:
-        ids += encode(path.read_text(encoding="utf-8"), vocabulary)
+    for folder in folders:
+        for path in sorted(Path(folder).glob("*.py")):
+            ids += encode(path.read_text(encoding="utf-8"), vocabulary)
     return torch.tensor(ids)

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import torch
-from tokens import Vocabulary, encode_folder
+from tokens import Vocabulary, encode_folders
 from torch import nn
 
 
@@ -22,7 +22,7 @@ class Bigrams(nn.Module):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--files", type=int, default=140)
+    parser.add_argument("--packages", nargs="*", default=[".", "asyncio", "email", "encodings", "idlelib", "unittest"])
     parser.add_argument("--vocabulary", type=int, default=512)
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--batch", type=int, default=512)
@@ -30,7 +30,8 @@ def main():
     torch.manual_seed(0)
     torch.set_num_threads(1)
     torch.set_float32_matmul_precision("medium")
-    tokens = encode_folder(Path(os.__file__).parent, Vocabulary(args.vocabulary), args.files)
+    library = Path(os.__file__).parent
+    tokens = encode_folders([library / it for it in args.packages], Vocabulary(args.vocabulary))
     model = Bigrams(args.vocabulary)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, fused=True)
     for _ in range(args.steps):

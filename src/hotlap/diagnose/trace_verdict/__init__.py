@@ -3,13 +3,15 @@
 The rules judge a profile that is made of the trace (:mod:`.profile`). What a trace shows and no rule without a time
 account says is added: why the device was idle (:mod:`.idle`), what its kernels show (:mod:`.kernels`) and how they
 fill it (:mod:`.small_grids`), what the host did where there is no device (:mod:`.host`), how fast products of each size
-ran (:mod:`.products`), and how several ranks wait for one another (:mod:`.ranks`).
+ran (:mod:`.products`), which part of the device's peak the steps reached (:mod:`.utilisation`), and how several ranks
+wait for one another (:mod:`.ranks`).
 """
 
 from __future__ import annotations
 
 from hotlap.diagnose.trace_verdict.products import ProductRate
 from hotlap.diagnose.trace_verdict.ranks import verdict_of_ranks
+from hotlap.diagnose.trace_verdict.utilisation import DtypeWork, StepWork
 from hotlap.diagnose.trace_verdict.verdict import TraceVerdict, verdict_of
 
-__all__ = ["ProductRate", "TraceVerdict", "verdict_of", "verdict_of_ranks"]
+__all__ = ["DtypeWork", "ProductRate", "StepWork", "TraceVerdict", "verdict_of", "verdict_of_ranks"]

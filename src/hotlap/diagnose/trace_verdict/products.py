@@ -51,7 +51,7 @@ def _rate(
     batch, height, common, width = product
     calls, nanoseconds = sum(it.calls for it in rows), sum(it.device_nanoseconds for it in rows)
     rate = 2.0 * prod(product) * calls / nanoseconds * 1e9
-    peak = _peak(device, dtype)
+    peak = peak_rate(device, dtype)
     share = rate / peak if peak is not None else None
     return ProductRate(
         operator=operator,
@@ -67,7 +67,7 @@ def _rate(
     )
 
 
-def _peak(device: DeviceBreakdown, dtype: str) -> float | None:
+def peak_rate(device: DeviceBreakdown, dtype: str) -> float | None:
     """The rate of this dtype in operations per second. Float32 inputs may be multiplied in TensorFloat-32 where the
     device has it and any of its kernels uses matrix units; then it is not known which rate to compare with."""
     peak = peak_of(device.name)

@@ -15,6 +15,7 @@ from hotlap.diagnose.trace_verdict.kernels import computing_finding, elementwise
 from hotlap.diagnose.trace_verdict.products import ProductRate, product_rates
 from hotlap.diagnose.trace_verdict.profile import profile_of
 from hotlap.diagnose.trace_verdict.small_grids import small_grids_finding
+from hotlap.diagnose.trace_verdict.utilisation import StepWork, step_work
 from hotlap.records import Finding, Record
 from hotlap.trace.conclusion import WORTH_NAMING, conclusion_of
 from hotlap.trace.records import Breakdown, Conclusion, DeviceBreakdown, OperatorRow
@@ -28,7 +29,7 @@ class TraceVerdict(Record, frozen=True, kw_only=True):
 
     ``path`` is empty for what several ranks of one run show together. ``device`` is the one that it is about, the
     busiest of so many ``devices``; None for a trace without any. ``products`` are the rates of the busiest
-    device's matrix products, where their sizes were recorded.
+    device's matrix products, where their sizes were recorded; ``work`` are the operations of its steps.
     """
 
     path: str
@@ -37,6 +38,7 @@ class TraceVerdict(Record, frozen=True, kw_only=True):
     conclusion: Conclusion | None = None
     findings: tuple[Finding, ...] = ()
     products: tuple[ProductRate, ...] = ()
+    work: StepWork | None = None
 
 
 def verdict_of(breakdown: Breakdown, operators: Sequence[OperatorRow] = ()) -> TraceVerdict:
@@ -52,6 +54,7 @@ def verdict_of(breakdown: Breakdown, operators: Sequence[OperatorRow] = ()) -> T
         conclusion=conclusion_of(breakdown),
         findings=tuple(by_cost(found)),
         products=product_rates(device, operators) if device is not None and _comparable(breakdown) else (),
+        work=step_work(breakdown, operators) if _comparable(breakdown) else None,
     )
 
 

@@ -1,7 +1,7 @@
 """How the training loaders are used: their starts, their fetches, how full their queues are, and what they feed from.
 
-A loader is a training loader when its batch was the last one fetched before a backward. Loaders over one data set with
-the same workers count as one: many scripts make a new one in every epoch.
+A loader is a training loader when its batch was the last one fetched before a backward, and no evaluation's. Loaders
+over one data set with the same workers count as one: many scripts make a new one in every epoch.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from hotlap.runtime.evidence.batch_copies import BatchCopies, CopyCount
 from hotlap.runtime.evidence.datasets import profile_dataset
 from hotlap.runtime.hooks import Fetch
 from hotlap.runtime.interception import Interception
+from hotlap.runtime.stopwatch import EVALUATION
 
 MOST_FETCHES = 4000
 MOST_DATASETS = 4
@@ -41,6 +42,7 @@ class LoaderWatch:
         hooks.around_loader_start.append(self._start)
         hooks.around_fetch.append(self._fetch)
         hooks.before_backward.append(self._backward)
+        hooks.was_outside.append(self._was_outside)
 
     def pause(self) -> None:
         self._counting = False
@@ -75,6 +77,7 @@ class LoaderWatch:
         batch = fetch()
         seconds = _now() - began
         self._fetched_last = use
+        use.fetched_since_backward += 1
         if use.started:
             use.started = False
             use.first_fetch_seconds.append(seconds)
@@ -89,7 +92,16 @@ class LoaderWatch:
     def _backward(self, loss: Any) -> Any:
         if self._fetched_last is not None:
             self._fetched_last.trains = True
+        for use in self._uses.values():
+            use.fetched_since_backward = 0
         return loss
+
+    def _was_outside(self, phase: int) -> None:
+        """Several batches of a loader without a backward were all for the evaluation; a single one may be trained on
+        next."""
+        last = self._fetched_last
+        if phase == EVALUATION and last is not None and last.fetched_since_backward > 1:
+            self._fetched_last = None
 
     def result(self) -> dict[str, object]:
         """The fields ``loaders`` and ``datasets``; the latter by fetching samples, once for each data set."""
@@ -112,6 +124,7 @@ class _Use:
         self.site: CallSite | None = None
         self.trains = False
         self.started = False
+        self.fetched_since_backward = 0
         self.start_seconds: list[float] = []
         self.first_fetch_seconds: list[float] = []
         self.fetch_seconds: list[float] = []

@@ -1,0 +1,72 @@
+"""The critical path, on the terminal: what it is made of, and what is longest on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hotlap.render import text
+from hotlap.render.event_names import event_name, event_names
+from hotlap.render.lines import Paper, Table, styled
+from hotlap.trace.path_records import CriticalPath, PathKind
+
+_CONTRIBUTORS_SHOWN = 8
+_LEAST_SHARE = 0.001
+_LONGEST_NAME = 48
+
+_KINDS: dict[PathKind, str] = {
+    "compute": "kernels",
+    "communication": "communication",
+    "copy": "copies and memsets",
+    "queue": "device, between queued events",
+    "launch": "launch latency",
+    "sync_return": "host, returning from a synchronization",
+    "operator": "host, in operators and runtime calls",
+    "loader": "host, waiting for the data loader",
+    "python": "host, in Python and the rest",
+}
+_SIDES: dict[PathKind, str] = {
+    "compute": "kernel", "communication": "communication", "copy": "copy", "operator": "host", "loader": "data loader"
+}  # fmt: skip
+
+
+def path_lines(path: CriticalPath | None, paper: Paper) -> Iterator[str]:
+    """Its parts and its longest contributors; nothing where there is none."""
+    if path is None or not path.nanoseconds:
+        return
+    yield ""
+    yield styled(f"Critical path of device {path.device}", "bold", paper)
+    yield from _parts(path).lines(paper)
+    if path.contributors:
+        yield ""
+        yield styled("Longest on the critical path", "bold", paper)
+        yield from _contributors(path).lines(paper)
+
+
+def _parts(path: CriticalPath) -> Table:
+    steps = len(path.steps)
+    about = "the chain of dependent work that determined the duration of "
+    about += text.count(steps, "step") if steps else "the trace"
+    table = Table("", ">time per step" if steps else ">time", ">of the path", about=about)
+    for it in path.parts:
+        time = text.duration(it.nanoseconds / max(1, steps) / 1e9)
+        table.add(_KINDS[it.kind], time, text.share(it.nanoseconds / path.nanoseconds))
+    return table
+
+
+def _contributors(path: CriticalPath) -> Table:
+    least = _LEAST_SHARE * path.nanoseconds
+    shown = [it for it in path.contributors[:_CONTRIBUTORS_SHOWN] if it.nanoseconds >= least]
+    names = event_names([it.name for it in shown], _LONGEST_NAME)
+    told = [("in", any(it.operator for it in shown)), ("called at", len({it.place for it in shown}) > 1)]
+    table = Table("name", "", ">time", ">of the path", ">times", *(name for name, known in told if known))
+    for it in shown:
+        cells = (event_name(it.operator), event_name(it.place))
+        table.add(
+            names[it.name],
+            _SIDES.get(it.kind, ""),
+            text.duration(it.nanoseconds / 1e9),
+            text.share(it.nanoseconds / path.nanoseconds),
+            f"{it.times:,}",
+            *(cell for cell, (_, known) in zip(cells, told, strict=True) if known),
+        )
+    return table
