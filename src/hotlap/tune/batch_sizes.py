@@ -17,7 +17,6 @@ from hotlap.measure.levels import geometric
 from hotlap.measure.speed import HEADLINE_CONFIDENCE
 from hotlap.records import BatchRate, Machine, Run, TurnSet
 from hotlap.tune.book import Book
-from hotlap.tune.ceilings import may_train
 from hotlap.tune.confirm import peak_bytes
 from hotlap.tune.costs import FEWEST_ROUNDS
 from hotlap.tune.observe import Observation
@@ -39,7 +38,7 @@ def measure_batch_sizes(
 
     Nothing where no batch came from a loader. A size that fails ends the search for larger ones.
     """
-    if not any(map(may_train, observation.facts.loaders)):
+    if not observation.facts.training_loaders:
         book.warn("Other batch sizes were not timed: no batch of the script comes from a DataLoader.")
         return ()
     return _Sizes(trials, book, observation, machine).measure()
