@@ -159,6 +159,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these scripts; others stay in OUT")
     parser.add_argument("--pairs", type=int, default=4, choices=sorted(_STUDENT_95), help="pairs of runs for each cure")
     options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that no script is left running
     data: Any = written(options.out) if options.only else None
     truths = msgspec.convert(data, list[Truth]) if data is not None else []
     truths = [it for it in truths if it.name not in options.only]

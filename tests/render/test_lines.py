@@ -69,7 +69,21 @@ def test_an_empty_table_is_its_head() -> None:
 def test_text_is_folded_before_numbers() -> None:
     table = Table("name", ">time")
     table.add("a name of several words", "1000 ms")
-    assert list(table.lines(Paper(24))) == ["  name" + " " * 14 + "time", "  a name of      1000 ms", "  several words"]
+    assert list(table.lines(Paper(32))) == ["  name" + " " * 22 + "time", "  a name of several      1000 ms", "  words"]
+
+
+def test_a_name_that_would_be_folded_too_often_has_a_line_of_its_own() -> None:
+    table = Table("name", ">time", ">calls")
+    table.add(Styled("a_name_of_several_words", "bold"), "1000 ms", "17")
+    table.add("", "10 ms", "1")
+    assert list(table.lines(Paper(30))) == [
+        "  name",
+        "       time  calls",
+        "  a_name_of_several_words",
+        "    1000 ms     17",
+        "      10 ms      1",
+    ]
+    assert list(table.lines(Paper(38)))[1] == "  a_name_of_several_wo  1000 ms     17"
 
 
 @given(

@@ -3,7 +3,8 @@
 ## What it is
 A single operator, called with the same shapes again and again, takes more than two fifths of all operators' own time.
 It is none of those that hardware and libraries are made for (matrix products, convolutions, fused attention, recurrent
-layers), where such a share is a good sign.
+layers), where such a share is a good sign. The gradient of `x[index]` is named from one fifth on, since
+`torch.index_select` has a cheaper one.
 
 ## Why it is slow
 Models spend their arithmetic in matrix products. Whatever else dominates is limited by memory, by an algorithm that
@@ -61,6 +62,9 @@ group = "compute"
 DOMINANT = 0.40
 """An operator with more than this share of all operators' own time dominates."""
 
+AVOIDABLE = 0.20
+"""One that has a cheaper equivalent need not dominate: this share is spent for nothing."""
+
 MANY_CALLS = 100
 """So many calls a step with the same shapes are a loop in Python."""
 
@@ -112,6 +116,9 @@ _USUAL = (
 _READS = frozenset({"aten::item", "aten::_local_scalar_dense"})
 """They compute nothing, they wait; hotlap itself reads the loss in the profiled steps of a CPU."""
 
+_HAVE_EQUIVALENTS = frozenset({"aten::_index_put_impl_"})
+"""As the gradient of `x[index]`, that of `torch.index_select(x, 0, index)` is several times as fast, on a CPU too."""
+
 _UPDATES = frozenset(
     f"aten::{it}" for it in ("add", "add_", "addcdiv_", "addcmul_", "div", "div_", "lerp_", "mul", "mul_", "sqrt")
 )
@@ -126,7 +133,8 @@ def check(profile: Profile) -> Iterator[Finding]:
     rows = _dearest(profile)
     own = sum(own_nanoseconds(profile, it) for it in rows)
     share = share_of(profile, rows)
-    if own <= DOMINANT * whole or share < WORTH_A_LOOK or not kernels_matter(profile):
+    enough = AVOIDABLE if rows and rows[0].name in _HAVE_EQUIVALENTS else DOMINANT
+    if own <= enough * whole or share < WORTH_A_LOOK or not kernels_matter(profile):
         return
     first = max(rows, key=lambda it: own_nanoseconds(profile, it))
     if _is_upload(profile, first, own) or _is_update(profile, first, share):
@@ -206,6 +214,8 @@ _EMBEDDING = operator("aten::embedding_dense_backward", 50, [(64, 128, 256), (64
 _PRODUCTS = operator("aten::mm", 30, [(8192, 256), (256, 1024)])
 _LOOPED = operator("aten::mul", 12, [(32, 8)], calls=2000, place="net.py(40): forward")
 
+_INDEXED = [(2000, 96), (20_000,), (20_000, 96)]
+_SORTED = operator("aten::sort", 20, [(64, 512)])
 _UPDATE = operator("aten::sqrt", 60, [(8, 512)], calls=2000)
 _ADAM = OptimizerFacts(kind="Adam", parameters=1000, learning_rate=1e-3, supports_fused=True, from_torch=True)
 
@@ -216,6 +226,9 @@ fires = {
     "its name is that of an update, which takes no time": with_optimizer(
         run_on(CPU, _UPDATE, optimizers=(_ADAM,)), 0.001
     ),
+    "the gradient of indexing, for which there is another way": run_on(
+        CPU, operator("aten::_index_put_impl_", 30, _INDEXED), _PRODUCTS, _SORTED
+    ),
     "element-wise work": run_on(CPU, operator("aten::exp", 70, [(4096, 4096)]), _PRODUCTS),
 }
 silent = {
@@ -225,6 +238,9 @@ silent = {
     "a convolution dominates": run_on(GPU, operator("aten::convolution_backward", 60), _PRODUCTS),
     "a fused optimizer dominates": run_on(GPU, operator("aten::_fused_adamw_", 60), _PRODUCTS),
     "a library's own operator dominates": run_on(GPU, operator("library::scan", 60), _PRODUCTS),
+    "some gradients of indexing": run_on(
+        CPU, operator("aten::_index_put_impl_", 15, _INDEXED), _PRODUCTS, _SORTED, operator("aten::exp", 15)
+    ),
     "no operator dominates": run_on(CPU, *(operator(f"aten::{it}", 20) for it in ("exp", "cat", "sort", "mul"))),
     "it dominates a step that is spent elsewhere": run_on(CPU, operator("aten::cat", 4), operator("aten::mm", 1)),
     "the GPU waits for the host": run_on(GPU, operator("aten::cat", 30), operator("aten::mm", 5)),

@@ -16,6 +16,9 @@ end, since the two come from different launches. Printing and logging are left t
 kernels are no operators to the profiler: then nothing is said. On an accelerator: the time for which the device idled
 while the host was in no operator and no call, between kernels or between steps, as it falls on an untouched step.
 
+Where other processes disturbed the measurement, half of it must show in sampled lines as well, since what the step
+loses to others is spent in no operator either.
+
 The lines are sampled: those at which the host was met while it was in none of torch's functions, reported nothing and
 wrote nothing. Where a step calls very many small operators, `small-operators` says so, and both are one finding.
 
@@ -38,7 +41,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from hotlap.diagnose.api import Group
+from hotlap.diagnose.api import USUAL_GROUND, Group
 from hotlap.diagnose.device_idle import idle_cause, idle_share, in_operators
 from hotlap.diagnose.example_traces import STEP_SECONDS, idle_for, trace_of
 from hotlap.diagnose.host_lines import python_lines, reporting_share
@@ -86,7 +89,7 @@ def _on_cpu(profile: Profile, host: HostTime) -> Iterator[Finding]:
     # What only waits has a finding of its own: `other-time`.
     value -= waiting_share(profile)
     share = between(value, value - _LAUNCH_NOISE, max(value, min(traced, wall - elsewhere) / wall - named))
-    if share.value >= _NOTABLE_ON_CPU and is_material(share):
+    if share.value >= _NOTABLE_ON_CPU and is_material(share) and (_is_shown(profile, share) or not _in_doubt(profile)):
         logging = (f"printing and logging, {percent(named)} of it, are not counted",) if named else ()
         yield _finding(
             profile,
@@ -99,6 +102,16 @@ def _on_cpu(profile: Profile, host: HostTime) -> Iterator[Finding]:
                 *logging,
             ),
         )
+
+
+def _in_doubt(profile: Profile) -> bool:
+    """Whether others kept the machine busy: what the step lost to them was spent in no operator, as Python is."""
+    return not set(USUAL_GROUND).isdisjoint(profile.disturbed)
+
+
+def _is_shown(profile: Profile, share: Estimate) -> bool:
+    """Whether the samples have lines in Python for half of it: others slow down all lines alike."""
+    return observed_share(profile, sum(it.seconds for it in python_lines(profile))) >= _MOST * share.value
 
 
 def _outside_backward(profile: Profile, host: HostTime) -> int:
@@ -134,7 +147,7 @@ def _finding(profile: Profile, share: Estimate, *, title: str, evidence: tuple[s
     """With the line that has most of the time, where the samples show half of it."""
     lines = python_lines(profile)
     seconds = sum(it.seconds for it in lines)
-    named = observed_share(profile, seconds) >= _MOST * share.value
+    named = _is_shown(profile, share)
     if named:
         in_model = sum(it.model_seconds for it in lines) >= _MOST * seconds
     else:
@@ -222,6 +235,7 @@ def _sleeping(profile: Profile) -> Profile:
 
 fires = {
     "a loop, of which the line is known": _sampled(_on_a_cpu(60.0), _LOOP),
+    "a loop on a busy machine": msgspec.structs.replace(_sampled(_on_a_cpu(60.0), _LOOP), disturbed=("account",)),
     "four tenths of a step on a CPU": _on_a_cpu(60.0),
     "three tenths, all of them outside backward": _on_a_cpu(70.0, backward=(40.0, 40.0)),
     "twice as much as what is printed": _on_a_cpu(60.0, printing=0.2),
@@ -232,6 +246,7 @@ fires = {
 }
 silent = {
     "nothing measured": Profile(),
+    "others were busy, and no line shows it": msgspec.structs.replace(_on_a_cpu(60.0), disturbed=("profile",)),
     "operators fill the step, and tracing made it longer": _on_a_cpu(95.0),
     "the untouched step was slower for another reason": _on_a_cpu(80.0, traced_step=82.0),
     "memory is freed within backward": _on_a_cpu(70.0, backward=(60.0, 35.0)),

@@ -17,6 +17,8 @@ _CODES = {
 }  # fmt: skip
 _BETWEEN_COLUMNS = "  "
 _NARROWEST_FOLDED = 10
+_NARROWEST_NAME = 20
+_BELOW_NAME = 2
 _WIDEST_CHARACTER = 2
 
 
@@ -89,8 +91,9 @@ def bar(parts: Sequence[Part], full: float, paper: Paper, *, indent: int = 0) ->
 class Table:
     """A table without lines; ``>`` before a column's name aligns it to the right. Without names it has no head.
 
-    Where it is wider than the paper, columns that are aligned to the left are folded first. ``about`` is a remark that
-    stands above it.
+    Where it is wider than the paper, columns that are aligned to the left are folded first. Where that would leave too
+    little of the first one, which names the row, it gets a line of its own above the others. ``about`` is a remark
+    that stands above the table.
     """
 
     def __init__(self, *names: str, about: str = "") -> None:
@@ -110,30 +113,45 @@ class Table:
             yield from paragraph(self.about, paper, indent=indent, style="dim")
         has_head = any(it.text for it in self._head)
         rows = [self._head, *self._rows] if has_head else self._rows
-        widths = [max(cell_width(it.text) for it in column) for column in zip(*rows, strict=True)]
-        self._fit(widths, paper.width - indent - len(_BETWEEN_COLUMNS) * (len(widths) - 1))
+        natural = [max(cell_width(it.text) for it in column) for column in zip(*rows, strict=True)]
+        widths = self._fitted(natural, self._right, paper, indent)
+        if len(widths) < 2 or self._right[0] or widths[0] >= min(natural[0], _NARROWEST_NAME):
+            for row in rows:
+                yield from _row_lines(row, self._right, widths, paper, indent)
+            return
+        below = self._fitted(natural[1:], self._right[1:], paper, indent + _BELOW_NAME)
         for row in rows:
-            columns = [list(folded(cell.text, width)) for cell, width in zip(row, widths, strict=True)]
-            for index in range(max(map(len, columns))):
-                texts = [it[index] if index < len(it) else "" for it in columns]
-                yield self._line(texts, [it.style for it in row], widths, paper, indent)
+            if row[0].text:
+                yield from paragraph(row[0].text, paper, indent=indent, style=row[0].style)
+            yield from _row_lines(row[1:], self._right[1:], below, paper, indent + _BELOW_NAME)
 
-    def _fit(self, widths: list[int], available: int) -> None:
-        """Narrow the widest columns until all fit: those on the left of their cells first, then any."""
-        folding = [index for index, right in enumerate(self._right) if not right]
+    @staticmethod
+    def _fitted(natural: Sequence[int], right: Sequence[bool], paper: Paper, indent: int) -> list[int]:
+        """Widths for the columns: the widest are narrowed until all fit, those on the left of their cells first."""
+        widths = list(natural)
+        available = paper.width - indent - len(_BETWEEN_COLUMNS) * (len(widths) - 1)
+        folding = [index for index, it in enumerate(right) if not it]
         for columns, narrowest in ((folding, _NARROWEST_FOLDED), (list(range(len(widths))), 1)):
             while sum(widths) > available:
                 widest = max(columns, key=widths.__getitem__, default=None)
                 if widest is None or widths[widest] <= narrowest:
                     break
                 widths[widest] -= 1
+        return widths
 
-    def _line(self, texts: list[str], styles: list[str], widths: list[int], paper: Paper, indent: int) -> str:
+
+def _row_lines(
+    row: Sequence[Styled], right: Sequence[bool], widths: Sequence[int], paper: Paper, indent: int
+) -> Iterator[str]:
+    columns = [list(folded(cell.text, width)) for cell, width in zip(row, widths, strict=True)]
+    for index in range(max(map(len, columns))):
         shown = []
-        for text, style, width, right in zip(texts, styles, widths, self._right, strict=True):
-            blanks = " " * (width - cell_width(text))
-            shown.append(blanks + styled(text, style, paper) if right else styled(text, style, paper) + blanks)
-        return (" " * indent + _BETWEEN_COLUMNS.join(shown)).rstrip(" ")
+        for cell, pieces, width, aligned in zip(row, columns, widths, right, strict=True):
+            piece = pieces[index] if index < len(pieces) else ""
+            blanks = " " * (width - cell_width(piece))
+            text = styled(piece, cell.style, paper)
+            shown.append(blanks + text if aligned else text + blanks)
+        yield (" " * indent + _BETWEEN_COLUMNS.join(shown)).rstrip(" ")
 
 
 def _cut(word: str, width: int) -> list[str]:

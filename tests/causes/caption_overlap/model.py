@@ -5,7 +5,7 @@ from torch import nn
 
 
 class Captioner(nn.Module):
-    def __init__(self, vocabulary=400, features=512, width=128):
+    def __init__(self, vocabulary=96, features=512, width=64):
         super().__init__()
         self.start = nn.Linear(features, width)
         self.embed = nn.Embedding(vocabulary, width)

@@ -17,7 +17,7 @@ def make_data(samples, length, vocabulary):
 
 def train(options):
     torch.manual_seed(options.seed)
-    features, captions = make_data(2048, options.length, 400)
+    features, captions = make_data(2048, options.length, 96)
     model = Captioner()
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr, fused=True)
     for epoch in range(options.epochs):
