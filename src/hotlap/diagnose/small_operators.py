@@ -128,14 +128,8 @@ def _in_words(rate: BatchRate) -> str:
 
 
 _MANY = operator("aten::mul", 40, [(32, 64)], calls=3000)
-_DATASET = DatasetProfile(
-    dataset="Scans",
-    samples=64,
-    seconds=0.1,
-    functions=(
-        FunctionTime(name="read", file="/home/ada/project/data.py", line=30, own_seconds=0.1, total_seconds=0.1),
-    ),
-)
+_READ = FunctionTime(name="read", file="/home/ada/project/data.py", line=30, own_seconds=0.1, total_seconds=0.1)
+_DATASET = DatasetProfile(dataset="Scans", samples=64, seconds=0.1, functions=(_READ,))
 _MANY_LARGE = operator("aten::mul", 40, [(3200, 64)], calls=3000)
 
 
