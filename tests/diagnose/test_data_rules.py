@@ -103,6 +103,33 @@ def test_a_transform_is_not_blamed_for_what_the_sampler_does(sampler: bool, fire
     assert bool(list(slow_transform.check(Profile(account=account(0.4), evidence=evidence)))) is fires
 
 
+@pytest.mark.parametrize(
+    ("name", "file", "own_seconds", "named"),
+    [
+        ("built-in method torch.tensor", "", 0.41, "Collating"),
+        ("built-in method torch.tensor", "", 0.6, "`torch.tensor`"),
+        ("pad", "/home/ada/data.py", 0.41, "`pad`"),
+    ],
+)
+def test_collating_is_named_where_no_library_call_makes_up_most_of_it(
+    name: str, file: str, own_seconds: float, named: str
+) -> None:
+    """Padding by a loop, then making tensors of lists: each takes about half. A function of one's own says more."""
+    taken = FunctionTime(name=name, file=file, line=12, own_seconds=own_seconds, total_seconds=own_seconds)
+    dataset = DatasetProfile(dataset="Texts", samples=32, seconds=1.0, functions=(taken,), collate_seconds=0.95)
+    (finding,) = slow_transform.check(Profile(account=account(0.5), evidence=RunEvidence(datasets=(dataset,))))
+    assert finding.title.startswith(named)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_no_workers_are_advised_for_a_sampler(workers: int) -> None:
+    facts = ScriptFacts(loaders=(LoaderFacts(dataset="Rows", workers=workers),))
+    (finding,) = loader_bound.check(Profile(account=account(0.4), facts=facts, evidence=chosen(1.2)))
+    assert finding.remedy.startswith("Make the sampler cheaper")
+    (finding,) = loader_bound.check(Profile(account=account(0.4), facts=facts, evidence=chosen(0.4)))
+    assert not finding.remedy.startswith("Make the sampler cheaper")
+
+
 def test_a_sampler_costs_no_more_than_the_wait() -> None:
     (finding,) = slow_sampler.check(Profile(account=account(0.2), evidence=chosen(3.0)))
     assert finding.share.value == pytest.approx(0.2)

@@ -100,6 +100,19 @@ def test_only_what_began_within_the_steps_counts(tmp_path: Path) -> None:
     assert (row.calls, row.host_nanoseconds) == (2, 20_000)
 
 
+def test_in_how_many_steps_an_operator_was_called(tmp_path: Path) -> None:
+    """An evaluation between two steps calls its own in one of them."""
+    writer = TraceWriter()
+    for number in range(4):
+        writer.step(number, 100 * number, 100)
+        writer.host("operator", "aten::mm", 100 * number + 10, 10)
+    for start in range(220, 280, 5):
+        writer.host("operator", "aten::stack", start, 2)
+    rows = table(writer, tmp_path)
+    assert (rows["aten::mm"].calls, rows["aten::mm"].steps) == (4, 4)
+    assert (rows["aten::stack"].calls, rows["aten::stack"].steps) == (12, 1)
+
+
 def test_a_trace_of_the_cpu_alone(tmp_path: Path) -> None:
     writer = TraceWriter()
     for number in range(3):

@@ -19,9 +19,9 @@ speaks from 2 % on, if the interval lies above 1 %.
 ## What to do
 Without workers: give the loader some (`num_workers`), so that batches are made while the model computes. With workers:
 add more as long as cores are free; make samples cheaper, by decoding, resizing or tokenising once, beforehand; move the
-costliest transform to where it is cheap. The rules `slow-transform`, `short-queue` and `worker-startup` say which of
-these it is, where that was seen; where it is the number of workers, `no-workers` and `too-many-workers` become part of
-this finding, with the number that was measured best.
+costliest transform to where it is cheap. The rules `slow-transform`, `slow-sampler`, `short-queue` and `worker-startup`
+say which of these it is, where that was seen; where it is the number of workers, `no-workers` and `too-many-workers`
+become part of this finding, with the number that was measured best.
 
 ## When it is fine
 Where the data cannot be had faster: samples that are simulated or fetched over a network for each step. The wait is
@@ -36,6 +36,7 @@ from hotlap.diagnose.api import Group
 from hotlap.diagnose.data_wait import (
     best_rate,
     ceiling,
+    choosing,
     step_seconds_per_sample,
     training_loaders,
     waiting,
@@ -53,6 +54,7 @@ rests_on = ("account", "loader-alone", "model-alone")
 
 _NAME = "loader-bound"
 _SHOWN = 3
+_MOST = 0.5
 
 
 def check(profile: Profile) -> Iterator[Finding]:
@@ -95,6 +97,8 @@ def _describe(loader: LoaderFacts) -> str:
 
 
 def _remedy(profile: Profile, loaders: tuple[LoaderFacts, ...]) -> str:
+    if choosing(profile).value >= _MOST * waiting(profile).value:
+        return "Make the sampler cheaper: it runs in the training process, and more workers do not help."
     if loaders and all(loader.workers == 0 for loader in loaders):
         return "Let worker processes make the batches while the model computes (num_workers), or make samples cheaper."
     best, workers = best_rate(working_rates(profile)), loaders[0].workers if loaders else 0

@@ -12,10 +12,11 @@ anything else.
 ## How to see it
 Some samples are made in the main process under a profiler, which books time under the function that spent it (what it
 called left out). Profiling makes short Python functions look dearer than they are, so a function must take 30 % of the
-time to be named. What it costs is that part of the data wait within epochs, less what the sampler takes: without it a
-batch takes so much less, and the wait shrinks by at least as much. It is never more than what the function takes for
-all samples of a step. A function of a library, or of C, is shown at the line of yours that calls it, and collating at
-your collate function; where there is none, at the data set.
+time to be named. Where one of a library does not make up half of collating, the collate function is named as a whole.
+What it costs is that part of the data wait within epochs, less what the sampler takes: without it a batch takes so much
+less, and the wait shrinks by at least as much. It is never more than what the function takes for all samples of a step.
+A function of a library, or of C, is shown at the line of yours that calls it, and collating at your collate function;
+where there is none, at the data set.
 
 ## What to do
 Do it once, beforehand, and store the result; or do it with a library that is compiled; or do it on the device, for a
@@ -48,6 +49,7 @@ group: Group = "data"
 
 _NAME = "slow-transform"
 _LARGE_PART = 0.3
+_MOST = 0.5
 _FEWEST_SAMPLES = 4
 _SHOWN = 3
 _BUILTIN = re.compile(r"built-in method (?:builtins\.)?(?P<function>\S+)")
@@ -111,7 +113,7 @@ def _culprit(dataset: DatasetProfile) -> _Culprit | None:
     if dataset.samples < _FEWEST_SAMPLES or dataset.seconds <= 0:
         return None
     dearest = max(dataset.functions, key=lambda it: it.own_seconds, default=None)
-    if dearest and dearest.own_seconds > _LARGE_PART * dataset.seconds:
+    if dearest and dearest.own_seconds > _LARGE_PART * dataset.seconds and _tells_enough(dearest, dataset):
         return _Culprit(
             name=_title_of(dearest),
             part=min(1.0, dearest.own_seconds / dataset.seconds),
@@ -129,8 +131,17 @@ def _culprit(dataset: DatasetProfile) -> _Culprit | None:
     return None
 
 
+def _tells_enough(function: FunctionTime, dataset: DatasetProfile) -> bool:
+    """Whether to name it instead of the collate function: one of the user's own, or most of what collating takes."""
+    return _is_users(function) or function.own_seconds >= _MOST * dataset.collate_seconds
+
+
+def _is_users(function: FunctionTime) -> bool:
+    return is_users_frame(f"{function.file}({function.line}): {function.name}")
+
+
 def _site(function: FunctionTime, dataset: DatasetProfile) -> CallSite | None:
-    if not is_users_frame(f"{function.file}({function.line}): {function.name}"):
+    if not _is_users(function):
         return function.caller or dataset.site
     return CallSite(role="loader", file=function.file, line=function.line, function=function.name)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from hotlap.trace.attribution import Attribution, Direction
@@ -43,8 +45,21 @@ def _rows(attribution: Attribution) -> list[OperatorRow]:
     for event, start in enumerate(table.start):
         if first <= start < last:
             alike[_Key(table.name[event], table.inputs[event], scopes[event].place)].append(event)
-    found = [_row(attribution, key, events, on_tensor_cores) for key, events in alike.items()]
+    steps = _steps_with(attribution.timeline, alike)
+    found = [
+        _row(attribution, key, events, on_tensor_cores, steps.get((key.name, key.place), 0))
+        for key, events in alike.items()
+    ]
     return sorted(found, key=lambda it: (-it.device_nanoseconds, -it.host_nanoseconds))
+
+
+def _steps_with(timeline: Timeline, alike: Mapping[_Key, Sequence[int]]) -> dict[tuple[int, str], int]:
+    """The number of marked steps in which operators of a name began at a place."""
+    starts = sorted(it.start for it in timeline.steps)
+    met: defaultdict[tuple[int, str], set[int]] = defaultdict(set)
+    for key, events in alike.items():
+        met[key.name, key.place].update(bisect_right(starts, timeline.operators.start[it]) for it in events)
+    return {key: len(steps) for key, steps in met.items()} if starts else {}
 
 
 def _on_tensor_cores(attribution: Attribution) -> Counter[int]:
@@ -58,7 +73,9 @@ def _on_tensor_cores(attribution: Attribution) -> Counter[int]:
     return found
 
 
-def _row(attribution: Attribution, key: _Key, events: list[int], on_tensor_cores: Counter[int]) -> OperatorRow:
+def _row(
+    attribution: Attribution, key: _Key, events: list[int], on_tensor_cores: Counter[int], steps: int
+) -> OperatorRow:
     timeline = attribution.timeline
     shapes, types = shapes_and_types(timeline.inputs[key.inputs]) if key.inputs != NONE else ((), ())
     return OperatorRow(
@@ -72,4 +89,5 @@ def _row(attribution: Attribution, key: _Key, events: list[int], on_tensor_cores
         place=key.place,
         backward_calls=sum(attribution.scopes[it].direction != Direction.FORWARD for it in events),
         flops=max(timeline.operators.flops[it] for it in events),
+        steps=steps,
     )

@@ -248,7 +248,9 @@ class OperatorRow(Record, frozen=True, kw_only=True):
     names. ``place`` is the innermost line of the user's code, empty where the trace has none. ``shapes`` and ``types``
     go together, one entry an input; both are empty where they were not recorded. ``backward_calls`` of the calls were
     made by autograd's backward pass. ``flops`` are the floating-point operations of one call, where the profiler
-    counted them or wrote a convolution's stride, and 0 otherwise.
+    counted them or wrote a convolution's stride, and 0 otherwise. ``steps`` is the number of marked steps in which
+    operators of this name were called at this place, whatever their inputs (0: no steps are marked): those of an
+    evaluation between two steps are called in few.
     """
 
     name: str
@@ -261,6 +263,7 @@ class OperatorRow(Record, frozen=True, kw_only=True):
     place: str = ""
     backward_calls: int = 0
     flops: int = 0
+    steps: int = 0
 
 
 class HostTime(Record, frozen=True, kw_only=True):

@@ -8,14 +8,16 @@ from torch.utils.data import DataLoader
 
 
 class BagOfCharacters(nn.Module):
-    def __init__(self, width=64):
+    def __init__(self, hidden=768):
         super().__init__()
-        self.embedding = nn.EmbeddingBag(129, width, mode="sum")
-        self.head = nn.Sequential(nn.Linear(width, 256), nn.ReLU(), nn.Linear(256, 2))
+        self.layers = nn.Sequential(
+            nn.Linear(129, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 2)
+        )
 
     def forward(self, tokens, mask):
-        weights = mask / mask.sum(dim=1, keepdim=True).clamp(min=1)
-        return self.head(self.embedding(tokens, per_sample_weights=weights))
+        counts = mask.new_zeros(len(tokens), 129).scatter_add(1, tokens, mask)
+        with torch.autocast("cpu", torch.bfloat16):
+            return self.layers(counts / mask.sum(dim=1, keepdim=True).clamp(min=1))
 
 
 def main(epochs=300):
@@ -31,7 +33,7 @@ def main(epochs=300):
     for epoch in range(epochs):
         for batch in loader:
             logits = model(batch["tokens"], batch["mask"])
-            loss = criterion(logits, batch["labels"])
+            loss = criterion(logits.float(), batch["labels"])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
