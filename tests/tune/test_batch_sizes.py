@@ -83,8 +83,9 @@ def test_a_budget_is_kept() -> None:
     assert any("budget" in it.error for it in study.batch_rates)
 
 
-def test_without_a_loader_it_says_why() -> None:
-    study = look(has_loader=False)
+@pytest.mark.parametrize("without", [{"has_loader": False}, {"loader_trains": False}])
+def test_without_a_loader_that_trains_it_says_why(without: dict[str, bool]) -> None:
+    study = look(**without)
     assert study.batch_rates == ()
     assert any("no batch of the script comes from a DataLoader" in it for it in study.warnings)
 

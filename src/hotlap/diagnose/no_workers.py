@@ -39,7 +39,7 @@ from hotlap.diagnose.data_wait import (
     working_rates,
 )
 from hotlap.diagnose.profile import Profile
-from hotlap.diagnose.shares import MATERIAL, at_most, between, is_material, without
+from hotlap.diagnose.shares import MATERIAL, at_most, between, is_material, phase_share, without
 from hotlap.diagnose.wording import count, duration, levers_for, name, per_second, percent
 from hotlap.levers.situations import cores_per_process
 from hotlap.records import (
@@ -92,13 +92,23 @@ def _saved_by_workers(profile: Profile, whole_wait: Estimate) -> Estimate:
     """The wait, without what the sampler takes of it, which workers do not take over, and without the part that remains
     where even the best setting of the loader is slower than the model."""
     wait = without(whole_wait, choosing(profile).value)
-    rates = [it.seconds_per_sample for it in working_rates(profile) if workers_of(it) > 0]
-    if not rates:
+    best = min((it.seconds_per_sample for it in working_rates(profile) if workers_of(it) > 0), default=None)
+    if best is None:
         return at_most(wait.value)
-    saved = 1 - min(rates) / step_seconds_per_sample(profile)
+    saved = 1 - _loading_share(profile, best)
     if not profile.on_accelerator:
         return at_most(min(wait.value, saved))
     return between(min(wait.value, saved), min(wait.low, saved), min(wait.high, saved))
+
+
+def _loading_share(profile: Profile, best: float) -> float:
+    """What loading at the best rate takes of the step. Where the loader was timed without workers too, the rates of
+    that one launch are compared with each other, and the wait tells how long loading takes within the step: others may
+    have kept the machine busier in one launch than in the other."""
+    alone = min((it.seconds_per_sample for it in working_rates(profile) if workers_of(it) == 0), default=None)
+    if alone is None or not {"account", "loader-alone"} & set(profile.disturbed):
+        return best / step_seconds_per_sample(profile)
+    return best / alone * phase_share(profile, "data_wait").value
 
 
 def _rates(profile: Profile) -> Iterator[str]:
@@ -147,6 +157,13 @@ _MACHINE = Machine(cores=8)
 _WAITING = Profile(account=_ACCOUNT, facts=_FACTS, machine=_MACHINE)
 
 fires = {
+    "others were busier while the loader was timed alone": Profile(
+        account=_ACCOUNT,
+        facts=_FACTS,
+        machine=_MACHINE,
+        loader_rates=(_rate(0, 0.0099), _rate(4, 0.0099)),
+        disturbed=("loader-alone",),
+    ),
     "four tenths of the step, on a device": _WAITING,
     "four workers halve the time of a sample": Profile(
         account=_ACCOUNT, facts=_FACTS, machine=_MACHINE, loader_rates=(_rate(0, 0.004), _rate(4, 0.002))

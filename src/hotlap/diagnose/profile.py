@@ -28,7 +28,8 @@ class Profile(Record, frozen=True, kw_only=True):
     ``evidence``, ``breakdowns`` (one a rank), ``operators`` and ``host_time`` come from the profiled run, whose times
     are longer, and so is its start-up of ``watched_startup_seconds``.
     ``rank_step_seconds`` are the wall seconds of each step, one row a rank, where there are several, and
-    ``rank_forward_seconds`` those until backward was called. ``run_seconds`` is how long the untouched script ran where
+    ``rank_forward_seconds`` those until backward was called, and ``rank_other_seconds`` those
+    outside of all phases. ``run_seconds`` is how long the untouched script ran where
     it came to its own end (0: hotlap ended it, and its length is unknown). ``batch_rates`` is the model alone with
     other batch sizes, where these were asked for. ``outcomes`` is what trials have shown of the levers so far; there
     are none before the first trial. ``disturbed`` are the measurements during which others kept the machine busy.
@@ -54,6 +55,7 @@ class Profile(Record, frozen=True, kw_only=True):
     watched_startup_seconds: float = 0.0
     rank_step_seconds: tuple[tuple[float, ...], ...] = ()
     rank_forward_seconds: tuple[tuple[float, ...], ...] = ()
+    rank_other_seconds: tuple[tuple[float, ...], ...] = ()
     run_seconds: float = 0.0
     outcomes: tuple[Outcome, ...] = ()
     disturbed: tuple[Measurement, ...] = ()

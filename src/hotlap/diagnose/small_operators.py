@@ -32,10 +32,11 @@ import msgspec
 
 from hotlap.diagnose.api import Group
 from hotlap.diagnose.examples import CPU, GPU, operator, run_on
-from hotlap.diagnose.operators import profiled_steps
+from hotlap.diagnose.operators import profiled_steps, site_of
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import exactly
 from hotlap.diagnose.wording import duration, levers_for, percent
+from hotlap.evidence import DatasetProfile, FunctionTime
 from hotlap.records import BatchRate, Estimate, Finding
 from hotlap.trace.records import OperatorRow
 
@@ -96,9 +97,21 @@ def _small_share(profile: Profile) -> float:
 
 
 def _of_most_steps(profile: Profile) -> list[OperatorRow]:
-    """What is called in at least half of the profiled steps: an evaluation between two of them is not the step's."""
+    """What is called in at least half of the profiled steps, but not by those that make samples: an evaluation between
+    two of them is not the step's, and a loader without workers has findings of its own."""
     steps = profiled_steps(profile)
-    return [it for it in profile.operators if it.steps == 0 or 2 * it.steps >= steps]
+    rows = [it for it in profile.operators if it.steps == 0 or 2 * it.steps >= steps]
+    return [it for it in rows if not _makes_samples(profile, it)]
+
+
+def _makes_samples(profile: Profile, row: OperatorRow) -> bool:
+    """Whether one of the user's functions called it that were met when samples were made."""
+    site = site_of(row)
+    functions = (it for dataset in profile.evidence.datasets for it in dataset.functions if it.file)
+    return site is not None and any(
+        (it.line, it.name) == (site.line, site.function) and f"/{it.file}".endswith(f"/{site.file.lstrip('/')}")
+        for it in functions
+    )
 
 
 def _is_small(row: OperatorRow) -> bool:
@@ -115,6 +128,8 @@ def _in_words(rate: BatchRate) -> str:
 
 
 _MANY = operator("aten::mul", 40, [(32, 64)], calls=3000)
+_READ = FunctionTime(name="read", file="/home/ada/project/data.py", line=30, own_seconds=0.1, total_seconds=0.1)
+_DATASET = DatasetProfile(dataset="Scans", samples=64, seconds=0.1, functions=(_READ,))
 _MANY_LARGE = operator("aten::mul", 40, [(3200, 64)], calls=3000)
 
 
@@ -134,6 +149,10 @@ silent = {
     "a thousand, each of which takes its time": run_on(CPU, operator("aten::mul", 40, [(32, 64)], calls=1000)),
     "on large tensors": run_on(CPU, _MANY_LARGE),
     "a larger batch was measured to give nothing": _measured(1.05),
+    "a data set's, in the training process": msgspec.structs.replace(
+        run_on(CPU, msgspec.structs.replace(_MANY, place="project/data.py(30): read")),
+        evidence=msgspec.structs.replace(run_on(CPU, _MANY).evidence, datasets=(_DATASET,)),
+    ),
     "an evaluation's, between two of the profiled steps": run_on(CPU, msgspec.structs.replace(_MANY, steps=1)),
     "on a device": run_on(GPU, _MANY),
 }

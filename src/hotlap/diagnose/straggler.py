@@ -9,8 +9,9 @@ The step is as long as the slowest rank's; what the others could have done meanw
 
 ## How to see it
 In the traces of the ranks: the step without its exposed communication is what a rank had to do by itself, and the rank
-that waits least in communication is the one that the others wait for. Where there are no traces, the wall times of the
-ranks' steps are compared, which shows it only where ranks do not meet in every step.
+that waits least in communication is the one that the others wait for. Where there are no traces, the ranks' time
+outside of backward and optimizer is compared, or the wall times of their steps, which show it only where ranks do not
+meet in every step.
 
 ## What to do
 See what this rank does alone (`if rank == 0:` in the loop), give all ranks samples of like length, compare the clocks,
@@ -33,6 +34,7 @@ from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.rank_traces import rank_trace
 from hotlap.diagnose.shares import share_of_steps
 from hotlap.diagnose.wording import count, duration, levers_for, percent, share_of_step
+from hotlap.evidence import LineSamples, RunEvidence, SampledLine
 from hotlap.measure.account import warm_up_steps
 from hotlap.records import Finding, ScriptFacts, Steps
 
@@ -108,12 +110,26 @@ def _traced(profile: Profile) -> _Columns | None:
 
 
 def _before_they_meet(profile: Profile) -> _Columns | None:
-    """Loading and forward: whoever takes longer there comes later to where gradients are exchanged."""
+    """Loading, forward, and what lies outside of all phases: whoever takes longer there comes later to where gradients
+    are exchanged. Where the script calls collectives of its own there, that time is waiting as well, and does not
+    count."""
     whole = _settled(profile.rank_step_seconds)
-    own = _settled(profile.rank_forward_seconds)
+    own = _settled(_own_seconds(profile))
     if not whole or len(own) != len(whole) or len(own[0]) != len(whole[0]):
         return None
     return _Columns(tuple(range(len(own))), own, _longest(whole), source="until backward, by the ranks' own clocks")
+
+
+def _own_seconds(profile: Profile) -> tuple[tuple[float, ...], ...]:
+    forward, other = profile.rank_forward_seconds, profile.rank_other_seconds
+    if _meets_elsewhere(profile) or [len(it) for it in other] != [len(it) for it in forward]:
+        return forward
+    return tuple(tuple(map(sum, zip(*rows, strict=True))) for rows in zip(forward, other, strict=True))
+
+
+def _meets_elsewhere(profile: Profile) -> bool:
+    """Whether a collective was met outside of all phases."""
+    return any(it.collective and it.phase == "other" for it in profile.evidence.sampled.lines)
 
 
 def _untraced(profile: Profile) -> _Columns | None:
@@ -153,11 +169,19 @@ def _traces(*exposed_ms: tuple[float, ...]) -> Profile:
     )
 
 
+_GATHERED = SampledLine(phase="other", samples=50, seconds=0.5, called="torch.distributed.all_reduce", collective=True)
+
 fires = {
     "one rank never waits": _traces((40, 41, 39, 40), (1, 2, 1, 1), (38, 40, 41, 40)),
     "two ranks, five steps": _traces((1, 1, 2, 25, 1), (30, 28, 31, 1, 30)),
     "ranks that do not meet in every step": Profile(
         facts=_FACTS, rank_step_seconds=((0.10,) * 30, (0.13,) * 30, (0.10,) * 30)
+    ),
+    "ranks that meet in every step, one of which reports first": Profile(
+        facts=_FACTS,
+        rank_step_seconds=((0.13,) * 30,) * 2,
+        rank_forward_seconds=((0.02,) * 30,) * 2,
+        rank_other_seconds=((0.03,) * 30, (0.001,) * 30),
     ),
     "ranks that meet in every step, one of them late": Profile(
         facts=_FACTS, rank_step_seconds=((0.13,) * 30,) * 2, rank_forward_seconds=((0.02,) * 30, (0.05,) * 30)
@@ -165,6 +189,13 @@ fires = {
 }
 
 silent = {
+    "the fast rank waits in a collective of the script's own": Profile(
+        facts=_FACTS,
+        evidence=RunEvidence(sampled=LineSamples(samples=50, lines=(_GATHERED,))),
+        rank_step_seconds=((0.13,) * 30,) * 2,
+        rank_forward_seconds=((0.02,) * 30,) * 2,
+        rank_other_seconds=((0.03,) * 30, (0.001,) * 30),
+    ),
     "nothing was measured": Profile(),
     "all communicate alike": _traces((20, 21, 20, 20), (21, 20, 20, 21)),
     "another one comes last each time": _traces((30, 1, 30, 1), (1, 30, 1, 30)),

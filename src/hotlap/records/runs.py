@@ -198,6 +198,7 @@ class Run(Record, frozen=True, kw_only=True):
     evidence_path: str = ""
     rank_step_seconds: tuple[tuple[float, ...], ...] = ()
     rank_forward_seconds: tuple[tuple[float, ...], ...] = ()
+    rank_other_seconds: tuple[tuple[float, ...], ...] = ()
     rank_evidence_paths: tuple[str, ...] = ()
     imported_from_original: tuple[str, ...] = ()
     loader_rates: tuple[LoaderRate, ...] = ()

@@ -382,6 +382,7 @@ class Child:
             bad_number=next((run.bad_number for run in seen if run.bad_number is not None), None),
             rank_step_seconds=tuple(run.steps.wall_seconds for run in together),
             rank_forward_seconds=tuple(_until_backward(run.steps) for run in together),
+            rank_other_seconds=tuple(run.steps.other_seconds for run in together),
             rank_evidence_paths=tuple(run.evidence_path for run in together if run.evidence_path),
         )
 

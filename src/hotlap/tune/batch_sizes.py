@@ -38,7 +38,7 @@ def measure_batch_sizes(
 
     Nothing where no batch came from a loader. A size that fails ends the search for larger ones.
     """
-    if not observation.facts.loaders:
+    if not observation.facts.training_loaders:
         book.warn("Other batch sizes were not timed: no batch of the script comes from a DataLoader.")
         return ()
     return _Sizes(trials, book, observation, machine).measure()

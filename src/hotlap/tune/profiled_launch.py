@@ -134,6 +134,7 @@ def undisturbed(observation: Observation, bounds: Bounds) -> Profile:
         device_peak_bytes=run.device_peak_bytes,
         rank_step_seconds=run.rank_step_seconds,
         rank_forward_seconds=run.rank_forward_seconds,
+        rank_other_seconds=run.rank_other_seconds,
         disturbed=bounds.disturbed,
         run_seconds=run.wall_seconds if isinstance(run.ending, Completed) else 0.0,
     )

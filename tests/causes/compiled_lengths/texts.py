@@ -1,4 +1,4 @@
-"""Functions of the standard library: does a text define a class?"""
+"""Lines of the standard library: does a line begin a function?"""
 
 import sysconfig
 from pathlib import Path
@@ -6,16 +6,16 @@ from pathlib import Path
 import torch
 
 
-class Texts:
-    def __init__(self, longest=256):
+class Lines:
+    def __init__(self, shortest=8, longest=160):
         folder = Path(sysconfig.get_path("stdlib"))
-        parts = [part for path in sorted(folder.glob("*.py"))[:60] for part in path.read_bytes().split(b"\n\n\n")]
-        self.items = [(part[:longest], int(b"class " in part)) for part in parts if len(part) > 40]
+        lines = [line for path in sorted(folder.glob("*.py"))[:60] for line in path.read_bytes().splitlines()]
+        self.items = [(line, int(b"def " in line)) for line in lines if shortest <= len(line) <= longest]
 
     def batches(self, size, generator):
-        """Batches as long as their longest text."""
+        """Batches as long as their longest line."""
         order = torch.randperm(len(self.items), generator=generator)
         for rows in order.split(size):
-            texts, labels = zip(*(self.items[row] for row in rows.tolist()), strict=True)
-            length = max(map(len, texts))
-            yield torch.tensor([list(text.ljust(length)) for text in texts]), torch.tensor(labels)
+            lines, labels = zip(*(self.items[row] for row in rows.tolist()), strict=True)
+            length = max(map(len, lines))
+            yield torch.tensor([list(line.ljust(length)) for line in lines]), torch.tensor(labels)

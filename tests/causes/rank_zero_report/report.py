@@ -13,5 +13,6 @@ class Report:
         if self.rank != 0:
             return
         quantiles = torch.tensor([0.01, 0.5, 0.99])
-        spread = {name: it.detach().flatten().quantile(quantiles) for name, it in model.named_parameters()}
+        weights = {name: it.detach().flatten() for name, it in model.named_parameters()}
+        spread = {name: it.quantile(quantiles) for name, it in weights.items()}  # planted: other-time
         self.rows = [*self.rows[-99:], spread]
