@@ -8,7 +8,7 @@ from hotlap.records import SampleSource
 from hotlap.runtime.batches import leading_size, second_size
 from hotlap.runtime.hooks import Hooks
 
-_MOST_ITERATORS = 64
+_MOST = 64
 _Place: TypeAlias = Literal["first dimension", "second dimension", ""]
 
 
@@ -60,14 +60,12 @@ class SampleCounts:
 
     def loader_started(self, loader: Any, iterator: Any) -> None:
         """Remember which loader an iterator belongs to."""
-        if len(self._of_iterators) >= _MOST_ITERATORS:  # every epoch may bring a new one
-            self._of_iterators.clear()
-            self._of_loaders.clear()
         made = BatchCounter(loader, self._hooks.batch_scale)
         counter = self._of_loaders.get(id(loader))
         if counter is None or counter.size != made.size:
-            counter = self._of_loaders[id(loader)] = made
-        self._of_iterators[id(iterator)] = counter
+            counter = made
+        _keep(self._of_loaders, id(loader), counter)
+        _keep(self._of_iterators, id(iterator), counter)
 
     def of_batch(self, iterator: Any, batch: Any) -> int:
         """The samples of one batch that the iterator delivered."""
@@ -75,8 +73,17 @@ class SampleCounts:
         if counter is None:
             self.source = "batch"
             return leading_size(batch)
+        _keep(self._of_iterators, id(iterator), counter)
         self.source = counter.source
         return counter.samples(batch)
+
+
+def _keep(counters: dict[int, BatchCounter], key: int, counter: BatchCounter) -> None:
+    """As the one used last; the one that was not used for longest goes: every epoch may bring new ones."""
+    counters.pop(key, None)
+    counters[key] = counter
+    if len(counters) > _MOST:
+        del counters[next(iter(counters))]
 
 
 def _full_size(loader: Any) -> int:
