@@ -70,7 +70,7 @@ def score(planted: Planted, findings: Sequence[Finding], warnings: Sequence[str]
         false=tuple(it for it in rules if it not in allowed),
         wrong_lines=tuple(sorted(_wrong_lines(planted, findings))),
         ranked_first=_is_first(planted, costs),
-        titles=tuple(f"{it.rule}: {it.title}" for it in findings),
+        titles=tuple(f"{it.rule}: {it.title}{_shown(it)}" for it in findings),
         warnings=tuple(warnings),
         claims=tuple(Claim(it.rule, it.share.value, it.share.is_bound, it.share.unit) for it in costs),
     )
@@ -90,6 +90,11 @@ def _wrong_lines(planted: Planted, findings: Sequence[Finding]) -> set[str]:
 
 def _place(finding: Finding) -> tuple[str, int] | None:
     return (Path(finding.site.file).name, finding.site.line) if finding.site else None
+
+
+def _shown(finding: Finding) -> str:
+    place = _place(finding)
+    return f" ({place[0]}:{place[1]})" if place else ""
 
 
 def _is_first(planted: Planted, costs: Sequence[Finding]) -> bool:

@@ -91,6 +91,51 @@ def test_what_grows_is_named_with_its_line(launch, line_of) -> None:  # type: ig
     assert found["self.outputs"].bytes == found["self.meter.values"].bytes == 19 * 32 * 4
 
 
+IN_OBJECTS = """
+class Meter:
+    def __init__(self):
+        self.values = []
+    def add(self, value):
+        self.values.append(value)
+
+class Meters:
+    def __init__(self, *names):
+        self.meters = {name: Meter() for name in names}
+    def add(self, **values):
+        for name, value in values.items():
+            self.meters[name].add(value)
+
+class Probe:
+    def __init__(self):
+        self.outputs = {}
+    def keeper(self, name):
+        def keep(module, inputs, output):
+            self.outputs.setdefault(name, []).append(output.detach())
+        return keep
+
+def main():
+    meters, probes = Meters("loss"), [Probe()]
+    model.register_forward_hook(probes[0].keeper("out"))
+    for inputs, targets in DataLoader(data, batch_size=32):
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(inputs), targets)
+        loss.backward()
+        optimizer.step()
+        meters.add(loss=loss)
+
+main()
+"""
+
+
+def test_what_grows_in_objects_of_a_container_and_by_hooks_has_its_line(launch, line_of) -> None:  # type: ignore[no-untyped-def]
+    _, evidence = launch(IN_OBJECTS, steps=20)
+    found = {name: it.site.line for name, it in by_name(evidence).items() if it.site}
+    assert found == {
+        "meters.meters['loss'].values": line_of("self.values.append"),
+        "probes[0].outputs": line_of("self.outputs.setdefault"),
+    }
+
+
 def test_what_does_not_keep_growing_is_not_named(launch) -> None:  # type: ignore[no-untyped-def]
     script = (
         """

@@ -28,6 +28,9 @@ _MOST_IN_ONE = 20_000
 _MOST_GRAPHS = 64
 _CONTAINER_DEPTH = 3
 _OBJECT_DEPTH = 2
+_MOST_OBJECTS = 32
+"""A container with more of the user's objects holds data; one with fewer may hold what collects it, as meters."""
+
 _SEQUENCES = (list, tuple, set, deque)
 _MAPPINGS = (dict, OrderedDict, defaultdict)
 _NOT_LOOKED_INTO = (type, ModuleType, FunctionType)
@@ -107,7 +110,9 @@ class Holders:
 
 
 def _methods(owner: type | None) -> list[CodeType]:
-    return [it.__code__ for it in vars(owner).values() if type(it) is FunctionType] if owner else []
+    """The code of a class's methods, and of the functions that are made in them, such as hooks."""
+    methods = [it.__code__ for it in vars(owner).values() if type(it) is FunctionType] if owner else []
+    return [*methods, *(inner for it in methods for inner in it.co_consts if type(inner) is CodeType)]
 
 
 def _always_grew(history: list[_Held]) -> bool:
@@ -144,8 +149,18 @@ class _Look:
                 yield from self._accumulated(key, value, owner)
             elif kind in _SEQUENCES or kind in _MAPPINGS:
                 yield from self._contained(key, value, owner)
+                yield from self._objects_in(space, key.path, value)
             elif len(path) < _OBJECT_DEPTH:
                 yield from self._attributes(space, key.path, value)
+
+    def _objects_in(self, space: Namespace, path: tuple[str, ...], container: Any) -> Iterator[tuple[_Key, _Held]]:
+        """What the user's objects in a small container hold: their names are ``meters['loss'].values``."""
+        if len(container) > _MOST_OBJECTS or len(path) > _OBJECT_DEPTH or type(container) is set:
+            return
+        items = container.items() if type(container) in _MAPPINGS else enumerate(container)
+        for index, value in list(items):
+            if type(index) in (str, int):
+                yield from self._attributes(space, (*path[:-1], f"{path[-1]}[{index!r}]"), value)
 
     def _attributes(self, space: Namespace, path: tuple[str, ...], value: Any) -> Iterator[tuple[_Key, _Held]]:
         kind = type(value)
