@@ -2,31 +2,45 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from hotlap.trace import Attribution, code_time, read_trace
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
+
+SCRIPT = """
+import sys
+
+import torch
+
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(16, 32), torch.nn.Linear(32, 16)
+
+    def forward(self, given):
+        return self.second(torch.relu(self.first(given)))
+
+
+model = torch.nn.Sequential(Block(), Block(), torch.nn.Linear(16, 4))
+given = torch.randn(8, 16)
+with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], with_stack=True) as profiler:
+    for _ in range(3):
+        model(given).square().mean().backward()
+profiler.export_chrome_trace(sys.argv[1])
+"""
 
 
 def test_a_training_step_on_the_cpu(tmp_path: Path) -> None:
-    class Block(torch.nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.second = torch.nn.Linear(16, 32), torch.nn.Linear(32, 16)
-
-        def forward(self, given: torch.Tensor) -> torch.Tensor:
-            return self.second(torch.relu(self.first(given)))
-
-    model = torch.nn.Sequential(Block(), Block(), torch.nn.Linear(16, 4))
-    given = torch.randn(8, 16)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], with_stack=True) as profiler:
-        for _ in range(3):
-            model(given).square().mean().backward()
-    path = tmp_path / "trace.json"
-    profiler.export_chrome_trace(str(path))
+    script, path = tmp_path / "train.py", tmp_path / "trace.json"
+    script.write_text(SCRIPT, encoding="utf-8")
+    # In a process of its own: in one that has used the profiler before, stacks may be missing.
+    subprocess.run([sys.executable, script, path], check=True, timeout=600)
     code = code_time(Attribution(read_trace(path, with_inputs=True)))
     assert code is not None
     found = {it.path: it for it in code.modules}
