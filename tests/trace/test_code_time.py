@@ -15,7 +15,7 @@ from test_reference import REFERENCE, TRACES
 from trace_writer import MAIN_THREAD, TraceWriter
 
 from hotlap.cli.main import main
-from hotlap.trace import Attribution, code_time, read_trace
+from hotlap.trace import Attribution, code_time, operators, read_trace
 from hotlap.trace.code_records import CodeTime, DirectedTime
 
 BACKWARD_THREAD = 7
@@ -115,6 +115,16 @@ def test_backward_on_the_thread_of_forward_counts_for_the_module_and_not_for_the
     assert modules(code)["Net/Linear"] == (120, 120, 100, 100)
     assert lines(code)["train.py(5): step"] == (0, 125, 0, 100)
     assert lines(code)["model.py(9): forward"] == (125, 125, 100, 100)
+
+
+def test_operators_of_backward_name_the_line_of_forward(tmp_path: Path) -> None:
+    writer = TraceWriter()
+    two_layers(writer)
+    backward(writer, 10, 300, 2000, 100, thread=MAIN_THREAD)
+    backward(writer, 99, 400, 2200, 100, thread=MAIN_THREAD)
+    rows = {it.name: it for it in operators(read_trace(writer.write(tmp_path / "trace.json"), with_inputs=True))}
+    assert (rows["aten::mm"].place, rows["aten::mm"].forward_place) == ("train.py(5): step", "model.py(9): forward")
+    assert (rows["aten::addmm"].place, rows["aten::addmm"].forward_place) == ("model.py(9): forward", "")
 
 
 def test_of_operators_with_one_number_the_last_one_made_the_node(tmp_path: Path) -> None:

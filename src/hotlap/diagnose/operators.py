@@ -124,9 +124,9 @@ def in_words(operator: OperatorRow) -> str:
 
 
 def site_of(operator: OperatorRow, role: SiteRole = "model") -> CallSite | None:
-    """The user's line that called the operator, where the trace knows it: newer traces know the line where its function
-    begins, which says nothing of a module."""
-    found = _LINE.match(operator.place)
+    """The user's line that called the operator, or whose gradient it computes, where the trace knows it: newer traces
+    know the line where its function begins, which says nothing of a module."""
+    found = _LINE.match(operator.forward_place or operator.place)
     if found is None or found["function"] == "<module>":
         return None
     return CallSite(role=role, file=found["file"], line=int(found["line"]), function=found["function"] or "")

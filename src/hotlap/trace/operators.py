@@ -88,6 +88,14 @@ def _row(
         tensor_core_nanoseconds=sum(on_tensor_cores[it] for it in events),
         place=key.place,
         backward_calls=sum(attribution.scopes[it].direction != Direction.FORWARD for it in events),
+        forward_place=_forward_place(attribution, events),
         flops=max(timeline.operators.flops[it] for it in events),
         steps=steps,
     )
+
+
+def _forward_place(attribution: Attribution, events: list[int]) -> str:
+    """The line whose gradients most of the events compute; empty where that is known of none."""
+    scopes = (attribution.scopes[it] for it in events)
+    lines = Counter(it.line for it in scopes if it.direction == Direction.BACKWARD and it.line != NONE)
+    return attribution.lines.names[lines.most_common(1)[0][0]] if lines else ""

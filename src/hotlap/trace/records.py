@@ -247,10 +247,10 @@ class OperatorRow(Record, frozen=True, kw_only=True):
     kernels which it launched itself, and ``tensor_core_nanoseconds`` that of those which run on tensor cores by their
     names. ``place`` is the innermost line of the user's code, empty where the trace has none. ``shapes`` and ``types``
     go together, one entry an input; both are empty where they were not recorded. ``backward_calls`` of the calls were
-    made by autograd's backward pass. ``flops`` are the floating-point operations of one call, where the profiler
-    counted them or wrote a convolution's stride, and 0 otherwise. ``steps`` is the number of marked steps in which
-    operators of this name were called at this place, whatever their inputs (0: no steps are marked): those of an
-    evaluation between two steps are called in few.
+    made by autograd's backward pass, and ``forward_place`` is the line of most of what they are the gradients of.
+    ``flops`` are the floating-point operations of one call, where the profiler counted them or wrote a convolution's
+    stride, and 0 otherwise. ``steps`` is the number of marked steps in which operators of this name were called at this
+    place, whatever their inputs (0: no steps are marked): those of an evaluation between two steps are called in few.
     """
 
     name: str
@@ -262,6 +262,7 @@ class OperatorRow(Record, frozen=True, kw_only=True):
     tensor_core_nanoseconds: int = 0
     place: str = ""
     backward_calls: int = 0
+    forward_place: str = ""
     flops: int = 0
     steps: int = 0
 

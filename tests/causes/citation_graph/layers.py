@@ -13,7 +13,7 @@ class MessagePassing(nn.Module):
         self.source = nn.Linear(inputs, outputs, bias=False)
         self.target = nn.Linear(inputs, outputs, bias=False)
 
-    def forward(self, nodes, source, target):
-        messages = torch.relu(self.source(nodes)[source] + self.target(nodes)[target])  # planted: dominant-operator
+    def forward(self, nodes, source, target):  # planted: dominant-operator
+        messages = torch.relu(self.source(nodes)[source] + self.target(nodes)[target])
         received = torch.zeros(len(nodes), messages.size(1), dtype=messages.dtype)
         return self.own(nodes) + received.index_add(0, target, messages)
