@@ -11,7 +11,7 @@ more cores nor cheaper arithmetic makes it shorter.
 
 ## How to see it
 The operators of a traced step are counted, those that others call included, and the untouched step's forward, backward
-and optimizer are divided by their number. Four fifths of the calls must be on tensors of at most 16,384 elements. Only
+and optimizer, which must be half of it, are divided by their number. Four fifths of the calls must be on tensors of at most 16,384 elements. Only
 a larger batch shows which part of the time is overhead: `hotlap profile --batch-sizes` measures it, and where that
 gives less than a fifth more samples per second, this rule is silent.
 
@@ -37,7 +37,7 @@ from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import exactly
 from hotlap.diagnose.wording import duration, levers_for, percent
 from hotlap.evidence import DatasetProfile, FunctionTime
-from hotlap.records import BatchRate, Estimate, Finding
+from hotlap.records import BatchRate, Estimate, Finding, PhaseAccount
 from hotlap.trace.records import OperatorRow
 
 title = "A step calls very many small operators"
@@ -52,6 +52,9 @@ _LONGEST_SECONDS = 6e-5
 _SMALL_ELEMENTS = 16_384
 _MOST_CALLS = 0.8
 _WORTH_IT = 1.2
+_COMPUTING = 0.5
+"""Where forward, backward and update take less of a step, what makes the step long is elsewhere, and so may be most of
+the operators."""
 
 
 def check(profile: Profile) -> Iterator[Finding]:
@@ -61,11 +64,17 @@ def check(profile: Profile) -> Iterator[Finding]:
     if profile.on_accelerator or calls < _FEWEST_CALLS or any(it.compiled for it in profile.facts.models):
         return
     account = profile.account
-    each = (account.forward + account.backward + account.optimizer) / calls
+    computing = account.forward + account.backward + account.optimizer
+    each = computing / calls
     small = _small_share(profile)
     rates = [it for it in profile.batch_rates if it.scale > 1 and not it.error and it.speedup is not None]
     gains = any(it.speedup is not None and it.speedup.low >= _WORTH_IT for it in rates)
-    if not 0 < each <= _LONGEST_SECONDS or small < _MOST_CALLS or (rates and not gains):
+    if (
+        computing < _COMPUTING * account.wall
+        or not 0 < each <= _LONGEST_SECONDS
+        or small < _MOST_CALLS
+        or (rates and not gains)
+    ):
         return
     yield Finding(
         rule=_NAME,
@@ -154,5 +163,8 @@ silent = {
         evidence=msgspec.structs.replace(run_on(CPU, _MANY).evidence, datasets=(_DATASET,)),
     ),
     "an evaluation's, between two of the profiled steps": run_on(CPU, msgspec.structs.replace(_MANY, steps=1)),
+    "a step that is mostly outside of forward, backward and update": msgspec.structs.replace(
+        run_on(CPU, _MANY), account=PhaseAccount(wall=0.1, forward=0.02, backward=0.02, optimizer=0.009, other=0.051)
+    ),
     "on a device": run_on(GPU, _MANY),
 }
