@@ -11,9 +11,9 @@ more cores nor cheaper arithmetic makes it shorter.
 
 ## How to see it
 The operators of a traced step are counted, those that others call included, and the untouched step's forward, backward
-and optimizer, which must be half of it, are divided by their number. Four fifths of the calls must be on tensors of at most 16,384 elements. Only
-a larger batch shows which part of the time is overhead: `hotlap profile --batch-sizes` measures it, and where that
-gives less than a fifth more samples per second, this rule is silent.
+and optimizer, which must be half of it, are divided by their number. Four fifths of the calls must be on tensors of at
+most 16,384 elements. Only a larger batch shows which part of the time is overhead: `hotlap profile --batch-sizes`
+measures it, and where that gives less than a fifth more samples per second, this rule is silent.
 
 ## What to do
 A larger batch calls as many operators for more samples, but it changes what is learned. A fused optimizer
