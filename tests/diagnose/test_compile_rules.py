@@ -46,6 +46,12 @@ def at(line: int, reason: str = "Unsupported", *, count: int = 1, file: str = NE
     return GraphBreak(reason=reason, file=file, line=line, count=count)
 
 
+def reported(rule: str, *places: GraphBreak) -> CompileReport:
+    """A report with these places where the rule reads them."""
+    field = {"graph-breaks": "graph_breaks", "silent-fallback": "fallbacks", "recompiles": "recompiles"}[rule]
+    return msgspec.structs.replace(CompileReport(seconds=9.0, graphs=3), **{field: places})
+
+
 # ---------------------------------------------------------------------------------------------
 # Places and reasons
 # ---------------------------------------------------------------------------------------------
@@ -54,8 +60,7 @@ def at(line: int, reason: str = "Unsupported", *, count: int = 1, file: str = NE
 @pytest.mark.parametrize("rule", ["graph-breaks", "silent-fallback"])
 def test_each_place_is_a_finding_and_the_frequent_ones_come_first(rule: str) -> None:
     places = tuple(at(line, count=line) for line in range(1, 8))
-    report = CompileReport(seconds=9.0, graphs=3, graph_breaks=places, fallbacks=places)
-    findings = found(rule, compiled_with(report))
+    findings = found(rule, compiled_with(reported(rule, *places)))
     assert [it.site.line for it in findings if it.site] == [7, 6, 5, 4, 3]
     assert all(it.kind == "hint" and it.share.high == 0 for it in findings)
 
@@ -67,7 +72,7 @@ def test_each_place_is_a_finding_and_the_frequent_ones_come_first(rule: str) -> 
 )
 def test_a_line_that_is_not_the_users_is_no_site(rule: str, file: str) -> None:
     place = at(3, file=file)
-    assert one(rule, compiled_with(CompileReport(graphs=1, graph_breaks=(place,), fallbacks=(place,)))).site is None
+    assert one(rule, compiled_with(reported(rule, place))).site is None
 
 
 @pytest.mark.parametrize("rule", ["graph-breaks", "silent-fallback", "recompiles"])
@@ -78,7 +83,7 @@ def test_a_line_that_is_not_the_users_is_no_site(rule: str, file: str) -> None:
 def test_a_wrapper_stands_for_the_models_call(rule: str, file: str) -> None:
     """torch compiles what is called: its own function around a model's, or ours while a script is watched."""
     place = at(75, count=4, file=file)
-    report = CompileReport(graphs=1, graph_breaks=(place,), fallbacks=(place,), recompiles=(place,))
+    report = reported(rule, place)
     call = CallSite(role="model", file="/home/someone/train.py", line=31)
     profile = compiled_with(report)
     facts = msgspec.structs.replace(profile.facts, sites=(call,))
