@@ -74,6 +74,7 @@ def test_a_patch_that_writes_changes_the_file(script: Path) -> None:
     assert "lr=1e-3, fused=True)" in script.read_text()
 
 
+@pytest.mark.slow
 def test_levers_without_a_form_in_source_make_no_file(script: Path) -> None:
     keep(script, PAGES)
     found = hotlap.patch()

@@ -372,7 +372,9 @@ watch.start()
 """
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize(
+    "library", [pytest.param(it, marks=[pytest.mark.slow] if it == "lightning" else []) for it in LIBRARIES]
+)
 def test_torch_is_announced_once_after_libraries_that_look_it_up(library: str, tmp_path: Path) -> None:
     code = f"{PRINTS}\n{LIBRARIES[library]}\nimport torch, torch.distributed\nwatch.look()\n"
     done = subprocess.run(

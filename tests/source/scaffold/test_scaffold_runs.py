@@ -45,6 +45,7 @@ def test_same_sees_a_single_bit() -> None:
     assert not same(weights, {"a": [torch.nextafter(torch.ones(3), torch.zeros(3))], "step": 4})
 
 
+@pytest.mark.slow
 def test_a_run_with_everything_on(train: Any, tmp_path: Path) -> None:
     flags = ["--max-steps", "18", "--log-every", "6", "--accumulation", "2", "--workers", "1", "--precision", "bf16"]
     lines = train("image", *flags, "--profile", "1", "--checkpoint", "state.pt")
@@ -57,7 +58,7 @@ def test_a_run_with_everything_on(train: Any, tmp_path: Path) -> None:
     assert {it.name for it in tmp_path.iterdir()} == {"state.pt", "trace.json"}
 
 
-@pytest.mark.parametrize("task", ["text", "lm"])
+@pytest.mark.parametrize("task", ["text", pytest.param("lm", marks=pytest.mark.slow)])
 def test_the_other_tasks_train(train: Any, task: Task) -> None:
     lines = train(task, "--max-steps", "3", "--log-every", "2", "--save-every", "2", "--workers", "0")
     assert [line.split()[1] for line in lines if line.startswith("step")] == ["2", "3", "3"]
