@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from feeding import LOADER, account
 
 from hotlap.diagnose import (
     blocking_copies,
@@ -16,27 +17,12 @@ from hotlap.evidence import (
     RunEvidence,
 )
 from hotlap.records import (
-    CallSite,
     Ceilings,
     Machine,
     PhaseAccount,
     ScriptFacts,
 )
 from hotlap.trace.records import CopyRow
-
-LOADER = CallSite(role="loader", file="/home/ada/train.py", line=20)
-
-
-def account(data_wait: float = 0.0, host_to_device: float = 0.0) -> PhaseAccount:
-    """Shares of a step of a tenth of a second, with ten samples."""
-    rest = 1 - data_wait - host_to_device
-    return PhaseAccount(
-        wall=0.1,
-        data_wait=0.1 * data_wait,
-        host_to_device=0.1 * host_to_device,
-        forward=0.1 * rest,
-        samples_per_step=10,
-    )
 
 
 def copying(share: float, *, pageable: int = 0, blocking: int = 0, **fields: object) -> Profile:

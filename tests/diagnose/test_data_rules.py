@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from feeding import LOADER, account
 
 from hotlap.diagnose import (
     accelerator_in_dataset,
@@ -32,25 +33,10 @@ from hotlap.records import (
     LoaderFacts,
     LoaderRate,
     Machine,
-    PhaseAccount,
     ScriptFacts,
     Setting,
     Steps,
 )
-
-LOADER = CallSite(role="loader", file="/home/ada/train.py", line=20)
-
-
-def account(data_wait: float = 0.0, host_to_device: float = 0.0) -> PhaseAccount:
-    """Shares of a step of a tenth of a second, with ten samples."""
-    rest = 1 - data_wait - host_to_device
-    return PhaseAccount(
-        wall=0.1,
-        data_wait=0.1 * data_wait,
-        host_to_device=0.1 * host_to_device,
-        forward=0.1 * rest,
-        samples_per_step=10,
-    )
 
 
 def rate(workers: int, seconds: float, prefetch: int = 2) -> LoaderRate:

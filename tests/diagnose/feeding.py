@@ -1,0 +1,19 @@
+"""What the tests of rules about data and copies share: a loader's line, and a step that waits or copies."""
+
+from __future__ import annotations
+
+from hotlap.records import CallSite, PhaseAccount
+
+LOADER = CallSite(role="loader", file="/home/ada/train.py", line=20)
+
+
+def account(data_wait: float = 0.0, host_to_device: float = 0.0) -> PhaseAccount:
+    """Shares of a step of a tenth of a second, with ten samples."""
+    rest = 1 - data_wait - host_to_device
+    return PhaseAccount(
+        wall=0.1,
+        data_wait=0.1 * data_wait,
+        host_to_device=0.1 * host_to_device,
+        forward=0.1 * rest,
+        samples_per_step=10,
+    )
