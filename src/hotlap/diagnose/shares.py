@@ -6,15 +6,12 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 from statistics import fmean, stdev
-from typing import Literal, TypeAlias
 
 from hotlap.diagnose.profile import Profile
 from hotlap.measure import run_account
 from hotlap.measure.account import warm_up_steps
 from hotlap.measure.student import quantile
-from hotlap.records import Estimate
-
-StepPhase: TypeAlias = Literal["data_wait", "host_to_device", "forward", "backward", "optimizer", "other"]
+from hotlap.records import Estimate, StepPhase
 
 UNIT = "of the step"
 RUN = run_account.UNIT
