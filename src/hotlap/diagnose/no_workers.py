@@ -103,10 +103,10 @@ def _saved_by_workers(profile: Profile, whole_wait: Estimate) -> Estimate:
 
 def _loading_share(profile: Profile, best: float) -> float:
     """What loading at the best rate takes of the step. Where the loader was timed without workers too, the rates of
-    that one launch are compared with each other, and the wait tells how long loading takes within the step: others may
+    that one launch are compared with each other, and the wait is how long loading takes within the step: others may
     have kept the machine busier in one launch than in the other."""
     alone = min((it.seconds_per_sample for it in working_rates(profile) if workers_of(it) == 0), default=None)
-    if alone is None or not {"account", "loader-alone"} & set(profile.disturbed):
+    if alone is None or not profile.was_disturbed(("account", "loader-alone")):
         return best / step_seconds_per_sample(profile)
     return best / alone * phase_share(profile, "data_wait").value
 

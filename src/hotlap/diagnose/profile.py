@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from hotlap.evidence import RunEvidence
 from hotlap.records import (
     BatchRate,
@@ -72,6 +74,10 @@ class Profile(Record, frozen=True, kw_only=True):
             device_peak_bytes=self.device_peak_bytes,
             host_peak_bytes=self.host_peak_bytes,
         )
+
+    def was_disturbed(self, measurements: Iterable[Measurement]) -> bool:
+        """Whether others kept the machine busy during one of these."""
+        return not set(self.disturbed).isdisjoint(measurements)
 
     @property
     def on_accelerator(self) -> bool:

@@ -89,7 +89,9 @@ def _on_cpu(profile: Profile, host: HostTime) -> Iterator[Finding]:
     # What only waits has a finding of its own: `other-time`.
     value -= waiting_share(profile)
     share = between(value, value - _LAUNCH_NOISE, max(value, min(traced, wall - elsewhere) / wall - named))
-    if share.value >= _NOTABLE_ON_CPU and is_material(share) and (_is_shown(profile, share) or not _in_doubt(profile)):
+    # What the step lost to other programs was spent in no operator, as Python is.
+    in_doubt = profile.was_disturbed(USUAL_GROUND) and not _is_shown(profile, share)
+    if share.value >= _NOTABLE_ON_CPU and is_material(share) and not in_doubt:
         logging = (f"printing and logging, {percent(named)} of it, are not counted",) if named else ()
         yield _finding(
             profile,
@@ -102,11 +104,6 @@ def _on_cpu(profile: Profile, host: HostTime) -> Iterator[Finding]:
                 *logging,
             ),
         )
-
-
-def _in_doubt(profile: Profile) -> bool:
-    """Whether others kept the machine busy: what the step lost to them was spent in no operator, as Python is."""
-    return not set(USUAL_GROUND).isdisjoint(profile.disturbed)
 
 
 def _is_shown(profile: Profile, share: Estimate) -> bool:

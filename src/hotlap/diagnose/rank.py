@@ -31,7 +31,7 @@ def diagnose(profile: Profile) -> tuple[Finding, ...]:
 
 
 def _marked(finding: Finding, rule: Rule, profile: Profile) -> Finding:
-    if finding.kind != "cost" or not set(rule.rests_on) & set(profile.disturbed):
+    if finding.kind != "cost" or not profile.was_disturbed(rule.rests_on):
         return finding
     return msgspec.structs.replace(finding, disturbed=True)
 

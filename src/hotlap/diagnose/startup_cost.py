@@ -67,7 +67,7 @@ def check(profile: Profile) -> Iterator[Finding]:
             yield _finding(
                 lines, steps, between(share, share, share, RUN), f"Start-up takes {percent(share)} of the run."
             )
-    elif seconds >= _LONG_SECONDS and not set(USUAL_GROUND) & set(profile.disturbed):
+    elif seconds >= _LONG_SECONDS and not profile.was_disturbed(USUAL_GROUND):
         yield _finding(lines, steps, exactly(0.0), f"Each start takes {duration(seconds)} before the first step.")
 
 
