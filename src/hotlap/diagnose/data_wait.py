@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.sampled import sampled_in, seconds_of
 from hotlap.diagnose.shares import between, observed_share, phase_share
-from hotlap.evidence import DatasetProfile
+from hotlap.evidence import DatasetProfile, SampledLine
 from hotlap.levers.loader import CLOSE_TO_BEST, USUAL_PREFETCH
 from hotlap.records import Ceiling, Estimate, LoaderFacts, LoaderRate
 
@@ -39,10 +39,15 @@ def waiting(profile: Profile) -> Estimate:
     )
 
 
+def sampler_lines(profile: Profile) -> list[SampledLine]:
+    """The samples of the training thread in which a loader asked its sampler for indices."""
+    return [it for it in sampled_in(profile, "data_wait") if it.sampler]
+
+
 def choosing(profile: Profile) -> Estimate:
     """The share of the step in which samplers choose the samples of batches, which no worker does for the training
     process; with an interval for the chance of sampling. Never more than :func:`waiting`."""
-    lines = [it for it in sampled_in(profile, "data_wait") if it.sampler]
+    lines = sampler_lines(profile)
     value = observed_share(profile, seconds_of(lines))
     margin = value * _DEVIATIONS / math.sqrt(max(1, sum(it.samples for it in lines)))
     wait = waiting(profile)

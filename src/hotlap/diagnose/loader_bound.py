@@ -80,7 +80,7 @@ def check(profile: Profile) -> Iterator[Finding]:
 
 
 def _rates(profile: Profile) -> Iterator[str]:
-    """Samples a second: what the script reaches and what no change of the other half can beat."""
+    """Samples per second: what the script reaches and what no change of the other half can beat."""
     own = step_seconds_per_sample(profile)
     rates = [f"{per_second(own)} in the script"]
     for what, text in (("loader-alone", "by its loader alone"), ("model-alone", "by its model alone")):

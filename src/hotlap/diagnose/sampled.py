@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from hotlap.diagnose.host_lines import is_in_torch, place_of, reporting_places
+from hotlap.diagnose.host_lines import Place, is_in_torch, place_of, reporting_places
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import phase_share
 from hotlap.diagnose.wording import percent, place
@@ -79,14 +80,14 @@ def first_site(lines: Iterable[SampledLine]) -> CallSite | None:
 
 def line_with_most_time(lines: Iterable[SampledLine]) -> CallSite | None:
     """The user's line with most time, whatever it called."""
-    by_line: dict[tuple[str, int], float] = {}
-    sites: dict[tuple[str, int], CallSite] = {}
+    seconds: defaultdict[Place, float] = defaultdict(float)
+    sites: dict[Place, CallSite] = {}
     for it in lines:
         if it.site is not None:
-            where = it.site.file, it.site.line
+            where = place_of(it.site)
             sites.setdefault(where, it.site)
-            by_line[where] = by_line.get(where, 0.0) + it.seconds
-    return sites[max(by_line, key=lambda it: by_line[it])] if by_line else None
+            seconds[where] += it.seconds
+    return sites[max(seconds, key=lambda it: seconds[it])] if seconds else None
 
 
 def hottest(lines: list[SampledLine], within: str) -> Iterator[str]:

@@ -27,9 +27,9 @@ from collections.abc import Iterator
 import msgspec
 
 from hotlap.diagnose.api import Group
-from hotlap.diagnose.data_wait import choosing
+from hotlap.diagnose.data_wait import choosing, sampler_lines
 from hotlap.diagnose.profile import Profile
-from hotlap.diagnose.sampled import hottest, line_with_most_time, sampled_in
+from hotlap.diagnose.sampled import hottest, line_with_most_time
 from hotlap.diagnose.shares import is_material
 from hotlap.diagnose.wording import count, duration, levers_for, percent
 from hotlap.evidence import LineSamples, RunEvidence, SampledLine
@@ -44,7 +44,7 @@ _FEWEST_SAMPLES = 10
 
 def check(profile: Profile) -> Iterator[Finding]:
     """One finding, at the sampler's costliest line, where samplers take a material part of the step."""
-    lines = [it for it in sampled_in(profile, "data_wait") if it.sampler]
+    lines = sampler_lines(profile)
     share, samples = choosing(profile), sum(it.samples for it in lines)
     if samples < _FEWEST_SAMPLES or not is_material(share):
         return
@@ -53,7 +53,7 @@ def check(profile: Profile) -> Iterator[Finding]:
         share=share,
         title=f"Choosing the samples of each batch takes {percent(share.value)} of the step.",
         evidence=(
-            f"the sampler was at work in {count(samples, 'sample')} of the training thread",
+            f"{count(samples, 'sample')} of the training thread found it in the sampler",
             f"data wait: {duration(profile.account.data_wait)} of a step of {duration(profile.account.wall)}",
             *hottest(lines, "it"),
         ),
