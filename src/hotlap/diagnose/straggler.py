@@ -112,7 +112,7 @@ def _traced(profile: Profile) -> _Columns | None:
 def _before_they_meet(profile: Profile) -> _Columns | None:
     """Loading, forward, and what lies outside of all phases: whoever takes longer there comes later to where gradients
     are exchanged. Where the script calls collectives of its own there, that time is waiting as well, and does not
-    count."""
+    count; nor does it where no sampled lines show whether it does."""
     whole = _settled(profile.rank_step_seconds)
     own = _settled(_own_seconds(profile))
     if not whole or len(own) != len(whole) or len(own[0]) != len(whole[0]):
@@ -122,14 +122,15 @@ def _before_they_meet(profile: Profile) -> _Columns | None:
 
 def _own_seconds(profile: Profile) -> tuple[tuple[float, ...], ...]:
     forward, other = profile.rank_forward_seconds, profile.rank_other_seconds
-    if _meets_elsewhere(profile) or [len(it) for it in other] != [len(it) for it in forward]:
+    if _may_meet_elsewhere(profile) or [len(it) for it in other] != [len(it) for it in forward]:
         return forward
     return tuple(tuple(map(sum, zip(*rows, strict=True))) for rows in zip(forward, other, strict=True))
 
 
-def _meets_elsewhere(profile: Profile) -> bool:
-    """Whether a collective was met outside of all phases."""
-    return any(it.collective and it.phase == "other" for it in profile.evidence.sampled.lines)
+def _may_meet_elsewhere(profile: Profile) -> bool:
+    """Whether a collective was met outside of all phases, or no lines were sampled that could show one."""
+    lines = profile.evidence.sampled.lines
+    return not lines or any(it.collective and it.phase == "other" for it in lines)
 
 
 def _untraced(profile: Profile) -> _Columns | None:
@@ -170,6 +171,7 @@ def _traces(*exposed_ms: tuple[float, ...]) -> Profile:
 
 
 _GATHERED = SampledLine(phase="other", samples=50, seconds=0.5, called="torch.distributed.all_reduce", collective=True)
+_REPORTED = SampledLine(phase="other", samples=50, seconds=0.5, called="json.dump")
 
 fires = {
     "one rank never waits": _traces((40, 41, 39, 40), (1, 2, 1, 1), (38, 40, 41, 40)),
@@ -179,6 +181,7 @@ fires = {
     ),
     "ranks that meet in every step, one of which reports first": Profile(
         facts=_FACTS,
+        evidence=RunEvidence(sampled=LineSamples(samples=50, lines=(_REPORTED,))),
         rank_step_seconds=((0.13,) * 30,) * 2,
         rank_forward_seconds=((0.02,) * 30,) * 2,
         rank_other_seconds=((0.03,) * 30, (0.001,) * 30),
@@ -192,6 +195,12 @@ silent = {
     "the fast rank waits in a collective of the script's own": Profile(
         facts=_FACTS,
         evidence=RunEvidence(sampled=LineSamples(samples=50, lines=(_GATHERED,))),
+        rank_step_seconds=((0.13,) * 30,) * 2,
+        rank_forward_seconds=((0.02,) * 30,) * 2,
+        rank_other_seconds=((0.03,) * 30, (0.001,) * 30),
+    ),
+    "a rank may wait in a collective of the script's own, and no lines were sampled": Profile(
+        facts=_FACTS,
         rank_step_seconds=((0.13,) * 30,) * 2,
         rank_forward_seconds=((0.02,) * 30,) * 2,
         rank_other_seconds=((0.03,) * 30, (0.001,) * 30),
