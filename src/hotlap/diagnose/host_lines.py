@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from hotlap.diagnose.operators import is_traced_file
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import between, exactly, observed_share
 from hotlap.diagnose.wording import count, name, percent, place
@@ -112,9 +113,7 @@ def line_of_operator(profile: Profile, operator: str, around: CallSite | None) -
 
 
 def _is_within(site: CallSite | None, around: CallSite) -> bool:
-    """Whether it is the same function: torch's profiler cuts off the folder that modules are imported from."""
-    same_file = site is not None and (site.file == around.file or site.file.endswith(f"/{around.file}"))
-    return same_file and site is not None and site.function == around.function
+    return site is not None and is_traced_file(site.file, around.file) and site.function == around.function
 
 
 def _last_name(dotted: str) -> str:

@@ -123,6 +123,11 @@ def in_words(operator: OperatorRow) -> str:
     return name(f"{operator.name} [{text}]" if text else operator.name)
 
 
+def is_traced_file(path: str, traced: str) -> bool:
+    """Whether a trace calls this file so: torch's profiler cuts off the folder that modules are imported from."""
+    return path == traced or path.endswith(f"/{traced}")
+
+
 def site_of(operator: OperatorRow, role: SiteRole = "model") -> CallSite | None:
     """The user's line that called the operator, or whose gradient it computes, where the trace knows it: newer traces
     know the line where its function begins, which says nothing of a module."""

@@ -32,7 +32,7 @@ import msgspec
 
 from hotlap.diagnose.api import Group
 from hotlap.diagnose.examples import CPU, GPU, operator, run_on
-from hotlap.diagnose.operators import profiled_steps, site_of
+from hotlap.diagnose.operators import is_traced_file, profiled_steps, site_of
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import exactly
 from hotlap.diagnose.wording import duration, levers_for, percent
@@ -118,8 +118,7 @@ def _makes_samples(profile: Profile, row: OperatorRow) -> bool:
     site = site_of(row)
     functions = (it for dataset in profile.evidence.datasets for it in dataset.functions if it.file)
     return site is not None and any(
-        (it.line, it.name) == (site.line, site.function) and f"/{it.file}".endswith(f"/{site.file.lstrip('/')}")
-        for it in functions
+        (it.line, it.name) == (site.line, site.function) and is_traced_file(it.file, site.file) for it in functions
     )
 
 
