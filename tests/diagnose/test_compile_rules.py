@@ -153,7 +153,7 @@ def test_three_recompilations_of_one_function_are_too_many(counts: tuple[int, ..
 def test_each_function_counts_for_itself() -> None:
     guards = (at(12, count=2), at(30, count=2), at(12, count=5, file="/home/someone/other.py"))
     finding = one("recompiles", compiled_with(CompileReport(seconds=9.0, graphs=12, recompiles=guards)))
-    assert finding.title == "torch compiled other.py:12 again, 5 times beside the first."
+    assert finding.title == "torch compiled other.py:12 again, 5 times besides the first."
     assert finding.kind == "risk"
     assert "All compiling took 9.00 s, for 12 graphs." in finding.evidence
 

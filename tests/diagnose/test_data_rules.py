@@ -149,7 +149,7 @@ def test_loader_bound_shows_what_each_half_reaches() -> None:
     facts = ScriptFacts(loaders=(LoaderFacts(dataset="Images", batch_size=10, workers=3, site=LOADER),))
     (found,) = loader_bound.check(Profile(account=account(0.3), ceilings=ceilings, facts=facts))
     assert found.title == "The step waits 20 % of its time for data."
-    assert "samples a second: 100 in the script, 500 by its loader alone, 125 by its model alone" in found.evidence
+    assert "samples per second: 100 in the script, 500 by its loader alone, 125 by its model alone" in found.evidence
     assert "DataLoader over Images: 3 workers, batches of 10" in found.evidence
     assert found.site == LOADER and "loader" in found.levers
     assert "add workers" in found.remedy

@@ -202,7 +202,7 @@ def test_logging_cost_above_one_percent(seconds: float, fires: bool) -> None:
     assert bool(list(logging_cost.check(seen(calls=(call("print", seconds),))))) is fires
 
 
-def test_logging_cost_adds_up_the_lines_and_names_the_dearest() -> None:
+def test_logging_cost_adds_up_the_lines_and_names_the_costliest() -> None:
     calls = (call("print", 0.06), call("logging", 0.07, site=ELSEWHERE), call("empty-cache", 5.0))
     (found,) = logging_cost.check(seen(calls=calls, device="cpu"))
     assert found.share.value == found.share.low == pytest.approx(0.013)

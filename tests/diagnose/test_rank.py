@@ -55,7 +55,7 @@ IN_ORDER = (
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_dearest_comes_first(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+def test_the_costliest_comes_first(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Equal costs are ordered by rule, file and line, so that two runs read alike."""
     shuffled = list(IN_ORDER)
     random.Random(seed).shuffle(shuffled)

@@ -158,7 +158,7 @@ def test_a_loader_that_trains_after_an_evaluation_is_changed_then(driver) -> Non
     assert arguments_of(loader) == (2, 3, True, 0)
 
 
-def test_where_a_model_trains_in_evaluation_mode_the_mode_tells_nothing(driver) -> None:
+def test_where_a_model_trains_in_evaluation_mode_the_mode_says_nothing(driver) -> None:
     driver.install(TWO)
     driver.forward(torch.nn.Linear(2, 1).eval(), torch.ones(1, 2))
     assert begun(driver, Squares()).num_workers == 2

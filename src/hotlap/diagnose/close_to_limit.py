@@ -5,7 +5,7 @@ At its peak, training holds more than 92 % of the device's memory in live tensor
 trains on the CPU.
 
 ## Why it is slow
-Near the limit the allocator has no room to choose: it frees its cache and asks the driver anew, which makes the device
+Near the limit the allocator has no room to choose: it frees its cache and asks the driver again, which makes the device
 wait. And a slightly longer sequence, a larger last batch or an evaluation then ends the run with an out-of-memory
 error.
 

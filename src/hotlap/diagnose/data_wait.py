@@ -83,7 +83,7 @@ def distinct_loaders(profile: Profile) -> tuple[LoaderFacts, ...]:
 
 
 def distinct_datasets(profile: Profile) -> tuple[DatasetProfile, ...]:
-    """The data sets that were looked into, each kind once: a script may make the same one anew in every epoch."""
+    """The data sets that were looked into, each kind once: a script may make the same one again in every epoch."""
     return tuple({it.dataset: it for it in profile.evidence.datasets}.values())
 
 

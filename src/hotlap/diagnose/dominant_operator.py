@@ -130,7 +130,7 @@ _LOOP = "It is called in a loop. Stack the small tensors into one, and call it o
 def check(profile: Profile) -> Iterator[Finding]:
     """Only for torch's own operators: what a library brought along is there for a purpose."""
     whole = sum(own_nanoseconds(profile, it) for it in profile.operators)
-    rows = _dearest(profile)
+    rows = _costliest(profile)
     own = sum(own_nanoseconds(profile, it) for it in rows)
     share = share_of(profile, rows)
     enough = AVOIDABLE if rows and rows[0].name in _HAVE_EQUIVALENTS else DOMINANT
@@ -165,7 +165,7 @@ def _site(profile: Profile, row: OperatorRow) -> CallSite | None:
     return line_of_operator(profile, row.name, around) or around or site_with(profile, "model")
 
 
-def _dearest(profile: Profile) -> list[OperatorRow]:
+def _costliest(profile: Profile) -> list[OperatorRow]:
     """The rows of the unusual operator that takes most time with the same shapes, wherever it was called."""
     alike: defaultdict[tuple[str, tuple[tuple[int, ...], ...]], list[OperatorRow]] = defaultdict(list)
     for it in profile.operators:

@@ -134,10 +134,10 @@ def _attention(profile: Profile) -> _Attention | None:
     flat = {_flat(it) for it in attended}
     flat |= {(batch, columns, rows) for batch, rows, columns in flat}
     forward = [it for it in softmax if it.shapes[0] in attended and it.name == "aten::_softmax"]
-    dearest = max(forward or softmax, key=lambda it: own_nanoseconds(profile, it))
+    costliest = max(forward or softmax, key=lambda it: own_nanoseconds(profile, it))
     touching = tuple(it for it in products if any(_makes(it, shape) or _uses(it, shape) for shape in flat))
     others = tuple(it for it in profile.operators if it.name not in _PRODUCTS and attended & set(it.shapes[:2]))
-    return _Attention(dearest, touching, others)
+    return _Attention(costliest, touching, others)
 
 
 def _flat(shape: _Shape) -> _Shape:

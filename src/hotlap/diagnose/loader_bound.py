@@ -88,7 +88,7 @@ def _rates(profile: Profile) -> Iterator[str]:
         if measured and measured.seconds_per_sample:
             rates.append(f"{per_second(measured.seconds_per_sample)} {text}")
     if len(rates) > 1:
-        yield f"samples a second: {', '.join(rates)}"
+        yield f"samples per second: {', '.join(rates)}"
 
 
 def _describe(loader: LoaderFacts) -> str:

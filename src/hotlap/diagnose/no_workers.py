@@ -117,7 +117,7 @@ def _rates(profile: Profile) -> Iterator[str]:
     best = min((it for it in rates if workers_of(it) > 0), key=lambda it: it.seconds_per_sample, default=None)
     if alone and best:
         yield (
-            f"the loader alone: {per_second(alone.seconds_per_sample)} samples a second without workers, "
+            f"the loader alone: {per_second(alone.seconds_per_sample)} samples per second without workers, "
             f"{per_second(best.seconds_per_sample)} with {workers_of(best)}"
         )
 

@@ -81,7 +81,7 @@ def _on_cpu(profile: Profile, host: HostTime) -> Iterator[Finding]:
         return
     wall, elsewhere = profile.account.wall, profile.account.data_wait + profile.account.backward
     operators, traced = (it / 1e9 / window.steps for it in (_outside_backward(profile, host), host.python_nanoseconds))
-    # Tracing makes Python dearer, so its part of the traced step bounds its part of the untouched one: where that took
+    # Tracing makes Python slower, so its part of the traced step bounds its part of the untouched one: where that took
     # longer for another reason, as on a busy machine, the difference is not Python's.
     most = host.python_nanoseconds / host.step_nanoseconds if host.step_nanoseconds else 0.0
     named = reporting_share(profile).value

@@ -2,7 +2,7 @@
 
 ## What it is
 A compiled function was called with something that none of its compiled forms fits: another size, another number in a
-Python attribute, another kind of object. Each time torch compiled it anew, three times or more.
+Python attribute, another kind of object. Each time torch compiled it again, three times or more.
 
 ## Why it is slow
 Each compilation takes seconds, in the middle of training. After some of them (8, unless
@@ -57,7 +57,7 @@ def check(profile: Profile) -> Iterator[Finding]:
             rule="recompiles",
             kind="risk",
             share=exactly(0.0),
-            title=f"torch compiled {in_words(place)} again, {count(times, 'time')} beside the first.",
+            title=f"torch compiled {in_words(place)} again, {count(times, 'time')} besides the first.",
             evidence=(
                 *(f"Because of: {shortened(it.reason)}" for it in guards[:_REASONS_SHOWN]),
                 f"All compiling took {duration(report.seconds)}, for {count(report.graphs, 'graph')}.",

@@ -116,15 +116,15 @@ def check(profile: Profile) -> Iterator[Finding]:
     if doubt and not has_plain_products:
         return
     levers = levers_for("slow-matmul-precision", profile.situation)
-    dearest = max(rows, key=lambda it: own_nanoseconds(profile, it))
-    most = percent(min(share, share_of(profile, [dearest])))
+    costliest = max(rows, key=lambda it: own_nanoseconds(profile, it))
+    most = percent(min(share, share_of(profile, [costliest])))
     yield Finding(
         rule="slow-matmul-precision",
         kind="hint" if doubt else "cost",
         share=exactly(0.0) if doubt else at_most(saving),
         title=_title(share, best.mode, None if doubt else saving),
         evidence=(
-            f"Most of it: {in_words(dearest)}, {most} of the step.",
+            f"Most of it: {in_words(costliest)}, {most} of the step.",
             *(
                 [f"What {best.mode} would save is not known. {doubt}"]
                 if doubt

@@ -5,13 +5,13 @@ Among all that happens below `Dataset.__getitem__` and in the collate function, 
 of the time, while the training waits for data.
 
 ## Why it is slow
-Decoding a large image to shrink it afterwards, tokenising in every epoch anew, a loop in Python over pixels or rows,
+Decoding a large image to shrink it afterwards, tokenising again in every epoch, a loop in Python over pixels or rows,
 reading a file line by line: work that is done for each sample of each epoch, in a processor that then is not free for
 anything else.
 
 ## How to see it
 Some samples are made in the main process under a profiler, which books time under the function that spent it (what it
-called left out). Profiling makes short Python functions look dearer than they are, so a function must take 30 % of the
+called left out). Profiling makes short Python functions look slower than they are, so a function must take 30 % of the
 time to be named. Where one of a library does not make up half of collating, the collate function is named as a whole.
 What it costs is that part of the data wait within epochs, less what the sampler takes: without it a batch takes so much
 less, and the wait shrinks by at least as much. It is never more than what the function takes for all samples of a step.
@@ -112,14 +112,14 @@ def _within_epochs(profile: Profile, dataset: DatasetProfile) -> float:
 def _culprit(dataset: DatasetProfile) -> _Culprit | None:
     if dataset.samples < _FEWEST_SAMPLES or dataset.seconds <= 0:
         return None
-    dearest = max(dataset.functions, key=lambda it: it.own_seconds, default=None)
-    if dearest and dearest.own_seconds > _LARGE_PART * dataset.seconds and _tells_enough(dearest, dataset):
+    costliest = max(dataset.functions, key=lambda it: it.own_seconds, default=None)
+    if costliest and costliest.own_seconds > _LARGE_PART * dataset.seconds and _is_worth_naming(costliest, dataset):
         return _Culprit(
-            name=_title_of(dearest),
-            part=min(1.0, dearest.own_seconds / dataset.seconds),
-            remedy=f"Do what {_shown(dearest)} does once, beforehand, and store the result; or use a compiled "
+            name=_title_of(costliest),
+            part=min(1.0, costliest.own_seconds / dataset.seconds),
+            remedy=f"Do what {_shown(costliest)} does once, beforehand, and store the result; or use a compiled "
             "library for it; or do it on the device, for a whole batch.",
-            site=_site(dearest, dataset),
+            site=_site(costliest, dataset),
         )
     if dataset.collate_seconds > _LARGE_PART * dataset.seconds:
         return _Culprit(
@@ -131,7 +131,7 @@ def _culprit(dataset: DatasetProfile) -> _Culprit | None:
     return None
 
 
-def _tells_enough(function: FunctionTime, dataset: DatasetProfile) -> bool:
+def _is_worth_naming(function: FunctionTime, dataset: DatasetProfile) -> bool:
     """Whether to name it instead of the collate function: one of the user's own, or most of what collating takes."""
     return _is_users(function) or function.own_seconds >= _MOST * dataset.collate_seconds
 

@@ -102,10 +102,10 @@ def _evidence(profile: Profile) -> Iterator[str]:
     if profile.account.wall > 0:
         yield f"In the script as it is, {bottleneck(profile.account)}."
     if profile.account.wall > 0 and _largest_phase(profile.account) in _COMPUTE:
-        yield from _dearest_operators(profile.operators, on_device=profile.on_accelerator)
+        yield from _costliest_operators(profile.operators, on_device=profile.on_accelerator)
 
 
-def _dearest_operators(operators: tuple[OperatorRow, ...], *, on_device: bool) -> Iterator[str]:
+def _costliest_operators(operators: tuple[OperatorRow, ...], *, on_device: bool) -> Iterator[str]:
     """The operators with most time of their own, as a share of all operators' time."""
     seconds: dict[str, int] = {}
     for it in operators:
@@ -114,8 +114,8 @@ def _dearest_operators(operators: tuple[OperatorRow, ...], *, on_device: bool) -
     whole = sum(seconds.values())
     if whole <= 0:
         return
-    dearest = sorted(seconds, key=lambda it: -seconds[it])[:_OPERATORS_SHOWN]
-    shown = ", ".join(f"{name(it)} {percent(seconds[it] / whole)}" for it in dearest)
+    costliest = sorted(seconds, key=lambda it: -seconds[it])[:_OPERATORS_SHOWN]
+    shown = ", ".join(f"{name(it)} {percent(seconds[it] / whole)}" for it in costliest)
     yield f"Of the operators' own time in the profiled steps, most goes to {shown}."
 
 

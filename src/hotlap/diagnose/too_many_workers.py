@@ -74,7 +74,7 @@ def _fewer_as_fast(profile: Profile, loader: LoaderFacts) -> Iterator[Finding]:
         loader,
         title=f"{number} would load {faster} the script's {loader.workers}.",
         evidence=tuple(
-            f"{count(workers_of(it), 'worker')}: {per_second(it.seconds_per_sample)} samples a second, the loader alone"
+            f"{count(workers_of(it), 'worker')}: {per_second(it.seconds_per_sample)} samples per second, loader alone"
             for it in (best, own)
         ),
         remedy=f"Pass num_workers={workers_of(best)}, which was measured best: {_why(gain)}.",

@@ -90,7 +90,7 @@ def check(profile: Profile) -> Iterator[Finding]:
     bound = min(sum(it.bound for it in found), computing_share(profile))
     if bound < WORTH_A_LOOK:
         return
-    sizes = _dearest_sizes(found)
+    sizes = _costliest_sizes(found)
     share = min(share_of(profile, [it.row for it in found]), computing_share(profile))
     better = ", ".join(f"{_padded(it)} instead of {it}" for it in sizes)
     yield Finding(
@@ -191,7 +191,7 @@ def _channels(row: OperatorRow) -> tuple[int, ...]:
     return tuple(it for it in weight[:2] if it > _IMAGE_CHANNELS)
 
 
-def _dearest_sizes(found: list[_Unaligned]) -> tuple[int, ...]:
+def _costliest_sizes(found: list[_Unaligned]) -> tuple[int, ...]:
     bounds: defaultdict[int, float] = defaultdict(float)
     for it in found:
         for size in it.sizes:

@@ -1,4 +1,4 @@
-"""Workers start anew with every epoch.
+"""Workers start again with every epoch.
 
 ## What it is
 Without `persistent_workers=True` the `DataLoader` ends its workers after each epoch and starts new ones for the next,
@@ -35,7 +35,7 @@ from hotlap.diagnose.wording import count, duration, levers_for, name, percent
 from hotlap.evidence import LoaderUse, RunEvidence
 from hotlap.records import Finding, LoaderFacts, PhaseAccount, ScriptFacts
 
-title = "Workers start anew with every epoch"
+title = "Workers start again with every epoch"
 group: Group = "data"
 
 _NAME = "worker-startup"
@@ -47,14 +47,14 @@ def check(profile: Profile) -> Iterator[Finding]:
         loaders = [it for it in profile.facts.loaders if it.dataset == use.dataset]
         if not loaders or any(it.workers == 0 for it in loaders):
             continue
-        if any(it.persistent_workers for it in loaders) and not _is_made_anew(profile, loaders[0]):
+        if any(it.persistent_workers for it in loaders) and not _is_made_again(profile, loaders[0]):
             continue
         lost = _lost_again(use)
         if lost and profile.evidence.observed_steps and profile.account.wall > 0:
             yield from _finding(profile, use, loaders[0], lost)
 
 
-def _is_made_anew(profile: Profile, loader: LoaderFacts) -> bool:
+def _is_made_again(profile: Profile, loader: LoaderFacts) -> bool:
     """Whether the line that makes the loader made several alike."""
     return sum(it == loader for it in profile.facts.loaders) > 1
 
@@ -79,8 +79,8 @@ def _finding(profile: Profile, use: LoaderUse, loader: LoaderFacts, lost: tuple[
     share = exactly(min(per_step / profile.account.wall, phase_share(profile, "data_wait").value))
     if not is_material(share):
         return
-    made_anew = _is_made_anew(profile, loader)
-    persistence = "made anew in every epoch" if made_anew else "not persistent"
+    made_again = _is_made_again(profile, loader)
+    persistence = "made again in every epoch" if made_again else "not persistent"
     yield Finding(
         rule=_NAME,
         share=share,
@@ -90,10 +90,10 @@ def _finding(profile: Profile, use: LoaderUse, loader: LoaderFacts, lost: tuple[
             f"DataLoader over {name(use.dataset)}: {count(loader.workers, 'worker')}, {persistence}",
         ),
         remedy="Make this DataLoader once, before the loop over epochs, and pass persistent_workers=True."
-        if made_anew
+        if made_again
         else "Pass persistent_workers=True to this DataLoader, unless its data set relies on set_epoch.",
         site=loader.site,
-        levers=() if made_anew else levers_for(_NAME),
+        levers=() if made_again else levers_for(_NAME),
     )
 
 

@@ -337,17 +337,17 @@ def _evaluation_watch(hooks: Hooks) -> Callable[[], bool]:
     """What says whether a loader that is read now is read for an evaluation: gradients are off, or all models are in
     evaluation mode. Where a model is trained in that mode, the mode says nothing."""
     models: WeakSet[Any] = WeakSet()
-    mode_tells = True
+    mode_decides = True
 
     def found(root: Any) -> None:
-        nonlocal mode_tells
+        nonlocal mode_decides
         models.add(root)
-        mode_tells = mode_tells and root.training
+        mode_decides = mode_decides and root.training
 
     def evaluates() -> bool:
         if not hooks.torch.is_grad_enabled():
             return True
-        return mode_tells and len(models) > 0 and not any(it.training for it in models)
+        return mode_decides and len(models) > 0 and not any(it.training for it in models)
 
     hooks.model_found.append(found)
     return evaluates

@@ -1,4 +1,4 @@
-"""What the model alone makes of other batch sizes: samples a second and memory, with the first batch grown or cut.
+"""What the model alone makes of other batch sizes: samples per second and memory, with the first batch grown or cut.
 
 Another batch size changes what is learned, so no plan ever holds one; the curve says whether it would be worth a
 person's thought.

@@ -150,7 +150,7 @@ def _loader_ceiling(facts: ScriptFacts, phases: PhaseAccount, rates: tuple[Loade
         return []
     per_sample = phases.wall / max(1e-9, phases.samples_per_step)
     bound = per_sample / own.seconds_per_sample
-    text = f"The script's own loader alone delivers {1 / own.seconds_per_sample:.4g} samples a second"
+    text = f"The script's own loader alone delivers {1 / own.seconds_per_sample:.4g} samples per second"
     best = min((it for it in rates if not it.error), key=lambda it: it.seconds_per_sample)
     if best.seconds_per_sample < own.seconds_per_sample:
         text += f", {1 / best.seconds_per_sample:.4g} with its best setting"
@@ -188,7 +188,7 @@ def _model_ceiling(trials: Trials, book: Book, phases: PhaseAccount) -> list[Cei
     ratios = [math.log(own / alone) for own, alone in zip(*turns.rounds, strict=True)]
     bound = max(1.0, math.exp(sum(ratios) / len(ratios)))
     per_sample = phases.wall / max(1e-9, phases.samples_per_step) / bound
-    text = f"The model alone, fed from memory, trains {1 / per_sample:.4g} samples a second."
+    text = f"The model alone, fed from memory, trains {1 / per_sample:.4g} samples per second."
     return [Ceiling(name="model-alone", seconds_per_sample=per_sample, bound_speedup=bound, text=text)]
 
 

@@ -200,7 +200,7 @@ def _quiet_launch(
 
 
 def _launch(trials: Trials, length: Length, *, processes: int, patience_seconds: float) -> Run:
-    """One launch of that length. Where watching turns out to be dearer than thought it ends earlier, with the profiled
+    """One launch of that length. Where watching costs more than estimated it ends earlier, with the profiled
     steps; several processes must do the same number of steps, and are given all the time."""
     assignment = trials.assignment()
     # It started and stepped before: one that hangs now is given up soon, however much budget there is.

@@ -83,7 +83,7 @@ def prospects_of(
 ) -> tuple[list[Prospect], list[Outcome]]:
     """The levers worth looking at, and what is said of the others.
 
-    Those that answer a finding come first, the dearest finding's before all; the rest by their bounds, best first.
+    Those that answer a finding come first, the costliest finding's before all; the rest by their bounds, best first.
     """
     found: list[Prospect] = []
     passed_over: list[Outcome] = []

@@ -20,7 +20,7 @@ _WEIGHTS = (("weight", "bias"), ("in_proj_weight", "in_proj_bias"), ("weight_ih_
 class LayerWatch:
     """Hangs hooks on the modules inside each root for one forward, and takes them off again.
 
-    A hook makes a compiled graph be compiled anew, so nothing is watched where anything is compiled. Modules in
+    A hook makes a compiled graph be compiled again, so nothing is watched where anything is compiled. Modules in
     evaluation mode are left alone too: with hooks on them torch may choose another kernel.
     """
 
