@@ -98,9 +98,14 @@ for epoch in range(1000):
 """
 
 
-@pytest.mark.parametrize("gradients", ["torch.no_grad()", "torch.enable_grad()"])
-def test_where_training_has_no_loader_the_evaluations_does_not_train(tmp_path: Path, gradients: str) -> None:
-    script = RESIDENT.replace("GRADIENTS", gradients)
+@pytest.mark.parametrize(
+    ("gradients", "batch_size"), [("torch.no_grad()", 2), ("torch.enable_grad()", 2), ("torch.no_grad()", 160)]
+)
+def test_where_training_has_no_loader_the_evaluations_does_not_train(
+    tmp_path: Path, gradients: str, batch_size: int
+) -> None:
+    """Also where the evaluation is a single batch, if its gradients are off."""
+    script = RESIDENT.replace("GRADIENTS", gradients).replace("batch_size=2", f"batch_size={batch_size}")
     (tmp_path / "train.py").write_text(script)
     workload = Workload(kind="script", target="train.py", directory=str(tmp_path), python=sys.executable)
     assignment = Assignment(workload=workload, observe=True, collect_evidence=True)

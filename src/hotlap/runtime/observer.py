@@ -18,6 +18,7 @@ from hotlap.runtime.clock import StepClock
 from hotlap.runtime.flops import flop_counter
 from hotlap.runtime.hooks import Fetch
 from hotlap.runtime.interception import Interception
+from hotlap.runtime.last_read import LastRead
 from hotlap.runtime.outside import OutsideWatch
 
 STEPS_WITH_SITES = 3
@@ -51,10 +52,10 @@ class Observer:
         self._processes = 1
         self._iterating: _Loader | None = None
         self._states_before_forward: tuple[Any, ...] | None = None
-        self._fetched_last: _Loader | None = None
+        self._last_read: LastRead[_Loader] = LastRead()
         self._outside: OutsideWatch | None = None
         if self._observing:
-            self._outside = OutsideWatch(interception, clock, lambda: self._fetched_last, self._evaluates)
+            self._outside = OutsideWatch(interception, clock, lambda: self._last_read.source, self._evaluates)
         self._awaited: tuple[int, float] | None = None  # another start of the training loader, until when
         self._hang_on(interception)
 
@@ -106,11 +107,11 @@ class Observer:
         if loader is None:
             return fetch()
         loader.fetches += 1
-        loader.fetched_since_backward += 1
+        self._last_read.ask(loader)
         if self._torch.is_grad_enabled():
             self._fetched_with_gradients.add(loader)
         batch = self._watched_fetch(loader, fetch) if self._observing else fetch()
-        self._fetched_last = loader
+        self._last_read.got(loader)
         return batch
 
     def _watched_fetch(self, loader: _Loader, fetch: Fetch) -> Any:
@@ -125,11 +126,9 @@ class Observer:
         return batch
 
     def _evaluates(self, loader: _Loader) -> None:
-        """Several batches of it without a backward were all for the evaluation; a single one may be trained on next."""
         loader.evaluates = True
         self._fetched_with_gradients.discard(loader)
-        if self._fetched_last is loader and loader.fetched_since_backward > 1:
-            self._fetched_last = None
+        self._last_read.evaluated(loader)
 
     def awaits_epoch_end(self, limit_seconds: float, step_seconds: float) -> bool:
         """Whether to go on until the training loader has come to its end and one more step is done, if it does so
@@ -214,11 +213,9 @@ class Observer:
     def _note_loaders_that_train(self) -> None:
         """A batch of the loader read last led to this backward, as did those of others that are read with gradients on
         between backwards again and again: evaluation in between reads its batches without."""
-        if self._fetched_last is not None:
-            self._fetched_last.trains = True
-            self._fetched_last = None
-        for loader in self._loaders.values():
-            loader.fetched_since_backward = 0
+        last = self._last_read.backward()
+        if last is not None:
+            last.trains = True
         for loader in self._fetched_with_gradients:
             loader.backwards += 1
             loader.trains |= loader.backwards > 1
@@ -305,7 +302,6 @@ class _Loader:
         self.batch_bytes = 0
         self.starts = 0
         self.evaluates = False
-        self.fetched_since_backward = 0
 
     @property
     def used(self) -> bool:

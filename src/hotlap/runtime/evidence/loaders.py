@@ -18,6 +18,7 @@ from hotlap.runtime.evidence.batch_copies import BatchCopies, CopyCount
 from hotlap.runtime.evidence.datasets import profile_dataset
 from hotlap.runtime.hooks import Fetch
 from hotlap.runtime.interception import Interception
+from hotlap.runtime.last_read import LastRead
 from hotlap.runtime.stopwatch import EVALUATION
 
 MOST_FETCHES = 4000
@@ -36,7 +37,7 @@ class LoaderWatch:
         self._sites: weakref.WeakKeyDictionary[Any, CallSite] = weakref.WeakKeyDictionary()
         self._uses: dict[tuple[int, int, Any], _Use] = {}
         self._of_iterator: weakref.WeakKeyDictionary[Any, _Use] = weakref.WeakKeyDictionary()
-        self._fetched_last: _Use | None = None
+        self._last_read: LastRead[_Use] = LastRead()
         self._copies = BatchCopies(interception)
         hooks.after_loader.append(self._loader_made)
         hooks.around_loader_start.append(self._start)
@@ -73,11 +74,11 @@ class LoaderWatch:
         if use is None:
             return fetch()
         waiting = _finished_batches(iterator) if self._counting and not use.started else None
+        self._last_read.ask(use)
         began = _now()
         batch = fetch()
         seconds = _now() - began
-        self._fetched_last = use
-        use.fetched_since_backward += 1
+        self._last_read.got(use)
         if use.started:
             use.started = False
             use.first_fetch_seconds.append(seconds)
@@ -90,18 +91,14 @@ class LoaderWatch:
         return batch
 
     def _backward(self, loss: Any) -> Any:
-        if self._fetched_last is not None:
-            self._fetched_last.trains = True
-        for use in self._uses.values():
-            use.fetched_since_backward = 0
+        last = self._last_read.backward()
+        if last is not None:
+            last.trains = True
         return loss
 
     def _was_outside(self, phase: int) -> None:
-        """Several batches of a loader without a backward were all for the evaluation; a single one may be trained on
-        next."""
-        last = self._fetched_last
-        if phase == EVALUATION and last is not None and last.fetched_since_backward > 1:
-            self._fetched_last = None
+        if phase == EVALUATION:
+            self._last_read.evaluated(self._last_read.source)
 
     def result(self) -> dict[str, object]:
         """The fields ``loaders`` and ``datasets``; the latter by fetching samples, once for each data set."""
@@ -124,7 +121,6 @@ class _Use:
         self.site: CallSite | None = None
         self.trains = False
         self.started = False
-        self.fetched_since_backward = 0
         self.start_seconds: list[float] = []
         self.first_fetch_seconds: list[float] = []
         self.fetch_seconds: list[float] = []
