@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable
 
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.sampled import sampled_in, seconds_of
-from hotlap.diagnose.shares import between, observed_share, phase_share
+from hotlap.diagnose.shares import between, phase_share, sampled_share
 from hotlap.evidence import DatasetProfile, SampledLine
 from hotlap.levers.loader import CLOSE_TO_BEST, USUAL_PREFETCH
 from hotlap.records import Ceiling, Estimate, LoaderFacts, LoaderRate
@@ -17,7 +16,6 @@ CEILING_NOISE = 0.03
 """How far the ceiling of the model alone may mislead: it rests on one set of launches, and such sets differ by that."""
 
 _SHAPES_OF_A_FIXED_INPUT = 4
-_DEVIATIONS = 2.0
 
 
 def waiting(profile: Profile) -> Estimate:
@@ -48,10 +46,8 @@ def choosing(profile: Profile) -> Estimate:
     """The share of the step in which samplers choose the samples of batches, which no worker does for the training
     process; with an interval for the chance of sampling. Never more than :func:`waiting`."""
     lines = sampler_lines(profile)
-    value = observed_share(profile, seconds_of(lines))
-    margin = value * _DEVIATIONS / math.sqrt(max(1, sum(it.samples for it in lines)))
-    wait = waiting(profile)
-    return between(min(value, wait.value), min(value - margin, wait.low), min(value + margin, wait.high))
+    share, wait = sampled_share(profile, seconds_of(lines), sum(it.samples for it in lines)), waiting(profile)
+    return between(min(share.value, wait.value), min(share.low, wait.low), min(share.high, wait.high))
 
 
 def ceiling(profile: Profile, name: str) -> Ceiling | None:

@@ -5,7 +5,6 @@ Wrapped calls are counted and timed one by one; sampled lines show all else. Bot
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import TypeAlias
 
 from hotlap.diagnose.operators import is_traced_file
 from hotlap.diagnose.profile import Profile
-from hotlap.diagnose.shares import between, exactly, observed_share
+from hotlap.diagnose.shares import between, exactly, observed_share, sampled_share
 from hotlap.diagnose.wording import count, name, percent, place
 from hotlap.evidence import LoopCall, LoopCallKind, SampledLine
 from hotlap.records import CallSite, Estimate
@@ -37,7 +36,6 @@ _TORCH = ("torch.", "operator")
 _CONVERSIONS = frozenset({"torch.Tensor.tolist", "torch.tensor", "torch.as_tensor"})
 """Of torch, but no operators: they make Python's numbers, one by one."""
 
-_DEVIATIONS = 2.0
 _ARITHMETIC = frozenset({"add", "sub", "rsub", "mul", "div", "pow", "neg", "remainder", "floor_divide", "index"})
 """Operators that a line may call without naming them."""
 
@@ -56,9 +54,7 @@ class HostLine:
 
     def share(self, profile: Profile) -> Estimate:
         """Of the observed steps, with an interval for the chance of sampling."""
-        value = observed_share(profile, self.seconds)
-        margin = value * _DEVIATIONS / math.sqrt(max(1, self.samples))
-        return between(value, value - margin, value + margin)
+        return sampled_share(profile, self.seconds, self.samples)
 
     def in_words(self, profile: Profile) -> str:
         """``train.py:14: json.dumps, 31 % of the observed steps, by 186 samples``."""

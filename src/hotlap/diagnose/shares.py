@@ -24,6 +24,7 @@ SURELY = 0.01
 """And its interval must lie above this."""
 
 _BATCHES = 8
+_DEVIATIONS = 2.0
 _LEAST_STEPS = 2 * _BATCHES
 
 
@@ -60,6 +61,13 @@ def observed_share(profile: Profile, seconds: float) -> float:
     """``seconds``, spent in all of the profiled run's observed steps, as a share of these; zero where none were."""
     observed = profile.evidence.observed_seconds
     return min(1.0, max(0.0, seconds / observed)) if observed > 0 else 0.0
+
+
+def sampled_share(profile: Profile, seconds: float, samples: int) -> Estimate:
+    """What sampled lines take of the observed steps, with an interval for the chance of sampling."""
+    value = observed_share(profile, seconds)
+    margin = value * _DEVIATIONS / math.sqrt(max(1, samples))
+    return between(value, value - margin, value + margin)
 
 
 def is_unguarded(profile: Profile, steps: int) -> bool:
