@@ -11,6 +11,11 @@ from typing import Any
 from hotlap.runtime import compile_report
 
 
+def autocast_dtype(torch: Any, device: str) -> str:
+    """``bfloat16``, where autocast is on right now; else empty."""
+    return str(torch.get_autocast_dtype(device)).removeprefix("torch.") if torch.is_autocast_enabled(device) else ""
+
+
 class AutocastWatch:
     """Looks at the calls of a model's layers until autocast was seen. ``dtype`` is empty as long as it was not."""
 
@@ -21,8 +26,7 @@ class AutocastWatch:
 
     def around(self, device: str) -> None:
         """Note the format where autocast is on right now."""
-        if not self.dtype and self._torch.is_autocast_enabled(device):
-            self.dtype = str(self._torch.get_autocast_dtype(device)).removeprefix("torch.")
+        self.dtype = self.dtype or autocast_dtype(self._torch, device)
 
     def within(self, root: Any, device: str) -> None:
         """Look at each layer's call, up to :meth:`forward_ends`. A hook makes a compiled graph be compiled again, so

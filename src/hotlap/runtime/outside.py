@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from hotlap.records import CallSite, CheckpointFacts, EvaluationFacts
+from hotlap.runtime.autocast_watch import autocast_dtype
 from hotlap.runtime.call_sites import exact_user_site
 from hotlap.runtime.clock import StepClock
 from hotlap.runtime.hooks import Fetch
@@ -77,10 +78,9 @@ class OutsideWatch:
         if self._first is not None or self._seen is not None:
             return
         device = next((it.device.type for it in root.parameters()), "cpu")
-        autocast = self._torch.is_autocast_enabled(device)
         self._seen = EvaluationFacts(
             with_gradients=self._torch.is_grad_enabled(),
-            autocast_dtype=str(self._torch.get_autocast_dtype(device)).removeprefix("torch.") if autocast else "",
+            autocast_dtype=autocast_dtype(self._torch, device),
             site=exact_user_site("call", type(root).__name__),
         )
 
