@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hotlap.diagnose.profile import Profile
-from hotlap.diagnose.shares import MATERIAL, SURELY, at_most
+from hotlap.diagnose.shares import MATERIAL, at_most, is_material
 from hotlap.diagnose.wording import count, duration, percent
 from hotlap.records import Estimate, OutsideKind, OutsidePart
 
@@ -18,7 +18,7 @@ def part_of(profile: Profile, kind: OutsideKind) -> OutsidePart | None:
         return None
     if part.every_steps is None:
         return part if part.share.high >= MATERIAL else None
-    return part if part.share.value >= MATERIAL and part.share.low >= SURELY else None
+    return part if is_material(part.share) else None
 
 
 def cost_of(part: OutsidePart) -> Estimate:
