@@ -4,7 +4,7 @@
 A single operator, called with the same shapes again and again, takes more than two fifths of all operators' own time.
 It is none of those that hardware and libraries are made for (matrix products, convolutions, fused attention, recurrent
 layers), where such a share is a good sign. The gradient of `x[index]` is named from one fifth on, since
-`torch.index_select` has a cheaper one.
+`torch.index_select` often has a cheaper one.
 
 ## Why it is slow
 Models spend their arithmetic in matrix products. Whatever else dominates is limited by memory, by an algorithm that
@@ -79,7 +79,8 @@ _ADVICE = MappingProxyType(
         ),
         "_index_put_impl_": (
             "It writes to positions that may repeat, so on a GPU it sorts them first. Where it is the gradient of "
-            "`x[index]`, `torch.index_select` or `torch.gather` has a cheaper one; else `scatter_add_` or `index_add_`."
+            "`x[index]`, `torch.index_select` or `torch.gather` often has a cheaper one; else take `scatter_add_` or "
+            "`index_add_`."
         ),
         "fill_": (
             "It fills a whole tensor with one number: a buffer that is made anew, or the gradient of an embedding or "
@@ -117,7 +118,8 @@ _READS = frozenset({"aten::item", "aten::_local_scalar_dense"})
 """They compute nothing, they wait; hotlap itself reads the loss in the profiled steps of a CPU."""
 
 _HAVE_EQUIVALENTS = frozenset({"aten::_index_put_impl_"})
-"""As the gradient of `x[index]`, that of `torch.index_select(x, 0, index)` is several times as fast, on a CPU too."""
+"""As the gradient of `x[index]`: that of `torch.index_select(x, 0, index)` is often faster, on a CPU too (as in
+`tests/causes/citation_graph`), but slower where what comes in is an expanded tensor, as the gradient of a sum."""
 
 _UPDATES = frozenset(
     f"aten::{it}" for it in ("add", "add_", "addcdiv_", "addcmul_", "div", "div_", "lerp_", "mul", "mul_", "sqrt")
