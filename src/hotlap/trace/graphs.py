@@ -14,10 +14,11 @@ from typing import NamedTuple
 
 from hotlap.trace.attribution import Attribution
 from hotlap.trace.captures import captures, node_kinds
-from hotlap.trace.dialects import GRAPH_LAUNCH, Kind
+from hotlap.trace.dialects import Kind
 from hotlap.trace.events import MISSING
 from hotlap.trace.graph_records import GraphKernel, GraphRow, KnownBy
-from hotlap.trace.timeline import NONE, Timeline
+from hotlap.trace.linking import graph_replays
+from hotlap.trace.timeline import NONE
 
 _MOST_GRAPHS = 100
 _MOST_OPERATORS = 4
@@ -42,7 +43,7 @@ class _Origin(NamedTuple):
 
 def graph_rows(attribution: Attribution, *, most: int = 100) -> tuple[GraphRow, ...]:
     """Graphs that were launched within the steps, the costliest first; ``most`` bounds the kernels of each."""
-    replays = _replays(attribution.timeline)
+    replays = graph_replays(attribution.timeline.device, attribution.timeline.calls)
     if not replays:
         return ()
     origins = _Origins(attribution, replays)
@@ -53,16 +54,6 @@ def graph_rows(attribution: Attribution, *, most: int = 100) -> tuple[GraphRow, 
             at[_place(attribution, call, events)].append(call)
     rows = [_row(attribution, place, [replays[it] for it in calls], origins, most) for place, calls in at.items()]
     return tuple(sorted(rows, key=lambda it: -it.nanoseconds)[:_MOST_GRAPHS])
-
-
-def _replays(timeline: Timeline) -> dict[int, list[int]]:
-    """For each call that launches a graph the device events that it launched, in their order."""
-    launching = timeline.calls.named(GRAPH_LAUNCH.match)
-    found: dict[int, list[int]] = {call: [] for call, name in enumerate(timeline.calls.name) if name in launching}
-    for event, launch in enumerate(timeline.device.launch):
-        if launch in found:
-            found[launch].append(event)
-    return found
 
 
 def _place(attribution: Attribution, call: int, events: Sequence[int]) -> _Place:
