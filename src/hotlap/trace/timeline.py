@@ -261,6 +261,11 @@ class Timeline(NamedTuple):
         """All host events, by kind. Calls of modules are left out: the frames of the same calls cover that time."""
         return self.calls, self.operators, self.annotations, self.frames, self.overhead
 
+    @property
+    def steps_span(self) -> Span | None:
+        """From the first step's start to the last one's end; None where the trace marks no steps."""
+        return (self.steps[0].start, max(it.end for it in self.steps)) if self.steps else None
+
     def by_device(self) -> Mapping[int, Selection]:
         """For each accelerator that did anything, by number, its events."""
         numbers = set(self.device.device)
