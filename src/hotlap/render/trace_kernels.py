@@ -10,7 +10,6 @@ from hotlap.render.event_names import event_names
 from hotlap.render.lines import Table
 from hotlap.trace.records import DeviceBreakdown, KernelRow
 
-_BILLION = 1e9
 _FEW = 10
 
 
@@ -24,10 +23,10 @@ def kernels(device: DeviceBreakdown, most: int) -> Table:
     for row in rows:
         table.add(
             names[row.name],
-            _length(row.nanoseconds),
-            text.share(row.nanoseconds / device.time.busy_nanoseconds) if device.time.busy_nanoseconds else "-",
+            text.length(row.nanoseconds),
+            text.share_of(row.nanoseconds, device.time.busy_nanoseconds),
             f"{row.launches:,}",
-            _length(row.nanoseconds // row.launches),
+            text.length(row.nanoseconds // row.launches),
             {True: "yes", False: "no", None: ""}[row.tensor_cores],
             *(it.cell(row) for it in filling),
         )
@@ -60,9 +59,5 @@ def _summary(device: DeviceBreakdown) -> str:
         line += f", {summary.per_step:,.0f} a step"
     if summary.launch_cost_nanoseconds is not None:
         line += f"; {text.share(summary.short_share)} are shorter than a launch costs the host "
-        line += f"({_length(summary.launch_cost_nanoseconds)})"
+        line += f"({text.length(summary.launch_cost_nanoseconds)})"
     return line
-
-
-def _length(nanoseconds: int) -> str:
-    return text.duration(nanoseconds / _BILLION)

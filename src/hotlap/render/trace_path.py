@@ -48,7 +48,7 @@ def _parts(path: CriticalPath) -> Table:
     about += text.count(steps, "step") if steps else "the trace"
     table = Table("", ">time per step" if steps else ">time", ">of the path", about=about)
     for it in path.parts:
-        time = text.duration(it.nanoseconds / max(1, steps) / 1e9)
+        time = text.length(it.nanoseconds / max(1, steps))
         table.add(_KINDS[it.kind], time, text.share(it.nanoseconds / path.nanoseconds))
     return table
 
@@ -64,7 +64,7 @@ def _contributors(path: CriticalPath) -> Table:
         table.add(
             names[it.name],
             _SIDES.get(it.kind, ""),
-            text.duration(it.nanoseconds / 1e9),
+            text.length(it.nanoseconds),
             text.share(it.nanoseconds / path.nanoseconds),
             f"{it.times:,}",
             *(cell for cell, (_, known) in zip(cells, told, strict=True) if known),
