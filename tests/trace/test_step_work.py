@@ -160,6 +160,15 @@ def test_operations_that_the_profiler_counted(tmp_path: Path) -> None:
     assert known(writer, tmp_path).flops == 5_000_007
 
 
+def test_counted_operations_are_not_those_of_a_convolution_of_unknown_size(tmp_path: Path) -> None:
+    """One image without a batch, of which the shapes do not show what the inner operator computes."""
+    image, weight = [16, 32, 32], [64, 16, 3, 3]
+    writer = TraceWriter()
+    writer.host("operator", "aten::conv2d", 0, 5, **sizes(image, weight), flops=5_000_000)
+    call(writer, "aten::cudnn_convolution", 10, 100, **sizes(image[1:], weight))
+    assert work(writer, tmp_path) is None
+
+
 @pytest.mark.parametrize(
     ("name", "concrete", "positions"),
     [

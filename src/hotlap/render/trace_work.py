@@ -21,13 +21,12 @@ def work_lines(work: StepWork | None, paper: Paper) -> Iterator[str]:
 
 
 def _amount(work: StepWork) -> str:
-    each = max(1, work.steps)
     of = "per step" if work.steps else "in the trace"
-    amount = f"{'At least ' if work.is_lower_bound else ''}{_flops(work.flops / each)} {of}"
+    amount = f"{'At least ' if work.is_lower_bound else ''}{_flops(work.flops_per_step)} {of}"
     if not work.backward_flops:
         return f"{amount}."
-    forward = _flops((work.flops - work.backward_flops) / each)
-    return f"{amount}: {forward} forward, {_flops(work.backward_flops / each)} backward."
+    forward = _flops(work.flops_per_step - work.backward_flops_per_step)
+    return f"{amount}: {forward} forward, {_flops(work.backward_flops_per_step)} backward."
 
 
 def _rate(work: StepWork) -> str:
