@@ -68,15 +68,19 @@ def _launched_by(graph: GraphRow) -> str:
 
 
 def _kernels(graph: GraphRow, rows: int) -> Table:
-    known = any(it.known_by for it in graph.kernels)
-    origin = ("operator", "known by") if known else ()
-    table = Table("name", ">time", ">of the graph", ">launches", *origin, about=_about(graph))
+    table = Table("name", ">time", ">of the graph", ">launches", "?operator", "?known by", about=_about(graph))
     shown = graph.kernels[:rows]
     names = event_names([it.name for it in shown])
     for it in shown:
         share = text.share_of(it.nanoseconds, graph.nanoseconds)
-        cells = (_operators(it), _KNOWN_BY[it.known_by]) if known else ()
-        table.add(names[it.name], text.length(it.nanoseconds), share, f"{it.launches:,}", *cells)
+        table.add(
+            names[it.name],
+            text.length(it.nanoseconds),
+            share,
+            f"{it.launches:,}",
+            _operators(it),
+            _KNOWN_BY[it.known_by],
+        )
     if graph.distinct_kernels > len(shown):
         table.add(f"{graph.distinct_kernels - len(shown):,} more (--rows)")
     return table

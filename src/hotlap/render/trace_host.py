@@ -40,18 +40,17 @@ def _operators(rows: tuple[OperatorRow, ...], most: int) -> Table:
     shown = ranked[:most]
     whole = sum(it.host_nanoseconds for it in rows)
     names = event_names([it.name for it in shown])
-    told = [("shapes", any(it.shapes for it in shown)), ("called at", any(it.place for it in shown))]
-    table = Table("name", ">time", ">of all", ">calls", ">mean", *(name for name, known in told if known))
+    table = Table("name", ">time", ">of all", ">calls", ">mean", "?shapes", "?called at")
     for row in shown:
         shapes = " ".join("x".join(map(str, it)) for it in row.shapes if it)
-        cells = (text.one_line(shapes, limit=_LONGEST_SHAPES), event_name(row.place))
         table.add(
             names[row.name],
             text.length(row.host_nanoseconds),
             text.share_of(row.host_nanoseconds, whole),
             f"{row.calls:,}",
             text.length(row.host_nanoseconds / row.calls),
-            *(cell for cell, (_, known) in zip(cells, told, strict=True) if known),
+            text.one_line(shapes, limit=_LONGEST_SHAPES),
+            event_name(row.place),
         )
     if len(ranked) > len(shown):
         rest = sum(it.host_nanoseconds for it in ranked[len(shown) :])

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 from hotlap.render import text
 from hotlap.render.event_names import event_names
 from hotlap.render.lines import Table
@@ -16,9 +13,8 @@ _FEW = 10
 def kernels(device: DeviceBreakdown, most: int) -> Table:
     """So many kernels at most; occupancy, and blocks per multiprocessor of the whole grid, where the trace has them."""
     rows = device.kernels[:most]
-    filling = [it for it in _FILLING if any(it.cell(row) for row in rows)]
-    titles = [it.title for it in filling]
-    table = Table("name", ">time", ">of busy", ">launches", ">mean", "tensor cores", *titles, about=_summary(device))
+    heads = ("name", ">time", ">of busy", ">launches", ">mean", "tensor cores", "?>occupancy", "?>blocks/SM")
+    table = Table(*heads, about=_summary(device))
     names = event_names([it.name for it in rows])
     for row in rows:
         table.add(
@@ -28,16 +24,10 @@ def kernels(device: DeviceBreakdown, most: int) -> Table:
             f"{row.launches:,}",
             text.length(row.nanoseconds // row.launches),
             {True: "yes", False: "no", None: ""}[row.tensor_cores],
-            *(it.cell(row) for it in filling),
+            _occupancy(row),
+            _blocks(row),
         )
     return table
-
-
-class _Column(NamedTuple):
-    """A column that is shown where any row has something in it."""
-
-    title: str
-    cell: Callable[[KernelRow], str]
 
 
 def _occupancy(row: KernelRow) -> str:
@@ -47,9 +37,6 @@ def _occupancy(row: KernelRow) -> str:
 def _blocks(row: KernelRow) -> str:
     blocks = row.blocks_per_multiprocessor
     return "" if blocks is None else f"{blocks:.2f}" if blocks < _FEW else f"{blocks:,.0f}"
-
-
-_FILLING = (_Column(">occupancy", _occupancy), _Column(">blocks/SM", _blocks))
 
 
 def _summary(device: DeviceBreakdown) -> str:

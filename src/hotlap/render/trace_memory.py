@@ -81,10 +81,8 @@ def _growth(use: MemoryOverTime) -> str:
 
 def _holders(use: MemoryOverTime) -> Table:
     # A line that all share says nothing here; the peak's is named above.
-    places = {it.place for it in use.holders}
-    told = (("module", any(it.module for it in use.holders)), ("allocated at", len(places) > 1))
-    names = (name for name, known in told if known)
-    table = Table("in use at the peak", "phase", ">size", ">of peak", ">allocations", *names)
+    places_differ = len({it.place for it in use.holders}) > 1
+    table = Table("in use at the peak", "phase", ">size", ">of peak", ">allocations", "?module", "?allocated at")
     whole = use.peak.allocated_bytes
     if use.held_before_bytes:
         share = text.share_of(use.held_before_bytes, whole)
@@ -97,7 +95,8 @@ def _holders(use: MemoryOverTime) -> Table:
             text.size(it.bytes),
             text.share_of(it.bytes, whole),
             f"{it.allocations:,}",
-            *(event_name(cell) for cell, (_, known) in zip((it.module, it.place), told, strict=True) if known),
+            event_name(it.module),
+            event_name(it.place) if places_differ else "",
         )
     rest = use.holders[len(shown) :]
     if rest:
