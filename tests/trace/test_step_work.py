@@ -124,6 +124,17 @@ def test_a_device_without_a_published_peak(tmp_path: Path) -> None:
     )
 
 
+def test_more_than_the_published_peak_has_no_share(tmp_path: Path) -> None:
+    """The trace names another device than it ran on, or a rate is wrong."""
+    writer = TraceWriter()
+    call(writer, "aten::mm", 0, 100, **sizes([8192, 8192], [8192, 8192]))
+    found = known(writer, tmp_path)
+    assert found.peak_share is None
+    page = " ".join(work_lines(found, Paper(width=200)))
+    assert "more than the published peak of this device, so no share of it is given" in page
+    assert "no published peak is known" not in page
+
+
 def test_float32_that_may_be_tf32_has_no_share(tmp_path: Path) -> None:
     kernel = "cutlass_80_tensorop_s1688gemm_128x128"
     assert known(training(kernel=kernel, dtype="float"), tmp_path, device="NVIDIA A100").peak_share is None

@@ -32,9 +32,11 @@ def _amount(work: StepWork) -> str:
 def _rate(work: StepWork) -> str:
     devices = f" on {work.devices} devices" if work.devices > 1 else ""
     line = f"{'At least ' if work.is_lower_bound else ''}{flop_rate(work.flops_per_second)}{devices}"
-    if work.peak_share is None:
-        return f"{line}; no published peak is known for this device and these dtypes."
     peaks = [f"{flop_rate(it.peak_flops_per_second)} in {it.dtype}" for it in work.dtypes if it.peak_flops_per_second]
+    if len(peaks) < len(work.dtypes):
+        return f"{line}; no published peak is known for this device and these dtypes."
+    if work.peak_share is None:
+        return f"{line}, more than the published peak of this device, so no share of it is given: {text.listed(peaks)}."
     share = text.share(work.peak_share)
     return f"{line}, {share} of the dense peak that the manufacturer publishes (MFU): {text.listed(peaks)}."
 

@@ -45,7 +45,7 @@ class StepWork(Record, frozen=True, kw_only=True):
     ``known_matrix_share`` is which part of the time of matrix work has known operations, ``known_kernel_share`` which
     part of the time in which kernels computed. ``is_lower_bound`` says that the first is too small for the figures to
     be more than that. ``peak_share`` (MFU) is the time that the operations take at the peak rate of their types over
-    the time that passed, None where a peak is unknown.
+    the time that passed, None where a peak is unknown, or exceeded.
     """
 
     steps: int
