@@ -1,4 +1,4 @@
-"""Several ranks beside each other: who is waited for, and for how long."""
+"""Several ranks side by side: who is waited for, and for how long."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class Table:
 
     Where it is wider than the paper, columns that are aligned to the left are folded first. Where that would leave too
     little of the first one, which names the row, it gets a line of its own above the others. ``about`` is a remark
-    that stands above the table.
+    above the table.
     """
 
     def __init__(self, *names: str, about: str = "") -> None:

@@ -132,9 +132,9 @@ def _not_read(skipped: Sequence[tuple[str, str]], paper: Paper) -> Iterator[str]
     for name, why in skipped:
         reasons.setdefault(why, []).append(name)
     for why, names in list(reasons.items())[:_FILES_NAMED]:
-        told = file_names(names, _LONGEST_FILE)
+        short = file_names(names, _LONGEST_FILE)
         line = (
-            f"{text.count(len(names), 'file')}: {text.one_line(why)} ({', '.join(list(told.values())[:_FILES_NAMED])}"
+            f"{text.count(len(names), 'file')}: {text.one_line(why)} ({', '.join(list(short.values())[:_FILES_NAMED])}"
         )
         line += ", ...)" if len(names) > _FILES_NAMED else ")"
         yield from paragraph(line, paper, indent=2, style="dim")
@@ -340,7 +340,7 @@ def _overview(breakdowns: Sequence[Breakdown]) -> Table:
 
 
 def _ranks(comparison: RankComparison, paper: Paper) -> Iterator[str]:
-    """The ranks of one run beside each other, and which of them the others wait for."""
+    """The ranks of one run side by side, and which of them the others wait for."""
     table = Table(
         ">rank",
         ">compute",

@@ -43,7 +43,7 @@ def _summary(device: DeviceBreakdown) -> str:
     summary = device.kernel_summary
     line = f"{summary.kernels:,} kernels of {summary.distinct:,} names"
     if summary.per_step is not None:
-        line += f", {summary.per_step:,.0f} a step"
+        line += f", {summary.per_step:,.0f} per step"
     if summary.launch_cost_nanoseconds is not None:
         line += f"; {text.share(summary.short_share)} are shorter than a launch costs the host "
         line += f"({text.length(summary.launch_cost_nanoseconds)})"

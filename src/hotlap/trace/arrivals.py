@@ -85,7 +85,7 @@ def _keyed(calls: Sequence[CollectiveCall]) -> Iterator[tuple[_Key, CollectiveCa
 
 def _of_equal_counts(found: dict[_Key, _Found]) -> Iterator[_Found]:
     """Leave out steps in which ranks ran different numbers of a collective that is only known by its order: then the
-    order does not tell which belong together."""
+    order does not show which belong together."""
     counts: defaultdict[_Key, Counter[int]] = defaultdict(Counter)
     for key, ranks in found.items():
         counts[key[:-1]].update(ranks.keys())

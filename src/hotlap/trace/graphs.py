@@ -2,7 +2,7 @@
 
 The kernels of a replay all belong to one call, so the trace does not name their operators. They are looked for in three
 places: a capture of the same nodes in the trace, eager launches of kernels of the same name, and kernels' own names,
-where a compiler wrote operators into them. What none of them tells is left open.
+where a compiler wrote operators into them. What none of them shows is left open.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ class _Origins:
 
     def _by_name(self, replays: dict[int, list[int]]) -> dict[int, tuple[str, ...]]:
         """For each kernel of a graph the operators that launched one of the same name outside of any graph; names that
-        many operators use tell nothing."""
+        many operators use show nothing."""
         device, operators = self._timeline.device, self._timeline.operators
         wanted = {device.name[it] for events in replays.values() for it in events if device.kind[it] == Kind.KERNEL}
         found: defaultdict[int, set[str]] = defaultdict(set)

@@ -23,7 +23,7 @@ _BLOCK = 64
 class Events:
     """Events in the order of their starts, one list a property; ``name`` indexes :attr:`names`.
 
-    ``columns`` are those properties that stand in the file, one entry an event; a column that was not asked for is
+    ``columns`` are those properties that come from the file, one entry an event; a column that was not asked for is
     empty.
     """
 
