@@ -249,12 +249,12 @@ class Timeline(NamedTuple):
     allocations: Allocations
     steps: tuple[Step, ...]
     threads: tuple[tuple[str, str], ...]
-    stacks: tuple[bytes, ...] = ()
-    inputs: tuple[bytes, ...] = ()
-    messages: tuple[Message, ...] = ()
-    with_inputs: bool = False
-    modules: HostEvents = HostEvents()
-    configurations: tuple[KernelConfiguration, ...] = ()
+    stacks: tuple[bytes, ...]
+    inputs: tuple[bytes, ...]
+    messages: tuple[Message, ...]
+    with_inputs: bool
+    modules: HostEvents
+    configurations: tuple[KernelConfiguration, ...]
 
     @property
     def host(self) -> tuple[HostEvents, ...]:
@@ -275,11 +275,3 @@ class Timeline(NamedTuple):
         for event, device in enumerate(self.device.device):
             found.setdefault(device, []).append(event)
         return dict(sorted(found.items()))
-
-    def launched_in_steps(self, first: int = 0, last: int | None = None) -> list[int]:
-        """The device events that were launched in the steps with index ``first`` up to, not including, ``last``.
-
-        An event whose launch the trace lacks counts for the step in which it started.
-        """
-        stop = len(self.steps) if last is None else last
-        return [event for event, step in enumerate(self.device.step) if first <= step < stop]
