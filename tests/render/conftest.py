@@ -1,4 +1,4 @@
-"""Snapshots of rendered text: `pytest tests/render --update` writes them anew."""
+"""Snapshots of rendered text: `pytest tests/render --update` writes them again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SNAPSHOTS = Path(__file__).parent / "snapshots"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update", action="store_true", help="write the snapshots of tests/render anew")
+    parser.addoption("--update", action="store_true", help="write the snapshots of tests/render again")
 
 
 @pytest.fixture

@@ -131,4 +131,4 @@ def test_one_cause_and_several() -> None:
     assert "risk" not in " ".join(one.beside)
     several = headline(fakes.PROFILED)
     assert several.sentence == "2 causes of lost time were found; the largest costs 48 % of a step."
-    assert several.beside[-1] == "Beside that, 1 risk or hint below."
+    assert several.beside[-1] == "Besides, 1 risk or hint below."

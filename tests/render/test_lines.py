@@ -66,6 +66,14 @@ def test_an_empty_table_is_its_head() -> None:
     assert list(Table("name", ">time").lines(Paper(20))) == ["  name  time"]
 
 
+def test_a_column_may_be_left_out_where_it_is_empty() -> None:
+    table = Table("name", "?>size", "?place")
+    table.add("a", "", "")
+    assert list(table.lines(Paper(40))) == ["  name", "  a"]
+    table.add("b", "12")
+    assert list(table.lines(Paper(40))) == ["  name  size", "  a", "  b       12"]
+
+
 def test_text_is_folded_before_numbers() -> None:
     table = Table("name", ">time")
     table.add("a name of several words", "1000 ms")

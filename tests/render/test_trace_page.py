@@ -53,7 +53,7 @@ def test_what_it_says(tmp_path: Path) -> None:
     for expected in (
         "waiting for the data loader",
         "enumerate(DataLoader)#_Single",
-        "5 a step",
+        "5 per step",
         "HtoD pageable 20",
         "8 more",
     ):

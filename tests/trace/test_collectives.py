@@ -47,7 +47,8 @@ def test_bandwidth_of_an_all_reduce(tmp_path: Path) -> None:
     ("kind", "factor"),
     [
         ("all-reduce", 1.75), ("all-gather", 0.875), ("reduce-scatter", 0.875), ("all-to-all", 0.875),
-        ("broadcast", 1.0), ("reduce", 1.0), ("send and receive", 1.0), ("collective", None),
+        ("gather", 0.875), ("scatter", 0.875), ("broadcast", 1.0), ("reduce", 1.0), ("send and receive", 1.0),
+        ("collective", None),
     ],
 )  # fmt: skip
 def test_factors_of_eight_ranks(kind: str, factor: float | None) -> None:

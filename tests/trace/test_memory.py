@@ -122,6 +122,14 @@ def test_legacy_traces_count_from_their_beginning(tmp_path: Path) -> None:
     assert "96 B allocated since the trace began in backward" in page(use)
 
 
+def test_a_legacy_trace_that_only_frees_has_no_peak(tmp_path: Path) -> None:
+    writer = TraceWriter()
+    writer.host("operator", "aten::mm", 0, 100)
+    for moment in (10, 20):
+        writer.memory(moment, -MIB)
+    assert used(writer, tmp_path) == ()
+
+
 def test_the_host_only_where_no_accelerator_reports(tmp_path: Path) -> None:
     writer = TraceWriter()
     writer.host("operator", "aten::empty", 0, 50)

@@ -1,4 +1,4 @@
-"""Several ranks beside each other: who is waited for, and for how long."""
+"""Several ranks side by side: who is waited for, and for how long."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from trace_writer import TraceWriter
 
+from hotlap.diagnose.trace_verdict import verdict_of_ranks
 from hotlap.trace import Breakdown, RankComparison, analyse, compare_ranks, read_trace
 
 STEP = 1000
@@ -59,6 +60,16 @@ def test_the_rank_that_comes_last_is_waited_for(tmp_path: Path) -> None:
     assert (one.compute_nanoseconds, one.window_nanoseconds) == (2_400_000, 3_000_000)
     assert one.exposed_communication_nanoseconds == 3 * 180_000
     assert one.idle_nanoseconds == 60_000
+
+
+def test_the_verdict_without_steps_is_of_the_trace(tmp_path: Path) -> None:
+    lengths = {0: [500, 500, 500], 1: [800, 800, 800]}
+    found = [rank(number, tmp_path, it, marked=False) for number, it in lengths.items()]
+    verdict = verdict_of_ranks(found, compared(*found))
+    assert verdict is not None
+    (finding,) = [it for it in verdict.findings if it.rule == "straggler"]
+    assert "of the trace for rank 1" in finding.title
+    assert not any("of the step" in line for it in verdict.findings for line in (it.title, *it.evidence))
 
 
 def test_waiting_that_is_hidden_behind_computing_costs_nothing(tmp_path: Path) -> None:

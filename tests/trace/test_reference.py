@@ -42,7 +42,7 @@ def selected(line: Timeline, selection: str) -> Any:
     if selection == "all_gpu_events":
         return range(len(line.device))
     dropped = 1 if selection == "hta_default_selection" else 0
-    return line.launched_in_steps(0, len(line.steps) - dropped)
+    return [event for event, step in enumerate(line.device.step) if 0 <= step < len(line.steps) - dropped]
 
 
 def nanoseconds(microseconds: float) -> int:

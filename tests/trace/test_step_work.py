@@ -124,6 +124,17 @@ def test_a_device_without_a_published_peak(tmp_path: Path) -> None:
     )
 
 
+def test_more_than_the_published_peak_has_no_share(tmp_path: Path) -> None:
+    """The trace names another device than it ran on, or a rate is wrong."""
+    writer = TraceWriter()
+    call(writer, "aten::mm", 0, 100, **sizes([8192, 8192], [8192, 8192]))
+    found = known(writer, tmp_path)
+    assert found.peak_share is None
+    page = " ".join(work_lines(found, Paper(width=200)))
+    assert "more than the published peak of this device, so no share of it is given" in page
+    assert "no published peak is known" not in page
+
+
 def test_float32_that_may_be_tf32_has_no_share(tmp_path: Path) -> None:
     kernel = "cutlass_80_tensorop_s1688gemm_128x128"
     assert known(training(kernel=kernel, dtype="float"), tmp_path, device="NVIDIA A100").peak_share is None
@@ -158,6 +169,15 @@ def test_operations_that_the_profiler_counted(tmp_path: Path) -> None:
     call(writer, "aten::cudnn_convolution", 10, 100, **sizes(image, weight))
     call(writer, "aten::mm", 300, 100, **PRODUCT, flops=7)
     assert known(writer, tmp_path).flops == 5_000_007
+
+
+def test_counted_operations_are_not_those_of_a_convolution_of_unknown_size(tmp_path: Path) -> None:
+    """One image without a batch, of which the shapes do not show what the inner operator computes."""
+    image, weight = [16, 32, 32], [64, 16, 3, 3]
+    writer = TraceWriter()
+    writer.host("operator", "aten::conv2d", 0, 5, **sizes(image, weight), flops=5_000_000)
+    call(writer, "aten::cudnn_convolution", 10, 100, **sizes(image[1:], weight))
+    assert work(writer, tmp_path) is None
 
 
 @pytest.mark.parametrize(

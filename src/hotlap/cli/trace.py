@@ -160,7 +160,7 @@ def _from_standard_input(judged: Callable[[Path], _Judged]) -> _Judged:
     )
 
 
-def read_all(path: Path, *, kernels: int = 100) -> tuple[list[Breakdown], list[tuple[str, str]]]:
+def read_all(path: Path, *, kernels: int) -> tuple[list[Breakdown], list[tuple[str, str]]]:
     """Every trace at the path, one after the other in memory; and the files of a folder that are none, with the reason,
     unless hotlap wrote them into a study's folder.
 

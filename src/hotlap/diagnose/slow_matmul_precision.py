@@ -138,7 +138,7 @@ def check(profile: Profile) -> Iterator[Finding]:
 
 
 def _slow(profile: Profile, modes: tuple[str, ...]) -> list[_Slow]:
-    outputs = convolution_outputs(profile)
+    outputs = convolution_outputs(profile.operators)
     found = [
         _Slow(it, _runs_in(it, modes), work_of(it, outputs))
         for it in profile.operators

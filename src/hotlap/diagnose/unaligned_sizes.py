@@ -107,7 +107,7 @@ def check(profile: Profile) -> Iterator[Finding]:
 
 
 def _unaligned(profile: Profile, native: tuple[str, ...]) -> Iterator[_Unaligned]:
-    weights, outputs = _weights(profile), convolution_outputs(profile)
+    weights, outputs = _weights(profile), convolution_outputs(profile.operators)
     for row in profile.operators:
         mode = _mode(profile, row)
         seconds = own_nanoseconds(profile, row) * _NANOSECONDS

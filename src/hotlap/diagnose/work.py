@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
@@ -103,9 +103,9 @@ def convolution_of(row: OperatorRow) -> tuple[tuple[int, ...], tuple[int, ...]] 
     return operands[0], operands[1]
 
 
-def convolution_outputs(profile: Profile) -> Outputs:
+def convolution_outputs(operators: Iterable[OperatorRow]) -> Outputs:
     """The shapes of convolutions' outputs, which only their backward calls show."""
-    backward = [it for it in profile.operators if it.name == "aten::convolution_backward" and len(it.shapes) > 2]
+    backward = [it for it in operators if it.name == "aten::convolution_backward" and len(it.shapes) > 2]
     return {it.shapes[1:3]: it.shapes[0] for it in backward}
 
 
@@ -170,7 +170,7 @@ def why_doubted(profile: Profile) -> str:
 
 def beaten(profile: Profile) -> str:
     """Where the script's own operators multiplied faster than the test did: a sentence that says so, else nothing."""
-    kind, outputs = device_kind(profile.situation), convolution_outputs(profile)
+    kind, outputs = device_kind(profile.situation), convolution_outputs(profile.operators)
     ceilings = dict(profile.machine.ceilings.matmul_flops_per_second)
     for row in profile.operators:
         ceiling, work = ceilings.get(f"{kind}:{dtype_of(row)}"), work_of(row, outputs)

@@ -9,7 +9,7 @@ from hotlap.records import BreakEven, Costs, EnergyComparison, EnergySource, Est
 from hotlap.render import text
 
 UNKNOWN_ENERGY = (
-    "Energy is not known: neither an accelerator's driver nor the processor (RAPL) told it while this was measured."
+    "Energy is not known: neither an accelerator's driver nor the processor (RAPL) reported it while this was measured."
 )
 _COUNTERS: dict[EnergySource, str] = {
     "device-counter": "by the energy counter of the whole device, whoever used it",

@@ -25,7 +25,7 @@ _LABELS: dict[FindingKind, tuple[str, str]] = {
 _TO_DO = ("→", ">")
 _OVERLAP = "Shares are of the step as it is{or_of}, and do not add up where one cause lies behind another."
 _USUAL_WHOLE = "of a step"
-_UNANSWERED = "No lever answers it: what to do stands above."
+_UNANSWERED = "No lever answers it: what to do is described above."
 
 
 def findings_list(study: Study) -> RenderableType:

@@ -269,7 +269,7 @@ def _profiled(study: Study) -> Headline:
     wrong = [it for it in study.findings if it.kind == "wrong-numbers"]
     others = len(study.findings) - len(costs) - len(wrong)
     if others:
-        beside.append(f"Beside that, {text.count(others, 'risk or hint', 'risks and hints')} below.")
+        beside.append(f"Besides, {text.count(others, 'risk or hint', 'risks and hints')} below.")
     if not study.profiled_steps:
         beside.append("The script was not profiled, so most causes could not be looked for; the warnings say why.")
     if wrong:

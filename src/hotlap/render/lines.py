@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator, Sequence
+from itertools import compress
 from typing import NamedTuple, TypeAlias
 
 from hotlap.render.parts import Part, cells, swatch
@@ -89,17 +90,19 @@ def bar(parts: Sequence[Part], full: float, paper: Paper, *, indent: int = 0) ->
 
 
 class Table:
-    """A table without lines; ``>`` before a column's name aligns it to the right. Without names it has no head.
+    """A table without lines; ``>`` before a column's name aligns it to the right, ``?`` before that leaves it out where
+    no row has anything in it. Without names it has no head.
 
     Where it is wider than the paper, columns that are aligned to the left are folded first. Where that would leave too
     little of the first one, which names the row, it gets a line of its own above the others. ``about`` is a remark
-    that stands above the table.
+    above the table.
     """
 
     def __init__(self, *names: str, about: str = "") -> None:
         self.about = about
-        self._right = [it.startswith(">") for it in names]
-        self._head = [Styled(it.removeprefix(">"), "dim") for it in names]
+        self._optional = [it.startswith("?") for it in names]
+        self._right = [it.removeprefix("?").startswith(">") for it in names]
+        self._head = [Styled(it.removeprefix("?").removeprefix(">"), "dim") for it in names]
         self._rows: list[list[Styled]] = []
 
     def add(self, *row: Cell) -> None:
@@ -112,18 +115,25 @@ class Table:
         if self.about:
             yield from paragraph(self.about, paper, indent=indent, style="dim")
         has_head = any(it.text for it in self._head)
-        rows = [self._head, *self._rows] if has_head else self._rows
+        kept = self._kept()
+        right = list(compress(self._right, kept))
+        rows = [list(compress(it, kept)) for it in ([self._head] if has_head else []) + self._rows]
         natural = [max(cell_width(it.text) for it in column) for column in zip(*rows, strict=True)]
-        widths = self._fitted(natural, self._right, paper, indent)
-        if len(widths) < 2 or self._right[0] or widths[0] >= min(natural[0], _NARROWEST_NAME):
+        widths = self._fitted(natural, right, paper, indent)
+        if len(widths) < 2 or right[0] or widths[0] >= min(natural[0], _NARROWEST_NAME):
             for row in rows:
-                yield from _row_lines(row, self._right, widths, paper, indent)
+                yield from _row_lines(row, right, widths, paper, indent)
             return
-        below = self._fitted(natural[1:], self._right[1:], paper, indent + _BELOW_NAME)
+        below = self._fitted(natural[1:], right[1:], paper, indent + _BELOW_NAME)
         for row in rows:
             if row[0].text:
                 yield from paragraph(row[0].text, paper, indent=indent, style=row[0].style)
-            yield from _row_lines(row[1:], self._right[1:], below, paper, indent + _BELOW_NAME)
+            yield from _row_lines(row[1:], right[1:], below, paper, indent + _BELOW_NAME)
+
+    def _kept(self) -> list[bool]:
+        """Which columns are shown."""
+        filled = [any(row[index].text for row in self._rows) for index in range(len(self._head))]
+        return [has or not optional for has, optional in zip(filled, self._optional, strict=True)]
 
     @staticmethod
     def _fitted(natural: Sequence[int], right: Sequence[bool], paper: Paper, indent: int) -> list[int]:

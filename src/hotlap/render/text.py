@@ -77,6 +77,11 @@ def duration(seconds: float) -> str:
     return f"{_significant(seconds * 1e6)} us" if seconds > 0 else "0 ms"
 
 
+def length(nanoseconds: float) -> str:
+    """A duration in nanoseconds, as traces give it."""
+    return duration(nanoseconds / 1e9)
+
+
 def duration_unit(seconds: float) -> tuple[str, float, int]:
     """A unit for a whole column of durations of which the longest takes ``seconds``: name, factor, decimals."""
     for name, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
@@ -136,6 +141,11 @@ def share(part: float) -> str:
     if abs(percent) >= 0.1:
         return f"{percent:.1f}".removesuffix(".0") + " %"
     return f"{percent:.1g} %"
+
+
+def share_of(part: float, whole: float) -> str:
+    """A part as a share of a whole; ``-`` where the whole is nothing."""
+    return share(part / whole) if whole else "-"
 
 
 def cost(of: Estimate) -> str:

@@ -132,9 +132,9 @@ def _not_read(skipped: Sequence[tuple[str, str]], paper: Paper) -> Iterator[str]
     for name, why in skipped:
         reasons.setdefault(why, []).append(name)
     for why, names in list(reasons.items())[:_FILES_NAMED]:
-        told = file_names(names, _LONGEST_FILE)
+        short = file_names(names, _LONGEST_FILE)
         line = (
-            f"{text.count(len(names), 'file')}: {text.one_line(why)} ({', '.join(list(told.values())[:_FILES_NAMED])}"
+            f"{text.count(len(names), 'file')}: {text.one_line(why)} ({', '.join(list(short.values())[:_FILES_NAMED])}"
         )
         line += ", ...)" if len(names) > _FILES_NAMED else ")"
         yield from paragraph(line, paper, indent=2, style="dim")
@@ -189,7 +189,7 @@ def _coverage(breakdown: Breakdown) -> str:
 
 
 def _conclusion(found: Conclusion, *, of: str = "device") -> str:
-    amount = f"{_length(found.nanoseconds)}, {text.share(found.share)} of the time"
+    amount = f"{text.length(found.nanoseconds)}, {text.share(found.share)} of the time"
     if found.limit != "compute":
         return f"Largest loss: {LIMITS[found.limit]} ({amount})."
     if of == "host":
@@ -201,7 +201,7 @@ def _conclusion(found: Conclusion, *, of: str = "device") -> str:
 
 def _device(device: DeviceBreakdown, paper: Paper, rows: int, *, unreliable: bool) -> Iterator[str]:
     name = f" ({text.one_line(device.name)})" if device.name else ""
-    window = text.duration(device.time.window_nanoseconds / _BILLION)
+    window = text.length(device.time.window_nanoseconds)
     title = f"Device {device.device}{name}: {window} from its first to its last event"
     yield from paragraph(title, paper, style="bold")
     if not unreliable:
@@ -233,11 +233,13 @@ def _account(time: DeviceTime, paper: Paper) -> Iterator[str]:
     table = Table("", "", ">", ">")
     for (name, _), part, amount in zip(_PARTS, parts, amounts, strict=True):
         sign = Styled(swatch(part, paper.colours, paper.ascii_only), part.colour)
-        table.add(sign, name, _length(amount), _share(amount, time.window_nanoseconds))
+        table.add(sign, name, text.length(amount), text.share_of(amount, time.window_nanoseconds))
     yield from table.lines(paper)
     if time.communication_nanoseconds:
-        overlap = _share(time.overlapped_communication_nanoseconds, time.communication_nanoseconds)
-        note = f"communication took {_length(time.communication_nanoseconds)} in all, {overlap} of it behind compute"
+        overlap = text.share_of(time.overlapped_communication_nanoseconds, time.communication_nanoseconds)
+        note = (
+            f"communication took {text.length(time.communication_nanoseconds)} in all, {overlap} of it behind compute"
+        )
         yield from paragraph(note, paper, indent=2, style="dim")
 
 
@@ -246,8 +248,8 @@ def _causes(device: DeviceBreakdown) -> Table:
     for cause in device.idle.causes:
         table.add(
             CAUSES[cause.cause],
-            _length(cause.nanoseconds),
-            _share(cause.nanoseconds, device.idle.nanoseconds),
+            text.length(cause.nanoseconds),
+            text.share_of(cause.nanoseconds, device.idle.nanoseconds),
             f"{cause.gaps:,}",
             ", ".join(_evidence(cause)),
         )
@@ -263,7 +265,7 @@ def _evidence(cause: IdleCause) -> Iterator[str]:
             shown.setdefault(it.role, event_name(it.name))
     yield from [shown[role] for role in sorted(shown, key=order.__getitem__)][:_EVIDENCE_SHOWN]
     if cause.host_operator_nanoseconds and cause.cause == "launch_bound":
-        yield f"operators and calls cover {_length(cause.host_operator_nanoseconds)} of it"
+        yield f"operators and calls cover {text.length(cause.host_operator_nanoseconds)} of it"
 
 
 def _longest_gaps(device: DeviceBreakdown) -> Table:
@@ -271,7 +273,7 @@ def _longest_gaps(device: DeviceBreakdown) -> Table:
     for gap in device.idle.longest[:_GAPS_SHOWN]:
         doing = gap.place or gap.operator or gap.call
         cause = gap.cause.replace("_", " ") + (f": {event_name(doing)}" if doing else "")
-        table.add(_length(gap.start_nanoseconds), _length(gap.nanoseconds), cause, event_name(gap.after, 28))
+        table.add(text.length(gap.start_nanoseconds), text.length(gap.nanoseconds), cause, event_name(gap.after, 28))
     return table
 
 
@@ -279,15 +281,15 @@ def _steps(steps: Sequence[StepTime]) -> Table:
     shares = (">busy", ">compute", ">exposed comm.", ">memory", ">idle") if any(it.device for it in steps) else ()
     table = Table(">step", ">time", *shares, ">loader", *([">kernels"] if shares else []))
     for step in steps[:_STEPS_SHOWN]:
-        cells = [str(step.number), _length(step.nanoseconds)]
+        cells = [str(step.number), text.length(step.nanoseconds)]
         if step.device is not None:
             time = step.device
             parts = (
                 time.busy_nanoseconds, time.compute_nanoseconds, time.exposed_communication_nanoseconds,
                 time.memory_nanoseconds, time.idle_nanoseconds,
             )  # fmt: skip
-            cells += [_share(part, time.window_nanoseconds) for part in parts]
-        table.add(*cells, _length(step.loader_nanoseconds), *([f"{step.kernels:,}"] if shares else []))
+            cells += [text.share_of(part, time.window_nanoseconds) for part in parts]
+        table.add(*cells, text.length(step.loader_nanoseconds), *([f"{step.kernels:,}"] if shares else []))
     if len(steps) > _STEPS_SHOWN:
         table.add("...", f"{len(steps) - _STEPS_SHOWN} more")
     return table
@@ -297,7 +299,9 @@ def _copies(device: DeviceBreakdown) -> Table:
     table = Table("direction", "host memory", ">copies", ">time", ">size", ">rate")
     for row in device.copies:
         rate = text.rate(row.bytes / row.nanoseconds * _BILLION, "B") if row.nanoseconds and row.bytes else ""
-        table.add(row.direction, row.memory, f"{row.copies:,}", _length(row.nanoseconds), text.size(row.bytes), rate)
+        table.add(
+            row.direction, row.memory, f"{row.copies:,}", text.length(row.nanoseconds), text.size(row.bytes), rate
+        )
     return table
 
 
@@ -305,7 +309,7 @@ def _streams(device: DeviceBreakdown) -> Table:
     table = Table(">stream", ">events", ">host wait", ">kernel wait", ">other")
     for row in sorted(device.streams, key=lambda it: -it.events)[:_STREAMS_SHOWN]:
         waits = (row.host_wait_nanoseconds, row.kernel_wait_nanoseconds, row.other_nanoseconds)
-        table.add(str(row.stream), f"{row.events:,}", *map(_length, waits))
+        table.add(str(row.stream), f"{row.events:,}", *map(text.length, waits))
     if len(device.streams) > _STREAMS_SHOWN:
         table.add("...", f"{len(device.streams) - _STREAMS_SHOWN} more")
     return table
@@ -328,15 +332,15 @@ def _overview(breakdowns: Sequence[Breakdown]) -> Table:
                 time.idle_nanoseconds,
             )  # fmt: skip
             cause = CAUSES[device.idle.causes[0].cause] if device.idle.causes else ""
-            row = (files[it.facts.path], rank, str(device.device), _length(time.window_nanoseconds))
-            table.add(*row, *(_share(part, time.window_nanoseconds) for part in parts), cause)
+            row = (files[it.facts.path], rank, str(device.device), text.length(time.window_nanoseconds))
+            table.add(*row, *(text.share_of(part, time.window_nanoseconds) for part in parts), cause)
         if not it.devices:
-            table.add(files[it.facts.path], rank, "-", _length(it.host_nanoseconds))
+            table.add(files[it.facts.path], rank, "-", text.length(it.host_nanoseconds))
     return table
 
 
 def _ranks(comparison: RankComparison, paper: Paper) -> Iterator[str]:
-    """The ranks of one run beside each other, and which of them the others wait for."""
+    """The ranks of one run side by side, and which of them the others wait for."""
     table = Table(
         ">rank",
         ">compute",
@@ -352,7 +356,7 @@ def _ranks(comparison: RankComparison, paper: Paper) -> Iterator[str]:
             row.compute_nanoseconds, row.exposed_communication_nanoseconds, row.idle_nanoseconds,
             row.waiting_nanoseconds,
         )  # fmt: skip
-        table.add(str(row.rank), *(_share(part, row.window_nanoseconds) for part in parts), files[row.path])
+        table.add(str(row.rank), *(text.share_of(part, row.window_nanoseconds) for part in parts), files[row.path])
     if len(comparison.ranks) > _RANKS_SHOWN:
         table.add("...", f"{len(comparison.ranks) - _RANKS_SHOWN} more")
     yield from _headed("Ranks of one run", table, paper)
@@ -371,13 +375,5 @@ def _who_is_waited_for(comparison: RankComparison) -> str:
     compute = last.compute_nanoseconds - sum(it.compute_nanoseconds for it in others) / len(others)
     idle = last.idle_nanoseconds - sum(it.idle_nanoseconds for it in others) / len(others)
     longer, what = max((compute, "computes"), (idle, "is idle"))
-    reason = f"; it {what} {_length(round(longer))} longer than they do" if longer > 0 else ""
+    reason = f"; it {what} {text.length(round(longer))} longer than they do" if longer > 0 else ""
     return f"rank {last.rank} is waited for: over {over} the others wait {share} of the time for it{reason}"
-
-
-def _length(nanoseconds: int) -> str:
-    return text.duration(nanoseconds / _BILLION)
-
-
-def _share(part: int, whole: int) -> str:
-    return text.share(part / whole) if whole else "-"

@@ -12,7 +12,6 @@ from hotlap.trace.code_records import CodeTime, CodeWork, DirectedTime, ModuleRo
 from hotlap.trace.records import Breakdown
 
 _DEEPEST = 16
-_BILLION = 1e9
 _NOT_RECORDED = "Time by module and source line was not recorded: pass `with_stack=True` to torch.profiler."
 
 
@@ -61,12 +60,12 @@ class _View(NamedTuple):
 
     def cells(self, work: CodeWork) -> Iterator[str]:
         time = self.time(work)
-        yield _length(time.self_nanoseconds)
-        yield _length(time.nanoseconds)
+        yield text.length(time.self_nanoseconds)
+        yield text.length(time.nanoseconds)
         if self.backward:
-            yield _length(time.forward_nanoseconds)
-            yield _length(time.backward_nanoseconds)
-        yield text.share(time.nanoseconds / self.window_nanoseconds) if self.window_nanoseconds else "-"
+            yield text.length(time.forward_nanoseconds)
+            yield text.length(time.backward_nanoseconds)
+        yield text.share_of(time.nanoseconds, self.window_nanoseconds)
 
 
 def _tables(code: CodeTime, view: _View, rows: int) -> Iterator[tuple[str, Table]]:
@@ -111,7 +110,7 @@ def _about_backward(code: CodeTime, view: _View) -> str:
         return ""
     about = "backward counts for the module whose forward it belongs to"
     unmapped = view.time(code.unmapped_backward).nanoseconds
-    return f"{about}; {_length(unmapped)} of it names no forward operator" if unmapped else about
+    return f"{about}; {text.length(unmapped)} of it names no forward operator" if unmapped else about
 
 
 def _add_rest(table: Table, hidden: int) -> None:
@@ -122,7 +121,3 @@ def _add_rest(table: Table, hidden: int) -> None:
 def _add_outside(table: Table, name: str, work: CodeWork, view: _View) -> None:
     if view.time(work).nanoseconds:
         table.add(name, *view.cells(work))
-
-
-def _length(nanoseconds: int) -> str:
-    return text.duration(nanoseconds / _BILLION)

@@ -13,14 +13,12 @@ from hotlap.trace.collective_records import (
     CollectiveComparison,
     CollectiveRow,
     LateArrival,
-    RankArrival,
     SharedCollectiveRow,
 )
 
 _ROWS_SHOWN = 8
 _RANKS_SHOWN = 32
 _LATEST_SHOWN = 5
-_BILLION = 1e9
 _WAITING = "bus bandwidth as NCCL's tests define it; times include waiting for ranks that arrive later"
 _TRANSFER = "by the time of the last rank to arrive, which did not wait"
 
@@ -45,10 +43,10 @@ def _rows(rows: tuple[CollectiveRow, ...]) -> Table:
         heads = ("collective", "group", ">ranks", "dtype", ">size", ">calls", ">time", *rates)
         table = Table(*heads, about=_WAITING)
     for it in rows[:_ROWS_SHOWN]:
-        time = text.duration(it.nanoseconds / _BILLION)
+        time = text.length(it.nanoseconds)
         if not sized:
-            mean = text.duration(it.nanoseconds / it.calls / _BILLION)
-            table.add(it.collective, f"{it.calls:,}", time, mean, text.duration(it.shortest_nanoseconds / _BILLION))
+            mean = text.length(it.nanoseconds / it.calls)
+            table.add(it.collective, f"{it.calls:,}", time, mean, text.length(it.shortest_nanoseconds))
             continue
         rates = (_rate(it.bus_bytes_per_second), _rate(it.best_bus_bytes_per_second))
         table.add(*_what(it), f"{it.calls:,}", time, *rates)
@@ -93,20 +91,17 @@ def _arrivals(comparison: CollectiveComparison) -> Table:
     table = Table(*heads, about=about)
     ranked = sorted(comparison.ranks, key=lambda it: -it.waited_for_nanoseconds)
     for it in ranked[:_RANKS_SHOWN]:
+        last = f"{it.times_last:,} of {it.collectives:,}"
+        times = (text.length(it.waited_for_nanoseconds), text.length(it.waiting_nanoseconds))
         clock = [_signed(it.clock_offset_nanoseconds)] if offset else []
-        table.add(str(it.rank), _times(it), _length(it.waited_for_nanoseconds), _length(it.waiting_nanoseconds), *clock,
-                  shown(text.one_line(PurePath(it.path).name)))  # fmt: skip
+        table.add(str(it.rank), last, *times, *clock, shown(text.one_line(PurePath(it.path).name)))
     if len(ranked) > _RANKS_SHOWN:
         table.add("...", f"{len(ranked) - _RANKS_SHOWN} more")
     return table
 
 
-def _times(rank: RankArrival) -> str:
-    return f"{rank.times_last:,} of {rank.collectives:,}"
-
-
 def _signed(nanoseconds: int) -> str:
-    return ("-" if nanoseconds < 0 else "") + _length(abs(nanoseconds))
+    return ("-" if nanoseconds < 0 else "") + text.length(abs(nanoseconds))
 
 
 def _latest(rows: tuple[LateArrival, ...]) -> Table:
@@ -114,7 +109,7 @@ def _latest(rows: tuple[LateArrival, ...]) -> Table:
     for it in rows[:_LATEST_SHOWN]:
         number = f" {it.sequence}" if it.sequence is not None else ""
         step = "" if it.step is None else str(it.step)
-        table.add(_length(it.nanoseconds), str(it.rank), f"{it.collective}{number}", event_name(it.group), step)
+        table.add(text.length(it.nanoseconds), str(it.rank), f"{it.collective}{number}", event_name(it.group), step)
     return table
 
 
@@ -122,12 +117,8 @@ def _transfers(rows: tuple[SharedCollectiveRow, ...]) -> Table:
     heads = ("collective", "group", ">ranks", "dtype", ">size", ">calls", ">time", ">waiting", ">bus bandwidth")
     table = Table(*heads, about=_TRANSFER)
     for it in rows[:_ROWS_SHOWN]:
-        times = (_length(it.transfer_nanoseconds), _length(it.waiting_nanoseconds))
+        times = (text.length(it.transfer_nanoseconds), text.length(it.waiting_nanoseconds))
         table.add(*_what(it), f"{it.calls:,}", *times, _rate(it.bus_bytes_per_second))
     if len(rows) > _ROWS_SHOWN:
         table.add(f"{len(rows) - _ROWS_SHOWN:,} more")
     return table
-
-
-def _length(nanoseconds: int) -> str:
-    return text.duration(nanoseconds / _BILLION)

@@ -11,7 +11,6 @@ from hotlap.trace.graph_records import GraphKernel, GraphRow, KnownBy
 from hotlap.trace.records import Breakdown
 
 _GRAPHS_OPENED = 2
-_BILLION = 1e9
 _KNOWN_BY: dict[KnownBy, str] = {
     "capture": "its capture",
     "eager": "eager launches of the kernel",
@@ -47,8 +46,8 @@ def _graphs(graphs: Sequence[GraphRow], rows: int) -> Table:
             _launched_by(it),
             f"{it.replays:,}",
             f"{each:,.0f}" if each == int(each) else f"{each:,.1f}",
-            _length(it.nanoseconds),
-            _length(it.nanoseconds // it.replays),
+            text.length(it.nanoseconds),
+            text.length(it.nanoseconds // it.replays),
         )
     if len(graphs) > rows:
         table.add(f"{len(graphs) - rows:,} more (--rows)")
@@ -69,15 +68,19 @@ def _launched_by(graph: GraphRow) -> str:
 
 
 def _kernels(graph: GraphRow, rows: int) -> Table:
-    known = any(it.known_by for it in graph.kernels)
-    origin = ("operator", "known by") if known else ()
-    table = Table("name", ">time", ">of the graph", ">launches", *origin, about=_about(graph))
+    table = Table("name", ">time", ">of the graph", ">launches", "?operator", "?known by", about=_about(graph))
     shown = graph.kernels[:rows]
     names = event_names([it.name for it in shown])
     for it in shown:
-        share = text.share(it.nanoseconds / graph.nanoseconds) if graph.nanoseconds else "-"
-        cells = (_operators(it), _KNOWN_BY[it.known_by]) if known else ()
-        table.add(names[it.name], _length(it.nanoseconds), share, f"{it.launches:,}", *cells)
+        share = text.share_of(it.nanoseconds, graph.nanoseconds)
+        table.add(
+            names[it.name],
+            text.length(it.nanoseconds),
+            share,
+            f"{it.launches:,}",
+            _operators(it),
+            _KNOWN_BY[it.known_by],
+        )
     if graph.distinct_kernels > len(shown):
         table.add(f"{graph.distinct_kernels - len(shown):,} more (--rows)")
     return table
@@ -98,8 +101,4 @@ def _about(graph: GraphRow) -> str:
             "their operators are unknown: the trace has neither the capture of the graph nor eager launches of the "
             "same kernels"
         )
-    return f"the operators of {_length(unknown)} are unknown: neither captured nor launched eagerly in this trace"
-
-
-def _length(nanoseconds: int) -> str:
-    return text.duration(nanoseconds / _BILLION)
+    return f"the operators of {text.length(unknown)} are unknown: neither captured nor launched eagerly in this trace"

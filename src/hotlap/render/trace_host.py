@@ -10,7 +10,6 @@ from hotlap.render.lines import Table
 from hotlap.trace.records import Breakdown, HostTime, OperatorRow
 
 _LONGEST_SHAPES = 40
-_BILLION = 1e9
 
 
 def host_tables(breakdown: Breakdown, *, rows: int) -> Iterator[tuple[str, Table]]:
@@ -31,8 +30,8 @@ def _host(time: HostTime) -> Table:
         ("Python and the rest", time.python_nanoseconds),
     )
     for name, nanoseconds in parts:
-        share = text.share(nanoseconds / time.step_nanoseconds) if time.step_nanoseconds else "-"
-        table.add(name, text.duration(nanoseconds / _BILLION), share)
+        share = text.share_of(nanoseconds, time.step_nanoseconds)
+        table.add(name, text.length(nanoseconds), share)
     return table
 
 
@@ -41,21 +40,20 @@ def _operators(rows: tuple[OperatorRow, ...], most: int) -> Table:
     shown = ranked[:most]
     whole = sum(it.host_nanoseconds for it in rows)
     names = event_names([it.name for it in shown])
-    told = [("shapes", any(it.shapes for it in shown)), ("called at", any(it.place for it in shown))]
-    table = Table("name", ">time", ">of all", ">calls", ">mean", *(name for name, known in told if known))
+    table = Table("name", ">time", ">of all", ">calls", ">mean", "?shapes", "?called at")
     for row in shown:
         shapes = " ".join("x".join(map(str, it)) for it in row.shapes if it)
-        cells = (text.one_line(shapes, limit=_LONGEST_SHAPES), event_name(row.place))
         table.add(
             names[row.name],
-            text.duration(row.host_nanoseconds / _BILLION),
-            text.share(row.host_nanoseconds / whole) if whole else "-",
+            text.length(row.host_nanoseconds),
+            text.share_of(row.host_nanoseconds, whole),
             f"{row.calls:,}",
-            text.duration(row.host_nanoseconds / row.calls / _BILLION),
-            *(cell for cell, (_, known) in zip(cells, told, strict=True) if known),
+            text.length(row.host_nanoseconds / row.calls),
+            text.one_line(shapes, limit=_LONGEST_SHAPES),
+            event_name(row.place),
         )
     if len(ranked) > len(shown):
         rest = sum(it.host_nanoseconds for it in ranked[len(shown) :])
-        share = text.share(rest / whole) if whole else "-"
-        table.add(f"{len(ranked) - len(shown):,} more", text.duration(rest / _BILLION), share)
+        share = text.share_of(rest, whole)
+        table.add(f"{len(ranked) - len(shown):,} more", text.length(rest), share)
     return table

@@ -2,43 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 from hotlap.render import text
 from hotlap.render.event_names import event_names
 from hotlap.render.lines import Table
 from hotlap.trace.records import DeviceBreakdown, KernelRow
 
-_BILLION = 1e9
 _FEW = 10
 
 
 def kernels(device: DeviceBreakdown, most: int) -> Table:
     """So many kernels at most; occupancy, and blocks per multiprocessor of the whole grid, where the trace has them."""
     rows = device.kernels[:most]
-    filling = [it for it in _FILLING if any(it.cell(row) for row in rows)]
-    titles = [it.title for it in filling]
-    table = Table("name", ">time", ">of busy", ">launches", ">mean", "tensor cores", *titles, about=_summary(device))
+    heads = ("name", ">time", ">of busy", ">launches", ">mean", "tensor cores", "?>occupancy", "?>blocks/SM")
+    table = Table(*heads, about=_summary(device))
     names = event_names([it.name for it in rows])
     for row in rows:
         table.add(
             names[row.name],
-            _length(row.nanoseconds),
-            text.share(row.nanoseconds / device.time.busy_nanoseconds) if device.time.busy_nanoseconds else "-",
+            text.length(row.nanoseconds),
+            text.share_of(row.nanoseconds, device.time.busy_nanoseconds),
             f"{row.launches:,}",
-            _length(row.nanoseconds // row.launches),
+            text.length(row.nanoseconds // row.launches),
             {True: "yes", False: "no", None: ""}[row.tensor_cores],
-            *(it.cell(row) for it in filling),
+            _occupancy(row),
+            _blocks(row),
         )
     return table
-
-
-class _Column(NamedTuple):
-    """A column that is shown where any row has something in it."""
-
-    title: str
-    cell: Callable[[KernelRow], str]
 
 
 def _occupancy(row: KernelRow) -> str:
@@ -50,19 +39,12 @@ def _blocks(row: KernelRow) -> str:
     return "" if blocks is None else f"{blocks:.2f}" if blocks < _FEW else f"{blocks:,.0f}"
 
 
-_FILLING = (_Column(">occupancy", _occupancy), _Column(">blocks/SM", _blocks))
-
-
 def _summary(device: DeviceBreakdown) -> str:
     summary = device.kernel_summary
     line = f"{summary.kernels:,} kernels of {summary.distinct:,} names"
     if summary.per_step is not None:
-        line += f", {summary.per_step:,.0f} a step"
+        line += f", {summary.per_step:,.0f} per step"
     if summary.launch_cost_nanoseconds is not None:
         line += f"; {text.share(summary.short_share)} are shorter than a launch costs the host "
-        line += f"({_length(summary.launch_cost_nanoseconds)})"
+        line += f"({text.length(summary.launch_cost_nanoseconds)})"
     return line
-
-
-def _length(nanoseconds: int) -> str:
-    return text.duration(nanoseconds / _BILLION)

@@ -58,7 +58,7 @@ def _peak(use: MemoryOverTime) -> str:
 
 
 def _chart(use: MemoryOverTime, paper: Paper) -> Iterator[str]:
-    length = text.duration(use.nanoseconds / 1e9)
+    length = text.length(use.nanoseconds)
     top = text.size(use.peak.allocated_bytes)
     room = paper.width - len(top) - 4
     lines = list(area_chart(use.samples, paper, width=min(_WIDEST_CHART, room), style="green"))
@@ -81,13 +81,11 @@ def _growth(use: MemoryOverTime) -> str:
 
 def _holders(use: MemoryOverTime) -> Table:
     # A line that all share says nothing here; the peak's is named above.
-    places = {it.place for it in use.holders}
-    told = (("module", any(it.module for it in use.holders)), ("allocated at", len(places) > 1))
-    names = (name for name, known in told if known)
-    table = Table("in use at the peak", "phase", ">size", ">of peak", ">allocations", *names)
+    places_differ = len({it.place for it in use.holders}) > 1
+    table = Table("in use at the peak", "phase", ">size", ">of peak", ">allocations", "?module", "?allocated at")
     whole = use.peak.allocated_bytes
     if use.held_before_bytes:
-        share = text.share(use.held_before_bytes / whole) if whole else "-"
+        share = text.share_of(use.held_before_bytes, whole)
         table.add("allocated before the trace began", "", text.size(use.held_before_bytes), share)
     shown = [it for it in use.holders[:_HOLDERS_SHOWN] if it.bytes >= _LEAST_SHARE * whole]
     for it in shown:
@@ -95,9 +93,10 @@ def _holders(use: MemoryOverTime) -> Table:
             event_name(it.operator) if it.operator else "outside of operators",
             _PHASES[it.phase],
             text.size(it.bytes),
-            text.share(it.bytes / whole) if whole else "-",
+            text.share_of(it.bytes, whole),
             f"{it.allocations:,}",
-            *(event_name(cell) for cell, (_, known) in zip((it.module, it.place), told, strict=True) if known),
+            event_name(it.module),
+            event_name(it.place) if places_differ else "",
         )
     rest = use.holders[len(shown) :]
     if rest:

@@ -48,7 +48,7 @@ def _parts(path: CriticalPath) -> Table:
     about += text.count(steps, "step") if steps else "the trace"
     table = Table("", ">time per step" if steps else ">time", ">of the path", about=about)
     for it in path.parts:
-        time = text.duration(it.nanoseconds / max(1, steps) / 1e9)
+        time = text.length(it.nanoseconds / max(1, steps))
         table.add(_KINDS[it.kind], time, text.share(it.nanoseconds / path.nanoseconds))
     return table
 
@@ -57,16 +57,17 @@ def _contributors(path: CriticalPath) -> Table:
     least = _LEAST_SHARE * path.nanoseconds
     shown = [it for it in path.contributors[:_CONTRIBUTORS_SHOWN] if it.nanoseconds >= least]
     names = event_names([it.name for it in shown], _LONGEST_NAME)
-    told = [("in", any(it.operator for it in shown)), ("called at", len({it.place for it in shown}) > 1)]
-    table = Table("name", "", ">time", ">of the path", ">times", *(name for name, known in told if known))
+    # A line that all share says nothing.
+    places_differ = len({it.place for it in shown}) > 1
+    table = Table("name", "", ">time", ">of the path", ">times", "?in", "?called at")
     for it in shown:
-        cells = (event_name(it.operator), event_name(it.place))
         table.add(
             names[it.name],
             _SIDES.get(it.kind, ""),
-            text.duration(it.nanoseconds / 1e9),
+            text.length(it.nanoseconds),
             text.share(it.nanoseconds / path.nanoseconds),
             f"{it.times:,}",
-            *(cell for cell, (_, known) in zip(cells, told, strict=True) if known),
+            event_name(it.operator),
+            event_name(it.place) if places_differ else "",
         )
     return table

@@ -45,7 +45,7 @@ def _products(rows: Sequence[ProductRate]) -> Table:
         batch = f"{it.batch} x " if it.batch > 1 else ""
         sizes = f"{batch}[{it.rows}x{it.common}] [{it.common}x{it.columns}]"
         share = text.share(it.peak_share) if it.peak_share is not None else "-"
-        time = text.duration(it.nanoseconds / 1e9)
+        time = text.length(it.nanoseconds)
         name, rate = event_name(it.operator), flop_rate(it.flops_per_second)
         table.add(f"{name} {sizes}", it.dtype, f"{it.calls:,}", time, rate, *([share] if with_peak else []))
     if len(rows) > _PRODUCTS_SHOWN:

@@ -21,21 +21,22 @@ def work_lines(work: StepWork | None, paper: Paper) -> Iterator[str]:
 
 
 def _amount(work: StepWork) -> str:
-    each = max(1, work.steps)
     of = "per step" if work.steps else "in the trace"
-    amount = f"{'At least ' if work.is_lower_bound else ''}{_flops(work.flops / each)} {of}"
+    amount = f"{'At least ' if work.is_lower_bound else ''}{_flops(work.flops_per_step)} {of}"
     if not work.backward_flops:
         return f"{amount}."
-    forward = _flops((work.flops - work.backward_flops) / each)
-    return f"{amount}: {forward} forward, {_flops(work.backward_flops / each)} backward."
+    forward = _flops(work.flops_per_step - work.backward_flops_per_step)
+    return f"{amount}: {forward} forward, {_flops(work.backward_flops_per_step)} backward."
 
 
 def _rate(work: StepWork) -> str:
     devices = f" on {work.devices} devices" if work.devices > 1 else ""
     line = f"{'At least ' if work.is_lower_bound else ''}{flop_rate(work.flops_per_second)}{devices}"
-    if work.peak_share is None:
-        return f"{line}; no published peak is known for this device and these dtypes."
     peaks = [f"{flop_rate(it.peak_flops_per_second)} in {it.dtype}" for it in work.dtypes if it.peak_flops_per_second]
+    if len(peaks) < len(work.dtypes):
+        return f"{line}; no published peak is known for this device and these dtypes."
+    if work.peak_share is None:
+        return f"{line}, more than the published peak of this device, so no share of it is given: {text.listed(peaks)}."
     share = text.share(work.peak_share)
     return f"{line}, {share} of the dense peak that the manufacturer publishes (MFU): {text.listed(peaks)}."
 

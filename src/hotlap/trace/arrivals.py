@@ -44,12 +44,13 @@ def compare_collectives(logs: Sequence[CollectiveLog]) -> CollectiveComparison |
     if not shared:
         return None
     offsets = _clock_offsets(shared)
+    waits = [_waits(it, offsets) for it in shared]
     return CollectiveComparison(
-        ranks=tuple(_arrivals(ranks, shared, offsets)),
+        ranks=tuple(_arrivals(ranks, shared, waits, offsets)),
         matched=len(shared),
         unmatched=len(found) - len(shared),
-        latest=_latest(shared, offsets),
-        rows=_rows(shared, offsets),
+        latest=_latest(shared, waits),
+        rows=_rows(shared, waits),
     )
 
 
@@ -84,7 +85,7 @@ def _keyed(calls: Sequence[CollectiveCall]) -> Iterator[tuple[_Key, CollectiveCa
 
 def _of_equal_counts(found: dict[_Key, _Found]) -> Iterator[_Found]:
     """Leave out steps in which ranks ran different numbers of a collective that is only known by its order: then the
-    order does not tell which belong together."""
+    order does not show which belong together."""
     counts: defaultdict[_Key, Counter[int]] = defaultdict(Counter)
     for key, ranks in found.items():
         counts[key[:-1]].update(ranks.keys())
@@ -122,10 +123,18 @@ def _clock_offsets(shared: Sequence[_Found]) -> dict[int, int]:
 
 
 class _Waits(NamedTuple):
-    """Who came last to one call, and how long each rank waited for it."""
+    """Who came last to one call, and how long each other rank waited for it."""
 
     last: int
     nanoseconds: dict[int, int]
+
+    @property
+    def mean(self) -> int:
+        return round(sum(self.nanoseconds.values()) / len(self.nanoseconds))
+
+    @property
+    def longest(self) -> int:
+        return max(self.nanoseconds.values())
 
 
 def _waits(calls: _Found, offsets: dict[int, int]) -> _Waits:
@@ -138,15 +147,14 @@ def _waits(calls: _Found, offsets: dict[int, int]) -> _Waits:
 
 
 def _arrivals(
-    ranks: dict[int, CollectiveLog], shared: Sequence[_Found], offsets: dict[int, int]
+    ranks: dict[int, CollectiveLog], shared: Sequence[_Found], waits: Sequence[_Waits], offsets: dict[int, int]
 ) -> Iterator[RankArrival]:
     calls, last, waited_for, waiting = (Counter[int]() for _ in range(4))
-    for it in shared:
-        calls.update(it.keys())
-        waits = _waits(it, offsets)
-        last[waits.last] += 1
-        waited_for[waits.last] += round(sum(waits.nanoseconds.values()) / len(waits.nanoseconds))
-        waiting.update(waits.nanoseconds)
+    for found, waited in zip(shared, waits, strict=True):
+        calls.update(found.keys())
+        last[waited.last] += 1
+        waited_for[waited.last] += waited.mean
+        waiting.update(waited.nanoseconds)
     for rank in sorted(calls):
         yield RankArrival(
             rank=rank,
@@ -159,37 +167,31 @@ def _arrivals(
         )
 
 
-def _latest(shared: Sequence[_Found], offsets: dict[int, int]) -> tuple[LateArrival, ...]:
-    """The calls to which one rank came latest."""
-    found = [(max(waits.nanoseconds.values()), index, waits.last) for index, waits in _each(shared, offsets)]
-    rows = []
-    for nanoseconds, index, rank in nlargest(_LATEST_KEPT, found):
-        call = shared[index][rank]
-        rows.append(
-            LateArrival(
-                rank=rank,
-                collective=call.kind,
-                group=call.message.group if call.message else "",
-                nanoseconds=nanoseconds,
-                step=call.step,
-                sequence=call.message.sequence if call.message else None,
-            )
-        )
-    return tuple(it for it in rows if it.nanoseconds > 0)
+def _latest(shared: Sequence[_Found], waits: Sequence[_Waits]) -> tuple[LateArrival, ...]:
+    """The calls to which one rank came latest; of equally late ones the last in the trace first."""
+    ranked = nlargest(_LATEST_KEPT, range(len(shared)), key=lambda it: (waits[it].longest, it))
+    return tuple(_late(shared[it], waits[it]) for it in ranked if waits[it].longest > 0)
 
 
-def _each(shared: Sequence[_Found], offsets: dict[int, int]) -> Iterator[tuple[int, _Waits]]:
-    return ((index, _waits(it, offsets)) for index, it in enumerate(shared))
+def _late(calls: _Found, waits: _Waits) -> LateArrival:
+    call = calls[waits.last]
+    return LateArrival(
+        rank=waits.last,
+        collective=call.kind,
+        group=call.message.group if call.message else "",
+        nanoseconds=waits.longest,
+        step=call.step,
+        sequence=call.message.sequence if call.message else None,
+    )
 
 
-def _rows(shared: Sequence[_Found], offsets: dict[int, int]) -> tuple[SharedCollectiveRow, ...]:
+def _rows(shared: Sequence[_Found], waits: Sequence[_Waits]) -> tuple[SharedCollectiveRow, ...]:
     transfers: defaultdict[Alike, list[int]] = defaultdict(list)
     waited: Counter[Alike] = Counter()
-    for calls in shared:
+    for calls, it in zip(shared, waits, strict=True):
         key = alike(next(iter(calls.values())))
-        transfers[key].append(min(it.end - it.start for it in calls.values()))
-        waits = _waits(calls, offsets).nanoseconds.values()
-        waited[key] += round(sum(waits) / len(waits))
+        transfers[key].append(min(call.end - call.start for call in calls.values()))
+        waited[key] += it.mean
     rows = [
         SharedCollectiveRow(
             collective=key.collective,

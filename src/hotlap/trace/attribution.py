@@ -65,6 +65,7 @@ _Begun: TypeAlias = tuple[int, int, int, int]
 _NO_SEQUENCE = 2**63
 """Nodes that accumulate gradients have the largest number of all, as 64 bits without a sign; with a sign it is -1."""
 
+_ALL_TIMES = (-(2**63), 2**63)
 _NOWHERE = _Open(0, NONE, Scope())
 _IN_BACKWARD = _Open(0, NONE, Scope(direction=Direction.UNMAPPED))
 
@@ -81,7 +82,7 @@ class Attribution:
         table = timeline.operators
         self.own_nanoseconds = [end - start for start, end in zip(table.start, table.end, strict=True)]
         self.device_nanoseconds = [0] * len(table)
-        self.in_steps = _in_steps(timeline)
+        self.in_steps = timeline.steps_span or _ALL_TIMES
         self.scopes = [_NOWHERE.scope] * len(table)
         self.launches: dict[int, Launch] = {}
         self.module_calls: Counter[int] = Counter()
@@ -218,12 +219,6 @@ class Attribution:
 
 
 _UNKNOWN = Launch(NONE, Scope())
-
-
-def _in_steps(timeline: Timeline) -> tuple[int, int]:
-    """From the first step's start to the last one's end; all times where the trace marks no steps."""
-    steps = timeline.steps
-    return (min(it.start for it in steps), max(it.end for it in steps)) if steps else (-(2**63), 2**63)
 
 
 def _forward_threads(timeline: Timeline) -> dict[tuple[str, int], int]:

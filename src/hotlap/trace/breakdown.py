@@ -70,7 +70,7 @@ class _Analysis:
             name=timeline.facts.name_of_device(device),
             start_nanoseconds=spans.window[0],
             time=spans.whole(),
-            in_steps=spans.time(min(it.start for it in steps), max(it.end for it in steps)) if steps else None,
+            in_steps=spans.time(*timeline.steps_span) if timeline.steps_span is not None else None,
             steps=self._steps(kernels, [spans.time(it.start, it.end) for it in steps]),
             streams=tuple(stream_idle(timeline, selected)),
             copies=tuple(copy_table(timeline, selected)),

@@ -66,8 +66,8 @@ def _windows(attribution: Attribution) -> tuple[int, int]:
     """How long the host and all devices together had: the steps, else from the first event to the last one."""
     timeline = attribution.timeline
     devices = len(timeline.by_device())
-    if timeline.steps:
-        first, last = attribution.in_steps
+    if timeline.steps_span is not None:
+        first, last = timeline.steps_span
         return last - first, (last - first) * devices
     return _reach(timeline.operators), _reach(timeline.device) * devices
 

@@ -8,12 +8,12 @@ hardware's, however many ranks take part.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections import defaultdict
 from typing import NamedTuple
 
 from hotlap.trace.collective_records import CollectiveRow
 from hotlap.trace.dialects import Kind, is_collective
+from hotlap.trace.linking import steps_of
 from hotlap.trace.timeline import NONE, Message, Timeline
 
 _MOST_CALLS = 100_000
@@ -71,15 +71,18 @@ def _on_host(timeline: Timeline) -> tuple[CollectiveCall, ...]:
     issued one."""
     marks, base = timeline.annotations, timeline.facts.base_nanoseconds
     names = marks.named(_OF_GLOO.match)
-    found = [event for event, name in enumerate(marks.name) if name in names]
-    starts = [it.start for it in timeline.steps]
-    calls = []
-    for event in found[:_MOST_CALLS]:
-        start, index = marks.start[event], bisect_right(starts, marks.start[event]) - 1
-        inside = index >= 0 and start < timeline.steps[index].end
-        step = timeline.steps[index].number if inside else None
-        calls.append(CollectiveCall(kind_of(marks.name_of(event)), base + start, base + marks.end[event], None, step))
-    return tuple(calls)
+    found = [event for event, name in enumerate(marks.name) if name in names][:_MOST_CALLS]
+    steps = steps_of(timeline.steps, [marks.start[it] for it in found])
+    return tuple(
+        CollectiveCall(
+            kind=kind_of(marks.name_of(event)),
+            start=base + marks.start[event],
+            end=base + marks.end[event],
+            message=None,
+            step=_number(timeline, step),
+        )
+        for event, step in zip(found, steps, strict=True)
+    )
 
 
 def _kernels(timeline: Timeline) -> tuple[CollectiveCall, ...]:
@@ -95,17 +98,21 @@ def _kernels(timeline: Timeline) -> tuple[CollectiveCall, ...]:
     for event in found[:_MOST_CALLS]:
         number = described[event] if described[event] != NONE else _described_by_operator(timeline, event)
         message = timeline.messages[number] if number != NONE else None
-        step = events.step[event]
         calls.append(
             CollectiveCall(
                 kind=kind_of(message.collective if message else events.name_of(event)),
                 start=base + events.start[event],
                 end=base + events.end[event],
                 message=message,
-                step=timeline.steps[step].number if step != NONE else None,
+                step=_number(timeline, events.step[event]),
             )
         )
     return tuple(calls)
+
+
+def _number(timeline: Timeline, step: int) -> int | None:
+    """A step's number by its index."""
+    return timeline.steps[step].number if step != NONE else None
 
 
 def _described_by_operator(timeline: Timeline, event: int) -> int:

@@ -12,8 +12,9 @@ import msgspec
 
 from hotlap.trace.dialects import ANNOTATING_OPERATOR, KIND_OF_CATEGORY, LAST_DEVICE_KIND, MODULE_PREFIX, Kind
 from hotlap.trace.events import MISSING, NO_TEXT, Batch, Event
+from hotlap.trace.flops import flops_of
 from hotlap.trace.inputs import pair_of_inputs
-from hotlap.trace.messages import Messages, flops_of
+from hotlap.trace.messages import Messages
 from hotlap.trace.numbering import Configurations, Devices, Names, Texts, Threads, UsefulFrames
 from hotlap.trace.timeline import (
     NONE,

@@ -93,13 +93,12 @@ class _Walk:
     def _bounds(self, selected: Selection) -> None:
         """From where to where the path leads, and the event that it ends with, if it ends on the device."""
         timeline, events = self.timeline, self.timeline.device
-        if not timeline.steps:
+        if timeline.steps_span is None:
             self.start = min(events.launched[selected[0]], events.start[selected[0]])
             self.last: int = self._by_end[-1]
             self.end = events.end[self.last]
             return
-        self.start = min(it.start for it in timeline.steps)
-        self.end = max(it.end for it in timeline.steps)
+        self.start, self.end = timeline.steps_span
         self.last = NONE
         for event in reversed(self._by_end):
             if events.end[event] <= self.end:

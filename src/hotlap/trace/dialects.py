@@ -188,7 +188,7 @@ _MEMORY_EFFICIENT = re.compile(r"fmha_cutlass[fb]_(?P<type>f32|f16|bf16)\w*_sm(?
 
 
 def uses_tensor_cores(kernel: str) -> bool | None:
-    """Whether a kernel runs on matrix units, as far as its name tells; None where it does not.
+    """Whether a kernel runs on matrix units, as far as its name shows; None where it does not.
 
     cuBLAS, cuDNN and CUTLASS name their kernels after the instruction; hipBLASLt writes ``MI`` and its shape,
     Composable Kernel ``xdl``, MIOpen ``gtcx``. cuBLAS's ``nvjet`` kernels are products for the matrix units of Hopper

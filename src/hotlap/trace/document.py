@@ -46,7 +46,7 @@ class Reading:
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """What is read of the values that stand beside ``traceEvents``. They are JSON still, of whatever shape."""
+    """What is read of the values next to ``traceEvents``. They are JSON still, of whatever shape."""
 
     name: msgspec.Raw = msgspec.field(default=NO_TEXT, name="traceName")
     base_nanoseconds: msgspec.Raw = msgspec.field(default=NO_TEXT, name="baseTimeNanoseconds")
@@ -90,7 +90,7 @@ class TraceDocument:
         yield batch
 
     def surroundings(self) -> Surroundings:
-        """What stands beside ``traceEvents``; empty where it cannot be read."""
+        """What is next to ``traceEvents``; empty where it cannot be read."""
         if self._is_array:
             return Surroundings()
         for text in (self._head + b"]" + self._foot, self._head + b"]}"):
@@ -193,7 +193,7 @@ class TraceDocument:
         """The event at ``position`` (None if it cannot be read), where to go on, and whether the array was closed
         there.
 
-        None when only a longer text can tell.
+        None when only a longer text can show it.
         """
         ends_seen = 0
         for found in itertools.islice(_BOUNDARY.finditer(text, position), attempts):

@@ -126,7 +126,6 @@ class Event(msgspec.Struct, frozen=True, gc=False, tag_field="ph", tag="X"):
 class Instant(msgspec.Struct, frozen=True, gc=False, tag_field="ph", tag="i"):
     """An element without a duration. It is looked into only for what it reports of memory."""
 
-    cat: str = ""
     name: str = ""
     pid: int | str = 0
     tid: int | str = 0

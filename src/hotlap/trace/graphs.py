@@ -2,7 +2,7 @@
 
 The kernels of a replay all belong to one call, so the trace does not name their operators. They are looked for in three
 places: a capture of the same nodes in the trace, eager launches of kernels of the same name, and kernels' own names,
-where a compiler wrote operators into them. What none of them tells is left open.
+where a compiler wrote operators into them. What none of them shows is left open.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from typing import NamedTuple
 
 from hotlap.trace.attribution import Attribution
 from hotlap.trace.captures import captures, node_kinds
-from hotlap.trace.dialects import GRAPH_LAUNCH, Kind
+from hotlap.trace.dialects import Kind
 from hotlap.trace.events import MISSING
 from hotlap.trace.graph_records import GraphKernel, GraphRow, KnownBy
-from hotlap.trace.timeline import NONE, Timeline
+from hotlap.trace.linking import graph_replays
+from hotlap.trace.timeline import NONE
 
 _MOST_GRAPHS = 100
 _MOST_OPERATORS = 4
@@ -42,7 +43,7 @@ class _Origin(NamedTuple):
 
 def graph_rows(attribution: Attribution, *, most: int = 100) -> tuple[GraphRow, ...]:
     """Graphs that were launched within the steps, the costliest first; ``most`` bounds the kernels of each."""
-    replays = _replays(attribution.timeline)
+    replays = graph_replays(attribution.timeline.device, attribution.timeline.calls)
     if not replays:
         return ()
     origins = _Origins(attribution, replays)
@@ -53,16 +54,6 @@ def graph_rows(attribution: Attribution, *, most: int = 100) -> tuple[GraphRow, 
             at[_place(attribution, call, events)].append(call)
     rows = [_row(attribution, place, [replays[it] for it in calls], origins, most) for place, calls in at.items()]
     return tuple(sorted(rows, key=lambda it: -it.nanoseconds)[:_MOST_GRAPHS])
-
-
-def _replays(timeline: Timeline) -> dict[int, list[int]]:
-    """For each call that launches a graph the device events that it launched, in their order."""
-    launching = timeline.calls.named(GRAPH_LAUNCH.match)
-    found: dict[int, list[int]] = {call: [] for call, name in enumerate(timeline.calls.name) if name in launching}
-    for event, launch in enumerate(timeline.device.launch):
-        if launch in found:
-            found[launch].append(event)
-    return found
 
 
 def _place(attribution: Attribution, call: int, events: Sequence[int]) -> _Place:
@@ -171,7 +162,7 @@ class _Origins:
 
     def _by_name(self, replays: dict[int, list[int]]) -> dict[int, tuple[str, ...]]:
         """For each kernel of a graph the operators that launched one of the same name outside of any graph; names that
-        many operators use tell nothing."""
+        many operators use show nothing."""
         device, operators = self._timeline.device, self._timeline.operators
         wanted = {device.name[it] for events in replays.values() for it in events if device.kind[it] == Kind.KERNEL}
         found: defaultdict[int, set[str]] = defaultdict(set)

@@ -1,4 +1,4 @@
-"""Which call launched which work of a device, and in which step.
+"""Which call launched which work of a device, and in which step; and the events of each replayed graph.
 
 A correlation identifier is unique within a process. A file that holds several ranks has each of them several times, so
 there each device is first given the process that drives it.
@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
+from hotlap.trace.dialects import GRAPH_LAUNCH
 from hotlap.trace.events import MISSING
 from hotlap.trace.timeline import NONE, Calls, DeviceEvents, Step
 
@@ -46,7 +47,20 @@ def link(
         start if launch == NONE else calls.start[launch]
         for start, launch in zip(device.start, device.launch, strict=True)
     ]
-    device.step = _steps_of(steps, device.launched)
+    device.step = steps_of(steps, device.launched)
+
+
+def graph_replays(device: DeviceEvents, calls: Calls) -> dict[int, list[int]]:
+    """For each call that launches a graph the device events that it launched, in their order; to be asked once these
+    are linked."""
+    launching = calls.named(GRAPH_LAUNCH.match)
+    if not launching:
+        return {}
+    found: dict[int, list[int]] = {call: [] for call, name in enumerate(calls.name) if name in launching}
+    for event, launch in enumerate(device.launch):
+        if launch in found:
+            found[launch].append(event)
+    return found
 
 
 def _first_calls(calls: Calls, selected: Sequence[int]) -> dict[int, int]:
@@ -91,7 +105,7 @@ def _launched(device: DeviceEvents, calls: Calls, members: list[int], call_of: _
     return sum(call != NONE and calls.start[call] <= start[it] for it, call in found)
 
 
-def _steps_of(steps: tuple[Step, ...], moments: list[int]) -> list[int]:
+def steps_of(steps: tuple[Step, ...], moments: Sequence[int]) -> list[int]:
     """The index of the step that each moment lies in, or :data:`NONE`."""
     starts = [it.start for it in steps]
     found: list[int] = []

@@ -30,7 +30,8 @@ _UNKNOWN = Moment("unknown")
 
 def memory_use(timeline: Timeline) -> tuple[MemoryOverTime, ...]:
     """What each accelerator's allocator had given out; the host's, where no accelerator reports any. Empty for a trace
-    without memory, and for one that was read without operators' inputs."""
+    without memory, and for one that was read without operators' inputs. An allocator that never held more than at its
+    first change is left out where the trace gives no totals."""
     table = timeline.allocations
     found: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
     for event, kind in enumerate(zip(table.device_type, table.device, strict=True)):
@@ -38,7 +39,8 @@ def memory_use(timeline: Timeline) -> tuple[MemoryOverTime, ...]:
     accelerators = sorted(it for it in found if it[0] not in (_HOST, MISSING))
     shown = accelerators or sorted(it for it in found if it[0] == _HOST)
     moments = Moments(timeline)
-    return tuple(_Use(timeline, moments, found[it]).row(it[1], on_host=it[0] == _HOST) for it in shown[:_MOST_DEVICES])
+    uses = ((it, _Use(timeline, moments, found[it])) for it in shown[:_MOST_DEVICES])
+    return tuple(use.row(device, on_host=kind == _HOST) for (kind, device), use in uses if use.is_known)
 
 
 class _Use:
@@ -54,6 +56,11 @@ class _Use:
         self.first = table.allocated[events[0]] - table.change[events[0]] if self.absolute else 0
         self.levels = list(_levels(table, events, self.first))
         self.highest = max(range(len(self.levels)), key=self.levels.__getitem__)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is a peak to speak of: without totals, what was only freed is not known to have been in use."""
+        return self.absolute or self.levels[self.highest] > 0
 
     def row(self, device: int, *, on_host: bool) -> MemoryOverTime:
         reserved = [

@@ -1,14 +1,10 @@
-"""What collectives send, and how many operations an operator takes, as they are written in the file."""
+"""What collectives send, as it is written in the file."""
 
 from __future__ import annotations
 
-import math
-
 import msgspec
 
-from hotlap.trace.convolutions import NAMES as CONVOLUTIONS
-from hotlap.trace.convolutions import convolution_flops
-from hotlap.trace.events import MISSING, NO_TEXT, UNREADABLE, DetailedArguments, Event
+from hotlap.trace.events import MISSING, DetailedArguments
 from hotlap.trace.timeline import NONE, Message
 
 _MOST_MESSAGES = 2**20
@@ -16,7 +12,6 @@ _LONGEST_NAME = 200
 _LONGEST_RANKS = 1000
 _MOST_ELEMENTS = 2**50
 _MOST_RANKS = 2**24
-_MOST_FLOPS = 2**62
 
 
 class Messages(dict[Message, int]):
@@ -43,25 +38,6 @@ class Messages(dict[Message, int]):
             return NONE
         self[message] = number = len(self)
         return number
-
-
-def flops_of(event: Event) -> int:
-    """The operations of an operator: as the profiler counted them, else those of a convolution by its arguments; 0
-    where neither is written or makes sense."""
-    arguments: DetailedArguments = event.args
-    if arguments.flops != NO_TEXT:
-        return _counted(arguments.flops)
-    if event.name in CONVOLUTIONS and arguments.concrete != NO_TEXT:
-        return convolution_flops(event.name, bytes(arguments.shapes), bytes(arguments.concrete))
-    return 0
-
-
-def _counted(written: msgspec.Raw) -> int:
-    try:
-        flops = msgspec.json.decode(written, type=int | float)
-    except UNREADABLE:
-        return 0
-    return int(flops) if math.isfinite(flops) and 0 < flops <= _MOST_FLOPS else 0
 
 
 def _between(number: int, most: int) -> int:

@@ -1,4 +1,4 @@
-"""Small numbers for what stands in a trace again and again: names, threads, call stacks, operators' inputs.
+"""Small numbers for what recurs in a trace: names, threads, call stacks, operators' inputs.
 
 A trace names some thousand things. A file that was made to fill memory names millions, so what is kept is bounded.
 """

@@ -55,7 +55,7 @@ def _rows(attribution: Attribution) -> list[OperatorRow]:
 
 def _steps_with(timeline: Timeline, alike: Mapping[_Key, Sequence[int]]) -> dict[tuple[int, str], int]:
     """The number of marked steps in which operators of a name began at a place."""
-    starts = sorted(it.start for it in timeline.steps)
+    starts = [it.start for it in timeline.steps]
     met: defaultdict[tuple[int, str], set[int]] = defaultdict(set)
     for key, events in alike.items():
         met[key.name, key.place].update(bisect_right(starts, timeline.operators.start[it]) for it in events)

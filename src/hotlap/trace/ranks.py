@@ -1,4 +1,4 @@
-"""The ranks of one training run beside each other: which one do the others wait for, and for how long?
+"""The ranks of one training run side by side: which one do the others wait for, and for how long?
 
 A collective ends on all ranks together, when the last one has come to it. Whoever came earlier has spent the difference
 inside its communication kernel. So the rank whose communication takes least is the one that came last; what the others'

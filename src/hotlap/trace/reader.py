@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,13 @@ import msgspec
 
 from hotlap.errors import TraceError
 from hotlap.trace.columns import ColumnBuilder
-from hotlap.trace.dialects import GRAPH_LAUNCH, STEP_NAME
+from hotlap.trace.dialects import STEP_NAME
 from hotlap.trace.document import Reading, Surroundings, TraceDocument
 from hotlap.trace.events import MISSING, UNREADABLE, decoder
-from hotlap.trace.linking import link
+from hotlap.trace.linking import graph_replays, link
 from hotlap.trace.records import Coverage, TraceFacts
 from hotlap.trace.source import ByteSource
-from hotlap.trace.timeline import NONE, Calls, DeviceEvents, HostEvents, Step, Timeline
+from hotlap.trace.timeline import NONE, DeviceEvents, HostEvents, Step, Timeline
 
 _MOST_OTHER_KINDS = 20
 _MOST_DEVICES = 1024
@@ -85,7 +86,7 @@ def _steps(annotations: HostEvents) -> tuple[Step, ...]:
 def _coverage(reading: Reading, remark: str, builder: ColumnBuilder) -> Coverage:
     device = builder.device
     unlinked = device.launch.count(NONE)
-    launches = _graph_launches(device, builder.calls)
+    replays = graph_replays(device, builder.calls)
     other = [(category[:_LONGEST_FACT], count) for category, count in builder.other.most_common()]
     return Coverage(
         bytes_read=reading.bytes_read,
@@ -98,38 +99,26 @@ def _coverage(reading: Reading, remark: str, builder: ColumnBuilder) -> Coverage
         repaired_events=reading.repaired,
         linked_events=len(device) - unlinked,
         unlinked_events=unlinked,
-        graph_launches=len(launches),
-        graph_launches_without_kernels=sum(not it for it in launches.values()),
-        graph_launches_in_part=_recorded_in_part(launches),
+        graph_launches=len(replays),
+        graph_launches_without_kernels=sum(not it for it in replays.values()),
+        graph_launches_in_part=_recorded_in_part(device, replays.values()),
         other=tuple(other[:_MOST_OTHER_KINDS]),
         ended_early=reading.ended_early,
         remark=remark,
     )
 
 
-def _graph_launches(device: DeviceEvents, calls: Calls) -> dict[int, list[int]]:
-    """For each call that launches a graph, the graphs' identifiers on the device events that it launched."""
-    launching = calls.named(GRAPH_LAUNCH.match)
-    if not launching:
-        return {}
-    found: dict[int, list[int]] = {call: [] for call, name in enumerate(calls.name) if name in launching}
-    for launch, graph in zip(device.launch, device.graph, strict=True):
-        if launch in found:
-            found[launch].append(graph)
-    return found
-
-
-def _recorded_in_part(launches: dict[int, list[int]]) -> int:
+def _recorded_in_part(device: DeviceEvents, replays: Iterable[list[int]]) -> int:
     """How many replays have fewer events than another replay of the same graph: each runs all of the graph's nodes."""
     sizes: defaultdict[int, list[int]] = defaultdict(list)
-    for graphs in launches.values():
-        if graphs and graphs[0] != MISSING:
-            sizes[graphs[0]].append(len(graphs))
+    for events in replays:
+        if events and device.graph[events[0]] != MISSING:
+            sizes[device.graph[events[0]]].append(len(events))
     return sum(size < max(counts) for counts in sizes.values() for size in counts)
 
 
 def _facts(path: Path, surroundings: Surroundings) -> TraceFacts:
-    """What stands around the events, as far as it has the shape that it should have."""
+    """What is around the events, as far as it has the shape that it should have."""
     distributed = _value(surroundings.distributed)
     distributed = distributed if isinstance(distributed, dict) else {}
     devices = _value(surroundings.devices)
@@ -147,7 +136,7 @@ def _facts(path: Path, surroundings: Surroundings) -> TraceFacts:
 
 
 def _value(text: msgspec.Raw) -> Any:
-    """A value that stands beside the events; None where there is none, or one that is too large to be what it says."""
+    """A value next to the events; None where there is none, or one that is too large to be what it says."""
     written = bytes(text)
     if not written or len(written) > _LONGEST_VALUE:
         return None

@@ -135,7 +135,7 @@ class CopyRow(Record, frozen=True, kw_only=True):
 
 
 class KernelRow(Record, frozen=True, kw_only=True):
-    """One kernel, copy or memset by name. ``tensor_cores`` is None where the name does not tell.
+    """One kernel, copy or memset by name. ``tensor_cores`` is None where the name does not show it.
 
     ``occupancy`` (resident warps over the largest possible number, estimated from the launch) and blocks and warps per
     multiprocessor (of the whole grid) are means weighted by time; registers and shared memory those of the launch with
@@ -386,7 +386,7 @@ class RankTime(Record, frozen=True, kw_only=True):
 
 
 class RankComparison(Record, frozen=True, kw_only=True):
-    """The ranks of one training run beside each other, by rank.
+    """The ranks of one training run side by side, by rank.
 
     ``steps`` are those that all traces have; none: the traces mark no steps, and whole windows are compared.
     ``waited_for`` is the rank that the others wait for, None where they wait for no one in particular;

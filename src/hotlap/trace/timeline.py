@@ -23,7 +23,7 @@ _BLOCK = 64
 class Events:
     """Events in the order of their starts, one list a property; ``name`` indexes :attr:`names`.
 
-    ``columns`` are those properties that stand in the file, one entry an event; a column that was not asked for is
+    ``columns`` are those properties that come from the file, one entry an event; a column that was not asked for is
     empty.
     """
 
@@ -249,17 +249,22 @@ class Timeline(NamedTuple):
     allocations: Allocations
     steps: tuple[Step, ...]
     threads: tuple[tuple[str, str], ...]
-    stacks: tuple[bytes, ...] = ()
-    inputs: tuple[bytes, ...] = ()
-    messages: tuple[Message, ...] = ()
-    with_inputs: bool = False
-    modules: HostEvents = HostEvents()
-    configurations: tuple[KernelConfiguration, ...] = ()
+    stacks: tuple[bytes, ...]
+    inputs: tuple[bytes, ...]
+    messages: tuple[Message, ...]
+    with_inputs: bool
+    modules: HostEvents
+    configurations: tuple[KernelConfiguration, ...]
 
     @property
     def host(self) -> tuple[HostEvents, ...]:
         """All host events, by kind. Calls of modules are left out: the frames of the same calls cover that time."""
         return self.calls, self.operators, self.annotations, self.frames, self.overhead
+
+    @property
+    def steps_span(self) -> Span | None:
+        """From the first step's start to the last one's end; None where the trace marks no steps."""
+        return (self.steps[0].start, max(it.end for it in self.steps)) if self.steps else None
 
     def by_device(self) -> Mapping[int, Selection]:
         """For each accelerator that did anything, by number, its events."""
@@ -270,11 +275,3 @@ class Timeline(NamedTuple):
         for event, device in enumerate(self.device.device):
             found.setdefault(device, []).append(event)
         return dict(sorted(found.items()))
-
-    def launched_in_steps(self, first: int = 0, last: int | None = None) -> list[int]:
-        """The device events that were launched in the steps with index ``first`` up to, not including, ``last``.
-
-        An event whose launch the trace lacks counts for the step in which it started.
-        """
-        stop = len(self.steps) if last is None else last
-        return [event for event, step in enumerate(self.device.step) if first <= step < stop]

@@ -8,7 +8,7 @@ from statistics import fmean
 from hotlap.diagnose.rank import diagnose
 from hotlap.diagnose.shares import MATERIAL, exactly
 from hotlap.diagnose.trace_verdict.profile import profile_of
-from hotlap.diagnose.trace_verdict.verdict import TraceVerdict, by_cost
+from hotlap.diagnose.trace_verdict.verdict import TraceVerdict, by_cost, without_steps
 from hotlap.diagnose.wording import duration, levers_for, percent
 from hotlap.records import Finding
 from hotlap.trace.records import Breakdown, RankComparison
@@ -26,6 +26,8 @@ def verdict_of_ranks(breakdowns: Sequence[Breakdown], comparison: RankComparison
     found = [it for it in diagnose(profile_of(compared)) if it.rule in _OF_RANKS]
     if not any(it.rule == "straggler" for it in found):
         found += _waited_for(comparison)
+    if not comparison.steps:
+        found = [without_steps(it) for it in found]
     return TraceVerdict(path="", findings=tuple(by_cost(found))) if found else None
 
 

@@ -9,13 +9,13 @@ model FLOPs utilisation (MFU).
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from hotlap.diagnose.operators import dtype_of, is_attention, is_convolution, is_matrix_work, is_wrapper
 from hotlap.diagnose.trace_verdict.products import peak_rate
-from hotlap.diagnose.work import Outputs, convolution_of, work_of
+from hotlap.diagnose.work import convolution_of, convolution_outputs, work_of
 from hotlap.records import Record
 from hotlap.trace.records import Breakdown, DeviceBreakdown, OperatorRow
 
@@ -45,7 +45,7 @@ class StepWork(Record, frozen=True, kw_only=True):
     ``known_matrix_share`` is which part of the time of matrix work has known operations, ``known_kernel_share`` which
     part of the time in which kernels computed. ``is_lower_bound`` says that the first is too small for the figures to
     be more than that. ``peak_share`` (MFU) is the time that the operations take at the peak rate of their types over
-    the time that passed, None where a peak is unknown.
+    the time that passed, None where a peak is unknown, or exceeded.
     """
 
     steps: int
@@ -66,6 +66,10 @@ class StepWork(Record, frozen=True, kw_only=True):
     @property
     def flops_per_step(self) -> float:
         return self.flops / max(1, self.steps)
+
+    @property
+    def backward_flops_per_step(self) -> float:
+        return self.backward_flops / max(1, self.steps)
 
 
 def step_work(breakdown: Breakdown, operators: Sequence[OperatorRow]) -> StepWork | None:
@@ -161,19 +165,17 @@ class _Sizes:
     """What is known of operators' sizes by others: of convolutions, whose outputs only some calls show."""
 
     def __init__(self, operators: Sequence[OperatorRow]) -> None:
-        backward = [it for it in operators if it.name == "aten::convolution_backward" and len(it.shapes) > 2]
-        self._outputs: Outputs = {it.shapes[1:3]: it.shapes[0] for it in backward}
-        self._written: defaultdict[object, int] = defaultdict(int)
-        for it in operators:
-            if it.flops and is_convolution(it):
-                self._written[convolution_of(it)] = it.flops
+        self._outputs = convolution_outputs(operators)
+        written = [it for it in operators if it.flops and is_convolution(it)]
+        self._written = {sizes: it.flops for it in written if (sizes := convolution_of(it)) is not None}
 
     def flops_of(self, row: OperatorRow) -> float:
         """The operations of one call; 0 where they are unknown. What is written on the operator comes before what the
         shapes say, which do not show a convolution's stride."""
         if row.flops:
             return float(row.flops)
-        if is_convolution(row) and (written := self._written[convolution_of(row)]):
-            return written * (2.0 if "backward" in row.name else 1.0)
+        sizes = convolution_of(row) if is_convolution(row) else None
+        if sizes is not None and sizes in self._written:
+            return self._written[sizes] * (2.0 if "backward" in row.name else 1.0)
         work = work_of(row, self._outputs)
         return work.operations if work is not None else 0.0

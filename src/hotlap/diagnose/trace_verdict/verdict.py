@@ -45,7 +45,7 @@ def verdict_of(breakdown: Breakdown, operators: Sequence[OperatorRow] = ()) -> T
     """Judge a trace, with all of its operators where they were read; an unreliable one gets a finding that says so."""
     found = _unreliable(breakdown) if breakdown.unreliable else list(_findings(breakdown, operators))
     if not breakdown.steps:
-        found = [_without_steps(it) for it in found]
+        found = [without_steps(it) for it in found]
     device = breakdown.busiest_device
     return TraceVerdict(
         path=breakdown.facts.path,
@@ -113,7 +113,7 @@ def _unreliable(breakdown: Breakdown) -> list[Finding]:
     ]
 
 
-def _without_steps(found: Finding) -> Finding:
+def without_steps(found: Finding) -> Finding:
     """With shares called shares of the trace, where it marks no steps."""
     return msgspec.structs.replace(
         found, title=_of_the_trace(found.title), evidence=tuple(map(_of_the_trace, found.evidence))

@@ -118,7 +118,7 @@ def facts(study: Study) -> Iterator[Fact]:
 
 
 def claims_gain(study: Study) -> bool:
-    """Whether the plan may be compared with the script as it is."""
+    """Whether the plan may be compared with the unmodified script."""
     return claimed(study) is not None
 
 

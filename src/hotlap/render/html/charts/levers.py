@@ -19,7 +19,7 @@ _START = "the script as it is"
 _END, _END_OPEN = "all together, verified", "all together, not confirmed"
 _NOTE = (
     "100 % is the time that a sample takes in the script as it is. Each lever was measured on top of those kept above "
-    "it; thin lines are intervals. Below stands the whole plan against the script as it is, measured once more on "
+    "it; thin lines are intervals. Below is the whole plan against the script as it is, measured once more on "
     "fresh launches: what levers gave one by one need not multiply to it."
 )
 _KINDS = {

@@ -1,18 +1,19 @@
-"""The operations of a convolution, from the arguments that newer profilers write besides its inputs' shapes.
+"""How many floating-point operations an operator takes, as it is written in the file.
 
-Shapes alone do not show the stride, and so not how large the output is.
+Profilers count them with ``with_flops=True``. Newer ones write a convolution's arguments besides its inputs' shapes:
+shapes alone do not show the stride, and so not how large the output is.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from math import prod
+from math import isfinite, prod
 
 import msgspec
 
-from hotlap.trace.events import UNREADABLE
+from hotlap.trace.events import NO_TEXT, UNREADABLE, DetailedArguments, Event
 
-NAMES = frozenset({"aten::conv1d", "aten::conv2d", "aten::conv3d", "aten::convolution"})
+_CONVOLUTIONS = frozenset({"aten::conv1d", "aten::conv2d", "aten::conv3d", "aten::convolution"})
 """Those of known order: input, weight, bias, stride, padding, dilation; the last one then says whether it is
 transposed."""
 
@@ -21,8 +22,27 @@ _MOST_FLOPS = 2**62
 _MOST_DIMENSIONS = 3
 
 
+def flops_of(event: Event) -> int:
+    """The operations of an operator: as the profiler counted them, else those of a convolution by its arguments; 0
+    where neither is written or makes sense."""
+    arguments: DetailedArguments = event.args
+    if arguments.flops != NO_TEXT:
+        return _counted(arguments.flops)
+    if event.name in _CONVOLUTIONS and arguments.concrete != NO_TEXT:
+        return _of_convolution(event.name, bytes(arguments.shapes), bytes(arguments.concrete))
+    return 0
+
+
+def _counted(written: msgspec.Raw) -> int:
+    try:
+        flops = msgspec.json.decode(written, type=int | float)
+    except UNREADABLE:
+        return 0
+    return int(flops) if isfinite(flops) and 0 < flops <= _MOST_FLOPS else 0
+
+
 @lru_cache(maxsize=4096)
-def convolution_flops(name: str, shapes: bytes, concrete: bytes) -> int:
+def _of_convolution(name: str, shapes: bytes, concrete: bytes) -> int:
     """Two operations for each multiplication with its addition; 0 where the arguments do not say."""
     try:
         dimensions = msgspec.json.decode(shapes, type=list[list[int]])
