@@ -82,7 +82,9 @@ def measure(planted: Planted, cure: Cure, pairs: int) -> Truth:
                 found[side] = _measured(planted, cure, sides[side])
             first, second = found[0], found[1]
             if isinstance(first, str) or isinstance(second, str):
-                return Truth(planted.name, cure.rules, cure.measure, 0.0, 0.0, trouble=f"{first}; {second}")
+                sides_said = (("without the cure", first), ("with it", second))
+                trouble = "; ".join(f"{side}: {it}" for side, it in sides_said if isinstance(it, str))
+                return Truth(planted.name, cure.rules, cure.measure, 0.0, 0.0, trouble=trouble)
             rows.append((first, second / cure.samples if cure.measure == "step" else second))
     return _truth(planted, cure, rows)
 
