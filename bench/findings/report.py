@@ -34,6 +34,9 @@ def markdown(
 def _totals(known: Sequence[tuple[Planted, Score]], busy: int) -> list[str]:
     planted = [score for it, score in known if it.first]
     clean = [score for it, score in known if not it.first]
+    lined = [(set(it.lines()), score) for it, score in known if it.lines()]
+    right = sum(not score.wrong_lines and rules.isdisjoint(score.missed) for rules, score in lined)
+    quiet = sum(not it.false and not it.trouble for it in clean)
     projects = sum(bool(it.first) and it.is_project for it, _ in known)
     wanted = sum(len(it.wanted) for it in planted)
     said = sum(len(it.found) for _, it in known)
@@ -41,14 +44,15 @@ def _totals(known: Sequence[tuple[Planted, Score]], busy: int) -> list[str]:
     work = f" while other work kept {busy} core{'s' * (busy != 1)} busy" if busy else ""
     return [
         f"`hotlap profile` on {len(planted)} scripts with a planted cause, {projects} of them projects of several "
-        f"files, and {len(clean)} clean ones (`tests/causes`){work}. What is true of a script was measured without "
-        "hotlap, with and without the cause ([figures](findings-truth.md)).",
+        f"files, and {len(clean)} clean ones (`tests/causes`){work}. What is true of those that need no accelerator "
+        "was measured without hotlap, with and without the cause ([figures](findings-truth.md)).",
         "",
         f"- recall: {_share(wanted - sum(len(it.missed) for it in planted), wanted)} planted causes found",
         f"- precision: {_share(said - false, said)} kinds of findings are true of their script",
-        f"- ranked first: {_share(sum(it.ranked_first and not it.missed for it in planted), len(planted))} scripts",
-        f"- right line: {_share(sum(not it.wrong_lines for it in planted), len(planted))} scripts",
-        f"- clean scripts without a false finding: {_share(sum(not it.false for it in clean), len(clean))}",
+        f"- ranked first: {_share(sum(it.ranked_first and not it.missed for it in planted), len(planted))} scripts; a "
+        "hazard, which costs no time, has no rank and counts as first",
+        f"- right line: {_share(right, len(lined))} scripts in which a line is marked",
+        f"- clean scripts without a false finding: {_share(quiet, len(clean))}",
     ]
 
 
