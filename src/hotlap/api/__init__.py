@@ -290,9 +290,13 @@ def check(
     from hotlap.check.kept import check_and_keep
 
     workload = _workload(script, arguments, module)
-    plan = None if plan_path is None else Path(plan_path)
-    name = None if baseline is None else os.fspath(baseline)
-    against = find_against(name, workload, Path(directory), plan_path=plan, without_plan=without_plan)
+    against = find_against(
+        None if baseline is None else os.fspath(baseline),
+        workload,
+        Path(directory),
+        plan_path=None if plan_path is None else Path(plan_path),
+        without_plan=without_plan,
+    )
     options = Options(
         budget_seconds=budget_seconds,
         delta=delta,
