@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 from bench.findings import report
+from bench.findings.claims import Comparison
 from bench.findings.planted import Cure, Edit, Planted
-from bench.findings.score import Score, failed, score
-from bench.findings.truth import measure
+from bench.findings.score import Claim, Score, failed, score
+from bench.findings.truth import Truth, measure
 
 from hotlap.records import CallSite, Estimate, Finding
 
@@ -69,6 +70,25 @@ def test_what_should_rank_first_is_named_where_it_does_not(project: Path) -> Non
     it = planted(project, also=("anomaly-detection",))
     found = score(it, [cost("anomaly-detection", 0.5), cost("slow-matmul-precision", 0.1)])
     assert found.in_words() == "not first: slow-matmul-precision"
+
+
+@pytest.mark.parametrize(
+    ("share", "is_bound", "low", "high", "expected"),
+    [
+        (0.4, False, 0.30, 0.50, True),
+        (0.4, False, 0.16, 0.50, True),
+        (0.4, False, -0.90, 0.80, None),
+        (0.4, False, 0.00, 0.10, False),
+        (0.4, True, 0.10, 0.44, True),
+        (0.4, True, -0.90, 0.80, None),
+        (0.4, True, 0.50, 0.60, False),
+    ],
+)
+def test_claims_are_judged_where_the_interval_allows_one_answer(
+    share: float, is_bound: bool, low: float, high: float, expected: bool | None
+) -> None:
+    truth = Truth("project", ("no-workers",), "step", 1.0, 0.7, (low + high) / 2, low, high)
+    assert Comparison("project", Claim("no-workers", share, is_bound, "of the step"), truth).is_borne_out is expected
 
 
 @pytest.mark.slow

@@ -21,13 +21,17 @@ class Comparison:
     truth: Truth
 
     @property
-    def is_borne_out(self) -> bool:
+    def is_borne_out(self) -> bool | None:
         """Whether a cure saves at least half of what was claimed, since few remove a cause whole; of a bound, whether
-        it saves no more. Either way the end of the saving's interval counts that speaks for the claim."""
+        it saves no more. None where the interval of what it saves allows both."""
         low, high = self.truth.low or 0.0, self.truth.high or 0.0
         if self.claim.is_bound:
-            return low <= self.claim.share + _TOLERANCE
-        return self.claim.share / 2 <= high + _TOLERANCE
+            most = self.claim.share + _TOLERANCE
+            yes, no = high <= most, low > most
+        else:
+            least = self.claim.share / 2 - _TOLERANCE
+            yes, no = low >= least, high < least
+        return yes if yes or no else None
 
 
 def compared(scores: Sequence[Score], truths: Sequence[Truth]) -> list[Comparison]:

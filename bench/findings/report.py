@@ -57,11 +57,13 @@ def _totals(known: Sequence[tuple[Planted, Score]], busy: int) -> list[str]:
 
 
 def _claims(comparisons: Sequence[Comparison]) -> list[str]:
-    fine = sum(it.is_borne_out for it in comparisons)
+    fine = sum(it.is_borne_out is True for it in comparisons)
+    refuted = sum(it.is_borne_out is False for it in comparisons)
     header = ["script", "rule", "claimed", "saved by hand", "borne out"]
     return [
         f"What findings claim next to what curing the cause by hand saves: {_share(fine, len(comparisons))} claims are "
-        "borne out. The claim is a share of what the finding names, the saving one of what was measured.",
+        f"borne out, {refuted} are refuted, and for the others the interval of the saving is too wide to say. The claim "
+        "is a share of what the finding names, the saving one of what was measured.",
         "",
         table(header, [_claim_row(it) for it in comparisons]),
     ]
@@ -75,7 +77,7 @@ def _claim_row(it: Comparison) -> list[str]:
         claim.rule,
         f"{'up to ' * claim.is_bound}{100 * claim.share:.0f} % {claim.unit}",
         f"{saved[0]:.0f} % ({saved[1]:.0f} to {saved[2]:.0f} %)",
-        "yes" if it.is_borne_out else "NO",
+        {True: "yes", False: "NO", None: "open"}[it.is_borne_out],
     ]
 
 
