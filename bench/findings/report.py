@@ -62,8 +62,8 @@ def _claims(comparisons: Sequence[Comparison]) -> list[str]:
     header = ["script", "rule", "claimed", "saved by hand", "borne out"]
     return [
         f"What findings claim next to what curing the cause by hand saves: {_share(fine, len(comparisons))} claims are "
-        f"borne out, {refuted} are refuted, and for the others the interval of the saving is too wide to say. The claim "
-        "is a share of what the finding names, the saving one of what was measured.",
+        f"borne out, {refuted} are refuted, and for the others the interval of the saving is too wide to say. The "
+        "claim is a share of what the finding names, the saving one of what was measured.",
         "",
         table(header, [_claim_row(it) for it in comparisons]),
     ]
