@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+import psutil
 import pytest
-from bench.findings import report
+from bench.findings import report, truth
 from bench.findings.claims import Comparison
 from bench.findings.planted import Cure, Edit, Planted
 from bench.findings.score import Claim, Score, failed, score
@@ -87,8 +89,8 @@ def test_what_should_rank_first_is_named_where_it_does_not(project: Path) -> Non
 def test_claims_are_judged_where_the_interval_allows_one_answer(
     share: float, is_bound: bool, low: float, high: float, expected: bool | None
 ) -> None:
-    truth = Truth("project", ("no-workers",), "step", 1.0, 0.7, (low + high) / 2, low, high)
-    assert Comparison("project", Claim("no-workers", share, is_bound, "of the step"), truth).is_borne_out is expected
+    saving = Truth("project", ("no-workers",), "step", 1.0, 0.7, (low + high) / 2, low, high)
+    assert Comparison("project", Claim("no-workers", share, is_bound, "of the step"), saving).is_borne_out is expected
 
 
 @pytest.mark.slow
@@ -102,6 +104,20 @@ def test_a_cure_that_fails_saves_nothing(project: Path, end: str) -> None:
     found = measure(planted(project), cure, 3)
     assert found.trouble.startswith("with it: ") and "the cure is wrong" in found.trouble
     assert not found.is_true
+
+
+@pytest.mark.slow
+def test_ranks_that_hang_are_ended(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(truth, "_LONGEST_SECONDS", 25.0)
+    (project / "train.py").write_text("import os, time\nopen(f'{__file__}.{os.getpid()}', 'w')\ntime.sleep(600)\n")
+    ranks = msgspec.structs.replace(planted(project), need="two-processes")
+    script = project / "train.py"
+    monkeypatch.setattr(truth, "plain_copy", lambda planted, folder: script)
+    monkeypatch.setattr(truth, "cured_copy", lambda planted, cure, folder: script)
+    found = measure(ranks, Cure(rules=("straggler",), edits=()), 3)
+    assert "it ran for more than 25 s" in found.trouble
+    started = [int(it.suffix[1:]) for it in project.iterdir() if it.suffix != ".py"]
+    assert len(started) == 4 and not any(map(psutil.pid_exists, started))
 
 
 @pytest.mark.slow
