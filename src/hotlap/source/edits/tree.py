@@ -25,7 +25,7 @@ _WITH_THEIR_PARENTHESES = (cst.Tuple, cst.GeneratorExp)
 
 
 class Tree:
-    """One text, parsed. Raises :class:`CannotEdit` when it is no Python, or LibCST would not write it back unchanged."""
+    """One text, parsed. Raises :class:`CannotEdit` when it is no Python, or LibCST would not keep it unchanged."""
 
     def __init__(self, text: str) -> None:
         try:
