@@ -50,7 +50,8 @@ bench: $(TEST_READY)  ## the benchmarks that need no accelerator; results go to 
 	$(RUN) -m bench.aa --out docs/benchmarks/aa
 	for example in bert gpt lstm resnet; do \
 	    $(RUN) -m bench.regret --out docs/benchmarks/regret/$$example --examples $$example || exit 1; done
-	$(RUN) -m bench.findings --out docs/benchmarks/findings
+	-$(RUN) -m bench.findings.truth --out docs/benchmarks/findings-truth
+	$(RUN) -m bench.findings --out docs/benchmarks/findings --truth docs/benchmarks/findings-truth
 	$(RUN) -m bench.lint --out docs/benchmarks/lint
 	$(RUN) -m bench.lint_impact --out docs/benchmarks/lint-impact
 	$(RUN) -m bench.trace --out docs/benchmarks/trace --large

@@ -21,7 +21,7 @@ import msgspec
 from bench.findings import report
 from bench.findings.load import busy_cores
 from bench.findings.planted import Planted, all_planted
-from bench.findings.score import Score, score
+from bench.findings.score import Score, failed, score
 from bench.findings.truth import Truth
 from bench.report import command_line, write, written
 from hotlap.api import begin, profile_search
@@ -105,7 +105,7 @@ def _timed(planted: Planted) -> Score:
         try:
             found = measure(planted, Path(folder))
         except HotlapError as error:
-            found = Score(name=planted.name, wanted=tuple(sorted(planted.wanted)), trouble=str(error))
+            found = failed(planted, str(error))
     return replace(found, seconds=round(time.monotonic() - began, 1))
 
 

@@ -3,10 +3,11 @@
 Every script in ``tests/causes``, or folder there with a script ``train.py``, has a file of its name that ends in
 ``.toml``. ``first`` is the rule that must fire and be ranked before everything else that costs time; ``also`` must fire
 too; ``true`` may fire, since it is true of the script as well. Whatever else is found is a false alarm. Each of them,
-but hints, has a *cure*: the edits that a person would make. ``bench.findings.truth`` runs the script with and without
-them, in turns, so that what is called true is measured without hotlap.
+except hints, has a *cure*: the edits that a person would make. ``bench.findings.truth`` runs the script with and
+without them, in turns, so that what is called true is measured without hotlap.
 
-A line that a finding must name ends in the comment ``# planted: rule, rule``; a hint's line in ``# hint: rule``. What
+A line that a finding must name ends in the comment ``# planted: rule, rule``; the line of a hint, which is in ``true``
+without a cure, in ``# hint: rule``. Scripts for an accelerator have no cures yet: what they have is not measured. What
 is read off a trace names the function, by its first line, since torch's profiler records no other.
 """
 
@@ -71,9 +72,9 @@ class Planted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Path(self.folder) != FOLDER
 
     @property
-    def wanted(self) -> frozenset[str]:
-        """The rules that must fire."""
-        return frozenset((self.first, *self.also)) - {""}
+    def wanted(self) -> tuple[str, ...]:
+        """The rules that must fire, the one to be ranked first before all others."""
+        return tuple(it for it in (self.first, *self.also) if it)
 
     @property
     def path(self) -> Path:
@@ -89,7 +90,7 @@ class Planted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self._marked(_PLANTED)
 
     def hints(self) -> dict[str, tuple[str, int]]:
-        """File name and line of what costs nothing here, and may be said as a hint."""
+        """File name and line of what costs nothing here, and may be reported as a hint."""
         return self._marked(_HINT)
 
     def _marked(self, mark: re.Pattern[str]) -> dict[str, tuple[str, int]]:

@@ -1,8 +1,8 @@
-"""``python recorder.py OUT SECONDS script.py ...``: run a script and write down what its steps looked like.
+"""``python recorder.py OUT SECONDS MEASURE script.py ...``: run a script and write down what its steps looked like.
 
-It knows nothing of hotlap. Optimizer steps are counted by torch's own hook, losses by the call of ``backward``. After
-SECONDS of training (0: when the script ends) it writes ``OUT`` and ends the process; of several ranks the first one
-writes.
+It knows nothing of hotlap. Optimizer steps are counted by torch's own hook; losses and gradients are read only for a
+MEASURE that is about them. After SECONDS of training (0: when the script ends) it writes ``OUT`` and ends the process.
+A script that fails before leaves no ``OUT``. Of several ranks the first one writes; the others end when it is gone.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class Recorder:
     def __init__(self, out: Path, seconds: float) -> None:
         self._out = out
         self._seconds = seconds
+        self._is_first = os.environ.get("RANK", "0") == "0"
         self._times: list[float] = []
         self._resident: list[int] = []
         self._norms: list[float] = []
@@ -41,7 +42,7 @@ class Recorder:
         """Called after each step of an optimizer."""
         self._times.append(time.perf_counter())
         self._resident.append(int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * _PAGE)
-        if self._seconds and self._times[-1] - self._times[0] > self._seconds:
+        if self._is_first and self._seconds and self._times[-1] - self._times[0] > self._seconds:
             self.write()
             os._exit(0)
 
@@ -57,17 +58,16 @@ class Recorder:
             self._norms.append(float(torch.nn.utils.get_total_norm(grads)))
 
     def write(self) -> None:
-        """Write all figures; of several ranks only the first does."""
-        if os.environ.get("RANK", "0") != "0":
+        """Write all figures, those that were not seen as None; of several ranks only the first does."""
+        if not self._is_first:
             return
         rows = {
             "step": self._seconds_per_step(),
             "run": time.perf_counter() - _BEGAN,
             "growth": self._growth(),
-            "finite": sum(map(math.isfinite, self._losses)) / max(len(self._losses), 1),
+            "finite": sum(map(math.isfinite, self._losses)) / len(self._losses) if self._losses else None,
             "spikes": _spread([it for it in self._norms if math.isfinite(it)]),
-            "skipped": 1.0 - min(len(self._times) / max(len(self._losses), 1), 1.0),
-            "steps": len(self._times),
+            "skipped": 1.0 - min(len(self._times) / len(self._losses), 1.0) if self._losses else None,
         }
         self._out.write_text(json.dumps(rows), encoding="utf-8")
 
@@ -89,7 +89,7 @@ def _spread(norms: list[float]) -> float | None:
 
 
 def main(out: str, seconds: str, measure: str, script: str, *arguments: str) -> None:
-    """Run the script under the recorder."""
+    """Run the script under the recorder. Whatever the script raises is raised, and nothing is written."""
     recorder = Recorder(Path(out), float(seconds))
     register_optimizer_step_post_hook(recorder.stepped)
     if measure in ("finite", "skipped", "spikes"):  # reading the loss costs time, which other measures are about
@@ -98,8 +98,10 @@ def main(out: str, seconds: str, measure: str, script: str, *arguments: str) -> 
     sys.path[0] = str(Path(script).parent)
     try:
         runpy.run_path(script, run_name="__main__")
-    finally:
-        recorder.write()
+    except SystemExit as ended:
+        if ended.code:
+            raise
+    recorder.write()
 
 
 def _watch_values(recorder: Recorder) -> None:

@@ -22,8 +22,9 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One script. ``found`` are the rules of all findings, in order; ``wrong_lines`` those planted ones that named
-    another line than the marked one, and ``false`` what was found and is not true of the script."""
+    """One script. ``wanted`` are the planted rules as :attr:`Planted.wanted` has them, ``found`` those of all findings,
+    in order; ``wrong_lines`` are planted ones that named another line than the marked one, and ``false`` what was found
+    and is not true of the script. With ``trouble`` it could not be profiled, and nothing was found."""
 
     name: str
     wanted: tuple[str, ...] = ()
@@ -61,12 +62,12 @@ def score(planted: Planted, findings: Sequence[Finding], warnings: Sequence[str]
     """What was found, against its description."""
     rules = tuple(dict.fromkeys(rule for it in findings for rule in _rules_of(it)))
     costs = [it for it in findings if it.kind == "cost"]
-    allowed = planted.wanted | {*planted.true, *planted.hints()}
+    allowed = {*planted.wanted, *planted.true}
     return Score(
         name=planted.name,
-        wanted=tuple(sorted(planted.wanted)),
+        wanted=planted.wanted,
         found=rules,
-        missed=tuple(sorted(planted.wanted - set(rules))),
+        missed=tuple(it for it in planted.wanted if it not in rules),
         false=tuple(it for it in rules if it not in allowed),
         wrong_lines=tuple(sorted(_wrong_lines(planted, findings))),
         ranked_first=_is_first(planted, costs),
@@ -74,6 +75,11 @@ def score(planted: Planted, findings: Sequence[Finding], warnings: Sequence[str]
         warnings=tuple(warnings),
         claims=tuple(Claim(it.rule, it.share.value, it.share.is_bound, it.share.unit) for it in costs),
     )
+
+
+def failed(planted: Planted, trouble: str) -> Score:
+    """A script that could not be profiled: all that was planted is missed."""
+    return Score(name=planted.name, wanted=planted.wanted, missed=planted.wanted, trouble=trouble)
 
 
 def _rules_of(finding: Finding) -> tuple[str, ...]:

@@ -30,6 +30,8 @@ from bench.report import command_line, measured_again, table, write, written
 
 _RECORDER: Final = Path(__file__).with_name("recorder.py")
 _LONGEST_SECONDS: Final = 180.0
+_GRACE_SECONDS: Final = 45.0
+"""torchrun gives its ranks 30 seconds to end."""
 _SMALLEST_SAVING: Final = 0.02
 _STUDENT_95: Final = {3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365}
 """Two-sided quantiles of Student's distribution by the number of pairs."""
@@ -82,7 +84,9 @@ def measure(planted: Planted, cure: Cure, pairs: int) -> Truth:
                 found[side] = _measured(planted, cure, sides[side])
             first, second = found[0], found[1]
             if isinstance(first, str) or isinstance(second, str):
-                return Truth(planted.name, cure.rules, cure.measure, 0.0, 0.0, trouble=f"{first}; {second}")
+                sides_said = (("without the cure", first), ("with it", second))
+                trouble = "; ".join(f"{side}: {it}" for side, it in sides_said if isinstance(it, str))
+                return Truth(planted.name, cure.rules, cure.measure, 0.0, 0.0, trouble=trouble)
             rows.append((first, second / cure.samples if cure.measure == "step" else second))
     return _truth(planted, cure, rows)
 
@@ -124,12 +128,21 @@ def _run(command: Sequence[str], directory: Path) -> str:
         except subprocess.TimeoutExpired:
             return f"it ran for more than {_LONGEST_SECONDS:.0f} s"
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
+            _end(child)
         errors.seek(0)
         said = errors.read().strip().splitlines()
     return said[-1] if child.returncode and said else ""
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """End a command and its process group. torchrun's ranks are in sessions of their own: it ends them on SIGTERM."""
+    if child.poll() is None:
+        child.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(_GRACE_SECONDS)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
 
 
 def markdown(truths: Sequence[Truth], again: Sequence[str]) -> str:

@@ -56,7 +56,7 @@ def workload_of(script: Path, rule: Rule) -> Workload:
 
 
 def without_pattern(rule: Rule, folder: Path, scratch: Path) -> Path:
-    """The script put right: by the rule's own fix, or as it lies beside it."""
+    """The script without the pattern: by the rule's own fix, or as it is stored next to it."""
     if (folder / FAST).exists():
         return folder / FAST
     made = scratch / FAST

@@ -47,7 +47,7 @@ def markdown(impacts: Sequence[Impact], left_out: Sequence[str], again: Sequence
     header = ("rule", "script", "speedup without it", "interval", "sets", "peak memory with", "without")
     return "\n".join(
         [
-            "Each rule's pattern in a small script that was made to show it, against the same script put right, by the "
+            "Each rule's pattern in a small script that was made to show it, against the same script fixed, by the "
             "rule's own fix where it has one. Both take turns in fresh launches, as in a lever's trial; intervals are "
             "over launches.",
             "",

@@ -51,14 +51,14 @@ def judgements(drawn: Sequence[Hit], labels: Mapping[Key, Label]) -> str:
 
 
 def gone_section(drawn: Sequence[Hit], labels: Mapping[Key, Label]) -> str:
-    """Labels of hits that there are no more: the rules were put right where reading showed them wrong."""
+    """Labels of hits that there are no more: the rules were fixed where reading showed them wrong."""
     there = {it.key for it in drawn}
     gone = [it for key, it in labels.items() if key not in there]
     counts = Counter(it.verdict for it in gone)
     lines = [
         "## What reading changed",
         "",
-        "Where the hits showed a rule to be wrong for a clear reason, the rule was put right and an example pins the "
+        "Where the hits showed a rule to be wrong for a clear reason, the rule was fixed and an example pins the "
         f"case, so these shares are of rules that have seen this code. Labels whose hit is gone since: {len(gone)}, "
         f"of which {counts['wrong']} wrong, {counts['debatable']} debatable, {counts['right']} right.",
     ]

@@ -1,4 +1,4 @@
-"""The tables of ``docs/study-format.md``, made from the records: `python docs/_site/study_format.py` writes them anew.
+"""The tables of ``docs/study-format.md``, made from the records: `python docs/_site/study_format.py` writes them again.
 
 What stands between the two markers of the page is replaced; a test fails when it differs from the records.
 """

@@ -63,7 +63,7 @@ def test_fix(run: Run) -> None:
     assert run("lint", "--fix", "train.py")[0] == 1
     assert Path("train.py").read_text() == BAD, "an unsafe fix is made on request only"
     code, out, _ = run("lint", "--fix", "--unsafe-fixes", "train.py")
-    assert code == 0 and "1 put right in 1 file: HL502 1x." in out
+    assert code == 0 and "Fixed 1 problem in 1 file: HL502 1x." in out
     assert Path("train.py").read_text() == CLEAN
 
 

@@ -76,7 +76,7 @@ def lab_search(
 def profile_search(
     workload: Workload, options: Options, journal: Journal, executor: Executor, on_progress: OnProgress
 ) -> Study:
-    """The script as it is, its ceilings and the causes of its slowness; no lever."""
+    """The unmodified script, its ceilings and the causes of its slowness; no lever."""
     from hotlap.tune.profile import profile as look
 
     return look(workload, options, executor, on_progress, journal=journal)
@@ -102,7 +102,7 @@ def begin(
     executor: MakeExecutor = local_executor,
     search: Search = full_search,
 ) -> Study:
-    """Make a new study under ``root`` and carry it out; ``on_opened`` is told its folder first.
+    """Make a new study under ``root`` and carry it out; ``on_opened`` is called with its folder first.
 
     A study that Ctrl-C ended is returned as it stood, with the status ``interrupted``. Raises :class:`HotlapError`.
     """
@@ -209,7 +209,7 @@ def profile(
     directory: str | os.PathLike[str] = STUDIES,
     on_progress: OnProgress | None = None,
 ) -> Study:
-    """Say why a training script takes as long as it does on this machine: its ``findings``, dearest first.
+    """Say why a training script takes as long as it does on this machine: its ``findings``, costliest first.
 
     No lever is tried. With ``batch_sizes`` the model alone is also timed with half, twice and four times the batch
     (``batch_rates``). The other arguments are those of :func:`tune`; the study is kept in a folder of its own under
@@ -290,9 +290,13 @@ def check(
     from hotlap.check.kept import check_and_keep
 
     workload = _workload(script, arguments, module)
-    plan = None if plan_path is None else Path(plan_path)
-    name = None if baseline is None else os.fspath(baseline)
-    against = find_against(name, workload, Path(directory), plan_path=plan, without_plan=without_plan)
+    against = find_against(
+        None if baseline is None else os.fspath(baseline),
+        workload,
+        Path(directory),
+        plan_path=None if plan_path is None else Path(plan_path),
+        without_plan=without_plan,
+    )
     options = Options(
         budget_seconds=budget_seconds,
         delta=delta,

@@ -31,7 +31,7 @@ from hotlap.tune.options import Options
 Watch: TypeAlias = Callable[[], AbstractContextManager[OnProgress]]
 """Opens whatever shows progress, for as long as trials run."""
 
-OTHER_WAY = "The plan works from outside: `hotlap run --plan hotlap.toml` with the script's command."
+_OTHER_WAY = "The plan works from outside: `hotlap run --plan hotlap.toml` with the script's command."
 
 # LibCST is imported inside these functions: only patches and lint's fixes need it.
 
@@ -122,7 +122,7 @@ def with_proof(
 def refuse_disproved(patch: Patch) -> None:
     """Raise :class:`PatchError` for a patch whose proof speaks against it."""
     if patch.proof is not None and patch.proof.refusal:
-        raise PatchError(f"There is no patch. {patch.proof.refusal}", remedy=OTHER_WAY)
+        raise PatchError(f"There is no patch. {patch.proof.refusal}", remedy=_OTHER_WAY)
 
 
 def _earlier_proof(found: Study, patch: Patch, options: Options) -> PatchProof | None:

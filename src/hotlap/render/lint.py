@@ -100,7 +100,8 @@ def _summary(report: LintReport, paper: Paper) -> Iterator[str]:
     if report.fixed:
         total = sum(count for _, count in report.fixed)
         codes = text.listed([f"{code} {count}x" for code, count in report.fixed])
-        sentences.append(f"{total} put right in {text.count(report.fixed_files, 'file')}: {codes}.")
+        fixed = f"{text.count(total, 'problem')} in {text.count(report.fixed_files, 'file')}"
+        sentences.append(f"Fixed {fixed}: {codes}.")
     if report.problems:
         sentences.append(f"{text.count(len(report.problems), 'file')} could not be checked or fixed.")
     yield from paragraph(" ".join(sentences), paper)

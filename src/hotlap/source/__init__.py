@@ -1,1 +1,1 @@
-"""Training code read and edited as source: linted, patched, written anew."""
+"""Training code read and edited as source: linted, patched, written by a scaffold."""

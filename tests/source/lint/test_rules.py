@@ -149,7 +149,7 @@ def test_a_fix_makes_what_it_says(rule: Rule, what: str) -> None:
 
 @pytest.mark.parametrize(("rule", "text"), WITH_EDITS)
 def test_a_fixed_source_is_sound(rule: Rule, text: str) -> None:
-    """It parses, what was put right is not found again, it stays what it is, and uses no name that nothing binds."""
+    """It parses, what was fixed is not found again, it stays what it is, and uses no name that nothing binds."""
     fixed = fix(text, [rule], ALL_GRADES)
     assert fixed.text != text
     assert sum(fixed.counts.values()) >= 1

@@ -8,8 +8,10 @@ import msgspec
 import pytest
 from patching import FACTS, facts_of, left_out, patch_of, patched
 
+from hotlap.levers.api import find
 from hotlap.levers.situations import make_setting
 from hotlap.records import CallSite, LoaderFacts, ScriptFacts
+from hotlap.source.patch.make import make_patch
 
 HEAD = "from torch.utils.data import DataLoader\n"
 PLAN = {"workers": 4, "persistent_workers": True, "prefetch_factor": 2}
@@ -365,3 +367,16 @@ def test_a_line_that_makes_loaders_for_both_is_said(tmp_path: Path) -> None:
     )
     patch = patch_of(tmp_path, source, (make_setting("loader", **PLAN),), both)
     assert patch.written and "also makes a loader that is used only for evaluation" in patch.remarks[0]
+
+
+def test_a_file_that_changed_since_is_left_alone_by_every_lever(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(HEAD + "import torch\nloader = DataLoader(ds)\noptimizer = torch.optim.AdamW(weights)\n")
+    facts = facts_of(script)
+    files = tuple(msgspec.structs.replace(it, sha256="0" * 64) for it in facts.files)
+    before = msgspec.structs.replace(facts, files=files)
+    settings = (make_setting("loader", **PLAN), make_setting("fused-optimizer", implementation="fused"))
+    wishes = [(it, find(it.lever).rewrite(before, it)) for it in settings]
+    patch = make_patch(before, wishes, script=script, directory=tmp_path)
+    assert not patch.files
+    assert [it.reason for it in patch.left_out] == ["train.py has changed since the study."] * 2

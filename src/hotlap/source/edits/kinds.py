@@ -54,7 +54,7 @@ class SetKeyword:
     """Give a call this keyword argument, in place of the value it has.
 
     ``position`` is the parameter's index in the signature, where it may be passed by position as well. With
-    ``only_if_present`` a call that does not pass it is left as it is.
+    ``only_if_present`` a call that does not pass it is left unchanged.
     """
 
     call: Span

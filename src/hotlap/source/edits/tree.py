@@ -25,7 +25,7 @@ _WITH_THEIR_PARENTHESES = (cst.Tuple, cst.GeneratorExp)
 
 
 class Tree:
-    """One text, parsed. Raises :class:`CannotEdit` when it is no Python, or LibCST would not write it back as it is."""
+    """One text, parsed. Raises :class:`CannotEdit` when it is no Python, or LibCST would not keep it unchanged."""
 
     def __init__(self, text: str) -> None:
         try:
@@ -35,7 +35,7 @@ class Tree:
         except (SyntaxError, ValueError, cst.ParserSyntaxError, RecursionError) as error:
             raise CannotEdit("not-parsable", f"The file cannot be parsed: {_first_line(error)}.") from None
         if module.code != text:
-            raise CannotEdit("not-parsable", "The file cannot be written back exactly as it is.")
+            raise CannotEdit("not-parsable", "The file cannot be written back unchanged.")
         self.text = text
         self._wrapper = metadata.MetadataWrapper(module, unsafe_skip_copy=True)  # the parser shares no node
         self.module = self._wrapper.module

@@ -152,7 +152,7 @@ class Context:
         return self.arguments.argument(call, name, position)
 
     def value(self, expression: ast.expr | None) -> ast.expr | None:
-        """A name followed to the one expression it was assigned; anything else as it is."""
+        """A name followed to the one expression it was assigned; anything else unchanged."""
         return self.names.value(expression)
 
     def constant(self, expression: ast.expr | None) -> object:

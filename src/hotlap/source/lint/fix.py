@@ -19,7 +19,7 @@ _MOST_ROUNDS = 10
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """A text after its fixes: what is left in it, and how many violations of each code were put right."""
+    """A text after its fixes: what is left in it, and how many violations of each code were fixed."""
 
     text: str
     hits: Sequence[Hit]

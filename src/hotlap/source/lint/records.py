@@ -72,7 +72,7 @@ class FileResult(Record, frozen=True, kw_only=True):
 
 
 class LintReport(Record, frozen=True, kw_only=True):
-    """All files in order. ``fixed`` counts what was put right, by code; ``rules`` are those that were asked."""
+    """All files in order. ``fixed`` counts what was fixed, by code; ``rules`` are those that were run."""
 
     checked_files: int
     findings: tuple[LintFinding, ...] = ()

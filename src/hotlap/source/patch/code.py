@@ -129,12 +129,13 @@ class Sources:
 
     def code(self, path: Path) -> Code:
         """The file, checked to be as it was when the study ran it. Raises :class:`NotPossible`."""
-        found = self._codes.get(path)
-        if found is None:
-            found = self._codes[path] = self._read(path)
-            if digest_of(found.source.data) != self._known.get(path, digest_of(found.source.data)):
+        if path not in self._codes:
+            found = self._read(path)
+            digest = digest_of(found.source.data)
+            if digest != self._known.get(path, digest):
                 raise NotPossible(f"{path.name} has changed since the study.")
-        return found
+            self._codes[path] = found
+        return self._codes[path]
 
     def of_site(self, site: CallSite | None, what: str) -> tuple[Code, ast.Call]:
         """The file and the call of a site. Raises :class:`NotPossible`."""

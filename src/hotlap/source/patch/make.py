@@ -86,7 +86,7 @@ def _edits(sources: Sources, wish: SourceWish) -> Edits:
 
 def _applied(sources: Sources, planned: dict[Setting, Edits], left_out: dict[Setting, str]) -> Mapping[Path, str]:
     """The new text of each file that changes. A lever that is refused in one file is taken out of all, and the files
-    are made anew without it."""
+    are made again without it."""
     while True:
         texts: dict[Path, str] = {}
         refused: dict[Setting, str] = {}

@@ -162,7 +162,7 @@ class Names:
         return None
 
     def value(self, expression: ast.expr | None) -> ast.expr | None:
-        """The expression that a name was assigned, where there is only one; anything else as it is."""
+        """The expression that a name was assigned, where there is only one; anything else unchanged."""
         for _ in range(_DEEPEST):
             if not isinstance(expression, ast.Name):
                 break
@@ -228,7 +228,7 @@ class Names:
             if binding not in self._weak and self._hides(binding, around):
                 hiding = binding
                 break
-        # What is bound further down is read in the next pass of a loop around both, unless each pass binds it anew.
+        # What is bound further down is read in the next pass of a loop around both, unless each pass binds it again.
         loops = list(self._tree.loops(use)) if local and later else []
         if hiding is not None:
             loops = [it for it in loops if not self._tree.within(hiding.node, it)]

@@ -106,7 +106,7 @@ def _is_bound_alike(context: Context, name: ast.Name, moved: ast.Name, compiled:
     bindings = context.bindings(moved)
     if isinstance(name.ctx, ast.Store):
         return [it.node for it in bindings] == [name]
-    # What was handed to torch.compile: the same object as long as the name is not bound anew.
+    # What was handed to torch.compile: the same object as long as the name is not bound again.
     return bool(bindings) and set(bindings) == set(context.bindings(name))
 
 

@@ -1,4 +1,4 @@
-"""A model or function is compiled anew in every pass of a loop.
+"""A model or function is compiled again in every pass of a loop.
 
 ## What it does
 Finds `torch.compile` (called, or as the decorator of a function that is defined there) and `model.compile()` where they
@@ -43,7 +43,7 @@ from hotlap.source.lint.context import Context
 from hotlap.source.lint.model.tree import FUNCTIONS, Function, Loop
 
 code = "HL401"
-title = "A model or function is compiled anew in every pass of a loop"
+title = "A model or function is compiled again in every pass of a loop"
 fix_safety: FixSafety = "none"
 across_files = True
 measured = (
@@ -63,11 +63,11 @@ def check(context: Context) -> Iterator[Violation]:
         above = context.tree.parent(node)
         runs = above if isinstance(above, FUNCTIONS) and node in above.decorator_list else node
         if _repeating(context, runs) is not None:
-            yield Violation(node, "This is wrapped anew in every pass of the loop; compile it once, before the loop.")
+            yield Violation(node, "This is wrapped again in every pass of the loop; compile it once, before the loop.")
             continue
         place = context.hot_place(runs)
         if place is not None and place.call is not None and place.every_step and not _is_kept(context, runs):
-            text = "This is wrapped anew in every training step; compile it once."
+            text = "This is wrapped again in every training step; compile it once."
             yield Violation(node, text, called_from(place))
 
 

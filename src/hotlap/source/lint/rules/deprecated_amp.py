@@ -25,7 +25,7 @@ their first argument and serve every accelerator.
 
 ## Fix safety
 Safe: the old names call the new ones with just these arguments. The import is changed where everything that it
-brought is put right; else the new name is reached by another import, and the old one stays. `torch.amp.GradScaler`
+brought is fixed; else the new name is reached by another import, and the old one stays. `torch.amp.GradScaler`
 needs torch 2.3. There is no fix where the file asks whether something is an old `GradScaler`.
 
 ## References
@@ -57,7 +57,7 @@ _NEW_ORDER = ("dtype", "enabled", "cache_enabled")
 
 
 def check(context: Context) -> Iterator[Violation]:
-    """Each use of an old name; all that came by one import is put right together."""
+    """Each use of an old name; all that came by one import is fixed together."""
     uses = [it for it in _uses(context) if not _chosen_by_version(context, it)]
     for use in uses:
         found = _old(context, _function(use))
@@ -187,7 +187,7 @@ def _import(context: Context, use: ast.expr) -> ast.Import | ast.ImportFrom | No
 
 
 def _new_path(context: Context, statement: ast.Import | ast.ImportFrom, uses: Sequence[ast.expr]) -> Edit | None:
-    """The edit of the import's module; None where the import brings anything that is not put right."""
+    """The edit of the import's module; None where the import brings anything that is not fixed."""
     if not _all_uses(context, statement, uses):
         return None
     lines = context.tree.text.splitlines()

@@ -3,7 +3,7 @@
 ## What it does
 Finds a training loop with `loss.backward()` and `optimizer.step()` in a file that clears no gradients, neither by
 `zero_grad()` nor by setting `.grad`, or that does so once, before the loop. It is silent where the optimizer is handed
-to a function of another file, where model or optimizer are made anew in each pass, and where gradients are touched in
+to a function of another file, where model or optimizer are made again in each pass, and where gradients are touched in
 any other way.
 
 ## Why it is wrong

@@ -9,7 +9,7 @@ scripts that make their optimizer and never name a device: those train on the pr
 Every gradient is written with zeros, and the backward pass then reads it to add to it. On an accelerator dropped
 gradients cost nothing: its allocator keeps their memory, backward puts the new ones there, and until then it is free
 for the forward pass. On a processor it can be the other way round: the memory of large gradients is fetched from the
-system anew in every step, which may take longer than the zeros.
+system again in every step, which may take longer than the zeros.
 
 ## Example
     optimizer.zero_grad(set_to_none=False)

@@ -84,7 +84,7 @@ def _gathers(context: Context, grown: ast.Name, statement: ast.Assign, loop: Loo
 
 
 def _begins(context: Context, node: ast.AST) -> bool:
-    """The first piece, taken over as it is: ``if x is None: x = y``."""
+    """The first piece, taken over unchanged: ``if x is None: x = y``."""
     statement = context.tree.statement(node)
     above = context.tree.parent(statement)
     return isinstance(above, ast.If) and isinstance(node, ast.Name) and _is_about(above.test, node.id)
@@ -152,7 +152,7 @@ good = {
                 tokens = torch.cat([tokens, following], dim=1)
             return tokens
         """,
-    "begun anew in every pass": """
+    "begun again in every pass": """
         import torch
 
         for images, extra in loader:

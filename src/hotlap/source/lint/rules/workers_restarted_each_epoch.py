@@ -1,9 +1,9 @@
-"""The loader's workers are started anew in every epoch.
+"""The loader's workers are restarted in every epoch.
 
 ## What it does
 Finds a `DataLoader` with workers and without `persistent_workers=True` that is run over in every pass of an outer loop,
 or that Lightning's `train_dataloader` and `val_dataloader` hand out. It is silent where the data set is changed between
-epochs, since workers that live on would not see it, and where the loader itself is made anew.
+epochs, since workers that live on would not see it, and where the loader itself is made again.
 
 ## Why it is slow
 At the end of each epoch the workers end, and at the start of the next they are started again: each gets its own copy of
@@ -40,7 +40,7 @@ from hotlap.source.lint.model.arguments import Argument
 from hotlap.source.lint.model.tree import Loop
 
 code = "HL104"
-title = "The loader's workers are started anew in every epoch"
+title = "The loader's workers are restarted in every epoch"
 fix_safety: FixSafety = "unsafe"
 measured = (
     "Without it a script made to show it trains 1.24x as fast (95 % interval 1.21 to 1.27), on 2 cores, 24 "
@@ -75,7 +75,7 @@ def check(context: Context) -> Iterator[Violation]:
             continue
         yield Violation(
             loader,
-            "Without `persistent_workers=True` this loader's workers are started anew in every epoch.",
+            "Without `persistent_workers=True` this loader's workers are restarted in every epoch.",
             (Related(epochs, "the epochs"),) if epochs is not loader else (),
             _edits(context, loader, workers, persistent),
         )
@@ -101,7 +101,7 @@ def _repeating(context: Context, one_pass: ast.For | ast.AsyncFor) -> Iterator[L
 
 
 def _made_in(context: Context, loader: ast.Call, outer: Loop) -> bool:
-    """Whether the loop makes the loader anew in each pass, itself or through a function that it calls."""
+    """Whether the loop makes the loader again in each pass, itself or through a function that it calls."""
     if context.tree.within(loader, outer) or _replaced_in(context, loader, outer):
         return True
     function = context.tree.function(loader)
@@ -301,7 +301,7 @@ good = {
             for a, b in other:
                 step(a, b)
         """,
-    "the loader is made anew": """
+    "the loader is made again": """
         import torch
         from torch.utils.data import DataLoader
 
