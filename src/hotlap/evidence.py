@@ -37,7 +37,8 @@ class HostSync(Record, frozen=True, kw_only=True):
 
     ``seconds`` is what all ``calls`` took, ``steps`` in how many of the observed steps one was made (far fewer than
     were observed: the line is guarded), ``phase`` what the step was doing (``optimizer``: torch's own doing).
-    ``on_device`` says that the tensor lay on an accelerator; on a CPU such a call waits for nothing.
+    ``on_device`` says that the tensor lay on an accelerator; on a CPU such a call waits for nothing, and ``within`` is
+    the function of a library that the line made it by (``transformers.masking_utils.sdpa_mask``).
     """
 
     kind: SyncKind
@@ -47,6 +48,7 @@ class HostSync(Record, frozen=True, kw_only=True):
     seconds: float
     on_device: bool = False
     site: CallSite | None = None
+    within: str = ""
 
 
 class LoopCall(Record, frozen=True, kw_only=True):

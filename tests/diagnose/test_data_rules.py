@@ -301,6 +301,8 @@ def test_collating_is_shown_at_the_users_function() -> None:
         profile = msgspec.structs.replace(transform(0.6), evidence=RunEvidence(datasets=(known,)))
         (found,) = slow_transform.check(profile)
         assert found.site is not None and found.site.line == line
+        assert ("stack or pad" in found.remedy) is (line == 30)
+        assert ("`__getitems__`" in found.remedy) is (line == 3)  # torch's own function: samples that it only stacks
 
 
 def test_slow_transform_costs_its_part_of_the_wait() -> None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from hotlap.diagnose.operators import is_traced_file
 from hotlap.diagnose.profile import Profile
-from hotlap.diagnose.shares import between, exactly, observed_share, sampled_share
+from hotlap.diagnose.shares import between, exactly, observed_share, phase_share, sampled_share
 from hotlap.diagnose.wording import count, name, percent, place
 from hotlap.evidence import LoopCall, LoopCallKind, SampledLine
-from hotlap.records import CallSite, Estimate
+from hotlap.records import CallSite, Estimate, StepPhase
 
 REPORTING: dict[LoopCallKind, str] = {
     "print": "print",
@@ -31,7 +31,7 @@ FEWEST_SAMPLES = 10
 """A line with fewer is left out: it may be there by chance."""
 
 _WRITES = frozenset({".write", ".writelines", ".flush", ".writerow", ".writerows"})
-_PHASES = frozenset({"host_to_device", "forward", "optimizer", "other"})
+_PHASES: Final[tuple[StepPhase, ...]] = ("host_to_device", "forward", "optimizer", "other")
 _TORCH = ("torch.", "operator")
 _CONVERSIONS = frozenset({"torch.Tensor.tolist", "torch.tensor", "torch.as_tensor"})
 """Of torch, but no operators: they make Python's numbers, one by one."""
@@ -93,6 +93,27 @@ def place_of(site: CallSite) -> Place:
 def python_lines(profile: Profile) -> list[HostLine]:
     """Lines that were met in Python, or in a library that is not torch; what reports or writes is left out."""
     return _lines(_in_python(profile))
+
+
+def python_share(profile: Profile) -> Estimate:
+    """Which part of the step is spent in Python and not asleep there, by its part of the samples of each phase.
+
+    Watching slows down lines that make many calls, so that their part may be too large: the low end takes the other
+    lines of a phase for as long as they were seen, and the high end is the whole phase.
+    """
+    steps, wall = profile.evidence.observed_steps, profile.account.wall
+    rows = {id(it) for it in _in_python(profile) if 2 * it.asleep_seconds <= it.seconds}
+    value = low = high = 0.0
+    for phase in _PHASES:
+        seen = [it for it in profile.evidence.sampled.lines if it.phase == phase]
+        whole, own = (sum(it.seconds for it in lines) for lines in (seen, [it for it in seen if id(it) in rows]))
+        if own <= 0 or steps <= 0 or wall <= 0:
+            continue
+        share = phase_share(profile, phase).value
+        value += share * own / whole
+        low += max(0.0, share - (whole - own) / steps / wall)
+        high += share
+    return between(value, min(low, value), high)
 
 
 def line_of_operator(profile: Profile, operator: str, around: CallSite | None) -> CallSite | None:

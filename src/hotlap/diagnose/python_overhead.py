@@ -12,9 +12,11 @@ an accelerator the host's lead shrinks, and when it is used up, the device idles
 On a CPU: the untouched step, less its data wait and its backward pass (which runs without Python, and frees memory
 between operators), less the time that the traced steps spent inside other operators. Tracing makes operators longer and
 never shorter, so what is left was spent outside of them at least; from that 6 % of the step are taken off for the low
-end, since the two come from different launches. Printing and logging are left to `logging-cost`. A compiled model's
-kernels are no operators to the profiler: then nothing is said. On an accelerator: the time for which the device idled
-while the host was in no operator and no call, between kernels or between steps, as it falls on an untouched step.
+end, since the two come from different launches. Where thousands of tiny operators are so much longer under the profiler
+that they do not fit into the untouched step, it is the part of each phase's samples that was met in Python. Printing
+and logging are left to `logging-cost`. A compiled model's kernels are no operators to the profiler: then nothing is
+said. On an accelerator: the time for which the device idled while the host was in no operator and no call, between
+kernels or between steps, as it falls on an untouched step.
 
 Where other processes disturbed the measurement, half of it must show in sampled lines as well, since what the step
 loses to others is spent in no operator either.
@@ -44,7 +46,8 @@ import msgspec
 from hotlap.diagnose.api import USUAL_GROUND, Group
 from hotlap.diagnose.device_idle import idle_cause, idle_share, in_operators
 from hotlap.diagnose.example_traces import STEP_SECONDS, idle_for, trace_of
-from hotlap.diagnose.host_lines import python_lines, reporting_share
+from hotlap.diagnose.host_lines import python_lines, python_share, reporting_share
+from hotlap.diagnose.operators import profiled_steps
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.sampled import waiting_share
 from hotlap.diagnose.shares import between, is_material, observed_share, scaled
@@ -59,6 +62,7 @@ group: Group = "host"
 _NAME = "python-overhead"
 _NOTABLE, _NOTABLE_ON_CPU = 0.1, 0.2
 _LAUNCH_NOISE = 0.06
+_WORTH_A_WORD = 0.005
 _CAUSES: tuple[Cause, ...] = ("launch_bound", "between_steps")
 _SHOWN = 3
 _MOST = 0.5
@@ -80,23 +84,23 @@ def _on_cpu(profile: Profile, host: HostTime) -> Iterator[Finding]:
     if window is None or window.steps < 1 or any(it.unreliable for it in profile.breakdowns[:1]):
         return
     wall, elsewhere = profile.account.wall, profile.account.data_wait + profile.account.backward
-    operators, traced = (it / 1e9 / window.steps for it in (_outside_backward(profile, host), host.python_nanoseconds))
-    # Tracing makes Python slower, so its part of the traced step bounds its part of the untouched one: where that took
-    # longer for another reason, as on a busy machine, the difference is not Python's.
-    most = host.python_nanoseconds / host.step_nanoseconds if host.step_nanoseconds else 0.0
+    operators = _outside_backward(profile, host) / 1e9 / window.steps
     named = reporting_share(profile).value
-    value = min((wall - elsewhere - operators) / wall, most) - named
-    # What only waits has a finding of its own: `other-time`.
-    value -= waiting_share(profile)
-    share = between(value, value - _LAUNCH_NOISE, max(value, min(traced, wall - elsewhere) / wall - named))
+    logging = (f"printing and logging, {percent(named)} of it, are not counted",) if named >= _WORTH_A_WORD else ()
+    fits = operators <= wall - elsewhere
+    if fits:
+        share = _beside_operators(profile, host, operators, elsewhere, named)
+        title = f"In {percent(share.value)} of the step no operator of torch runs, and nothing is waited for."
+    else:  # tracing makes small operators many times as long
+        share = python_share(profile)
+        title = f"Lines in Python take {percent(share.value)} of the step, by where sampling met them."
     # What the step lost to other programs was spent in no operator, as Python is.
-    in_doubt = profile.was_disturbed(USUAL_GROUND) and not _is_shown(profile, share)
+    in_doubt = (profile.was_disturbed(USUAL_GROUND) or not fits) and not _is_shown(profile, share)
     if share.value >= _NOTABLE_ON_CPU and is_material(share) and not in_doubt:
-        logging = (f"printing and logging, {percent(named)} of it, are not counted",) if named else ()
         yield _finding(
             profile,
             share,
-            title=f"In {percent(share.value)} of the step no operator of torch runs, and nothing is waited for.",
+            title=title,
             evidence=(
                 f"an untouched step: {duration(wall)}, of which {duration(elsewhere)} are data wait and backward",
                 f"a traced step: {duration(host.step_nanoseconds / 1e9 / window.steps)}, {duration(operators)} of it "
@@ -104,6 +108,20 @@ def _on_cpu(profile: Profile, host: HostTime) -> Iterator[Finding]:
                 *logging,
             ),
         )
+
+
+def _beside_operators(profile: Profile, host: HostTime, operators: float, elsewhere: float, named: float) -> Estimate:
+    """What is left of an untouched step besides traced operators and what is spent ``elsewhere`` (seconds of a step)
+    or is ``named`` by other rules (a share)."""
+    wall = profile.account.wall
+    # Tracing makes Python slower, so its part of the traced step bounds its part of the untouched one: where that took
+    # longer for another reason, as on a busy machine, the difference is not Python's.
+    most = host.python_nanoseconds / host.step_nanoseconds if host.step_nanoseconds else 0.0
+    value = min((wall - elsewhere - operators) / wall, most) - named
+    # What only waits has a finding of its own: `other-time`.
+    value -= waiting_share(profile)
+    traced = host.python_nanoseconds / 1e9 / profiled_steps(profile)
+    return between(value, value - _LAUNCH_NOISE, max(value, min(traced, wall - elsewhere) / wall - named))
 
 
 def _is_shown(profile: Profile, share: Estimate) -> bool:
@@ -222,6 +240,18 @@ _LOOP = SampledLine(
 )
 
 
+def _reading(native: str, traced_operators: float = 250.0) -> Profile:
+    """Seven tenths of the step are no phase; nearly all of that is spent in one line, whose operators are many times as
+    long in the traced step."""
+    profile = _on_a_cpu(traced_operators, traced_step=400.0)
+    account = msgspec.structs.replace(profile.account, forward=0.03, other=0.07)
+    lines = (
+        msgspec.structs.replace(_LOOP, seconds=2.6, native=native),
+        SampledLine(phase="other", samples=20, seconds=0.2, called="torch.nn.functional.cross_entropy"),
+    )
+    return _sampled(msgspec.structs.replace(profile, account=account), *lines)
+
+
 def _sleeping(profile: Profile) -> Profile:
     """The same where three tenths of the step are no phase, and the training thread sleeps then."""
     account = msgspec.structs.replace(profile.account, forward=profile.account.forward - 0.03, other=0.03)
@@ -233,6 +263,7 @@ def _sleeping(profile: Profile) -> Profile:
 fires = {
     "a loop, of which the line is known": _sampled(_on_a_cpu(60.0), _LOOP),
     "a loop on a busy machine": msgspec.structs.replace(_sampled(_on_a_cpu(60.0), _LOOP), disturbed=("account",)),
+    "reading thousands of tensors, of which each is an operator to the profiler": _reading("int"),
     "four tenths of a step on a CPU": _on_a_cpu(60.0),
     "three tenths, all of them outside backward": _on_a_cpu(70.0, backward=(40.0, 40.0)),
     "twice as much as what is printed": _on_a_cpu(60.0, printing=0.2),
@@ -255,5 +286,6 @@ silent = {
     "the host was in operators while the device idled": _on_a_device(
         trace_of(idle_for("launch_bound", 30.0, in_operators=0.95))
     ),
+    "the line calls an operator of torch's": _reading("torch.Tensor.scatter_add_"),
     "the device hides it": _on_a_device(trace_of(idle_for("between_steps", 2.0))),
 }

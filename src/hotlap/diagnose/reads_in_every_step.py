@@ -9,12 +9,13 @@ It is not, on a CPU, where nothing runs ahead. On a device the host would stand 
 device has done all that it was given, and the queue of kernels would be empty when it goes on.
 
 ## How to see it
-The lines of yours that made such a call in at least half of the observed steps. What a wait would take depends on the
-device, so there is no price here; on a device `host-sync` measures it.
+The lines of yours that made such a call in at least half of the observed steps, and the function of a library in which
+they did. A tensor that the script makes on the host (`int(torch.randint(n, ()))`) is not waited for anywhere. What a
+wait would take depends on the device, so there is no price here; on a device `host-sync` measures it.
 
 ## What to do
 Before the script moves to a device: keep the tensor itself (`losses.append(loss.detach())`), add up on the device, and
-read every hundredth step, or at the end of the epoch.
+read every hundredth step, or at the end of the epoch. What a library reads, it may have an option not to.
 
 ## When it is fine
 A script that will only ever train on a CPU, and a tensor that stays on the host on a device as well.
@@ -28,7 +29,7 @@ from hotlap.diagnose.api import Group
 from hotlap.diagnose.host_sync import CALLS
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import exactly, is_unguarded
-from hotlap.diagnose.wording import count, place
+from hotlap.diagnose.wording import count, name, place
 from hotlap.evidence import HostSync, Phase, RunEvidence, SyncKind
 from hotlap.records import CallSite, Finding, ScriptFacts
 
@@ -40,6 +41,13 @@ _NAME = "reads-in-every-step"
 _KINDS: frozenset[SyncKind] = frozenset({"item", "cpu", "tolist", "bool", "nonzero"})
 _PHASES: frozenset[Phase] = frozenset({"host_to_device", "forward", "backward", "other"})
 _SHOWN = 3
+_OWN = (
+    "Before it trains on a device: keep the detached tensor, and read it every hundredth step or at the end of the "
+    "epoch."
+)
+_IN_A_LIBRARY = (
+    "Before it trains on a device: see whether the library has an option that spares them, or call it less often."
+)
 
 
 def check(profile: Profile) -> Iterator[Finding]:
@@ -60,16 +68,19 @@ def check(profile: Profile) -> Iterator[Finding]:
         "read makes the host wait.",
         evidence=(
             *(
-                f"{place(it.site)}: {CALLS[it.kind]}, {count(it.calls, 'call')} in {it.steps} of "
+                f"{place(it.site)}: {CALLS[it.kind]}{_within(it)}, {count(it.calls, 'call')} in {it.steps} of "
                 f"{profile.evidence.observed_steps} observed steps"
                 for it in reads[:_SHOWN]
             ),
             "On this CPU they wait for nothing; what a wait would cost elsewhere was not measured.",
         ),
-        remedy="Before it trains on a device: keep the detached tensor, and read it every hundredth step or at the end "
-        "of the epoch.",
+        remedy=_IN_A_LIBRARY if all(it.within for it in reads) else _OWN,
         site=reads[0].site,
     )
+
+
+def _within(sync: HostSync) -> str:
+    return f" within {name(sync.within)}" if sync.within else ""
 
 
 def _would_wait(profile: Profile, sync: HostSync) -> bool:
@@ -84,13 +95,16 @@ def _seen(*syncs: HostSync, device: str = "cpu") -> Profile:
     )
 
 
-def _read(kind: SyncKind = "item", phase: Phase = "other", steps: int = 40, line: int = 12) -> HostSync:
+def _read(
+    kind: SyncKind = "item", phase: Phase = "other", steps: int = 40, line: int = 12, within: str = ""
+) -> HostSync:
     site = CallSite(role="call", file="/home/ada/metrics.py", line=line, function="update")
-    return HostSync(kind=kind, phase=phase, calls=steps, steps=steps, seconds=1e-4, site=site)
+    return HostSync(kind=kind, phase=phase, calls=steps, steps=steps, seconds=1e-4, site=site, within=within)
 
 
 fires = {
     "a metric's class reads the loss": _seen(_read()),
+    "a library reads": _seen(_read(within="transformers.masking_utils.sdpa_mask")),
     "two lines, in forward and in the loop": _seen(_read("bool", "forward", line=40), _read()),
 }
 silent = {

@@ -21,7 +21,8 @@ where there is none, at the data set.
 ## What to do
 Do it once, beforehand, and store the result; or do it with a library that is compiled; or do it on the device, for a
 whole batch at a time. For images: decode at a reduced size (`Image.draft`), or with a faster decoder. For text: store
-the tokens.
+the tokens. Where samples are rows of a tensor, taking and stacking them one by one is the work: index the tensor once
+for a batch.
 
 ## When it is fine
 When the training does not wait for data, whoever makes the samples has time enough: this rule is silent then.
@@ -54,6 +55,12 @@ _FEWEST_SAMPLES = 4
 _SHOWN = 3
 _BUILTIN = re.compile(r"built-in method (?:builtins\.)?(?P<function>\S+)")
 _METHOD = re.compile(r"method '(?P<function>[^']+)' of '(?P<type>[^']+)' objects")
+
+_STACK = "Let the data set return tensors, and stack or pad them in one call instead of element by element."
+_WHOLE_BATCHES = (
+    "Make a batch at once instead of stacking its samples: let `__getitems__` of the data set return a whole batch, "
+    "taken from its tensors with all of the indices, and pass a `collate_fn` that returns what it is given."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +132,17 @@ def _culprit(dataset: DatasetProfile) -> _Culprit | None:
         return _Culprit(
             name="Collating",
             part=min(1.0, dataset.collate_seconds / dataset.seconds),
-            remedy="Let the data set return tensors, and stack or pad them in one call instead of element by element.",
+            remedy=_STACK if dataset.collate_site else _WHOLE_BATCHES,
             site=dataset.collate_site or dataset.site,
         )
     return None
 
 
 def _is_worth_naming(function: FunctionTime, dataset: DatasetProfile) -> bool:
-    """Whether to name it instead of the collate function: one of the user's own, or most of what collating takes."""
+    """Whether to name it instead of the collate function: one of the user's own, or most of what collating takes, other
+    than the stacking that torch's own function does."""
+    if _shown(function) == "`torch.stack`" and dataset.collate_site is None:
+        return False
     return _is_users(function) or function.own_seconds >= _MOST * dataset.collate_seconds
 
 
@@ -181,6 +191,12 @@ fires = {
     "resizing takes 62 % of half a step": Profile(account=_WAITING, evidence=_images(_RESIZE, _OPEN)),
     "a function that is not written in Python": Profile(
         account=_WAITING, evidence=_images(FunctionTime(name="decode", own_seconds=0.4, total_seconds=0.4))
+    ),
+    "torch's own function stacks samples": Profile(
+        account=_WAITING,
+        evidence=_images(
+            FunctionTime(name="built-in method torch.stack", own_seconds=0.4, total_seconds=0.4), collate_seconds=0.45
+        ),
     ),
     "collating takes 45 %": Profile(account=_WAITING, evidence=_images(_OPEN, collate_seconds=0.45)),
 }

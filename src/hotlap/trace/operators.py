@@ -84,6 +84,7 @@ def _row(
         types=types,
         calls=len(events),
         host_nanoseconds=sum(attribution.own_nanoseconds[it] for it in events),
+        longest_nanoseconds=max(attribution.own_nanoseconds[it] for it in events),
         device_nanoseconds=sum(attribution.device_nanoseconds[it] for it in events),
         tensor_core_nanoseconds=sum(on_tensor_cores[it] for it in events),
         place=key.place,

@@ -245,12 +245,13 @@ class OperatorRow(Record, frozen=True, kw_only=True):
 
     ``host_nanoseconds`` is its own host time, without the operators it called; ``device_nanoseconds`` that of the
     kernels which it launched itself, and ``tensor_core_nanoseconds`` that of those which run on tensor cores by their
-    names. ``place`` is the innermost line of the user's code, empty where the trace has none. ``shapes`` and ``types``
-    go together, one entry an input; both are empty where they were not recorded. ``backward_calls`` of the calls were
-    made by autograd's backward pass, and ``forward_place`` is the line of most of what they are the gradients of.
-    ``flops`` are the floating-point operations of one call, where the profiler counted them or wrote a convolution's
-    stride, and 0 otherwise. ``steps`` is the number of marked steps in which operators of this name were called at this
-    place, whatever their inputs (0: no steps are marked): those of an evaluation between two steps are called in few.
+    names. ``longest_nanoseconds`` is the host time of its longest call. ``place`` is the innermost line of the user's
+    code, empty where the trace has none. ``shapes`` and ``types`` go together, one entry an input; both are empty where
+    they were not recorded. ``backward_calls`` of the calls were made by autograd's backward pass, and ``forward_place``
+    is the line of most of what they are the gradients of. ``flops`` are the floating-point operations of one call,
+    where the profiler counted them or wrote a convolution's stride, and 0 otherwise. ``steps`` is the number of marked
+    steps in which operators of this name were called at this place, whatever their inputs (0: no steps are marked):
+    those of an evaluation between two steps are called in few.
     """
 
     name: str
@@ -258,6 +259,7 @@ class OperatorRow(Record, frozen=True, kw_only=True):
     types: tuple[str, ...] = ()
     calls: int = 1
     host_nanoseconds: int = 0
+    longest_nanoseconds: int = 0
     device_nanoseconds: int = 0
     tensor_core_nanoseconds: int = 0
     place: str = ""

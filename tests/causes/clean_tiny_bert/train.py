@@ -54,7 +54,7 @@ def main():
     for epoch in range(args.epochs):
         for batch in loader:
             with torch.autocast("cpu", dtype=torch.bfloat16):
-                loss = model(**batch).loss
+                loss = model(**batch).loss  # hint: reads-in-every-step
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

@@ -137,6 +137,19 @@ def test_samples_are_asked_for_and_collated_as_the_loader_does() -> None:
     assert profiled(Subset(TensorDataset(torch.randn(9, 3)), range(9)), batch_size=None) is not None
 
 
+def test_batches_that_the_data_set_makes_whole_are_collated_as_they_are() -> None:
+    class Whole(TensorDataset):
+        def __getitems__(self, indices: list[int]) -> Any:
+            return tuple(it[indices] for it in self.tensors)
+
+    taken: list[tuple[Any, ...]] = []
+    inputs = torch.arange(100).float()
+    found = profiled(Whole(inputs, -inputs), batch_size=32, collate_fn=taken.append)
+    assert found is not None and found.samples == 64
+    assert [tuple(map(len, it)) for it in taken] == [(8, 8)] * 8
+    assert found.sample_devices == ("cpu",)
+
+
 class Failure(Exception):
     """As a user's own: of no kind that anybody could name beforehand."""
 

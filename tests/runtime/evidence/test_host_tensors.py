@@ -1,4 +1,4 @@
-"""Which lines copy to the device what they have made on the host, as the user's source shows it."""
+"""Which lines copy or read what they have made on the host, as the user's source shows it."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def copies_of(source: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> list[
     names = dict.fromkeys(("other", "batch", "source", "array", "values"), fake)
     exec(compile(file.read_text(), str(file), "exec"), {**names, "device": "cuda", "options": {}})
     tensors = HostTensors()
-    return [tensors.made_for(it) for it in fake.copies]
+    return [tensors.made_for(it, "copied") for it in fake.copies]
 
 
 @pytest.mark.parametrize("source", MADE.values(), ids=MADE)
@@ -111,6 +111,6 @@ def test_what_may_be_data(source: str, tmp_path: Path, monkeypatch: pytest.Monke
 def test_unreadable_sources_say_nothing() -> None:
     code = compile("x.to(d)", "/nowhere/train.py", "exec")
     tensors = HostTensors()
-    assert not tensors.made_for(Caller(None, True, False, (code, 0)))
-    assert not tensors.made_for(Caller(None, True, False))
-    assert not tensors.made_for(Caller(None, False, False, (code, 0)))
+    assert not tensors.made_for(Caller(None, True, False, (code, 0)), "copied")
+    assert not tensors.made_for(Caller(None, True, False), "copied")
+    assert not tensors.made_for(Caller(None, False, False, (code, 0)), "copied")

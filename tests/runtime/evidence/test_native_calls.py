@@ -41,6 +41,7 @@ def names_of(function: Callable[..., object], *operations: str) -> list[str]:
         (lambda rows: rows[0].append(1), [".append"]),
         (lambda path: memoryview(path).tobytes(), ["memoryview", ".tobytes"]),
         (lambda rows: len(rows), ["len"]),
+        (lambda line: line.split(), [".split"]),
     ],
 )
 def test_calls_are_named_as_the_line_names_them(function: Callable[..., object], names: list[str]) -> None:

@@ -91,6 +91,47 @@ def test_every_kind_is_counted_at_its_line(launch: Any, line_of: Any) -> None:
     assert (Path(item.site.file).name, item.site.function) == ("train.py", "<module>")
 
 
+HOSTS_OWN = """
+import math
+for step, (inputs, targets) in enumerate(DataLoader(data, batch_size=32)):
+    start = int(torch.randint(10, ()))
+    torch.randperm(4).tolist()
+    rate = torch.rand(1)
+    if rate.item() > 2: break
+    if torch.rand(1) < 0.5 * math.pi: pass
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(inputs), targets)
+    if torch.rand(1) < loss.item(): pass                         # one of two
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_what_is_made_on_the_host_is_read_without_waiting(launch: Any, line_of: Any) -> None:
+    _, evidence = launch(HOSTS_OWN)
+    assert evidence.observed_steps
+    lines = {(it.site.line, it.calls) for it in evidence.syncs if it.site and it.phase != "data_wait"}
+    assert lines == {(line_of("# one of two"), evidence.observed_steps)}, "only of the loss"
+
+
+READ_BY_A_LIBRARY = """
+for inputs, targets in DataLoader(data, batch_size=32):
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(inputs), targets)
+    torch.distributions.Normal(targets.mean(), 1.0)              # checks its argument
+    loss.item()                                                  # by itself
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_the_function_of_a_library_that_reads_is_named(launch: Any, line_of: Any) -> None:
+    _, evidence = launch(READ_BY_A_LIBRARY)
+    by_line = {it.site.line: it.within for it in evidence.syncs if it.site and it.phase != "data_wait"}
+    assert by_line[line_of("# by itself")] == ""
+    assert by_line[line_of("# checks its argument")].startswith("torch.distributions.")
+
+
 QUIET = """
 for inputs, targets in DataLoader(data, batch_size=32):
     optimizer.zero_grad()

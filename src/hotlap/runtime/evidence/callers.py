@@ -28,12 +28,14 @@ class Caller(NamedTuple):
     """Who called: the user's innermost line (None where a framework runs the show), whether that line did so by itself
     or through nothing but the standard library, and whether it was torch that called, updating parameters.
 
-    ``instruction`` is that line's code and the offset of the calling instruction in it."""
+    ``instruction`` is that line's code and the offset of the calling instruction in it; ``within`` is the innermost
+    function of a library in between, by its module and name."""
 
     site: CallSite | None
     directly: bool
     updating: bool
     instruction: tuple[CodeType, int] | None = None
+    within: str = ""
 
 
 class Callers:
@@ -60,7 +62,7 @@ class Callers:
         return caller
 
     def _walk(self, frame: FrameType) -> Caller | None:
-        directly, updating, at_the_call = True, False, True
+        directly, updating, at_the_call, within = True, False, True, ""
         walked: FrameType | None = frame
         for _ in range(MAXIMUM_DEPTH):
             if walked is None:
@@ -68,7 +70,7 @@ class Callers:
             origin = self.origin(walked.f_code.co_filename)
             if origin == "user":
                 instruction = (walked.f_code, walked.f_lasti)
-                return Caller(self.site(*instruction), directly, updating, instruction)
+                return Caller(self.site(*instruction), directly, updating, instruction, within)
             if origin == "between steps":
                 return None
             if origin == "own":
@@ -78,6 +80,8 @@ class Callers:
                 at_the_call = False
                 directly = directly and origin == "standard library"
                 updating = updating or origin == "update"
+                if origin == "library" and not within:
+                    within = f"{walked.f_globals.get('__name__', '')}.{walked.f_code.co_qualname}"
             walked = walked.f_back
         return Caller(None, False, updating)
 

@@ -32,12 +32,14 @@ _now = time.perf_counter
 
 
 class Seen(NamedTuple):
-    """What one call was; ``group``, where it turned out to be of another than it is watched for."""
+    """What one call was; ``group``, where it turned out to be of another than it is watched for; ``within``, where
+    calls that a line makes by different functions of libraries are told apart."""
 
     kind: str
     on_device: bool = False
     bytes: int = 0
     group: Group | None = None
+    within: str = ""
 
 
 # Looks at a call that has just returned (its arguments, its result, who called); None where it is not to be counted.
@@ -54,6 +56,7 @@ class Place(NamedTuple):
     phase: Phase
     site: CallSite | None
     on_device: bool
+    within: str = ""
 
 
 @dataclass(slots=True)
@@ -181,7 +184,7 @@ class CallWatch:
             return
         if seen.on_device:
             self._waited_seconds += seconds
-        place = Place(seen.group or group, seen.kind, self._phase(caller), caller.site, seen.on_device)
+        place = Place(seen.group or group, seen.kind, self._phase(caller), caller.site, seen.on_device, seen.within)
         count = self._running.get(place)
         if count is None:
             count = self._running[place] = Count()

@@ -148,6 +148,7 @@ class _Fetching:
         self._device = torch.cuda.current_device() if torch.cuda.is_initialized() else None
         self._portions = tuple(_Portion() for _ in range(PORTIONS))
         self._collating = _Portion()
+        self._whole_batches: list[Any] = []
         self._accelerator_calls: tuple[CallSite, ...] = ()
         self._sample_devices: tuple[str, ...] = ()
         self.complete = False
@@ -160,41 +161,51 @@ class _Fetching:
         samples = self._fetch_all(indices[SAMPLES_BEFORE:] or indices)
         with self._collating:
             self._collate_all(samples)
-        self.complete = bool(samples)
+        self.complete = bool(samples or self._whole_batches)
 
     def _watch(self, indices: list[int]) -> None:
         watch = _accelerator_watch(self._torch)
         with watch:
             samples = self._fetch(indices)
-        devices = {str(it.device.type) for sample in samples for it in tensors(sample)}
+        devices = {str(it.device.type) for it in tensors(samples)}
         self._accelerator_calls = tuple(watch.sites)
         self._sample_devices = tuple(sorted(devices))
 
     def _fetch_all(self, indices: list[int]) -> list[Any]:
+        """The samples. What ``__getitems__`` made of several, if that is no list of them, is kept apart."""
         until = time.perf_counter() + WANTED_SECONDS
         together = min(self._batch_size, MOST_TOGETHER) if self._together else 1
         samples: list[Any] = []
         for turn, start in enumerate(range(0, len(indices), together)):
             portion = self._portions[turn % PORTIONS]
+            wanted = indices[start : start + together]
             with portion:
-                fetched = self._fetch(indices[start : start + together])
-            portion.samples += len(fetched)
-            samples += fetched
+                fetched = self._fetch(wanted)
+            if self._together and not (isinstance(fetched, list) and len(fetched) == len(wanted)):
+                portion.samples += len(wanted)
+                self._whole_batches.append(fetched)
+            else:
+                portion.samples += len(fetched)
+                samples += fetched
             if time.perf_counter() > until:
                 break
         return samples
 
-    def _fetch(self, indices: list[int]) -> list[Any]:
+    def _fetch(self, indices: list[int]) -> Any:
+        """A list of samples, or whatever ``__getitems__`` returns."""
         if self._is_stream:
             # Within the thread: a stream may do all of its work when it begins.
             self._stream = iter(self._dataset) if self._stream is None else self._stream
             return list(islice(self._stream, len(indices)))
         if self._together:
-            return list(self._dataset.__getitems__(indices))
+            return self._dataset.__getitems__(indices)
         return [self._dataset[index] for index in indices]
 
     def _collate_all(self, samples: list[Any]) -> None:
-        """In batches of the loader's own size; without batches the function takes one sample after the other."""
+        """In batches of the loader's own size; without batches the function takes one sample after the other. It gets a
+        batch that ``__getitems__`` made as it is, as from torch."""
+        for batch in self._whole_batches:
+            self._collate(batch)
         if not self._batch_size:
             for sample in samples:
                 self._collate(sample)

@@ -1,8 +1,9 @@
-"""Which copies to a device are of tensors that could have been made there: ``torch.zeros(n).to(device)``.
+"""Which tensors are made on the host and used there: copied to a device (``torch.zeros(n).to(device)``) where they
+could have been made, or read (``int(torch.randint(n, ()))``), for which no device is waited for.
 
-Read off the user's source, at the line that copies, once for each such line. To follow every tensor from its making,
-torch's functions would have to be replaced, and torch itself tells these by identity. What the source does not show
-plainly is taken for data, which has to be copied.
+Read off the user's source, at the line that copies or reads, once for each such line. To follow every tensor from its
+making, torch's functions would have to be replaced, and torch itself tells these by identity. What the source does not
+show plainly is taken for data, which has to be copied.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import linecache
 from collections.abc import Iterator
 from itertools import islice
 from types import CodeType
+from typing import Literal, TypeAlias
 
 from hotlap.runtime.evidence.callers import Caller
 
@@ -23,6 +25,7 @@ _FACTORIES = frozenset(
     }
 )
 _COPIES = ("to", "cuda")
+_NUMBERS = ("bool", "float", "int")
 _LONGEST_FILE_LINES = 20_000
 _BYTES_PER_UNIT_OF_CODE = 2
 
@@ -30,36 +33,36 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module, *_COMPREHENSIONS)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
+_Use: TypeAlias = Literal["copied", "read"]
+_Position: TypeAlias = tuple[int | None, int | None, int | None, int | None]
+"""Of an instruction: its first and last line, its first and last column."""
+
 
 class HostTensors:
-    """Answers for lines that copy; reads each of the user's files once."""
+    """Answers for lines that copy or read; reads each of the user's files once."""
 
     def __init__(self) -> None:
         self._sources: dict[str, _Source | None] = {}
         # By identity of the code, which is therefore kept.
         self._answers: dict[tuple[int, int], tuple[CodeType, bool]] = {}
 
-    def made_for(self, caller: Caller) -> bool:
-        """Whether what this call copies was made on the host a moment before, to be copied."""
+    def made_for(self, caller: Caller, use: _Use) -> bool:
+        """Whether what this call copies or reads was made on the host a moment before."""
         if not caller.directly or caller.instruction is None:
             return False
         code, offset = caller.instruction
-        key = (id(code), offset)
+        key = (id(code), offset)  # one instruction either copies or reads
         known = self._answers.get(key)
         if known is None:
-            known = self._answers[key] = (code, self._look_up(code, offset))
+            known = self._answers[key] = (code, self._look_up(code, offset, use))
         return known[1]
 
-    def _look_up(self, code: CodeType, offset: int) -> bool:
-        _, end_line, _, end_column = next(
-            islice(code.co_positions(), offset // _BYTES_PER_UNIT_OF_CODE, None), (None,) * 4
-        )
-        if end_line is None or end_column is None:
-            return False
+    def _look_up(self, code: CodeType, offset: int, use: _Use) -> bool:
+        position = next(islice(code.co_positions(), offset // _BYTES_PER_UNIT_OF_CODE, None), (None,) * 4)
         if code.co_filename not in self._sources:
             self._sources[code.co_filename] = _read(code.co_filename)
         source = self._sources[code.co_filename]
-        return source is not None and source.copies_what_it_makes(end_line, end_column)
+        return source is not None and source.uses_what_it_makes(use, position)
 
 
 def _read(file: str) -> _Source | None:
@@ -79,20 +82,29 @@ class _Source:
         self._parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
         self._modules: set[str] = set()
         self._functions: dict[str, str] = {}
-        self._copies: dict[tuple[int, int], ast.Attribute] = {}
+        self._comparisons: dict[_Position, list[ast.expr]] = {}
+        # By where they end alone: an instruction that calls a method over several lines begins at the method's name.
+        self._calls: dict[tuple[_Use, int | None, int | None], ast.expr] = {}
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 self._modules.update(it.asname or it.name for it in node.names if it.name == "torch")
             elif isinstance(node, ast.ImportFrom) and node.module == "torch" and not node.level:
                 self._functions.update({it.asname or it.name: it.name for it in node.names})
-            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _COPIES:
-                self._copies[node.end_lineno or 0, node.end_col_offset or 0] = node.func
+            elif isinstance(node, ast.Compare):
+                position = (node.lineno, node.end_lineno, node.col_offset, node.end_col_offset)
+                self._comparisons[position] = [node.left, *node.comparators]
+            elif isinstance(node, ast.Call) and (used := _used_by(node)) is not None:
+                use, tensor = used
+                self._calls[use, node.end_lineno, node.end_col_offset] = tensor
 
-    def copies_what_it_makes(self, end_line: int, end_column: int) -> bool:
-        """Whether the call that ends there copies a tensor made by one of torch's factories, on the host, in the same
+    def uses_what_it_makes(self, use: _Use, position: _Position) -> bool:
+        """Whether the call or comparison there has a tensor made by one of torch's factories, on the host, in the same
         expression or last thing before in the same round of the same loop."""
-        copy = self._copies.get((end_line, end_column))
-        return copy is not None and self._is_made(copy.value)
+        if use == "read" and position in self._comparisons:
+            return any(map(self._is_made, self._comparisons[position]))
+        _, end_line, _, end_column = position
+        tensor = self._calls.get((use, end_line, end_column))
+        return tensor is not None and self._is_made(tensor)
 
     def _is_made(self, node: ast.expr) -> bool:
         match node:
@@ -163,6 +175,16 @@ class _Source:
         """The list of statements that this one is in."""
         blocks = (getattr(self._parents[statement], name, None) for name in ("body", "orelse", "finalbody"))
         return next((it for it in blocks if isinstance(it, list) and statement in it), None)
+
+
+def _used_by(call: ast.Call) -> tuple[_Use, ast.expr] | None:
+    """What a call copies or reads, if it can do either."""
+    match call:
+        case ast.Call(func=ast.Attribute(value=receiver, attr=name)):
+            return "copied" if name in _COPIES else "read", receiver
+        case ast.Call(func=ast.Name(id=name), args=[number]) if name in _NUMBERS:
+            return "read", number
+    return None
 
 
 def _has_device(call: ast.Call) -> bool:

@@ -17,6 +17,8 @@ _CALLS = ("PRECALL", "CALL")
 _OPERATORS = ("BINARY", "UNARY", "COMPARE", "STORE_SUBSCR", "CONTAINS")
 _LOADS = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_FAST", "LOAD_DEREF")
 _MOST_INSTRUCTIONS = 50_000
+_OF_STRINGS = frozenset({"index", "split", "values"})
+"""Tensors have these methods as well, but spend no time in them; strings, lists and dictionaries do."""
 
 
 class NativeCalls:
@@ -29,9 +31,9 @@ class NativeCalls:
     def name(self, code: CodeType, offset: int, variables: Mapping[str, Any]) -> str:
         """What a frame of ``code``, met at this offset, was in; ``variables`` are the frame's globals.
 
-        ``torch.sort`` for a module's function, ``torch.Tensor.relu`` for what a tensor knows as a method, ``.write``
-        for any other method, ``len`` for a plain name, :data:`OPERATOR` (for a local name as well), and nothing for
-        plain Python.
+        ``torch.sort`` for a module's function, ``torch.Tensor.relu`` for what a tensor knows as a method and spends
+        time in, ``.write`` for any other method, ``len`` for a plain name, :data:`OPERATOR` (for a local name as well),
+        and nothing for plain Python.
         """
         key = (code, offset)
         found = self._names.get(key)
@@ -63,7 +65,8 @@ class NativeCalls:
         if len(path) == 1:
             known = variables.get(path[0], getattr(builtins, path[0], None))
             return OPERATOR if known is None or _is_torchs(known) else path[0]
-        return f"torch.Tensor.{path[-1]}" if hasattr(self._tensor, path[-1]) else f".{path[-1]}"
+        is_tensors = hasattr(self._tensor, path[-1]) and path[-1] not in _OF_STRINGS
+        return f"torch.Tensor.{path[-1]}" if is_tensors else f".{path[-1]}"
 
 
 def _is_torchs(function: Any) -> bool:

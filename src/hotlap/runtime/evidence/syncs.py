@@ -65,6 +65,7 @@ class SyncWatch:
                     seconds=count.seconds,
                     on_device=place.on_device,
                     site=place.site,
+                    within=place.within,
                 )
                 for place, count in self._watch.counts("sync")
             )
@@ -91,9 +92,12 @@ class SyncWatch:
     # -- what they are -------------------------------------------------------------------------
 
     def _reading(self, kind: SyncKind) -> Look:
-        def look(args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, caller: Caller) -> Seen:
+        def look(args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, caller: Caller) -> Seen | None:
             tensor = args[0] if args else next(iter(kwargs.values()), None)
-            return Seen(kind, on_device=self._device(tensor) not in _HOST_DEVICES)
+            on_device = self._device(tensor) not in _HOST_DEVICES
+            if not on_device and self._host_tensors.made_for(caller, "read"):
+                return None  # it would lie on the host wherever the script trains
+            return Seen(kind, on_device=on_device, within="" if on_device else caller.within)
 
         return look
 
@@ -102,7 +106,7 @@ class SyncWatch:
         tensor, before, after = args[0], self._device(args[0]), self._device(result)
         if before == after or "meta" in (before, after):
             return None
-        if before == "cpu" and self._host_tensors.made_for(caller):
+        if before == "cpu" and self._host_tensors.made_for(caller, "copied"):
             return Seen("tensor-on-host", on_device=True, bytes=tensor.numel() * tensor.element_size(), group="loop")
         if _non_blocking(args, kwargs) or "cpu" not in (before, after):
             return None
