@@ -8,6 +8,8 @@ device's, without one) is left out and named.
 from __future__ import annotations
 
 import argparse
+import os
+import shutil
 import sys
 import tempfile
 import time
@@ -30,6 +32,9 @@ from hotlap.machine.facts import machine_facts
 from hotlap.records import Machine, Workload
 from hotlap.tune.options import Options
 
+_COMPILERS = (os.environ.get("CXX") or "g++", "clang++")
+"""What torch's own compiler looks for, by its usual names."""
+
 
 def missing(need: str, machine: Machine) -> str:
     """What the machine lacks for a cause to be there at all; empty where it lacks nothing."""
@@ -39,6 +44,8 @@ def missing(need: str, machine: Machine) -> str:
         return "" if machine.cores >= 2 else "a second core"
     if need == "bfloat16":
         return "" if "bfloat16" in machine.native_dtypes else "bfloat16 in hardware"
+    if need == "compiler":
+        return "" if any(map(shutil.which, _COMPILERS)) else "a C++ compiler"
     return ""
 
 

@@ -118,10 +118,12 @@ def _measured(planted: Planted, cure: Cure, script: Path) -> float | str:
 
 
 def _run(command: Sequence[str], directory: Path) -> str:
-    """Run to the end, and end whatever is left of it; the last line that it said, where it failed."""
+    """Run to the end, and end whatever is left of it; the last line that it said, where it failed. Compiled code of one
+    run is no use to the next."""
+    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(directory / "compiled")}
     with Path(directory, "errors.txt").open("w+", encoding="utf-8") as errors:
         child = subprocess.Popen(
-            command, cwd=directory, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True
+            command, cwd=directory, env=environment, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True
         )
         try:
             child.wait(_LONGEST_SECONDS)

@@ -423,3 +423,14 @@ def test_no_bound_is_larger_than_what_forward_and_backward_take(rule: str) -> No
         for finding in found(rule, msgspec.structs.replace(profile, account=account)):
             assert finding.share.value <= 0.6 + 1e-9
             assert max(map(int, re.findall(r"(\d+) % of the step", finding.title)), default=0) <= 60
+
+
+def test_one_slow_call_makes_no_operator_dominant() -> None:
+    """The other calls together took a tenth of that."""
+    relu = operator("aten::relu", 10, [(256, 512)], calls=4)
+    others = (operator("aten::mm", 4, [(256, 512), (512, 512)]), operator("aten::exp", 4, [(9, 9)]))
+    assert found("dominant-operator", run_on(CPU, relu, *others))
+    once = msgspec.structs.replace(relu, longest_nanoseconds=round(0.9 * relu.host_nanoseconds))
+    assert not found("dominant-operator", run_on(CPU, once, *others))
+    alike = msgspec.structs.replace(relu, longest_nanoseconds=relu.host_nanoseconds // relu.calls + 5)
+    assert found("dominant-operator", run_on(CPU, alike, *others))

@@ -333,6 +333,20 @@ def test_python_overhead_names_the_hottest_lines() -> None:
     assert "py-spy" not in found.remedy
 
 
+def test_python_overhead_by_samples_where_tracing_made_operators_longer_than_the_step() -> None:
+    """Of seven tenths outside of every phase nine parts in ten were met in Python. The rest was seen for 8 ms of a step
+    of 100: no more than that is surely something else."""
+    account = PhaseAccount(wall=0.1, forward=0.03, other=0.07)
+    sort = line(40, 0.08, called="torch.sort")
+    profile = sampled(traced_on_cpu(250.0, traced_step=0.4, account=account), line(14, 0.72, native="int"), sort)
+    (found,) = python_overhead.check(profile)
+    assert found.share.value == pytest.approx(0.63)
+    assert (found.share.low, found.share.high) == (pytest.approx(0.62), pytest.approx(0.7))
+    assert found.site is not None and found.site.line == 14
+    asleep = msgspec.structs.replace(line(14, 0.72, native=".recv"), asleep_seconds=7.0)
+    assert not list(python_overhead.check(sampled(traced_on_cpu(250.0, account=account), asleep, sort)))
+
+
 @pytest.mark.parametrize(("phase", "compiles"), [("other", False), ("optimizer", False), ("forward", True)])
 def test_python_overhead_is_answered_by_compiling_only_within_the_model(phase: str, compiles: bool) -> None:
     (found,) = python_overhead.check(sampled(traced_on_cpu(60.0), line(14, 0.3, phase=phase)))

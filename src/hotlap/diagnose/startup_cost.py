@@ -51,7 +51,7 @@ its own."""
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """One finding where start-up took a tenth of a run that was seen whole; or 15 seconds, as a hint."""
+    """One finding where start-up took a second and a tenth of a run that was seen whole; or 15 seconds, as a hint."""
     account = profile.run_account
     lines = [it for it in sampled_in(profile, "startup") if not _is_not_the_scripts(it)]
     watched = profile.watched_startup_seconds
@@ -111,6 +111,7 @@ def _profile(seconds: float, *, share: float | None) -> Profile:
 
 fires = {
     "a third of a run that was seen whole": _profile(9.0, share=0.4),
+    "a second and a half of a short run that was seen whole": _profile(1.5, share=0.9),
     "half a minute, of a run whose length is not known": _profile(30.0, share=None),
 }
 silent = {
@@ -132,6 +133,7 @@ silent = {
         ),
     ),
     "a few seconds": _profile(6.0, share=None),
+    "a moment of a run that was over at once": _profile(0.9, share=0.9),
     "half a minute, on a machine that others kept busy": msgspec.structs.replace(
         _profile(30.0, share=None), disturbed=("account",)
     ),
