@@ -166,6 +166,7 @@ def test_an_arm_that_needs_too_much_by_itself_is_out_of_memory(executor: LocalEx
     assert turns.rounds == ((), ())
 
 
+@pytest.mark.slow
 def test_alternated_arms_that_end_early(executor: LocalExecutor, assign: Assign) -> None:
     short = assign("--steps", 800, "--step-seconds", 0.002)
     longer = assign("--steps", 1200)
