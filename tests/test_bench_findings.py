@@ -101,7 +101,7 @@ def test_a_cure_that_fails_saves_nothing(project: Path, end: str) -> None:
         edits=(Edit(old="    optimizer.step()\n", new=f"    optimizer.step()\n    if step == 9:\n        {end}\n"),),
         measure="finite",
     )
-    found = measure(planted(project), cure, 3)
+    found = measure(planted(project), cure)
     assert found.trouble.startswith("with it: ") and "the cure is wrong" in found.trouble
     assert not found.is_true
 
@@ -114,7 +114,7 @@ def test_ranks_that_hang_are_ended(project: Path, monkeypatch: pytest.MonkeyPatc
     script = project / "train.py"
     monkeypatch.setattr(truth, "plain_copy", lambda planted, folder: script)
     monkeypatch.setattr(truth, "cured_copy", lambda planted, cure, folder: script)
-    found = measure(ranks, Cure(rules=("straggler",), edits=()), 3)
+    found = measure(ranks, Cure(rules=("straggler",), edits=(), measure="run"))
     assert "it ran for more than 25 s" in found.trouble
     started = [int(it.suffix[1:]) for it in project.iterdir() if it.suffix != ".py"]
     assert len(started) == 4 and not any(map(psutil.pid_exists, started))
@@ -124,5 +124,5 @@ def test_ranks_that_hang_are_ended(project: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_script_may_end_itself(project: Path) -> None:
     cure = Cure(rules=("slow-matmul-precision",), edits=(Edit(old="lr=0.1", new="lr=0.2"),), measure="finite")
     (project / "train.py").write_text(SCRIPT + "raise SystemExit\n")
-    found = measure(planted(project), cure, 3)
+    found = measure(planted(project), cure)
     assert (found.trouble, found.before, found.after) == ("", 1.0, 1.0)

@@ -3,6 +3,7 @@
 It knows nothing of hotlap. Optimizer steps are counted by torch's own hook; losses and gradients are read only for a
 MEASURE that is about them. After SECONDS of training (0: when the script ends) it writes ``OUT`` and ends the process.
 A script that fails before leaves no ``OUT``. Of several ranks the first one writes; the others end when it is gone.
+With the MEASURE ``turns`` it goes on, and ``OUT`` has the moments at which steps ended, as they come.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import math
 import os
 import runpy
 import statistics
+import struct
 import sys
 import time
 from pathlib import Path
@@ -91,7 +93,10 @@ def _spread(norms: list[float]) -> float | None:
 def main(out: str, seconds: str, measure: str, script: str, *arguments: str) -> None:
     """Run the script under the recorder. Whatever the script raises is raised, and nothing is written."""
     recorder = Recorder(Path(out), float(seconds))
-    register_optimizer_step_post_hook(recorder.stepped)
+    if measure == "turns":
+        _write_moments(Path(out))
+    else:
+        register_optimizer_step_post_hook(recorder.stepped)
     if measure in ("finite", "skipped", "spikes"):  # reading the loss costs time, which other measures are about
         _watch_values(recorder)
     sys.argv = [script, *arguments]
@@ -101,7 +106,20 @@ def main(out: str, seconds: str, measure: str, script: str, *arguments: str) -> 
     except SystemExit as ended:
         if ended.code:
             raise
-    recorder.write()
+    if measure != "turns":
+        recorder.write()
+
+
+def _write_moments(out: Path) -> None:
+    if os.environ.get("RANK", "0") != "0":
+        return
+    file = out.open("wb", buffering=0)
+    pack, clock = struct.Struct("d").pack, time.monotonic
+
+    def stepped(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        file.write(pack(clock()))
+
+    register_optimizer_step_post_hook(stepped)
 
 
 def _watch_values(recorder: Recorder) -> None:

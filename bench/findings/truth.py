@@ -1,8 +1,9 @@
 """``python -m bench.findings.truth --out docs/benchmarks/findings-truth``: what curing a planted cause really saves.
 
-Each script runs with and without its cause, in turns, and neither side knows of hotlap: what is called true of a
-script, in its description, is shown here. A cause of lost time is true where its cure saves at least two percent, with
-a 95 % interval above nothing; a hazard, where the script has the symptom and the cured one does not.
+Each script runs with and without its cause, in turns (:mod:`bench.findings.turns`), and neither side knows of hotlap:
+what is called true of a script, in its description, is shown here. A cause of lost time is true where its cure saves at
+least two percent, with a 95 % interval above nothing; a hazard, where the script has the symptom and the cured one does
+not.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import Any, Final
 import msgspec
 
 from bench.findings.planted import Cure, Planted, all_planted
+from bench.findings.turns import Ended, Side, in_turns
 from bench.findings.variants import cured_copy, plain_copy
 from bench.report import command_line, measured_again, table, write, written
 
@@ -33,7 +35,10 @@ _LONGEST_SECONDS: Final = 180.0
 _GRACE_SECONDS: Final = 45.0
 """torchrun gives its ranks 30 seconds to end."""
 _SMALLEST_SAVING: Final = 0.02
-_STUDENT_95: Final = {3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365}
+_PAIRS: Final = 4
+_STUDENT_95: Final = {
+    3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262, 11: 2.228, 12: 2.201
+}  # fmt: skip
 """Two-sided quantiles of Student's distribution by the number of pairs."""
 
 
@@ -70,25 +75,51 @@ _SYMPTOMS: Final = {
 }
 
 
-def measure(planted: Planted, cure: Cure, pairs: int) -> Truth:
-    """Run both sides in turns; the first of a pair alternates."""
-    rows: list[tuple[float, float]] = []
+def measure(planted: Planted, cure: Cure) -> Truth:
+    """Run both sides in turns: of a fraction of a second where steps are timed, else of whole runs."""
     with tempfile.TemporaryDirectory(prefix="hotlap-truth-") as folder:
-        sides = (
+        scripts = (
             plain_copy(planted, Path(folder, "as-it-is", "project")),
             cured_copy(planted, cure, Path(folder, "cured", "project")),
         )
-        for number in range(pairs if cure.measure in ("step", "run") else 1):
-            found: dict[int, float | str] = {}
-            for side in (0, 1) if number % 2 == 0 else (1, 0):
-                found[side] = _measured(planted, cure, sides[side])
-            first, second = found[0], found[1]
-            if isinstance(first, str) or isinstance(second, str):
-                sides_said = (("without the cure", first), ("with it", second))
-                trouble = "; ".join(f"{side}: {it}" for side, it in sides_said if isinstance(it, str))
-                return Truth(planted.name, cure.rules, cure.measure, 0.0, 0.0, trouble=trouble)
-            rows.append((first, second / cure.samples if cure.measure == "step" else second))
+        try:
+            rows = _step_rows(planted, cure, scripts) if cure.measure == "step" else _rows(planted, cure, scripts)
+        except Ended as ended:
+            return Truth(planted.name, cure.rules, cure.measure, 0.0, 0.0, trouble=ended.error)
     return _truth(planted, cure, rows)
+
+
+def _step_rows(planted: Planted, cure: Cure, scripts: Sequence[Path]) -> list[tuple[float, float]]:
+    """Seconds per step, of samples that count as one."""
+    with tempfile.TemporaryDirectory(prefix="hotlap-truth-run-") as folder:
+        sides = []
+        for name, script in zip(("as-it-is", "cured"), scripts, strict=True):
+            directory = Path(folder, name)
+            directory.mkdir()
+            stamps = directory / "stamps"
+            sides.append(Side(_command(planted, stamps, "0", "turns", script), stamps, _environment(directory)))
+        try:
+            rows = in_turns(sides, cure.seconds, _LONGEST_SECONDS)
+        except Ended as ended:
+            if ended.error:
+                raise
+            return _rows(planted, cure, scripts)  # one of them is over too soon for turns
+    return [(before, after / cure.samples) for before, after in rows]
+
+
+def _rows(planted: Planted, cure: Cure, scripts: Sequence[Path]) -> list[tuple[float, float]]:
+    """The figures of whole runs; the first of a pair alternates. Raises :class:`Ended`."""
+    rows: list[tuple[float, float]] = []
+    for number in range(_PAIRS if cure.measure in ("step", "run") else 1):
+        found: dict[int, float | str] = {}
+        for side in (0, 1) if number % 2 == 0 else (1, 0):
+            found[side] = _measured(planted, cure, scripts[side])
+        first, second = found[0], found[1]
+        if isinstance(first, str) or isinstance(second, str):
+            sides_said = (("without the cure", first), ("with it", second))
+            raise Ended("; ".join(f"{side}: {it}" for side, it in sides_said if isinstance(it, str)))
+        rows.append((first, second / cure.samples if cure.measure == "step" else second))
+    return rows
 
 
 def _truth(planted: Planted, cure: Cure, rows: Sequence[tuple[float, float]]) -> Truth:
@@ -107,23 +138,35 @@ def _measured(planted: Planted, cure: Cure, script: Path) -> float | str:
     with tempfile.TemporaryDirectory(prefix="hotlap-truth-run-") as folder:
         out = Path(folder, "figures.json")
         seconds = 0.0 if cure.measure == "run" else cure.seconds
-        recorded = [str(_RECORDER), str(out), str(seconds), cure.measure, str(script), *planted.arguments]
-        ranks = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-        command = [sys.executable, *(ranks if planted.need == "two-processes" else []), *recorded]
-        problem = _run(command, Path(folder))
+        problem = _run(_command(planted, out, str(seconds), cure.measure, script), Path(folder))
         if not out.exists():
             return problem or "it wrote no figures"
         figure = json.loads(out.read_text(encoding="utf-8"))[cure.measure]
     return "too few steps" if figure is None else float(figure)
 
 
+def _command(planted: Planted, out: Path, seconds: str, measure: str, script: Path) -> list[str]:
+    """The script under the recorder, in two ranks where it wants them."""
+    recorded = [str(_RECORDER), str(out), seconds, measure, str(script), *planted.arguments]
+    ranks = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    return [sys.executable, *(ranks if planted.need == "two-processes" else []), *recorded]
+
+
+def _environment(directory: Path) -> dict[str, str]:
+    """With a cache of its own for compiled code, which is no use to the next run."""
+    return {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(directory / "compiled")}
+
+
 def _run(command: Sequence[str], directory: Path) -> str:
-    """Run to the end, and end whatever is left of it; the last line that it said, where it failed. Compiled code of one
-    run is no use to the next."""
-    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(directory / "compiled")}
+    """Run to the end, and end whatever is left of it; the last line that it said, where it failed."""
     with Path(directory, "errors.txt").open("w+", encoding="utf-8") as errors:
         child = subprocess.Popen(
-            command, cwd=directory, env=environment, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True
+            command,
+            cwd=directory,
+            env=_environment(directory),
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            start_new_session=True,
         )
         try:
             child.wait(_LONGEST_SECONDS)
@@ -172,7 +215,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.findings.truth", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="where to write: OUT.md and OUT.json")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these scripts; others stay in OUT")
-    parser.add_argument("--pairs", type=int, default=4, choices=sorted(_STUDENT_95), help="pairs of runs for each cure")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that no script is left running
     data: Any = written(options.out) if options.only else None
@@ -182,7 +224,7 @@ def main(arguments: list[str] | None = None) -> int:
         if planted.need == "device" or (options.only and planted.name not in options.only):
             continue
         for cure in planted.cures:
-            truths.append(measure(planted, cure, options.pairs))
+            truths.append(measure(planted, cure))
             print(" | ".join(_row(truths[-1])), file=sys.stderr, flush=True)
             write(
                 options.out,

@@ -1,0 +1,150 @@
+"""Two scripts side by side, a fraction of a second each in turns.
+
+The speed of a machine changes from one minute to the next by more than many cures save. Both scripts run up to the end
+of their warm-up; then one is always stopped while the other goes on, and what counts is the time for which it ran.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import struct
+import subprocess
+import time
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+ROUNDS: Final = 12
+_MOST_GROUPS, _FEWEST_GROUPS = 12, 3
+_STEPS_PER_GROUP: Final = 3
+_PAUSE_SECONDS: Final = 0.05
+_GRACE_SECONDS: Final = 45.0
+"""torchrun gives its ranks 30 seconds to end."""
+
+
+class Ended(Exception):
+    """A script came to an end before its turns were over: at ``error`` or, where that is empty, by itself."""
+
+    def __init__(self, error: str) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class Side:
+    """One script, which writes down the moments at which its steps ended."""
+
+    def __init__(self, command: Sequence[str], stamps: Path, environment: dict[str, str]) -> None:
+        self._stamps = stamps
+        self._errors = stamps.with_suffix(".errors")
+        self._turns: list[tuple[float, float]] = []
+        with self._errors.open("w", encoding="utf-8") as errors:
+            self._child = subprocess.Popen(
+                command,
+                cwd=stamps.parent,
+                env=environment,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                start_new_session=True,
+            )
+
+    def begin(self, warm_up_seconds: float, limit_seconds: float) -> None:
+        """Wait until it has trained for so long. Raises :class:`Ended`."""
+        until = time.monotonic() + limit_seconds
+        while not (stamps := self.stamps()) or time.monotonic() - stamps[0] < warm_up_seconds:
+            self.check()
+            if time.monotonic() > until:
+                raise Ended(f"it ran for more than {limit_seconds:.0f} s")
+            time.sleep(_PAUSE_SECONDS)
+
+    def check(self) -> None:
+        """Raises :class:`Ended` where it has ended."""
+        if self._child.poll() is not None:
+            said = self._errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            raise Ended(said[-1] if self._child.returncode and said else "")
+
+    def turn(self, seconds: float) -> None:
+        """Go on for so long."""
+        self.signal(signal.SIGCONT)
+        began = time.monotonic()
+        time.sleep(seconds)
+        self.signal(signal.SIGSTOP)
+        self._turns.append((began, time.monotonic()))
+        self.check()
+
+    def signal(self, number: int) -> None:
+        """Tell it, and all that it has started."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            parent = psutil.Process(self._child.pid)
+            for it in (parent, *parent.children(recursive=True)):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    it.send_signal(number)
+
+    def end(self) -> None:
+        """End it and all that is left of it; torchrun's ranks are in sessions of their own, and end with it."""
+        self.signal(signal.SIGCONT)
+        if self._child.poll() is None:
+            self._child.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._child.wait(_GRACE_SECONDS)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._child.pid, signal.SIGKILL)
+        self._child.wait()
+
+    def stamps(self) -> list[float]:
+        """The moments at which steps ended."""
+        data = self._stamps.read_bytes() if self._stamps.exists() else b""
+        return [moment for (moment,) in struct.iter_unpack("d", data[: len(data) // 8 * 8])]
+
+    def active_moments(self) -> list[float]:
+        """The same, for those that ended in its turns, in seconds for which it ran."""
+        return active_moments(self.stamps(), self._turns)
+
+
+def active_moments(stamps: Sequence[float], turns: Sequence[tuple[float, float]]) -> list[float]:
+    """Moments within turns, each after the sum of all turns before it."""
+    found, before = [], 0.0
+    for begin, end in turns:
+        found += [before + it - begin for it in stamps if begin <= it <= end]
+        before += end - begin
+    return found
+
+
+def seconds_per_step(moments: Sequence[float], groups: int) -> list[float]:
+    """The mean time of a step in each of so many stretches of equal length; steps count in part where a stretch ends
+    within one."""
+    width = (moments[-1] - moments[0]) / groups
+    edges = [_steps_at(moments, moments[0] + it * width) for it in range(groups)] + [len(moments) - 1.0]
+    return [width / (after - before) for before, after in pairwise(edges)]
+
+
+def _steps_at(moments: Sequence[float], moment: float) -> float:
+    after = bisect_right(moments, moment)
+    begin, end = moments[after - 1], moments[after]
+    return after - 1 + (moment - begin) / (end - begin)
+
+
+def in_turns(sides: Sequence[Side], seconds: float, limit_seconds: float) -> list[tuple[float, ...]]:
+    """Seconds per step of both sides, in stretches of their turns. Ends both. Raises :class:`Ended`, also where there
+    were too few steps."""
+    try:
+        for it in sides:
+            it.begin(0.2 * seconds, limit_seconds)
+        for it in sides:
+            it.signal(signal.SIGSTOP)
+        for number in range(ROUNDS):
+            for it in sides if number % 2 == 0 else reversed(sides):
+                it.turn(seconds / ROUNDS)
+    finally:
+        for it in sides:
+            it.end()
+    moments = [it.active_moments() for it in sides]
+    groups = min(_MOST_GROUPS, min(map(len, moments)) // _STEPS_PER_GROUP)
+    if groups < _FEWEST_GROUPS:
+        raise Ended("too few steps")
+    return list(zip(*(seconds_per_step(it, groups) for it in moments), strict=True))
