@@ -48,7 +48,7 @@ class Cure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     edits: tuple[Edit, ...]
     measure: Measure = "step"
     samples: float = 1.0
-    seconds: float = 5.0
+    seconds: float = 3.0
 
 
 class Planted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

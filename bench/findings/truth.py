@@ -26,7 +26,7 @@ from typing import Any, Final
 import msgspec
 
 from bench.findings.planted import Cure, Planted, all_planted
-from bench.findings.turns import Ended, Side, in_turns
+from bench.findings.turns import Ended, Side, seconds_per_step
 from bench.findings.variants import cured_copy, plain_copy
 from bench.report import command_line, measured_again, table, write, written
 
@@ -35,10 +35,8 @@ _LONGEST_SECONDS: Final = 180.0
 _GRACE_SECONDS: Final = 45.0
 """torchrun gives its ranks 30 seconds to end."""
 _SMALLEST_SAVING: Final = 0.02
-_PAIRS: Final = 4
-_STUDENT_95: Final = {
-    3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262, 11: 2.228, 12: 2.201
-}  # fmt: skip
+_PAIRS: Final = 3
+_STUDENT_95: Final = {3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
 """Two-sided quantiles of Student's distribution by the number of pairs."""
 
 
@@ -75,22 +73,36 @@ _SYMPTOMS: Final = {
 }
 
 
-def measure(planted: Planted, cure: Cure) -> Truth:
-    """Run both sides in turns: of a fraction of a second where steps are timed, else of whole runs."""
+def measure(planted: Planted, cure: Cure, pairs: int = _PAIRS) -> Truth:
+    """Run both sides, in turns of a fraction of a second where steps are timed; what has no interval, once."""
+    rows: list[tuple[float, float]] = []
     with tempfile.TemporaryDirectory(prefix="hotlap-truth-") as folder:
         scripts = (
             plain_copy(planted, Path(folder, "as-it-is", "project")),
             cured_copy(planted, cure, Path(folder, "cured", "project")),
         )
         try:
-            rows = _step_rows(planted, cure, scripts) if cure.measure == "step" else _rows(planted, cure, scripts)
+            for number in range(pairs if cure.measure in ("step", "run") else 1):
+                rows.append(_pair(planted, cure, scripts, number))
         except Ended as ended:
             return Truth(planted.name, cure.rules, cure.measure, 0.0, 0.0, trouble=ended.error)
     return _truth(planted, cure, rows)
 
 
-def _step_rows(planted: Planted, cure: Cure, scripts: Sequence[Path]) -> list[tuple[float, float]]:
-    """Seconds per step, of samples that count as one."""
+def _pair(planted: Planted, cure: Cure, scripts: tuple[Path, Path], number: int) -> tuple[float, float]:
+    """The figures of both sides; of steps, for as many samples. Raises :class:`Ended`."""
+    if cure.measure != "step":
+        return _whole_runs(planted, cure, scripts, number)
+    try:
+        before, after = _steps_in_turns(planted, cure, scripts)
+    except Ended as ended:
+        if ended.error:
+            raise
+        before, after = _whole_runs(planted, cure, scripts, number)  # one is over too soon for turns
+    return before, after / cure.samples
+
+
+def _steps_in_turns(planted: Planted, cure: Cure, scripts: Sequence[Path]) -> list[float]:
     with tempfile.TemporaryDirectory(prefix="hotlap-truth-run-") as folder:
         sides = []
         for name, script in zip(("as-it-is", "cured"), scripts, strict=True):
@@ -98,28 +110,19 @@ def _step_rows(planted: Planted, cure: Cure, scripts: Sequence[Path]) -> list[tu
             directory.mkdir()
             stamps = directory / "stamps"
             sides.append(Side(_command(planted, stamps, "0", "turns", script), stamps, _environment(directory)))
-        try:
-            rows = in_turns(sides, cure.seconds, _LONGEST_SECONDS)
-        except Ended as ended:
-            if ended.error:
-                raise
-            return _rows(planted, cure, scripts)  # one of them is over too soon for turns
-    return [(before, after / cure.samples) for before, after in rows]
+        return seconds_per_step(sides, cure.seconds, _LONGEST_SECONDS)
 
 
-def _rows(planted: Planted, cure: Cure, scripts: Sequence[Path]) -> list[tuple[float, float]]:
-    """The figures of whole runs; the first of a pair alternates. Raises :class:`Ended`."""
-    rows: list[tuple[float, float]] = []
-    for number in range(_PAIRS if cure.measure in ("step", "run") else 1):
-        found: dict[int, float | str] = {}
-        for side in (0, 1) if number % 2 == 0 else (1, 0):
-            found[side] = _measured(planted, cure, scripts[side])
-        first, second = found[0], found[1]
-        if isinstance(first, str) or isinstance(second, str):
-            sides_said = (("without the cure", first), ("with it", second))
-            raise Ended("; ".join(f"{side}: {it}" for side, it in sides_said if isinstance(it, str)))
-        rows.append((first, second / cure.samples if cure.measure == "step" else second))
-    return rows
+def _whole_runs(planted: Planted, cure: Cure, scripts: tuple[Path, Path], number: int) -> tuple[float, float]:
+    """One after the other; which is first alternates. Raises :class:`Ended`."""
+    found: dict[int, float | str] = {}
+    for side in (0, 1) if number % 2 == 0 else (1, 0):
+        found[side] = _measured(planted, cure, scripts[side])
+    before, after = found[0], found[1]
+    if isinstance(before, str) or isinstance(after, str):
+        sides_said = (("without the cure", before), ("with it", after))
+        raise Ended("; ".join(f"{side}: {it}" for side, it in sides_said if isinstance(it, str)))
+    return before, after
 
 
 def _truth(planted: Planted, cure: Cure, rows: Sequence[tuple[float, float]]) -> Truth:
@@ -215,6 +218,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.findings.truth", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="where to write: OUT.md and OUT.json")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these scripts; others stay in OUT")
+    parser.add_argument("--pairs", type=int, default=_PAIRS, choices=sorted(_STUDENT_95), help="of launches, a cure")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that no script is left running
     data: Any = written(options.out) if options.only else None
@@ -224,7 +228,7 @@ def main(arguments: list[str] | None = None) -> int:
         if planted.need == "device" or (options.only and planted.name not in options.only):
             continue
         for cure in planted.cures:
-            truths.append(measure(planted, cure))
+            truths.append(measure(planted, cure, options.pairs))
             print(" | ".join(_row(truths[-1])), file=sys.stderr, flush=True)
             write(
                 options.out,

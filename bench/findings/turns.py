@@ -2,6 +2,7 @@
 
 The speed of a machine changes from one minute to the next by more than many cures save. Both scripts run up to the end
 of their warm-up; then one is always stopped while the other goes on, and what counts is the time for which it ran.
+Two processes of the same script still differ, by where their memory lies: it takes several pairs to tell a cure.
 """
 
 from __future__ import annotations
@@ -12,17 +13,14 @@ import signal
 import struct
 import subprocess
 import time
-from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 import psutil
 
-ROUNDS: Final = 12
-_MOST_GROUPS, _FEWEST_GROUPS = 12, 3
-_STEPS_PER_GROUP: Final = 3
+ROUNDS: Final = 10
+_FEWEST_STEPS: Final = 5
 _PAUSE_SECONDS: Final = 0.05
 _GRACE_SECONDS: Final = 45.0
 """torchrun gives its ranks 30 seconds to end."""
@@ -115,23 +113,8 @@ def active_moments(stamps: Sequence[float], turns: Sequence[tuple[float, float]]
     return found
 
 
-def seconds_per_step(moments: Sequence[float], groups: int) -> list[float]:
-    """The mean time of a step in each of so many stretches of equal length; steps count in part where a stretch ends
-    within one."""
-    width = (moments[-1] - moments[0]) / groups
-    edges = [_steps_at(moments, moments[0] + it * width) for it in range(groups)] + [len(moments) - 1.0]
-    return [width / (after - before) for before, after in pairwise(edges)]
-
-
-def _steps_at(moments: Sequence[float], moment: float) -> float:
-    after = bisect_right(moments, moment)
-    begin, end = moments[after - 1], moments[after]
-    return after - 1 + (moment - begin) / (end - begin)
-
-
-def in_turns(sides: Sequence[Side], seconds: float, limit_seconds: float) -> list[tuple[float, ...]]:
-    """Seconds per step of both sides, in stretches of their turns. Ends both. Raises :class:`Ended`, also where there
-    were too few steps."""
+def seconds_per_step(sides: Sequence[Side], seconds: float, limit_seconds: float) -> list[float]:
+    """Of each side, over all of its turns. Ends them all. Raises :class:`Ended`, also where steps were too few."""
     try:
         for it in sides:
             it.begin(0.2 * seconds, limit_seconds)
@@ -144,7 +127,6 @@ def in_turns(sides: Sequence[Side], seconds: float, limit_seconds: float) -> lis
         for it in sides:
             it.end()
     moments = [it.active_moments() for it in sides]
-    groups = min(_MOST_GROUPS, min(map(len, moments)) // _STEPS_PER_GROUP)
-    if groups < _FEWEST_GROUPS:
+    if min(map(len, moments)) < _FEWEST_STEPS:
         raise Ended("too few steps")
-    return list(zip(*(seconds_per_step(it, groups) for it in moments), strict=True))
+    return [(it[-1] - it[0]) / (len(it) - 1) for it in moments]
