@@ -27,6 +27,8 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 _WARM_UP = 0.2
 """The part of the time after the first step that does not count."""
 
+_NEXT_TO_NOTHING = 0.02
+
 
 class Recorder:
     """What happened so far: one row per optimizer step."""
@@ -38,6 +40,7 @@ class Recorder:
         self._times: list[float] = []
         self._resident: list[int] = []
         self._norms: list[float] = []
+        self._parts: list[list[float]] = []
         self._losses: list[float] = []
 
     def stepped(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
@@ -58,6 +61,7 @@ class Recorder:
         grads = [it.grad for group in optimizer.param_groups for it in group["params"] if it.grad is not None]
         if grads:
             self._norms.append(float(torch.nn.utils.get_total_norm(grads)))
+            self._parts.append([float(it.norm()) for it in grads])
 
     def write(self) -> None:
         """Write all figures, those that were not seen as None; of several ranks only the first does."""
@@ -69,6 +73,8 @@ class Recorder:
             "growth": self._growth(),
             "finite": sum(map(math.isfinite, self._losses)) / len(self._losses) if self._losses else None,
             "spikes": _spread([it for it in self._norms if math.isfinite(it)]),
+            "idle": self._idle(),
+            "breaks": _graph_breaks(),
             "skipped": 1.0 - min(len(self._times) / len(self._losses), 1.0) if self._losses else None,
         }
         self._out.write_text(json.dumps(rows), encoding="utf-8")
@@ -80,9 +86,22 @@ class Recorder:
         kept = [it for it in self._times if it >= begin]
         return (kept[-1] - kept[0]) / (len(kept) - 1) if len(kept) > 1 else None
 
+    def _idle(self) -> float | None:
+        """The number of parameters that have next to no gradient, next to what is usual in the model."""
+        if not self._parts or len({len(it) for it in self._parts}) > 1:
+            return None
+        usual = [statistics.median(norms) for norms in zip(*self._parts, strict=True)]
+        return float(sum(it < _NEXT_TO_NOTHING * statistics.median(usual) for it in usual))
+
     def _growth(self) -> float | None:
         half = self._resident[len(self._resident) // 2 :]
         return (half[-1] - half[0]) / (len(half) - 1) if len(half) > 1 else None
+
+
+def _graph_breaks() -> float:
+    """How many times Dynamo had to leave a graph, so far."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return float(sum(dynamo.counters["graph_break"].values())) if dynamo is not None else 0.0
 
 
 def _spread(norms: list[float]) -> float | None:
@@ -97,7 +116,12 @@ def main(out: str, seconds: str, measure: str, script: str, *arguments: str) -> 
         _write_moments(Path(out))
     else:
         register_optimizer_step_post_hook(recorder.stepped)
-    if measure in ("finite", "skipped", "spikes"):  # reading the loss costs time, which other measures are about
+    if measure in (
+        "finite",
+        "skipped",
+        "spikes",
+        "idle",
+    ):  # reading the loss costs time, which other measures are about
         _watch_values(recorder)
     sys.argv = [script, *arguments]
     sys.path[0] = str(Path(script).parent)

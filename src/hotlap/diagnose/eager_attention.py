@@ -12,7 +12,10 @@ chip, and use them at once (FlashAttention and its relatives).
 
 ## How to see it
 In a profile: `aten::_softmax` over shapes that end in (tokens, tokens), between two `aten::bmm` of the same sizes. With
-the fused operator there is `aten::_scaled_dot_product_..._attention` instead.
+the fused operator there is `aten::_scaled_dot_product_..._attention` instead. What that would save was measured on this
+machine for sequences and heads of several sizes; of the sizes around the script's the one that saves most is the bound,
+and where none saves a material share of the step, nothing is said: on a processor the fused operator is often slower
+for short sequences and narrow heads.
 
 ## What to do
 Call `torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=..., is_causal=...)`. For a Hugging
@@ -25,17 +28,28 @@ gradients that no fused kernel gives.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TypeAlias
 
+import msgspec
+
 from hotlap.diagnose.examples import CPU, GPU, operator, run_on
-from hotlap.diagnose.operators import WORTH_A_LOOK, kernels_matter, own_nanoseconds, share_of, site_of, site_with
+from hotlap.diagnose.operators import (
+    WORTH_A_LOOK,
+    dtype_of,
+    kernels_matter,
+    own_nanoseconds,
+    share_of,
+    site_of,
+    site_with,
+)
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import at_most, computing_share, exactly
 from hotlap.diagnose.wording import levers_for, name, percent, size
-from hotlap.records import Finding, ModelFacts
+from hotlap.levers.situations import device_kind
+from hotlap.records import AttentionRate, Ceilings, Finding, Machine, ModelFacts
 from hotlap.trace.records import OperatorRow
 
 title = "Attention writes its matrix of scores to memory"
@@ -46,6 +60,7 @@ _Shape: TypeAlias = tuple[int, ...]
 _SOFTMAX = frozenset({"aten::_softmax", "aten::_softmax_backward_data"})
 _PRODUCTS = frozenset({"aten::bmm", "aten::baddbmm"})
 _FUSED_ALREADY = "aten::_scaled_dot_product_attention_math"
+_MUCH_LARGER = 2
 _BYTES = {"double": 8, "float": 4, "c10::Half": 2, "c10::BFloat16": 2}
 
 
@@ -61,9 +76,10 @@ def check(profile: Profile) -> Iterator[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class _Attention:
-    """Every operator on matrices of scores, ``products`` those that make them or multiply by them."""
+    """Every operator on scores of these ``shapes``, ``products`` those that make them or multiply by them."""
 
     softmax: OperatorRow
+    shapes: frozenset[_Shape]
     products: tuple[OperatorRow, ...]
     others: tuple[OperatorRow, ...]
 
@@ -77,16 +93,23 @@ def _by_operators(profile: Profile) -> Iterator[Finding]:
     if found is None or not kernels_matter(profile):
         return
     share = min(share_of(profile, found.rows), computing_share(profile))
-    if share < WORTH_A_LOOK:
+    saved = _most_saved(profile, found)
+    most = share if saved is None else share * saved
+    if most < WORTH_A_LOOK:
         return
     products = min(share, share_of(profile, found.products))
     shape = "x".join(map(str, found.softmax.shapes[0]))
     written = prod(found.softmax.shapes[0]) * _BYTES.get(found.softmax.types[0] if found.softmax.types else "", 4)
     yield Finding(
         rule="eager-attention",
-        share=at_most(share),
+        share=at_most(most),
         title=f"Attention that is not fused takes {percent(share)} of the step, with scores of {shape}.",
         evidence=(
+            *(
+                [f"For such sizes a fused operator was measured to save at most {percent(saved)} of it."]
+                if saved
+                else []
+            ),
             f"Of the step, {percent(products)} go to products that make or use the scores, {percent(share - products)} "
             "to softmax and other work on them.",
             f"One layer's scores take {size(written)}, and each operation on them reads or writes all of it.",
@@ -95,6 +118,11 @@ def _by_operators(profile: Profile) -> Iterator[Finding]:
         site=site_of(found.softmax) or site_with(profile, "model"),
         levers=levers_for("eager-attention", profile.situation),
     )
+
+
+def _measured_saving(saved: float | None) -> Iterator[str]:
+    if saved is not None:
+        yield f"For such sizes a fused operator was measured to save at most {percent(saved)} of it."
 
 
 def _by_configuration(profile: Profile) -> Iterator[Finding]:
@@ -137,7 +165,7 @@ def _attention(profile: Profile) -> _Attention | None:
     costliest = max(forward or softmax, key=lambda it: own_nanoseconds(profile, it))
     touching = tuple(it for it in products if any(_makes(it, shape) or _uses(it, shape) for shape in flat))
     others = tuple(it for it in profile.operators if it.name not in _PRODUCTS and attended & set(it.shapes[:2]))
-    return _Attention(costliest, touching, others)
+    return _Attention(costliest, frozenset(attended), touching, others)
 
 
 def _flat(shape: _Shape) -> _Shape:
@@ -147,6 +175,28 @@ def _flat(shape: _Shape) -> _Shape:
 
 def _operands(row: OperatorRow) -> tuple[_Shape, ...]:
     return row.shapes[1:3] if row.name == "aten::baddbmm" else row.shapes[:2]
+
+
+def _most_saved(profile: Profile, attention: _Attention) -> float | None:
+    """Which part of attention a fused operator saves at most, by the rates of the sizes around this one; None where
+    none was measured."""
+    made = next((it for it in attention.products if any(_makes(it, _flat(shape)) for shape in attention.shapes)), None)
+    if made is None:
+        return None
+    tokens, width = _operands(made)[0][1:]
+    key = f"{device_kind(profile.situation)}:{dtype_of(made)}"
+    rates = [it for it in profile.machine.ceilings.attention if it.key == key]
+    lengths, widths = (_around(rates, name, value) for name, value in (("tokens", tokens), ("head_width", width)))
+    near = [it for it in rates if it.tokens in lengths and it.head_width in widths]
+    return max((max(0.0, 1 - it.fused_seconds / it.eager_seconds) for it in near), default=None)
+
+
+def _around(rates: Sequence[AttentionRate], name: str, value: int) -> set[int]:
+    """The next smaller and the next larger size that was measured; empty where the script's is much larger than all."""
+    sizes = sorted({getattr(it, name) for it in rates})
+    if not sizes or value > _MUCH_LARGER * sizes[-1]:
+        return set()
+    return {*[it for it in sizes if it <= value][-1:], *[it for it in sizes if it >= value][:1]}
 
 
 def _makes(row: OperatorRow, scores: _Shape) -> bool:
@@ -186,7 +236,19 @@ _FUSED = operator("aten::_scaled_dot_product_efficient_attention", 30, [(8, 12, 
 _HARDLY_ANY = tuple(operator(it.name, 0.8, it.shapes) for it in _EAGER)
 _WITHOUT_KERNEL = operator(_FUSED_ALREADY, 1, [(8, 12, 512, 64)] * 3)
 
+
+def _measured(fused_seconds: float, tokens: int = 256) -> Machine:
+    """A processor on which eager attention of such sequences takes ten milliseconds."""
+    rate = AttentionRate(
+        key="cpu:float32", tokens=tokens, head_width=64, eager_seconds=0.01, fused_seconds=fused_seconds
+    )
+    longer = msgspec.structs.replace(rate, tokens=4 * tokens)
+    return msgspec.structs.replace(CPU, ceilings=Ceilings(attention=(rate, longer)))
+
+
 fires = {
+    "a fused operator was measured to be faster": run_on(_measured(0.004), *_EAGER, _REST),
+    "sequences much longer than those that were measured": run_on(_measured(0.012, 32), *_EAGER, _REST),
     "attention by hand on a GPU": run_on(GPU, *_EAGER, _REST),
     "attention by hand on a CPU": run_on(CPU, *_EAGER, _REST),
     "an eager Hugging Face model": run_on(GPU, *_EAGER, _REST, model=_BERT),
@@ -201,6 +263,7 @@ fires = {
 }
 silent = {
     "nothing was measured": Profile(),
+    "a fused operator was measured to be slower": run_on(_measured(0.012), *_EAGER, _REST),
     "fused attention": run_on(GPU, _FUSED, _REST),
     "a softmax over images": run_on(GPU, _IMAGES, _REST),
     "a softmax over images beside other products": run_on(

@@ -1,4 +1,4 @@
-"""The rates that this machine reaches: matrix products, memory, and copies to the device.
+"""The rates that this machine reaches: matrix products, attention, memory, and copies to the device.
 
 Runs in a child, since it imports torch and holds the device::
 
@@ -23,6 +23,7 @@ import msgspec
 import psutil
 
 from hotlap.errors import UsageError
+from hotlap.machine.attention import measure_attention
 from hotlap.machine.processor import busy_seconds
 from hotlap.machine.products import DeviceClock, Products, free_bytes, measure_products
 from hotlap.records import Ceilings, SizedRate
@@ -30,6 +31,7 @@ from hotlap.records import Ceilings, SizedRate
 # Of the time given: products, then memory, then (with a device) both kinds of copy to it.
 _SHARE_OF_PRODUCTS = 0.6
 _SHARE_OF_MEMORY = 0.2
+_MOST_ATTENTION_SECONDS = 1.5
 _LARGEST_COPY_BYTES = 1 << 28
 # On a device a copy within memory is so fast that starting and awaiting it would count with a smaller one.
 _LARGEST_COPY_ON_DEVICE_BYTES = 1 << 31
@@ -47,7 +49,7 @@ _EMULATED = 0.1
 
 def measure(device: str, seconds: float = 3.0) -> Ceilings:
     """The rates of ``cpu`` or ``cuda``, in about ``seconds`` of work, up to 2.2 times as much on a busy
-    machine (the start of the device comes on top).
+    machine (attention, with up to 1.5 seconds, and the start of the device come on top).
 
     On the processor all physical cores that are available work, or half of them where that multiplies faster: on a
     machine that is shared, every thread more is one more that can be waited for. ``memory_bytes_per_second`` is the
@@ -67,9 +69,11 @@ def measure(device: str, seconds: float = 3.0) -> Ceilings:
         products, doubt = products_until_sure(device, lambda: _test(device, clock, seconds * _SHARE_OF_PRODUCTS))
         memory = _memory_rate(device, clock, seconds * _SHARE_OF_MEMORY)
         pageable, pinned = _copy_rates(clock, seconds * _SHARE_OF_MEMORY) if device == "cuda" else (None, None)
+    attention = measure_attention(device, clock, min(_MOST_ATTENTION_SECONDS, seconds))
     return Ceilings(
         matmul_flops_per_second=tuple(sorted(products.best.items())),
         matmul_by_size=products.by_size,
+        attention=attention,
         memory_bytes_per_second=memory,
         host_to_device_pageable_bytes_per_second=pageable,
         host_to_device_pinned_bytes_per_second=pinned,
@@ -91,6 +95,7 @@ def merged(first: Ceilings, second: Ceilings) -> Ceilings:
     return Ceilings(
         matmul_flops_per_second=tuple(sorted(products.items())),
         matmul_by_size=tuple(sized[it] for it in sorted(sized)),
+        attention=(*first.attention, *second.attention),
         doubts=tuple(sorted(doubts.items())),
         threads=first.threads or second.threads,
         other_load=max(first.other_load, second.other_load),

@@ -33,7 +33,7 @@ from hotlap.records.comparisons import (
 )
 from hotlap.records.costs import BreakEven, Costs, Price, WholeRun
 from hotlap.records.disturbance import Disturbance, Measurement
-from hotlap.records.machine import Accelerator, Ceilings, Machine, SizedRate
+from hotlap.records.machine import Accelerator, AttentionRate, Ceilings, Machine, SizedRate
 from hotlap.records.messages import (
     CONNECTION_LOST,
     STEP_COUNTER_BYTES,
@@ -131,6 +131,7 @@ __all__ = [
     "Accelerator",
     "Assignment",
     "AttentionArgument",
+    "AttentionRate",
     "BadNumber",
     "BatchRate",
     "Block",

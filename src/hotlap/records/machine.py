@@ -38,17 +38,31 @@ class SizedRate(Record, frozen=True, kw_only=True):
     conversion_seconds: float = 0.0
 
 
+class AttentionRate(Record, frozen=True, kw_only=True):
+    """What attention took, forward and backward, with ``tokens`` and heads of ``head_width``: written as it is defined,
+    and by torch's fused operator, each the best of several tries. ``key`` is ``device:dtype`` as in :class:`Ceilings`.
+    """
+
+    key: str
+    tokens: int
+    head_width: int
+    eager_seconds: float
+    fused_seconds: float
+
+
 class Ceilings(Record, frozen=True, kw_only=True):
     """Rates that this machine reached in a short test, the best of several tries.
 
     Keys of ``matmul_flops_per_second`` are ``device:dtype`` (``cpu:float32``, ``cuda:bfloat16``); ``matmul_by_size``
-    has the rates of each size, smallest first. ``doubts`` are pairs of a device and a sentence that says why the rates
-    of its products are not to be relied on, although they were measured more than once. ``threads`` is with how many
-    threads the processor's products were measured (0: not known). Others kept ``other_load`` cores busy meanwhile.
+    has the rates of each size, smallest first, and ``attention`` what a fused operator takes. ``doubts`` are pairs of a
+    device and a sentence that says why the rates of its products are not to be relied on, although they were measured
+    more than once. ``threads`` is with how many threads the processor's products were measured (0: not known). Others
+    kept ``other_load`` cores busy meanwhile.
     """
 
     matmul_flops_per_second: tuple[tuple[str, float], ...] = ()
     matmul_by_size: tuple[SizedRate, ...] = ()
+    attention: tuple[AttentionRate, ...] = ()
     memory_bytes_per_second: float | None = None
     host_to_device_pageable_bytes_per_second: float | None = None
     host_to_device_pinned_bytes_per_second: float | None = None

@@ -1,0 +1,86 @@
+"""What a fused operator saves of attention, by the length of sequences and the width of heads.
+
+Part of the child that :mod:`hotlap.machine.ceilings` is. Attention is computed as it is written (two batched products
+with a softmax between them) and by ``torch.nn.functional.scaled_dot_product_attention``, in turns, forward and back. A
+fused operator does not write the scores to memory; in return its backward pass computes them again. On a processor it
+is slower for short sequences and narrow heads.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hotlap.machine.products import DeviceClock
+from hotlap.records import AttentionRate
+
+if TYPE_CHECKING:
+    import torch
+
+_TOKENS = (64, 256, 1024)
+_HEAD_WIDTHS = (16, 64)
+_SCORES = 1 << 19
+"""As many heads are computed at once as have so many scores together."""
+
+_ROUNDS = 3
+
+
+def measure_attention(device: str, clock: DeviceClock, limit_seconds: float) -> tuple[AttentionRate, ...]:
+    """As many sizes as fit into the limit, those of float32 first; nothing where this torch has no fused operator."""
+    import torch
+
+    if not hasattr(torch.nn.functional, "scaled_dot_product_attention"):
+        return ()
+    end = time.perf_counter() + limit_seconds
+    found: list[AttentionRate] = []
+    for name in ("float32", "bfloat16", "float16") if device == "cuda" else ("float32", "bfloat16"):
+        for tokens in _TOKENS:
+            for width in _HEAD_WIDTHS:
+                if time.perf_counter() > end:
+                    return tuple(found)
+                found += _rate(device, clock, name, tokens, width)
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Attention:
+    """Queries, keys and values of some heads, and the gradient of what is made of them."""
+
+    query: torch.Tensor
+    key: torch.Tensor
+    value: torch.Tensor
+    gradient: torch.Tensor
+
+    def eager(self) -> None:
+        scores = self.query @ self.key.transpose(-2, -1) / math.sqrt(self.query.shape[-1])
+        self._backward(scores.softmax(dim=-1) @ self.value)
+
+    def fused(self) -> None:
+        import torch
+
+        self._backward(torch.nn.functional.scaled_dot_product_attention(self.query, self.key, self.value))
+
+    def _backward(self, output: torch.Tensor) -> None:
+        import torch
+
+        torch.autograd.grad(output, (self.query, self.key, self.value), self.gradient)
+
+
+def _rate(device: str, clock: DeviceClock, name: str, tokens: int, width: int) -> Iterator[AttentionRate]:
+    """The best of some rounds of both; nothing where this torch cannot compute one of them in that format."""
+    import torch
+
+    shape = (1, max(1, _SCORES // tokens**2), tokens, width)
+    try:
+        made = [torch.randn(shape, device=device).to(getattr(torch, name)) for _ in range(4)]
+        attention = _Attention(*(it.requires_grad_() for it in made[:3]), made[3])
+        rounds = [(clock.seconds(attention.eager), clock.seconds(attention.fused)) for _ in range(1 + _ROUNDS)]
+    except RuntimeError:
+        return
+    eager, fused = (min(it) for it in zip(*rounds[1:], strict=True))  # the first round prepares the kernels
+    yield AttentionRate(
+        key=f"{device}:{name}", tokens=tokens, head_width=width, eager_seconds=eager, fused_seconds=fused
+    )

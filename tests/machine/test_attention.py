@@ -1,0 +1,33 @@
+"""What a fused operator saves of attention, as it is measured."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from hotlap.machine.attention import measure_attention
+from hotlap.machine.products import DeviceClock
+
+
+def test_each_size_has_both_times() -> None:
+    rates = measure_attention("cpu", DeviceClock(lambda: None), 60.0)
+    assert [(it.tokens, it.head_width) for it in rates if it.key == "cpu:float32"] == [
+        (64, 16), (64, 64), (256, 16), (256, 64), (1024, 16), (1024, 64)
+    ]  # fmt: skip
+    assert all(it.eager_seconds > 0 and it.fused_seconds > 0 for it in rates)
+
+
+def test_what_does_not_fit_into_the_limit_is_left_out() -> None:
+    assert len(measure_attention("cpu", DeviceClock(lambda: None), 0.0)) <= 1
+
+
+def test_a_format_that_torch_cannot_compute_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = torch.nn.functional.scaled_dot_product_attention
+
+    def refuses(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        if query.dtype == torch.bfloat16:
+            raise RuntimeError('"attention" not implemented for BFloat16')
+        return whole(query, key, value)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", refuses)
+    assert {it.key for it in measure_attention("cpu", DeviceClock(lambda: None), 60.0)} == {"cpu:float32"}
