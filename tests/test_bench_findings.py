@@ -112,8 +112,7 @@ def test_ranks_that_hang_are_ended(project: Path, monkeypatch: pytest.MonkeyPatc
     (project / "train.py").write_text("import os, time\nopen(f'{__file__}.{os.getpid()}', 'w')\ntime.sleep(600)\n")
     ranks = msgspec.structs.replace(planted(project), need="two-processes")
     script = project / "train.py"
-    monkeypatch.setattr(truth, "plain_copy", lambda planted, folder: script)
-    monkeypatch.setattr(truth, "cured_copy", lambda planted, cure, folder: script)
+    monkeypatch.setattr(truth, "both_copies", lambda planted, cure, folder: (script, script))
     found = measure(ranks, Cure(rules=("straggler",), edits=(), measure="run"))
     assert "it ran for more than 25 s" in found.trouble
     started = [int(it.suffix[1:]) for it in project.iterdir() if it.suffix != ".py"]

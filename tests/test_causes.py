@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from bench.findings.__main__ import measure, missing
 from bench.findings.planted import FOLDER, Planted, all_planted
-from bench.findings.variants import cured_copy
+from bench.findings.variants import both_copies
 
 from hotlap.diagnose.api import all_rules
 from hotlap.machine.facts import machine_facts
@@ -61,6 +61,6 @@ def test_whatever_is_called_true_has_a_cure_that_can_be_measured(planted: Plante
     hints = set(planted.hints())
     assert {*planted.wanted, *planted.true} == cured | hints
     for number, cure in enumerate(planted.cures):
-        copy = cured_copy(planted, cure, tmp_path / str(number))
+        _, copy = both_copies(planted, cure, tmp_path / str(number))
         for path in copy.parent.rglob("*.py"):
             compile(path.read_text(encoding="utf-8"), str(path), "exec")

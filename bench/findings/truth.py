@@ -27,7 +27,7 @@ import msgspec
 
 from bench.findings.planted import Cure, Planted, all_planted
 from bench.findings.turns import Ended, Side, seconds_per_step
-from bench.findings.variants import cured_copy, plain_copy
+from bench.findings.variants import both_copies
 from bench.report import command_line, measured_again, table, write, written
 
 _RECORDER: Final = Path(__file__).with_name("recorder.py")
@@ -79,10 +79,7 @@ def measure(planted: Planted, cure: Cure, pairs: int = _PAIRS) -> Truth:
     """Run both sides, in turns of a fraction of a second where steps are timed; what has no interval, once."""
     rows: list[tuple[float, float]] = []
     with tempfile.TemporaryDirectory(prefix="hotlap-truth-") as folder:
-        scripts = (
-            plain_copy(planted, Path(folder, "as-it-is", "project")),
-            cured_copy(planted, cure, Path(folder, "cured", "project")),
-        )
+        scripts = both_copies(planted, cure, Path(folder))
         try:
             for number in range(pairs if cure.measure in ("step", "run") else 1):
                 rows.append(_pair(planted, cure, scripts, number))

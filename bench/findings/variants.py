@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
-from bench.findings.planted import Cure, Planted
+from bench.findings.planted import Cure, Edit, Planted
 
 
 def plain_copy(planted: Planted, folder: Path) -> Path:
@@ -18,10 +19,17 @@ def plain_copy(planted: Planted, folder: Path) -> Path:
     return folder / planted.script
 
 
-def cured_copy(planted: Planted, cure: Cure, folder: Path) -> Path:
-    """Such a copy with the cure's edits. Raises :class:`ValueError` where an edit's text does not occur just once."""
+def both_copies(planted: Planted, cure: Cure, folder: Path) -> tuple[Path, Path]:
+    """A copy as it is and one with the cure's edits, both with what is changed in both. Raises :class:`ValueError`
+    where an edit's text does not occur just once."""
+    edits = {"as-it-is": cure.both, "cured": (*cure.both, *cure.edits)}
+    plain, cured = (_edited(planted, it, folder / name / "project") for name, it in edits.items())
+    return plain, cured
+
+
+def _edited(planted: Planted, edits: Sequence[Edit], folder: Path) -> Path:
     script = plain_copy(planted, folder)
-    for edit in cure.edits:
+    for edit in edits:
         path = folder / (edit.file or planted.script)
         text = path.read_text(encoding="utf-8")
         if text.count(edit.old) != 1:
