@@ -21,8 +21,9 @@ class Records(Dataset):
 
 
 torch.manual_seed(0)
+torch.set_num_threads(1)
 loader = DataLoader(Records(), batch_size=64, shuffle=True)  # planted: no-workers, loader-bound
-model = nn.Sequential(nn.Linear(1024, 512), nn.ReLU(), nn.Linear(512, 4))
+model = nn.Sequential(nn.Linear(1024, 4096), nn.ReLU(), nn.Linear(4096, 4))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01, fused=True)
 for _ in range(50):
     for values, labels in loader:

@@ -1,0 +1,55 @@
+"""Processes with a simulated device; without a compiler there is none, and these tests are skipped."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(TESTS))
+
+from simulated.environment import SimulatedDevice, simulated_device  # noqa: E402
+from simulated.library import NoCompiler  # noqa: E402
+
+BUILD = TESTS.parent / "build" / "simulated"
+
+
+@pytest.fixture
+def device(tmp_path: Path) -> Callable[..., SimulatedDevice]:
+    """Makes devices of a kind, one unless asked for more."""
+
+    def made(kind: str = "a100", *, count: int = 1, scenario: str = "") -> SimulatedDevice:
+        try:
+            return simulated_device(kind, tmp_path / kind, BUILD, count=count, scenario=scenario)
+        except NoCompiler as error:
+            pytest.skip(str(error))
+
+    return made
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., str]:
+    """Runs a script with a device, and returns what it printed; a failure of the script fails the test."""
+
+    def ran(device: SimulatedDevice, source: str, *arguments: str) -> str:
+        script = tmp_path / "script.py"
+        script.write_text(source, encoding="utf-8")
+        environment = {**os.environ, **device.variables}
+        done = subprocess.run(
+            [sys.executable, str(script), *arguments],
+            env=environment,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return ran

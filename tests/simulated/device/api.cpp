@@ -1,0 +1,162 @@
+// What Python calls, by ctypes.
+#include <ATen/record_function.h>
+#include <c10/core/impl/GPUTrace.h>
+
+#include <cstring>
+#include <fstream>
+
+#include "memory.h"
+#include "timeline.h"
+#include "work.h"
+
+namespace simulated {
+namespace {
+
+// Whatever torch does on a thread that trains costs the host the time of one operator, and on tensors of the host that
+// of its work.
+std::unique_ptr<at::ObserverContext> operator_begins(const at::RecordFunction& function) {
+  if (function.scope() == at::RecordScope::BACKWARD_FUNCTION) join_the_clock();  // one of autograd's own threads
+  std::vector<at::Tensor> tensors;
+  bool is_hosts = true;
+  for (const c10::IValue& it : function.inputs()) {
+    if (!it.isTensor() || !it.toTensor().defined()) continue;
+    is_hosts = is_hosts && it.toTensor().is_cpu();
+    tensors.push_back(it.toTensor());
+  }
+  std::lock_guard<std::recursive_mutex> guard(state);
+  spend(profile.operator_nanoseconds / 2 + (is_hosts ? host_nanoseconds(amount_of(function.name(), tensors)) : 0));
+  return nullptr;
+}
+
+// Half of it here, so that the operator's own event in a profiler's trace has some of it, whoever is called first.
+void operator_ends(const at::RecordFunction&, at::ObserverContext*) {
+  std::lock_guard<std::recursive_mutex> guard(state);
+  spend(profile.operator_nanoseconds / 2);
+}
+
+struct AtLoading {
+  AtLoading() {
+    join_the_clock();
+    c10::SetAllocator(c10::kCUDA, device_allocator(), 100);
+    at::addGlobalCallback(at::RecordFunctionCallback(&operator_begins, &operator_ends)
+                              .needsInputs(true)
+                              .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
+  }
+} at_loading;
+
+std::string quoted(const std::string& text) {
+  std::string made = "\"";
+  for (const char it : text) {
+    if (it == '"' || it == '\\') made += '\\';
+    made += it;
+  }
+  return made + '"';
+}
+
+const char* kind_of(const Activity& it) {
+  switch (it.kind) {
+    case Activity::Kind::kernel:
+      return "kernel";
+    case Activity::Kind::copy:
+      return "copy";
+    case Activity::Kind::wait:
+      return "wait";
+    default:
+      return "launch";
+  }
+}
+
+}  // namespace
+}  // namespace simulated
+
+using namespace simulated;
+
+extern "C" {
+
+int simulated_set(const char* name, double value) {
+  if (std::strcmp(name, "devices") == 0) {
+    profile.devices = static_cast<int64_t>(value);
+    return 1;
+  }
+  double* field = profile.field(name);
+  if (field != nullptr) *field = value;
+  return field != nullptr;
+}
+void simulated_share(const char* path) { share_devices(path); }
+
+int64_t simulated_now() { return now(); }
+void simulated_spend(double nanoseconds) {
+  std::lock_guard<std::recursive_mutex> guard(state);
+  spend(nanoseconds);
+}
+void simulated_wait_until(int64_t moment) {
+  std::lock_guard<std::recursive_mutex> guard(state);
+  wait_until(moment);
+}
+void simulated_join() { join_the_clock(); }
+int simulated_counts_here() { return moves_the_clock(); }
+
+int simulated_new_stream(int device) { return new_stream(device); }
+int simulated_current_stream(int device) { return current_stream(device); }
+void simulated_set_current_stream(int device, int stream) { set_current_stream(device, stream); }
+int simulated_current_device() { return current_device(); }
+void simulated_set_current_device(int device) { set_current_device(device); }
+int64_t simulated_ready(int device, int stream) { return ready(device, stream); }
+void simulated_stream_waits(int device, int stream, int64_t moment) { stream_waits(device, stream, moment); }
+void simulated_synchronize_stream(int device, int stream) { synchronize_stream(device, stream); }
+void simulated_synchronize_device(int device) { synchronize_device(device); }
+void simulated_synchronize_event(int64_t moment) { synchronize_event(moment); }
+void simulated_set_sync_debug_mode(int mode) { set_sync_debug_mode(mode); }
+
+void simulated_open_context(int device) { open_context(device); }
+int64_t simulated_free_bytes(int device) { return free_bytes(device); }
+int64_t simulated_total_bytes(int device) { return total_bytes(device); }
+
+void simulated_counts(double* into) {
+  const Counts it = counts();
+  into[0] = static_cast<double>(it.kernels);
+  into[1] = static_cast<double>(it.waits);
+  into[2] = static_cast<double>(it.full_queues);
+  into[3] = it.busy_nanoseconds;
+}
+
+void simulated_start_recording() { start_recording(); }
+
+// Writes what happened since, as JSON: activities, and pairs of real and simulated moments.
+void simulated_stop_recording(const char* path) {
+  std::ofstream file(path);
+  file << "{\"activities\": [";
+  const char* separator = "";
+  for (const Activity& it : stop_recording()) {
+    file << separator << "[" << quoted(kind_of(it)) << "," << quoted(it.name) << "," << it.device << "," << it.stream
+         << "," << it.start << "," << it.end << "," << it.correlation << "," << it.thread << "," << it.bytes << "]";
+    separator = ",\n";
+  }
+  file << "], \"moments\": [";
+  separator = "";
+  for (const Moment& it : moments()) {
+    file << separator << "[" << it.real << "," << it.simulated << "]";
+    separator = ",\n";
+  }
+  file << "]}";
+}
+
+void simulated_memory_snapshot(const char* path) {
+  std::ofstream file(path);
+  file << "[";
+  const char* separator = "";
+  for (const SegmentSnapshot& segment : memory_snapshot()) {
+    file << separator << "{\"device\": " << segment.device << ", \"address\": " << segment.address
+         << ", \"total_size\": " << segment.bytes << ", \"is_small\": " << (segment.is_small ? "true" : "false")
+         << ", \"blocks\": [";
+    const char* between = "";
+    for (const BlockSnapshot& it : segment.blocks) {
+      file << between << "[" << it.offset << "," << it.bytes << "," << it.requested << "," << it.taken << "]";
+      between = ",";
+    }
+    file << "]}";
+    separator = ",\n";
+  }
+  file << "]";
+}
+}

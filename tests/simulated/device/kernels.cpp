@@ -1,0 +1,449 @@
+// Every operator on tensors of the simulated device: computed by the host's kernel on the same memory, at no cost, and put
+// on the device's timeline for as long as the device would take.
+#include <ATen/Context.h>
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/_local_scalar_dense.h>
+#include <ATen/ops/_local_scalar_dense_cpu_dispatch.h>
+#include <ATen/ops/as_strided_cpu_dispatch.h>
+#include <ATen/ops/rand_like.h>
+#include <ATen/ops/view_cpu_dispatch.h>
+#include <ATen/record_function.h>
+#include <c10/core/CPUAllocator.h>
+#include <torch/library.h>
+
+#include <list>
+#include <memory>
+
+#include "generators.h"
+#include "memory.h"
+#include "timeline.h"
+#include "work.h"
+
+namespace simulated {
+namespace {
+
+using at::Tensor;
+using torch::jit::Stack;
+
+constexpr double kWorthDeferring = 2e7;  // floating-point operations
+constexpr Bytes kStagedInPlace = 65536;  // a pageable copy up to this size is taken over by the driver at once
+
+int index_of(const Tensor& tensor) { return std::max<int>(0, tensor.device().index()); }
+
+Tensor tensor_of(const c10::Storage& storage, c10::DispatchKey key, const Tensor& like) {
+  auto made = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage), c10::DispatchKeySet(key), like.dtype());
+  made.unsafeGetTensorImpl()->set_sizes_and_strides(like.sizes(), like.strides(), like.storage_offset());
+  return made;
+}
+
+// -------------------------------------------------------------------------------------------------------------------
+// Tensors of the device as tensors of the host, and back
+// -------------------------------------------------------------------------------------------------------------------
+
+class Aliases {
+ public:
+  explicit Aliases(int device) : device_(device) {}
+
+  Tensor of(const Tensor& original) {
+    if (!original.defined() || !original.is_cuda()) return original;
+    device_ = index_of(original);
+    const c10::Storage& storage = original.storage();
+    void* data = const_cast<void*>(storage.data());
+    auto host = c10::make_intrusive<c10::StorageImpl>(
+        c10::StorageImpl::use_byte_size_t(), storage.nbytes(), at::DataPtr(data, c10::Device(c10::kCPU)),
+        c10::GetCPUAllocator(), true);
+    Tensor alias = tensor_of(c10::Storage(std::move(host)), c10::DispatchKey::CPU, original);
+    if (original.is_conj()) alias._set_conj(true);
+    if (original.is_neg()) alias._set_neg(true);
+    pairs_.push_back({original, alias, data});
+    return alias;
+  }
+
+  // A result of the host's kernel: the argument itself, a view of one, or something new.
+  Tensor back(const Tensor& made) {
+    if (!made.defined() || !made.is_cpu()) return made;
+    for (const Pair& it : pairs_)
+      if (it.alias.is_same(made)) return it.original;
+    for (const Pair& it : pairs_)
+      if (it.alias.storage().unsafeGetStorageImpl() == made.storage().unsafeGetStorageImpl())
+        return tensor_of(it.original.storage(), c10::DispatchKey::CUDA, made);
+    return moved(made);
+  }
+
+  // Where a kernel resized an argument, the original follows.
+  void settle() {
+    for (const Pair& it : pairs_) {
+      void* data = const_cast<void*>(it.alias.storage().data());
+      if (data != it.data) {
+        const auto bytes = static_cast<Bytes>(it.alias.storage().nbytes());
+        c10::StorageImpl* storage = it.original.storage().unsafeGetStorageImpl();
+        storage->set_data_ptr(adopt(data, bytes, device_, std::make_shared<c10::Storage>(it.alias.storage())));
+        storage->set_nbytes(bytes);
+      }
+      if (it.alias.sizes() != it.original.sizes() || it.alias.strides() != it.original.strides())
+        it.original.unsafeGetTensorImpl()->set_sizes_and_strides(it.alias.sizes(), it.alias.strides());
+    }
+  }
+
+  std::vector<Tensor> originals() const {
+    std::vector<Tensor> found;
+    for (const Pair& it : pairs_) found.push_back(it.original);
+    return found;
+  }
+  int device() const { return device_; }
+
+ private:
+  struct Pair {
+    Tensor original;
+    Tensor alias;
+    void* data;
+  };
+
+  Tensor moved(const Tensor& made) const {
+    const auto bytes = static_cast<Bytes>(made.storage().nbytes());
+    const c10::Device on(c10::kCUDA, static_cast<c10::DeviceIndex>(device_));
+    at::DataPtr data(nullptr, on);
+    if (bytes > 0)
+      data = adopt(const_cast<void*>(made.storage().data()), bytes, device_,
+                   std::make_shared<c10::Storage>(made.storage()));
+    auto storage = c10::make_intrusive<c10::StorageImpl>(
+        c10::StorageImpl::use_byte_size_t(), bytes, std::move(data), device_allocator(), true);
+    return tensor_of(c10::Storage(std::move(storage)), c10::DispatchKey::CUDA, made);
+  }
+
+  int device_;
+  std::vector<Pair> pairs_;
+};
+
+// Applies a function to every tensor among some values of the stack, in place.
+template <typename Change>
+void for_each_tensor(Stack* stack, size_t begin, Change change) {
+  for (size_t at = begin; at < stack->size(); at++) {
+    c10::IValue& value = (*stack)[at];
+    if (value.isTensor()) {
+      value = change(value.toTensor());
+    } else if (value.isTensorList()) {
+      std::vector<Tensor> changed;
+      for (const Tensor& it : value.toTensorVector()) changed.push_back(change(it));
+      value = c10::IValue(c10::List<Tensor>(changed));
+    } else if (value.isOptionalTensorList()) {
+      c10::List<std::optional<Tensor>> changed;
+      for (const std::optional<Tensor>& it : value.toOptionalTensorVector())
+        changed.push_back(it && it->defined() ? std::optional<Tensor>(change(*it)) : it);
+      value = c10::IValue(changed);
+    }
+  }
+}
+
+// -------------------------------------------------------------------------------------------------------------------
+// What nobody has read yet
+// -------------------------------------------------------------------------------------------------------------------
+
+// A large product whose result was not used so far. It is computed when something needs the result or changes what it
+// is made from; freed before, it never is. On a real device it would have taken its time all the same, and so it does here.
+struct Deferred {
+  c10::Storage result;
+  std::vector<c10::Storage> inputs;
+  std::function<void()> compute;
+};
+std::list<Deferred> deferred;
+
+bool is_same(const c10::Storage& a, const c10::Storage& b) { return a.unsafeGetStorageImpl() == b.unsafeGetStorageImpl(); }
+
+void drop_unused() {
+  deferred.remove_if([](const Deferred& it) { return it.result.use_count() == 1; });
+}
+
+void compute_before(const Tensor& used, bool is_written) {
+  if (deferred.empty() || !used.defined() || !used.is_cuda()) return;
+  const c10::Storage& storage = used.storage();
+  for (auto it = deferred.begin(); it != deferred.end();) {
+    bool is_needed = is_same(it->result, storage);
+    for (const c10::Storage& input : it->inputs) is_needed = is_needed || (is_written && is_same(input, storage));
+    if (!is_needed) {
+      ++it;
+      continue;
+    }
+    auto compute = std::move(it->compute);
+    it = deferred.erase(it);
+    compute();
+  }
+}
+
+bool can_be_deferred(const c10::OperatorHandle& op, const Amount& amount) {
+  if (amount.flops < kWorthDeferring || op.schema().returns().size() != 1) return false;
+  for (const c10::Argument& it : op.schema().arguments())
+    if (it.alias_info() != nullptr && it.alias_info()->isWrite()) return false;
+  return true;
+}
+
+// -------------------------------------------------------------------------------------------------------------------
+// Any operator
+// -------------------------------------------------------------------------------------------------------------------
+
+void run_on_host(const c10::OperatorHandle& op, Stack* stack) {
+  at::AutoDispatchBelowADInplaceOrView below;
+  at::RecordFunctionGuard unseen(false);  // to a profiler it is one kernel
+  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+}
+
+void swap_devices_and_generators(const c10::OperatorHandle& op, Stack* stack, size_t begin) {
+  const auto& arguments = op.schema().arguments();
+  for (size_t at = begin; at < stack->size(); at++) {
+    c10::IValue& value = (*stack)[at];
+    if (value.isDevice() && value.toDevice().is_cuda()) {
+      value = c10::Device(c10::kCPU);
+    } else if (arguments[at - begin].name() == "generator") {
+      value = host_generator(value, current_device());
+    }
+  }
+}
+
+Tensor with_noise(const Tensor& made) {
+  if (!made.defined() || !made.is_floating_point()) return made;
+  at::AutoDispatchBelowADInplaceOrView below;
+  at::RecordFunctionGuard unseen(false);
+  Tensor changed = made;
+  changed.mul_(at::rand_like(changed).sub_(0.5).mul_(2 * profile.atomic_noise).add_(1));
+  return changed;
+}
+
+// Shapes alone, of a result that need not be computed yet.
+std::optional<Tensor> result_without_computing(const c10::OperatorHandle& op, const Stack& stack, size_t begin) {
+  Stack shapes(stack.begin() + static_cast<std::ptrdiff_t>(begin), stack.end());
+  for_each_tensor(&shapes, 0, [](const Tensor& it) {
+    if (!it.defined()) return it;
+    auto storage = c10::make_intrusive<c10::StorageImpl>(
+        c10::StorageImpl::use_byte_size_t(), it.storage().nbytes(), at::DataPtr(nullptr, c10::Device(c10::kMeta)),
+        c10::GetAllocator(c10::kMeta), true);
+    return tensor_of(c10::Storage(std::move(storage)), c10::DispatchKey::Meta, it);
+  });
+  at::AutoDispatchBelowADInplaceOrView below;
+  at::RecordFunctionGuard unseen(false);
+  try {
+    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &shapes);
+  } catch (const c10::Error&) {
+    return std::nullopt;  // no shapes without values
+  }
+  const Tensor shape = shapes.back().toTensor();
+  return at::detail::empty_strided_generic(
+      shape.sizes(), shape.strides(), device_allocator(), c10::DispatchKeySet(c10::DispatchKey::CUDA),
+      shape.scalar_type());
+}
+
+bool defer(const c10::OperatorHandle& op, Stack* stack, size_t begin, const std::vector<Tensor>& inputs) {
+  const auto result = result_without_computing(op, *stack, begin);
+  if (!result) return false;
+  Stack arguments(stack->begin() + static_cast<std::ptrdiff_t>(begin), stack->end());
+  std::vector<c10::Storage> storages;
+  for (const Tensor& it : inputs) storages.push_back(it.storage());
+  const Tensor into = tensor_of(result->storage(), c10::DispatchKey::CUDA, *result);
+  void* data = result->storage().mutable_data();
+  const auto bytes = result->storage().nbytes();
+  const auto sizes = result->sizes().vec();
+  deferred.push_back({result->storage(), std::move(storages), [op, arguments, data, bytes, sizes]() mutable {
+                        Aliases aliases(0);
+                        for_each_tensor(&arguments, 0, [&](const Tensor& it) { return aliases.of(it); });
+                        run_on_host(op, &arguments);
+                        const Tensor made = arguments.back().toTensor().contiguous();
+                        memcpy(data, made.const_data_ptr(), std::min<size_t>(bytes, made.nbytes()));
+                      }});
+  stack->resize(begin);
+  stack->push_back(*result);
+  return true;
+}
+
+void any_operator(const c10::OperatorHandle& op, Stack* stack) {
+  std::lock_guard<std::recursive_mutex> guard(state);
+  const auto& schema = op.schema();
+  const std::string& name = schema.name();
+  const size_t begin = stack->size() - schema.arguments().size();
+  open_context(current_device());
+  drop_unused();
+
+  std::vector<Tensor> inputs;
+  bool has_mask = false;
+  for (size_t at = begin; at < stack->size(); at++) {
+    const auto* alias = schema.arguments()[at - begin].alias_info();
+    const bool is_written = alias != nullptr && alias->isWrite();
+    const bool is_index = (*stack)[at].isOptionalTensorList();
+    Stack one{(*stack)[at]};
+    for_each_tensor(&one, 0, [&](const Tensor& it) {
+      if (!it.defined() || !it.is_cuda()) return it;
+      compute_before(it, is_written);
+      inputs.push_back(it);
+      has_mask = has_mask || (is_index && (it.scalar_type() == at::kBool || it.scalar_type() == at::kByte));
+      return it;
+    });
+  }
+  const int device = inputs.empty() ? current_device() : index_of(inputs.front());
+  const int stream = current_stream(device);
+  if (has_mask || waits_for_values(name)) {
+    about_to_read(name.c_str());
+    synchronize_stream(device, stream);
+  }
+
+  Amount amount = amount_of(name, inputs);
+  swap_devices_and_generators(op, stack, begin);
+  if (can_be_deferred(op, amount) && defer(op, stack, begin, inputs)) {
+    inputs.push_back(stack->back().toTensor());
+  } else {
+    Aliases aliases(device);
+    for_each_tensor(stack, begin, [&](const Tensor& it) { return aliases.of(it); });
+    run_on_host(op, stack);
+    aliases.settle();
+    const bool is_noisy = profile.atomic_noise > 0 && adds_in_any_order(name);
+    for_each_tensor(stack, stack->size() - schema.returns().size(), [&](const Tensor& it) {
+      Tensor made = aliases.back(is_noisy ? with_noise(it) : it);
+      if (made.defined() && made.is_cuda()) inputs.push_back(made);
+      return made;
+    });
+  }
+  amount = amount_of(name, inputs);
+  launch(device, stream, {kernel_name(name, amount), Engine::compute, kernel_nanoseconds(amount)});
+}
+
+// -------------------------------------------------------------------------------------------------------------------
+// Operators that are no kernels, and copies
+// -------------------------------------------------------------------------------------------------------------------
+
+int chosen(std::optional<at::Device> device) {
+  return device && device->has_index() ? device->index() : current_device();
+}
+
+class OnDevice {
+ public:
+  explicit OnDevice(int device) : before_(current_device()) { set_current_device(device); }
+  ~OnDevice() { set_current_device(before_); }
+
+ private:
+  int before_;
+};
+
+Tensor empty(c10::IntArrayRef size, std::optional<at::ScalarType> type, std::optional<at::Layout>,
+             std::optional<at::Device> device, std::optional<bool>, std::optional<at::MemoryFormat> format) {
+  OnDevice on(chosen(device));
+  open_context(current_device());
+  return at::detail::empty_generic(
+      size, device_allocator(), c10::DispatchKeySet(c10::DispatchKey::CUDA), c10::dtype_or_default(type), format);
+}
+
+Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride, std::optional<at::ScalarType> type,
+                     std::optional<at::Layout>, std::optional<at::Device> device, std::optional<bool>) {
+  OnDevice on(chosen(device));
+  open_context(current_device());
+  return at::detail::empty_strided_generic(
+      size, stride, device_allocator(), c10::DispatchKeySet(c10::DispatchKey::CUDA), c10::dtype_or_default(type));
+}
+
+Tensor as_strided(const Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride, std::optional<c10::SymInt> offset) {
+  return at::cpu::as_strided_symint(self, size, stride, offset);
+}
+
+Tensor view(const Tensor& self, c10::SymIntArrayRef size) { return at::cpu::view_symint(self, size); }
+
+Tensor reshape_alias(const Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride) {
+  return at::cpu::as_strided_symint(self, size, stride, self.sym_storage_offset());
+}
+
+const Tensor& resize_(const Tensor& self, c10::SymIntArrayRef size, std::optional<at::MemoryFormat> format) {
+  std::lock_guard<std::recursive_mutex> guard(state);
+  compute_before(self, true);
+  Aliases aliases(index_of(self));
+  const Tensor alias = aliases.of(self);
+  at::AutoDispatchBelowADInplaceOrView below;
+  at::RecordFunctionGuard unseen(false);
+  alias.resize__symint(size, format);
+  aliases.settle();
+  return self;
+}
+
+Tensor& set_storage(Tensor& self, at::Storage storage, c10::SymInt offset, c10::SymIntArrayRef size, c10::SymIntArrayRef stride) {
+  self.unsafeGetTensorImpl()->set_storage_keep_dtype(std::move(storage));
+  self.unsafeGetTensorImpl()->set_sizes_and_strides(
+      C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride), offset.expect_int());
+  return self;
+}
+
+Tensor& set_whole_storage(Tensor& self, at::Storage storage) {
+  const auto elements = static_cast<int64_t>(storage.nbytes() / self.element_size());
+  return set_storage(self, std::move(storage), 0, {c10::SymInt(elements)}, {c10::SymInt(1)});
+}
+
+Tensor& set_tensor(Tensor& self, const Tensor& source) {
+  return set_storage(self, source.storage(), source.storage_offset(), source.sym_sizes(), source.sym_strides());
+}
+
+at::Scalar read_number(const Tensor& self) {
+  std::lock_guard<std::recursive_mutex> guard(state);
+  about_to_read("aten::_local_scalar_dense");
+  compute_before(self, false);
+  const int device = index_of(self), stream = current_stream(device);
+  launch(device, stream, {"Memcpy DtoH (Device -> Pinned)", Engine::to_host, profile.shortest_kernel_nanoseconds,
+                          static_cast<Bytes>(self.element_size())});
+  synchronize_stream(device, stream);
+  Aliases aliases(device);
+  at::RecordFunctionGuard unseen(false);
+  return at::cpu::_local_scalar_dense(aliases.of(self));
+}
+
+void copy_on_host(const Tensor& to, const Tensor& from) {
+  Aliases aliases(0);
+  const Tensor target = aliases.of(to), source = aliases.of(from);
+  at::AutoDispatchBelowADInplaceOrView below;
+  at::RecordFunctionGuard unseen(false);
+  target.copy_(source);
+}
+
+Tensor& copy_(Tensor& self, const Tensor& source, bool non_blocking) {
+  std::lock_guard<std::recursive_mutex> guard(state);
+  compute_before(self, true);
+  compute_before(source, false);
+  copy_on_host(self, source);
+  const auto bytes = static_cast<Bytes>(source.numel() * source.element_size());
+  const int device = index_of(self.is_cuda() ? self : source), stream = current_stream(device);
+  open_context(device);
+  if (self.is_cuda() && source.is_cuda()) {
+    Amount amount;
+    amount.bytes = static_cast<double>(bytes) + static_cast<double>(self.numel() * self.element_size());
+    const bool converts = self.dtype() != source.dtype() || !self.is_contiguous() || !source.is_contiguous();
+    launch(device, stream,
+           converts ? Work{kernel_name("aten::copy_", amount), Engine::compute, kernel_nanoseconds(amount)}
+                    : Work{"Memcpy DtoD (Device -> Device)", Engine::compute, kernel_nanoseconds(amount), bytes});
+    return self;
+  }
+  const bool pinned = is_pinned((self.is_cuda() ? source : self).const_data_ptr());
+  const double rate = pinned ? profile.pinned_bytes_per_second : profile.pageable_bytes_per_second;
+  const double nanoseconds = std::max(profile.shortest_kernel_nanoseconds, static_cast<double>(bytes) / rate * 1e9);
+  const std::string memory = pinned ? "Pinned" : "Pageable";
+  if (self.is_cuda())
+    launch(device, stream, {"Memcpy HtoD (" + memory + " -> Device)", Engine::to_device, nanoseconds, bytes});
+  else
+    launch(device, stream, {"Memcpy DtoH (Device -> " + memory + ")", Engine::to_host, nanoseconds, bytes});
+  if (!non_blocking) about_to_read("aten::copy_");
+  // A pageable copy of some size is staged by the driver, and the host stands still meanwhile, whatever was asked for.
+  if (!non_blocking || (!pinned && bytes > kStagedInPlace)) synchronize_stream(device, stream);
+  return self;
+}
+
+TORCH_LIBRARY_IMPL(aten, CUDA, library) {
+  library.impl("empty.memory_format", empty);
+  library.impl("empty_strided", empty_strided);
+  library.impl("as_strided", as_strided);
+  library.impl("view", view);
+  library.impl("_reshape_alias", reshape_alias);
+  library.impl("resize_", resize_);
+  library.impl("set_.source_Storage_storage_offset", set_storage);
+  library.impl("set_.source_Storage", set_whole_storage);
+  library.impl("set_.source_Tensor", set_tensor);
+  library.impl("_local_scalar_dense", read_number);
+  library.impl("copy_", copy_);
+}
+
+TORCH_LIBRARY_IMPL(_, CUDA, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&any_operator>()); }
+
+}  // namespace
+}  // namespace simulated
