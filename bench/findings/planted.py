@@ -43,13 +43,15 @@ class Edit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Cure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The edits that remove the cause that ``rules`` name. A cured step has ``samples`` times as many samples, and
-    what is measured takes about ``seconds``. ``both`` sides may want edits that take something else out of the way."""
+    what is measured takes about ``seconds``. ``both`` sides may want edits that take something else out of the way. A
+    script that ``sleeps`` cannot be stopped in between: its sleep would go on."""
 
     rules: tuple[str, ...]
     edits: tuple[Edit, ...]
     both: tuple[Edit, ...] = ()
     measure: Measure = "step"
     samples: float = 1.0
+    sleeps: bool = False
     seconds: float = 3.0
 
 
