@@ -21,14 +21,14 @@ def parse_args():
 def main():
     args = parse_args()
     torch.manual_seed(args.seed)
+    torch.set_num_threads(1)
     model = ByteTransformer(length=args.length)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, fused=True)
     stream = batches(read_bytes(), args.batch_size, args.length, args.seed)
     for step, (tokens, targets) in zip(range(args.steps), stream, strict=False):
         optimizer.zero_grad()
-        with torch.autocast("cpu", torch.bfloat16):
-            logits = model(tokens)
-            loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        logits = model(tokens)
+        loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
         loss.backward()
         optimizer.step()
         if step % 200 == 0:
