@@ -75,8 +75,8 @@ def _rate(device: str, clock: DeviceClock, name: str, tokens: int, width: int) -
 
     shape = (1, max(1, _SCORES // tokens**2), tokens, width)
     try:
-        made = [torch.randn(shape, device=device).to(getattr(torch, name)) for _ in range(4)]
-        attention = _Attention(*(it.requires_grad_() for it in made[:3]), made[3])
+        query, key, value, gradient = (torch.randn(shape, device=device).to(getattr(torch, name)) for _ in range(4))
+        attention = _Attention(query.requires_grad_(), key.requires_grad_(), value.requires_grad_(), gradient)
         rounds = [(clock.seconds(attention.eager), clock.seconds(attention.fused)) for _ in range(1 + _ROUNDS)]
     except RuntimeError:
         return
