@@ -14,7 +14,8 @@ Some samples are made in the main process under a profiler, which books time und
 called left out). Profiling makes short Python functions look slower than they are, so a function must take 30 % of the
 time to be named. Where one of a library does not make up half of collating, the collate function is named as a whole.
 What it costs is that part of the data wait within epochs, less what the sampler takes: without it a batch takes so much
-less, and the wait shrinks by at least as much. It is never more than what the function takes for all samples of a step.
+less, and the wait shrinks by at least as much. It is never more than what the function takes for all samples of a step;
+where that is much less, the step waits for something else, and nothing is said.
 A function of a library, or of C, is shown at the line of yours that calls it, and collating at your collate function;
 where there is none, at the data set.
 
@@ -39,7 +40,7 @@ import msgspec
 from hotlap.diagnose.api import Group
 from hotlap.diagnose.data_wait import choosing, distinct_datasets, step_seconds_per_sample, waiting
 from hotlap.diagnose.profile import Profile
-from hotlap.diagnose.shares import between, is_material, scaled, without
+from hotlap.diagnose.shares import at_most, between, is_material, scaled, without
 from hotlap.diagnose.wording import count, duration, levers_for, line_of, name, percent
 from hotlap.evidence import DatasetProfile, FunctionTime, LoaderUse, RunEvidence
 from hotlap.records import CallSite, Estimate, Finding, PhaseAccount
@@ -51,6 +52,7 @@ group: Group = "data"
 _NAME = "slow-transform"
 _LARGE_PART = 0.3
 _MOST = 0.5
+_EXPLAINS = 0.75
 _FEWEST_SAMPLES = 4
 _SHOWN = 3
 _BUILTIN = re.compile(r"built-in method (?:builtins\.)?(?P<function>\S+)")
@@ -100,10 +102,13 @@ def check(profile: Profile) -> Iterator[Finding]:
 
 
 def _cost(profile: Profile, dataset: DatasetProfile, culprit: _Culprit, wait: Estimate) -> Estimate:
-    """Its part of the wait; where samples are made sooner than the step waits, something else is waited for too."""
+    """Its part of the wait. Where samples are made much sooner than the step waits, it is something else that is waited
+    for, and whether anything is saved is not known."""
     per_sample = culprit.part * dataset.seconds / dataset.samples
     most = per_sample / step_seconds_per_sample(profile) if profile.account.wall > 0 else 0.0
     share = scaled(wait, culprit.part)
+    if most < _EXPLAINS * share.value:
+        return at_most(most)
     return between(min(share.value, most), min(share.low, most), min(share.high, most))
 
 
