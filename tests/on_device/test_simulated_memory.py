@@ -8,6 +8,10 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 WHOLE = """
 import json
 import torch
@@ -113,6 +117,7 @@ def test_processes_share_a_device(device: Any, run: Any, tmp_path: Any) -> None:
 DRIVER = """
 import json
 import pynvml
+
 
 pynvml.nvmlInit()
 device = pynvml.nvmlDeviceGetHandleByIndex(0)

@@ -15,7 +15,12 @@ namespace {
 // Whatever torch does on a thread that trains costs the host the time of one operator, and on tensors of the host that
 // of its work.
 std::unique_ptr<at::ObserverContext> operator_begins(const at::RecordFunction& function) {
-  if (function.scope() == at::RecordScope::BACKWARD_FUNCTION) join_the_clock();  // one of autograd's own threads
+  if (function.scope() == at::RecordScope::BACKWARD_FUNCTION) {
+    join_the_clock();  // one of autograd's own threads, which is not waited for until the very end of this
+    std::lock_guard<std::recursive_mutex> guard(state);
+    spend(profile.operator_nanoseconds);
+    return nullptr;
+  }
   std::vector<at::Tensor> tensors;
   bool is_hosts = true;
   for (const c10::IValue& it : function.inputs()) {
@@ -29,7 +34,8 @@ std::unique_ptr<at::ObserverContext> operator_begins(const at::RecordFunction& f
 }
 
 // Half of it here, so that the operator's own event in a profiler's trace has some of it, whoever is called first.
-void operator_ends(const at::RecordFunction&, at::ObserverContext*) {
+void operator_ends(const at::RecordFunction& function, at::ObserverContext*) {
+  if (function.scope() == at::RecordScope::BACKWARD_FUNCTION) return;
   std::lock_guard<std::recursive_mutex> guard(state);
   spend(profile.operator_nanoseconds / 2);
 }
