@@ -32,9 +32,76 @@ print(json.dumps({"nanoseconds": seconds, "losses": losses}))
 """
 
 
+def test_steps_take_the_same_time_whenever_they_run(device: Any, run: Any) -> None:
+    first, second = (json.loads(run(device(), STEPS)) for _ in range(2))
+    assert first == second
+    assert len(set(first["nanoseconds"][2:])) == 1, "the first ones ask for memory"
+    assert first["losses"][0] > first["losses"][-1]
+
+
 def test_a_slower_device_takes_longer(device: Any, run: Any) -> None:
     a100, t4 = (json.loads(run(device(it), STEPS))["nanoseconds"][-1] for it in ("a100", "t4"))
     assert t4 > 1.5 * a100
+
+
+QUEUE = """
+import json, time
+import torch
+
+a = torch.randn(8192, 8192, device="cuda")
+torch.cuda.synchronize()
+begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+began = time.perf_counter()
+begin.record()
+for _ in range(20):
+    b = a @ a
+end.record()
+launched = time.perf_counter() - began
+torch.cuda.synchronize()
+print(json.dumps({"launched": launched, "waited": time.perf_counter() - began, "events": begin.elapsed_time(end) / 1e3,
+                  "flops": 20 * 2 * 8192**3}))
+"""
+
+
+def test_the_host_runs_ahead_and_waits(device: Any, run: Any) -> None:
+    found = json.loads(run(device("h100"), QUEUE))
+    assert found["launched"] < 0.01 * found["waited"]
+    assert abs(found["waited"] - found["events"]) < 1e-3
+    assert 0.99 < found["flops"] / found["events"] / 5.0e13 < 1.01, "float32, as the profile has it"
+
+
+COPIES = """
+import json, time
+import torch
+
+def seconds(work):
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    work()
+    launched = time.perf_counter() - began
+    torch.cuda.synchronize()
+    return launched, time.perf_counter() - began
+
+pageable = torch.zeros(64 << 20, dtype=torch.uint8)
+pinned = pageable.pin_memory()
+kept = []
+found = {
+    "pageable": seconds(lambda: kept.append(pageable.cuda(non_blocking=True))),
+    "pinned": seconds(lambda: kept.append(pinned.cuda())),
+    "ahead": seconds(lambda: kept.append(pinned.cuda(non_blocking=True))),
+}
+print(json.dumps({**found, "is_pinned": [pageable.is_pinned(), pinned.is_pinned()]}))
+"""
+
+
+def test_copies_wait_unless_they_are_pinned_and_told_not_to(device: Any, run: Any) -> None:
+    found = json.loads(run(device("h100"), COPIES))
+    assert found["is_pinned"] == [False, True]
+    assert found["ahead"][0] < 0.5 * found["ahead"][1], "the host goes on"
+    for kind, rate in (("pageable", 9.0e9), ("pinned", 5.2e10)):
+        launched, whole = found[kind]
+        assert launched > 0.95 * whole, "the host stands still"
+        assert whole >= (64 << 20) / rate
 
 
 READS = """

@@ -18,7 +18,7 @@ from typing import Any
 HERE = Path(__file__).parent
 DEVICE, DRIVER = HERE / "device", HERE / "driver"
 DRIVERS_NAME = "libnvidia-ml.so.1"
-_OPTIONS = ("-O1", "-g0", "-std=c++20", "-fPIC", "-w")
+_OPTIONS = ("-O1", "-g0", "-std=c++20", "-fPIC", "-w", "-DNDEBUG")
 
 
 class NoCompiler(Exception):
@@ -43,7 +43,7 @@ def built(folder: Path) -> Path:
     """The folder below ``folder`` with the compiled device and driver, made if it is not there yet. Raises
     :class:`NoCompiler`."""
     sources = sorted([*DEVICE.iterdir(), *DRIVER.iterdir()])
-    digest = hashlib.sha256((_torch() / "version.py").read_bytes())
+    digest = hashlib.sha256((_torch() / "version.py").read_bytes() + " ".join(_OPTIONS).encode())
     for it in sources:
         digest.update(it.read_bytes())
     made = folder / digest.hexdigest()[:16]

@@ -83,12 +83,28 @@ def merged(trace: dict[str, Any], recorded: Recorded, device: DeviceProfile, *, 
     """A trace of Kineto's in simulated time, with what the device did where the profiler was to see it."""
     base = int(trace.get("baseTimeNanoseconds", 0))
     origin = recorded.moments[0][1]
-    events = [_in_simulated_time(it, recorded, base, origin) for it in trace["traceEvents"]]
+    events = [_in_simulated_time(it, recorded, base, origin) for it in _without_doubles(trace["traceEvents"])]
     if sees_device:
         events += [event for row in recorded.activities for event in _events(row, origin)]
         events += list(_names(recorded))
         trace["deviceProperties"] = [_properties(device, it) for it in range(device.devices)]
     return {**trace, "traceEvents": events}
+
+
+def _without_doubles(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without operators that another of the same name called: torch's own device has a kernel for `mm`, this one for
+    the form of it that writes to a given tensor."""
+    inner: set[int] = set()
+    enclosing: dict[int, list[tuple[str, float]]] = {}
+    operators = [it for it in events if it.get("cat") == "cpu_op" and it.get("ph") == "X"]
+    for it in sorted(operators, key=lambda it: (it["ts"], -it["dur"])):
+        around = enclosing.setdefault(it["tid"], [])
+        while around and around[-1][1] <= it["ts"]:
+            around.pop()
+        if around and around[-1][0] == it["name"]:
+            inner.add(id(it))
+        around.append((it["name"], it["ts"] + it["dur"]))
+    return [it for it in events if id(it) not in inner]
 
 
 def _in_simulated_time(event: dict[str, Any], recorded: Recorded, base: int, origin: int) -> dict[str, Any]:

@@ -12,32 +12,42 @@
 namespace simulated {
 namespace {
 
+// An operator that has begun on this thread: what its work takes of the host, if no other operator does it.
+struct Begun {
+  double nanoseconds;
+  bool calls_others;
+};
+thread_local std::vector<Begun> begun;
+
 // Whatever torch does on a thread that trains costs the host the time of one operator, and on tensors of the host that
-// of its work.
+// of its work. Half of the former comes first, so that the operator's own event in a profiler's trace has some of it,
+// whoever is called first.
 std::unique_ptr<at::ObserverContext> operator_begins(const at::RecordFunction& function) {
+  std::lock_guard<std::recursive_mutex> guard(state);
   if (function.scope() == at::RecordScope::BACKWARD_FUNCTION) {
     join_the_clock();  // one of autograd's own threads, which is not waited for until the very end of this
-    std::lock_guard<std::recursive_mutex> guard(state);
     spend(profile.operator_nanoseconds);
     return nullptr;
   }
   std::vector<at::Tensor> tensors;
-  bool is_hosts = true;
+  bool is_hosts = !is_view(function.name());
   for (const c10::IValue& it : function.inputs()) {
     if (!it.isTensor() || !it.toTensor().defined()) continue;
     is_hosts = is_hosts && it.toTensor().is_cpu();
     tensors.push_back(it.toTensor());
   }
-  std::lock_guard<std::recursive_mutex> guard(state);
-  spend(profile.operator_nanoseconds / 2 + (is_hosts ? host_nanoseconds(amount_of(function.name(), tensors)) : 0));
+  if (!begun.empty()) begun.back().calls_others = true;
+  begun.push_back({is_hosts ? host_nanoseconds(amount_of(function.name(), tensors)) : 0, false});
+  spend(profile.operator_nanoseconds / 2);
   return nullptr;
 }
 
-// Half of it here, so that the operator's own event in a profiler's trace has some of it, whoever is called first.
 void operator_ends(const at::RecordFunction& function, at::ObserverContext*) {
-  if (function.scope() == at::RecordScope::BACKWARD_FUNCTION) return;
+  if (function.scope() == at::RecordScope::BACKWARD_FUNCTION || begun.empty()) return;
   std::lock_guard<std::recursive_mutex> guard(state);
-  spend(profile.operator_nanoseconds / 2);
+  const Begun it = begun.back();
+  begun.pop_back();
+  spend(profile.operator_nanoseconds / 2 + (it.calls_others ? 0 : it.nanoseconds));
 }
 
 struct AtLoading {

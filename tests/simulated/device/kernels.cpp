@@ -2,6 +2,7 @@
 // on the device's timeline for as long as the device would take.
 #include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -149,7 +150,7 @@ struct Deferred {
   std::vector<c10::Storage> inputs;
   std::function<void()> compute;
 };
-std::list<Deferred> deferred;
+std::list<Deferred>& deferred = *new std::list<Deferred>;  // never destroyed: tensors may outlive us
 
 bool is_same(const c10::Storage& a, const c10::Storage& b) { return a.unsafeGetStorageImpl() == b.unsafeGetStorageImpl(); }
 
@@ -173,10 +174,14 @@ void compute_before(const Tensor& used, bool is_written) {
   }
 }
 
-bool can_be_deferred(const c10::OperatorHandle& op, const Amount& amount) {
-  if (amount.flops < kWorthDeferring || op.schema().returns().size() != 1) return false;
-  for (const c10::Argument& it : op.schema().arguments())
-    if (it.alias_info() != nullptr && it.alias_info()->isWrite()) return false;
+// Products reach us in the form that writes to a tensor, made for it a moment before: `out`, the last argument.
+bool can_be_deferred(const c10::OperatorHandle& op, const Amount& amount, const std::vector<Tensor>& tensors) {
+  if (amount.flops < kWorthDeferring || op.schema().overload_name() != "out" || op.schema().returns().size() != 1)
+    return false;
+  const Tensor& out = tensors.back();
+  if (out.storage().nbytes() != out.nbytes() || !out.is_non_overlapping_and_dense()) return false;
+  for (size_t it = 0; it + 1 < tensors.size(); it++)
+    if (is_same(tensors[it].storage(), out.storage())) return false;
   return true;
 }
 
@@ -211,49 +216,25 @@ Tensor with_noise(const Tensor& made) {
   return changed;
 }
 
-// Shapes alone, of a result that need not be computed yet.
-std::optional<Tensor> result_without_computing(const c10::OperatorHandle& op, const Stack& stack, size_t begin) {
-  Stack shapes(stack.begin() + static_cast<std::ptrdiff_t>(begin), stack.end());
-  for_each_tensor(&shapes, 0, [](const Tensor& it) {
-    if (!it.defined()) return it;
-    auto storage = c10::make_intrusive<c10::StorageImpl>(
-        c10::StorageImpl::use_byte_size_t(), it.storage().nbytes(), at::DataPtr(nullptr, c10::Device(c10::kMeta)),
-        c10::GetAllocator(c10::kMeta), true);
-    return tensor_of(c10::Storage(std::move(storage)), c10::DispatchKey::Meta, it);
-  });
-  at::AutoDispatchBelowADInplaceOrView below;
-  at::RecordFunctionGuard unseen(false);
-  try {
-    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &shapes);
-  } catch (const c10::Error&) {
-    return std::nullopt;  // no shapes without values
-  }
-  const Tensor shape = shapes.back().toTensor();
-  return at::detail::empty_strided_generic(
-      shape.sizes(), shape.strides(), device_allocator(), c10::DispatchKeySet(c10::DispatchKey::CUDA),
-      shape.scalar_type());
-}
-
-bool defer(const c10::OperatorHandle& op, Stack* stack, size_t begin, const std::vector<Tensor>& inputs) {
-  const auto result = result_without_computing(op, *stack, begin);
-  if (!result) return false;
+// Does not hold what it will write to, so that it can be seen when nobody else does.
+void defer(const c10::OperatorHandle& op, Stack* stack, size_t begin, std::vector<Tensor> tensors) {
+  const Tensor out = tensors.back();
+  tensors.pop_back();
   Stack arguments(stack->begin() + static_cast<std::ptrdiff_t>(begin), stack->end());
-  std::vector<c10::Storage> storages;
-  for (const Tensor& it : inputs) storages.push_back(it.storage());
-  const Tensor into = tensor_of(result->storage(), c10::DispatchKey::CUDA, *result);
-  void* data = result->storage().mutable_data();
-  const auto bytes = result->storage().nbytes();
-  const auto sizes = result->sizes().vec();
-  deferred.push_back({result->storage(), std::move(storages), [op, arguments, data, bytes, sizes]() mutable {
-                        Aliases aliases(0);
-                        for_each_tensor(&arguments, 0, [&](const Tensor& it) { return aliases.of(it); });
-                        run_on_host(op, &arguments);
-                        const Tensor made = arguments.back().toTensor().contiguous();
-                        memcpy(data, made.const_data_ptr(), std::min<size_t>(bytes, made.nbytes()));
-                      }});
+  arguments.pop_back();
+  std::vector<c10::Storage> inputs;
+  for (const Tensor& it : tensors) inputs.push_back(it.storage());
+  void* data = out.storage().mutable_data();
+  const auto compute = [op, arguments, data, sizes = out.sizes().vec(), strides = out.strides().vec(),
+                        type = out.scalar_type()]() mutable {
+    Aliases aliases(0);
+    for_each_tensor(&arguments, 0, [&](const Tensor& it) { return aliases.of(it); });
+    arguments.push_back(at::from_blob(data, sizes, strides, at::TensorOptions(type)));
+    run_on_host(op, &arguments);
+  };
+  deferred.push_back({out.storage(), std::move(inputs), compute});
   stack->resize(begin);
-  stack->push_back(*result);
-  return true;
+  stack->push_back(out);
 }
 
 void any_operator(const c10::OperatorHandle& op, Stack* stack) {
@@ -288,8 +269,8 @@ void any_operator(const c10::OperatorHandle& op, Stack* stack) {
 
   Amount amount = amount_of(name, inputs);
   swap_devices_and_generators(op, stack, begin);
-  if (can_be_deferred(op, amount) && defer(op, stack, begin, inputs)) {
-    inputs.push_back(stack->back().toTensor());
+  if (can_be_deferred(op, amount, inputs)) {
+    defer(op, stack, begin, inputs);
   } else {
     Aliases aliases(device);
     for_each_tensor(stack, begin, [&](const Tensor& it) { return aliases.of(it); });

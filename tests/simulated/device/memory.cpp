@@ -281,7 +281,9 @@ class DeviceMemory {
   std::vector<std::unique_ptr<Segment>> segments_;
 };
 
-DeviceMemory memories[kMostDevices] = {DeviceMemory(0), DeviceMemory(1), DeviceMemory(2), DeviceMemory(3)};
+// Never destroyed: tensors may outlive us.
+DeviceMemory* const memories =
+    new DeviceMemory[kMostDevices]{DeviceMemory(0), DeviceMemory(1), DeviceMemory(2), DeviceMemory(3)};
 
 // -------------------------------------------------------------------------------------------------------------------
 // As torch asks for it
@@ -346,7 +348,7 @@ class Allocator final : public c10::DeviceAllocator {
 
 Allocator allocator;
 
-std::map<const char*, size_t> pinned_ranges;
+std::map<const char*, size_t>& pinned_ranges = *new std::map<const char*, size_t>;
 
 void unpin(void* pointer) {
   std::lock_guard<std::recursive_mutex> guard(state);
@@ -400,8 +402,8 @@ Bytes total_bytes(int device) { return memories[device].total(); }
 std::vector<SegmentSnapshot> memory_snapshot() {
   std::lock_guard<std::recursive_mutex> guard(state);
   std::vector<SegmentSnapshot> found;
-  for (const DeviceMemory& memory : memories) {
-    for (const auto& segment : memory.segments()) {
+  for (int device = 0; device < kMostDevices; device++) {
+    for (const auto& segment : memories[device].segments()) {
       SegmentSnapshot it{
           segment->device, reinterpret_cast<int64_t>(segment->address), segment->bytes, segment->is_small, {}};
       for (const Block* block = segment->first; block != nullptr; block = block->after)

@@ -103,6 +103,14 @@ std::string kernel_name(const std::string& name, const Amount& amount) {
   return "void at::native::vectorized_elementwise_kernel<4, at::native::" + plain + "_functor>(int)";
 }
 
+bool is_view(const std::string& name) {
+  static const std::unordered_set<std::string> views{
+      "aten::as_strided", "aten::view", "aten::_unsafe_view", "aten::_reshape_alias", "aten::alias", "aten::detach",
+      "aten::detach_", "aten::expand", "aten::select", "aten::slice", "aten::unsqueeze", "aten::squeeze", "aten::t",
+      "aten::transpose", "aten::permute", "aten::set_", "aten::resize_", "aten::unbind", "aten::split", "aten::chunk"};
+  return views.count(name) > 0;
+}
+
 bool waits_for_values(const std::string& name) {
   static const std::unordered_set<std::string> waiting{
       "aten::nonzero", "aten::masked_select", "aten::equal", "aten::_unique2", "aten::unique_dim",

@@ -24,6 +24,9 @@ double host_nanoseconds(const Amount& amount);
 // A name as the libraries give their kernels.
 std::string kernel_name(const std::string& name, const Amount& amount);
 
+// Operators that only look at a tensor in another way.
+bool is_view(const std::string& name);
+
 // Operators whose results have a size that depends on values, so that the host waits for them.
 bool waits_for_values(const std::string& name);
 
