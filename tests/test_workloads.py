@@ -47,7 +47,10 @@ manifest = _load_manifest()
 BY_NAME = {it.name: it for it in manifest.ALL}
 SOUND = (*manifest.SHAPES, *manifest.TRAPS)
 STOPPED_MIDWAY = ("catches-interrupt", "checkpoints", "already-tuned", "spawned-trainer", "torchrun-ddp")
-SEEN_SLOW = ("lbfgs", "dqn", "unseeded", "function-train", "gan", "spawned-ddp", "spawned-trainer")
+SEEN_SLOW = (
+    *("lbfgs", "dqn", "unseeded", "function-train", "gan", "spawned-ddp", "spawned-trainer"),
+    *("iterable-stream", "scheduler-constructors", "already-tuned", "bare-except", "catches-interrupt"),
+)
 """Those that take longest of the shapes that others are like."""
 
 STOPPED_MIDWAY_SLOW = ("bare-except", "evaluation-loop", "infinite-loader", "spawned-ddp", "lightning")

@@ -30,6 +30,7 @@ using at::Tensor;
 using torch::jit::Stack;
 
 constexpr double kWorthDeferring = 2e7;  // floating-point operations
+constexpr Bytes kWorthDeferringBytes = 1 << 24;
 constexpr Bytes kStagedInPlace = 65536;  // a pageable copy up to this size is taken over by the driver at once
 
 int index_of(const Tensor& tensor) { return std::max<int>(0, tensor.device().index()); }
@@ -158,6 +159,15 @@ void drop_unused() {
   deferred.remove_if([](const Deferred& it) { return it.result.use_count() == 1; });
 }
 
+// Writes over the whole of a tensor: what was to be in it need not be computed any more.
+void forget(const Tensor& overwritten) {
+  deferred.remove_if([&](const Deferred& it) { return is_same(it.result, overwritten.storage()); });
+}
+
+bool is_whole(const Tensor& tensor) {
+  return tensor.storage().nbytes() == tensor.nbytes() && tensor.is_non_overlapping_and_dense();
+}
+
 void compute_before(const Tensor& used, bool is_written) {
   if (deferred.empty() || !used.defined() || !used.is_cuda()) return;
   const c10::Storage& storage = used.storage();
@@ -179,7 +189,7 @@ bool can_be_deferred(const c10::OperatorHandle& op, const Amount& amount, const 
   if (amount.flops < kWorthDeferring || op.schema().overload_name() != "out" || op.schema().returns().size() != 1)
     return false;
   const Tensor& out = tensors.back();
-  if (out.storage().nbytes() != out.nbytes() || !out.is_non_overlapping_and_dense()) return false;
+  if (!is_whole(out)) return false;
   for (size_t it = 0; it + 1 < tensors.size(); it++)
     if (is_same(tensors[it].storage(), out.storage())) return false;
   return true;
@@ -254,6 +264,7 @@ void any_operator(const c10::OperatorHandle& op, Stack* stack) {
     Stack one{(*stack)[at]};
     for_each_tensor(&one, 0, [&](const Tensor& it) {
       if (!it.defined() || !it.is_cuda()) return it;
+      if (is_written && schema.overload_name() == "out" && is_whole(it)) forget(it);
       compute_before(it, is_written);
       inputs.push_back(it);
       has_mask = has_mask || (is_index && (it.scalar_type() == at::kBool || it.scalar_type() == at::kByte));
@@ -379,12 +390,27 @@ void copy_on_host(const Tensor& to, const Tensor& from) {
   target.copy_(source);
 }
 
+void defer_copy(const Tensor& self, const Tensor& source) {
+  const Tensor from = source;
+  void* data = self.storage().mutable_data();
+  deferred.push_back({self.storage(), {source.storage()},
+                      [from, data, sizes = self.sizes().vec(), strides = self.strides().vec(),
+                       type = self.scalar_type()] {
+                        copy_on_host(at::from_blob(data, sizes, strides, at::TensorOptions(type)), from);
+                      }});
+}
+
 Tensor& copy_(Tensor& self, const Tensor& source, bool non_blocking) {
   std::lock_guard<std::recursive_mutex> guard(state);
+  if (self.is_cuda() && is_whole(self)) forget(self);
   compute_before(self, true);
   compute_before(source, false);
-  copy_on_host(self, source);
   const auto bytes = static_cast<Bytes>(source.numel() * source.element_size());
+  if (self.is_cuda() && source.is_cuda() && bytes > kWorthDeferringBytes && is_whole(self)) {
+    defer_copy(self, source);
+  } else {
+    copy_on_host(self, source);
+  }
   const int device = index_of(self.is_cuda() ? self : source), stream = current_stream(device);
   open_context(device);
   if (self.is_cuda() && source.is_cuda()) {
