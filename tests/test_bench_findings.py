@@ -12,6 +12,8 @@ from bench.findings.claims import Comparison
 from bench.findings.planted import Cure, Edit, Planted
 from bench.findings.score import Claim, Score, failed, score
 from bench.findings.truth import Truth, measure
+from bench.findings.turns import active_moments
+from bench.findings.variants import both_copies
 
 from hotlap.records import CallSite, Estimate, Finding
 
@@ -125,3 +127,80 @@ def test_a_script_may_end_itself(project: Path) -> None:
     (project / "train.py").write_text(SCRIPT + "raise SystemExit\n")
     found = measure(planted(project), cure)
     assert (found.trouble, found.before, found.after) == ("", 1.0, 1.0)
+
+
+def test_only_moments_within_turns_count_and_only_the_time_that_a_side_ran() -> None:
+    stamps = [9.9, 10.1, 10.4, 11.0, 12.2, 12.4]
+    assert active_moments(stamps, [(10.0, 10.5), (12.0, 12.5)]) == pytest.approx([0.1, 0.4, 0.7, 0.9])
+    assert active_moments(stamps, []) == []
+
+
+def test_a_cure_may_change_both_sides(project: Path, tmp_path: Path) -> None:
+    both, edit = Edit(old="lr=0.1", new="lr=0.2"), Edit(old="range(20)", new="range(10)")
+    cure = Cure(rules=("slow-matmul-precision",), edits=(edit,), both=(both,))
+    plain, cured = (it.read_text() for it in both_copies(planted(project), cure, tmp_path / "copies"))
+    assert plain == SCRIPT.replace("lr=0.1", "lr=0.2")
+    assert cured == plain.replace("range(20)", "range(10)")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "shown"), [(1e6, 1e3, True), (1e6, 2e5, False), (5000, 400, True), (3000, 0, False)]
+)
+def test_a_leak_is_shown_where_next_to_nothing_is_left_of_it(before: float, after: float, shown: bool) -> None:
+    assert Truth("project", ("memory-growth",), "growth", before, after).is_true is shown
+
+
+BUSY = """\
+import time
+import torch
+
+weight = torch.nn.Parameter(torch.ones(4))
+optimizer = torch.optim.SGD([weight], lr=0.1)
+while True:
+    until = time.process_time() + 0.01
+    while time.process_time() < until:
+        pass
+    weight.sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.slow
+def test_steps_are_timed_in_turns(project: Path) -> None:
+    """Of ten milliseconds a cure leaves six; and neither side pays for the time of the other."""
+    (project / "train.py").write_text(BUSY)
+    cure = Cure(rules=("slow-matmul-precision",), edits=(Edit(old="0.01", new="0.006"),))
+    found = measure(planted(project), cure)
+    assert found.is_true and found.saved == pytest.approx(0.4, abs=0.1)
+    assert found.before == pytest.approx(0.01, rel=0.3)
+
+
+@pytest.mark.slow
+def test_a_side_that_is_over_too_soon_is_run_as_a_whole(project: Path) -> None:
+    cure = Cure(rules=("slow-matmul-precision",), edits=(Edit(old="lr=0.1", new="lr=0.2"),))
+    found = measure(planted(project), cure)
+    assert found.trouble == "" and found.before > 0 and found.saved is not None
+
+
+@pytest.mark.slow
+def test_a_side_that_fails_in_its_turns_is_trouble(project: Path) -> None:
+    (project / "train.py").write_text(BUSY)
+    cure = Cure(
+        rules=("slow-matmul-precision",), edits=(Edit(old="weight.sum()", new="(1 / (until < 0), weight.sum())[1]"),)
+    )
+    assert "division" in measure(planted(project), cure).trouble
+
+
+@pytest.mark.slow
+def test_parameters_without_a_gradient_are_counted(project: Path) -> None:
+    (project / "train.py").write_text(
+        "import torch\n"
+        "weights = [torch.nn.Parameter(torch.ones(4)) for _ in range(3)]\n"
+        "optimizer = torch.optim.SGD(weights, lr=0.1)\n"
+        "for _ in range(20):\n"
+        "    (weights[0].sum() + weights[1].sum() + 0 * weights[2].sum()).backward()\n"
+        "    optimizer.step()\n"
+    )
+    cure = Cure(rules=("bias-before-norm",), edits=(Edit(old="0 * ", new=""),), measure="idle")
+    found = measure(planted(project), cure)
+    assert (found.before, found.after, found.is_true) == (1.0, 0.0, True)

@@ -28,6 +28,8 @@ _WARM_UP = 0.2
 """The part of the time after the first step that does not count."""
 
 _NEXT_TO_NOTHING = 0.02
+_OF_VALUES = frozenset({"finite", "skipped", "spikes", "idle"})
+"""Measures for which losses and gradients are read. That costs time, which the other measures are about."""
 
 
 class Recorder:
@@ -116,12 +118,7 @@ def main(out: str, seconds: str, measure: str, script: str, *arguments: str) -> 
         _write_moments(Path(out))
     else:
         register_optimizer_step_post_hook(recorder.stepped)
-    if measure in (
-        "finite",
-        "skipped",
-        "spikes",
-        "idle",
-    ):  # reading the loss costs time, which other measures are about
+    if measure in _OF_VALUES:
         _watch_values(recorder)
     sys.argv = [script, *arguments]
     sys.path[0] = str(Path(script).parent)

@@ -9,10 +9,8 @@ not.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import math
-import os
 import signal
 import statistics
 import subprocess
@@ -26,14 +24,12 @@ from typing import Any, Final
 import msgspec
 
 from bench.findings.planted import Cure, Planted, all_planted
-from bench.findings.turns import Ended, Side, seconds_per_step
+from bench.findings.turns import Ended, Side, ended, last_words, seconds_per_step, started
 from bench.findings.variants import both_copies
 from bench.report import command_line, measured_again, table, write, written
 
 _RECORDER: Final = Path(__file__).with_name("recorder.py")
 _LONGEST_SECONDS: Final = 180.0
-_GRACE_SECONDS: Final = 45.0
-"""torchrun gives its ranks 30 seconds to end."""
 _SMALLEST_SAVING: Final = 0.02
 _GROWING_BYTES, _RESIDUE = 4096, 0.1
 """A leak of less a step cannot be told from an allocator's own growth, which is left when the leak is gone."""
@@ -87,8 +83,8 @@ def measure(planted: Planted, cure: Cure, pairs: int = _PAIRS) -> Truth:
         try:
             for number in range(pairs if cure.measure in ("step", "run") else 1):
                 rows.append(_pair(planted, cure, scripts, number))
-        except Ended as ended:
-            return Truth(planted.name, cure.rules, cure.measure, 0.0, 0.0, trouble=ended.error)
+        except Ended as early:
+            return Truth(planted.name, cure.rules, cure.measure, 0.0, 0.0, trouble=early.error)
     return _truth(planted, cure, rows)
 
 
@@ -109,11 +105,11 @@ def _steps_in_turns(planted: Planted, cure: Cure, scripts: tuple[Path, Path]) ->
             directory = Path(folder, name)
             directory.mkdir()
             stamps = directory / "stamps"
-            sides.append(Side(_command(planted, stamps, "0", "turns", script), stamps, _environment(directory)))
+            sides.append(Side(_command(planted, stamps, "0", "turns", script), stamps))
         try:
             before, after = seconds_per_step(sides, cure.seconds, _LONGEST_SECONDS)
-        except Ended as ended:
-            if ended.error:
+        except Ended as early:
+            if early.error:
                 raise
             return None
     return before, after
@@ -161,42 +157,16 @@ def _command(planted: Planted, out: Path, seconds: str, measure: str, script: Pa
     return [sys.executable, *(ranks if planted.need == "two-processes" else []), *recorded]
 
 
-def _environment(directory: Path) -> dict[str, str]:
-    """With a cache of its own for compiled code, which is no use to the next run."""
-    return {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(directory / "compiled")}
-
-
 def _run(command: Sequence[str], directory: Path) -> str:
     """Run to the end, and end whatever is left of it; the last line that it said, where it failed."""
-    with Path(directory, "errors.txt").open("w+", encoding="utf-8") as errors:
-        child = subprocess.Popen(
-            command,
-            cwd=directory,
-            env=_environment(directory),
-            stdout=subprocess.DEVNULL,
-            stderr=errors,
-            start_new_session=True,
-        )
-        try:
-            child.wait(_LONGEST_SECONDS)
-        except subprocess.TimeoutExpired:
-            return f"it ran for more than {_LONGEST_SECONDS:.0f} s"
-        finally:
-            _end(child)
-        errors.seek(0)
-        said = errors.read().strip().splitlines()
-    return said[-1] if child.returncode and said else ""
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
-    """End a command and its process group. torchrun's ranks are in sessions of their own: it ends them on SIGTERM."""
-    if child.poll() is None:
-        child.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(_GRACE_SECONDS)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGKILL)
-    child.wait()
+    child = started(command, directory)
+    try:
+        child.wait(_LONGEST_SECONDS)
+    except subprocess.TimeoutExpired:
+        return f"it ran for more than {_LONGEST_SECONDS:.0f} s"
+    finally:
+        ended(child)
+    return last_words(child, directory)
 
 
 def markdown(truths: Sequence[Truth], again: Sequence[str]) -> str:

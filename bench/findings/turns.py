@@ -25,6 +25,8 @@ _PAUSE_SECONDS: Final = 0.05
 _GRACE_SECONDS: Final = 45.0
 """torchrun gives its ranks 30 seconds to end."""
 
+_ERRORS: Final = "errors.txt"
+
 
 class Ended(Exception):
     """A script came to an end before its turns were over: at ``error`` or, where that is empty, by itself."""
@@ -34,22 +36,40 @@ class Ended(Exception):
         self.error = error
 
 
-class Side:
-    """One script, which writes down the moments at which its steps ended."""
+def started(command: Sequence[str], directory: Path) -> subprocess.Popen[bytes]:
+    """A command in a process group of its own, with an empty cache for compiled code; :func:`last_words` has what it
+    says of errors."""
+    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(directory / "compiled")}
+    with (directory / _ERRORS).open("w", encoding="utf-8") as errors:
+        return subprocess.Popen(
+            command, cwd=directory, env=environment, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True
+        )
 
-    def __init__(self, command: Sequence[str], stamps: Path, environment: dict[str, str]) -> None:
+
+def ended(child: subprocess.Popen[bytes]) -> None:
+    """End a command and its process group. torchrun's ranks are in sessions of their own: it ends them on SIGTERM."""
+    if child.poll() is None:
+        child.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(_GRACE_SECONDS)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+
+
+def last_words(child: subprocess.Popen[bytes], directory: Path) -> str:
+    """The last line that a command said, where it failed."""
+    said = (directory / _ERRORS).read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return said[-1] if child.returncode and said else ""
+
+
+class Side:
+    """One script, which writes down the moments at which its steps ended, in the file ``stamps``."""
+
+    def __init__(self, command: Sequence[str], stamps: Path) -> None:
         self._stamps = stamps
-        self._errors = stamps.with_suffix(".errors")
         self._turns: list[tuple[float, float]] = []
-        with self._errors.open("w", encoding="utf-8") as errors:
-            self._child = subprocess.Popen(
-                command,
-                cwd=stamps.parent,
-                env=environment,
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
-                start_new_session=True,
-            )
+        self._child = started(command, stamps.parent)
 
     def begin(self, warm_up_seconds: float, limit_seconds: float) -> None:
         """Wait until it has trained for so long. Raises :class:`Ended`."""
@@ -63,8 +83,7 @@ class Side:
     def check(self) -> None:
         """Raises :class:`Ended` where it has ended."""
         if self._child.poll() is not None:
-            said = self._errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            raise Ended(said[-1] if self._child.returncode and said else "")
+            raise Ended(last_words(self._child, self._stamps.parent))
 
     def turn(self, seconds: float) -> None:
         """Go on for so long."""
@@ -84,15 +103,9 @@ class Side:
                     it.send_signal(number)
 
     def end(self) -> None:
-        """End it and all that is left of it; torchrun's ranks are in sessions of their own, and end with it."""
+        """End it and all that is left of it."""
         self.signal(signal.SIGCONT)
-        if self._child.poll() is None:
-            self._child.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._child.wait(_GRACE_SECONDS)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._child.pid, signal.SIGKILL)
-        self._child.wait()
+        ended(self._child)
 
     def stamps(self) -> list[float]:
         """The moments at which steps ended."""

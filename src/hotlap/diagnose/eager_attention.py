@@ -105,11 +105,7 @@ def _by_operators(profile: Profile) -> Iterator[Finding]:
         share=at_most(most),
         title=f"Attention that is not fused takes {percent(share)} of the step, with scores of {shape}.",
         evidence=(
-            *(
-                [f"For such sizes a fused operator was measured to save at most {percent(saved)} of it."]
-                if saved
-                else []
-            ),
+            *_measured_saving(saved),
             f"Of the step, {percent(products)} go to products that make or use the scores, {percent(share - products)} "
             "to softmax and other work on them.",
             f"One layer's scores take {size(written)}, and each operation on them reads or writes all of it.",

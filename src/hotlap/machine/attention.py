@@ -1,9 +1,9 @@
 """What a fused operator saves of attention, by the length of sequences and the width of heads.
 
-Part of the child that :mod:`hotlap.machine.ceilings` is. Attention is computed as it is written (two batched products
+Part of the child that :mod:`hotlap.machine.ceilings` is. Attention is computed by its definition (two batched products
 with a softmax between them) and by ``torch.nn.functional.scaled_dot_product_attention``, in turns, forward and back. A
 fused operator does not write the scores to memory; in return its backward pass computes them again. On a processor it
-is slower for short sequences and narrow heads.
+is often slower for short sequences and narrow heads.
 """
 
 from __future__ import annotations

@@ -31,6 +31,7 @@ from hotlap.records import Ceilings, SizedRate
 # Of the time given: products, then memory, then (with a device) both kinds of copy to it.
 _SHARE_OF_PRODUCTS = 0.6
 _SHARE_OF_MEMORY = 0.2
+# Attention has a time of its own.
 _MOST_ATTENTION_SECONDS = 1.5
 _LARGEST_COPY_BYTES = 1 << 28
 # On a device a copy within memory is so fast that starting and awaiting it would count with a smaller one.

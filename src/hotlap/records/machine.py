@@ -39,7 +39,7 @@ class SizedRate(Record, frozen=True, kw_only=True):
 
 
 class AttentionRate(Record, frozen=True, kw_only=True):
-    """What attention took, forward and backward, with ``tokens`` and heads of ``head_width``: written as it is defined,
+    """What attention took, forward and backward, with ``tokens`` and heads of ``head_width``: by its definition (eager)
     and by torch's fused operator, each the best of several tries. ``key`` is ``device:dtype`` as in :class:`Ceilings`.
     """
 

@@ -1,4 +1,4 @@
-"""How many floating-point operations an operator takes, as it is written in the file.
+"""How many floating-point operations an operator takes, as the file says it.
 
 Profilers count them with ``with_flops=True``. Newer ones write a convolution's arguments besides its inputs' shapes:
 shapes alone do not show the stride, and so not how large the output is.

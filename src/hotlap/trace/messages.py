@@ -1,4 +1,4 @@
-"""What collectives send, as it is written in the file."""
+"""What collectives send, as the file says it."""
 
 from __future__ import annotations
 

@@ -202,8 +202,8 @@ class _Fetching:
         return [self._dataset[index] for index in indices]
 
     def _collate_all(self, samples: list[Any]) -> None:
-        """In batches of the loader's own size; without batches the function takes one sample after the other. It gets a
-        batch that ``__getitems__`` made as it is, as from torch."""
+        """In batches of the loader's own size; without batches the function takes one sample after the other. What
+        ``__getitems__`` made of several samples goes to it unchanged, as torch does it."""
         for batch in self._whole_batches:
             self._collate(batch)
         if not self._batch_size:
