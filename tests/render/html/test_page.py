@@ -15,7 +15,7 @@ import pytest
 from materials import ATTACK, full_material, hostile_material
 
 from hotlap.errors import MissingPackageError
-from hotlap.records import Plan, Study
+from hotlap.records import Estimate, Finding, Plan, Study
 from hotlap.render.headline import headline
 from hotlap.render.html import drawing
 from hotlap.render.html.embedding import code, embedded_json
@@ -83,6 +83,15 @@ def test_a_busy_machine_is_named_wherever_its_figures_are() -> None:
         "The machine was busy while hotlap measured the time of a step, the loader alone and the profiled steps",
     ):
         assert it in words, it
+
+
+@pytest.mark.parametrize(("unit", "badge"), [("of the run", "4.9 % of the run"), ("of the step", "4.9 % of a step")])
+def test_a_finding_says_of_what_its_share_is(unit: str, badge: str) -> None:
+    share = Estimate(value=0.049, low=0.049, high=0.049, unit=unit)
+    finding = Finding(rule="evaluation-cost", share=share, title="Evaluation takes long.")
+    words = without_scripts(page(Material(study=msgspec.structs.replace(fakes.FINISHED, findings=(finding,)))))
+    assert re.findall(r'<span class="badge [a-z]+">([^<]+)</span> Evaluation', words) == [badge]
+    assert words.count("4.9 %") == 1 and f"<span>{unit}</span>" not in words
 
 
 def test_one_file_below_two_megabytes_that_names_no_other(full_page: Path) -> None:

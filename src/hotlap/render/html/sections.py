@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hotlap import plan
 from hotlap.gain import claimed
-from hotlap.records import Crashed, FileWrite, Kept, Machine, Skipped, Study
+from hotlap.records import Crashed, FileWrite, Finding, Kept, Machine, Skipped, Study
 from hotlap.render import text
 from hotlap.render.account import rate_of, samples_factor
 from hotlap.render.disturbance import finding_doubt
@@ -28,7 +28,8 @@ KIND_WORDS = {"cost": "costs time", "wrong-numbers": "wrong numbers", "risk": "r
 
 @dataclass(frozen=True, slots=True)
 class FindingView:
-    """A finding as it is shown; ``fates`` are what became of it, each with its tone."""
+    """A finding as it is shown; ``label`` is what it costs, and of what, and ``fates`` are what became of it, each with
+    its tone."""
 
     label: str
     kind: str
@@ -135,17 +136,23 @@ def finding_views(study: Study) -> tuple[FindingView, ...]:
     """All findings, dearest first."""
     return tuple(
         FindingView(
-            label=label(it) if it.kind == "cost" else "",
+            label=f"{label(it)} {text.whole_of(it.share)}" if it.kind == "cost" else "",
             kind=KIND_WORDS[it.kind],
             tone=_TONES_OF_KINDS[it.kind],
             title=text.one_line(it.title),
-            about=tuple(filter(None, (rules(it), place(it, study.workload.directory), share_interval(it)))),
+            about=tuple(filter(None, (rules(it), place(it, study.workload.directory), _interval(it)))),
             evidence=tuple(filter(None, (*map(text.one_line, it.evidence), finding_doubt(it, study)))),
             remedy=text.one_line(it.remedy),
             fates=_fates(it.levers, study, fates(it, study.outcomes)),
         )
         for it in study.findings
     )
+
+
+def _interval(it: Finding) -> str:
+    """The interval of what it costs; what the share is of stands in the label."""
+    found = share_interval(it)
+    return "" if found == text.whole_of(it.share) else found
 
 
 def _fates(levers: Sequence[str], study: Study, after_trials: list[tuple[Tone, str]]) -> tuple[tuple[Tone, str], ...]:
