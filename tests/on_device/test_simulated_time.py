@@ -70,6 +70,12 @@ def test_the_host_runs_ahead_and_waits(device: Any, run: Any) -> None:
     assert 0.99 < found["flops"] / found["events"] / 5.0e13 < 1.01, "float32, as the profile has it"
 
 
+def test_a_full_queue_keeps_the_host_waiting(device: Any, run: Any) -> None:
+    """With room for five products of twenty, fifteen are done when the last one is launched."""
+    found = json.loads(run(device("h100", scenario="[device.rates]\nqueue_depth = 5\n"), QUEUE))
+    assert 0.74 < found["launched"] / found["waited"] < 0.76
+
+
 COPIES = """
 import json, time
 import torch

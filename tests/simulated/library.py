@@ -103,9 +103,3 @@ class Library:
         for name, value in values.items():
             if not self.set(name.encode(), float(value)):
                 raise KeyError(name)
-
-    def counts(self) -> dict[str, float]:
-        """Kernels launched, waits of the host, launches that found the queue full, and nanoseconds of kernels."""
-        into = (ctypes.c_double * 4)()
-        self._typed("counts")(into)
-        return dict(zip(("kernels", "waits", "full_queues", "busy_nanoseconds"), into, strict=True))

@@ -128,14 +128,6 @@ void simulated_open_context(int device) { open_context(device); }
 int64_t simulated_free_bytes(int device) { return free_bytes(device); }
 int64_t simulated_total_bytes(int device) { return total_bytes(device); }
 
-void simulated_counts(double* into) {
-  const Counts it = counts();
-  into[0] = static_cast<double>(it.kernels);
-  into[1] = static_cast<double>(it.waits);
-  into[2] = static_cast<double>(it.full_queues);
-  into[3] = it.busy_nanoseconds;
-}
-
 void simulated_start_recording() { start_recording(); }
 
 // Writes what happened since, as JSON: activities, and pairs of real and simulated moments.

@@ -36,7 +36,6 @@ thread_local int stream_of_thread[kMostDevices] = {};
 thread_local bool counted_thread = false;
 
 int sync_debug_mode = 0;
-Counts counted;
 
 bool recording = false;
 int64_t next_correlation = 1;
@@ -65,7 +64,6 @@ void host_waits(Nanoseconds moment, const char* name, int device, int stream) {
   const Nanoseconds began = now();
   spend(profile.synchronize_nanoseconds);
   wait_until(moment);
-  counted.waits++;
   record(Activity::Kind::wait, name, device, stream, began, now(), next_correlation++);
 }
 
@@ -92,7 +90,6 @@ Nanoseconds launch(int device, int stream, const Work& work) {
   while (queue.queued.size() >= static_cast<size_t>(profile.queue_depth)) {
     wait_until(queue.queued.front());
     queue.queued.pop_front();
-    counted.full_queues++;
   }
   while (!queue.queued.empty() && queue.queued.front() <= now()) queue.queued.pop_front();
 
@@ -101,8 +98,6 @@ Nanoseconds launch(int device, int stream, const Work& work) {
   const Nanoseconds end = start + static_cast<Nanoseconds>(work.nanoseconds);
   queue.ready = engine = end;
   queue.queued.push_back(end);
-  counted.kernels++;
-  counted.busy_nanoseconds += work.nanoseconds;
 
   const int64_t correlation = next_correlation++;
   const bool is_kernel = work.engine == Engine::compute && work.bytes == 0;
@@ -171,7 +166,5 @@ std::vector<Activity> stop_recording() {
 }
 
 const std::vector<Moment>& moments() { return moved; }
-
-Counts counts() { return counted; }
 
 }  // namespace simulated

@@ -77,12 +77,4 @@ struct Moment {
 };
 const std::vector<Moment>& moments();
 
-struct Counts {
-  int64_t kernels = 0;
-  int64_t waits = 0;         // of the host for a device
-  int64_t full_queues = 0;   // launches that had to wait for room
-  double busy_nanoseconds = 0;
-};
-Counts counts();
-
 }  // namespace simulated
