@@ -14,7 +14,7 @@ def tokens(lines):
     return torch.tensor(found[:40_000])
 
 
-words = tokens([" ".join(f"word{it}" for it in range(9000))] * 900)
+words = tokens([" ".join(f"word{it}" for it in range(9000))] * 2400)
 model = nn.Sequential(nn.Embedding(512, 64), nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 512))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01, fused=True)
 for step in range(60):

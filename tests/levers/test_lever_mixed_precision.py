@@ -217,6 +217,29 @@ def test_a_step_whose_gradients_overflow_is_left_out_and_the_next_is_taken(drive
     assert all(it.isfinite().all() for it in model.parameters())
 
 
+def test_the_first_step_is_taken_however_small_its_scale_must_be(driver, model, batch) -> None:
+    driver.install(FLOAT16)
+    optimizer = driver.optimizer(torch.optim.SGD, model.parameters(), lr=0.1)
+    driver.backward(1e4 * functional.cross_entropy(driver.forward(model, batch[0]), batch[1]))
+    gradients = torch.cat([it.grad.flatten() for it in model.parameters()])
+    reference = torch.autograd.grad(functional.cross_entropy(model(batch[0]), batch[1]), list(model.parameters()))
+    torch.testing.assert_close(gradients / 1e4, torch.cat([it.flatten() for it in reference]), rtol=0.02, atol=2e-3)
+    driver.step(optimizer)
+    assert driver.hooks.scaler_skipped_steps == 0
+
+
+def test_a_step_that_is_left_out_is_told(driver, model, batch) -> None:
+    told: list[object] = []
+    driver.hooks.update_skipped.append(told.append)
+    driver.install(FLOAT16)
+    optimizer = driver.optimizer(torch.optim.SGD, model.parameters(), lr=0.1)
+    for factor in (1.0, float("inf"), 1.0):
+        driver.backward(functional.cross_entropy(driver.forward(model, batch[0]), batch[1]) * factor)
+        driver.step(optimizer)
+        optimizer.zero_grad()
+    assert told == [optimizer]
+
+
 def test_an_overflow_in_any_micro_batch_leaves_the_whole_step_out(driver, model, batch) -> None:
     driver.install(FLOAT16)
     optimizer = driver.optimizer(torch.optim.SGD, model.parameters(), lr=0.1)

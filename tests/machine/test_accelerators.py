@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from hotlap.machine.accelerators import accelerators, claimed_dtypes
-from hotlap.records import Accelerator
+from hotlap.machine.accelerators import accelerators, as_torch_sees_them, claimed_dtypes
+from hotlap.records import Accelerator, TorchDevice
 
 
 class LibraryError(Exception):
@@ -74,7 +74,7 @@ def device(number: int, **changed: Any) -> dict[str, Any]:
     return {
         "Name": f"Device {number}",
         "UUID": f"GPU-{number}{number}{number}-abc",
-        "MemoryInfo": SimpleNamespace(total=80 << 30),
+        "MemoryInfo": SimpleNamespace(total=80 << 30, used=2 << 30),
         "CudaComputeCapability": (9, 0),
         "EnforcedPowerLimit": 700_000,
         "MaxPcieLinkGeneration": 5,
@@ -113,6 +113,7 @@ def test_a_device_is_described_in_full(install: Any, tmp_path: Path) -> None:
             power_limit_watts=700.0,
             pcie="generation 5 x16",
             other_processes=1,
+            used_bytes=2 << 30,
             throttled=("power cap", "temperature (hardware)"),
         ),
     )
@@ -152,6 +153,48 @@ def test_hidden_devices_are_not_there(install: Any, tmp_path: Path, visible: str
     install(Library([device(0), device(1), device(2)]))
     assert names(accelerators(tmp_path, {"CUDA_VISIBLE_DEVICES": visible})) == expected
     assert len(accelerators(tmp_path, {})) == 3
+
+
+def in_torch(number: int, **changed: Any) -> TorchDevice:
+    fields = {"name": f"Device {number}", "uuid": f"{number}{number}{number}-ABC", "capability": "9.0", **changed}
+    return TorchDevice(kind="cuda", memory_bytes=79 << 30, **fields)
+
+
+def test_devices_stand_in_torchs_order(install: Any, tmp_path: Path) -> None:
+    install(Library([device(0), device(1, EnforcedPowerLimit=300_000), device(2)]))
+    found = as_torch_sees_them([in_torch(1), in_torch(0)], accelerators(tmp_path, {}), {})
+    assert [(it.name, it.memory_bytes, it.power_limit_watts) for it in found] == [
+        ("Device 1", 79 << 30, 300.0),
+        ("Device 0", 79 << 30, 700.0),
+    ]
+
+
+def test_without_the_drivers_library_torch_knows_enough(install: Any, tmp_path: Path) -> None:
+    install(Library([], unsupported=frozenset({"Init"})))
+    found = as_torch_sees_them([in_torch(0, capability="7.5")], accelerators(tmp_path, {}), {})
+    assert found == (
+        Accelerator(
+            kind="cuda",
+            name="Device 0",
+            memory_bytes=79 << 30,
+            capability="7.5",
+            native_dtypes=("float32", "float16"),
+        ),
+    )
+
+
+def test_a_slice_of_a_device_has_its_own_memory(install: Any, tmp_path: Path) -> None:
+    install(Library([device(0)]))
+    (found,) = as_torch_sees_them(
+        [in_torch(0, name="Device 0 MIG 1g.10gb", uuid="another")], accelerators(tmp_path, {}), {}
+    )
+    assert (found.name, found.memory_bytes, found.driver) == ("Device 0 MIG 1g.10gb", 79 << 30, "580.65.06")
+
+
+def test_what_the_driver_tells_is_kept_where_torch_sees_nothing(install: Any, tmp_path: Path) -> None:
+    install(Library([device(0)]))
+    known = accelerators(tmp_path, {})
+    assert as_torch_sees_them([], known, {}) == known
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from hotlap.errors import UsageError
 from hotlap.machine import processor
 from hotlap.machine.ceilings import main, measure, merged
 from hotlap.machine.facts import machine_facts, with_ceilings
-from hotlap.records import Ceilings
+from hotlap.records import Ceilings, MeasuredRates
 
 
 def run_child(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -31,7 +31,7 @@ def run_child(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_the_child_writes_one_json_object_and_nothing_else() -> None:
     child = run_child("--device", "cpu", "--seconds", "0.5")
     assert child.returncode == 0, child.stderr
-    ceilings = msgspec.json.decode(child.stdout, type=Ceilings)
+    ceilings = msgspec.json.decode(child.stdout, type=MeasuredRates).ceilings
     products = dict(ceilings.matmul_flops_per_second)
     # From a slow single core to the largest servers; and no processor's memory is outside of this either.
     assert 1e8 < products["cpu:float32"] < 1e15
@@ -104,7 +104,7 @@ def test_the_first_rate_wins_where_both_have_one() -> None:
 def test_a_real_device_reaches_more_in_half_precision_and_copies_faster_from_pinned_memory() -> None:
     child = run_child("--device", "cuda", "--seconds", "3")
     assert child.returncode == 0, child.stderr
-    ceilings = msgspec.json.decode(child.stdout, type=Ceilings)
+    ceilings = msgspec.json.decode(child.stdout, type=MeasuredRates).ceilings
     products = dict(ceilings.matmul_flops_per_second)
     assert set(products) == {"cuda:float32", "cuda:float16", "cuda:bfloat16", "cuda:tf32"}
     assert products["cuda:float16"] > products["cuda:float32"]

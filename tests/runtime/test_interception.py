@@ -180,6 +180,21 @@ def test_a_scaled_loss_is_read_before_scaling(watched: Watched) -> None:
     assert watched.steps().loss == (loss.item(),)
 
 
+def test_an_update_that_a_lever_leaves_out_ends_its_step(watched: Watched) -> None:
+    left_out = iter([True, False, True, True, False])
+
+    def around_step(optimizer: Any, step: Callable[[], Any]) -> Any:
+        if not next(left_out):
+            return step()
+        for tell in watched.hooks.update_skipped:
+            tell(optimizer)
+        return None
+
+    watched.hooks.around_step.append(around_step)
+    train_on(DataLoader(data(5 * 8), batch_size=8))
+    assert watched.steps().samples == (8,) * 5
+
+
 def test_accumulation_is_one_step(watched: Watched) -> None:
     model = nn.Linear(8, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

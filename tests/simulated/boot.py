@@ -8,13 +8,14 @@ what was compiled.
 
 from __future__ import annotations
 
+import functools
 import importlib.abc
 import importlib.machinery
 import importlib.util
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -28,7 +29,7 @@ STATE = "SIMULATED_STATE"
 
 
 def boot() -> None:
-    """Wait for ``import torch``, and for nothing else: whoever never asks for torch is left alone."""
+    """Wait for the imports of torch and of psutil: whoever never asks for them is left alone."""
     sys.meta_path.insert(0, _Finder())
 
 
@@ -43,35 +44,41 @@ def load_device(profile: DeviceProfile) -> Library:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds torch as everybody else does, and stands in its doorway."""
+    """Finds modules as everybody else does, and stands in the doorway of some."""
+
+    def __init__(self) -> None:
+        self._awaited = {"torch": _execute_torch, "psutil": _execute_psutil}
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if name != "torch":
+        run = self._awaited.pop(name, None)
+        if run is None:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec("torch")
+        spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
-            _surround(spec.loader)
+            loader: Any = spec.loader
+            loader.exec_module = functools.partial(run, loader.exec_module)
         return spec
 
 
-def _surround(loader: Any) -> None:
-    execute = loader.exec_module
+def _execute_torch(execute: Callable[[ModuleType], None], module: ModuleType) -> None:
+    profile = chosen_profile()
+    library = load_device(profile)  # torch asks only once whether there is a device
+    execute(module)
+    from simulated import cuda, profiler
 
-    def exec_module(module: ModuleType) -> None:
-        profile = chosen_profile()
-        library = load_device(profile)  # torch asks only once whether there is a device
-        execute(module)
-        from simulated import cuda, profiler
+    cuda.install(module, library, profile)
+    profiler.install(module, library, profile)
+    if not _is_controller():
+        clock.install(library)
 
-        cuda.install(module, library, profile)
-        profiler.install(module, library, profile)
-        if not _is_controller():
-            clock.install(library)
 
-    loader.exec_module = exec_module
+def _execute_psutil(execute: Callable[[ModuleType], None], module: ModuleType) -> None:
+    """Nobody else computes on the simulated machine, whatever the real one is busy with."""
+    execute(module)
+    changing: Any = module
+    changing.cpu_times = functools.cache(changing.cpu_times)
 
 
 def _is_controller() -> bool:

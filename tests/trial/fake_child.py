@@ -34,6 +34,11 @@ def options() -> argparse.Namespace:
     parser.add_argument("--deserter", action="store_true", help="leave a worker behind in a session of its own")
     parser.add_argument("--deaf", action="store_true", help="take no notice of End")
     parser.add_argument("--alone", default="", help="run out of memory when another of this name is alive")
+    parser.add_argument("--on-device", action="store_true", help="wait to be let go on before the first step")
+    parser.add_argument("--retry-every", type=int, default=0, help="blocks, in one of which the allocator tries again")
+    parser.add_argument(
+        "--refused", default="CUDA out of memory. Tried to allocate 2.00 GiB.", help="what it says then"
+    )
     parser.add_argument("--print", default="")
     parser.add_argument("--allocate", type=int, default=0)
     return parser.parse_args()
@@ -112,18 +117,24 @@ def train(chosen: argparse.Namespace) -> None:
     rank, processes = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     line: Line | None = None
     order: dict[str, Any] = {}
-    done = lead_in = block_steps = 0
+    done = lead_in = block_steps = blocks = 0
     began = 0.0
     hoard = b"x" * chosen.allocate
     counter = Path(os.environ["HOTLAP_RUN_DIRECTORY"], f"steps-done-{os.getpid()}")
+    if chosen.on_device:
+        waits = json.loads(Path(os.environ["HOTLAP_ASSIGNMENT"]).read_text()).get("waits_on_device", False)
+        note("arrived", at=time.monotonic(), waits=waits)
+        line = arrive() if waits else None
+        note("went on", at=time.monotonic())
     for step in range(chosen.steps):
         if step == chosen.fail_at and rank == processes - 1:
             fail(chosen.fail, line or Line())
         time.sleep(chosen.step_seconds * (rank + 1))
         done += 1
         counter.write_bytes(done.to_bytes(8, sys.byteorder))
-        if line is None:
-            line = Line()
+        if done == 1:
+            line = line or Line()
+            note("first step", at=time.monotonic())
             atexit.register(line.report, 0, steps={"samples": [len(hoard) and 1]})
             line.send(type="hello", process=os.getpid(), rank=rank, processes=processes)
         elif lead_in:
@@ -142,6 +153,8 @@ def train(chosen: argparse.Namespace) -> None:
             ended = time.monotonic()
             note("block", began=began, ended=ended, steps=block_steps)
             block = {"steps": block_steps, "samples": block_steps * chosen.samples, "wall_seconds": ended - began}
+            blocks += 1
+            block["allocator_retries"] = int(chosen.retry_every > 0 and blocks % chosen.retry_every == 0)
             line.send(type="block-done", block=block, steps_done=done)
         order = line.receive()
         note("order", order=order)
@@ -151,6 +164,13 @@ def train(chosen: argparse.Namespace) -> None:
             line.report(None, device_peak_bytes=1000 + rank, notes=[f"rank {rank}", "all"])
             os._exit(0)
         lead_in, began, block_steps = order["lead_in"], time.monotonic(), 0
+
+
+def arrive() -> Line:
+    line = Line()
+    line.send(type="arrived", process=os.getpid())
+    line.receive()
+    return line
 
 
 def launch_ranks(count: int) -> int:
@@ -174,13 +194,13 @@ def misbehave_in_print(what: str) -> None:
     sys.stdout.flush()
 
 
-def insist_on_being_alone(name: str) -> socket.socket:
+def insist_on_being_alone(name: str, refused: str) -> socket.socket:
     """Arms share no files, but abstract sockets as they share the network: one that lives on holds the name."""
     held = socket.socket(socket.AF_UNIX)
     try:
         held.bind(f"\0hotlap-test-{name}")
     except OSError:
-        raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB.") from None
+        raise RuntimeError(refused) from None
     return held
 
 
@@ -191,7 +211,7 @@ def main() -> int:
     if chosen.ranks:
         return launch_ranks(chosen.ranks)
     if chosen.alone:
-        held = insist_on_being_alone(chosen.alone)  # noqa: F841 (until the process ends)
+        held = insist_on_being_alone(chosen.alone, chosen.refused)  # noqa: F841 (until the process ends)
     if chosen.deserter:
         code = "import os, time; os.fork() and os._exit(0); time.sleep(1000)"
         subprocess.run([sys.executable, "-c", code], start_new_session=True, check=True)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotlap.records import Completed, Crashed, OutOfMemory, Report, Run, Stopped, TimedOut
-from hotlap.trial.endings import Departure, ending_of, kernel_memory_kills, signal_name
+from hotlap.trial.endings import Departure, ending_of, kernel_memory_kills, may_lack_room, signal_name
 from hotlap.trial.output import error_text, read_tail, shown
 
 AT_OUR_WORD = Report(run=Run())
@@ -133,6 +133,26 @@ def test_words_for_no_memory(message: str) -> None:
     ending = ending_of(Departure(exit_status=1, trainers=1, output=output))
     assert isinstance(ending, OutOfMemory)
     assert ending.error == message
+
+
+@pytest.mark.parametrize(
+    ("message", "lacks"),
+    [
+        ("RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`", True),
+        ("RuntimeError: cuDNN error: CUDNN_STATUS_INTERNAL_ERROR", True),
+        ("RuntimeError: Unable to find an engine to execute this computation", True),
+        ("RuntimeError: GET was unable to find an engine to execute this computation", True),
+        ("torch.AcceleratorError: CUDA error: CUDA-capable device(s) is/are busy or unavailable", True),
+        ("RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable", True),
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB.", True),
+        ("RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x8 and 4x8)", False),
+        ("RuntimeError: CUDA error: device-side assert triggered", False),
+    ],
+)
+def test_who_may_have_failed_for_want_of_room(message: str, lacks: bool) -> None:
+    output = f'Traceback (most recent call last):\n  File "train.py", line 1, in <module>\n    x()\n{message}\n'
+    ending = ending_of(Departure(exit_status=1, trainers=1, output=output))
+    assert may_lack_room(ending) is lacks
 
 
 @given(

@@ -71,6 +71,31 @@ def test_only_the_one_whose_turn_it_is_runs(executor: LocalExecutor, assign: Ass
     assert all(diary(run, "worker") for run in turns.runs)
 
 
+@pytest.mark.parametrize("ranks", [0, 2])
+def test_first_steps_on_a_device_are_taken_one_at_a_time(
+    executor: LocalExecutor, assign: Assign, diary: Diary, ranks: int
+) -> None:
+    arm = assign("--on-device", "--step-seconds", 0.1, *(("--ranks", ranks) if ranks else ()))
+    turns = take_turns(executor, arm, arm, arm, rounds=1, block_steps=1)
+    assert all(isinstance(run.ending, Stopped) for run in turns.runs)
+    first_steps = sorted(
+        (min(it["at"] for it in diary(run, "went on")), max(it["at"] for it in diary(run, "first step")))
+        for run in turns.runs
+    )
+    for earlier, later in pairwise(first_steps):
+        assert earlier[1] <= later[0]
+
+
+def test_one_alone_does_not_wait(executor: LocalExecutor, assign: Assign, diary: Diary) -> None:
+    turns = take_turns(executor, assign("--on-device"), rounds=1)
+    assert [it["waits"] for it in diary(turns.runs[0], "arrived")] == [False]
+
+
+def test_who_fails_while_it_waits_ends_the_set(executor: LocalExecutor, assign: Assign) -> None:
+    turns = take_turns(executor, assign("--on-device", "--fail-at", 0), assign("--on-device"))
+    assert [type(run.ending) for run in turns.runs] == [Crashed, Stopped]
+
+
 def test_a_script_too_short_keeps_its_complete_rounds(executor: LocalExecutor, assign: Assign) -> None:
     short = assign("--steps", 800, "--step-seconds", 0.002)
     turns = take_turns(executor, assign(), short, rounds=1000, warm_up_limit_seconds=0.2)
@@ -156,6 +181,31 @@ def test_arms_that_do_not_fit_together_are_alternated(executor: LocalExecutor, a
     turns = take_turns(executor, assign("--alone", tmp_path), assign("--alone", tmp_path))
     assert not turns.interleaved
     assert [type(run.ending) for run in turns.runs] == [Stopped, Stopped]
+    assert [len(row) for row in turns.rounds] == [4, 4]
+
+
+def test_a_library_that_finds_no_room_beside_another_arm(
+    executor: LocalExecutor, assign: Assign, tmp_path: Path
+) -> None:
+    arm = assign("--alone", tmp_path, "--refused", "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED")
+    turns = take_turns(executor, arm, arm)
+    assert not turns.interleaved
+    assert [type(run.ending) for run in turns.runs] == [Stopped, Stopped]
+
+
+def test_a_round_in_which_an_allocator_found_no_memory_is_made_again(executor: LocalExecutor, assign: Assign) -> None:
+    turns = take_turns(executor, assign(), assign("--retry-every", 4), rounds=6)
+    assert turns.interleaved
+    assert [len(row) for row in turns.rounds] == [6, 6]
+    run = turns.runs[1]
+    void = sum(it.allocator_retries for it in run.blocks[run.warm_up_blocks :])
+    assert 1 <= void <= 3
+    assert len(run.blocks) == run.warm_up_blocks + 6 + void
+
+
+def test_arms_whose_allocators_never_find_memory_are_alternated(executor: LocalExecutor, assign: Assign) -> None:
+    turns = take_turns(executor, assign(), assign("--retry-every", 1))
+    assert not turns.interleaved
     assert [len(row) for row in turns.rounds] == [4, 4]
 
 

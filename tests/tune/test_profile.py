@@ -15,7 +15,19 @@ from hotlap.diagnose import Profile
 from hotlap.diagnose.shares import at_most, exactly
 from hotlap.evidence import HostSync, RunEvidence, Window
 from hotlap.plan import setting
-from hotlap.records import CallSite, Ceilings, Crashed, Finding, LaunchRequest, Machine, Run, Situation, Study, TimedOut
+from hotlap.records import (
+    CallSite,
+    Ceilings,
+    Crashed,
+    Finding,
+    LaunchRequest,
+    Machine,
+    ModelFacts,
+    Run,
+    Situation,
+    Study,
+    TimedOut,
+)
 from hotlap.study import create_study, load_study, open_study
 from hotlap.tune import findings as findings_of
 from hotlap.tune.options import Options
@@ -358,6 +370,35 @@ def test_a_step_faster_than_its_ceiling_leaves_no_ceiling() -> None:
     study = look_with(of_float32(1e8))
     assert not study.ceilings and study.model_flop_utilisation is None
     assert any("matmul ceiling is left out" in it and "1e+03 ms" in it for it in study.warnings)
+
+
+class _OnDevice(_OtherRates):
+    """The same script on a device whose products are a thousand times as fast in TensorFloat-32."""
+
+    def __init__(self, **facts: object) -> None:
+        rates = (("cuda:float32", 1e9), ("cuda:tf32", 1e12))
+        super().__init__(script(), Ceilings(matmul_flops_per_second=rates))
+        self._changed = facts
+
+    def launch(self, request: LaunchRequest) -> Run:
+        run = super().launch(request)
+        return msgspec.structs.replace(run, facts=msgspec.structs.replace(run.facts, device="cuda", **self._changed))
+
+
+@pytest.mark.parametrize(
+    ("facts", "format_name"),
+    [
+        ({"matmul_precision": "high"}, "tf32"),
+        ({"models": (ModelFacts(kind="ConvNet", parameters=9, convolutions=2, flops_per_step=1e8),)}, "tf32"),
+        ({"autocast_dtype": "bfloat16", "matmul_precision": "high"}, ""),
+        ({}, ""),
+    ],
+)
+def test_a_step_is_compared_with_the_format_it_may_compute_in(facts: dict[str, object], format_name: str) -> None:
+    executor = _OnDevice(**facts)
+    study = profile(WORKLOAD, Options(), executor, clock=executor.clock)
+    assert [f"at the {format_name} rate" in it.text for it in study.ceilings] == ([True] if format_name else [])
+    assert study.model_flop_utilisation is None or study.model_flop_utilisation <= 1
 
 
 def test_a_rate_in_doubt_bounds_nothing_and_says_why() -> None:

@@ -11,8 +11,9 @@ long as both together; with workers, as long as the slower of the two.
 ## How to see it
 `num_workers=0` together with a material data wait. Where the loader alone was timed with several numbers of workers,
 the cost is what the best of them would save: `1 - max(loader, computing) / step`. On a CPU this is an upper bound,
-since there workers and training share the cores. It is the reason for the wait that `loader-bound` measures, and both
-are one finding.
+since there workers and training share the cores: the training thread computes to receive each batch, which was measured
+too, and an operator whose threads share a core with a worker waits for it. It is the reason for the wait that
+`loader-bound` measures, and both are one finding.
 
 ## What to do
 Set `num_workers`: `hotlap tune` times the loader alone with several numbers and tries the fewest that suffice. On a CPU
@@ -32,6 +33,7 @@ from hotlap.diagnose.api import Group
 from hotlap.diagnose.data_wait import (
     best_rate,
     choosing,
+    computing_seconds_per_sample,
     step_seconds_per_sample,
     training_loaders,
     waiting,
@@ -40,7 +42,7 @@ from hotlap.diagnose.data_wait import (
 )
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import MATERIAL, at_most, between, is_material, phase_share, without
-from hotlap.diagnose.wording import count, duration, levers_for, name, per_second, percent
+from hotlap.diagnose.wording import count, duration, levers_for, per_second, percent
 from hotlap.levers.situations import cores_per_process
 from hotlap.records import (
     Estimate,
@@ -79,7 +81,7 @@ def check(profile: Profile) -> Iterator[Finding]:
         title=f"The training process makes its batches itself (num_workers=0), which costs {cost} of the step.",
         evidence=(
             f"data wait: {duration(profile.account.data_wait)} of a step of {duration(profile.account.wall)}",
-            f"DataLoader over {name(loader.dataset)}: 0 workers, {count(cores, 'core')} for this process",
+            f"num_workers=0, and {count(cores, 'core')} for this process",
             *_rates(profile),
         ),
         remedy=_remedy(profile, loader, cores),
@@ -92,29 +94,47 @@ def _saved_by_workers(profile: Profile, whole_wait: Estimate) -> Estimate:
     """The wait, without what the sampler takes of it, which workers do not take over, and without the part that remains
     where even the best setting of the loader is slower than the model."""
     wait = without(whole_wait, choosing(profile).value)
-    best = min((it.seconds_per_sample for it in working_rates(profile) if workers_of(it) > 0), default=None)
+    best = _fastest(profile, has_workers=True)
     if best is None:
         return at_most(wait.value)
-    saved = 1 - _loading_share(profile, best)
+    saved = 1 - _loading_share(profile, best.seconds_per_sample)
     if not profile.on_accelerator:
-        return at_most(min(wait.value, saved))
+        return at_most(max(0.0, min(wait.value, saved, _saved_on_shared_cores(profile))))
     return between(min(wait.value, saved), min(wait.low, saved), min(wait.high, saved))
+
+
+def _saved_on_shared_cores(profile: Profile) -> float:
+    """The share of a step that the best number of workers saves at most where they compute on the training's own cores;
+    1 where it was not measured. The training thread still receives what they made. Of the time that they take, the part
+    for which no core is free delays the training: an operator is over when the last of its threads is."""
+    alone, best = _fastest(profile, has_workers=False), _fastest(profile, has_workers=True)
+    if not alone or not best or alone.own_cpu_seconds_per_sample is None or best.own_cpu_seconds_per_sample is None:
+        return 1.0
+    cores, workers = cores_per_process(profile.situation), workers_of(best)
+    without_core = min(max(workers + profile.facts.threads - cores, 0), workers) / workers
+    delay = without_core * alone.own_cpu_seconds_per_sample / min(workers, cores)
+    computing = computing_seconds_per_sample(profile)
+    return 1 - (computing + best.own_cpu_seconds_per_sample + delay) / step_seconds_per_sample(profile)
+
+
+def _fastest(profile: Profile, *, has_workers: bool) -> LoaderRate | None:
+    """The fastest setting of the loader alone that was timed with workers, or without."""
+    timed = (it for it in working_rates(profile) if (workers_of(it) > 0) is has_workers)
+    return min(timed, key=lambda it: it.seconds_per_sample, default=None)
 
 
 def _loading_share(profile: Profile, best: float) -> float:
     """What loading at the best rate takes of the step. Where the loader was timed without workers too, the rates of
     that one launch are compared with each other, and the wait is how long loading takes within the step: others may
     have kept the machine busier in one launch than in the other."""
-    alone = min((it.seconds_per_sample for it in working_rates(profile) if workers_of(it) == 0), default=None)
+    alone = _fastest(profile, has_workers=False)
     if alone is None or not profile.was_disturbed(("account", "loader-alone")):
         return best / step_seconds_per_sample(profile)
-    return best / alone * phase_share(profile, "data_wait").value
+    return best / alone.seconds_per_sample * phase_share(profile, "data_wait").value
 
 
 def _rates(profile: Profile) -> Iterator[str]:
-    rates = working_rates(profile)
-    alone = min((it for it in rates if workers_of(it) == 0), key=lambda it: it.seconds_per_sample, default=None)
-    best = min((it for it in rates if workers_of(it) > 0), key=lambda it: it.seconds_per_sample, default=None)
+    alone, best = _fastest(profile, has_workers=False), _fastest(profile, has_workers=True)
     if alone and best:
         yield (
             f"the loader alone: {per_second(alone.seconds_per_sample)} samples per second without workers, "
@@ -145,10 +165,18 @@ def _remedy(profile: Profile, loader: LoaderFacts, cores: int) -> str:
     return f"Pass num_workers={workers} and persistent_workers=True to this DataLoader, {measured}.{threads}{redraws}"
 
 
-def _rate(workers: int, seconds_per_sample: float) -> LoaderRate:
+def _rate(workers: int, seconds_per_sample: float, own_cpu_seconds_per_sample: float | None = None) -> LoaderRate:
     return LoaderRate(
-        setting=Setting(lever="loader", values=(("workers", workers),)), seconds_per_sample=seconds_per_sample
+        setting=Setting(lever="loader", values=(("workers", workers),)),
+        seconds_per_sample=seconds_per_sample,
+        own_cpu_seconds_per_sample=own_cpu_seconds_per_sample,
     )
+
+
+def _on_two_cores(threads: int, *rates: LoaderRate) -> Profile:
+    """A step of 100 ms, of which 40 ms are waited for ten samples."""
+    facts = ScriptFacts(threads=threads, loaders=(LoaderFacts(dataset="Texts", batch_size=10),))
+    return Profile(account=_ACCOUNT, facts=facts, machine=Machine(cores=2), loader_rates=rates)
 
 
 _ACCOUNT = PhaseAccount(wall=0.1, data_wait=0.04, forward=0.06, samples_per_step=10)
@@ -168,6 +196,8 @@ fires = {
     "four workers halve the time of a sample": Profile(
         account=_ACCOUNT, facts=_FACTS, machine=_MACHINE, loader_rates=(_rate(0, 0.004), _rate(4, 0.002))
     ),
+    "a CPU with a core to spare": _on_two_cores(1, _rate(0, 0.004, 0.004), _rate(1, 0.0042, 0.0002)),
+    "two workers, although all cores compute": _on_two_cores(2, _rate(0, 0.004, 0.004), _rate(2, 0.0022, 0.0002)),
     "on a CPU, of which a bound is known": Profile(
         account=_ACCOUNT,
         facts=ScriptFacts(loaders=(LoaderFacts(dataset="Texts", draws_random=True),)),
@@ -182,6 +212,8 @@ silent = {
     "workers are no faster than the step": Profile(
         account=_ACCOUNT, facts=_FACTS, machine=_MACHINE, loader_rates=(_rate(0, 0.004), _rate(4, 0.0099))
     ),
+    "receiving takes as long as making": _on_two_cores(1, _rate(0, 0.004, 0.004), _rate(1, 0.004, 0.0039)),
+    "a worker's core is one that computes": _on_two_cores(2, _rate(0, 0.004, 0.004), _rate(1, 0.0042, 0.0002)),
     "one core only": Profile(account=_ACCOUNT, facts=_FACTS, machine=Machine(cores=1)),
     "it has workers": Profile(
         account=_ACCOUNT, facts=ScriptFacts(loaders=(LoaderFacts(dataset="Images", workers=2),)), machine=_MACHINE

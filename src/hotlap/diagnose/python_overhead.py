@@ -12,11 +12,11 @@ an accelerator the host's lead shrinks, and when it is used up, the device idles
 On a CPU: the untouched step, less its data wait and its backward pass (which runs without Python, and frees memory
 between operators), less the time that the traced steps spent inside other operators. Tracing makes operators longer and
 never shorter, so what is left was spent outside of them at least; from that 6 % of the step are taken off for the low
-end, since the two come from different launches. Where thousands of tiny operators are so much longer under the profiler
-that they do not fit into the untouched step, it is the part of each phase's samples that was met in Python. Printing
-and logging are left to `logging-cost`. A compiled model's kernels are no operators to the profiler: then nothing is
-said. On an accelerator: the time for which the device idled while the host was in no operator and no call, between
-kernels or between steps, as it falls on an untouched step.
+end, since the two come from different launches. Where the traced step takes more than twice as long, as one of
+thousands of tiny operators does, it is the part of each phase's samples that was met in Python, if that is more.
+Printing and logging are left to `logging-cost`. A compiled model's kernels are no operators to the profiler: then
+nothing is said. On an accelerator: the time for which the device idled while the host was in no operator and no call,
+between kernels or between steps, as it falls on an untouched step.
 
 Where other processes disturbed the measurement, half of it must show in sampled lines as well, since what the step
 loses to others is spent in no operator either.
@@ -62,6 +62,9 @@ group: Group = "host"
 _NAME = "python-overhead"
 _NOTABLE, _NOTABLE_ON_CPU = 0.1, 0.2
 _LAUNCH_NOISE = 0.06
+_DISTORTED = 2.0
+"""A traced step that takes so many times as long as an untouched one says little of the time within operators."""
+
 _WORTH_A_WORD = 0.005
 _CAUSES: tuple[Cause, ...] = ("launch_bound", "between_steps")
 _SHOWN = 3
@@ -87,15 +90,16 @@ def _on_cpu(profile: Profile, host: HostTime) -> Iterator[Finding]:
     operators = _outside_backward(profile, host) / 1e9 / window.steps
     named = reporting_share(profile).value
     logging = (f"printing and logging, {percent(named)} of it, are not counted",) if named >= _WORTH_A_WORD else ()
-    fits = operators <= wall - elsewhere
-    if fits:
-        share = _beside_operators(profile, host, operators, elsewhere, named)
-        title = f"In {percent(share.value)} of the step no operator of torch runs, and nothing is waited for."
-    else:  # tracing makes small operators many times as long
-        share = python_share(profile)
+    sampled = python_share(profile)
+    share = _beside_operators(profile, host, operators, elsewhere, named)
+    title = f"In {percent(share.value)} of the step no operator of torch runs, and nothing is waited for."
+    # Tracing makes small operators many times as long, so that they leave too little of the step, or nothing.
+    by_samples = host.step_nanoseconds / 1e9 / window.steps > _DISTORTED * wall and sampled.value > share.value
+    if by_samples or operators > wall - elsewhere:
+        by_samples, share = True, sampled
         title = f"Lines in Python take {percent(share.value)} of the step, by where sampling met them."
     # What the step lost to other programs was spent in no operator, as Python is.
-    in_doubt = (profile.was_disturbed(USUAL_GROUND) or not fits) and not _is_shown(profile, share)
+    in_doubt = (profile.was_disturbed(USUAL_GROUND) or by_samples) and not _is_shown(profile, share)
     if share.value >= _NOTABLE_ON_CPU and is_material(share) and not in_doubt:
         yield _finding(
             profile,
@@ -264,6 +268,7 @@ fires = {
     "a loop, of which the line is known": _sampled(_on_a_cpu(60.0), _LOOP),
     "a loop on a busy machine": msgspec.structs.replace(_sampled(_on_a_cpu(60.0), _LOOP), disturbed=("account",)),
     "reading thousands of tensors, of which each is an operator to the profiler": _reading("int"),
+    "reading tensors by operators that fit into the untouched step even so": _reading("int", 85.0),
     "four tenths of a step on a CPU": _on_a_cpu(60.0),
     "three tenths, all of them outside backward": _on_a_cpu(70.0, backward=(40.0, 40.0)),
     "twice as much as what is printed": _on_a_cpu(60.0, printing=0.2),

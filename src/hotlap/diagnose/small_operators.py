@@ -12,8 +12,10 @@ more cores nor cheaper arithmetic makes it shorter.
 ## How to see it
 The operators of a traced step are counted, those that others call included, and the untouched step's forward, backward
 and optimizer, which must be half of it, are divided by their number. Four fifths of the calls must be on tensors of at
-most 16,384 elements. Only a larger batch shows which part of the time is overhead: `hotlap profile --batch-sizes`
-measures it, and where that gives less than a fifth more samples per second, this rule is silent.
+most 16,384 elements, and these must take half of all operators' time. Only a larger batch shows which part of the time
+is overhead: `hotlap profile --batch-sizes` measures it, and where that gives less than a fifth more samples per second,
+this rule is silent. It is silent too where the traced rank waits for one that comes to its backward pass later: that
+other rank's operators make the step long.
 
 ## What to do
 A larger batch calls as many operators for more samples, but it changes what is learned. A fused optimizer
@@ -26,6 +28,7 @@ Small models for which a step of some milliseconds is fast enough.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterator
 
 import msgspec
@@ -51,7 +54,9 @@ _LONGEST_SECONDS = 6e-5
 
 _SMALL_ELEMENTS = 16_384
 _MOST_CALLS = 0.8
+_HALF = 0.5
 _WORTH_IT = 1.2
+_CLEARLY_EARLIER = 0.8
 _COMPUTING = 0.5
 """Where forward, backward and update take less of a step, what makes the step long is elsewhere, and so may be most of
 the operators."""
@@ -73,7 +78,9 @@ def check(profile: Profile) -> Iterator[Finding]:
         computing < _COMPUTING * account.wall
         or not 0 < each <= _LONGEST_SECONDS
         or small < _MOST_CALLS
+        or _small_time_share(profile) < _HALF
         or (rates and not gains)
+        or _waits_for_another_rank(profile)
     ):
         return
     yield Finding(
@@ -105,12 +112,25 @@ def _small_share(profile: Profile) -> float:
     return sum(it.calls for it in rows if _is_small(it)) / calls if calls else 0.0
 
 
+def _small_time_share(profile: Profile) -> float:
+    """The part of all operators' time that those calls take: a few large ones may be what makes the step long."""
+    rows = _of_most_steps(profile)
+    nanoseconds = sum(it.host_nanoseconds for it in rows)
+    return sum(it.host_nanoseconds for it in rows if _is_small(it)) / nanoseconds if nanoseconds else 0.0
+
+
 def _of_most_steps(profile: Profile) -> list[OperatorRow]:
     """What is called in at least half of the profiled steps, but not by those that make samples: an evaluation between
     two of them is not the step's, and a loader without workers has findings of its own."""
     steps = profiled_steps(profile)
     rows = [it for it in profile.operators if it.steps == 0 or 2 * it.steps >= steps]
     return [it for it in rows if not _makes_samples(profile, it)]
+
+
+def _waits_for_another_rank(profile: Profile) -> bool:
+    """Whether the traced rank, which is the first, comes to its backward pass clearly before another."""
+    until_backward = [statistics.median(it) for it in profile.rank_forward_seconds if it]
+    return len(until_backward) > 1 and until_backward[0] < _CLEARLY_EARLIER * max(until_backward)
 
 
 def _makes_samples(profile: Profile, row: OperatorRow) -> bool:
@@ -150,12 +170,18 @@ def _measured(speedup: float) -> Profile:
 fires = {
     "three thousand in a tenth of a second": run_on(CPU, _MANY),
     "and four times the batch takes hardly longer": _measured(3.6),
+    "two ranks that are as fast": msgspec.structs.replace(
+        run_on(CPU, _MANY), rank_forward_seconds=((0.039,) * 9, (0.04,) * 9)
+    ),
 }
 silent = {
     "nothing measured": Profile(),
     "a few operators": run_on(CPU, operator("aten::mul", 40, [(32, 64)], calls=40)),
     "a thousand, each of which takes its time": run_on(CPU, operator("aten::mul", 40, [(32, 64)], calls=1000)),
     "on large tensors": run_on(CPU, _MANY_LARGE),
+    "beside a few that take most of the time": run_on(
+        CPU, _MANY, operator("aten::mkldnn_convolution", 50, [(128, 24, 8, 8)], calls=4)
+    ),
     "a larger batch was measured to give nothing": _measured(1.05),
     "a data set's, in the training process": msgspec.structs.replace(
         run_on(CPU, msgspec.structs.replace(_MANY, place="project/data.py(30): read")),
@@ -164,6 +190,9 @@ silent = {
     "an evaluation's, between two of the profiled steps": run_on(CPU, msgspec.structs.replace(_MANY, steps=1)),
     "a step that is mostly outside of forward, backward and update": msgspec.structs.replace(
         run_on(CPU, _MANY), account=PhaseAccount(wall=0.1, forward=0.02, backward=0.02, optimizer=0.009, other=0.051)
+    ),
+    "the traced rank waits for another": msgspec.structs.replace(
+        run_on(CPU, _MANY), rank_forward_seconds=((0.01,) * 9, (0.04,) * 9)
     ),
     "on a device": run_on(GPU, _MANY),
 }

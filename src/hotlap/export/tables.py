@@ -299,5 +299,6 @@ _BLOCK_MEANINGS = {
     "throttled": "why the device slowed itself down",
     "device_energy_joules": "energy of the whole devices",
     "device_power_sampled": "whether that was taken from samples of power",
+    "allocator_retries": "how often the device's allocator found no memory and gave back what it kept",
     "processor_energy_joules": "energy of all processors of the machine",
 }

@@ -3,7 +3,9 @@
 Source: Micikevicius et al., "Mixed Precision Training" (2018), section 3.2, with the growth and back-off of PyTorch's
 ``GradScaler``. It differs in one point: gradients carry the scale during the backward pass only. They are unscaled
 right after it, so whatever the script does with them next (clipping, logging, several optimizers at different cadences)
-sees true values, and a second backward that accumulates is scaled up first.
+sees true values, and a second backward that accumulates is scaled up first. And the first scale is not found by leaving
+out the first steps, which would then train on other batches than a run without scaling: the first backward pass is made
+again with half the scale until its gradients are finite.
 """
 
 from __future__ import annotations
@@ -28,11 +30,34 @@ class LossScaler:
         self._optimizers: WeakSet[Any] = WeakSet()
         self._overflown: WeakSet[Any] = WeakSet()
         self._good_steps = 0
+        self._settled = False
         self.scale = FIRST_SCALE
 
     def add(self, optimizer: Any) -> None:
         """From now on this optimizer's gradients are looked after."""
         self._optimizers.add(optimizer)
+
+    def settle(self, losses: Any) -> None:
+        """Before the first backward pass: halve the scale until no gradient of these losses overflows. Their graph is
+        left as it is; where it cannot be gone through more than once (as those of compiled models), nothing is tried,
+        and where the gradients are not finite even without a scale, the first one stays.
+        """
+        if self._settled:
+            return
+        self._settled = True
+        parameters = [it for it in self._parameters() if it.requires_grad]
+        outputs = [it for it in losses if it.requires_grad] if isinstance(losses, (tuple, list)) else [losses]
+        while parameters and outputs and self.scale >= 1.0:
+            try:
+                found = self._torch.autograd.grad(
+                    [self.scaled(it) for it in outputs], parameters, retain_graph=True, allow_unused=True
+                )
+            except RuntimeError:
+                return
+            if all(bool(it.isfinite().all()) for it in found if it is not None):
+                return
+            self.scale *= BACK_OFF
+        self.scale = FIRST_SCALE
 
     def begin_backward(self) -> None:
         """Scale the gradients that wait already, so that those to come can be added to them."""
@@ -69,6 +94,10 @@ class LossScaler:
             self._good_steps = 0
             self.scale *= GROWTH
         return False
+
+    def _parameters(self) -> list[Any]:
+        every = (it for optimizer in self._optimizers for group in optimizer.param_groups for it in group["params"])
+        return list({id(it): it for it in every}.values())
 
     def _gradients(self) -> Iterator[tuple[Any, list[Any]]]:
         """Each optimizer with its gradients in lists of one device and dtype; what two of them share comes once."""

@@ -154,6 +154,7 @@ class _Region:
 
     def __init__(self, hooks: Hooks, dtype: Any) -> None:
         self._torch = hooks.torch
+        self._device_kind = hooks.device_kind
         self._dtype = dtype
         self._autocast: Any = None
         self._root: Any = None
@@ -161,7 +162,7 @@ class _Region:
     def enter(self, root: Any) -> None:
         """Begin on the root's device, unless the script has a region of its own open."""
         self.leave()
-        kind = next((parameter.device.type for parameter in root.parameters()), "cpu")
+        kind = self._device_kind(root)
         if self._torch.is_autocast_enabled(kind):
             return
         self._autocast = self._torch.autocast(kind, dtype=self._dtype)
@@ -184,6 +185,7 @@ def _scale_losses(hooks: Hooks) -> None:
     stepping: list[Any] = []
 
     def before_backward(tensor: Any) -> Any:
+        scaler.settle(tensor)
         scaler.begin_backward()
         if isinstance(tensor, (tuple, list)):
             return [scaler.scaled(it) for it in tensor]
@@ -199,6 +201,8 @@ def _scale_losses(hooks: Hooks) -> None:
     def around_step(optimizer: Any, step: Fetch) -> Any:
         if scaler.overflown(optimizer):
             hooks.scaler_skipped_steps += 1
+            for tell in hooks.update_skipped:
+                tell(optimizer)
             return None
         stepping.append(optimizer)
         try:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import platform
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
 import psutil
 
-from hotlap.records import Accelerator
+from hotlap.records import Accelerator, TorchDevice
 
 _T = TypeVar("_T")
 
@@ -24,6 +25,36 @@ def accelerators(root: Path = Path("/"), environment: Mapping[str, str] | None =
     """Every accelerator that a training process would see, NVIDIA's first."""
     variables = os.environ if environment is None else environment
     return (*_nvidia(variables), *_amd(root), *_apple())
+
+
+def as_torch_sees_them(
+    devices: Sequence[TorchDevice], known: Sequence[Accelerator], environment: Mapping[str, str] | None = None
+) -> tuple[Accelerator, ...]:
+    """The devices in torch's order, with memory and capability as torch has them, and whatever else the driver tells of
+    each. ``known`` are those of :func:`accelerators`, which are kept where torch sees none."""
+    if not devices:
+        return tuple(known)
+    told = _nvidia_by_uuid(os.environ if environment is None else environment)
+    in_order = known if len(known) == len(devices) else (None,) * len(devices)
+    return tuple(
+        _with_torchs_facts(it, told.get(_bare(it.uuid)) or like) for it, like in zip(devices, in_order, strict=True)
+    )
+
+
+def _with_torchs_facts(device: TorchDevice, like: Accelerator | None) -> Accelerator:
+    major, _, minor = device.capability.partition(".")
+    is_number = device.kind == "cuda" and major.isdecimal() and minor.isdecimal()
+    # A slice's name goes on after its device's; AMD's driver calls devices by names of its own.
+    if like is None or (device.kind == "cuda" and not device.name.startswith(like.name)):
+        like = Accelerator(kind=device.kind, name=device.name, memory_bytes=0)
+    return msgspec.structs.replace(
+        like,
+        kind=device.kind,
+        name=device.name,
+        memory_bytes=device.memory_bytes,
+        capability=device.capability,
+        native_dtypes=claimed_dtypes((int(major), int(minor))) if is_number else like.native_dtypes,
+    )
 
 
 # ---------------------------------------------------------------------------------------------
@@ -52,6 +83,27 @@ def _nvidia(environment: Mapping[str, str]) -> Iterator[Accelerator]:
             yield _describe_nvidia(nvml, handle)
     finally:
         nvml.nvmlShutdown()
+
+
+def _nvidia_by_uuid(environment: Mapping[str, str]) -> dict[str, Accelerator]:
+    """The visible devices by their identifiers without what stands before these."""
+    import pynvml as nvml
+
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError:
+        return {}
+    try:
+        handles = list(_visible_handles(nvml, environment.get("CUDA_VISIBLE_DEVICES")))
+        found = {_bare(_identifier(nvml, it)): _describe_nvidia(nvml, it) for it in handles}
+    finally:
+        nvml.nvmlShutdown()
+    found.pop("", None)
+    return found
+
+
+def _bare(identifier: str) -> str:
+    return identifier.removeprefix("GPU-").removeprefix("MIG-").lower()
 
 
 def _visible_handles(nvml: Any, visible: str | None) -> Iterator[Any]:
@@ -91,18 +143,19 @@ def _identifier(nvml: Any, handle: Any) -> str:
 
 def _describe_nvidia(nvml: Any, handle: Any) -> Accelerator:
     capability = _asked(nvml, lambda: tuple(nvml.nvmlDeviceGetCudaComputeCapability(handle)), default=(0, 0))
-    memory = _asked(nvml, lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).total), default=0)
+    memory = _asked(nvml, lambda: nvml.nvmlDeviceGetMemoryInfo(handle), default=None)
     milliwatts = _asked(nvml, lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle), default=None)
     return Accelerator(
         kind="cuda",
         name=_text(_asked(nvml, lambda: nvml.nvmlDeviceGetName(handle), default="NVIDIA device")),
-        memory_bytes=memory,
+        memory_bytes=int(memory.total) if memory is not None else 0,
         capability=f"{capability[0]}.{capability[1]}" if capability != (0, 0) else "",
         driver=_text(_asked(nvml, nvml.nvmlSystemGetDriverVersion, default="")),
         native_dtypes=claimed_dtypes(capability) if capability != (0, 0) else (),
         power_limit_watts=None if milliwatts is None else milliwatts / 1000,
         pcie=_pcie(nvml, handle),
         other_processes=_other_processes(nvml, handle),
+        used_bytes=int(memory.used) if memory is not None else 0,
         throttled=_throttle_reasons(nvml, handle),
     )
 

@@ -4,9 +4,9 @@ Runs in a child, since it imports torch and holds the device::
 
     python -m hotlap.machine.ceilings --device cuda --seconds 3
 
-writes one JSON object of :class:`hotlap.records.Ceilings`. Each rate is the best of many short tries within a bounded
-time: a ceiling is what the machine can do, and whatever disturbs a try makes it only slower. Products are tested again,
-at most twice, where other programs or a wide spread leave the result in doubt. Operands are random,
+writes one JSON object of :class:`hotlap.records.MeasuredRates`. Each rate is the best of many short tries within a
+bounded time: a ceiling is what the machine can do, and whatever disturbs a try makes it only slower. Products are
+tested again, at most twice, where other programs or a wide spread leave the result in doubt. Operands are random,
 because a device that multiplies zeros draws less power and clocks higher than it does in training. A product of n x n
 matrices counts 2 n^3 operations; a copy within memory counts the bytes read and those written, as STREAM does
 (McCalpin, 1995).
@@ -26,7 +26,8 @@ from hotlap.errors import UsageError
 from hotlap.machine.attention import measure_attention
 from hotlap.machine.processor import busy_seconds
 from hotlap.machine.products import DeviceClock, Products, free_bytes, measure_products
-from hotlap.records import Ceilings, SizedRate
+from hotlap.machine.torch_devices import devices_of_torch
+from hotlap.records import Ceilings, MeasuredRates, SizedRate
 
 # Of the time given: products, then memory, then (with a device) both kinds of copy to it.
 _SHARE_OF_PRODUCTS = 0.6
@@ -229,7 +230,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=3.0)
     options = parser.parse_args(arguments)
     try:
-        found = measure(options.device, options.seconds)
+        found = MeasuredRates(ceilings=measure(options.device, options.seconds), devices=devices_of_torch())
     except UsageError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

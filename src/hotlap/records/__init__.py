@@ -33,11 +33,20 @@ from hotlap.records.comparisons import (
 )
 from hotlap.records.costs import BreakEven, Costs, Price, WholeRun
 from hotlap.records.disturbance import Disturbance, Measurement
-from hotlap.records.machine import Accelerator, AttentionRate, Ceilings, Machine, SizedRate
+from hotlap.records.machine import (
+    Accelerator,
+    AttentionRate,
+    Ceilings,
+    Machine,
+    MeasuredRates,
+    SizedRate,
+    TorchDevice,
+)
 from hotlap.records.messages import (
     CONNECTION_LOST,
     STEP_COUNTER_BYTES,
     STEP_COUNTER_PREFIX,
+    Arrived,
     BlockDone,
     End,
     FromChild,
@@ -129,6 +138,7 @@ __all__ = [
     "STEP_COUNTER_PREFIX",
     "STEP_PHASES",
     "Accelerator",
+    "Arrived",
     "Assignment",
     "AttentionArgument",
     "AttentionRate",
@@ -177,6 +187,7 @@ __all__ = [
     "LoaderRate",
     "LossCurves",
     "Machine",
+    "MeasuredRates",
     "Measurement",
     "ModelFacts",
     "ModelInputs",
@@ -240,6 +251,7 @@ __all__ = [
     "TimedOut",
     "ToChild",
     "TopStatement",
+    "TorchDevice",
     "TurnRequest",
     "TurnSet",
     "Value",

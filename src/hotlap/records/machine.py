@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from hotlap.records.base import Record
 from hotlap.records.protection import Protection
 
@@ -9,8 +11,8 @@ from hotlap.records.protection import Protection
 class Accelerator(Record, frozen=True, kw_only=True):
     """One device, as its driver describes it.
 
-    ``other_processes`` counts the processes that computed on it, and ``throttled`` holds the reasons why its
-    clocks were held down, both at the moment it was looked at.
+    ``other_processes`` counts the processes that computed on it, ``used_bytes`` is what they held of its memory, and
+    ``throttled`` has the reasons why its clocks were held down, all at the moment it was looked at.
     """
 
     kind: str
@@ -22,7 +24,18 @@ class Accelerator(Record, frozen=True, kw_only=True):
     power_limit_watts: float | None = None
     pcie: str = ""
     other_processes: int = 0
+    used_bytes: int = 0
     throttled: tuple[str, ...] = ()
+
+
+class TorchDevice(Record, frozen=True, kw_only=True):
+    """One device as torch sees it; of a slice (MIG) the slice. ``uuid`` is empty where this torch tells none."""
+
+    kind: Literal["cuda", "rocm"]
+    name: str
+    memory_bytes: int
+    capability: str = ""
+    uuid: str = ""
 
 
 class SizedRate(Record, frozen=True, kw_only=True):
@@ -69,6 +82,13 @@ class Ceilings(Record, frozen=True, kw_only=True):
     other_load: float = 0.0
     doubts: tuple[tuple[str, str], ...] = ()
     threads: int = 0
+
+
+class MeasuredRates(Record, frozen=True, kw_only=True):
+    """What the child that measures ceilings writes: the rates, and the devices that torch sees, in torch's order."""
+
+    ceilings: Ceilings
+    devices: tuple[TorchDevice, ...] = ()
 
 
 class Machine(Record, frozen=True, kw_only=True):

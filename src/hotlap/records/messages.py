@@ -17,6 +17,13 @@ CONNECTION_LOST: Final = 117
 """The exit status of a process whose line to the controller is gone: it ends itself, as a trial never goes on alone."""
 
 
+class Arrived(Record, frozen=True, kw_only=True, tag="arrived"):
+    """Child: my model is about to take its first training step on a device, and I wait to be let go on. Sent at most
+    once by every process, and only where the assignment says to wait there."""
+
+    process: int
+
+
 class Hello(Record, frozen=True, kw_only=True, tag="hello"):
     """Child: my first training step is done and I wait. Sent once by every process that trains; ``startup_seconds`` are
     those since torch was imported."""
@@ -43,7 +50,8 @@ class Report(Record, frozen=True, kw_only=True, tag="report"):
 
 
 class Proceed(Record, frozen=True, kw_only=True, tag="proceed"):
-    """Controller: do ``lead_in`` steps that do not count, then ``steps`` steps as one block.
+    """Controller: do ``lead_in`` steps that do not count, then ``steps`` steps as one block. To one that has
+    :class:`Arrived`: go on.
 
     ``seconds`` ends the block earlier, once so long has passed and ``minimum_steps`` are done; it is
     never used with several processes, whose blocks must end at the same step. ``most_seconds`` ends it too, however few
@@ -61,5 +69,5 @@ class End(Record, frozen=True, kw_only=True, tag="end"):
     """Controller: send your report and end the process at once, whatever the script would still do."""
 
 
-FromChild: TypeAlias = Hello | BlockDone | Report
+FromChild: TypeAlias = Arrived | Hello | BlockDone | Report
 ToChild: TypeAlias = Proceed | End

@@ -43,7 +43,8 @@ class Block(Record, frozen=True, kw_only=True):
     waited for a core (None: the system does not say).
     Energies (None: nobody tells) are those of whole devices, as many as there are trainers, and of all processors of
     the machine, whoever used them in that time. ``device_power_sampled`` says that the former was not counted, but
-    taken from samples of power.
+    taken from samples of power. In ``allocator_retries`` the device's allocator found no memory, gave all that it kept
+    back and asked again: what such a block took says nothing of the script alone.
     """
 
     steps: int
@@ -58,6 +59,7 @@ class Block(Record, frozen=True, kw_only=True):
     throttled: str = ""
     device_energy_joules: float | None = None
     device_power_sampled: bool = False
+    allocator_retries: int = 0
     processor_energy_joules: float | None = None
 
 
@@ -153,11 +155,14 @@ Ending: TypeAlias = Completed | Stopped | Crashed | OutOfMemory | TimedOut
 class LoaderRate(Record, frozen=True, kw_only=True):
     """The training loader alone, with one setting: seconds per sample once it flows.
 
-    Where ``error`` is not empty the setting did not work, and ``seconds_per_sample`` means nothing.
+    ``own_cpu_seconds_per_sample`` is what the training thread itself computed for one: to make it, or, with workers, to
+    receive it from them (None in studies that did not measure it). Where ``error`` is not empty the setting did not
+    work, and ``seconds_per_sample`` means nothing.
     """
 
     setting: Setting
     seconds_per_sample: float
+    own_cpu_seconds_per_sample: float | None = None
     first_batch_seconds: float = 0.0
     batches: int = 0
     error: str = ""
@@ -167,13 +172,14 @@ class Run(Record, frozen=True, kw_only=True):
     """One launch of the script, from its start to its end.
 
     ``blocks`` are the timed blocks in order (warm-up blocks first, ``warm_up_blocks`` of them); a loader sweep has one
-    without steps, for all of it;
-    ``steps`` is the account of all steps, warm-up included. ``gradients_path`` names the file with
-    the first step's gradients where they were asked for, and ``evidence_path`` the :class:`hotlap.evidence.RunEvidence`
-    in JSON. With several ranks the ``rank_`` fields have one row for each: the wall seconds of its steps, and those of
-    them that passed before it called backward, which is to say before it met the others. ``imported_from_original``
-    are modules that a workload in a checkout took from the original tree all the same. ``hosts`` are those that it
-    connected to, as ``name:port`` or ``address:port``, this machine's own left out.
+    without steps, for all of it; ``steps`` is the account of all steps, warm-up included. ``gradients_path`` names the
+    file with the first step's gradients where they were asked for, and ``evidence_path`` the
+    :class:`hotlap.evidence.RunEvidence` in JSON. With several ranks the ``rank_`` fields have one row for each: the
+    wall seconds of its steps, and those of them that passed before it called backward, which is to say before it met
+    the others. ``imported_from_original`` are modules that a workload in a checkout took from the original tree all the
+    same. ``hosts`` are those that it connected to, as ``name:port`` or ``address:port``, this machine's own left out.
+    ``device_peak_bytes`` is the most that its tensors held of a device, and ``device_footprint_bytes`` what it took of
+    it at most, the allocator's reserve and the context included; what other processes held at its end is in it too.
     """
 
     plan: Plan = Plan()
@@ -188,6 +194,7 @@ class Run(Record, frozen=True, kw_only=True):
     outside_seconds: float = 0.0
     host_peak_bytes: int = 0
     device_peak_bytes: int = 0
+    device_footprint_bytes: int = 0
     compile: CompileReport = CompileReport()
     scaler_skipped_steps: int = 0
     notes: tuple[str, ...] = ()

@@ -70,22 +70,22 @@ StepSource: TypeAlias = Literal["auto", "optimizer", "backward"]
 class Assignment(Record, frozen=True, kw_only=True):
     """Everything that a child process must know about the trial it is.
 
-    ``observe`` also counts operations and watches for randomness, which costs a few of the first steps;
-    ``replay`` feeds the first training batch again and again, so that only the model is timed; with ``replay_scale``
-    it has that many times its samples, repeated or left out;
-    ``loader_sweep`` times the training loader alone with each of these settings, and no model.
-    The fields from ``without_dropout`` on serve the comparison of numbers, never a timing:
+    ``observe`` also counts operations and watches for randomness, which costs a few of the first steps; ``replay``
+    feeds the first training batch again and again, so that only the model is timed; with ``replay_scale`` it has that
+    many times its samples, repeated or left out; ``loader_sweep`` times the training loader alone with each of these
+    settings, and no model. The fields from ``without_dropout`` on serve the comparison of numbers, never a timing:
     ``reference_precision`` computes in float64, ``nudge`` moves every initial weight by one unit in the last place,
     ``rounded_weights`` rounds them to that number format, ``capture_gradients`` saves the gradients of the first step,
-    ``augmentation_seed`` reseeds what the data pipeline draws while weights and sample order stay.
-    ``collect_evidence`` watches for the causes of slowness (:mod:`hotlap.evidence`), and ``profiled_steps`` of the last
-    steps run under ``torch.profiler``; both make steps longer, and such a run's times are compared with nothing.
-    A launch of one process whose time or steps are over goes on for ``epoch_end_seconds`` at most, where the training
-    loader comes to its end by then, up to the step after it: so that an evaluation between two epochs is seen.
-    ``watch_numbers`` ends the run at the first loss, gradient or weight that is NaN or infinite; from step
-    ``check_numbers_from`` on (0: from torch's import on) every operation is checked too, without ``torch.compile``.
-    ``block_limit_seconds`` is for all steps of a block together (to which a launch's ``seconds`` are added),
-    ``step_limit_seconds`` for a single step of it: a block may have many.
+    ``augmentation_seed`` reseeds what the data pipeline draws while weights and sample order stay. ``collect_evidence``
+    watches for the causes of slowness (:mod:`hotlap.evidence`), and ``profiled_steps`` of the last steps run under
+    ``torch.profiler``; both make steps longer, and such a run's times are compared with nothing. A launch of one
+    process whose time or steps are over goes on for ``epoch_end_seconds`` at most, where the training loader comes to
+    its end by then, up to the step after it: so that an evaluation between two epochs is seen. ``watch_numbers`` ends
+    the run at the first loss, gradient or weight that is NaN or infinite; from step ``check_numbers_from`` on (0: from
+    torch's import on) every operation is checked too, without ``torch.compile``. ``block_limit_seconds`` is for all
+    steps of a block together (to which a launch's ``seconds`` are added), ``step_limit_seconds`` for a single step of
+    it: a block may have many. With ``waits_on_device`` a process whose model lies on an accelerator waits before its
+    first step until it is let go on.
     """
 
     workload: Workload
@@ -112,6 +112,7 @@ class Assignment(Record, frozen=True, kw_only=True):
     block_limit_seconds: float = 300.0
     step_limit_seconds: float | None = None
     show_output: bool = False
+    waits_on_device: bool = False
 
 
 class LaunchRequest(Record, frozen=True, kw_only=True):

@@ -10,13 +10,13 @@ from typing import Any
 
 import msgspec
 
-from hotlap.records import CONNECTION_LOST, BlockDone, End, Hello, Proceed, Report, ToChild
+from hotlap.records import CONNECTION_LOST, Arrived, BlockDone, End, Hello, Proceed, Report, ToChild
 
 _ENCODER = msgspec.json.Encoder()
 _DECODER: msgspec.json.Decoder[ToChild] = msgspec.json.Decoder(ToChild)
 
 
-def encoded(message: Hello | BlockDone | Report) -> bytes:
+def encoded(message: Arrived | Hello | BlockDone | Report) -> bytes:
     """The message as JSON, which knows neither NaN nor infinity: in a report, where a learning rate or a limit of
     clipping may be such, both are told as the largest number."""
     if not isinstance(message, Report):
@@ -47,7 +47,7 @@ class Channel:
     def connected(self) -> bool:
         return self._socket is not None
 
-    def send(self, message: Hello | BlockDone | Report) -> None:
+    def send(self, message: Arrived | Hello | BlockDone | Report) -> None:
         """Send one message. A controller that is gone, or a connection that the script closed, ends this process: a
         trial never outlives its study."""
         try:

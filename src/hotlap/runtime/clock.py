@@ -27,6 +27,7 @@ from typing import Any, Protocol
 
 from hotlap.records import SampleSource, Steps, StepSource
 from hotlap.runtime.batches import leading_size
+from hotlap.runtime.devices import device_kind
 from hotlap.runtime.hooks import Fetch, Hooks
 from hotlap.runtime.samples import SampleCounts
 from hotlap.runtime.stopwatch import (
@@ -131,6 +132,7 @@ class StepClock:
         hooks.after_backward.append(self._backward_ends)
         hooks.before_update.append(self._update_begins)
         hooks.after_update.append(self._update_ends)
+        hooks.update_skipped.append(self._update_skipped)
 
     def _use(self, watch: Stopwatch) -> None:
         self._watch = watch
@@ -295,6 +297,13 @@ class StepClock:
         if self.source != "backward" and (self._only_anchor == id(optimizer) or self._is_anchor(id(optimizer))):
             self._end_step()
 
+    def _update_skipped(self, optimizer: Any) -> None:
+        """A step without its update is one as well: its batch is trained on no more, and the next row is the next
+        batch's."""
+        self._write((self._phases[-1], self._read()))
+        if self.source != "backward" and (self._only_anchor == id(optimizer) or self._is_anchor(id(optimizer))):
+            self._end_step()
+
     def _is_anchor(self, optimizer: int) -> bool:
         """Whether an update ends the step. The first optimizer that steps sets the pace.
 
@@ -343,12 +352,11 @@ class StepClock:
 
     def _choose_stopwatch(self, root: Any) -> None:
         self._stopwatch_chosen = True
-        parameter = next(root.parameters(), None)
-        if parameter is None or parameter.device.type not in ("cuda", "xpu"):
+        kind = device_kind(root)
+        if kind not in ("cuda", "xpu"):
             return
         self.follows_device = True
         self._rows.extend(self._watch.drain())
-        kind = parameter.device.type
         devices = dict.fromkeys(it.device.index for it in root.parameters() if it.device.type == kind)
         self._use(StreamStopwatch(getattr(self._torch, kind), tuple(devices)))
 

@@ -12,6 +12,7 @@ from typing import Any
 from hotlap.records import Assignment
 from hotlap.runtime import randomness
 from hotlap.runtime.batches import transform
+from hotlap.runtime.devices import local_part
 from hotlap.runtime.hooks import Fetch, Hooks
 
 
@@ -47,8 +48,8 @@ def nudge_weights(torch: Any, root: Any) -> None:
     with torch.no_grad():
         for parameter in root.parameters():
             if parameter.requires_grad and parameter.is_floating_point():
-                upwards = torch.full_like(parameter, float("inf"))
-                parameter.copy_(torch.nextafter(parameter, upwards))
+                held = local_part(parameter)
+                held.copy_(torch.nextafter(held, torch.full_like(held, float("inf"))))
 
 
 def round_weights(torch: Any, root: Any, number_format: str) -> None:

@@ -11,6 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
+
+from hotlap.runtime.devices import device_kind
 
 Fetch: TypeAlias = Callable[[], Any]
 
@@ -60,6 +63,9 @@ class Hooks:
     before_update: list[Callable[[Any], None]] = field(default_factory=list)
     after_update: list[Callable[[Any], None]] = field(default_factory=list)
 
+    # A step that a lever left out, told by that lever instead of the two above: it counts as one all the same.
+    update_skipped: list[Callable[[Any], None]] = field(default_factory=list)
+
     # A whole training step is over (told by the step clock, where there is one).
     step_ended: list[Callable[[], None]] = field(default_factory=list)
 
@@ -79,6 +85,14 @@ class Hooks:
     scaler_skipped_steps: int = 0
     # The factor by which batches of loaders are enlarged or cut.
     batch_scale: float = 1.0
+    _device_kinds: WeakKeyDictionary[Any, str] = field(default_factory=WeakKeyDictionary)
+
+    def device_kind(self, root: Any) -> str:
+        """As :func:`hotlap.runtime.devices.device_kind`; a model is asked for only once."""
+        kind = self._device_kinds.get(root)
+        if kind is None:
+            kind = self._device_kinds[root] = device_kind(root)
+        return kind
 
     def note(self, text: str) -> None:
         """Remember a sentence for the report, once."""

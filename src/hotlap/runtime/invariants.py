@@ -13,6 +13,7 @@ import msgspec
 
 from hotlap.records import Assignment, Invariants, Steps
 from hotlap.runtime.batches import tensors
+from hotlap.runtime.devices import local_part
 from hotlap.runtime.hooks import Fetch
 from hotlap.runtime.interception import Interception
 
@@ -110,10 +111,11 @@ class InvariantsRecorder:
     def _remember_loss(self, given: Any) -> Any:
         loss = self._before_scaling(given)
         if self._loss is None and isinstance(loss, self._torch.Tensor) and loss.numel() == 1:
-            self._loss = loss.detach().double().cpu().numpy()
+            self._loss = local_part(loss).detach().double().cpu().numpy()
         return given
 
     def _save_gradients(self, optimizer: Any) -> None:
+        """Of a parameter that processes share, the part that is here: it is the same part in every run."""
         if self.gradients_path:
             return
         import numpy
@@ -124,7 +126,7 @@ class InvariantsRecorder:
             for name, parameter in getattr(root, "_orig_mod", root).named_parameters():
                 if parameter.grad is None or left <= 0 or parameter.grad.is_sparse:
                     continue
-                gradient = parameter.grad.detach().reshape(-1)
+                gradient = local_part(parameter.grad).detach().reshape(-1)
                 gradient = gradient[: min(left, gradient.numel())]
                 left -= gradient.numel()
                 wide = self._torch.float64 if gradient.dtype == self._torch.float64 else self._torch.float32

@@ -15,6 +15,7 @@ from hotlap.runtime.autocast_watch import AutocastWatch
 from hotlap.runtime.batches import size_in_bytes, tensors
 from hotlap.runtime.call_sites import digests, exact_user_site
 from hotlap.runtime.clock import StepClock
+from hotlap.runtime.devices import device_kind, matmul_precision
 from hotlap.runtime.flops import flop_counter
 from hotlap.runtime.hooks import Fetch
 from hotlap.runtime.interception import Interception
@@ -191,7 +192,7 @@ class Observer:
 
     def _watch_autocast(self, root: Any) -> None:
         """Within the model from the second step on: by then it shows whether the script compiles anything."""
-        device = _device_of(root)
+        device = device_kind(root)
         self._autocast.around(device)
         if self._clock.steps_done:
             self._autocast.within(root, device)
@@ -257,8 +258,9 @@ class Observer:
         torch, steps = self._torch, max(self._clock.steps_done, 1)
         evaluation, checkpoints = self._outside.facts() if self._outside is not None else (None, None)
         models = tuple(it.facts(self._flops, self._sites) for it in self._models.values())
+        device = models[0].device if models else "cpu"
         return ScriptFacts(
-            device=models[0].device if models else "cpu",
+            device=device,
             step_source="backward" if self._clock.counts_backwards() else "optimizer",
             torch_version=str(torch.__version__),
             processes=self._processes,
@@ -268,7 +270,7 @@ class Observer:
             models=models,
             autocast_dtype=self._autocast.dtype,
             grad_scaler=self._scaler,
-            matmul_precision=torch.get_float32_matmul_precision(),
+            matmul_precision=matmul_precision(torch, device),
             cudnn_benchmark=bool(torch.backends.cudnn.benchmark),
             deterministic=bool(torch.are_deterministic_algorithms_enabled() or torch.backends.cudnn.deterministic),
             clips_gradients=self._clips,
@@ -355,7 +357,7 @@ class _Model:
             parameters=sum(it.numel() for it in parameters),
             parameter_bytes=sum(it.numel() * it.element_size() for it in parameters),
             dtype=str(parameters[0].dtype).removeprefix("torch.") if parameters else "",
-            device=_device_of(root),
+            device=device_kind(root),
             convolutions=sum(it.startswith(("Conv2d", "Conv3d")) for it in kinds),
             linears=sum(it in ("Linear", "Conv1D") for it in kinds),
             recurrent=sum(it in ("LSTM", "GRU", "RNN") for it in kinds),
@@ -404,11 +406,6 @@ def _length(loader: Any) -> int | None:
         return len(loader)
     except (TypeError, NotImplementedError, AttributeError):
         return None
-
-
-def _device_of(root: Any) -> str:
-    parameter = next(root.parameters(), None)
-    return "cpu" if parameter is None else str(parameter.device.type)
 
 
 def _is_compiled(root: Any) -> bool:

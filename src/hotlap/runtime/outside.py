@@ -15,6 +15,7 @@ from hotlap.records import CallSite, CheckpointFacts, EvaluationFacts
 from hotlap.runtime.autocast_watch import autocast_dtype
 from hotlap.runtime.call_sites import exact_user_site
 from hotlap.runtime.clock import StepClock
+from hotlap.runtime.devices import device_kind
 from hotlap.runtime.hooks import Fetch
 from hotlap.runtime.interception import Interception
 from hotlap.runtime.stopwatch import EVALUATION
@@ -77,7 +78,7 @@ class OutsideWatch:
         self._loader = self._fetched_last()
         if self._first is not None or self._seen is not None:
             return
-        device = next((it.device.type for it in root.parameters()), "cpu")
+        device = device_kind(root)
         self._seen = EvaluationFacts(
             with_gradients=self._torch.is_grad_enabled(),
             autocast_dtype=autocast_dtype(self._torch, device),

@@ -10,12 +10,14 @@ from collections.abc import Callable, MutableSequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from hotlap.records import Assignment, Block, BlockDone, End, Hello, Proceed, Report, Run
+from hotlap.records import Arrived, Assignment, Block, BlockDone, End, Hello, Proceed, Report, Run, ScriptFacts
 from hotlap.runtime import compile_report, connections
 from hotlap.runtime.channel import Channel
 from hotlap.runtime.checkouts import imported_from_original
 from hotlap.runtime.clock import StepClock
 from hotlap.runtime.copies import time_copies
+from hotlap.runtime.device_memory import allocator_retries, device_footprint_bytes, device_peak_bytes
+from hotlap.runtime.devices import device_kind
 from hotlap.runtime.entrance import flush
 from hotlap.runtime.interception import Interception
 from hotlap.runtime.invariants import InvariantsRecorder
@@ -25,6 +27,18 @@ from hotlap.runtime.step_counter import open_counter
 if TYPE_CHECKING:
     from hotlap.runtime.evidence.recorder import Recorder
     from hotlap.runtime.files import Redirection
+
+_ANSWERS_OF_OBJECTS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What a property or a method of somebody else's object may raise when it is asked for something."""
 
 
 class Session:
@@ -44,7 +58,8 @@ class Session:
         self._process = os.getpid()
         self._block: _OpenBlock | None = None
         self._lead_in = 0
-        self._hello_sent = False
+        self._retries_before = 0
+        self._arrived = self._hello_sent = False
         self._began = time.perf_counter()
         self._reported = False
         self._evidence: Recorder | None = None
@@ -76,6 +91,8 @@ class Session:
         compile_report.start(self._torch)
         self._hooks.after_optimizer.append(lambda optimizer: compile_report.start(self._torch))
         self._hooks.model_found.append(lambda root: compile_report.start(self._torch))
+        if self.assignment.waits_on_device:
+            self._hooks.model_found.append(self._wait_on_device)
         atexit.register(self._script_ended)
         self._exit = os._exit
         interception.patches.replace(os, "_exit", self._script_exits)
@@ -110,6 +127,15 @@ class Session:
             self._evidence.step_begins(self._block.last_step, self._block.time_is_over())
         self.clock.resume()
 
+    def _wait_on_device(self, root: Any) -> None:
+        if self._arrived or self._hello_sent or device_kind(root) == "cpu":
+            return
+        self._arrived = True
+        self._channel.send(Arrived(process=os.getpid()))
+        if isinstance(self._channel.receive(), End):
+            self._leave()
+        self.clock.resume()
+
     def _say_hello(self) -> None:
         self._hello_sent = True
         self._interception.intercept_safetensors()
@@ -138,6 +164,7 @@ class Session:
     def _open_block(self) -> None:
         self.clock.synchronise()
         held = self._evidence.wants_more_steps if self._evidence is not None else None
+        self._retries_before = allocator_retries(self._torch)
         self._block = _OpenBlock(self._wanted, self.clock.steps_done, held, self._awaits_epoch_end)
         self.clock.resume()
 
@@ -165,6 +192,7 @@ class Session:
                     outside_seconds=outside,
                     own_cpu_seconds=ended.cpu_seconds,
                     involuntary_switches=ended.involuntary_switches,
+                    allocator_retries=allocator_retries(self._torch) - self._retries_before,
                 ),
             )
         )
@@ -199,10 +227,18 @@ class Session:
         """A forked child starts afresh: should it train, it speaks for itself."""
         self._process = os.getpid()
         self._channel = Channel(self._address)
-        self._hello_sent = False
+        self._arrived = self._hello_sent = False
         self._block = None
         self._lead_in = 0
         self._counter = None  # it is shared with the parent
+
+    def _facts(self) -> ScriptFacts:
+        """What was seen of the script; its own objects are asked, and no answer of theirs may end its run."""
+        try:
+            return self._observer.facts()
+        except _ANSWERS_OF_OBJECTS as error:
+            self._hooks.note(f"What the script consists of could not be found out: {type(error).__name__}: {error}")
+            return ScriptFacts(torch_version=str(self._torch.__version__))
 
     def _send_report(self, exit_code: int | None, **found: Any) -> None:
         if self._reported:
@@ -217,11 +253,12 @@ class Session:
         run = Run(
             plan=self.assignment.plan,
             seed=self.assignment.seed,
-            facts=self._observer.facts(),
+            facts=self._facts(),
             steps=steps,
             invariants=self._invariants.result(steps),
             outside_seconds=sum(steps.outside_seconds),
-            device_peak_bytes=_device_peak_bytes(self._torch),
+            device_peak_bytes=device_peak_bytes(self._torch),
+            device_footprint_bytes=device_footprint_bytes(self._torch),
             compile=compile_report.collect(self._torch, self._roots.forward()),
             scaler_skipped_steps=self._hooks.scaler_skipped_steps,
             notes=tuple(self._hooks.notes),
@@ -295,10 +332,3 @@ def _place_in_group(torch: Any) -> tuple[int, int]:
     if distributed.is_available() and distributed.is_initialized():
         return int(distributed.get_rank()), int(distributed.get_world_size())
     return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-
-
-def _device_peak_bytes(torch: Any) -> int:
-    """Peak of the caching allocator over all devices that were used; 0 where none was."""
-    if not torch.cuda.is_initialized():
-        return 0
-    return max(int(torch.cuda.max_memory_allocated(index)) for index in range(torch.cuda.device_count()))

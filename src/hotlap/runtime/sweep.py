@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from hotlap.records import LoaderRate, Setting
 from hotlap.runtime.hooks import Fetch, Hooks
@@ -68,22 +68,32 @@ def _rate(arguments: dict[str, Any], setting: Setting) -> LoaderRate:
         next(iterator)
         first_batch_seconds = time.perf_counter() - began
         ahead = loader.num_workers * (loader.prefetch_factor or 0)
-        seconds, samples, batches = _drain(loader, iterator, skip=ahead)
+        drained = _drain(loader, iterator, skip=ahead)
     except (RuntimeError, ValueError, OSError, StopIteration, AssertionError) as error:
         return LoaderRate(setting=setting, seconds_per_sample=0.0, error=f"{type(error).__name__}: {error}"[:300])
     return LoaderRate(
         setting=setting,
-        seconds_per_sample=seconds / max(samples, 1),
+        seconds_per_sample=drained.wall_seconds / max(drained.samples, 1),
+        own_cpu_seconds_per_sample=drained.cpu_seconds / max(drained.samples, 1),
         first_batch_seconds=first_batch_seconds,
-        batches=batches,
+        batches=drained.batches,
     )
 
 
-def _drain(loader: Any, iterator: Any, skip: int) -> tuple[float, int, int]:
-    """Seconds, samples and batches counted, over as many epochs as it takes."""
+class _Drained(NamedTuple):
+    """What was counted; ``cpu_seconds`` are this thread's own."""
+
+    wall_seconds: float
+    cpu_seconds: float
+    samples: int
+    batches: int
+
+
+def _drain(loader: Any, iterator: Any, skip: int) -> _Drained:
+    """Batches over as many epochs as it takes."""
     samples = batches = 0
     counter = BatchCounter(loader)
-    began = time.perf_counter()
+    began, own_began = time.perf_counter(), time.thread_time()
     limit = began + 4 * SECONDS_PER_SETTING
     for _ in range(MAXIMUM_BATCHES):
         try:
@@ -94,10 +104,10 @@ def _drain(loader: Any, iterator: Any, skip: int) -> tuple[float, int, int]:
         now = time.perf_counter()
         if skip > 0 and now < limit:
             skip -= 1
-            began = now
+            began, own_began = now, time.thread_time()
             continue
         samples += counter.samples(batch)
         batches += 1
         if now - began >= SECONDS_PER_SETTING and (batches >= MINIMUM_BATCHES or now > limit):
             break
-    return time.perf_counter() - began, samples, batches
+    return _Drained(time.perf_counter() - began, time.thread_time() - own_began, samples, batches)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from hotlap.records import BlockDone, FromChild, Hello, Report, ToChild
+from hotlap.records import Arrived, BlockDone, FromChild, Hello, Report, ToChild
 
 LONGEST_MESSAGE_BYTES = 256 * 2**20
 
@@ -21,7 +21,7 @@ _DECODER: msgspec.json.Decoder[FromChild] = msgspec.json.Decoder(FromChild)
 
 class Connection:
     """One process that connected: what it said so far. ``done`` is its answer to the last Proceed, ``trouble`` why it
-    was cut off."""
+    was cut off, and ``waits`` whether it has :class:`Arrived` and was not let go on yet."""
 
     def __init__(self, stream: socket.socket) -> None:
         self.hello: Hello | None = None
@@ -29,6 +29,7 @@ class Connection:
         self.report: Report | None = None
         self.closed = False
         self.trouble = ""
+        self.waits = False
         self.stream = stream
         self._pending = bytearray()
 
@@ -69,6 +70,8 @@ class Connection:
             self._cut_off(f"it sent a message that cannot be read: {error}")
             return
         match message:
+            case Arrived():
+                self.waits = True
             case Hello():
                 self.hello = message
             case BlockDone():

@@ -91,6 +91,8 @@ class Child:
         self._frozen: list[psutil.Process] = []
         self._frozen_at: float | None = None
         self._frozen_seconds = 0.0
+        self._arrived_at: float | None = None
+        self._waited_seconds = 0.0
         self._host_peak_bytes = 0
         self._cores: CoresWatch | None = None
         self._alone: Block | None = None
@@ -193,10 +195,24 @@ class Child:
         self._attend(timeout_seconds, sample_memory=True)
         if self._over or self._crew.complete:
             return False
+        if self.waits_on_device and self._arrived_at is None:
+            self._arrived_at = time.perf_counter()
         limit = self.assignment.startup_limit_seconds
-        if time.perf_counter() - self._began > limit:
+        if self._arrived_at is None and time.perf_counter() - self._began - self._waited_seconds > limit:
             self._give_up("startup", limit)
         return not self._over
+
+    @property
+    def waits_on_device(self) -> bool:
+        """Whether it waits to be let go on into its first step. That time does not count towards its limit."""
+        return self._crew.waits_on_device
+
+    def let_go_on(self) -> None:
+        """Let all its processes that wait take their first step."""
+        if self._arrived_at is not None:
+            self._waited_seconds += time.perf_counter() - self._arrived_at
+            self._arrived_at = None
+        self._crew.let_go_on()
 
     def wait_ready(self) -> bool:
         """Wait until every trainer has done its first step; False when the child is over instead."""
@@ -375,6 +391,7 @@ class Child:
             wall_seconds=self._ended - self._began - self._frozen_seconds,
             host_peak_bytes=self._host_peak_bytes,
             device_peak_bytes=max((run.device_peak_bytes for run in seen), default=0),
+            device_footprint_bytes=max((run.device_footprint_bytes for run in seen), default=0),
             notes=_distinct([note for run in seen for note in run.notes] + self.notes),
             files=_distinct([*(file for run in seen for file in run.files), *self._written]),
             hosts=merged_hosts(self.run_directory, self._peers, [host for run in seen for host in run.hosts]),

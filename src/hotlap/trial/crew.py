@@ -36,6 +36,18 @@ class Crew:
         self._trainers.sort(key=_rank)
 
     @property
+    def waits_on_device(self) -> bool:
+        """Whether a process waits to be let go on into its first step."""
+        return any(it.waits and not it.leaving for it in self._channel.connections)
+
+    def let_go_on(self) -> None:
+        """Let the processes take their first step that wait for it now."""
+        for it in self._channel.connections:
+            if it.waits:
+                it.waits = False
+                it.send(Proceed(steps=1))
+
+    @property
     def size(self) -> int:
         """How many trainers there are."""
         return len(self._trainers)
@@ -91,12 +103,16 @@ class Crew:
         return self.size > 0 and all(it.done is not None for it in self._trainers)
 
     def block(self) -> tuple[Block, int]:
-        """The block that was done, as the slowest trainer saw it and with the samples of all; and how many steps have
-        been done so far."""
+        """The block that was done, as the slowest trainer saw it and with the samples and allocator retries of all; and
+        how many steps have been done so far."""
         self._order = None
         done = [it.done for it in self._trainers if it.done is not None]
         slowest = max((it.block for it in done), key=lambda it: it.wall_seconds)
-        block = msgspec.structs.replace(slowest, samples=sum(it.block.samples for it in done))
+        block = msgspec.structs.replace(
+            slowest,
+            samples=sum(it.block.samples for it in done),
+            allocator_retries=sum(it.block.allocator_retries for it in done),
+        )
         return block, max(it.steps_done for it in done)
 
 

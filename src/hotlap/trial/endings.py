@@ -15,6 +15,12 @@ _OUT_OF_MEMORY = re.compile(
     r"OutOfMemoryError|MemoryError\b|out of memory|(?i:not enough memory)|can't allocate memory|Cannot allocate memory"
     r"|out of shared memory|C(?:UDNN|UBLAS)_STATUS_ALLOC_FAILED|Unable to allocate .*iB for an array"
 )
+_NO_ROOM_BESIDE_OTHERS = re.compile(
+    r"CU(?:BLAS|DNN|SOLVER|SPARSE)_STATUS_NOT_INITIALIZED|CUDNN_STATUS_INTERNAL_ERROR|NCCL error.*unhandled cuda error"
+    r"|(?i:unable to find an engine to execute)|(?i:device\(?s?\)? (?:is|are|is/are) busy or unavailable)"
+)
+"""What libraries say whose handle or workspace found no room on the device; they can have other reasons too."""
+
 _KILLED_BY_SIGKILL = re.compile(r"signal: Killed|SIGKILL|exitcode: -9")
 
 
@@ -64,6 +70,13 @@ def ending_of(departure: Departure) -> Ending:
     if code == 0 and reported and not departure.trouble:
         return Completed()
     return _failure(departure, code)
+
+
+def may_lack_room(ending: Ending) -> bool:
+    """Whether a run may have failed only because others were on the device with it: by itself it may do well."""
+    if isinstance(ending, Crashed):
+        return _NO_ROOM_BESIDE_OTHERS.search(ending.error) is not None
+    return isinstance(ending, OutOfMemory)
 
 
 def _stopped_by_us(departure: Departure) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import resource
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -14,17 +13,12 @@ from types import MappingProxyType
 
 import msgspec
 
-from hotlap.errors import HotlapError
-from hotlap.machine.ceilings import merged
-from hotlap.machine.facts import machine_facts, with_ceilings
 from hotlap.records import (
     Assignment,
-    Ceilings,
     FileWrite,
     Isolation,
     LaunchRequest,
     Machine,
-    OutOfMemory,
     Proceed,
     Run,
     TurnRequest,
@@ -33,16 +27,14 @@ from hotlap.records import (
 )
 from hotlap.trial import command, turns
 from hotlap.trial.child import Child
+from hotlap.trial.endings import may_lack_room
 from hotlap.trial.handshake import shake_hands
 from hotlap.trial.isolating import Isolator
-from hotlap.trial.others import busy_seconds, wait_for_quiet
+from hotlap.trial.machine import measured_machine
+from hotlap.trial.others import wait_for_quiet
 from hotlap.trial.owned_folder import owned_folder
-from hotlap.trial.process import run_module
 from hotlap.trial.snapshot import changed, snapshot
 
-_CEILINGS_LIMIT_SECONDS = 180.0
-# Kinds of accelerators that torch calls "cuda".
-_CUDA_KINDS = frozenset({"cuda", "rocm"})
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _DEFAULT_ISOLATION = Isolation()
 
@@ -79,19 +71,7 @@ class LocalExecutor:
     @cached_property
     def _machine(self) -> Machine:
         protection = self._isolator.protection  # which may refuse, before anything is measured
-        facts = machine_facts()
-        has_device = any(it.kind in _CUDA_KINDS for it in facts.accelerators)
-        ceilings = Ceilings()
-        warnings: list[str] = []
-        for device in ("cuda", "cpu") if has_device else ("cpu",):
-            try:
-                found = _measure_ceilings(device)
-            except HotlapError as error:
-                warnings.append(f"The rates of {device} could not be measured. {error}")
-            else:
-                ceilings = merged(ceilings, found)
-        measured = with_ceilings(facts, ceilings)
-        return msgspec.structs.replace(measured, warnings=(*measured.warnings, *warnings), protection=protection)
+        return msgspec.structs.replace(measured_machine(), protection=protection)
 
     def launch(self, request: LaunchRequest) -> Run:
         """One child alone, until the wanted steps are done, its time is over, or it ends by itself.
@@ -139,14 +119,16 @@ class LocalExecutor:
         interleaved = request.interleaved
         if interleaved:
             runs, rounds = self._interleave(request)
-            interleaved = len(runs) < 2 or not any(isinstance(run.ending, OutOfMemory) for run in runs)
+            crowded = any(may_lack_room(run.ending) for run in runs) or turns.is_cramped(runs, request)
+            interleaved = len(runs) < 2 or not crowded
         if not interleaved:
             runs, rounds = turns.alternate(self._child, request)
         return TurnSet(runs=runs, rounds=rounds, interleaved=interleaved, wall_seconds=time.perf_counter() - began)
 
     def _interleave(self, request: TurnRequest) -> tuple[tuple[Run, ...], turns.Rounds]:
         with ExitStack() as stack:
-            children = [stack.enter_context(self._child(assignment)) for assignment in request.arms]
+            arms = [msgspec.structs.replace(it, waits_on_device=len(request.arms) > 1) for it in request.arms]
+            children = [stack.enter_context(self._child(assignment)) for assignment in arms]
             return turns.take_turns(children, request)
 
     def _child(self, assignment: Assignment) -> Child:
@@ -175,25 +157,6 @@ class LocalExecutor:
 
             shake_hands(start, workload.python, folder)
         self._greeted.add(workload.python)
-
-
-def _measure_ceilings(device: str) -> Ceilings:
-    began, busy, own = time.perf_counter(), busy_seconds(), _seconds_of_children()
-    printed = run_module("hotlap.machine.ceilings", ("--device", device), timeout_seconds=_CEILINGS_LIMIT_SECONDS)
-    others = busy_seconds() - busy - (_seconds_of_children() - own)
-    try:
-        found = msgspec.json.decode(printed, type=Ceilings)
-        return msgspec.structs.replace(found, other_load=max(0.0, others) / (time.perf_counter() - began))
-    except msgspec.DecodeError as error:
-        raise HotlapError(
-            f"What was measured cannot be read: {error}.", remedy="Run `python -m hotlap.machine.ceilings` by hand."
-        ) from error
-
-
-def _seconds_of_children() -> float:
-    """Processor time of all processes that we started and that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def _sweep_limit_seconds(assignment: Assignment) -> float:

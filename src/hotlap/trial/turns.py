@@ -22,6 +22,9 @@ Start = Callable[[Assignment], Child]
 _MARGIN = 1.25
 """A block is planned so much longer than it must be, since step times vary."""
 _LONGEST_BLOCK_STEPS = 1_000_000
+_MOST_VOID = 0.5
+"""Of the wanted rounds. A void one is repeated: in one of its blocks an allocator had to give back what it kept and ask
+again, which costs a multiple of a step, and happens because the others hold the memory."""
 
 
 def take_turns(children: Sequence[Child], request: TurnRequest) -> tuple[tuple[Run, ...], Rounds]:
@@ -51,7 +54,8 @@ def _interleaved_blocks(children: Sequence[Child], request: TurnRequest) -> list
     order = list(range(len(children)))
     shuffle = random.Random(request.order_seed).shuffle
     rounds: list[list[Block]] = []
-    for _ in range(request.rounds):
+    void_rounds = 0
+    while len(rounds) < request.rounds and void_rounds <= _MOST_VOID * request.rounds:
         if time.perf_counter() + _seconds_of(rounds) > deadline:
             break
         shuffle(order)
@@ -63,8 +67,19 @@ def _interleaved_blocks(children: Sequence[Child], request: TurnRequest) -> list
             children[index].freeze()
             blocks[index] = block
             steps[index] = _enough(steps[index], block, request.block_seconds)
+        if any(it.allocator_retries for it in blocks.values()):
+            void_rounds += 1
+            continue
         rounds.append([blocks[index] for index in range(len(children))])
     return rounds
+
+
+def is_cramped(runs: Sequence[Run], request: TurnRequest) -> bool:
+    """Whether so many rounds were void, since an arm's allocator found no memory beside the others, that arms had
+    better not be alive together."""
+    timed = (run.blocks[run.warm_up_blocks :] for run in runs)
+    void_rounds = max((sum(it.allocator_retries > 0 for it in blocks) for blocks in timed), default=0)
+    return len(runs) > 1 and void_rounds > _MOST_VOID * request.rounds
 
 
 def _deadline(request: TurnRequest) -> float:
@@ -79,18 +94,27 @@ def _seconds_of(rounds: Sequence[Sequence[Block]]) -> float:
 
 def _start_up(children: Sequence[Child], deadline: float) -> bool:
     """Wait until all have done their first step; who has is frozen. Returns early when one cannot; False when the time
-    is over."""
+    is over.
+
+    They import, build and load side by side, but on an accelerator take their first step one at a time: libraries try
+    out there which of their kernels is fastest, and what they choose beside another arm would be used from then on.
+    """
     starting = list(children)
+    stepping: Child | None = None
     while starting:
         for child in tuple(starting):
             if child.starting(0.05 / len(starting)):
                 if time.perf_counter() > deadline:
                     return False
+                if child.waits_on_device and stepping in (None, child):
+                    stepping = child
+                    child.let_go_on()
                 continue
             if child.over:
                 return True
             child.freeze()
             starting.remove(child)
+            stepping = None if stepping is child else stepping
     return True
 
 

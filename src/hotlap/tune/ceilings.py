@@ -208,8 +208,9 @@ def _flops(
     """
     flops = max((it.flops_per_step for it in facts.models if it.flops_per_step), default=None)
     device = facts.device.partition(":")[0]
-    dtype = facts.autocast_dtype or next((it.dtype for it in facts.models), "float32")
-    rate = dict(machine.ceilings.matmul_flops_per_second).get(f"{device}:{dtype}")
+    rates = dict(machine.ceilings.matmul_flops_per_second)
+    dtype = _fastest_format(facts)
+    rate = rates.get(f"{device}:{dtype}") or rates.get(f"{device}:float32" if dtype == "tf32" else "")
     if not flops or not rate or phases.wall <= 0:
         return None, []
     least = flops / rate
@@ -229,6 +230,14 @@ def _flops(
     bound = max(1.0, phases.wall / least)
     per_sample = least / max(1e-9, phases.samples_per_step)
     return least / phases.wall, [Ceiling(name="matmul", seconds_per_sample=per_sample, bound_speedup=bound, text=text)]
+
+
+def _fastest_format(facts: ScriptFacts) -> str:
+    """The number format in which the step's products may be computed. On CUDA that is TensorFloat-32 for float32
+    matrices where the script allows it, and for float32 convolutions unless it forbids it."""
+    dtype = facts.autocast_dtype or next((it.dtype for it in facts.models), "float32")
+    in_tf32 = facts.matmul_precision != "highest" or any(it.convolutions for it in facts.models)
+    return "tf32" if dtype == "float32" and facts.device.startswith("cuda") and in_tf32 else dtype
 
 
 def _rebound(ceiling: Ceiling, seconds_per_sample: float) -> Ceiling:

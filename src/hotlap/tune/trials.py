@@ -272,13 +272,16 @@ class Trials:
     # -- memory -------------------------------------------------------------------------------
 
     def fit_arms(self, machine: Machine, baseline: Run) -> None:
-        """How many arms may be alive together, by the baseline's memory peaks."""
+        """How many arms may be alive together, by what the baseline took at most: on a device the allocator's reserve
+        and the context count, and what other processes hold is not there to be had."""
         fitting = [_MOST_ARMS]
         if baseline.host_peak_bytes and machine.memory_bytes:
             fitting.append(int(_MEMORY_SHARE * machine.memory_bytes / baseline.host_peak_bytes))
         accelerator = _smallest(machine.accelerators)
         if baseline.device_peak_bytes and accelerator is not None and accelerator.memory_bytes:
-            fitting.append(int(_MEMORY_SHARE * accelerator.memory_bytes / baseline.device_peak_bytes))
+            free_bytes = accelerator.memory_bytes - accelerator.used_bytes
+            own_bytes = max(baseline.device_peak_bytes, baseline.device_footprint_bytes - accelerator.used_bytes)
+            fitting.append(int(_MEMORY_SHARE * free_bytes / own_bytes))
         self.arms_at_once = max(2, min(fitting))
         self.interleaved = min(fitting) >= FEWEST_ARMS
 
@@ -344,4 +347,4 @@ def ending_text(ending: Ending) -> str:
 
 
 def _smallest(accelerators: Sequence[Accelerator]) -> Accelerator | None:
-    return min(accelerators, key=lambda it: it.memory_bytes, default=None)
+    return min(accelerators, key=lambda it: it.memory_bytes - it.used_bytes, default=None)

@@ -1,6 +1,6 @@
 """Samples in compressed shards, of which one is open at a time."""
 
-import zlib
+import lzma
 
 import torch
 from torch.utils.data import Dataset
@@ -15,7 +15,7 @@ class Shards(Dataset):
         self.packed = []
         for _ in range(count):
             values = torch.randint(-8, 8, (size, features), generator=generator, dtype=torch.int16)
-            self.packed.append(zlib.compress(values.numpy().tobytes(), level=1))
+            self.packed.append(lzma.compress(values.numpy().tobytes(), preset=0))
         self.opened, self.values = None, None
 
     def __len__(self):
@@ -30,5 +30,5 @@ class Shards(Dataset):
         return values, (values.sum() > 0).long()
 
     def open(self, shard):
-        data = bytearray(zlib.decompress(self.packed[shard]))
+        data = bytearray(lzma.decompress(self.packed[shard]))
         return torch.frombuffer(data, dtype=torch.int16).view(self.size, self.features)

@@ -22,14 +22,14 @@ class Mixer(nn.Module):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--features", type=int, default=4096)
-    parser.add_argument("--hidden", type=int, default=512)
-    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--features", type=int, default=1024)
+    parser.add_argument("--hidden", type=int, default=1024)
+    parser.add_argument("--batch-size", type=int, default=512)
     parser.add_argument("--epochs", type=int, default=100)
     args = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    data = Shards(count=6, size=16 * args.batch_size, features=args.features)
+    data = Shards(count=4, size=16 * args.batch_size, features=args.features)
     loader = DataLoader(  # planted: short-queue
         data, batch_size=args.batch_size, num_workers=1, persistent_workers=True
     )

@@ -24,7 +24,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--packages", nargs="*", default=[".", "asyncio", "email", "encodings", "idlelib", "unittest"])
     parser.add_argument("--vocabulary", type=int, default=512)
-    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--steps", type=int, default=240)
     parser.add_argument("--batch", type=int, default=512)
     args = parser.parse_args()
     torch.manual_seed(0)

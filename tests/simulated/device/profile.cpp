@@ -16,6 +16,7 @@ double* Profile::field(const std::string& name) {
       {"bytes_per_host_second", &bytes_per_host_second},
       {"host_float32_flops", &host_float32_flops},
       {"host_bfloat16_flops", &host_bfloat16_flops},
+      {"host_float16_flops", &host_float16_flops},
       {"shortest_kernel_nanoseconds", &shortest_kernel_nanoseconds},
       {"bytes_per_second", &bytes_per_second},
       {"float64_flops", &float64_flops},

@@ -83,8 +83,9 @@ double kernel_nanoseconds(const Amount& amount) {
 }
 
 double host_nanoseconds(const Amount& amount) {
-  const double flops_per_second =
-      amount.type == at::kBFloat16 ? profile.host_bfloat16_flops : profile.host_float32_flops;
+  const double flops_per_second = amount.type == at::kBFloat16 ? profile.host_bfloat16_flops
+      : amount.type == at::kHalf                              ? profile.host_float16_flops
+                                                              : profile.host_float32_flops;
   const double working = std::max(amount.bytes / profile.bytes_per_host_second, amount.flops / flops_per_second);
   return working * kNanoseconds;
 }

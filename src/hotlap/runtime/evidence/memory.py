@@ -12,6 +12,7 @@ import msgspec
 
 from hotlap.evidence import MemoryTimeline
 from hotlap.runtime.clock import StepClock
+from hotlap.runtime.devices import device_kind
 from hotlap.runtime.evidence.holders import Holders
 from hotlap.runtime.evidence.host_memory import host_bytes_reader
 from hotlap.runtime.interception import Interception
@@ -61,11 +62,12 @@ class MemoryWatch:
             self._next_look = 2 * self._clock.steps_done
 
     def _training_device(self) -> tuple[Any, int] | None:
-        """The module of torch and the number of the device that the first root lies on; None for a CPU."""
+        """The module of torch and the number of the device that the first root on any lies on; None for a CPU."""
         for root in self._roots.all():
-            parameter = next(root.parameters(), None)
-            if parameter is not None and parameter.device.type in ("cuda", "xpu"):
-                return getattr(self._torch, parameter.device.type), int(parameter.device.index)
+            kind = device_kind(root)
+            if kind in ("cuda", "xpu"):
+                first = next(it for it in root.parameters() if it.device.type == kind)
+                return getattr(self._torch, kind), int(first.device.index)
         return None
 
     def result(self) -> dict[str, object]:

@@ -1,0 +1,39 @@
+"""What this process takes of the memory of its devices, as torch's caching allocator and the driver count it.
+
+Source: PyTorch documentation, "CUDA semantics", memory management.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+
+def device_peak_bytes(torch: Any) -> int:
+    """The most that tensors held at once, of the device on which they held most; 0 where none was used."""
+    return max((int(torch.cuda.max_memory_allocated(it)) for it in _devices(torch)), default=0)
+
+
+def device_footprint_bytes(torch: Any) -> int:
+    """The most that the process held of a device: what its allocator had reserved, and whatever else lies there now.
+    That is its CUDA context with the kernels that were loaded, and what other processes hold, which the driver does not
+    tell apart."""
+    return max((_footprint(torch, it) for it in _devices(torch)), default=0)
+
+
+def allocator_retries(torch: Any) -> int:
+    """How often the allocator has found no memory, given back all that it kept, and asked the driver again."""
+    return sum(int(torch.cuda.memory_stats(it).get("num_alloc_retries", 0)) for it in _devices(torch))
+
+
+def _footprint(torch: Any, index: int) -> int:
+    most_reserved = int(torch.cuda.max_memory_reserved(index))
+    if not most_reserved:
+        return 0
+    free_bytes, total_bytes = torch.cuda.mem_get_info(index)
+    return int(total_bytes - free_bytes) + most_reserved - int(torch.cuda.memory_reserved(index))
+
+
+def _devices(torch: Any) -> Iterator[int]:
+    """Asking initialises nothing: a script that uses no device is not given a context by us."""
+    return iter(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else iter(())

@@ -1,0 +1,38 @@
+"""On which device a model computes, what of it this process holds, and the precision of its float32 matrix products."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+_HOST = ("cpu", "meta")
+_LEGACY_NAMES = {"tf32": "high", "bf16": "medium"}
+
+
+def device_kind(root: Any) -> str:
+    """The kind of device that holds most of a model's parameters by their bytes. The host is meant only where no
+    accelerator holds any: a large model may leave one embedding there, and it need not be the smallest part of it."""
+    from torch.nn.parameter import is_lazy
+
+    held: Counter[str] = Counter()
+    for it in root.parameters():
+        held[str(it.device.type)] += 0 if is_lazy(it) else it.numel() * it.element_size()
+    away = [kind for kind in held if kind not in _HOST]
+    return max(away, key=lambda kind: held[kind], default="cpu")
+
+
+def local_part(tensor: Any) -> Any:
+    """The part of a tensor that this process holds, where processes share it (a ``DTensor`` of FSDP or of tensor
+    parallelism); any other tensor as it is. NumPy reads no ``DTensor``, and many operators have no rule for one."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+
+
+def matmul_precision(torch: Any, kind: str) -> str:
+    """``highest``, ``high`` or ``medium``, as torch's older switch calls them. A script that has used the newer ones
+    (``torch.backends.cuda.matmul.fp32_precision`` and its like, since torch 2.9) may not ask the older one any more:
+    torch raises an error there."""
+    try:
+        return str(torch.get_float32_matmul_precision())
+    except RuntimeError:
+        backend = torch.backends.mkldnn if kind == "cpu" else torch.backends.cuda
+        return _LEGACY_NAMES.get(str(backend.matmul.fp32_precision), "highest")
