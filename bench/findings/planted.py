@@ -27,10 +27,10 @@ _HINT = re.compile(r"# hint: ([a-z, -]+)$")
 Need = Literal["", "two-cores", "bfloat16", "compiler", "device", "two-processes"]
 """What the machine must have for the cause to be there at all."""
 
-Measure = Literal["step", "run", "growth", "finite", "spikes", "skipped", "idle", "breaks"]
+Measure = Literal["step", "run", "growth", "finite", "spikes", "skipped", "idle", "breaks", "recompiles"]
 """How a cure is judged: seconds per step with all that lies between steps, seconds of the whole run, memory that
 grows from step to step, losses that are not finite, outliers of the gradient's norm, steps that a scaler leaves out,
-parameters without a gradient to speak of, breaks between compiled graphs."""
+parameters without a gradient to speak of, breaks between compiled graphs, recompilations."""
 
 
 class Edit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -77,6 +77,7 @@ class Recorder:
             "spikes": _spread([it for it in self._norms if math.isfinite(it)]),
             "idle": self._idle(),
             "breaks": _graph_breaks(),
+            "recompiles": _recompilations(),
             "skipped": 1.0 - min(len(self._times) / len(self._losses), 1.0) if self._losses else None,
         }
         self._out.write_text(json.dumps(rows), encoding="utf-8")
@@ -104,6 +105,13 @@ def _graph_breaks() -> float:
     """How many times Dynamo had to leave a graph, so far."""
     dynamo = sys.modules.get("torch._dynamo.utils")
     return float(sum(dynamo.counters["graph_break"].values())) if dynamo is not None else 0.0
+
+
+def _recompilations() -> float:
+    """How many times Dynamo compiled something again, so far, since a guard of what it had did not hold."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    compilations = dynamo.get_compilation_metrics() if dynamo is not None else []
+    return float(sum(bool(getattr(it, "recompile_reason", None)) for it in compilations))
 
 
 def _spread(norms: list[float]) -> float | None:

@@ -68,10 +68,11 @@ class Truth:
 
 _SYMPTOMS: Final = {
     "finite": lambda share: share < 1.0,
-    "spikes": lambda ratio: ratio > 10.0,
+    "spikes": lambda ratio: ratio > 5.0,
     "skipped": lambda share: share > 0.1,
     "idle": lambda parameters: parameters > 0,
     "breaks": lambda breaks: breaks > 0,
+    "recompiles": lambda recompilations: recompilations > 0,
 }
 
 

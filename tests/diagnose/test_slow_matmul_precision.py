@@ -13,7 +13,7 @@ from hotlap.diagnose.examples import CPU, GPU, operator, run_on
 from hotlap.diagnose.operators import WORTH_A_LOOK
 from hotlap.diagnose.work import Rates, beaten, work_of
 from hotlap.evidence import LayerUse
-from hotlap.records import Accelerator, Machine, ModelFacts
+from hotlap.records import Accelerator, FlatRate, Machine, ModelFacts
 from hotlap.trace.records import OperatorRow
 
 FLOAT32_RATES = {"cpu": 5.0e11, "cuda": 4.5e13}
@@ -138,6 +138,40 @@ def test_work_is_read_off_the_shapes(row: OperatorRow, operations: float | None)
     outputs = {((4, 16, 32, 32), (32, 16, 3, 3)): (4, 32, 15, 15)}
     work = work_of(row, outputs)
     assert (work.operations if work else None) == operations
+
+
+FLAT_RATES = tuple(
+    FlatRate(key="cpu:float32", short=short, short_side=short_side, side=side, flops_per_second=rate)
+    for short, short_side, side, rate in (
+        ("rows", 8, 512, 1e10),
+        ("rows", 8, 2048, 4e10),
+        ("rows", 128, 512, 1e11),
+        ("rows", 128, 2048, 4e11),
+        ("common", 8, 512, 1e9),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "rate"),
+    [
+        ([(8, 512), (512, 512)], 1e10),
+        ([(512, 512), (512, 8)], 1e10),
+        ([(8, 1024), (1024, 1024)], 2e10),
+        ([(8, 512), (512, 2048)], 2e10),
+        ([(32, 512), (512, 512)], 1e11**0.5 * 1e10**0.5),
+        ([(2, 64), (64, 64)], 1e10),
+        ([(512, 8), (8, 512)], 1e9),
+        ([(512, 512), (512, 512)], 5e11),
+        ([(256, 512), (512, 512)], None),
+    ],
+)
+def test_products_with_a_short_side_have_rates_of_their_own(shapes: list[tuple[int, int]], rate: float | None) -> None:
+    rates = Rates(msgspec.structs.replace(CPU.ceilings, flat=FLAT_RATES), "cpu")
+    work = work_of(operator("aten::mm", 1, shapes), {})
+    assert work is not None
+    expected = rates.rate("float32", work.side) if rate is None or rate == 5e11 else rate
+    assert rates.rate_of("float32", work) == pytest.approx(expected)
 
 
 def test_rates_of_sizes_between_and_beyond_those_measured() -> None:

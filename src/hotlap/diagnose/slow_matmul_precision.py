@@ -12,11 +12,12 @@ also halve what is read and written.
 
 ## How to see it
 `hotlap profile train.py` multiplies matrices of many sizes in each format, and compares the products of a step with the
-rates of their own sizes: a product of 64 x 64 matrices is often slower in bfloat16 than in float32. The finding's share
-is what the format could save at those rates, less what converting weights and gradients costs. It is a bound: no more
-than what forward and backward take, and of a product no more than what its operations take at its rate. Where no rate
-of such a size was measured, there is no figure. cuDNN computes float32 convolutions in TensorFloat-32 by itself, so
-only its distance to 16 bits counts.
+rates of their own sizes and forms: a product of 64 x 64 matrices is often slower in bfloat16 than in float32, and so is
+one of a few rows with a large matrix, as small batches make it. The finding's share is what the format could save at
+those rates, less what converting weights and gradients costs. It is a bound: no more than what forward and backward
+take, and of a product no more than what its operations take at its rate. Where no rate of such a size was measured,
+there is no figure. cuDNN computes float32 convolutions in TensorFloat-32 by itself, so only its distance to 16 bits
+counts.
 
 ## What to do
 Run forward and loss under `torch.autocast(device, dtype=torch.bfloat16)`. Or allow a shorter mantissa inside float32
@@ -56,7 +57,7 @@ from hotlap.diagnose.wording import flop_rate, levers_for, percent
 from hotlap.diagnose.work import Rates, Work, convolution_outputs, is_sparse, product_of, why_doubted, work_of
 from hotlap.evidence import LayerUse, RunEvidence
 from hotlap.levers.situations import device_kind, native_dtypes
-from hotlap.records import Ceilings, Finding, Machine, SizedRate
+from hotlap.records import Ceilings, Finding, FlatRate, Machine, SizedRate
 from hotlap.trace.records import OperatorRow
 
 title = "Float32 matrix products on hardware with a faster mode"
@@ -219,7 +220,7 @@ def _title(share: float, mode: str, saving: float | None) -> str:
 def _figures(profile: Profile, slow: Sequence[_Slow], best: _Saving, rates: Rates) -> Iterator[str]:
     longest = sorted(slow, key=lambda it: -own_nanoseconds(profile, it.row))[:_ROWS_SHOWN]
     for it in longest:
-        now, then = (rates.rate(dtype, it.work.side) if it.work else None for dtype in (it.computes_in, best.mode))
+        now, then = (rates.rate_of(dtype, it.work) if it.work else None for dtype in (it.computes_in, best.mode))
         if now is not None and then is not None:
             yield (
                 f"Rates of the size of {in_words(it.row)} in a test: {flop_rate(now)} in {it.computes_in}, "
@@ -251,6 +252,7 @@ _CONVOLUTION = operator(
 )
 _ELEMENTWISE = operator("aten::gelu", 20, [(8192, 3072)])
 _ON_CPU = (operator("aten::addmm", 40, [(512,), (1024, 512), (512, 512)], calls=30), _ELEMENTWISE)
+_FEW_ROWS = operator("aten::addmm", 60, [(1024,), (32, 1024), (1024, 1024)], calls=400)
 _SMALL = operator("aten::mm", 60, [(32, 64), (64, 64)], calls=10_000)
 _CHEAP = operator("aten::mm", 60, [(64, 1024), (1024, 1024)])
 _ON_GPU = run_on(GPU, _LINEAR, _BACKWARD, _ELEMENTWISE)
@@ -262,6 +264,16 @@ _NO_FASTER_HERE = msgspec.structs.replace(
             SizedRate(key="cpu:bfloat16", side=512, flops_per_second=4.9e11, conversion_seconds=1e-5),
             SizedRate(key="cpu:float32", side=512, flops_per_second=5.0e11),
         )
+    ),
+)
+_NO_FASTER_WITH_FEW_ROWS = msgspec.structs.replace(
+    CPU,
+    ceilings=msgspec.structs.replace(
+        CPU.ceilings,
+        flat=tuple(
+            FlatRate(key=f"cpu:{dtype}", short="rows", short_side=32, side=1024, flops_per_second=rate)
+            for dtype, rate in (("float32", 1.1e11), ("bfloat16", 1.0e11))
+        ),
     ),
 )
 _IN_DOUBT = msgspec.structs.replace(
@@ -283,6 +295,7 @@ fires = {
     "no rate was measured": run_on(_WITHOUT_RATES, _LINEAR, _BACKWARD, _ELEMENTWISE),
     "the rates are in doubt": run_on(_IN_DOUBT, *_ON_CPU),
     "a processor that multiplies bfloat16": run_on(CPU, *_ON_CPU),
+    "few rows, for which no rate was measured": run_on(CPU, _FEW_ROWS, _ELEMENTWISE),
     "convolutions in TensorFloat-32, which 16 bits could halve": run_on(GPU, _CONVOLUTION, _ELEMENTWISE),
 }
 silent = {
@@ -296,6 +309,7 @@ silent = {
     "the GPU waits for the host": run_on(GPU, operator("aten::mm", 15, [(512, 512), (512, 512)])),
     "the processor has no faster format": run_on(Machine(cores=8, native_dtypes=("float32",)), *_ON_CPU),
     "the other format is no faster when measured": run_on(_NO_FASTER_HERE, *_ON_CPU),
+    "it is no faster with so few rows": run_on(_NO_FASTER_WITH_FEW_ROWS, _FEW_ROWS, _ELEMENTWISE),
     "products so small that the other format is slower": run_on(CPU, _SMALL),
     "the operators take long, but not for their operations": run_on(CPU, _CHEAP),
     "converting the weights costs more than products save": _with_layers(run_on(CPU, *_ON_CPU)),

@@ -1,7 +1,8 @@
 """What one call of an operator multiplies, read off its shapes, and how long that takes at measured rates. Not a rule.
 
 Two operations count for each multiplication with its addition. A rate belongs to a size: that of the square matrices
-whose product takes as many operations as one product of the operator does.
+whose product takes as many operations as one product of the operator does; or to a form, where one side is much shorter
+than the others, as with small batches.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from hotlap.diagnose.operators import (
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.wording import flop_rate
 from hotlap.levers.situations import device_kind
-from hotlap.records import Ceilings, SizedRate
+from hotlap.records import Ceilings, FlatRate, ShortSide, SizedRate
 from hotlap.trace.records import OperatorRow
 
 Outputs = Mapping[tuple[object, ...], tuple[int, ...]]
@@ -34,6 +35,9 @@ Outputs = Mapping[tuple[object, ...], tuple[int, ...]]
 LARGER = 4
 """Of matrices up to this many times as large as the largest that were measured, its rate is believed: rates have
 settled by then."""
+
+FLAT = 4
+"""A side that is so many times shorter than both others makes a product flat."""
 
 _CLEARLY_MORE = 1.25
 _COUNTED_ALIKE = 1.5
@@ -43,13 +47,23 @@ _BACKWARD_OF_ATTENTION = 2.5  # five products of the scores' size for two: the s
 
 
 @dataclass(frozen=True, slots=True)
+class Flat:
+    """A product with a short side: its length, and the mean of the two others."""
+
+    short: ShortSide
+    short_side: int
+    side: float
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """What one call does at least: its operations, the numbers that are read and written (0: not known), and the
-    operations of a single one of its products."""
+    operations of a single one of its products. ``flat`` is its form where one side is far shorter than the others."""
 
     operations: float
     numbers: int
     single: float
+    flat: Flat | None = None
 
     @property
     def side(self) -> float:
@@ -115,7 +129,16 @@ def _work_of_product(row: OperatorRow) -> Work | None:
         return None
     batch, rows, common, columns = product
     operations = 2.0 * prod(product)
-    return Work(operations, batch * (rows * common + common * columns + rows * columns), operations)
+    numbers = batch * (rows * common + common * columns + rows * columns)
+    return Work(operations, numbers, operations, _flat(rows, common, columns) if batch == 1 else None)
+
+
+def _flat(rows: int, common: int, columns: int) -> Flat | None:
+    """A matrix of few columns is to a library what one of few rows is."""
+    shortest, middle, longest = sorted((rows, common, columns))
+    if FLAT * shortest > middle:
+        return None
+    return Flat("common" if common == shortest else "rows", shortest, math.sqrt(middle * longest))
 
 
 def _work_of_convolution(row: OperatorRow, outputs: Outputs) -> Work | None:
@@ -202,6 +225,11 @@ class Rates:
             kind, _, dtype = it.key.partition(":")
             if kind == device and it.side > 0 and it.flops_per_second > 0:
                 self._by_format.setdefault(dtype, []).append(it)
+        self._flat: dict[tuple[str, ShortSide], dict[int, list[FlatRate]]] = {}
+        for flat in sorted(ceilings.flat, key=lambda it: (it.short_side, it.side)):
+            kind, _, dtype = flat.key.partition(":")
+            if kind == device and flat.short_side > 0 and flat.side > 0 and flat.flops_per_second > 0:
+                self._flat.setdefault((dtype, flat.short), {}).setdefault(flat.short_side, []).append(flat)
 
     def rate(self, dtype: str, side: float) -> float | None:
         """Operations per second with products of that side, between two that were measured in proportion; None where
@@ -211,9 +239,23 @@ class Rates:
             return None
         return self._part * _between([it.side for it in known], [it.flops_per_second for it in known], side)
 
+    def flat_rate(self, dtype: str, flat: Flat) -> float | None:
+        """The same with products of that form; None where none was measured."""
+        by_short_side = self._flat.get((dtype, flat.short))
+        if not by_short_side:
+            return None
+        rates = [_between([it.side for it in row], [it.flops_per_second for it in row], flat.side)
+                 for row in by_short_side.values()]  # fmt: skip
+        return self._part * _between(list(by_short_side), rates, flat.short_side)
+
+    def rate_of(self, dtype: str, work: Work) -> float | None:
+        """Operations per second with products of that size, and of that form where it was measured."""
+        flat = self.flat_rate(dtype, work.flat) if work.flat is not None else None
+        return flat or self.rate(dtype, work.side)
+
     def seconds(self, dtype: str, work: Work) -> float | None:
         """How long the work takes in that format; None where no rate was measured for its size."""
-        rate = self.rate(dtype, work.side)
+        rate = self.rate_of(dtype, work)
         return work.operations / rate if rate else None
 
     def conversion_seconds(self, dtype: str, numbers: int) -> float:

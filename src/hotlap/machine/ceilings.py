@@ -24,6 +24,7 @@ import psutil
 
 from hotlap.errors import UsageError
 from hotlap.machine.attention import measure_attention
+from hotlap.machine.flat_products import measure_flat_products
 from hotlap.machine.processor import busy_seconds
 from hotlap.machine.products import DeviceClock, Products, free_bytes, measure_products
 from hotlap.machine.torch_devices import devices_of_torch
@@ -32,8 +33,9 @@ from hotlap.records import Ceilings, MeasuredRates, SizedRate
 # Of the time given: products, then memory, then (with a device) both kinds of copy to it.
 _SHARE_OF_PRODUCTS = 0.6
 _SHARE_OF_MEMORY = 0.2
-# Attention has a time of its own.
+# Attention and products with a short side have a time of their own.
 _MOST_ATTENTION_SECONDS = 1.5
+_MOST_FLAT_SECONDS = 1.0
 _LARGEST_COPY_BYTES = 1 << 28
 # On a device a copy within memory is so fast that starting and awaiting it would count with a smaller one.
 _LARGEST_COPY_ON_DEVICE_BYTES = 1 << 31
@@ -51,7 +53,8 @@ _EMULATED = 0.1
 
 def measure(device: str, seconds: float = 3.0) -> Ceilings:
     """The rates of ``cpu`` or ``cuda``, in about ``seconds`` of work, up to 2.2 times as much on a busy
-    machine (attention, with up to 1.5 seconds, and the start of the device come on top).
+    machine (products with a short side, with up to 1 second, attention, with up to 1.5, and the start of the device
+    come on top).
 
     On the processor all physical cores that are available work, or half of them where that multiplies faster: on a
     machine that is shared, every thread more is one more that can be waited for. ``memory_bytes_per_second`` is the
@@ -71,10 +74,12 @@ def measure(device: str, seconds: float = 3.0) -> Ceilings:
         products, doubt = products_until_sure(device, lambda: _test(device, clock, seconds * _SHARE_OF_PRODUCTS))
         memory = _memory_rate(device, clock, seconds * _SHARE_OF_MEMORY)
         pageable, pinned = _copy_rates(clock, seconds * _SHARE_OF_MEMORY) if device == "cuda" else (None, None)
+        flat = measure_flat_products(device, _in_hardware(products), clock, min(_MOST_FLAT_SECONDS, seconds))
     attention = measure_attention(device, clock, min(_MOST_ATTENTION_SECONDS, seconds))
     return Ceilings(
         matmul_flops_per_second=tuple(sorted(products.best.items())),
         matmul_by_size=products.by_size,
+        flat=flat,
         attention=attention,
         memory_bytes_per_second=memory,
         host_to_device_pageable_bytes_per_second=pageable,
@@ -97,6 +102,7 @@ def merged(first: Ceilings, second: Ceilings) -> Ceilings:
     return Ceilings(
         matmul_flops_per_second=tuple(sorted(products.items())),
         matmul_by_size=tuple(sized[it] for it in sorted(sized)),
+        flat=(*first.flat, *second.flat),
         attention=(*first.attention, *second.attention),
         doubts=tuple(sorted(doubts.items())),
         threads=first.threads or second.threads,
@@ -132,6 +138,12 @@ def _test(device: str, clock: DeviceClock, limit_seconds: float) -> tuple[Produc
     products = measure_products(device, clock, limit_seconds)
     others = (busy_seconds(psutil.cpu_times()) - busy) - (time.process_time() - own)
     return products, max(0.0, others) / (time.perf_counter() - began)
+
+
+def _in_hardware(products: Products) -> list[str]:
+    """The formats that are not emulated, by name."""
+    least = _EMULATED * max(products.best.values())
+    return [key.partition(":")[2] for key, rate in products.best.items() if rate >= least]
 
 
 def _doubts(device: str, products: Products, other_load: float) -> Iterator[str]:

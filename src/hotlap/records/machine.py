@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from hotlap.records.base import Record
 from hotlap.records.protection import Protection
@@ -51,6 +51,23 @@ class SizedRate(Record, frozen=True, kw_only=True):
     conversion_seconds: float = 0.0
 
 
+ShortSide: TypeAlias = Literal["rows", "common"]
+
+
+class FlatRate(Record, frozen=True, kw_only=True):
+    """The rate of products of matrices of which one side is short, the best of several tries.
+
+    With short ``rows`` a matrix of ``short_side`` rows and ``side`` columns is multiplied by a square one; with a short
+    ``common`` side both have ``side`` rows or columns, and ``short_side`` numbers are summed for each element.
+    """
+
+    key: str
+    short: ShortSide
+    short_side: int
+    side: int
+    flops_per_second: float
+
+
 class AttentionRate(Record, frozen=True, kw_only=True):
     """What attention took, forward and backward, with ``tokens`` and heads of ``head_width``: by its definition (eager)
     and by torch's fused operator, each the best of several tries. ``key`` is ``device:dtype`` as in :class:`Ceilings`.
@@ -67,14 +84,15 @@ class Ceilings(Record, frozen=True, kw_only=True):
     """Rates that this machine reached in a short test, the best of several tries.
 
     Keys of ``matmul_flops_per_second`` are ``device:dtype`` (``cpu:float32``, ``cuda:bfloat16``); ``matmul_by_size``
-    has the rates of each size, smallest first, and ``attention`` what a fused operator takes. ``doubts`` are pairs of a
-    device and a sentence that says why the rates of its products are not to be relied on, although they were measured
-    more than once. ``threads`` is with how many threads the processor's products were measured (0: not known). Others
-    kept ``other_load`` cores busy meanwhile.
+    has the rates of each size, smallest first, ``flat`` those of products with a short side, and ``attention`` what a
+    fused operator takes. ``doubts`` are pairs of a device and a sentence that says why the rates of its products are
+    not to be relied on, although they were measured more than once. ``threads`` is with how many threads the
+    processor's products were measured (0: not known). Others kept ``other_load`` cores busy meanwhile.
     """
 
     matmul_flops_per_second: tuple[tuple[str, float], ...] = ()
     matmul_by_size: tuple[SizedRate, ...] = ()
+    flat: tuple[FlatRate, ...] = ()
     attention: tuple[AttentionRate, ...] = ()
     memory_bytes_per_second: float | None = None
     host_to_device_pageable_bytes_per_second: float | None = None

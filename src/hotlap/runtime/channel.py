@@ -43,10 +43,6 @@ class Channel:
         self._identity = (0, 0)
         self._received = b""
 
-    @property
-    def connected(self) -> bool:
-        return self._socket is not None
-
     def send(self, message: Arrived | Hello | BlockDone | Report) -> None:
         """Send one message. A controller that is gone, or a connection that the script closed, ends this process: a
         trial never outlives its study."""

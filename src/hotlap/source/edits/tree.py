@@ -120,13 +120,6 @@ class Tree:
                 return above
         raise AssertionError("every statement stands in a block")
 
-    def statement_around(self, node: cst.CSTNode) -> Statement | None:
-        """The innermost statement that the node is part of, itself included."""
-        for it in (node, *self.parents(node)):
-            if isinstance(it, (cst.BaseSmallStatement, cst.BaseCompoundStatement)):
-                return it
-        return None
-
     def scope_of(self, node: cst.CSTNode) -> metadata.Scope:
         """The scope in which a name at that node is looked up."""
         for it in (node, *self.parents(node)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from hotlap.source.lint.model import torch_names as known
 from hotlap.source.lint.model.names import Binding, Names
@@ -43,10 +43,6 @@ class Calls:
         """
         for name in qualified:
             yield from self._by_name.get(name, ())
-
-    def names_called(self) -> Iterable[str]:
-        """The full names of everything that is called."""
-        return self._by_name
 
     def methods(self, *attributes: str) -> Iterator[tuple[ast.Call, ast.Attribute]]:
         """Calls ``x.name(...)`` by the last name, whatever x is; with the ``x.name`` that is called."""
