@@ -25,7 +25,8 @@ The lines are sampled: those at which the host was met while it was in none of t
 wrote nothing. Where a step calls very many small operators, `small-operators` says so, and both are one finding.
 
 A few percent of it are in every training loop, and cannot be had back by small means: this rule speaks from 10 % on,
-and from 20 % on a CPU, where tracing itself and the freeing of large tensors look alike.
+and from 20 % on a CPU, where tracing itself and the freeing of large tensors look alike; where only samples tell, from
+30 % on.
 
 ## What to do
 Replace loops over samples, tokens or parameters by one operation on the whole tensor; compute metrics every n-th step.
@@ -60,7 +61,7 @@ title = "Python takes a large part of the step"
 group: Group = "host"
 
 _NAME = "python-overhead"
-_NOTABLE, _NOTABLE_ON_CPU = 0.1, 0.2
+_NOTABLE, _NOTABLE_ON_CPU, _NOTABLE_BY_SAMPLES = 0.1, 0.2, 0.3
 _LAUNCH_NOISE = 0.06
 _DISTORTED = 2.0
 """A traced step that takes so many times as long as an untouched one says little of the time within operators."""
@@ -100,7 +101,7 @@ def _on_cpu(profile: Profile, host: HostTime) -> Iterator[Finding]:
         title = f"Lines in Python take {percent(share.value)} of the step, by where sampling met them."
     # What the step lost to other programs was spent in no operator, as Python is.
     in_doubt = (profile.was_disturbed(USUAL_GROUND) or by_samples) and not _is_shown(profile, share)
-    if share.value >= _NOTABLE_ON_CPU and is_material(share) and not in_doubt:
+    if share.value >= (_NOTABLE_BY_SAMPLES if by_samples else _NOTABLE_ON_CPU) and is_material(share) and not in_doubt:
         yield _finding(
             profile,
             share,

@@ -74,8 +74,10 @@ def measure(device: str, seconds: float = 3.0) -> Ceilings:
         products, doubt = products_until_sure(device, lambda: _test(device, clock, seconds * _SHARE_OF_PRODUCTS))
         memory = _memory_rate(device, clock, seconds * _SHARE_OF_MEMORY)
         pageable, pinned = _copy_rates(clock, seconds * _SHARE_OF_MEMORY) if device == "cuda" else (None, None)
-        flat = measure_flat_products(device, _in_hardware(products), clock, min(_MOST_FLAT_SECONDS, seconds))
+    # In this order: large matrices that were freed make later allocations cheaper, which attention's time is made of.
     attention = measure_attention(device, clock, min(_MOST_ATTENTION_SECONDS, seconds))
+    with torch.inference_mode():
+        flat = measure_flat_products(device, _in_hardware(products), clock, min(_MOST_FLAT_SECONDS, seconds))
     return Ceilings(
         matmul_flops_per_second=tuple(sorted(products.best.items())),
         matmul_by_size=products.by_size,

@@ -29,7 +29,7 @@ def main():
     args = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    data = Shards(count=4, size=16 * args.batch_size, features=args.features)
+    data = Shards(count=6, size=10 * args.batch_size, features=args.features)
     loader = DataLoader(  # planted: short-queue
         data, batch_size=args.batch_size, num_workers=1, persistent_workers=True
     )

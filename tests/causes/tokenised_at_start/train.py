@@ -40,6 +40,7 @@ def main():
         loss = nn.functional.cross_entropy(model(window[:-1]), window[1:])
         optimizer.zero_grad()
         loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
     print(f"final loss {loss.item():.3f}")
 
