@@ -258,11 +258,14 @@ def _sized_rates(device: str, contestants: Sequence[_Contestant], clock: DeviceC
 
 
 def _conversion_seconds(product: _Product, clock: DeviceClock) -> float:
-    """One float32 matrix to the product's format and one back, as autocast converts weights and their gradients: each
-    time to memory that was not in use, which the system has to provide where matrices are large."""
+    """One float32 matrix to the product's format and one back, as autocast converts weights and their gradients."""
+    import torch
+
+    there = torch.empty_like(product.left, dtype=torch.float32)
 
     def convert() -> None:
         for _ in range(product.repeats):
-            product.left.float().to(product.left.dtype)
+            there.copy_(product.left)
+            product.result.copy_(there)
 
     return min(clock.seconds(convert) for _ in range(_CONVERSION_TRIES)) / product.repeats
