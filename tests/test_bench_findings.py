@@ -10,7 +10,7 @@ import pytest
 from bench.findings import report, truth
 from bench.findings.claims import Comparison
 from bench.findings.planted import Cure, Edit, Planted
-from bench.findings.score import Claim, Score, failed, score
+from bench.findings.score import Claim, Score, failed, judged_again, score
 from bench.findings.truth import Truth, measure
 from bench.findings.turns import active_moments
 from bench.findings.variants import both_copies
@@ -49,6 +49,16 @@ def cost(rule: str, share: float, line: int = 6) -> Finding:
 
 def totals(*known: tuple[Planted, Score]) -> str:
     return report.markdown(known, ())
+
+
+def test_an_earlier_result_is_judged_by_todays_description(project: Path) -> None:
+    found = [cost("slow-matmul-precision", 0.5), cost("loader-bound", 0.1)]
+    earlier = score(planted(project, also=("no-workers",)), found)
+    assert (earlier.missed, earlier.false) == (("no-workers",), ("loader-bound",))
+    today = planted(project)
+    again = judged_again(today, earlier)
+    assert (again.wanted, again.missed, again.false) == (("slow-matmul-precision",), (), ("loader-bound",))
+    assert judged_again(today, failed(today, "it crashed")).missed == ("slow-matmul-precision",)
 
 
 def test_what_could_not_be_profiled_counts_as_missed(project: Path) -> None:

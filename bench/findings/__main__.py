@@ -23,7 +23,7 @@ import msgspec
 from bench.findings import report
 from bench.findings.load import busy_cores
 from bench.findings.planted import Planted, all_planted
-from bench.findings.score import Score, failed, score
+from bench.findings.score import Score, failed, judged_again, score
 from bench.findings.truth import Truth
 from bench.report import command_line, write, written
 from hotlap.api import begin, profile_search
@@ -78,7 +78,8 @@ def main(arguments: list[str] | None = None) -> int:
     here = [it for it in all_planted() if it.need == "device" or not options.device]
     left_out = [(it.name, lack) for it in here if (lack := missing(it.need, machine))]
     able = [it for it in here if not missing(it.need, machine)]
-    scores = {it.name: it for it in kept_scores(options.out, options.only)}
+    kept = {it.name: it for it in kept_scores(options.out, options.only)}
+    scores = {it.name: judged_again(it, kept[it.name]) for it in able if it.name in kept}
     with busy_cores(options.busy):
         for planted in able:
             if options.only and planted.name not in options.only:

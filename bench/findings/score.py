@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.findings.planted import Planted
@@ -74,6 +74,19 @@ def score(planted: Planted, findings: Sequence[Finding], warnings: Sequence[str]
         titles=tuple(f"{it.rule}: {it.title}{_shown(it)}" for it in findings),
         warnings=tuple(warnings),
         claims=tuple(Claim(it.rule, it.share.value, it.share.is_bound, it.share.unit) for it in costs),
+    )
+
+
+def judged_again(planted: Planted, earlier: Score) -> Score:
+    """What an earlier run found, against what the description says today of what is wanted and what is true."""
+    if earlier.trouble:
+        return failed(planted, earlier.trouble)
+    allowed = {*planted.wanted, *planted.true}
+    return replace(
+        earlier,
+        wanted=planted.wanted,
+        missed=tuple(it for it in planted.wanted if it not in earlier.found),
+        false=tuple(it for it in earlier.found if it not in allowed),
     )
 
 

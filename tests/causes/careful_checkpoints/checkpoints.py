@@ -1,6 +1,5 @@
 """Checkpoints, of which the last few are kept."""
 
-from collections import deque
 from pathlib import Path
 
 import torch
@@ -12,16 +11,14 @@ class CheckpointManager:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.every = every
         self.keep = keep
-        self.saved = deque()
+        self.saved = 0
 
     def maybe_save(self, step, **parts):
         if step % self.every == 0:
             self.save(step, parts)
 
     def save(self, step, parts):
-        path = self.folder / f"step-{step:06d}.pt"
+        path = self.folder / f"last-{self.saved % self.keep}.pt"
         state = {name: part.state_dict() for name, part in parts.items()}
         torch.save({"step": step, **state}, path)  # planted: checkpoint-cost
-        self.saved.append(path)
-        while len(self.saved) > self.keep:
-            self.saved.popleft().unlink()
+        self.saved += 1
