@@ -39,6 +39,10 @@ def test_the_child_writes_one_json_object_and_nothing_else() -> None:
     assert ceilings.memory_bytes_per_second is not None
     assert 1e8 < ceilings.memory_bytes_per_second < 1e14
     assert ceilings.host_to_device_pinned_bytes_per_second is None
+    # A page of 4 KiB takes a system between a tenth of a microsecond and some; huge pages cost next to nothing.
+    assert ceilings.fresh_memory_seconds_per_byte is not None
+    assert 0 <= ceilings.fresh_memory_seconds_per_byte < 1e-8
+    assert {it.short for it in ceilings.flat} <= {"rows", "common"} and ceilings.flat
 
 
 @pytest.mark.slow  # as are the two below: what they time depends on who else computes here

@@ -33,7 +33,8 @@ class Profile(Record, frozen=True, kw_only=True):
     ``rank_forward_seconds`` those until backward was called, and ``rank_other_seconds`` those
     outside of all phases. ``run_seconds`` is how long the untouched script ran where
     it came to its own end (0: hotlap ended it, and its length is unknown). ``batch_rates`` is the model alone with
-    other batch sizes, where these were asked for. ``outcomes`` is what trials have shown of the levers so far; there
+    other batch sizes, where these were asked for. ``fresh_bytes_per_step`` is the memory that the system had to provide
+    in an untouched step. ``outcomes`` is what trials have shown of the levers so far; there
     are none before the first trial. ``disturbed`` are the measurements during which others kept the machine busy.
     """
 
@@ -59,6 +60,7 @@ class Profile(Record, frozen=True, kw_only=True):
     rank_forward_seconds: tuple[tuple[float, ...], ...] = ()
     rank_other_seconds: tuple[tuple[float, ...], ...] = ()
     run_seconds: float = 0.0
+    fresh_bytes_per_step: float = 0.0
     outcomes: tuple[Outcome, ...] = ()
     disturbed: tuple[Measurement, ...] = ()
 

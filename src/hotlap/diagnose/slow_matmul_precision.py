@@ -65,6 +65,7 @@ group = "compute"
 rests_on = ("account", "profile", "matmul")
 
 _ROWS_SHOWN = 2
+_HALF = 0.5
 _LARGE = 256
 """A product whose shortest side is this long is neither limited by memory nor by the call."""
 
@@ -199,9 +200,21 @@ def _share_at_the_rate(profile: Profile, row: OperatorRow, seconds_per_call: flo
 
 
 def _conversion_seconds(profile: Profile, mode: str, rates: Rates) -> float:
-    """Under autocast every weight is converted in the forward pass and its gradient in the backward pass."""
-    once = sum(it.count * rates.conversion_seconds(mode, prod(it.weight_shape)) for it in profile.evidence.layers)
+    """Under autocast every weight is converted in the forward pass and its gradient in the backward pass, each to
+    memory of its own."""
+    layers = profile.evidence.layers
+    once = sum(it.count * rates.conversion_seconds(mode, prod(it.weight_shape)) for it in layers)
+    once += _fresh_memory_seconds(profile, sum(it.count * prod(it.weight_shape) for it in layers))
     return once * max(1.0, profile.facts.backwards_per_step)
+
+
+def _fresh_memory_seconds(profile: Profile, weights: int) -> float:
+    """What the system takes to provide the memory of so many converted weights and gradients, where it provides that of
+    the gradients in every step: large pieces go back to it as soon as they are freed."""
+    seconds_per_byte = profile.machine.ceilings.fresh_memory_seconds_per_byte
+    if profile.on_accelerator or not seconds_per_byte or profile.fresh_bytes_per_step < _HALF * 4 * weights:
+        return 0.0
+    return 2 * 2 * weights * seconds_per_byte
 
 
 def _why_unknown(best: _Saving) -> str:
@@ -285,6 +298,18 @@ _IN_DOUBT = msgspec.structs.replace(
 _MANY_WEIGHTS = RunEvidence(layers=(LayerUse(kind="Linear", name="net.0", weight_shape=(4096, 4096), count=32),))
 
 
+def _with_fresh_memory(profile: Profile, bytes_per_step: float) -> Profile:
+    """One layer of a million weights, on a machine that takes 10 ms to provide a megabyte."""
+    layers = (LayerUse(kind="Linear", name="net.0", weight_shape=(1024, 1024), count=1),)
+    ceilings = msgspec.structs.replace(profile.machine.ceilings, fresh_memory_seconds_per_byte=1e-8)
+    return msgspec.structs.replace(
+        profile,
+        evidence=msgspec.structs.replace(profile.evidence, layers=layers),
+        machine=msgspec.structs.replace(profile.machine, ceilings=ceilings),
+        fresh_bytes_per_step=bytes_per_step,
+    )
+
+
 def _with_layers(profile: Profile) -> Profile:
     evidence = msgspec.structs.replace(profile.evidence, layers=_MANY_WEIGHTS.layers)
     return msgspec.structs.replace(profile, evidence=evidence)
@@ -295,6 +320,7 @@ fires = {
     "no rate was measured": run_on(_WITHOUT_RATES, _LINEAR, _BACKWARD, _ELEMENTWISE),
     "the rates are in doubt": run_on(_IN_DOUBT, *_ON_CPU),
     "a processor that multiplies bfloat16": run_on(CPU, *_ON_CPU),
+    "memory that is used again": _with_fresh_memory(run_on(CPU, *_ON_CPU), 1e6),
     "few rows, for which no rate was measured": run_on(CPU, _FEW_ROWS, _ELEMENTWISE),
     "convolutions in TensorFloat-32, which 16 bits could halve": run_on(GPU, _CONVOLUTION, _ELEMENTWISE),
 }
@@ -313,5 +339,6 @@ silent = {
     "products so small that the other format is slower": run_on(CPU, _SMALL),
     "the operators take long, but not for their operations": run_on(CPU, _CHEAP),
     "converting the weights costs more than products save": _with_layers(run_on(CPU, *_ON_CPU)),
+    "the system provides their memory anew in each step": _with_fresh_memory(run_on(CPU, *_ON_CPU), 8e6),
     "convolutions in TensorFloat-32, and no rates": run_on(_WITHOUT_RATES, _CONVOLUTION, _ELEMENTWISE),
 }

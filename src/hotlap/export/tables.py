@@ -295,6 +295,7 @@ _BLOCK_MEANINGS = {
     "other_load": "cores that others kept busy",
     "waited_seconds": "seconds that its threads were ready to run and waited for a core",
     "involuntary_switches": "involuntary context switches",
+    "page_faults": "times that the system had to provide a page of memory",
     "device_clock_mhz": "mean clock of the device",
     "throttled": "why the device slowed itself down",
     "device_energy_joules": "energy of the whole devices",

@@ -39,6 +39,9 @@ _MOST_FLAT_SECONDS = 1.0
 _LARGEST_COPY_BYTES = 1 << 28
 # On a device a copy within memory is so fast that starting and awaiting it would count with a smaller one.
 _LARGEST_COPY_ON_DEVICE_BYTES = 1 << 31
+# More than what the C library ever keeps: glibc's M_MMAP_THRESHOLD grows up to 32 MiB, see mallopt(3).
+_FRESH_BYTES = 1 << 26
+_FRESH_TRIES = 5
 _MOST_TESTS = 3
 # The halves of a test on an idle machine differ by a few percent.
 _DOUBTFUL_SPREAD = 0.25
@@ -84,6 +87,7 @@ def measure(device: str, seconds: float = 3.0) -> Ceilings:
         flat=flat,
         attention=attention,
         memory_bytes_per_second=memory,
+        fresh_memory_seconds_per_byte=_fresh_memory(clock) if device == "cpu" else None,
         host_to_device_pageable_bytes_per_second=pageable,
         host_to_device_pinned_bytes_per_second=pinned,
         doubts=((device, doubt),) if doubt else (),
@@ -99,7 +103,7 @@ def merged(first: Ceilings, second: Ceilings) -> Ceilings:
     scalars = {
         name: getattr(first, name) if getattr(first, name) is not None else getattr(second, name)
         for name in Ceilings.__struct_fields__
-        if name.endswith("bytes_per_second")
+        if name.endswith(("bytes_per_second", "seconds_per_byte"))
     }
     return Ceilings(
         matmul_flops_per_second=tuple(sorted(products.items())),
@@ -220,6 +224,17 @@ def _memory_rate(device: str, clock: DeviceClock, limit_seconds: float) -> float
     source = torch.ones(size, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
     return 2 * size / clock.best(lambda: target.copy_(source), limit_seconds)
+
+
+def _fresh_memory(clock: DeviceClock) -> float:
+    """Seconds per byte that the system takes to provide memory when it is first written. The C library asks for so
+    large a piece anew each time, and gives it back at once."""
+    import torch
+
+    again = torch.empty(_FRESH_BYTES, dtype=torch.uint8)
+    known = clock.best(lambda: again.fill_(1), 0.0, _FRESH_TRIES)
+    fresh = clock.best(lambda: torch.empty(_FRESH_BYTES, dtype=torch.uint8).fill_(1), 0.0, _FRESH_TRIES)
+    return max(0.0, fresh - known) / _FRESH_BYTES
 
 
 def _copy_rates(clock: DeviceClock, limit_seconds: float) -> tuple[float, float | None]:

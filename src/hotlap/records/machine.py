@@ -85,7 +85,8 @@ class Ceilings(Record, frozen=True, kw_only=True):
 
     Keys of ``matmul_flops_per_second`` are ``device:dtype`` (``cpu:float32``, ``cuda:bfloat16``); ``matmul_by_size``
     has the rates of each size, smallest first, ``flat`` those of products with a short side, and ``attention`` what a
-    fused operator takes. ``doubts`` are pairs of a device and a sentence that says why the rates of its products are
+    fused operator takes. ``fresh_memory_seconds_per_byte`` is what using memory for the first time takes longer than
+    using it again. ``doubts`` are pairs of a device and a sentence that says why the rates of its products are
     not to be relied on, although they were measured more than once. ``threads`` is with how many threads the
     processor's products were measured (0: not known). Others kept ``other_load`` cores busy meanwhile.
     """
@@ -95,6 +96,7 @@ class Ceilings(Record, frozen=True, kw_only=True):
     flat: tuple[FlatRate, ...] = ()
     attention: tuple[AttentionRate, ...] = ()
     memory_bytes_per_second: float | None = None
+    fresh_memory_seconds_per_byte: float | None = None
     host_to_device_pageable_bytes_per_second: float | None = None
     host_to_device_pinned_bytes_per_second: float | None = None
     other_load: float = 0.0

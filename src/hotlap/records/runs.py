@@ -40,7 +40,8 @@ class Block(Record, frozen=True, kw_only=True):
     ``wall_seconds`` excludes time outside steps. ``own_cpu_seconds`` is this process and its
     workers; ``other_load`` is how many of the cores that it may use others kept busy meanwhile (a hypervisor that
     took them away counts as others), and ``waited_seconds`` how long its threads, taken together, were ready to run and
-    waited for a core (None: the system does not say).
+    waited for a core (None: the system does not say). ``page_faults`` are the times that the system had to provide it
+    with a page of memory first.
     Energies (None: nobody tells) are those of whole devices, as many as there are trainers, and of all processors of
     the machine, whoever used them in that time. ``device_power_sampled`` says that the former was not counted, but
     taken from samples of power. In ``allocator_retries`` the device's allocator found no memory, gave all that it kept
@@ -55,6 +56,7 @@ class Block(Record, frozen=True, kw_only=True):
     other_load: float = 0.0
     waited_seconds: float | None = None
     involuntary_switches: int = 0
+    page_faults: int = 0
     device_clock_mhz: float | None = None
     throttled: str = ""
     device_energy_joules: float | None = None

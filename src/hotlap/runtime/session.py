@@ -192,6 +192,7 @@ class Session:
                     outside_seconds=outside,
                     own_cpu_seconds=ended.cpu_seconds,
                     involuntary_switches=ended.involuntary_switches,
+                    page_faults=ended.page_faults,
                     allocator_retries=allocator_retries(self._torch) - self._retries_before,
                 ),
             )
@@ -314,16 +315,18 @@ class _OpenBlock:
             wall_seconds=wall_seconds,
             cpu_seconds=usage.ru_utime + usage.ru_stime - self._usage.ru_utime - self._usage.ru_stime,
             involuntary_switches=usage.ru_nivcsw - self._usage.ru_nivcsw,
+            page_faults=usage.ru_minflt - self._usage.ru_minflt,
         )
 
 
 class _Ended:
-    __slots__ = ("cpu_seconds", "involuntary_switches", "wall_seconds")
+    __slots__ = ("cpu_seconds", "involuntary_switches", "page_faults", "wall_seconds")
 
-    def __init__(self, wall_seconds: float, cpu_seconds: float, involuntary_switches: int) -> None:
+    def __init__(self, wall_seconds: float, cpu_seconds: float, involuntary_switches: int, page_faults: int) -> None:
         self.wall_seconds = wall_seconds
         self.cpu_seconds = cpu_seconds
         self.involuntary_switches = involuntary_switches
+        self.page_faults = page_faults
 
 
 def _place_in_group(torch: Any) -> tuple[int, int]:

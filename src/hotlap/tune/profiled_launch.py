@@ -7,6 +7,7 @@ account of a profile is that of the first, undisturbed run, and no trial carries
 from __future__ import annotations
 
 import math
+import mmap
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -137,7 +138,13 @@ def undisturbed(observation: Observation, bounds: Bounds) -> Profile:
         rank_other_seconds=run.rank_other_seconds,
         disturbed=bounds.disturbed,
         run_seconds=run.wall_seconds if isinstance(run.ending, Completed) else 0.0,
+        fresh_bytes_per_step=_fresh_bytes_per_step(run),
     )
+
+
+def _fresh_bytes_per_step(run: Run) -> float:
+    steps = sum(it.steps for it in run.blocks)
+    return sum(it.page_faults for it in run.blocks) * mmap.PAGESIZE / steps if steps else 0.0
 
 
 def usual_length(trials: Trials) -> Length:
