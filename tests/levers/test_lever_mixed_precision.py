@@ -228,6 +228,16 @@ def test_the_first_step_is_taken_however_small_its_scale_must_be(driver, model, 
     assert driver.hooks.scaler_skipped_steps == 0
 
 
+def test_sparse_gradients_settle_the_first_scale_as_well(driver) -> None:
+    driver.install(FLOAT16)
+    embedding = torch.nn.Embedding(10, 4, sparse=True)
+    optimizer = driver.optimizer(torch.optim.SGD, embedding.parameters(), lr=0.1)
+    driver.backward(1e4 * driver.forward(embedding, torch.tensor([1, 2])).half().sum())
+    assert embedding.weight.grad.is_sparse and embedding.weight.grad._values().isfinite().all()
+    driver.step(optimizer)
+    assert driver.hooks.scaler_skipped_steps == 0
+
+
 def test_a_step_that_is_left_out_is_told(driver, model, batch) -> None:
     told: list[object] = []
     driver.hooks.update_skipped.append(told.append)

@@ -62,6 +62,34 @@ def test_the_last_second_of_a_launch_ends_it_at_the_next_step(assignment: Assign
     assert len(run.steps.wall_seconds) == 2  # it starts for longer than that
 
 
+GUARDED = """
+import torch
+
+
+class Guarded(torch.nn.Linear):
+    @property
+    def config(self):
+        raise RuntimeError("ask the registry")
+
+
+model = Guarded(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+while True:
+    model(torch.ones(2, 4)).mean().backward()
+    optimizer.step()
+"""
+
+
+def test_an_object_that_answers_no_question_ends_no_run(tmp_path: Path) -> None:
+    (tmp_path / "guarded.py").write_text(GUARDED)
+    workload = Workload(kind="script", target="guarded.py", directory=str(tmp_path), python=sys.executable)
+    executor = LocalExecutor(tmp_path / "runs")
+    run = executor.launch(LaunchRequest(assignment=Assignment(workload=workload, observe=True), steps=5))
+    assert isinstance(run.ending, Stopped), run.ending
+    assert len(run.steps.wall_seconds) == 5
+    assert any("ask the registry" in it for it in run.notes)
+
+
 @pytest.mark.slow
 def test_a_set(assignment: Assignment, tmp_path: Path) -> None:
     request = TurnRequest(arms=(assignment, assignment), rounds=3, block_seconds=0.1, warm_up_limit_seconds=20)

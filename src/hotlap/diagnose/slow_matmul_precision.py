@@ -12,12 +12,12 @@ also halve what is read and written.
 
 ## How to see it
 `hotlap profile train.py` multiplies matrices of many sizes in each format, and compares the products of a step with the
-rates of their own sizes and forms: a product of 64 x 64 matrices is often slower in bfloat16 than in float32, and so is
-one of a few rows with a large matrix, as small batches make it. The finding's share is what the format could save at
-those rates, less what converting weights and gradients costs. It is a bound: no more than what forward and backward
-take, and of a product no more than what its operations take at its rate. Where no rate of such a size was measured,
-there is no figure. cuDNN computes float32 convolutions in TensorFloat-32 by itself, so only its distance to 16 bits
-counts.
+rates of their own sizes and forms: a product of 64 x 64 matrices is often slower in bfloat16 than in float32, and one
+of a few rows with a large matrix, as small batches make it, reaches another part of its rate. The finding's share is
+what the format could save at those rates, less what converting weights and gradients costs, and what their memory costs
+where the system provides it again in every step. It is a bound: no more than what forward and backward take, and of a
+product no more than what its operations take at its rate. Where no rate of such a size was measured, there is no
+figure. cuDNN computes float32 convolutions in TensorFloat-32 by itself, so only its distance to 16 bits counts.
 
 ## What to do
 Run forward and loss under `torch.autocast(device, dtype=torch.bfloat16)`. Or allow a shorter mantissa inside float32
@@ -339,6 +339,6 @@ silent = {
     "products so small that the other format is slower": run_on(CPU, _SMALL),
     "the operators take long, but not for their operations": run_on(CPU, _CHEAP),
     "converting the weights costs more than products save": _with_layers(run_on(CPU, *_ON_CPU)),
-    "the system provides their memory anew in each step": _with_fresh_memory(run_on(CPU, *_ON_CPU), 8e6),
+    "each step needs new memory for the conversions": _with_fresh_memory(run_on(CPU, *_ON_CPU), 8e6),
     "convolutions in TensorFloat-32, and no rates": run_on(_WITHOUT_RATES, _CONVOLUTION, _ELEMENTWISE),
 }

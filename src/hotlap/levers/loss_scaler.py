@@ -38,9 +38,10 @@ class LossScaler:
         self._optimizers.add(optimizer)
 
     def settle(self, losses: Any) -> None:
-        """Before the first backward pass: halve the scale until no gradient of these losses overflows. Their graph is
-        left as it is; where it cannot be gone through more than once (as those of compiled models), nothing is tried,
-        and where the gradients are not finite even without a scale, the first one stays.
+        """Before the first backward pass: halve the scale until no gradient of these losses overflows.
+
+        Their graph is kept for the backward pass proper. The first scale stays where a graph allows only one pass, as
+        those of compiled models do, and where the gradients are not finite even without a scale.
         """
         if self._settled:
             return
@@ -54,7 +55,8 @@ class LossScaler:
                 )
             except RuntimeError:
                 return
-            if all(bool(it.isfinite().all()) for it in found if it is not None):
+            values = [it._values() if it.is_sparse else it for it in found if it is not None]
+            if all(bool(it.isfinite().all()) for it in values):
                 return
             self.scale *= BACK_OFF
         self.scale = FIRST_SCALE

@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 def accelerators(root: Path = Path("/"), environment: Mapping[str, str] | None = None) -> tuple[Accelerator, ...]:
     """Every accelerator that a training process would see, NVIDIA's first."""
     variables = os.environ if environment is None else environment
-    return (*_nvidia(variables), *_amd(root), *_apple())
+    return (*(it for _, it in _nvidia(variables)), *_amd(root), *_apple())
 
 
 def as_torch_sees_them(
@@ -34,7 +34,7 @@ def as_torch_sees_them(
     each. ``known`` are those of :func:`accelerators`, which are kept where torch sees none."""
     if not devices:
         return tuple(known)
-    told = _nvidia_by_uuid(os.environ if environment is None else environment)
+    told = {_bare(uuid): it for uuid, it in _nvidia(os.environ if environment is None else environment) if uuid}
     in_order = known if len(known) == len(devices) else (None,) * len(devices)
     return tuple(
         _with_torchs_facts(it, told.get(_bare(it.uuid)) or like) for it, like in zip(devices, in_order, strict=True)
@@ -71,7 +71,8 @@ def claimed_dtypes(capability: tuple[int, int]) -> tuple[str, ...]:
     return ("float32", *(dtype for dtype, first in since.items() if capability >= first))
 
 
-def _nvidia(environment: Mapping[str, str]) -> Iterator[Accelerator]:
+def _nvidia(environment: Mapping[str, str]) -> Iterator[tuple[str, Accelerator]]:
+    """The visible devices with their identifiers, which are empty where this driver tells none."""
     import pynvml as nvml
 
     try:
@@ -80,29 +81,13 @@ def _nvidia(environment: Mapping[str, str]) -> Iterator[Accelerator]:
         return
     try:
         for handle in _visible_handles(nvml, environment.get("CUDA_VISIBLE_DEVICES")):
-            yield _describe_nvidia(nvml, handle)
+            yield _identifier(nvml, handle), _describe_nvidia(nvml, handle)
     finally:
         nvml.nvmlShutdown()
-
-
-def _nvidia_by_uuid(environment: Mapping[str, str]) -> dict[str, Accelerator]:
-    """The visible devices by their identifiers without what stands before these."""
-    import pynvml as nvml
-
-    try:
-        nvml.nvmlInit()
-    except nvml.NVMLError:
-        return {}
-    try:
-        handles = list(_visible_handles(nvml, environment.get("CUDA_VISIBLE_DEVICES")))
-        found = {_bare(_identifier(nvml, it)): _describe_nvidia(nvml, it) for it in handles}
-    finally:
-        nvml.nvmlShutdown()
-    found.pop("", None)
-    return found
 
 
 def _bare(identifier: str) -> str:
+    """The UUID as torch writes it, without what the driver puts before it."""
     return identifier.removeprefix("GPU-").removeprefix("MIG-").lower()
 
 

@@ -227,8 +227,8 @@ def _memory_rate(device: str, clock: DeviceClock, limit_seconds: float) -> float
 
 
 def _fresh_memory(clock: DeviceClock) -> float:
-    """Seconds per byte that the system takes to provide memory when it is first written. The C library asks for so
-    large a piece anew each time, and gives it back at once."""
+    """Seconds per byte that the system takes to provide memory when it is first written. A piece of this size is mapped
+    at every allocation and unmapped when it is freed."""
     import torch
 
     again = torch.empty(_FRESH_BYTES, dtype=torch.uint8)

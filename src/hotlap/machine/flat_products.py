@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from hotlap.machine.products import DeviceClock
 from hotlap.records import FlatRate, ShortSide
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 _SHORT_SIDES = (8, 32, 128)
 _SIDES = (512, 2048)
-_SHORT_SIDES_NAMED: tuple[ShortSide, ...] = ("rows", "common")
 _ROUNDS = 4
 _PRODUCTS_PER_TRY_ON_DEVICE = 8
 
@@ -34,7 +33,7 @@ def measure_flat_products(
     found: list[FlatRate] = []
     for side in _SIDES:
         for short_side in _SHORT_SIDES:
-            for short in _SHORT_SIDES_NAMED:
+            for short in get_args(ShortSide):
                 if time.perf_counter() > end:
                     return tuple(found)
                 found += _rates(device, formats, clock, short, short_side, side)

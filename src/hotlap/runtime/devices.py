@@ -23,7 +23,7 @@ def device_kind(root: Any) -> str:
 
 def local_part(tensor: Any) -> Any:
     """The part of a tensor that this process holds, where processes share it (a ``DTensor`` of FSDP or of tensor
-    parallelism); any other tensor as it is. NumPy reads no ``DTensor``, and many operators have no rule for one."""
+    parallelism); any other tensor unchanged. NumPy reads no ``DTensor``, and many operators have no rule for one."""
     return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 

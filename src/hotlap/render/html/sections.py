@@ -28,8 +28,8 @@ KIND_WORDS = {"cost": "costs time", "wrong-numbers": "wrong numbers", "risk": "r
 
 @dataclass(frozen=True, slots=True)
 class FindingView:
-    """A finding as it is shown; ``label`` is what it costs, and of what, and ``fates`` are what became of it, each with
-    its tone."""
+    """A finding as it is shown. ``label`` says what it costs, a share of the step or of the run; ``fates`` say what
+    trials showed, each with its tone."""
 
     label: str
     kind: str
