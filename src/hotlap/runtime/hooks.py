@@ -85,14 +85,16 @@ class Hooks:
     scaler_skipped_steps: int = 0
     # The factor by which batches of loaders are enlarged or cut.
     batch_scale: float = 1.0
-    _device_kinds: WeakKeyDictionary[Any, str] = field(default_factory=WeakKeyDictionary)
+    _device_kinds: WeakKeyDictionary[Any, tuple[Any, str]] = field(default_factory=WeakKeyDictionary)
 
     def device_kind(self, root: Any) -> str:
-        """As :func:`hotlap.runtime.devices.device_kind`; a model is asked for only once."""
-        kind = self._device_kinds.get(root)
-        if kind is None:
-            kind = self._device_kinds[root] = device_kind(root)
-        return kind
+        """As :func:`hotlap.runtime.devices.device_kind`; all parameters of a model are looked at only where its first
+        one has moved."""
+        first = next((it.device for it in root.parameters()), None)
+        known = self._device_kinds.get(root)
+        if known is None or known[0] != first:
+            known = self._device_kinds[root] = (first, device_kind(root))
+        return known[1]
 
     def note(self, text: str) -> None:
         """Remember a sentence for the report, once."""
