@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import msgspec
@@ -11,10 +12,10 @@ from computing import BUSY, SITE, found, one, profiled
 from hotlap.diagnose import Profile
 from hotlap.diagnose import operators as operators_of
 from hotlap.diagnose.api import all_rules
-from hotlap.diagnose.example_traces import STEPS, trace_of
+from hotlap.diagnose.example_traces import STEP_SECONDS, STEPS, trace_of
 from hotlap.diagnose.examples import CPU, GPU, operator, run_on, with_kernels, with_optimizer
 from hotlap.evidence import LayerUse, LineSamples, RunEvidence, SampledLine
-from hotlap.records import CallSite, ModelFacts, OptimizerFacts
+from hotlap.records import AttentionRate, CallSite, ModelFacts, OptimizerFacts
 from hotlap.trace.records import CopyRow, IdleCause, OperatorRow
 
 # ---------------------------------------------------------------------------------------------
@@ -361,6 +362,39 @@ def test_a_product_that_adds_a_bias_makes_scores_as_well() -> None:
     with_bias = operator("aten::baddbmm", 3, [FLAT, QUERY, KEY])
     finding = one("eager-attention", run_on(CPU, with_bias, EAGER[1], EAGER[2]))
     assert finding.share.value == pytest.approx(0.10)
+
+
+def test_memory_provided_for_scores_in_every_step_counts_besides() -> None:
+    """A fused operator needs no scores: what it saves by the rates, which need no new memory, comes to that."""
+    rates = tuple(
+        AttentionRate(key="cpu:float32", tokens=it, head_width=32, eager_seconds=0.010, fused_seconds=0.008)
+        for it in (64, 256)
+    )
+    seconds_per_byte = 5e-8
+    ceilings = msgspec.structs.replace(CPU.ceilings, attention=rates, fresh_memory_seconds_per_byte=seconds_per_byte)
+    run = run_on(msgspec.structs.replace(CPU, ceilings=ceilings), *EAGER)
+    assert not found("eager-attention", run), "a fifth of 23 % is not worth a look"
+    written = sum(it.calls for it in EAGER) / STEPS * math.prod(SCORES) * 4
+    for fresh_bytes, counted in ((1.2e5, 1.2e5), (1e9, written)):
+        finding = one("eager-attention", msgspec.structs.replace(run, fresh_bytes_per_step=fresh_bytes))
+        fresh = min(0.23, counted * seconds_per_byte / STEP_SECONDS)
+        assert finding.share.value == pytest.approx(fresh + (0.23 - fresh) * 0.2)
+        assert "provide memory for scores" in finding.evidence[1]
+
+
+@pytest.mark.parametrize(("threads", "saved"), [(1, 0.5), (2, 0.3), (16, 0.3), (0, 0.3)])
+def test_rates_are_those_of_the_scripts_threads(threads: int, saved: float) -> None:
+    """One thread, or as many as multiply fastest: what the number of threads makes of both was measured."""
+    rates = tuple(
+        AttentionRate(
+            key="cpu:float32", tokens=it, head_width=32, eager_seconds=0.01, fused_seconds=fused, threads=count
+        )
+        for it in (64, 256)
+        for count, fused in ((1, 0.005), (8, 0.007))
+    )
+    ceilings = msgspec.structs.replace(CPU.ceilings, attention=rates)
+    run = run_on(msgspec.structs.replace(CPU, ceilings=ceilings), *EAGER, threads=threads)
+    assert one("eager-attention", run).share.value == pytest.approx(0.23 * saved)
 
 
 @pytest.mark.parametrize(("milliseconds", "fires"), [(5.01, True), (4.99, False)])

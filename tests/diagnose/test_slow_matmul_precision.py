@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from computing import BUSY, SITE, found, one
 
-from hotlap.diagnose.example_traces import STEPS
+from hotlap.diagnose.example_traces import STEP_SECONDS, STEPS
 from hotlap.diagnose.examples import CPU, GPU, operator, run_on
 from hotlap.diagnose.operators import WORTH_A_LOOK
 from hotlap.diagnose.work import Rates, beaten, work_of
@@ -183,8 +183,36 @@ def test_rates_of_sizes_between_and_beyond_those_measured() -> None:
     assert rates.rate("float32", 4 * 1024 + 1) is None
     assert rates.rate("float16", 64) is None
     assert rates.conversion_seconds("bfloat16", 1) == 2e-6
-    assert rates.conversion_seconds("bfloat16", 2 * 1024**2) == pytest.approx(2 * 2e-6 * 64)
+    assert rates.conversion_seconds("bfloat16", 1024**2) == pytest.approx(2e-6 * 64)
     assert rates.conversion_seconds("float32", 10**6) == 0.0
+
+
+def test_converting_more_than_was_measured_takes_at_least_what_memory_allows() -> None:
+    numbers = 2 * 1024**2
+    in_memory = Rates(CPU.ceilings, "cpu").conversion_seconds("bfloat16", numbers)
+    assert CPU.ceilings.memory_bytes_per_second is not None
+    assert in_memory == pytest.approx(12 * numbers / CPU.ceilings.memory_bytes_per_second)
+    unknown = Rates(msgspec.structs.replace(CPU.ceilings, memory_bytes_per_second=None), "cpu")
+    assert unknown.conversion_seconds("bfloat16", numbers) == pytest.approx(2 * 2e-6 * 64)
+    assert in_memory > unknown.conversion_seconds("bfloat16", numbers)
+
+
+def test_fresh_memory_is_subtracted_in_proportion() -> None:
+    """A system that provides half of a gradient's bytes in every step provides half of a converted weight's."""
+    weights, seconds_per_byte = 1024**2, 1e-9
+    layers = (LayerUse(kind="Linear", name="net.0", weight_shape=(1024, 1024), count=1),)
+    ceilings = msgspec.structs.replace(CPU.ceilings, fresh_memory_seconds_per_byte=seconds_per_byte)
+    run = run_on(msgspec.structs.replace(CPU, ceilings=ceilings), float32_product(60, "cpu"))
+    run = msgspec.structs.replace(run, evidence=msgspec.structs.replace(run.evidence, layers=layers))
+
+    def saved(fresh_bytes: float) -> float:
+        with_fresh = msgspec.structs.replace(run, fresh_bytes_per_step=fresh_bytes)
+        return one("slow-matmul-precision", with_fresh).share.value
+
+    whole = 4 * weights * seconds_per_byte / STEP_SECONDS
+    assert saved(0.0) - saved(2.0 * weights) == pytest.approx(whole / 2)
+    assert saved(0.0) - saved(4.0 * weights) == pytest.approx(whole)
+    assert saved(0.0) - saved(9.0 * weights) == pytest.approx(whole), "no more than all of it"
 
 
 def test_convolutions_run_in_tensorfloat_already_and_are_weighed_apart() -> None:

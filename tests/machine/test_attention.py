@@ -17,6 +17,16 @@ def test_each_size_has_both_times() -> None:
     assert all(it.eager_seconds > 0 and it.fused_seconds > 0 for it in rates)
 
 
+def test_a_processor_is_measured_with_one_thread_and_with_many() -> None:
+    """And left with as many as it was said to have; a device has no threads to set."""
+    torch.set_num_threads(1)
+    rates = measure_attention("cpu", DeviceClock(lambda: None), 60.0, threads=2)
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(1)
+    of_float32 = [it for it in rates if it.key == "cpu:float32"]
+    assert [it.threads for it in of_float32] == [1, 2] * 6
+
+
 def test_what_does_not_fit_into_the_limit_is_left_out() -> None:
     assert len(measure_attention("cpu", DeviceClock(lambda: None), 0.0)) <= 1
 

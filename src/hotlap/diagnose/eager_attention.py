@@ -13,9 +13,10 @@ chip, and use them at once (FlashAttention and its relatives).
 ## How to see it
 In a profile: `aten::_softmax` over shapes that end in (tokens, tokens), between two `aten::bmm` of the same sizes. With
 the fused operator there is `aten::_scaled_dot_product_..._attention` instead. What that would save was measured on this
-machine for sequences and heads of several sizes; of the sizes around the script's the one that saves most is the bound,
-and where none saves a material share of the step, nothing is said: on a processor the fused operator is often slower
-for short sequences and narrow heads.
+machine for sequences and heads of several sizes; of the sizes around the script's the one that saves most is the bound.
+What the system takes to provide memory for scores in every step, as page faults show it, is added to that. Where
+nothing saves a material share of the step, nothing is said: on a processor the fused operator is often slower for short
+sequences and narrow heads.
 
 ## What to do
 Call `torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=..., is_causal=...)`. For a Hugging
@@ -41,6 +42,7 @@ from hotlap.diagnose.operators import (
     dtype_of,
     kernels_matter,
     own_nanoseconds,
+    profiled_steps,
     share_of,
     site_of,
     site_with,
@@ -94,21 +96,22 @@ def _by_operators(profile: Profile) -> Iterator[Finding]:
         return
     share = min(share_of(profile, found.rows), computing_share(profile))
     saved = _most_saved(profile, found)
-    most = share if saved is None else share * saved
+    fresh = min(share, _fresh_share(profile, found))
+    most = share if saved is None else fresh + (share - fresh) * saved
     if most < WORTH_A_LOOK:
         return
     products = min(share, share_of(profile, found.products))
     shape = "x".join(map(str, found.softmax.shapes[0]))
-    written = prod(found.softmax.shapes[0]) * _BYTES.get(found.softmax.types[0] if found.softmax.types else "", 4)
     yield Finding(
         rule="eager-attention",
         share=at_most(most),
         title=f"Attention that is not fused takes {percent(share)} of the step, with scores of {shape}.",
         evidence=(
-            *_measured_saving(saved),
+            *_measured_saving(saved, fresh),
             f"Of the step, {percent(products)} go to products that make or use the scores, {percent(share - products)} "
             "to softmax and other work on them.",
-            f"One layer's scores take {size(written)}, and each operation on them reads or writes all of it.",
+            f"One layer's scores take {size(_written(found.softmax))}, and each operation on them reads or writes all "
+            "of it.",
         ),
         remedy=_remedy(profile),
         site=site_of(found.softmax) or site_with(profile, "model"),
@@ -116,9 +119,11 @@ def _by_operators(profile: Profile) -> Iterator[Finding]:
     )
 
 
-def _measured_saving(saved: float | None) -> Iterator[str]:
+def _measured_saving(saved: float | None, fresh: float) -> Iterator[str]:
     if saved is not None:
         yield f"For such sizes a fused operator was measured to save at most {percent(saved)} of it."
+    if saved is not None and fresh >= WORTH_A_LOOK:
+        yield f"Besides, the system takes {percent(fresh)} of the step to provide memory for scores in every step."
 
 
 def _by_configuration(profile: Profile) -> Iterator[Finding]:
@@ -181,10 +186,33 @@ def _most_saved(profile: Profile, attention: _Attention) -> float | None:
         return None
     tokens, width = _operands(made)[0][1:]
     key = f"{device_kind(profile.situation)}:{dtype_of(made)}"
-    rates = [it for it in profile.machine.ceilings.attention if it.key == key]
+    rates = _with_threads([it for it in profile.machine.ceilings.attention if it.key == key], profile.facts.threads)
     lengths, widths = (_around(rates, name, value) for name, value in (("tokens", tokens), ("head_width", width)))
     near = [it for it in rates if it.tokens in lengths and it.head_width in widths]
     return max((max(0.0, 1 - it.fused_seconds / it.eager_seconds) for it in near), default=None)
+
+
+def _with_threads(rates: Sequence[AttentionRate], threads: int) -> list[AttentionRate]:
+    """Those measured with one thread for a script of one, else those of the most threads."""
+    measured = {it.threads for it in rates}
+    wanted = 1 if threads == 1 and 1 in measured else max(measured, default=0)
+    return [it for it in rates if it.threads == wanted]
+
+
+def _fresh_share(profile: Profile, attention: _Attention) -> float:
+    """Which part of a step the system takes to provide memory that is used for scores, where it takes large pieces back
+    as soon as they are freed. It shows by the script's page faults; rates were measured without any."""
+    seconds_per_byte = profile.machine.ceilings.fresh_memory_seconds_per_byte
+    if profile.on_accelerator or not seconds_per_byte or profile.account.wall <= 0:
+        return 0.0
+    calls = sum(it.calls for it in attention.rows) / profiled_steps(profile)
+    written = calls * _written(attention.softmax)
+    return min(profile.fresh_bytes_per_step, written) * seconds_per_byte / profile.account.wall
+
+
+def _written(softmax: OperatorRow) -> int:
+    """The bytes of one layer's scores."""
+    return prod(softmax.shapes[0]) * _BYTES.get(softmax.types[0] if softmax.types else "", 4)
 
 
 def _around(rates: Sequence[AttentionRate], name: str, value: int) -> set[int]:
@@ -242,7 +270,15 @@ def _measured(fused_seconds: float, tokens: int = 256) -> Machine:
     return msgspec.structs.replace(CPU, ceilings=Ceilings(attention=(rate, longer)))
 
 
+def _with_fresh_memory(profile: Profile, bytes_per_step: float) -> Profile:
+    """On a machine that takes a millisecond to provide a megabyte."""
+    ceilings = msgspec.structs.replace(profile.machine.ceilings, fresh_memory_seconds_per_byte=1e-9)
+    machine = msgspec.structs.replace(profile.machine, ceilings=ceilings)
+    return msgspec.structs.replace(profile, machine=machine, fresh_bytes_per_step=bytes_per_step)
+
+
 fires = {
+    "each step needs new memory for the scores": _with_fresh_memory(run_on(_measured(0.012), *_EAGER, _REST), 1e8),
     "a fused operator was measured to be faster": run_on(_measured(0.004), *_EAGER, _REST),
     "sequences much longer than those that were measured": run_on(_measured(0.012, 32), *_EAGER, _REST),
     "attention by hand on a GPU": run_on(GPU, *_EAGER, _REST),

@@ -65,7 +65,6 @@ group = "compute"
 rests_on = ("account", "profile", "matmul")
 
 _ROWS_SHOWN = 2
-_HALF = 0.5
 _LARGE = 256
 """A product whose shortest side is this long is neither limited by memory nor by the call."""
 
@@ -209,12 +208,13 @@ def _conversion_seconds(profile: Profile, mode: str, rates: Rates) -> float:
 
 
 def _fresh_memory_seconds(profile: Profile, weights: int) -> float:
-    """What the system takes to provide the memory of so many converted weights and gradients, where it provides that of
-    the gradients in every step: large pieces go back to it as soon as they are freed."""
+    """What the system takes to provide the memory of so many converted weights and gradients: of the part that it
+    provides of the gradients in every step, since large pieces go back to it as soon as they are freed."""
     seconds_per_byte = profile.machine.ceilings.fresh_memory_seconds_per_byte
-    if profile.on_accelerator or not seconds_per_byte or profile.fresh_bytes_per_step < _HALF * 4 * weights:
+    if profile.on_accelerator or not seconds_per_byte or not weights:
         return 0.0
-    return 2 * 2 * weights * seconds_per_byte
+    part = min(1.0, profile.fresh_bytes_per_step / (4 * weights))
+    return part * 2 * 2 * weights * seconds_per_byte
 
 
 def _why_unknown(best: _Saving) -> str:
@@ -320,7 +320,7 @@ fires = {
     "no rate was measured": run_on(_WITHOUT_RATES, _LINEAR, _BACKWARD, _ELEMENTWISE),
     "the rates are in doubt": run_on(_IN_DOUBT, *_ON_CPU),
     "a processor that multiplies bfloat16": run_on(CPU, *_ON_CPU),
-    "memory that is used again": _with_fresh_memory(run_on(CPU, *_ON_CPU), 1e6),
+    "memory that is used again": _with_fresh_memory(run_on(CPU, *_ON_CPU), 1e4),
     "few rows, for which no rate was measured": run_on(CPU, _FEW_ROWS, _ELEMENTWISE),
     "convolutions in TensorFloat-32, which 16 bits could halve": run_on(GPU, _CONVOLUTION, _ELEMENTWISE),
 }

@@ -43,6 +43,7 @@ _CLEARLY_MORE = 1.25
 _COUNTED_ALIKE = 1.5
 _LEAST_SECONDS = 1e-3
 _NANOSECONDS = 1e-9
+_CONVERTED_BYTES = 12  # a number is read in four and written in two, and the other way round
 _BACKWARD_OF_ATTENTION = 2.5  # five products of the scores' size for two: the scores are computed again
 
 
@@ -220,6 +221,7 @@ class Rates:
     def __init__(self, ceilings: Ceilings, device: str, threads: int = 0) -> None:
         known = device == "cpu" and threads > 0 and ceilings.threads > 0
         self._part = min(1.0, threads / ceilings.threads) if known else 1.0
+        self._memory = ceilings.memory_bytes_per_second
         self._by_format: dict[str, list[SizedRate]] = {}
         for it in sorted(ceilings.matmul_by_size, key=lambda it: it.side):
             kind, _, dtype = it.key.partition(":")
@@ -259,7 +261,10 @@ class Rates:
         return work.operations / rate if rate else None
 
     def conversion_seconds(self, dtype: str, numbers: int) -> float:
-        """What converting so many numbers from float32 to that format and back takes; 0 where it was not measured."""
+        """What converting so many numbers from float32 to that format and back takes; 0 where it was not measured.
+
+        More numbers than were measured may not fit into the caches that those fitted into: memory's rate is the bound.
+        """
         known = [it for it in self._by_format.get(dtype, ()) if it.conversion_seconds > 0]
         if not known or numbers <= 0:
             return 0.0
@@ -267,7 +272,10 @@ class Rates:
         side = math.sqrt(numbers)
         if side < known[0].side:
             return known[0].conversion_seconds  # what so few take is the call itself
-        return numbers * _between([it.side for it in known], each, side)
+        at_the_rate = numbers * _between([it.side for it in known], each, side)
+        if side <= known[-1].side or not self._memory:
+            return at_the_rate
+        return max(at_the_rate, numbers * _CONVERTED_BYTES / self._memory)
 
 
 def _between(sides: Sequence[int], values: Sequence[float], side: float) -> float:

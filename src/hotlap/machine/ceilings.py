@@ -34,7 +34,7 @@ from hotlap.records import Ceilings, MeasuredRates, SizedRate
 _SHARE_OF_PRODUCTS = 0.6
 _SHARE_OF_MEMORY = 0.2
 # Attention and products with a short side have a time of their own.
-_MOST_ATTENTION_SECONDS = 1.5
+_MOST_ATTENTION_SECONDS = 2.0
 _MOST_FLAT_SECONDS = 1.0
 _LARGEST_COPY_BYTES = 1 << 28
 # On a device a copy within memory is so fast that starting and awaiting it would count with a smaller one.
@@ -56,7 +56,7 @@ _EMULATED = 0.1
 
 def measure(device: str, seconds: float = 3.0) -> Ceilings:
     """The rates of ``cpu`` or ``cuda``, in about ``seconds`` of work, up to 2.2 times as much on a busy
-    machine (products with a short side, with up to 1 second, attention, with up to 1.5, and the start of the device
+    machine (products with a short side, with up to 1 second, attention, with up to 2, and the start of the device
     come on top).
 
     On the processor all physical cores that are available work, or half of them where that multiplies faster: on a
@@ -77,8 +77,7 @@ def measure(device: str, seconds: float = 3.0) -> Ceilings:
         products, doubt = products_until_sure(device, lambda: _test(device, clock, seconds * _SHARE_OF_PRODUCTS))
         memory = _memory_rate(device, clock, seconds * _SHARE_OF_MEMORY)
         pageable, pinned = _copy_rates(clock, seconds * _SHARE_OF_MEMORY) if device == "cuda" else (None, None)
-    # In this order: large matrices that were freed make later allocations cheaper, which attention's time is made of.
-    attention = measure_attention(device, clock, min(_MOST_ATTENTION_SECONDS, seconds))
+    attention = measure_attention(device, clock, min(_MOST_ATTENTION_SECONDS, seconds), products.threads)
     with torch.inference_mode():
         flat = measure_flat_products(device, _in_hardware(products), clock, min(_MOST_FLAT_SECONDS, seconds))
     return Ceilings(

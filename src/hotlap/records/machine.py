@@ -71,6 +71,7 @@ class FlatRate(Record, frozen=True, kw_only=True):
 class AttentionRate(Record, frozen=True, kw_only=True):
     """What attention took, forward and backward, with ``tokens`` and heads of ``head_width``: by its definition (eager)
     and by torch's fused operator, each the best of several tries. ``key`` is ``device:dtype`` as in :class:`Ceilings`.
+    ``threads`` is how many a processor worked with; 0 where that is not known, and on other devices.
     """
 
     key: str
@@ -78,6 +79,7 @@ class AttentionRate(Record, frozen=True, kw_only=True):
     head_width: int
     eager_seconds: float
     fused_seconds: float
+    threads: int = 0
 
 
 class Ceilings(Record, frozen=True, kw_only=True):
