@@ -13,12 +13,11 @@ import msgspec
 from hotlap import plan as plans_of
 from hotlap.levers.api import Lever
 from hotlap.measure.parity.losses import FEWEST_STEPS
-from hotlap.measure.parity.verdict import ParityEvidence, judge
+from hotlap.measure.parity.verdict import ParityEvidence, judge, judge_exact
 from hotlap.records import Assignment, ParityComparison, Plan, Proof, Run, Setting, Situation, TurnSet
 from hotlap.tune.trials import Failure, Trials, ending_text, ran_through
 
 _STRENGTH: Mapping[Proof, int] = {"exact": 0, "rounding": 1, "behaviour": 2}
-_SEVERITY = {"exact": 0, "within": 1, "not-verified": 2, "lost": 3}
 _BUDGET_SHARE = 0.2
 _LAUNCHES_EXPECTED = 8
 _SEEDS = 5
@@ -55,13 +54,8 @@ class Prover:
         return sum(costs.of_launch(_owner(plan, it), 1 if _is_first_step(it) else self.steps) for it in missing)
 
     def prove_exact(self, sets: Sequence[TurnSet]) -> ParityComparison:
-        """Whether the losses of arms 0 (reference), 1 (the same again) and 2 (with an exact lever) agree in every set;
-        the least favourable set speaks."""
-        verdicts = [
-            judge(ParityEvidence(baseline=it.runs[0], baseline_again=it.runs[1], candidate=it.runs[2], proof="exact"))
-            for it in sets
-        ]
-        return max(verdicts, key=lambda it: _SEVERITY[it.verdict])
+        """Whether the losses of arms 0 (reference), 1 (again) and 2 (with an exact lever) agree in every set."""
+        return judge_exact([it.runs[:3] for it in sets])
 
     def prove(self, plan: Plan) -> ParityComparison | Failure:
         """The plan against the untouched baseline; a Failure when the plan's own run failed."""

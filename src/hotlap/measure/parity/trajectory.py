@@ -30,15 +30,15 @@ def trajectory(
         return broken
     bands = [difference(baseline, it) for it in (again, nudged, reseeded) if it is not None]
     limit = max(FLOOR, *(BAND * band for band in bands if band is not None), 0.0)
-    result = _within(paired, limit)
-    if result.passed and limit > WIDEST_LIMIT:
-        text = f"The script's own randomness ({percent(limit)}) would hide a fault."
-        return GateResult(gate="G3", passed=None, found=result.found, limit=limit, text=text)
-    return result
+    return _unless_hidden(_within(paired, limit), limit)
 
 
-def exact_trajectory(baseline: Run, candidate: Run, *, again: Run) -> GateResult:
-    """The candidate's losses equal to the last bit, or, if the baseline's own are not, within 3 D_AA."""
+def exact_trajectory(baseline: Run, candidate: Run, *, again: Run, noisy: bool = False) -> GateResult:
+    """The candidate's losses equal to the last bit, or, if the baseline's own are not, within 3 D_AA.
+
+    ``noisy`` says that a script's own noise explains differences (see :mod:`.noise`): then what cannot be shown to the
+    last bit is held to what a change of rounding is, max(0.1 %, 3 D_AA), and a limit above 5 % shows nothing.
+    """
     paired = pair(baseline, candidate)
     broken = _broken(baseline, candidate, paired)
     if broken is not None:
@@ -46,7 +46,16 @@ def exact_trajectory(baseline: Run, candidate: Run, *, again: Run) -> GateResult
     if paired.equal:
         text = f"The losses of {paired.steps} steps are identical to the last bit."
         return GateResult(gate="G3", passed=True, found=0.0, limit=0.0, text=text)
-    return _within(paired, BAND * (difference(baseline, again) or 0.0))
+    limit = max(FLOOR if noisy else 0.0, BAND * (difference(baseline, again) or 0.0))
+    return _unless_hidden(_within(paired, limit), limit)
+
+
+def _unless_hidden(result: GateResult, limit: float) -> GateResult:
+    """The result, or an open one where the limit is so wide that a fault would pass it."""
+    if not result.passed or limit <= WIDEST_LIMIT:
+        return result
+    text = f"The script's own randomness ({percent(limit)}) would hide a fault."
+    return GateResult(gate="G3", passed=None, found=result.found, limit=limit, text=text)
 
 
 def _within(paired: PairedLosses, limit: float) -> GateResult:

@@ -6,16 +6,19 @@ is said only of losses that agree to the last bit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hotlap.measure.parity.first_step import first_step
 from hotlap.measure.parity.invariants import compare_invariants
 from hotlap.measure.parity.learning import learning
 from hotlap.measure.parity.losses import INTENDED_STEPS, pair, percent
+from hotlap.measure.parity.noise import furthest, noise_explains
 from hotlap.measure.parity.repeatability import repeatability
 from hotlap.measure.parity.trajectory import exact_trajectory, trajectory
 from hotlap.records import GateResult, ParityComparison, ParityVerdict, Proof, Run
+
+_SEVERITY: Mapping[ParityVerdict, int] = {"exact": 0, "within": 1, "not-verified": 2, "lost": 3}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +30,8 @@ class ParityEvidence:
     other random numbers for what cannot be aligned (dropout, augmentation), ``rounded`` the baseline with its initial
     weights rounded to a lever's lower precision (its first step is enough). ``seeds`` are (baseline, candidate) pairs
     of runs, each pair with a seed of its own, for levers that change what is learned. ``changes_precision`` chooses the
-    rule of G2; ``allowed`` are the fields of ``Invariants`` that the lever says it changes.
+    rule of G2; ``allowed`` are the fields of ``Invariants`` that the lever says it changes; ``noisy`` says that other
+    runs of the script show noise of its own, which only an exact lever needs to know.
     """
 
     baseline: Run
@@ -41,21 +45,45 @@ class ParityEvidence:
     seeds: tuple[tuple[Run, Run], ...] = ()
     changes_precision: bool = False
     allowed: frozenset[str] = frozenset()
+    noisy: bool = False
 
 
 def judge(evidence: ParityEvidence) -> ParityComparison:
     """Pass the evidence through the gates its proof demands.
 
     ``exact`` needs G0 and losses equal to the last bit, or within three times the baseline's own difference when that
-    is not zero (the verdict is then ``within``). ``rounding`` needs G0, a repeatable baseline (G1) and G3; G2 where the
-    gradients of the first step were captured. ``behaviour`` needs G0 and G4. A gate that fails means ``lost``; one that
-    is needed and stayed open means ``not-verified``.
+    is not zero, and never less than 0.1 % where the script is noisy (the verdict is then ``within``). ``rounding``
+    needs G0, a repeatable baseline (G1) and G3; G2 where the gradients of the first step were captured. ``behaviour``
+    needs G0 and G4. A gate that fails means ``lost``; one that is needed and stayed open means ``not-verified``.
     """
     gates = tuple(_gates(evidence))
     verdict = _verdict(evidence, gates)
     steps = pair(evidence.baseline, evidence.candidate).steps
     text = _sentence(verdict, evidence.proof, gates, steps)
     return ParityComparison(verdict=verdict, proof=evidence.proof, steps=steps, gates=gates, text=text)
+
+
+def judge_exact(sets: Sequence[Sequence[Run]]) -> ParityComparison:
+    """An exact lever, from sets of three runs each: the baseline, the baseline again and the candidate.
+
+    What the baseline's own runs differ by is taken from all sets together; the least favourable set speaks. Raises
+    :class:`ValueError` without a set.
+    """
+    baselines = [run for it in sets for run in it[:2]]
+    noisy = noise_explains(baselines, [it[2] for it in sets])
+    verdicts = [
+        judge(
+            ParityEvidence(
+                baseline=baseline,
+                baseline_again=furthest(baseline, [again, *baselines]),
+                candidate=candidate,
+                proof="exact",
+                noisy=noisy,
+            )
+        )
+        for baseline, again, candidate in sets
+    ]
+    return max(verdicts, key=lambda it: _SEVERITY[it.verdict])
 
 
 def _gates(evidence: ParityEvidence) -> Iterable[GateResult]:
@@ -66,7 +94,7 @@ def _gates(evidence: ParityEvidence) -> Iterable[GateResult]:
         yield learning(evidence.seeds)
         return
     if evidence.proof == "exact":
-        yield exact_trajectory(baseline, candidate, again=again)
+        yield exact_trajectory(baseline, candidate, again=again, noisy=evidence.noisy)
         return
     yield first_step(
         baseline,
