@@ -96,3 +96,48 @@ def test_float16_skips_no_step_and_is_faster(lab: Lab) -> None:
     assert tuned.scaler_skipped_steps == 0
     assert tuned.steps.loss[0] == pytest.approx(plain.steps.loss[0], rel=0.01)
     assert sum(tuned.steps.wall_seconds[5:]) < 0.7 * sum(plain.steps.wall_seconds[5:])
+
+
+REPLAYED = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 10)).cuda()
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True, capturable=True)
+inputs, labels = torch.zeros(32, 64, device="cuda"), torch.zeros(32, dtype=torch.long, device="cuda")
+
+
+def step():
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(inputs), labels)
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+stream = torch.cuda.Stream()
+with torch.cuda.stream(stream):
+    for _ in range(3):
+        step()
+torch.cuda.current_stream().wait_stream(stream)
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    loss = step()
+for _ in range(100_000):
+    inputs.copy_(torch.randn(32, 64))
+    labels.copy_(torch.randint(10, (32,)))
+    graph.replay()
+"""
+
+
+def test_replayed_steps_are_counted_timed_and_compared(lab: Lab) -> None:
+    """Its whole step is a CUDA graph: no module, no backward and no optimizer is called any more."""
+    executor, assignment = lab()
+    Path(assignment.workload.target).write_text(REPLAYED, encoding="utf-8")
+    first, again = (launched(executor, assignment) for _ in range(2))
+    assert len(first.steps.wall_seconds) >= 20
+    assert first.steps.loss == again.steps.loss
+    assert len(set(first.steps.loss[3:])) > 10, "each replay has its own loss"
+    assert first.steps.wall_seconds[8] == again.steps.wall_seconds[8] < first.steps.wall_seconds[2] / 5
+    assert any("CUDA graphs" in it for it in first.notes)

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from simulated import graphs
 from simulated.library import Library
 from simulated.profile import DeviceProfile
 
@@ -33,6 +34,7 @@ def install(torch: Any, library: Library, profile: DeviceProfile) -> None:
     for name, function in _of_the_core(device).items():
         setattr(torch._C, name, function)
     torch.Tensor.record_stream = lambda self, stream: None
+    graphs.install(torch, device)
 
 
 class _Device:
@@ -42,6 +44,7 @@ class _Device:
         self.torch, self.library, self.profile = torch, library, profile
         self.initialized = False
         self.debug_mode = 0
+        self.capture: Any = None  # the graph that is being captured
 
     def initialize(self) -> None:
         self.initialized = True
@@ -63,7 +66,9 @@ class _Device:
         return int(index)
 
     def read(self) -> None:
-        """Before the host waits, as torch's debug mode wants it."""
+        """Before the host waits: no capture allows it, nor torch's debug mode if it is told so."""
+        if self.capture is not None:
+            raise self.torch.AcceleratorError(graphs.NOT_PERMITTED)
         if self.debug_mode == 2:
             raise RuntimeError("called a synchronizing CUDA operation")
 
@@ -120,7 +125,7 @@ def _facts(device: _Device) -> dict[str, Callable[..., Any]]:
         "is_tf32_supported": lambda: profile.capability >= (8, 0),
         "can_device_access_peer": lambda one, other: True,
         "_is_in_bad_fork": lambda: False,
-        "is_current_stream_capturing": lambda: False,
+        "is_current_stream_capturing": lambda: device.capture is not None,
         "clock_rate": lambda which=None: profile.clock_mhz,
         "utilization": lambda which=None: 50,
     }
@@ -176,8 +181,10 @@ def _stream_and_event(device: _Device) -> tuple[type, type]:
                      external: bool = False) -> None:  # fmt: skip
             self._is_timed = enable_timing
             self._moment: int | None = None
+            self._was_captured = False
 
         def record(self, stream: Any = None) -> None:
+            self._was_captured = device.capture is not None
             chosen = stream if stream is not None else device.torch.cuda.current_stream()
             self._moment = max(library.ready(chosen.device_index, chosen.stream_id), library.now())
 
@@ -196,6 +203,8 @@ def _stream_and_event(device: _Device) -> tuple[type, type]:
                 raise ValueError("Both events must be created with argument 'enable_timing=True'.")
             if self._moment is None or end._moment is None:
                 raise ValueError("Both events must be recorded before calculating elapsed time.")
+            if self._was_captured or end._was_captured:
+                raise device.torch.AcceleratorError("CUDA error: invalid argument")
             if not (self.query() and end.query()):
                 raise device.torch.AcceleratorError("CUDA error: device not ready")
             return (end._moment - self._moment) / 1e6
@@ -336,6 +345,10 @@ def _random(device: _Device) -> dict[str, Callable[..., Any]]:
     def generator(which: Any = "cuda") -> Any:
         return device.torch.cuda.default_generators[device.index(None if which == "cuda" else which)]
 
+    def get_state(which: Any = "cuda") -> Any:
+        device.read()
+        return generator(which).get_state()
+
     def seed_all(seed: int) -> None:
         for it in device.torch.cuda.default_generators:
             it.manual_seed(int(seed))
@@ -346,9 +359,9 @@ def _random(device: _Device) -> dict[str, Callable[..., Any]]:
         "seed": lambda: generator().seed(),
         "seed_all": lambda: seed_all(generator().seed()),
         "initial_seed": lambda: generator().initial_seed(),
-        "get_rng_state": lambda which="cuda": generator(which).get_state(),
+        "get_rng_state": get_state,
         "set_rng_state": lambda state, which="cuda": generator(which).set_state(state),
-        "get_rng_state_all": lambda: [it.get_state() for it in device.torch.cuda.default_generators],
+        "get_rng_state_all": lambda: [get_state(it) for it in range(device.profile.devices)],
     }
 
 
@@ -378,5 +391,5 @@ def _of_the_core(device: _Device) -> dict[str, Callable[..., Any]]:
         "_cuda_maybeExchangeDevice": exchange,
         "_cuda_getCurrentRawStream": lambda index=0: int(library.current_stream(index)),
         "_cuda_getCurrentStream": lambda index=0: (int(library.current_stream(index)), index, 1),
-        "_cuda_isCurrentStreamCapturing": lambda: False,
+        "_cuda_isCurrentStreamCapturing": lambda: device.capture is not None,
     }

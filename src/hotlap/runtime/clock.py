@@ -28,7 +28,7 @@ from typing import Any, Protocol
 from hotlap.records import SampleSource, Steps, StepSource
 from hotlap.runtime.batches import leading_size
 from hotlap.runtime.devices import device_kind
-from hotlap.runtime.hooks import Fetch, Hooks
+from hotlap.runtime.hooks import CapturedStep, Fetch, Hooks
 from hotlap.runtime.samples import SampleCounts
 from hotlap.runtime.stopwatch import (
     BACKWARD,
@@ -133,6 +133,7 @@ class StepClock:
         hooks.before_update.append(self._update_begins)
         hooks.after_update.append(self._update_ends)
         hooks.update_skipped.append(self._update_skipped)
+        hooks.replayed.append(self._replayed)
 
     def _use(self, watch: Stopwatch) -> None:
         self._watch = watch
@@ -304,6 +305,22 @@ class StepClock:
         if self.source != "backward" and (self._only_anchor == id(optimizer) or self._is_anchor(id(optimizer))):
             self._end_step()
 
+    def _replayed(self, captured: CapturedStep) -> None:
+        """A graph has done backward passes, and perhaps updates, of which no hook told."""
+        if not self._stopwatch_chosen:
+            self._follow("cuda", (self._torch.cuda.current_device(),))
+        if self._perhaps or self.evaluating:
+            self._training_goes_on(self._root())
+        self._write((self._phases[-1], self._read()))
+        loss = captured.loss() if captured.loss is not None else None
+        self._losses.append(_copy_of(loss) if loss is not None and loss.numel() == 1 else None)
+        self._step_fetched += self._fetched_samples
+        self._fetched_samples = self._forward_samples = 0
+        self.backwards += captured.backwards
+        updated = self.source != "backward" and any(self._is_anchor(it) for it in captured.optimizers)
+        if updated or ((not self._has_optimizer or self.source == "backward") and self.counts_backwards()):
+            self._end_step()
+
     def _is_anchor(self, optimizer: int) -> bool:
         """Whether an update ends the step. The first optimizer that steps sets the pace.
 
@@ -353,12 +370,14 @@ class StepClock:
     def _choose_stopwatch(self, root: Any) -> None:
         self._stopwatch_chosen = True
         kind = device_kind(root)
-        if kind not in ("cuda", "xpu"):
-            return
-        self.follows_device = True
+        if kind in ("cuda", "xpu"):
+            devices = dict.fromkeys(it.device.index for it in root.parameters() if it.device.type == kind)
+            self._follow(kind, tuple(devices))
+
+    def _follow(self, kind: str, devices: tuple[int, ...]) -> None:
+        self._stopwatch_chosen = self.follows_device = True
         self._rows.extend(self._watch.drain())
-        devices = dict.fromkeys(it.device.index for it in root.parameters() if it.device.type == kind)
-        self._use(StreamStopwatch(getattr(self._torch, kind), tuple(devices)))
+        self._use(StreamStopwatch(getattr(self._torch, kind), devices))
 
     def synchronise(self) -> None:
         """Wait until the device has done all it was given; nothing to do on a CPU."""

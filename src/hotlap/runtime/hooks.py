@@ -11,11 +11,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, TypeAlias
-from weakref import WeakKeyDictionary
+from weakref import ReferenceType, WeakKeyDictionary
 
 from hotlap.runtime.devices import device_kind
 
 Fetch: TypeAlias = Callable[[], Any]
+
+
+@dataclass(slots=True)
+class CapturedStep:
+    """What a CUDA graph holds of a training step: the identities of the optimizers that update in it, how many backward
+    passes, and the tensor that the last of them starts from (None where it is a list), which each replay fills."""
+
+    optimizers: list[int] = field(default_factory=list)
+    backwards: int = 0
+    loss: ReferenceType[Any] | None = None
 
 
 @dataclass(slots=True)
@@ -65,6 +75,9 @@ class Hooks:
 
     # A step that a lever left out, told by that lever instead of the two above: it counts as one all the same.
     update_skipped: list[Callable[[Any], None]] = field(default_factory=list)
+
+    # A CUDA graph with backward passes was replayed: nothing else of the lists above is called within one.
+    replayed: list[Callable[[CapturedStep], None]] = field(default_factory=list)
 
     # A whole training step is over (told by the step clock, where there is one).
     step_ended: list[Callable[[], None]] = field(default_factory=list)

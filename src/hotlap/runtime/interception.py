@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from hotlap.runtime.captures import Captures
 from hotlap.runtime.hooks import Fetch, Hooks
 from hotlap.runtime.patches import Patches
 from hotlap.runtime.roots import Roots
@@ -26,6 +27,8 @@ class Interception:
     def __init__(self, hooks: Hooks) -> None:
         self.hooks = hooks
         self.patches = Patches()
+        self._of_graphs = Patches()  # these stay while a capture silences the others
+        self._captures = Captures(hooks, self._fall_silent, self._speak_again)
         self.roots = Roots(hooks, self.patches)
         self._suspended = False
         self.unscaled: tuple[Any, Any] | None = None
@@ -39,15 +42,24 @@ class Interception:
         self._intercept_compiling()
         self._intercept_clipping()
         self._intercept_saving()
+        self._captures.install(self._of_graphs)
         self.roots.install()
 
     def suspend(self) -> None:
         """Step out of every doorway, as if never installed."""
-        self._suspended = True
-        self.patches.suspend()
+        self._fall_silent()
+        self._of_graphs.suspend()
 
     def resume(self) -> None:
         """Step back in after :meth:`suspend`."""
+        self._speak_again()
+        self._of_graphs.resume()
+
+    def _fall_silent(self) -> None:
+        self._suspended = True
+        self.patches.suspend()
+
+    def _speak_again(self) -> None:
         self._suspended = False
         self.patches.resume()
 
@@ -143,6 +155,8 @@ class Interception:
             if not self._suspended:
                 for tell in hooks.after_update:
                     tell(optimizer)
+            else:
+                self._captures.saw_update(optimizer)
 
         register_optimizer_step_pre_hook(begins)
         register_optimizer_step_post_hook(ends)

@@ -55,6 +55,9 @@ void synchronize_event(Nanoseconds moment);
 void set_sync_debug_mode(int mode);
 void about_to_read(const char* what);
 
+// Whether a graph is replayed: its kernels cost the host nothing.
+void set_replaying(bool is);
+
 // What a profiler sees, from `start_recording` on.
 struct Activity {
   enum class Kind { kernel, copy, wait, launch } kind;
