@@ -132,3 +132,26 @@ def test_weights_that_processes_share_are_nudged(group: None) -> None:
     before = [it.to_local().clone() for it in model.parameters()]
     nudge_weights(torch, model)
     assert all((it.to_local() > old).all() for it, old in zip(model.parameters(), before, strict=True))
+
+
+def test_a_device_without_timed_events_is_waited_for_at_the_end_of_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the report says what its phases are worth."""
+    waits: list[str] = []
+    monkeypatch.setattr("hotlap.runtime.clock.device_kind", lambda root: "mps")
+    monkeypatch.setattr(torch.mps, "synchronize", lambda: waits.append("waited"))
+    hooks = Hooks(torch=torch)
+    interception = Interception(hooks)
+    clock = StepClock(hooks, source="auto", scaling=interception, on_step=lambda: None)
+    interception.install()
+    try:
+        model = torch.nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+    finally:
+        interception.suspend()
+    assert not waits, "no step is held up"
+    clock.synchronise()
+    assert waits == ["waited"]
+    assert not clock.follows_device
+    assert any("timed by the host" in it for it in hooks.notes)

@@ -9,7 +9,7 @@ On the CPU a phase change reads the clock. On an accelerator it records an event
 durations are resolved at the end of a block, where the device is synchronised anyway: the clock itself never
 waits for the device. The time between two such events is what the stream spent between the two points, idle
 time included, so a data wait that is hidden behind queued kernels costs nothing and one that is not costs what
-it truly costs.
+it truly costs. Where a kind of device has no events that tell the time, the host's clock is read, and a note says so.
 
 What happens before the first training forward of a cycle and up to the last evaluation forward is not the
 training step's: it is folded into ``outside``, and so are checkpoints. A forward evaluates that records no gradients,
@@ -55,6 +55,8 @@ from hotlap.runtime.stopwatch import (
 
 UPDATES_BEFORE_NEW_ANCHOR = 16
 FORWARDS_OF_A_LOOP = 2
+WITH_TIMED_EVENTS = ("cuda", "xpu")
+"""Devices whose events, recorded on streams, tell the time between them."""
 STEPS_ALONE = 8
 """After so many steps of one optimizer alone another one that steps is taken for its successor."""
 
@@ -87,6 +89,8 @@ class StepClock:
         self.trainer = threading.get_ident()
         self._use(HostStopwatch())
         self.follows_device = False
+        self._wait_for_device: Callable[[], object] = lambda: None
+        self._note = hooks.note
         self._stopwatch_chosen = False
         self._rows: list[list[float]] = []
         self._phases: list[int] = [OTHER]
@@ -370,9 +374,15 @@ class StepClock:
     def _choose_stopwatch(self, root: Any) -> None:
         self._stopwatch_chosen = True
         kind = device_kind(root)
-        if kind in ("cuda", "xpu"):
+        if kind in WITH_TIMED_EVENTS:
             devices = dict.fromkeys(it.device.index for it in root.parameters() if it.device.type == kind)
             self._follow(kind, tuple(devices))
+        elif kind != "cpu":
+            self._wait_for_device = getattr(getattr(self._torch, kind, None), "synchronize", self._wait_for_device)
+            self._note(
+                f"Phases on {kind} are timed by the host, which runs ahead of the device and waits for it only at the "
+                "end of a block: whole steps are exact, and what a phase launched may count in a later one."
+            )
 
     def _follow(self, kind: str, devices: tuple[int, ...]) -> None:
         self._stopwatch_chosen = self.follows_device = True
@@ -381,10 +391,11 @@ class StepClock:
 
     def synchronise(self) -> None:
         """Wait until the device has done all it was given; nothing to do on a CPU."""
-        if self.follows_device:
-            watch = self._watch
-            assert isinstance(watch, StreamStopwatch)
+        watch = self._watch
+        if isinstance(watch, StreamStopwatch):
             watch.synchronise()
+        else:
+            self._wait_for_device()
 
     def resume(self) -> None:
         """The running step begins now: what passed since the last one ended was not the script's."""

@@ -19,9 +19,11 @@ Replace: TypeAlias = Callable[[Any, str, Any], None]
 
 def time_copies(torch: Any, clock: StepClock, replace: Replace = setattr) -> None:
     """Book the time of copies to the device under their own phase; ``replace`` puts our methods in place of torch's."""
-    if torch.version.cuda is None and torch.version.hip is None:
+    if not any(getattr(torch.version, name, None) for name in ("cuda", "hip", "xpu")):
         return
-    for name in ("to", "cuda"):
+    for name in ("to", "cuda", "xpu"):
+        if not hasattr(torch.Tensor, name):
+            continue
         replace(torch.Tensor, name, _timed(getattr(torch.Tensor, name), torch.compiler.is_compiling, clock))
 
 
