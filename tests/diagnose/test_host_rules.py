@@ -410,6 +410,17 @@ def test_logging_cost_does_not_count_a_line_twice() -> None:
     assert found.share.value == pytest.approx(0.05)
 
 
+def test_logging_cost_says_what_its_lines_make_up_for_it() -> None:
+    """A line that picks a number of a tensor and formats it takes more than the call that writes it."""
+    printing = seen(calls=(call("logging", 3.0),), device="cpu")
+    lines = (line(44, 0.3, native="", called="logging.info"), line(44, 0.3, native="torch.Tensor.__getitem__"))
+    (found,) = logging_cost.check(sampled(printing, *lines))
+    assert found.share.value == pytest.approx(0.3)
+    assert "With what these lines make up for it they take 60 %" in found.evidence[1]
+    (alone,) = logging_cost.check(sampled(printing, lines[0]))
+    assert len(alone.evidence) == 1
+
+
 def test_a_silenced_tracker_has_no_price() -> None:
     (found,) = logging_cost.check(seen(calls=(call("tracker", 1e-5),)))
     assert (found.kind, found.share.high, found.site) == ("hint", 0.0, LINE)

@@ -29,7 +29,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hotlap.diagnose.api import Group
-from hotlap.diagnose.host_lines import REPORTING, reporting_calls, reporting_share, writing_lines
+from hotlap.diagnose.host_lines import (
+    REPORTING,
+    reporting_calls,
+    reporting_lines_share,
+    reporting_share,
+    writing_lines,
+)
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import at_most, exactly, is_unguarded
 from hotlap.diagnose.wording import count, duration, levers_for, percent, place
@@ -41,6 +47,7 @@ group: Group = "host"
 
 _NAME = "logging-cost"
 _VISIBLE = 0.01
+_CLEARLY_MORE = 1.25
 _SHOWN = 3
 _REMEDY = "Log every fiftieth step, or collect the numbers and write them together."
 
@@ -68,11 +75,22 @@ def _cost(profile: Profile) -> Finding:
         share=at_most(share.high) if on_device else share,
         title=f"Printing and logging take {'at most ' if on_device else ''}"
         f"{percent(share.high if on_device else share.value)} of the step.",
-        evidence=(*(text for _, _, text in lines[:_SHOWN]), *((_SILENCED,) if silenced else ())),
+        evidence=(
+            *(text for _, _, text in lines[:_SHOWN]),
+            *_made_up(profile),
+            *((_SILENCED,) if silenced else ()),
+        ),
         remedy=_REMEDY,
         site=lines[0][1],
         levers=levers_for(_NAME),
     )
+
+
+def _made_up(profile: Profile) -> Iterator[str]:
+    """What such lines take as a whole, where that is clearly more than their calls do."""
+    whole = reporting_lines_share(profile, with_operators=True)
+    if whole >= _CLEARLY_MORE * reporting_share(profile).value:
+        yield f"With what these lines make up for it they take {percent(whole)} of the observed steps, by samples."
 
 
 def _counted(profile: Profile, call: LoopCall) -> str:

@@ -13,10 +13,10 @@ On a CPU: the untouched step, less its data wait and its backward pass (which ru
 between operators), less the time that the traced steps spent inside other operators. Tracing makes operators longer and
 never shorter, so what is left was spent outside of them at least; from that 6 % of the step are taken off for the low
 end, since the two come from different launches. Where the traced step takes more than twice as long, as one of
-thousands of tiny operators does, it is the part of each phase's samples that was met in Python, if that is more.
-Printing and logging are left to `logging-cost`. A compiled model's kernels are no operators to the profiler: then
-nothing is said. On an accelerator: the time for which the device idled while the host was in no operator and no call,
-between kernels or between steps, as it falls on an untouched step.
+thousands of tiny operators does, it is the part of each phase's samples that was met in Python, if that is more. Lines
+that print or log, and what they make up for it, are left to `logging-cost`. A compiled model's kernels are no operators
+to the profiler: then nothing is said. On an accelerator: the time for which the device idled while the host was in no
+operator and no call, between kernels or between steps, as it falls on an untouched step.
 
 Where other processes disturbed the measurement, half of it must show in sampled lines as well, since what the step
 loses to others is spent in no operator either.
@@ -47,7 +47,7 @@ import msgspec
 from hotlap.diagnose.api import USUAL_GROUND, Group
 from hotlap.diagnose.device_idle import idle_cause, idle_share, in_operators
 from hotlap.diagnose.example_traces import STEP_SECONDS, idle_for, trace_of
-from hotlap.diagnose.host_lines import python_lines, python_share, reporting_share
+from hotlap.diagnose.host_lines import python_lines, python_share, reporting_lines_share, reporting_share
 from hotlap.diagnose.operators import profiled_steps
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.sampled import waiting_share
@@ -89,7 +89,7 @@ def _on_cpu(profile: Profile, host: HostTime) -> Iterator[Finding]:
         return
     wall, elsewhere = profile.account.wall, profile.account.data_wait + profile.account.backward
     operators = _outside_backward(profile, host) / 1e9 / window.steps
-    named = reporting_share(profile).value
+    named = max(reporting_share(profile).value, reporting_lines_share(profile))
     logging = (f"printing and logging, {percent(named)} of it, are not counted",) if named >= _WORTH_A_WORD else ()
     sampled = python_share(profile)
     share = _beside_operators(profile, host, operators, elsewhere, named)
@@ -185,6 +185,8 @@ def _finding(profile: Profile, share: Estimate, *, title: str, evidence: tuple[s
 
 
 _STEPS = 10
+_PLACE = CallSite(role="call", file="/home/ada/train.py", line=20)
+_PRINTED = SampledLine(phase="other", samples=130, seconds=1.3, native=".format", site=_PLACE)
 
 
 def _on_a_cpu(
@@ -208,7 +210,9 @@ def _on_a_cpu(
         evidence=RunEvidence(
             observed_steps=40,
             observed_seconds=4.0,
-            calls=(LoopCall(kind="print", calls=40, steps=40, seconds=4.0 * printing),) if printing else (),
+            calls=(LoopCall(kind="print", calls=40, steps=40, seconds=4.0 * printing, site=_PLACE),)
+            if printing
+            else (),
             window=Window(first_step=30, steps=_STEPS, wall_seconds=1.3, trace_path="trace.json"),
         ),
         host_time=HostTime(
@@ -286,6 +290,7 @@ silent = {
     "memory is freed within backward": _on_a_cpu(70.0, backward=(60.0, 35.0)),
     "it sleeps, of which another rule speaks": _sleeping(_on_a_cpu(60.0)),
     "it prints, of which another rule speaks": _on_a_cpu(60.0, printing=0.3),
+    "it makes up what it prints, in the same line": _sampled(_on_a_cpu(60.0, printing=0.15), _PRINTED),
     "several processes, which wait for each other": _on_a_cpu(60.0, processes=2),
     "what is left is waiting for data": _on_a_cpu(60.0, data_wait=0.035),
     "a compiled model, whose kernels are no operators": _on_a_cpu(10.0, compiled=True),
