@@ -22,6 +22,7 @@ from hotlap.runtime.entrance import flush
 from hotlap.runtime.interception import Interception
 from hotlap.runtime.invariants import InvariantsRecorder
 from hotlap.runtime.observer import Observer
+from hotlap.runtime.process_groups import be_patient
 from hotlap.runtime.step_counter import open_counter
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class Session:
             on_step=self._watched_step_ended if self.assignment.collect_evidence else self._step_ended,
         )
         time_copies(self._torch, self.clock, interception.patches.replace)
+        be_patient(self._torch, interception.patches.replace)
         self._observer = Observer(interception, self.clock, self.assignment)
         self._invariants = InvariantsRecorder(interception, self.assignment)
         self._invariants.directory = self.run_directory

@@ -1,0 +1,62 @@
+"""Process groups within trials: their own timeouts do not end a script that stood still for its turn."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import torch
+from torch import distributed
+
+from hotlap.runtime.patches import Patches
+from hotlap.runtime.process_groups import PATIENCE, be_patient
+
+
+@pytest.fixture
+def patches(monkeypatch: pytest.MonkeyPatch) -> Iterator[Patches]:
+    monkeypatch.setenv("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", "")  # to be put back
+    monkeypatch.delenv("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC")
+    made = Patches()
+    be_patient(torch, made.replace)
+    yield made
+    made.suspend()
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
+
+
+def timeout_of(group: distributed.ProcessGroup) -> timedelta:
+    found = group._get_backend(torch.device("cpu")).options._timeout
+    assert isinstance(found, timedelta)
+    return found
+
+
+@pytest.mark.parametrize("given", [None, timedelta(seconds=3), timedelta(hours=7)])
+def test_no_group_gives_up_before_hotlap_does(patches: Patches, tmp_path: Path, given: timedelta | None) -> None:
+    store = f"file://{tmp_path / 'store'}"
+    distributed.init_process_group("gloo", store, rank=0, world_size=1, timeout=given)
+    expected = max(given or PATIENCE, PATIENCE)
+    assert timeout_of(distributed.group.WORLD) == expected
+    assert timeout_of(distributed.new_group([0], timeout=given)) == expected
+
+
+def test_the_monitor_of_nccl_is_as_patient_unless_the_script_has_said_otherwise(
+    patches: Patches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert os.environ["TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC"] == str(int(PATIENCE.total_seconds()))
+    monkeypatch.setenv("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", "77")
+    be_patient(torch, patches.replace)
+    assert os.environ["TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC"] == "77"
+
+
+def test_wrong_arguments_and_the_way_back(patches: Patches) -> None:
+    with pytest.raises(TypeError):
+        distributed.init_process_group(nonsense=1)
+    ours = distributed.init_process_group
+    assert inspect.signature(ours).parameters["timeout"].default is None
+    patches.suspend()
+    assert distributed.init_process_group is not ours
+    assert distributed.init_process_group is distributed.distributed_c10d.init_process_group
