@@ -222,6 +222,8 @@ def test_progress_is_told_at_every_stage() -> None:
     assert {it.lever for it in told if it.outcome is not None} == set(LEVERS)
     spent = [it.spent_seconds for it in told]
     assert spent == sorted(spent)
+    sets = [(it.sets_done, it.sets_planned) for it in told if it.stage == "verification" and it.sets_planned]
+    assert sets[:5] == [(done, 5) for done in range(5)], "of how many there will be, from the first on"
 
 
 def test_the_same_world_gives_the_same_study() -> None:

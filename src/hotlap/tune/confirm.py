@@ -76,21 +76,26 @@ def take_sets(
     sets: list[TurnSet],
     *,
     upto: int,
+    planned: int = 0,
     lever: str = "",
     stage: Stage = "trial",
 ) -> Failure | None:
-    """Add fresh sets to ``sets`` until there are so many; a Failure when the candidate (or even the script) failed."""
+    """Add fresh sets to ``sets`` until there are so many; a Failure when the candidate (or even the script) failed.
+
+    ``planned`` is how many there will be at last, where others follow.
+    """
+    planned = max(planned, upto)
     purpose = f"{stage} {plans_of.key(reference)} {plans_of.key(candidate)}"
     while len(sets) < upto:
         what = lever or "the whole plan"
-        text = f"{what}: set {len(sets) + 1} of {upto}"
+        text = f"{what}: set {len(sets) + 1} of {planned}"
         running = _running(sets, trials.options.delta)
         book.tell(
             stage,
             text,
             lever=lever,
             sets_done=len(sets),
-            sets_planned=upto,
+            sets_planned=planned,
             running=running,
             peak_bytes=_peak_bytes(sets, CANDIDATE),
             baseline_peak_bytes=_peak_bytes(sets, BASELINE),

@@ -77,7 +77,12 @@ def measure_plan(trials: Trials, book: Book, plan: Plan) -> Verification | Failu
     sets: list[TurnSet] = []
     while len(sets) < speed.HEADLINE_SETS:
         _fit_rounds(trials, plan, speed.HEADLINE_SETS - len(sets))
-        failure = take_sets(trials, book, plans_of.EMPTY, plan, sets, upto=len(sets) + 1, stage="verification")
+        failure = take_sets(
+            *(trials, book, plans_of.EMPTY, plan, sets),
+            upto=len(sets) + 1,
+            planned=speed.HEADLINE_SETS,
+            stage="verification",
+        )
         if failure is not None:
             return failure
     found = compare_sets(sets, delta=trials.options.delta, confidence=speed.HEADLINE_CONFIDENCE)
