@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from hotlap import records
 
@@ -93,6 +92,7 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(SOURCE))
 
 
+@functools.cache
 def parse(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
@@ -144,70 +144,85 @@ def test_every_room_is_listed() -> None:
     assert {room_of(path) for path in python_files()} <= set(MAY_IMPORT)
 
 
-@pytest.mark.parametrize("path", python_files(), ids=name_of)
-def test_imports_point_one_way(path: Path) -> None:
-    room = room_of(path)
+def test_imports_point_one_way() -> None:
     wrong = []
-    for line, module in imported_modules(path):
-        if module.split(".")[0] != "hotlap":
-            continue
-        other = module.split(".")[1] if "." in module else "__init__"
-        # `from hotlap import __version__` and the like are the package's own small facts.
-        if other not in MAY_IMPORT[room] | {room, "__version__"}:
-            wrong.append(f"{name_of(path)}:{line} imports {module}")
+    for path in python_files():
+        room = room_of(path)
+        for line, module in imported_modules(path):
+            if module.split(".")[0] != "hotlap":
+                continue
+            other = module.split(".")[1] if "." in module else "__init__"
+            # `from hotlap import __version__` and the like are the package's own small facts.
+            if other not in MAY_IMPORT[room] | {room, "__version__"}:
+                wrong.append(f"{name_of(path)}:{line} imports {module}")
     assert not wrong
 
 
-@pytest.mark.parametrize("path", sorted((SOURCE / "runtime").rglob("*.py")), ids=name_of)
-def test_runtime_needs_few_libraries(path: Path) -> None:
+def test_runtime_needs_few_libraries() -> None:
     allowed = STANDARD_LIBRARY | RUNTIME_LIBRARIES | {"hotlap"}
-    wrong = [f"{line}: {module}" for line, module in imported_modules(path) if module.split(".")[0] not in allowed]
-    assert not wrong
+    assert not [
+        f"{name_of(path)}:{line} imports {module}"
+        for path in (SOURCE / "runtime").rglob("*.py")
+        for line, module in imported_modules(path)
+        if module.split(".")[0] not in allowed
+    ]
 
 
-@pytest.mark.parametrize("path", python_files(), ids=name_of)
-def test_processes_start_in_trial_alone(path: Path) -> None:
-    if room_of(path) in {"trial", "sandbox", "demo"} or name_of(path) == OWN_PROCESSES:
-        pytest.skip("may start processes")
-    imports = [f"{line}: {name}" for line, name in imported_modules(path) if name.split(".")[0] == "subprocess"]
-    imports += [f"{line}: {name}" for line, name in imported_modules(path) if name in STARTS_A_PROCESS]
-    assert not imports
-    assert not [f"{line}: {name}" for line, name in calls(path) if name in STARTS_A_PROCESS]
-
-
-@pytest.mark.parametrize("path", python_files(), ids=name_of)
-def test_printing_happens_in_cli_alone(path: Path) -> None:
-    if room_of(path) in {"cli", "demo"}:
-        pytest.skip("may print")
-    assert not [line for line, name in calls(path) if name in {"print", "input", "builtins.print", "rich.print"}]
-
-
-@pytest.mark.parametrize("path", python_files(), ids=name_of)
-def test_source_is_rewritten_in_one_place(path: Path) -> None:
-    if path.is_relative_to(SOURCE / "source" / "edits"):
-        pytest.skip("may rewrite source")
-    assert not [line for line, module in imported_modules(path) if module.split(".")[0] == "libcst"]
-
-
-@pytest.mark.parametrize("path", python_files(), ids=name_of)
-def test_files_can_be_read_in_one_sitting(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST_FILE_LINES
-
-
-@pytest.mark.parametrize("path", python_files(), ids=name_of)
-def test_no_except_swallows_everything(path: Path) -> None:
-    """Catching everything is allowed only in order to clean up and raise it again."""
+def test_processes_start_in_trial_alone() -> None:
     wrong = []
-    for node in ast.walk(parse(path)):
-        if not isinstance(node, ast.ExceptHandler):
+    for path in python_files():
+        if room_of(path) in {"trial", "sandbox", "demo"} or name_of(path) == OWN_PROCESSES:
             continue
-        kinds = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
-        broad = any(kind is None or dotted(kind).split(".")[-1] in {"Exception", "BaseException"} for kind in kinds)
-        last = node.body[-1]
-        raises_again = isinstance(last, ast.Raise) and last.exc is None
-        if broad and not raises_again:
-            wrong.append(f"{name_of(path)}:{node.lineno}")
+        named = [*imported_modules(path), *calls(path)]
+        wrong += [f"{name_of(path)}:{line}: {name}" for line, name in named if name in STARTS_A_PROCESS]
+        imports = [(line, name) for line, name in imported_modules(path) if name.split(".")[0] == "subprocess"]
+        wrong += [f"{name_of(path)}:{line} imports {name}" for line, name in imports]
     assert not wrong
+
+
+def test_printing_happens_in_cli_alone() -> None:
+    assert not [
+        f"{name_of(path)}:{line}: {name}"
+        for path in python_files()
+        if room_of(path) not in {"cli", "demo"}
+        for line, name in calls(path)
+        if name in {"print", "input", "builtins.print", "rich.print"}
+    ]
+
+
+def test_source_is_rewritten_in_one_place() -> None:
+    assert not [
+        f"{name_of(path)}:{line} imports {module}"
+        for path in python_files()
+        if not path.is_relative_to(SOURCE / "source" / "edits")
+        for line, module in imported_modules(path)
+        if module.split(".")[0] == "libcst"
+    ]
+
+
+def test_files_can_be_read_in_one_sitting() -> None:
+    lines = {name_of(path): len(path.read_text(encoding="utf-8").splitlines()) for path in python_files()}
+    assert not {name: count for name, count in lines.items() if count > LONGEST_FILE_LINES}
+
+
+def test_no_except_swallows_everything() -> None:
+    """Catching everything is allowed only in order to clean up and raise it again."""
+    assert not [
+        f"{name_of(path)}:{node.lineno}"
+        for path in python_files()
+        for node in ast.walk(parse(path))
+        if isinstance(node, ast.ExceptHandler) and catches_all(node) and not raises_again(node)
+    ]
+
+
+def catches_all(handler: ast.ExceptHandler) -> bool:
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(kind is None or dotted(kind).split(".")[-1] in {"Exception", "BaseException"} for kind in kinds)
+
+
+def raises_again(handler: ast.ExceptHandler) -> bool:
+    last = handler.body[-1]
+    return isinstance(last, ast.Raise) and last.exc is None
 
 
 def all_records() -> list[type[records.Record]]:
@@ -220,6 +235,5 @@ def test_there_are_records() -> None:
     assert len(all_records()) > 20
 
 
-@pytest.mark.parametrize("record", all_records(), ids=lambda it: it.__name__)
-def test_every_record_is_frozen(record: type[records.Record]) -> None:
-    assert record.__struct_config__.frozen
+def test_every_record_is_frozen() -> None:
+    assert not [it.__name__ for it in all_records() if not it.__struct_config__.frozen]

@@ -47,7 +47,11 @@ class _Finder(importlib.abc.MetaPathFinder):
     """Finds modules as everybody else does, and stands in the doorway of some."""
 
     def __init__(self) -> None:
-        self._awaited = {"torch": _execute_torch, "psutil": _execute_psutil}
+        self._awaited = {
+            "torch": _execute_torch,
+            "psutil": _execute_psutil,
+            "torch._inductor.compile_fx": _execute_inductor,
+        }
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -79,6 +83,19 @@ def _execute_psutil(execute: Callable[[ModuleType], None], module: ModuleType) -
     execute(module)
     changing: Any = module
     changing.cpu_times = functools.cache(changing.cpu_times)
+
+
+def _execute_inductor(execute: Callable[[ModuleType], None], module: ModuleType) -> None:
+    """There is no Triton for the simulated device: what Dynamo captures is differentiated and run operator by operator,
+    in every mode."""
+    execute(module)
+    from torch._dynamo.backends.debugging import aot_eager
+
+    def compile_fx(graph: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        return aot_eager(graph, inputs)
+
+    changing: Any = module
+    changing.compile_fx = compile_fx
 
 
 def _is_controller() -> bool:
