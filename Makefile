@@ -24,7 +24,7 @@ TEST_READY := $(VENV)/.ready-test
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help browser docs demo test test-all test-oldest-torch test-gpu bench bench-lint-precision bench-harmless bench-storm bench-gpu bench-gpu-findings lint clean
+.PHONY: help browser docs demo test test-all test-oldest-torch test-gpu test-device bench bench-lint-precision bench-harmless bench-storm bench-gpu bench-gpu-findings lint clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -43,6 +43,10 @@ test-oldest-torch: $(OLDEST_READY)  ## the tests of the rooms that use torch, wi
 
 test-gpu: $(TEST_READY)  ## the tests that need an accelerator; without one they are skipped and say so
 	$(RUN) -m pytest -m gpu $(PYTEST_ARGS)
+
+test-device: $(TEST_READY)  ## device code on a simulated device, which a C++ compiler makes: logic, never speed
+	$(RUN) -m pytest -m "slow or not slow" tests/on_device $(PYTEST_ARGS)
+	PYTHONPATH=src:tests $(RUN) -m simulated --device a100 $(RUN) -m pytest -m gpu tests/gpu $(PYTEST_ARGS)
 
 bench: $(TEST_READY)  ## the benchmarks that need no accelerator; results go to docs/benchmarks
 	$(RUN) -m bench.overhead --out docs/benchmarks/overhead
