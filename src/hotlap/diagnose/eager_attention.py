@@ -14,9 +14,9 @@ chip, and use them at once (FlashAttention and its relatives).
 In a profile: `aten::_softmax` over shapes that end in (tokens, tokens), between two `aten::bmm` of the same sizes. With
 the fused operator there is `aten::_scaled_dot_product_..._attention` instead. What that would save was measured on this
 machine for sequences and heads of several sizes; of the sizes around the script's the one that saves most is the bound.
-What the system takes to provide memory for scores in every step, as page faults show it, is added to that. Where
-nothing saves a material share of the step, nothing is said: on a processor the fused operator is often slower for short
-sequences and narrow heads.
+Masks and dropout on the scores, and what the system takes to provide memory for them in every step, as page faults show
+it, are added to that. Where nothing saves a material share of the step, nothing is said: on a processor the fused
+operator is often slower for short sequences and narrow heads.
 
 ## What to do
 Call `torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=..., is_causal=...)`. For a Hugging
@@ -61,6 +61,10 @@ _Shape: TypeAlias = tuple[int, ...]
 
 _SOFTMAX = frozenset({"aten::_softmax", "aten::_softmax_backward_data"})
 _PRODUCTS = frozenset({"aten::bmm", "aten::baddbmm"})
+_DEFINITION = _SOFTMAX | {"aten::mul", "aten::div", "aten::mul_", "aten::div_"}
+"""What is done to scores where attention is computed by its definition, which is how it was measured: softmax, scaling,
+and both backwards."""
+
 _FUSED_ALREADY = "aten::_scaled_dot_product_attention_math"
 _MUCH_LARGER = 2
 _BYTES = {"double": 8, "float": 4, "c10::Half": 2, "c10::BFloat16": 2}
@@ -89,6 +93,11 @@ class _Attention:
     def rows(self) -> tuple[OperatorRow, ...]:
         return self.products + self.others
 
+    @property
+    def besides(self) -> tuple[OperatorRow, ...]:
+        """What a script does to scores that the definition does not: masks, biases, dropout."""
+        return tuple(it for it in self.others if it.name not in _DEFINITION)
+
 
 def _by_operators(profile: Profile) -> Iterator[Finding]:
     found = _attention(profile)
@@ -96,8 +105,9 @@ def _by_operators(profile: Profile) -> Iterator[Finding]:
         return
     share = min(share_of(profile, found.rows), computing_share(profile))
     saved = _most_saved(profile, found)
-    fresh = min(share, _fresh_share(profile, found))
-    most = share if saved is None else fresh + (share - fresh) * saved
+    besides = min(share, share_of(profile, found.besides))
+    fresh = min(share - besides, _fresh_share(profile, found))
+    most = share if saved is None else besides + fresh + (share - besides - fresh) * saved
     if most < WORTH_A_LOOK:
         return
     products = min(share, share_of(profile, found.products))
@@ -107,7 +117,7 @@ def _by_operators(profile: Profile) -> Iterator[Finding]:
         share=at_most(most),
         title=f"Attention that is not fused takes {percent(share)} of the step, with scores of {shape}.",
         evidence=(
-            *_measured_saving(saved, fresh),
+            *_measured_saving(saved, besides, fresh),
             f"Of the step, {percent(products)} go to products that make or use the scores, {percent(share - products)} "
             "to softmax and other work on them.",
             f"One layer's scores take {size(_written(found.softmax))}, and each operation on them reads or writes all "
@@ -119,11 +129,14 @@ def _by_operators(profile: Profile) -> Iterator[Finding]:
     )
 
 
-def _measured_saving(saved: float | None, fresh: float) -> Iterator[str]:
-    if saved is not None:
-        yield f"For such sizes a fused operator was measured to save at most {percent(saved)} of it."
-    if saved is not None and fresh >= WORTH_A_LOOK:
-        yield f"Besides, the system takes {percent(fresh)} of the step to provide memory for scores in every step."
+def _measured_saving(saved: float | None, besides: float, fresh: float) -> Iterator[str]:
+    if saved is None:
+        return
+    yield f"For such sizes a fused operator was measured to save at most {percent(saved)} of the definition alone."
+    if besides >= WORTH_A_LOOK:
+        yield f"Masks and what else is done to the scores take {percent(besides)} of the step; it does them on the way."
+    if fresh >= WORTH_A_LOOK:
+        yield f"The system takes {percent(fresh)} of the step to provide memory for scores, and it keeps none."
 
 
 def _by_configuration(profile: Profile) -> Iterator[Finding]:

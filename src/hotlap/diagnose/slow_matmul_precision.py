@@ -65,6 +65,8 @@ group = "compute"
 rests_on = ("account", "profile", "matmul")
 
 _ROWS_SHOWN = 2
+_QUARTER = 0.25
+_GRADIENT_BYTES, _CONVERTED_BYTES = 4, 2
 _LARGE = 256
 """A product whose shortest side is this long is neither limited by memory nor by the call."""
 
@@ -208,13 +210,17 @@ def _conversion_seconds(profile: Profile, mode: str, rates: Rates) -> float:
 
 
 def _fresh_memory_seconds(profile: Profile, weights: int) -> float:
-    """What the system takes to provide the memory of so many converted weights and gradients: of the part that it
-    provides of the gradients in every step, since large pieces go back to it as soon as they are freed."""
+    """What the system takes to provide the memory of so many converted weights and gradients, where it takes large
+    pieces back as soon as they are freed: page faults show it.
+
+    Up to a quarter of the gradients' bytes it counts in proportion, and from there on in full: a heap is given back
+    once its free end has grown beyond a threshold, which the conversions' own pieces then make it do in every step.
+    """
     seconds_per_byte = profile.machine.ceilings.fresh_memory_seconds_per_byte
     if profile.on_accelerator or not seconds_per_byte or not weights:
         return 0.0
-    part = min(1.0, profile.fresh_bytes_per_step / (4 * weights))
-    return part * 2 * 2 * weights * seconds_per_byte
+    part = min(1.0, profile.fresh_bytes_per_step / (_QUARTER * _GRADIENT_BYTES * weights))
+    return part * 2 * _CONVERTED_BYTES * weights * seconds_per_byte
 
 
 def _why_unknown(best: _Saving) -> str:
@@ -227,7 +233,10 @@ def _title(share: float, mode: str, saving: float | None) -> str:
     start = f"Products of float32 matrices take {percent(share)} of the step"
     if saving is None:
         return f"{start}, on hardware that has instructions for {mode}."
-    return f"{start}; at the rates measured here for their sizes, {mode} would save at most {percent(saving)} of it."
+    return (
+        f"{start}; at the rates measured here for their sizes, {mode} would shorten them by at most {percent(saving)} "
+        "of the step."
+    )
 
 
 def _figures(profile: Profile, slow: Sequence[_Slow], best: _Saving, rates: Rates) -> Iterator[str]:
