@@ -380,7 +380,7 @@ def test_memory_provided_for_scores_in_every_step_counts_besides() -> None:
         finding = one("eager-attention", msgspec.structs.replace(run, fresh_bytes_per_step=fresh_bytes))
         fresh = min(0.21, counted * seconds_per_byte / STEP_SECONDS)
         assert finding.share.value == pytest.approx(0.02 + fresh + (0.21 - fresh) * 0.2)
-        assert "provide memory for scores" in finding.evidence[1]
+        assert "Allocating memory for the scores" in finding.evidence[1]
 
 
 @pytest.mark.parametrize(("threads", "saved"), [(1, 0.5), (2, 0.3), (16, 0.3), (0, 0.3)])

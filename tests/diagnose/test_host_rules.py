@@ -416,7 +416,7 @@ def test_logging_cost_says_what_its_lines_make_up_for_it() -> None:
     lines = (line(44, 0.3, native="", called="logging.info"), line(44, 0.3, native="torch.Tensor.__getitem__"))
     (found,) = logging_cost.check(sampled(printing, *lines))
     assert found.share.value == pytest.approx(0.3)
-    assert "With what these lines make up for it they take 60 %" in found.evidence[1]
+    assert "Including the arguments that they prepare, these lines take 60 %" in found.evidence[1]
     (alone,) = logging_cost.check(sampled(printing, lines[0]))
     assert len(alone.evidence) == 1
 

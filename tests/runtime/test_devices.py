@@ -154,4 +154,4 @@ def test_a_device_without_timed_events_is_waited_for_at_the_end_of_blocks(monkey
     clock.synchronise()
     assert waits == ["waited"]
     assert not clock.follows_device
-    assert any("timed by the host" in it for it in hooks.notes)
+    assert any("timed on the host" in it for it in hooks.notes)

@@ -90,7 +90,8 @@ def _made_up(profile: Profile) -> Iterator[str]:
     """What such lines take as a whole, where that is clearly more than their calls do."""
     whole = reporting_lines_share(profile, with_operators=True)
     if whole >= _CLEARLY_MORE * reporting_share(profile).value:
-        yield f"With what these lines make up for it they take {percent(whole)} of the observed steps, by samples."
+        share = percent(whole)
+        yield f"Including the arguments that they prepare, these lines take {share} of the observed steps (sampled)."
 
 
 def _counted(profile: Profile, call: LoopCall) -> str:

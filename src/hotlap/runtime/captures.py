@@ -17,8 +17,8 @@ from hotlap.runtime.hooks import CapturedStep, Hooks
 from hotlap.runtime.patches import Patches
 
 _NOTE = (
-    "This script replays training steps as CUDA graphs. What happens within a graph is counted as other, and levers "
-    "reach only what runs outside of it."
+    "This script replays training steps as CUDA graphs. Time within a graph is counted as other, and levers affect "
+    "only what runs outside of it."
 )
 
 

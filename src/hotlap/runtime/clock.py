@@ -380,8 +380,8 @@ class StepClock:
         elif kind != "cpu":
             self._wait_for_device = getattr(getattr(self._torch, kind, None), "synchronize", self._wait_for_device)
             self._note(
-                f"Phases on {kind} are timed by the host, which runs ahead of the device and waits for it only at the "
-                "end of a block: whole steps are exact, and what a phase launched may count in a later one."
+                f"Phases on {kind} are timed on the host, which runs ahead of the device and synchronizes only at the "
+                "end of a block: step times are exact, and work that one phase launched may be counted in a later one."
             )
 
     def _follow(self, kind: str, devices: tuple[int, ...]) -> None:
