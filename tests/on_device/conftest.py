@@ -34,14 +34,16 @@ def device(tmp_path: Path) -> Callable[..., SimulatedDevice]:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., str]:
-    """Runs a script with a device, and returns what it printed; a failure of the script fails the test."""
+    """Runs a script with a device, under torchrun where it wants ``ranks``, and returns what it printed; a failure of
+    the script fails the test."""
 
-    def ran(device: SimulatedDevice, source: str, *arguments: str) -> str:
+    def ran(device: SimulatedDevice, source: str, *arguments: str, ranks: int = 1) -> str:
         script = tmp_path / "script.py"
         script.write_text(source, encoding="utf-8")
         environment = {**os.environ, **device.variables}
+        launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"] if ranks > 1 else []
         done = subprocess.run(
-            [sys.executable, str(script), *arguments],
+            [sys.executable, *launcher, str(script), *arguments],
             env=environment,
             cwd=tmp_path,
             capture_output=True,

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from simulated import graphs
+from simulated import graphs, nccl
 from simulated.library import Library
 from simulated.profile import DeviceProfile
 
@@ -35,6 +35,7 @@ def install(torch: Any, library: Library, profile: DeviceProfile) -> None:
         setattr(torch._C, name, function)
     torch.Tensor.record_stream = lambda self, stream: None
     graphs.install(torch, device)
+    nccl.install(torch, device)
 
 
 class _Device:

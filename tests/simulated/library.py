@@ -84,6 +84,7 @@ class Library:
             self._typed(name).restype = ctypes.c_int64
         self._typed("set").argtypes = [ctypes.c_char_p, ctypes.c_double]
         self._typed("spend").argtypes = [ctypes.c_double]
+        self._typed("launch").argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_double]
         for name in ("wait_until", "synchronize_event"):
             self._typed(name).argtypes = [ctypes.c_int64]
         self._typed("stream_waits").argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64]

@@ -124,6 +124,11 @@ void simulated_synchronize_device(int device) { synchronize_device(device); }
 void simulated_synchronize_event(int64_t moment) { synchronize_event(moment); }
 void simulated_set_sync_debug_mode(int mode) { set_sync_debug_mode(mode); }
 void simulated_set_replaying(int is) { set_replaying(is != 0); }
+void simulated_set_silent(int is) { set_silent(is != 0); }
+void simulated_launch(int device, int stream, const char* name, double nanoseconds) {
+  std::lock_guard<std::recursive_mutex> guard(state);
+  launch(device, stream, {name, Engine::compute, nanoseconds});
+}
 
 void simulated_open_context(int device) { open_context(device); }
 int64_t simulated_free_bytes(int device) { return free_bytes(device); }

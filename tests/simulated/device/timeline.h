@@ -58,6 +58,9 @@ void about_to_read(const char* what);
 // Whether a graph is replayed: its kernels cost the host nothing.
 void set_replaying(bool is);
 
+// Whether what is done is part of the simulation's own work, and takes no time.
+void set_silent(bool is);
+
 // What a profiler sees, from `start_recording` on.
 struct Activity {
   enum class Kind { kernel, copy, wait, launch } kind;

@@ -1,0 +1,84 @@
+"""Two devices that train one model: NCCL's collectives, their numbers and their time."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+COLLECTIVES = """
+import os
+import torch
+from torch import distributed
+
+rank = int(os.environ["RANK"])
+torch.cuda.set_device(rank)
+distributed.init_process_group("nccl")
+mine = torch.full((4,), float(rank + 1), device="cuda")
+
+summed = mine.clone()
+distributed.all_reduce(summed)
+mean = mine.clone()
+distributed.all_reduce(mean, distributed.ReduceOp.AVG)
+gathered = torch.empty(8, device="cuda")
+distributed.all_gather_into_tensor(gathered, mine)
+scattered = torch.empty(2, device="cuda")
+distributed.reduce_scatter_tensor(scattered, mine)
+sent = mine.clone()
+distributed.broadcast(sent, 1)
+distributed.barrier()
+if rank == 0:
+    print([it.tolist() for it in (summed, mean, gathered, scattered, sent)])
+distributed.destroy_process_group()
+"""
+
+
+def test_collectives_compute_what_they_should(device: Any, run: Any) -> None:
+    found = json.loads(run(device(count=2), COLLECTIVES, ranks=2))
+    assert found == [[3.0] * 4, [1.5] * 4, [1.0] * 4 + [2.0] * 4, [3.0] * 2, [2.0] * 4]
+
+
+TRAINING = """
+import json, os, sys, time
+import torch
+from torch import distributed, nn
+from torch.nn.parallel import DistributedDataParallel
+
+rank = int(os.environ["RANK"])
+torch.cuda.set_device(rank)
+distributed.init_process_group("nccl")
+torch.manual_seed(0)
+model = DistributedDataParallel(nn.Sequential(nn.Linear(256, 1024), nn.GELU(), nn.Linear(1024, 10)).cuda())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+torch.manual_seed(rank)
+inputs, labels = torch.randn(64, 256, device="cuda"), torch.randint(10, (64,), device="cuda")
+seconds = []
+for _ in range(6):
+    began = time.perf_counter_ns()
+    if rank == 1:
+        time.sleep(float(sys.argv[1]))
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(inputs), labels)
+    loss.backward()
+    optimizer.step()
+    torch.cuda.synchronize()
+    seconds.append(time.perf_counter_ns() - began)
+weights = sum(it.double().sum().item() for it in model.parameters())
+both = [None, None]
+distributed.all_gather_object(both, (weights, seconds[-1]))
+if rank == 0:
+    print(json.dumps(both))
+distributed.destroy_process_group()
+"""
+
+
+def test_ranks_hold_the_same_weights_and_wait_for_each_other(device: Any, run: Any) -> None:
+    even, uneven = (json.loads(run(device(count=2), TRAINING, it, ranks=2)) for it in ("0", "0.05"))
+    for both in (even, uneven):
+        assert both[0][0] == both[1][0]
+        assert both[0][1] == pytest.approx(both[1][1], rel=0.05)
+    assert even[0][0] == uneven[0][0]
+    assert uneven[0][1] == pytest.approx(even[0][1] + 50_000_000, rel=0.05)
