@@ -200,7 +200,8 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that no script is left running
     data: Any = written(options.out) if options.only else None
     truths = msgspec.convert(data, list[Truth]) if data is not None else []
-    truths = [it for it in truths if it.name not in options.only]
+    cures = {(planted.name, cure.rules) for planted in all_planted() for cure in planted.cures}
+    truths = [it for it in truths if it.name not in options.only and (it.name, it.rules) in cures]
     for planted in all_planted():
         if planted.need == "device" or (options.only and planted.name not in options.only):
             continue
