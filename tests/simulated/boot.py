@@ -70,10 +70,12 @@ def _execute_torch(execute: Callable[[ModuleType], None], module: ModuleType) ->
     profile = chosen_profile()
     library = load_device(profile)  # torch asks only once whether there is a device
     execute(module)
-    from simulated import cuda, profiler
+    from simulated import cuda, host, profiler
 
     cuda.install(module, library, profile)
     profiler.install(module, library, profile)
+    if host.is_the_test(sys.orig_argv):
+        host.install(module, library)
     if not _is_controller():
         clock.install(library)
 

@@ -85,6 +85,7 @@ class Library:
         self._typed("set").argtypes = [ctypes.c_char_p, ctypes.c_double]
         self._typed("spend").argtypes = [ctypes.c_double]
         self._typed("launch").argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_double]
+        self._typed("multiply_on_host").argtypes = [ctypes.c_double, ctypes.c_int]
         for name in ("wait_until", "synchronize_event"):
             self._typed(name).argtypes = [ctypes.c_int64]
         self._typed("stream_waits").argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64]
