@@ -410,7 +410,7 @@ def test_logging_cost_does_not_count_a_line_twice() -> None:
     assert found.share.value == pytest.approx(0.05)
 
 
-def test_logging_cost_says_what_its_lines_make_up_for_it() -> None:
+def test_logging_cost_says_what_its_lines_prepare_for_it() -> None:
     """A line that picks a number of a tensor and formats it takes more than the call that writes it."""
     printing = seen(calls=(call("logging", 3.0),), device="cpu")
     lines = (line(44, 0.3, native="", called="logging.info"), line(44, 0.3, native="torch.Tensor.__getitem__"))

@@ -150,7 +150,7 @@ def reporting_share(profile: Profile) -> Estimate:
 
 def reporting_lines_share(profile: Profile, *, with_operators: bool = False) -> float:
     """Which part of the observed steps was spent at the lines that report or write: the calls themselves, and what a
-    line makes up for them (numbers it picks, texts it formats) in Python and, if asked for, in torch."""
+    line prepares for them (numbers it picks, texts it formats) in Python and, if asked for, in torch."""
     places = reporting_places(profile)
     met = (it for it in _in_steps(profile) if it.site is not None and place_of(it.site) in places)
     return observed_share(profile, sum(it.seconds for it in met if with_operators or not is_in_torch(it)))

@@ -77,7 +77,7 @@ def _cost(profile: Profile) -> Finding:
         f"{percent(share.high if on_device else share.value)} of the step.",
         evidence=(
             *(text for _, _, text in lines[:_SHOWN]),
-            *_made_up(profile),
+            *_with_preparation(profile),
             *((_SILENCED,) if silenced else ()),
         ),
         remedy=_REMEDY,
@@ -86,7 +86,7 @@ def _cost(profile: Profile) -> Finding:
     )
 
 
-def _made_up(profile: Profile) -> Iterator[str]:
+def _with_preparation(profile: Profile) -> Iterator[str]:
     """What such lines take as a whole, where that is clearly more than their calls do."""
     whole = reporting_lines_share(profile, with_operators=True)
     if whole >= _CLEARLY_MORE * reporting_share(profile).value:

@@ -14,7 +14,7 @@ between operators), less the time that the traced steps spent inside other opera
 never shorter, so what is left was spent outside of them at least; from that 6 % of the step are taken off for the low
 end, since the two come from different launches. Where the traced step takes more than twice as long, as one of
 thousands of tiny operators does, it is the part of each phase's samples that was met in Python, if that is more. Lines
-that print or log, and what they make up for it, are left to `logging-cost`. A compiled model's kernels are no operators
+that print or log, and what they prepare for it, are left to `logging-cost`. A compiled model's kernels are no operators
 to the profiler: then nothing is said. On an accelerator: the time for which the device idled while the host was in no
 operator and no call, between kernels or between steps, as it falls on an untouched step.
 
@@ -290,7 +290,7 @@ silent = {
     "memory is freed within backward": _on_a_cpu(70.0, backward=(60.0, 35.0)),
     "it sleeps, of which another rule speaks": _sleeping(_on_a_cpu(60.0)),
     "it prints, of which another rule speaks": _on_a_cpu(60.0, printing=0.3),
-    "it makes up what it prints, in the same line": _sampled(_on_a_cpu(60.0, printing=0.15), _PRINTED),
+    "it prepares what it prints, in the same line": _sampled(_on_a_cpu(60.0, printing=0.15), _PRINTED),
     "several processes, which wait for each other": _on_a_cpu(60.0, processes=2),
     "what is left is waiting for data": _on_a_cpu(60.0, data_wait=0.035),
     "a compiled model, whose kernels are no operators": _on_a_cpu(10.0, compiled=True),
