@@ -75,6 +75,7 @@ def judge_exact(sets: Sequence[Sequence[Run]]) -> ParityComparison:
         judge(
             ParityEvidence(
                 baseline=baseline,
+                # The set's own repeat first: where none differs it is that one, never the baseline itself.
                 baseline_again=furthest(baseline, [again, *baselines]),
                 candidate=candidate,
                 proof="exact",
