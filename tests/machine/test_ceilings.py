@@ -42,6 +42,8 @@ def test_the_child_writes_one_json_object_and_nothing_else() -> None:
     # A page of 4 KiB takes a system between a tenth of a microsecond and some; huge pages cost next to nothing.
     assert ceilings.fresh_memory_seconds_per_byte is not None
     assert 0 <= ceilings.fresh_memory_seconds_per_byte < 1e-8
+    calls = dict(ceilings.autocast_seconds_per_layer)
+    assert calls.keys() <= {"cpu:bfloat16", "cpu:float16"} and all(0 < it < 1e-2 for it in calls.values())
     assert {it.short for it in ceilings.flat} <= {"rows", "common"} and ceilings.flat
 
 

@@ -14,10 +14,11 @@ also halve what is read and written.
 `hotlap profile train.py` multiplies matrices of many sizes in each format, and compares the products of a step with the
 rates of their own sizes and forms: a product of 64 x 64 matrices is often slower in bfloat16 than in float32, and one
 of a few rows with a large matrix, as small batches make it, reaches another part of its rate. The finding's share is
-what the format could save at those rates, less what converting weights and gradients costs, and what their memory costs
-where the system provides it again in every step. It is a bound: no more than what forward and backward take, and of a
-product no more than what its operations take at its rate. Where no rate of such a size was measured, there is no
-figure. cuDNN computes float32 convolutions in TensorFloat-32 by itself, so only its distance to 16 bits counts.
+what the format could save at those rates, less what autocast's calls and the conversion of weights and gradients cost,
+and what their memory costs where the system provides it again in every step. It is a bound: no more than what forward
+and backward take, and of a product no more than what its operations take at its rate. Where no rate of such a size was
+measured, there is no figure. cuDNN computes float32 convolutions in TensorFloat-32 by itself, so only its distance to
+16 bits counts.
 
 ## What to do
 Run forward and loss under `torch.autocast(device, dtype=torch.bfloat16)`. Or allow a shorter mantissa inside float32
@@ -67,6 +68,8 @@ rests_on = ("account", "profile", "matmul")
 _ROWS_SHOWN = 2
 _QUARTER = 0.25
 _GRADIENT_BYTES, _CONVERTED_BYTES = 4, 2
+_LEFT_ALONE = frozenset({"Embedding", "EmbeddingBag"})
+"""Layers whose weights autocast does not convert: what they look up keeps its format."""
 _LARGE = 256
 """A product whose shortest side is this long is neither limited by memory nor by the call."""
 
@@ -202,9 +205,13 @@ def _share_at_the_rate(profile: Profile, row: OperatorRow, seconds_per_call: flo
 
 def _conversion_seconds(profile: Profile, mode: str, rates: Rates) -> float:
     """Under autocast every weight is converted in the forward pass and its gradient in the backward pass, each to
-    memory of its own."""
-    layers = profile.evidence.layers
-    once = sum(it.count * rates.conversion_seconds(mode, prod(it.weight_shape)) for it in layers)
+    memory of its own, by operators that a processor calls one after the other; a device seldom waits for calls."""
+    layers = [it for it in profile.evidence.layers if it.kind not in _LEFT_ALONE]
+    smallest = rates.conversion_seconds(mode, 1)
+    call = smallest if profile.on_accelerator else max(smallest, rates.layer_seconds(mode))
+    once = sum(
+        it.count * (call + max(0.0, rates.conversion_seconds(mode, prod(it.weight_shape)) - smallest)) for it in layers
+    )
     once += _fresh_memory_seconds(profile, sum(it.count * prod(it.weight_shape) for it in layers))
     return once * max(1.0, profile.facts.backwards_per_step)
 
@@ -249,7 +256,8 @@ def _figures(profile: Profile, slow: Sequence[_Slow], best: _Saving, rates: Rate
                 f"{flop_rate(then)} in {best.mode}."
             )
     if best.conversions > 0:
-        yield f"Converting weights and gradients takes {percent(best.conversions)} of the step, and is subtracted."
+        most = percent(best.conversions)
+        yield f"Autocast's conversions of weights and gradients take {most} of the step, which is subtracted."
 
 
 def _remedy(profile: Profile, modes: tuple[str, ...], has_plain_products: bool) -> str:
@@ -319,6 +327,18 @@ def _with_fresh_memory(profile: Profile, bytes_per_step: float) -> Profile:
     )
 
 
+def _with_calls(profile: Profile, seconds: float) -> Profile:
+    """200 small layers, to each of which autocast adds so long."""
+    layers = (LayerUse(kind="Linear", name="net.0", weight_shape=(16, 16), count=200),)
+    calls = (("cpu:bfloat16", seconds),)
+    ceilings = msgspec.structs.replace(profile.machine.ceilings, autocast_seconds_per_layer=calls)
+    return msgspec.structs.replace(
+        profile,
+        evidence=msgspec.structs.replace(profile.evidence, layers=layers),
+        machine=msgspec.structs.replace(profile.machine, ceilings=ceilings),
+    )
+
+
 def _with_layers(profile: Profile) -> Profile:
     evidence = msgspec.structs.replace(profile.evidence, layers=_MANY_WEIGHTS.layers)
     return msgspec.structs.replace(profile, evidence=evidence)
@@ -329,6 +349,7 @@ fires = {
     "no rate was measured": run_on(_WITHOUT_RATES, _LINEAR, _BACKWARD, _ELEMENTWISE),
     "the rates are in doubt": run_on(_IN_DOUBT, *_ON_CPU),
     "a processor that multiplies bfloat16": run_on(CPU, *_ON_CPU),
+    "many layers, and calls that cost little": _with_calls(run_on(CPU, *_ON_CPU), 2e-5),
     "memory that is used again": _with_fresh_memory(run_on(CPU, *_ON_CPU), 1e4),
     "few rows, for which no rate was measured": run_on(CPU, _FEW_ROWS, _ELEMENTWISE),
     "convolutions in TensorFloat-32, which 16 bits could halve": run_on(GPU, _CONVOLUTION, _ELEMENTWISE),
@@ -349,5 +370,6 @@ silent = {
     "the operators take long, but not for their operations": run_on(CPU, _CHEAP),
     "converting the weights costs more than products save": _with_layers(run_on(CPU, *_ON_CPU)),
     "each step needs new memory for the conversions": _with_fresh_memory(run_on(CPU, *_ON_CPU), 8e6),
+    "autocast's calls cost more than products save": _with_calls(run_on(CPU, *_ON_CPU), 3e-4),
     "convolutions in TensorFloat-32, and no rates": run_on(_WITHOUT_RATES, _CONVOLUTION, _ELEMENTWISE),
 }

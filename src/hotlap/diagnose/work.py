@@ -222,6 +222,12 @@ class Rates:
         known = device == "cpu" and threads > 0 and ceilings.threads > 0
         self._part = min(1.0, threads / ceilings.threads) if known else 1.0
         self._memory = ceilings.memory_bytes_per_second
+        self._autocast_seconds = {
+            dtype: seconds
+            for key, seconds in ceilings.autocast_seconds_per_layer
+            for kind, _, dtype in [key.partition(":")]
+            if kind == device
+        }
         self._by_format: dict[str, list[SizedRate]] = {}
         for it in sorted(ceilings.matmul_by_size, key=lambda it: it.side):
             kind, _, dtype = it.key.partition(":")
@@ -259,6 +265,10 @@ class Rates:
         """How long the work takes in that format; None where no rate was measured for its size."""
         rate = self.rate_of(dtype, work)
         return work.operations / rate if rate else None
+
+    def layer_seconds(self, dtype: str) -> float:
+        """What autocast adds to one layer's forward and backward, whatever its size; 0 where it was not measured."""
+        return self._autocast_seconds.get(dtype, 0.0)
 
     def conversion_seconds(self, dtype: str, numbers: int) -> float:
         """What converting so many numbers from float32 to that format and back takes; 0 where it was not measured.

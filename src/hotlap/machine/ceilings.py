@@ -24,6 +24,7 @@ import psutil
 
 from hotlap.errors import UsageError
 from hotlap.machine.attention import measure_attention
+from hotlap.machine.autocast_calls import measure_autocast_calls
 from hotlap.machine.flat_products import measure_flat_products
 from hotlap.machine.processor import busy_seconds
 from hotlap.machine.products import DeviceClock, Products, free_bytes, measure_products
@@ -85,6 +86,7 @@ def measure(device: str, seconds: float = 3.0) -> Ceilings:
         matmul_by_size=products.by_size,
         flat=flat,
         attention=attention,
+        autocast_seconds_per_layer=measure_autocast_calls(device, _in_hardware(products), clock, products.threads),
         memory_bytes_per_second=memory,
         fresh_memory_seconds_per_byte=_fresh_memory(clock) if device == "cpu" else None,
         host_to_device_pageable_bytes_per_second=pageable,
@@ -98,6 +100,7 @@ def merged(first: Ceilings, second: Ceilings) -> Ceilings:
     """The rates of both, the first's where both have one: a device's ceilings and those of the processor beside it."""
     products = dict(second.matmul_flops_per_second) | dict(first.matmul_flops_per_second)
     sized = {(it.key, it.side): it for it in (*second.matmul_by_size, *first.matmul_by_size)}
+    calls = dict(second.autocast_seconds_per_layer) | dict(first.autocast_seconds_per_layer)
     doubts = dict(second.doubts) | dict(first.doubts)
     scalars = {
         name: getattr(first, name) if getattr(first, name) is not None else getattr(second, name)
@@ -109,6 +112,7 @@ def merged(first: Ceilings, second: Ceilings) -> Ceilings:
         matmul_by_size=tuple(sized[it] for it in sorted(sized)),
         flat=(*first.flat, *second.flat),
         attention=(*first.attention, *second.attention),
+        autocast_seconds_per_layer=tuple(sorted(calls.items())),
         doubts=tuple(sorted(doubts.items())),
         threads=first.threads or second.threads,
         other_load=max(first.other_load, second.other_load),

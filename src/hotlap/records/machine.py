@@ -87,16 +87,18 @@ class Ceilings(Record, frozen=True, kw_only=True):
 
     Keys of ``matmul_flops_per_second`` are ``device:dtype`` (``cpu:float32``, ``cuda:bfloat16``); ``matmul_by_size``
     has the rates of each size, smallest first, ``flat`` those of products with a short side, and ``attention`` what a
-    fused operator takes. ``fresh_memory_seconds_per_byte`` is what using memory for the first time takes longer than
-    using it again. ``doubts`` are pairs of a device and a sentence that says why the rates of its products are
-    not to be relied on, although they were measured more than once. ``threads`` is with how many threads the
-    processor's products were measured (0: not known). Others kept ``other_load`` cores busy meanwhile.
+    fused operator takes. ``autocast_seconds_per_layer`` has, by the same keys, what autocast adds to a forward and
+    backward pass of one layer, however small. ``fresh_memory_seconds_per_byte`` is what using memory for the first time
+    takes longer than using it again. ``doubts`` are pairs of a device and a sentence that says why the rates of its
+    products are not to be relied on, although they were measured more than once. ``threads`` is with how many threads
+    the processor's products were measured (0: not known). Others kept ``other_load`` cores busy meanwhile.
     """
 
     matmul_flops_per_second: tuple[tuple[str, float], ...] = ()
     matmul_by_size: tuple[SizedRate, ...] = ()
     flat: tuple[FlatRate, ...] = ()
     attention: tuple[AttentionRate, ...] = ()
+    autocast_seconds_per_layer: tuple[tuple[str, float], ...] = ()
     memory_bytes_per_second: float | None = None
     fresh_memory_seconds_per_byte: float | None = None
     host_to_device_pageable_bytes_per_second: float | None = None
