@@ -98,6 +98,9 @@ class FakeScript:
     """So many cores are kept busy by others, who make every step three times as long,"""
     calm_after_seconds: float = math.inf
     """until that much time has passed."""
+    cores: int = 1
+    threads: int = 1
+    """With fewer threads than there are cores, others do not make steps longer and no thread waits."""
 
     def level(self, arm: Assignment) -> float:
         """Seconds for a sample: of a step, ``fixed_share`` is the same for any number of samples."""
@@ -154,15 +157,20 @@ class FakeExecutor:
         self._pass_time(3.0)
         rates = Ceilings(matmul_flops_per_second=(("cpu:float32", 1e11),))
         accelerators: tuple[Accelerator, ...] = ()
-        return Machine(cores=1, memory_bytes=self.script.memory_bytes, ceilings=rates, accelerators=accelerators)
+        return Machine(
+            cores=self.script.cores, memory_bytes=self.script.memory_bytes, ceilings=rates, accelerators=accelerators
+        )
 
     @property
     def _others(self) -> float:
         return self.script.others if self.seconds < self.script.calm_after_seconds else 0.0
 
-    @property
-    def _slowdown(self) -> float:
-        return 3.0 if self._others else 1.0
+    def _slowdown(self, arm: Assignment) -> float:
+        return 3.0 if self._others and self._threads(arm) >= self.script.cores else 1.0
+
+    def _threads(self, arm: Assignment) -> int:
+        values = [dict(it.values)["threads"] for it in arm.plan.settings if it.lever == "cpu-threads"]
+        return int(values[0]) if values else self.script.threads
 
     def _wait_for_others(self, patience_seconds: float) -> None:
         if self._others:
@@ -193,7 +201,7 @@ class FakeExecutor:
         noise = self._noise(request)
         runs, levels = [], []
         for arm in request.arms:
-            level = self.script.level(arm) * self._slowdown
+            level = self.script.level(arm) * self._slowdown(arm)
             levels.append(level * math.exp(noise.gauss(0.0, self.script.launch_noise)))
             runs.append(self._run(arm, 40, noise))
         starts = sum(run.startup_seconds for run in runs)
@@ -202,7 +210,7 @@ class FakeExecutor:
             self._wait_for(run.ending)
         if any(not isinstance(run.ending, Stopped) for run in runs):
             return TurnSet(runs=tuple(runs), rounds=((),) * len(runs), wall_seconds=self.seconds - began)
-        step_seconds = self.script.step_seconds(Plan()) * self._slowdown
+        step_seconds = self.script.step_seconds(Plan()) * self._slowdown(request.arms[0])
         block = max(request.block_steps, math.ceil(1.25 * request.block_seconds / step_seconds)) + 1
         rounds = min(self._rounds_until_the_end(request, block), self._rounds_in_time(request, block, levels, began))
         rows: list[list[float]] = [[] for _ in runs]
@@ -238,7 +246,7 @@ class FakeExecutor:
     def _run(self, arm: Assignment, steps: int, noise: random.Random) -> Run:
         script = self.script
         ending, done = self._ending(arm, steps)
-        phases = {name: it * self._slowdown for name, it in script.phases(arm.plan, replay=arm.replay).items()}
+        phases = {name: it * self._slowdown(arm) for name, it in script.phases(arm.plan, replay=arm.replay).items()}
         startup = script.startup_seconds + sum(
             script.effects.get(it, Effect()).startup_seconds for it in arm.plan.settings
         )
@@ -260,18 +268,26 @@ class FakeExecutor:
             host_peak_bytes=round(script.peak_bytes * script.scale(arm)),
             loader_rates=sweep,
             compile=CompileReport(seconds=startup - script.startup_seconds),
-            blocks=self._blocks(done, sum(phases.values())),
+            blocks=self._blocks(arm, done, sum(phases.values())),
             evidence_path=next(iter(script.evidence_paths), "") if arm.collect_evidence else "",
             rank_evidence_paths=script.evidence_paths if arm.collect_evidence else (),
         )
 
-    def _blocks(self, steps: int, step_seconds: float) -> tuple[Block, ...]:
+    def _blocks(self, arm: Assignment, steps: int, step_seconds: float) -> tuple[Block, ...]:
         """What the controller would have noted, where there is something to note."""
         if not self.script.others or not steps:
             return ()
         wall = steps * step_seconds
-        own = wall / self._slowdown
-        return (Block(steps=steps, samples=steps, wall_seconds=wall, own_cpu_seconds=own, other_load=self._others),)
+        own = wall / self._slowdown(arm)
+        block = Block(
+            steps=steps,
+            samples=steps,
+            wall_seconds=wall,
+            own_cpu_seconds=own,
+            other_load=self._others,
+            waited_seconds=wall - own,
+        )
+        return (block,)
 
     def _ending(self, arm: Assignment, steps: int) -> tuple[Ending, int]:
         for setting in arm.plan.settings:
@@ -315,6 +331,7 @@ class FakeExecutor:
             models=(ModelFacts(kind="Net", parameters=10, flops_per_step=1e8),),
             optimizers=(OptimizerFacts(kind="SGD", parameters=10, learning_rate=0.1),),
             backwards_per_step=200.0 if by_hand and arm.step_source == "auto" else 1.0,
+            threads=self._threads(arm),
         )
 
     def _noise(self, request: msgspec.Struct) -> random.Random:

@@ -98,7 +98,7 @@ def test_a_script_is_not_called_clean_on_a_busy_machine(one_cause: None, monkeyp
 
 
 def test_waiting_is_bounded() -> None:
-    """A machine that never calms down costs two waits, and two measurements."""
+    """A machine that never calms down costs a profile one wait, and a measurement with fewer threads."""
     calm = FakeExecutor(FakeScript(has_loader=True))
     look(calm)
     busy = FakeExecutor(FakeScript(**BUSY))
@@ -114,6 +114,42 @@ def test_waiting_stays_within_the_budget(budget: float) -> None:
     assert quiet.seconds <= budget
     assert busy.seconds <= 1.05 * budget, "one launch may take three times what was thought"
     assert "account" in disturbed(study)
+
+
+@pytest.mark.parametrize(("others", "cores", "left"), [(1.0, 2, 1), (0.6, 2, 1), (1.9, 2, 1), (2.9, 8, 5)])
+def test_a_script_is_measured_with_as_many_threads_as_others_leave_cores(
+    one_cause: None, others: float, cores: int, left: int
+) -> None:
+    """Two threads on one free core wait for each other at every operator: by that a sort was no costly operator and a
+    copy was one."""
+    executor = FakeExecutor(FakeScript(others=others, has_loader=True, cores=cores, threads=cores))
+    study = look(executor)
+    assert study.threads_left == left and study.baseline is not None and study.baseline.facts.threads == left
+    assert study.account_before is not None and study.account_before.wall == pytest.approx(STEP_SECONDS)
+    assert disturbed(study) == set() and not any(it.disturbed for it in study.findings)
+    later = [it.assignment for it in launches(executor)][-1]
+    assert later.collect_evidence and dict(later.plan.settings[0].values) == {"threads": left}
+    threads = "1 thread" if left == 1 else f"{left} threads"
+    assert any(f"measured with {threads} instead of {cores}" in it for it in study.warnings)
+    for page in (plain(study), markdown_report(study), fragment(study)):
+        words = " ".join(page.replace("\\", "").split())
+        assert f"with {threads}, since others kept the other cores busy" in words, "the headline"
+        assert f"20.0 ms with {threads}, since others" in words
+
+
+def test_a_search_tries_its_arms_with_the_scripts_own_threads() -> None:
+    executor = FakeExecutor(FakeScript(others=1.0, cores=2, threads=2))
+    study = tune(WORKLOAD, Options(), executor, levers=named(lever("half")), clock=executor.clock)
+    assert study.threads_left == 0 and not any(b"cpu-threads" in it for it in executor.requests)
+
+
+def test_a_script_whose_threads_wait_even_so_is_measured_as_it_is() -> None:
+    executor = FakeExecutor(FakeScript(others=1.0, cores=2, threads=2))
+    executor._slowdown = lambda arm: 3.0  # type: ignore[method-assign]
+    study = look(executor)
+    assert study.threads_left == 0 and "account" in disturbed(study)
+    assert study.baseline is not None and study.baseline.facts.threads == 2
+    assert launches(executor)[-1].assignment.plan.settings == ()
 
 
 def test_marks_come_from_what_a_finding_rests_on(one_cause: None) -> None:

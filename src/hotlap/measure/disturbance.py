@@ -29,13 +29,16 @@ def notable_load(cores: int) -> float:
     return max(_LEAST_LOAD, _LEAST_SHARE * cores)
 
 
-def disturbance(measured: Measurement, runs: Iterable[Run], cores: int) -> Disturbance | None:
+def disturbance(
+    measured: Measurement, runs: Iterable[Run], cores: int, *, each_has_a_core: bool = False
+) -> Disturbance | None:
     """What others did to a measurement, over all timed blocks of its runs (warm-up excepted); None where it was left
     alone, and where nothing is known.
 
     Others disturb it when they use a notable part of the cores *and* get in the way: hardly a core stayed idle, or
     threads of the script waited for one. A script that itself starts more threads than there are cores waits too, and
-    many cores may be busy on a machine that has more than enough of them; neither alone is a disturbance.
+    many cores may be busy on a machine that has more than enough of them; neither alone is a disturbance. Where the
+    script was given a core for each of its threads, ``each_has_a_core``, it is disturbed if they waited even so.
     """
     blocks = [block for run in runs for block in run.blocks[run.warm_up_blocks :]]
     seconds = fsum(it.wall_seconds for it in blocks)
@@ -44,7 +47,8 @@ def disturbance(measured: Measurement, runs: Iterable[Run], cores: int) -> Distu
     own_seconds = fsum(it.own_cpu_seconds for it in blocks)
     other_load = fsum(it.other_load * it.wall_seconds for it in blocks) / seconds
     waited_share = _waited_share(blocks, own_seconds)
-    crowded = own_seconds / seconds + other_load >= _CROWDED * cores
+    may_crowd = waited_share is None or not each_has_a_core
+    crowded = may_crowd and own_seconds / seconds + other_load >= _CROWDED * cores
     waited = waited_share is not None and waited_share >= _NOTABLE_WAIT
     if other_load < notable_load(cores) or not (crowded or waited):
         return None

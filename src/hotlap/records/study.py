@@ -29,7 +29,8 @@ class Study(Record, frozen=True, kw_only=True):
     the trace of some of them. ``loader_rates`` is the loader alone with the settings that were timed, ``batch_rates``
     the model alone with other batch sizes, and ``losses`` what the verification's sameness was judged by. ``hosts`` are
     those that any trial connected to. ``disturbances`` are the measurements that others on the machine disturbed and
-    that could not be made again while it was quiet.
+    that could not be made again while it was quiet. Of a profile, ``threads_left`` is with how many threads the script
+    was measured, since others kept the other cores busy (0: with its own).
 
     A study of status ``quick-look`` proved nothing and claims nothing, since no more was asked for (``quick``) or the
     budget was too small. ``needed_seconds`` is the budget that would do for a proof, or for the levers that a search
@@ -70,6 +71,7 @@ class Study(Record, frozen=True, kw_only=True):
     hosts: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     disturbances: tuple[Disturbance, ...] = ()
+    threads_left: int = 0
     directory: str = ""
 
     def __repr__(self) -> str:

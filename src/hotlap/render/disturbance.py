@@ -15,15 +15,22 @@ def while_busy(study: Study, *measured: Measurement) -> str:
     return f"while {worst.words}" if worst is not None else ""
 
 
+def on_threads_left(study: Study) -> str:
+    """``with 1 thread, since others kept the other cores busy``, or nothing."""
+    if not study.threads_left:
+        return ""
+    return f"with {text.count(study.threads_left, 'thread')}, since others kept the other cores busy"
+
+
 def step_takes(study: Study, seconds: float) -> str:
-    """``takes 212 ms``, or ``took 212 ms while others used 1.3 of 2 cores``."""
-    busy = while_busy(study, "account")
+    """``takes 212 ms``, ``took 212 ms while others used 1.3 of 2 cores``, or what it took with fewer threads."""
+    busy = while_busy(study, "account") or on_threads_left(study)
     return f"took {text.duration(seconds)} {busy}" if busy else f"takes {text.duration(seconds)}"
 
 
 def account_doubt(study: Study) -> str:
     """The remark on the time account, or nothing."""
-    busy = while_busy(study, "account")
+    busy = while_busy(study, "account") or on_threads_left(study)
     return f"Measured {busy}; on a quiet machine the step may be shorter and its shares different." if busy else ""
 
 
@@ -49,9 +56,10 @@ def finding_doubt(finding: Finding, study: Study) -> str:
 def in_sentence(study: Study, sentence: str) -> str:
     """A profile's headline, with what disturbed the shares that it names."""
     busy = while_busy(study, *_OF_FINDINGS)
-    if not busy or not any(it.disturbed for it in study.findings):
-        return sentence
-    return f"{sentence.removesuffix('.')}, {busy}; shares may be theirs."
+    if busy and any(it.disturbed for it in study.findings):
+        return f"{sentence.removesuffix('.')}, {busy}; shares may be theirs."
+    threads = on_threads_left(study)
+    return f"{sentence.removesuffix('.')}, {threads}." if threads else sentence
 
 
 def beside_headline(study: Study) -> str:

@@ -28,7 +28,7 @@ from hotlap.records import (
 )
 from hotlap.render import text
 from hotlap.render.account import bottleneck
-from hotlap.render.disturbance import beside_headline, in_sentence, step_takes, while_busy
+from hotlap.render.disturbance import beside_headline, in_sentence, on_threads_left, step_takes, while_busy
 from hotlap.render.run_account import bound_sentence, whole_run_speedup
 
 Tone = Literal["good", "neutral", "bad"]
@@ -282,7 +282,7 @@ def _profiled(study: Study) -> Headline:
         return Headline("neutral", in_sentence(study, sentence), tuple(beside))
     if not study.profiled_steps:
         return Headline("neutral", "No cause of lost time was found in the time account.", tuple(beside))
-    busy = while_busy(study, "account", "profile")
+    busy = while_busy(study, "account", "profile") or on_threads_left(study)
     if busy:
         return Headline("neutral", f"No known cause of lost time was found {busy}: look again.", tuple(beside))
     return Headline("good", "No known cause of lost time was found.", tuple(beside))

@@ -83,7 +83,8 @@ class Book:
 
     def judge(self, measured: Measurement, runs: Iterable[Run]) -> None:
         """Note whether others disturbed what was measured by these runs."""
-        self.disturbed(measured, disturbance(measured, runs, self._trials.cores))
+        each_has_a_core = self._trials.each_has_a_core
+        self.disturbed(measured, disturbance(measured, runs, self._trials.cores, each_has_a_core=each_has_a_core))
 
     def attach(self, name: str, record: Record) -> None:
         """Keep a record beside the study, where there is a folder for it."""

@@ -44,7 +44,7 @@ def profile(
 
 
 def _look(trials: Trials, book: Book) -> None:
-    machine, observation = begin(trials, book)
+    machine, observation = begin(trials, book, on_free_cores=True)
     trials.reserve_seconds = usual_length(trials).seconds(trials)
     bounds = measure_ceilings(trials, book, observation, machine)
     trials.reserve_seconds = 0.0

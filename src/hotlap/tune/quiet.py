@@ -20,15 +20,13 @@ _WAIT_SHARE = 0.05
 _AGAIN_SHARE = 0.25
 """Of a budget, what one wait may take, and what all waits and the measurements after them may take together."""
 
-_MOST_IN_VAIN = 2
-
 Taken = TypeVar("Taken")
 
 
 def patience_for(trials: Trials, cost_seconds: float) -> float:
     """How long others may be waited for before something is measured again that takes ``cost_seconds``; 0 where that
     does not fit into the budget, or has been in vain too often."""
-    if trials.waits_in_vain >= _MOST_IN_VAIN:
+    if trials.waits_in_vain >= trials.most_waits:
         return 0.0
     budget = trials.options.budget_seconds
     if budget is None:
@@ -57,7 +55,7 @@ def quietly(
     before = trials.spent_seconds
     taken = take(0.0)
     cost_seconds = trials.spent_seconds - before
-    found = disturbance(measured, runs_of(taken), trials.cores)
+    found = disturbance(measured, runs_of(taken), trials.cores, each_has_a_core=trials.each_has_a_core)
     while found is not None and (patience := patience_for(trials, cost_seconds)):
         if most_seconds is not None and trials.spent_seconds - before + patience + cost_seconds > most_seconds:
             break
@@ -68,7 +66,7 @@ def quietly(
         runs = runs_of(again)
         if not runs or not all(map(ran_through, runs)):
             break
-        better = disturbance(measured, runs, trials.cores)
+        better = disturbance(measured, runs, trials.cores, each_has_a_core=trials.each_has_a_core)
         if better is None:
             return again, None
         trials.waits_in_vain += 1

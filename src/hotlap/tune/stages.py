@@ -14,6 +14,7 @@ from hotlap.redact import redacted
 from hotlap.study import Journal
 from hotlap.tune.book import Book
 from hotlap.tune.costs import Costs
+from hotlap.tune.free_cores import with_threads_that_fit
 from hotlap.tune.observe import Observation, first_run, understand
 from hotlap.tune.options import Options
 from hotlap.tune.quiet import quietly
@@ -51,8 +52,9 @@ def guarded(book: Book, work: Callable[[], None], interrupted: Callable[[], None
     return book.study
 
 
-def begin(trials: Trials, book: Book) -> tuple[Machine, Observation]:
-    """The stages that every study begins with: the machine, and the script as it is.
+def begin(trials: Trials, book: Book, *, on_free_cores: bool = False) -> tuple[Machine, Observation]:
+    """The stages that every study begins with: the machine, and the script as it is; ``on_free_cores``, with fewer
+    threads than it has where others do not pause.
 
     Raises :class:`ScriptError` as :func:`hotlap.tune.observe.understand` does.
     """
@@ -62,10 +64,13 @@ def begin(trials: Trials, book: Book) -> tuple[Machine, Observation]:
     book.warn(*machine.warnings)
     book.tell("baseline", "The script as it is")
     trials.cores = machine.cores
+    trials.most_waits = 1 if on_free_cores else trials.most_waits
     book.disturbed("matmul", disturbance_of_rates(machine))
     run, disturbed = quietly(
         trials, book, "account", lambda patience: first_run(trials, patience), lambda run: [run], stage="baseline"
     )
+    if disturbed is not None and on_free_cores:
+        run, disturbed = with_threads_that_fit(trials, book, run, disturbed)
     book.update(baseline=run, files=run.files)
     book.disturbed("account", disturbed)
     book.warn(*run.notes)

@@ -63,10 +63,11 @@ class Trials:
     one place.
 
     ``reserve_seconds`` is what verification will need; no trial may eat into it. With ``cuts_sets`` a set ends when its
-    time is over, as a :class:`Failure` that is ``cut``, which is no failure of an arm. ``cores`` are those
-    that may be used here. ``waits_in_vain`` counts the waits for a quiet machine after which it was no quieter, and
-    ``again_seconds`` is what such waits and the measurements after them took. ``on_repetition`` is called when a trial
-    is repeated because something outside killed it, with how many were so far.
+    time is over, as a :class:`Failure` that is ``cut``, which is no failure of an arm. ``cores`` are those that may be
+    used here. ``own_plan`` is what an assignment without a plan gets: nothing, but for fewer threads where others leave
+    no core for them. ``waits_in_vain`` counts the waits for a quiet machine after which it was no quieter,
+    ``most_waits`` of them at most, and ``again_seconds`` is what such waits and the measurements after them took.
+    ``on_repetition`` is called when a trial is repeated because something outside killed it, with how many were so far.
     """
 
     def __init__(self, workload: Workload, options: Options, executor: JournaledExecutor) -> None:
@@ -80,6 +81,8 @@ class Trials:
         self.interleaved = True
         self.reserve_seconds = 0.0
         self.cores = 1
+        self.own_plan = plans_of.EMPTY
+        self.most_waits = 2
         self.waits_in_vain = 0
         self.again_seconds = 0.0
         self.cuts_sets = False
@@ -104,6 +107,11 @@ class Trials:
         if self.options.budget_seconds is None:
             return math.inf
         return self.options.budget_seconds - self.spent_seconds - self.reserve_seconds
+
+    @property
+    def each_has_a_core(self) -> bool:
+        """Whether the script was given no more threads than others leave cores."""
+        return bool(self.own_plan.settings)
 
     def fits(self, seconds: float) -> bool:
         """Whether something that takes so long can still be paid for."""
@@ -142,7 +150,7 @@ class Trials:
         longest_block = max(usual_seconds, _BLOCK_SHARE * left)
         return Assignment(
             workload=self.workload,
-            plan=plan,
+            plan=plan if plan.settings else self.own_plan,
             seed=options.seed,
             step_source=self.step_source,
             startup_limit_seconds=min(options.startup_limit_seconds, longest_startup),
