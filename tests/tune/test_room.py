@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from fake_script import WORKLOAD, FakeExecutor, FakeScript
 
-from hotlap.records import Accelerator, Machine, Run
+from hotlap.records import Accelerator, Machine, Run, ScriptFacts
+from hotlap.tune.costs import FEWEST_ROUNDS
 from hotlap.tune.journaled import JournaledExecutor
 from hotlap.tune.options import Options
 from hotlap.tune.trials import Trials
@@ -13,10 +15,16 @@ from hotlap.tune.trials import Trials
 GIB = 1 << 30
 
 
-def fitted(machine: Machine, run: Run) -> tuple[int, bool]:
+def trials_for(machine: Machine, run: Run) -> Trials:
     executor = FakeExecutor(FakeScript())
     trials = Trials(WORKLOAD, Options(), JournaledExecutor(executor, clock=executor.clock))
     trials.fit_arms(machine, run)
+    return trials
+
+
+def fitted(machine: Machine, run: Run) -> tuple[int, bool]:
+    trials = trials_for(machine, run)
+    assert not trials.suspended
     return trials.arms_at_once, trials.interleaved
 
 
@@ -55,3 +63,26 @@ def test_the_device_with_the_least_room_counts() -> None:
     small = Accelerator(kind="cuda", name="B", memory_bytes=40 * GIB, used_bytes=20 * GIB)
     machine = Machine(memory_bytes=256 * GIB, accelerators=(*device(30).accelerators, small))
     assert fitted(machine, on_device(6)) == (2, False)
+
+
+@pytest.mark.parametrize(
+    ("machine_gib", "run", "arms", "suspended"),
+    [
+        (256, on_device(20), 3, False),
+        (256, on_device(22), 6, True),
+        (256, on_device(60), 3, True),
+        # In main memory there must be room for what leaves the device.
+        (100, on_device(60), 2, False),
+        (256, msgspec.structs.replace(on_device(40), host_peak_bytes=20 * GIB), 3, True),
+        # Memory that processes share stays on the device.
+        (256, msgspec.structs.replace(on_device(60), facts=ScriptFacts(processes=2)), 2, False),
+    ],
+)
+def test_arms_leave_a_device_that_has_no_room_for_three(machine_gib: int, run: Run, arms: int, suspended: bool) -> None:
+    machine = msgspec.structs.replace(device(80), memory_bytes=machine_gib * GIB, suspends_devices=True)
+    trials = trials_for(machine, run)
+    assert (trials.arms_at_once, trials.suspended) == (arms, suspended)
+    assert trials.interleaved == (arms >= 3)
+    assert (trials.rounds == FEWEST_ROUNDS) == suspended
+    trials.choose_rounds(1)
+    assert (trials.rounds == FEWEST_ROUNDS) == suspended

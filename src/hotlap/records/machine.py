@@ -125,6 +125,7 @@ class Machine(Record, frozen=True, kw_only=True):
     ``kernel_settings`` are those that decide how trials can be isolated, by their names for sysctl(8), with
     ``lsm`` (the active security modules) and ``cap_sys_admin`` (1 where this process may mount).
     ``container`` is what runs the container that this is (``docker``, ``kubernetes``), empty outside of one.
+    ``suspends_devices`` says that device memory of a process that waits can be moved to the host.
     ``protection`` is how trials are isolated (None where none was prepared).
     """
 
@@ -146,3 +147,4 @@ class Machine(Record, frozen=True, kw_only=True):
     kernel_settings: tuple[tuple[str, str], ...] = ()
     container: str = ""
     protection: Protection | None = None
+    suspends_devices: bool = False

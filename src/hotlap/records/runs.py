@@ -182,6 +182,8 @@ class Run(Record, frozen=True, kw_only=True):
     same. ``hosts`` are those that it connected to, as ``name:port`` or ``address:port``, this machine's own left out.
     ``device_peak_bytes`` is the most that its tensors held of a device, and ``device_footprint_bytes`` what it took of
     it at most, the allocator's reserve and the context included; what other processes held at its end is in it too.
+    ``wall_seconds`` leaves out the time for which it stood still while others had their turns; the longest of these
+    pauses took ``longest_pause_seconds``.
     """
 
     plan: Plan = Plan()
@@ -193,6 +195,7 @@ class Run(Record, frozen=True, kw_only=True):
     warm_up_blocks: int = 0
     startup_seconds: float = 0.0
     wall_seconds: float = 0.0
+    longest_pause_seconds: float = 0.0
     outside_seconds: float = 0.0
     host_peak_bytes: int = 0
     device_peak_bytes: int = 0

@@ -136,6 +136,7 @@ class TurnRequest(Record, frozen=True, kw_only=True):
     random order drawn from ``order_seed``. A block is at least ``block_seconds`` and ``block_steps``. Before the arms
     start, others on the machine are given up to ``patience_seconds`` to leave it alone.
 
+    With ``suspended`` an arm's device memory moves to the host while it waits, since the device has no room for all.
     ``most_seconds`` bounds the whole set: no round is begun that would probably end later, so that there may be fewer
     than were asked for, or none.
     """
@@ -147,5 +148,6 @@ class TurnRequest(Record, frozen=True, kw_only=True):
     order_seed: int = 0
     warm_up_limit_seconds: float = 120.0
     interleaved: bool = True
+    suspended: bool = False
     patience_seconds: float = 0.0
     most_seconds: float | None = None

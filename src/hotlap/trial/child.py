@@ -33,6 +33,7 @@ from hotlap.trial.process import OwnedProcess
 from hotlap.trial.progress import WHILE_STOPPED, Stall, StepCounters, stopped
 from hotlap.trial.room import Room, read_only_sentence, written_names
 from hotlap.trial.strangers import boot_failures, described, torch_without_hotlap
+from hotlap.trial.suspension import Suspender, SuspensionFailedError
 from hotlap.trial.sweeping import sweep_run
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
@@ -53,7 +54,8 @@ _LAST_WORDS_SECONDS = 0.5
 
 class Child:
     """A child for ``assignment``, whose files go to ``run_directory`` and whose variables are ``environment``, isolated
-    as the ``isolator`` says. ``hooked``: hotlap's own runtime is to be in every process that has torch.
+    as the ``isolator`` says. ``hooked``: hotlap's own runtime is to be in every process that has torch. With a
+    ``suspender`` its device memory moves to the host whenever it is frozen; ``not_suspended`` says why that failed.
 
     ``blocks`` is what it was timed on so far, of which the first ``warm_up_blocks`` were warm-up; that number and the
     ``notes`` are set by the one who decides on blocks.
@@ -67,6 +69,7 @@ class Child:
         isolator: Isolator,
         *,
         hooked: bool = True,
+        suspender: Suspender | None = None,
     ) -> None:
         self.assignment = assignment
         self.run_directory = run_directory
@@ -74,9 +77,12 @@ class Child:
         self.blocks: list[Block] = []
         self.warm_up_blocks = 0
         self.notes: list[str] = []
+        self.not_suspended = ""
         self._environment = environment
         self._isolator = isolator
         self._hooked = hooked
+        self._suspender = suspender
+        self._suspended: tuple[int, ...] = ()
         self._process = OwnedProcess()
         self._layers = isolator.layers_of(run_directory, self._process.folder)
         self._room = Room(self._layers) if self._layers is not None else None
@@ -90,7 +96,7 @@ class Child:
         self._began = self._ended = 0.0
         self._frozen: list[psutil.Process] = []
         self._frozen_at: float | None = None
-        self._frozen_seconds = 0.0
+        self._frozen_seconds = self._longest_pause_seconds = 0.0
         self._arrived_at: float | None = None
         self._waited_seconds = 0.0
         self._host_peak_bytes = 0
@@ -168,15 +174,43 @@ class Child:
     def freeze(self) -> None:
         """Stop the whole process tree where it stands."""
         if self._frozen_at is None and not self._over:
+            began = time.perf_counter()
+            self._move_to_host()
             self._frozen = tree.stop(self._process.root)
-            self._frozen_at = time.perf_counter()
+            self._frozen_at = began if self._suspended else time.perf_counter()
 
     def thaw(self) -> None:
         """Let a frozen tree go on."""
         if self._frozen_at is not None:
             tree.resume(self._frozen)
-            self._frozen_seconds += time.perf_counter() - self._frozen_at
+            self._move_to_device()
+            seconds = time.perf_counter() - self._frozen_at
+            self._frozen_seconds += seconds
+            self._longest_pause_seconds = max(self._longest_pause_seconds, seconds)
             self._frozen_at = None
+
+    def _move_to_host(self) -> None:
+        if self._suspender is None:
+            return
+        try:
+            self._suspended = self._suspender.suspend(it.pid for it in tree.members(self._process.root))
+        except SuspensionFailedError as error:
+            self._not_suspended(error)
+
+    def _move_to_device(self) -> None:
+        suspended, self._suspended = self._suspended, ()
+        if self._suspender is None or self._over:
+            return
+        try:
+            self._suspender.restore(suspended)
+        except SuspensionFailedError as error:
+            self._not_suspended(error)
+
+    def _not_suspended(self, error: SuspensionFailedError) -> None:
+        """Its device's memory can no longer be relied on."""
+        self.not_suspended = str(error)
+        self._trouble = self._trouble or f"its device memory could not be moved: {error}"
+        self._over = True
 
     # -- waiting -------------------------------------------------------------------------------
 
@@ -237,6 +271,8 @@ class Child:
         # What was frozen cannot have changed since: listing the processes again would only cost time.
         processes = self._frozen if self._frozen_at is not None else tree.members(self._process.root)
         self.thaw()
+        if self._over:
+            return None
         limit = self.assignment.block_limit_seconds + (order.seconds or 0.0)
         watch = BlockWatch(processes, self._device, trainers=self.processes)
         stall = Stall(self._counters, self.assignment.step_limit_seconds)
@@ -389,6 +425,7 @@ class Child:
             warm_up_blocks=self.warm_up_blocks,
             startup_seconds=hello_at - self._began if hello_at is not None else 0.0,
             wall_seconds=self._ended - self._began - self._frozen_seconds,
+            longest_pause_seconds=self._longest_pause_seconds,
             host_peak_bytes=self._host_peak_bytes,
             device_peak_bytes=max((run.device_peak_bytes for run in seen), default=0),
             device_footprint_bytes=max((run.device_footprint_bytes for run in seen), default=0),

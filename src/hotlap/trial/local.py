@@ -34,6 +34,7 @@ from hotlap.trial.machine import measured_machine
 from hotlap.trial.others import wait_for_quiet
 from hotlap.trial.owned_folder import owned_folder
 from hotlap.trial.snapshot import changed, snapshot
+from hotlap.trial.suspension import Suspender
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _DEFAULT_ISOLATION = Isolation()
@@ -111,33 +112,43 @@ class LocalExecutor:
     def take_turns(self, request: TurnRequest) -> TurnSet:
         """A fresh launch of every arm, taking turns block by block; see :mod:`hotlap.trial.turns`.
 
-        Where the arms did not fit into memory together, and also where ``request.interleaved`` is false, whole
-        launches are alternated.
+        With ``request.suspended`` arms leave the device while they wait. Where they did not fit into memory together
+        or could not be suspended, and also where ``request.interleaved`` is false, whole launches are alternated.
         """
         wait_for_quiet(request.patience_seconds)
         began = time.perf_counter()
         interleaved = request.interleaved
         if interleaved:
-            runs, rounds = self._interleave(request)
+            runs, rounds, suspended = self._interleave(request)
             crowded = any(may_lack_room(run.ending) for run in runs) or turns.is_cramped(runs, request)
-            interleaved = len(runs) < 2 or not crowded
+            interleaved = len(runs) < 2 or (suspended and not crowded)
         if not interleaved:
             runs, rounds = turns.alternate(self._child, request)
         return TurnSet(runs=runs, rounds=rounds, interleaved=interleaved, wall_seconds=time.perf_counter() - began)
 
-    def _interleave(self, request: TurnRequest) -> tuple[tuple[Run, ...], turns.Rounds]:
+    def _interleave(self, request: TurnRequest) -> tuple[tuple[Run, ...], turns.Rounds, bool]:
+        """The runs, their rounds, and whether all arms left the device that were asked to."""
+        suspender = Suspender.found() if request.suspended else None
+        side_by_side = len(request.arms) > 1 and suspender is None
+        arms = [msgspec.structs.replace(it, waits_on_device=side_by_side) for it in request.arms]
+        children: list[Child] = []
         with ExitStack() as stack:
-            arms = [msgspec.structs.replace(it, waits_on_device=len(request.arms) > 1) for it in request.arms]
-            children = [stack.enter_context(self._child(assignment)) for assignment in arms]
-            return turns.take_turns(children, request)
+            for assignment in arms:
+                children.append(stack.enter_context(self._child(assignment, suspender)))
+                if suspender is not None and children[-1].wait_ready():
+                    children[-1].freeze()
+            runs, rounds = turns.take_turns(children, request)
+        suspended = not request.suspended or suspender is not None
+        return runs, rounds, suspended and not any(it.not_suspended for it in children)
 
-    def _child(self, assignment: Assignment) -> Child:
+    def _child(self, assignment: Assignment, suspender: Suspender | None = None) -> Child:
         command.check(assignment.workload)
         environment = command.environment_of(assignment, self._environment, self._hooks_directory)
         if self._hooked:
             self._greet(assignment.workload, environment)
         run_directory = command.new_run_directory(self._directory)
-        return Child(assignment, run_directory, environment, self._isolator, hooked=self._hooked)
+        isolator, hooked = self._isolator, self._hooked
+        return Child(assignment, run_directory, environment, isolator, hooked=hooked, suspender=suspender)
 
     @property
     def _hooked(self) -> bool:

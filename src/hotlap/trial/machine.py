@@ -14,6 +14,7 @@ from hotlap.machine.facts import machine_facts, with_ceilings
 from hotlap.records import Ceilings, Machine, MeasuredRates, TorchDevice
 from hotlap.trial.others import busy_seconds
 from hotlap.trial.process import run_module
+from hotlap.trial.suspension import can_suspend
 
 _LIMIT_SECONDS = 180.0
 # Kinds of accelerators that torch calls "cuda".
@@ -41,6 +42,7 @@ def measured_machine() -> Machine:
         if devices and "cuda" not in ceilings | warnings:  # torch has one of which the driver does not tell
             waiting.append("cuda")
     facts = msgspec.structs.replace(facts, accelerators=as_torch_sees_them(devices, facts.accelerators))
+    facts = msgspec.structs.replace(facts, suspends_devices=can_suspend(facts.accelerators))
     measured = with_ceilings(facts, merged(ceilings.get("cuda", Ceilings()), ceilings.get("cpu", Ceilings())))
     return msgspec.structs.replace(measured, warnings=(*measured.warnings, *warnings.values()))
 

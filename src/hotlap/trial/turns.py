@@ -21,6 +21,7 @@ Start = Callable[[Assignment], Child]
 
 _MARGIN = 1.25
 """A block is planned so much longer than it must be, since step times vary."""
+_STEPS_AFTER_A_SUSPENSION = 3
 _LONGEST_BLOCK_STEPS = 1_000_000
 _MOST_VOID = 0.5
 """Of the wanted rounds. A void one is repeated: in one of its blocks an allocator had to give back what it kept and ask
@@ -61,7 +62,7 @@ def _interleaved_blocks(children: Sequence[Child], request: TurnRequest) -> list
         shuffle(order)
         blocks: dict[int, Block] = {}
         for index in order:
-            block = children[index].run_block(_order(steps[index]))
+            block = children[index].run_block(_order(steps[index], _lead_in(request)))
             if block is None:
                 return rounds
             children[index].freeze()
@@ -126,7 +127,7 @@ def _warm_up(child: Child, request: TurnRequest, deadline: float) -> int | None:
     steps = max(1, request.block_steps // 2)
     seconds_per_sample: list[float] = []
     while True:
-        block = child.run_block(_order(steps))
+        block = child.run_block(_order(steps, _lead_in(request)))
         if block is None:
             return None
         child.warm_up_blocks += 1
@@ -143,9 +144,14 @@ def _warm_up(child: Child, request: TurnRequest, deadline: float) -> int | None:
     return max(request.block_steps, _steps_for(request.block_seconds, block))
 
 
-def _order(steps: int) -> Proceed:
-    """One block. The step before it does not count: it may live on what was prefetched during the pause."""
-    return Proceed(steps=steps, lead_in=1)
+def _order(steps: int, lead_in: int = 1) -> Proceed:
+    """One block. The steps before it do not count: they may live on what was prefetched during the pause."""
+    return Proceed(steps=steps, lead_in=lead_in)
+
+
+def _lead_in(request: TurnRequest) -> int:
+    """A device that was given back and taken again has to get up to speed."""
+    return _STEPS_AFTER_A_SUSPENSION if request.suspended else 1
 
 
 def _enough(steps: int, block: Block, wanted_seconds: float) -> int:

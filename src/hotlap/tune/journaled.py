@@ -27,6 +27,7 @@ _ABSENT = (
     b',"epoch_end_seconds":0.0',
     b',"interpreter_options":[]',
     b',"waits_on_device":false',
+    b',"suspended":false',
 )
 """Fields that requests did not have at first, with their defaults: left out of keys, which thus stay those of older
 studies."""

@@ -40,6 +40,8 @@ FEWEST_ARMS = 3
 
 _MOST_ARMS = 6
 _MEMORY_SHARE = 0.8
+_SUSPENDED_BLOCK_SECONDS = 2.0
+"""Moving an arm to the device and back takes seconds, so fewer and longer blocks are worth more."""
 _SHORTEST_LIMIT_SECONDS = 5.0
 _STARTUP_SHARE = 0.4
 _BLOCK_SHARE = 0.15
@@ -62,12 +64,13 @@ class Trials:
     """Everything that the stages ask of the executor goes through here, so that budget, seeds and limits are set in
     one place.
 
-    ``reserve_seconds`` is what verification will need; no trial may eat into it. With ``cuts_sets`` a set ends when its
-    time is over, as a :class:`Failure` that is ``cut``, which is no failure of an arm. ``cores`` are those that may be
-    used here. ``own_plan`` is what an assignment without a plan gets: nothing, but for fewer threads where others leave
-    no core for them. ``waits_in_vain`` counts the waits for a quiet machine after which it was no quieter,
-    ``most_waits`` of them at most, and ``again_seconds`` is what such waits and the measurements after them took.
-    ``on_repetition`` is called when a trial is repeated because something outside killed it, with how many were so far.
+    With ``suspended`` arms leave the device while they wait. ``reserve_seconds`` is what verification will need; no
+    trial may eat into it. With ``cuts_sets`` a set ends when its time is over, as a :class:`Failure` that is ``cut``,
+    which is no failure of an arm. ``cores`` are those that may be used here. ``own_plan`` is what an assignment without
+    a plan gets: nothing, but for fewer threads where others leave no core for them. ``waits_in_vain`` counts the waits
+    for a quiet machine after which it was no quieter, ``most_waits`` of them at most, and ``again_seconds`` is what
+    such waits and the measurements after them took. ``on_repetition`` is called when a trial is repeated because
+    something outside killed it, with how many were so far.
     """
 
     def __init__(self, workload: Workload, options: Options, executor: JournaledExecutor) -> None:
@@ -79,6 +82,7 @@ class Trials:
         self.rounds = options.rounds or USUAL_ROUNDS
         self.arms_at_once = _MOST_ARMS
         self.interleaved = True
+        self.suspended = False
         self.reserve_seconds = 0.0
         self.cores = 1
         self.own_plan = plans_of.EMPTY
@@ -243,6 +247,7 @@ class Trials:
             order_seed=zlib.crc32(f"{self.options.seed} {purpose} {number}".encode()),
             warm_up_limit_seconds=min(120.0, max(_SHORTEST_LIMIT_SECONDS, _BLOCK_SHARE * self.left_seconds)),
             interleaved=self.interleaved,
+            suspended=self.suspended,
             patience_seconds=patience_seconds,
             most_seconds=self.most_seconds if self.cuts_sets else None,
         )
@@ -264,7 +269,9 @@ class Trials:
         """Remember when so many arms did not fit into memory together, so that it is not tried again."""
         if turns.interleaved or not self.interleaved:
             return
-        if arms > FEWEST_ARMS:
+        if self.suspended:
+            self.suspended = self.interleaved = False
+        elif arms > FEWEST_ARMS:
             self.arms_at_once = FEWEST_ARMS
         else:
             self.interleaved = False
@@ -281,23 +288,28 @@ class Trials:
 
     def fit_arms(self, machine: Machine, baseline: Run) -> None:
         """How many arms may be alive together, by what the baseline took at most: on a device the allocator's reserve
-        and the context count, and what other processes hold is not there to be had."""
-        fitting = [_MOST_ARMS]
-        if baseline.host_peak_bytes and machine.memory_bytes:
-            fitting.append(int(_MEMORY_SHARE * machine.memory_bytes / baseline.host_peak_bytes))
-        accelerator = _smallest(machine.accelerators)
-        if baseline.device_peak_bytes and accelerator is not None and accelerator.memory_bytes:
-            free_bytes = accelerator.memory_bytes - accelerator.used_bytes
-            own_bytes = max(baseline.device_peak_bytes, baseline.device_footprint_bytes - accelerator.used_bytes)
-            fitting.append(int(_MEMORY_SHARE * free_bytes / own_bytes))
-        self.arms_at_once = max(2, min(fitting))
-        self.interleaved = min(fitting) >= FEWEST_ARMS
+        and the context count, and what other processes hold is not there to be had. Where that are too few, and the
+        driver can move their memory to the host while they wait, arms are suspended."""
+        on_device, device_bytes = _fitting_on_device(machine, baseline)
+        too_few = on_device < FEWEST_ARMS
+        self.suspended = too_few and machine.suspends_devices and baseline.facts.processes == 1
+        host_bytes = baseline.host_peak_bytes + (device_bytes if self.suspended else 0)
+        fitting = _MOST_ARMS if self.suspended else min(_MOST_ARMS, on_device)
+        if host_bytes and machine.memory_bytes:
+            fitting = min(fitting, int(_MEMORY_SHARE * machine.memory_bytes / host_bytes))
+        self.arms_at_once = max(2, fitting)
+        self.interleaved = fitting >= FEWEST_ARMS
+        self.suspended = self.suspended and self.interleaved
+        if self.suspended:
+            shape = self.costs.shape
+            self.costs.shape = replace(shape, block_seconds=max(shape.block_seconds, _SUSPENDED_BLOCK_SECONDS))
+            self.set_rounds(FEWEST_ROUNDS)
 
     def choose_rounds(self, levers: int) -> None:
         """Fewer rounds where the budget could not otherwise give every lever its first look."""
         if self.options.rounds is None:
             wish = levers * 3 * self.costs.of_set([plans_of.EMPTY] * 3, USUAL_ROUNDS)
-            self.rounds = USUAL_ROUNDS if self.fits(wish) else FEWEST_ROUNDS
+            self.rounds = USUAL_ROUNDS if self.fits(wish) and not self.suspended else FEWEST_ROUNDS
         self.rounds = min(self.rounds, self.costs.shape.most_rounds)
 
     def set_rounds(self, rounds: int) -> None:
@@ -352,6 +364,16 @@ def ending_text(ending: Ending) -> str:
             return "The script ran to its own end."
         case Stopped():
             return "It ran to its last wanted step."
+
+
+def _fitting_on_device(machine: Machine, baseline: Run) -> tuple[int, int]:
+    """How many arms like the baseline the device with the least room holds, and what one takes of it."""
+    accelerator = _smallest(machine.accelerators)
+    if not baseline.device_peak_bytes or accelerator is None or not accelerator.memory_bytes:
+        return _MOST_ARMS, 0
+    free_bytes = accelerator.memory_bytes - accelerator.used_bytes
+    own_bytes = max(baseline.device_peak_bytes, baseline.device_footprint_bytes - accelerator.used_bytes)
+    return int(_MEMORY_SHARE * free_bytes / own_bytes), own_bytes
 
 
 def _smallest(accelerators: Sequence[Accelerator]) -> Accelerator | None:
