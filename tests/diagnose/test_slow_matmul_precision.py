@@ -216,6 +216,21 @@ def test_each_layer_pays_for_autocasts_calls_and_embeddings_do_not() -> None:
     assert saved(embedding, 2e-5) == one("slow-matmul-precision", run).share.value
 
 
+def test_layers_of_a_compiled_model_are_known_by_their_products() -> None:
+    """They are not watched, since hooks would have it compiled again: their conversions were free by that."""
+    forward = operator("aten::addmm", 40, [(512,), (512, 512), (512, 512)], calls=30)
+    backward = operator("aten::mm", 30, [(512, 512), (512, 512)], calls=50)
+    ceilings = msgspec.structs.replace(CPU.ceilings, autocast_seconds_per_layer=(("cpu:bfloat16", 1e-4),))
+    machine = msgspec.structs.replace(CPU, ceilings=ceilings)
+
+    def saved(compiled: bool) -> float:
+        model = ModelFacts(kind="Net", parameters=1_000_000, compiled=compiled)
+        return one("slow-matmul-precision", run_on(machine, forward, backward, model=model)).share.value
+
+    converted = 30 * (1e-4 + 2e-6 * ((512 / 128) ** 2 - 1))
+    assert saved(compiled=False) - saved(compiled=True) == pytest.approx(converted / STEP_SECONDS, rel=0.01)
+
+
 def test_fresh_memory_is_subtracted_in_proportion() -> None:
     """Up to a quarter of the gradients' bytes, with which the heap's end is on the way back to the system."""
     weights, seconds_per_byte = 1024**2, 1e-9

@@ -37,6 +37,7 @@ from math import prod
 
 import msgspec
 
+from hotlap.diagnose.compiled import is_compiled
 from hotlap.diagnose.examples import CPU, GPU, operator, run_on
 from hotlap.diagnose.operators import (
     WORTH_A_LOOK,
@@ -206,7 +207,7 @@ def _share_at_the_rate(profile: Profile, row: OperatorRow, seconds_per_call: flo
 def _conversion_seconds(profile: Profile, mode: str, rates: Rates) -> float:
     """Under autocast every weight is converted in the forward pass and its gradient in the backward pass, each to
     memory of its own, by operators that a processor calls one after the other; a device seldom waits for calls."""
-    layers = [it for it in profile.evidence.layers if it.kind not in _LEFT_ALONE]
+    layers = _converted_layers(profile)
     smallest = rates.conversion_seconds(mode, 1)
     call = smallest if profile.on_accelerator else max(smallest, rates.layer_seconds(mode))
     once = sum(
@@ -214,6 +215,19 @@ def _conversion_seconds(profile: Profile, mode: str, rates: Rates) -> float:
     )
     once += _fresh_memory_seconds(profile, sum(it.count * prod(it.weight_shape) for it in layers))
     return once * max(1.0, profile.facts.backwards_per_step)
+
+
+def _converted_layers(profile: Profile) -> list[LayerUse]:
+    """The layers whose weights autocast converts, as they were seen, or in a compiled model, where layers are not
+    watched, as their products show them: what a bias is added to is a layer's input times its weight."""
+    if profile.evidence.layers or not is_compiled(profile):
+        return [it for it in profile.evidence.layers if it.kind not in _LEFT_ALONE]
+    forwards = profiled_steps(profile) * max(1.0, profile.facts.backwards_per_step)
+    rows = [it for it in profile.operators if it.name == "aten::addmm" and len(it.shapes) >= 3]
+    return [
+        LayerUse(kind="Linear", name="", weight_shape=it.shapes[2], count=max(1, round(it.calls / forwards)))
+        for it in rows
+    ]
 
 
 def _fresh_memory_seconds(profile: Profile, weights: int) -> float:
