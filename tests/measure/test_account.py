@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hotlap.measure.account import account
 from hotlap.measure.disturbance import disturbances
-from hotlap.records import Block, PhaseAccount, Run, Steps
+from hotlap.records import Block, PhaseAccount, Run, ScriptFacts, Steps
 
 seconds = st.floats(0, 100)
 
@@ -89,3 +90,14 @@ def test_what_disturbed_the_machine_is_named() -> None:
     assert "0.4 at most" in load
     assert "1 of 2 blocks (thermal)" in throttling
     assert "1000 and 1980 MHz" in clock
+
+
+def test_how_long_processes_that_train_together_stood_still() -> None:
+    together, alone = ScriptFacts(processes=2), ScriptFacts()
+    runs = [
+        Run(blocks=(block(),), facts=together, longest_pause_seconds=41.3),
+        Run(blocks=(block(),), facts=together, longest_pause_seconds=12.0),
+    ]
+    assert disturbances(runs) == ("Its processes stood still for up to 41 s at a time while others had their turns.",)
+    assert disturbances([msgspec.structs.replace(runs[0], facts=alone)]) == ()
+    assert disturbances([msgspec.structs.replace(runs[0], longest_pause_seconds=0.4)]) == ()

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import inspect
 import os
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import distributed
+from torch.distributed import distributed_c10d
 
 from hotlap.runtime.patches import Patches
-from hotlap.runtime.process_groups import PATIENCE, be_patient
+from hotlap.runtime.process_groups import PATIENCE, be_patient, wait_until_forgotten
 
 
 @pytest.fixture
@@ -60,3 +63,44 @@ def test_wrong_arguments_and_the_way_back(patches: Patches) -> None:
     patches.suspend()
     assert distributed.init_process_group is not ours
     assert distributed.init_process_group is distributed.distributed_c10d.init_process_group
+
+
+class Group:
+    """A process group; ``pending`` says what its wait does."""
+
+    def __init__(self, pending: Exception | None = None) -> None:
+        self.pending = pending
+        self.waits = 0
+
+    def _wait_for_pending_works(self) -> None:
+        self.waits += 1
+        if self.pending is not None:
+            raise self.pending
+
+
+def world_of(groups: dict[Group, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    world = SimpleNamespace(pg_map={group: (backend, None) for group, backend in groups.items()})
+    monkeypatch.setattr(distributed_c10d, "_world", world)
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+
+
+def test_nothing_of_nccl_is_under_way_when_an_arm_is_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second, host = Group(), Group(), Group(AssertionError("of gloo nothing is remembered"))
+    world_of({first: "nccl", second: "cpu:gloo,cuda:nccl", host: "gloo"}, monkeypatch)
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    wait_until_forgotten(torch)
+    assert (first.waits, second.waits, host.waits, slept) == (1, 1, 0, [])
+
+
+def test_a_group_that_cannot_be_asked_is_given_two_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    world_of({Group(RuntimeError("not supported by this backend")): "cpu:gloo,cuda:nccl"}, monkeypatch)
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    wait_until_forgotten(torch)
+    assert slept == [0.2]
+
+
+def test_without_process_groups_there_is_nothing_to_wait_for() -> None:
+    wait_until_forgotten(torch)
+    wait_until_forgotten(SimpleNamespace(distributed=SimpleNamespace(is_available=lambda: False)))

@@ -15,6 +15,8 @@ NOTABLE_LOAD = 0.05
 
 NOTABLE_CLOCK_SPREAD = 0.05
 
+_NOTABLE_PAUSE_SECONDS = 1.0
+
 _LEAST_LOAD, _LEAST_SHARE = 0.25, 0.1
 """What others must use for a measurement to be disturbed: so many cores, and such a share of the cores at hand."""
 
@@ -99,12 +101,21 @@ def _waited_share(blocks: list[Block], own_seconds: float) -> float | None:
 
 
 def disturbances(runs: Iterable[Run]) -> tuple[str, ...]:
-    """Sentences on the load by others, throttling and the device's clock during all timed blocks (warm-up excepted);
-    none when the machine was quiet."""
-    blocks = [block for run in runs for block in run.blocks[run.warm_up_blocks :]]
+    """Sentences on the load by others, throttling and the device's clock during all timed blocks (warm-up excepted),
+    and on how long processes that train together stood still; none when the machine was quiet."""
+    every = tuple(runs)
+    blocks = [block for run in every for block in run.blocks[run.warm_up_blocks :]]
     if not blocks:
         return ()
-    return tuple(text for text in (_load(blocks), _throttling(blocks), _clock(blocks)) if text)
+    return tuple(text for text in (_load(blocks), _throttling(blocks), _clock(blocks), _pause(every)) if text)
+
+
+def _pause(runs: Sequence[Run]) -> str:
+    """Processes that wait for each other have clocks of their own for how long that may take."""
+    longest = max((it.longest_pause_seconds for it in runs if it.facts.processes > 1), default=0.0)
+    if longest < _NOTABLE_PAUSE_SECONDS:
+        return ""
+    return f"Its processes stood still for up to {longest:.0f} s at a time while others had their turns."
 
 
 def _load(blocks: list[Block]) -> str:

@@ -2,7 +2,8 @@
 
 An arm of a set is frozen while the others take their turns. Clocks go on meanwhile, and a group that is woken up may
 find that one of its operations has taken longer than its timeout, or that its watchdog shows no sign of life. Within
-trials nobody but hotlap gives up on a script that hangs.
+trials nobody but hotlap gives up on a script that hangs. And where a group has a timeout all the same, since the script
+made it in a way that is not followed, nothing of it is under way when it is frozen.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, TypeAlias
@@ -17,6 +19,9 @@ from typing import Any, TypeAlias
 Replace: TypeAlias = Callable[[Any, str, Any], None]
 
 PATIENCE = timedelta(hours=6)
+_TWO_LOOKS_SECONDS = 0.2
+"""NCCL's watchdog looks every tenth of a second for operations that are done, and forgets them."""
+
 _HEARTBEAT = "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC"
 
 
@@ -49,3 +54,20 @@ def _patient(make: Callable[..., Any]) -> Callable[..., Any]:
         return make(*bound.args, **bound.kwargs)
 
     return made
+
+
+def wait_until_forgotten(torch: Any) -> None:
+    """Wait until NCCL's watchdog has seen that all operations of this process are done, which the device has been
+    waited for to do: one that it still remembers when it is woken up has taken as long as the pause."""
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return
+    from torch.distributed import distributed_c10d
+
+    for group, (backend, _) in tuple(distributed_c10d._world.pg_map.items()):
+        if "nccl" not in str(backend):
+            continue
+        try:
+            group._wait_for_pending_works()
+        except (AttributeError, RuntimeError):  # a group of several backends has no such wait
+            time.sleep(_TWO_LOOKS_SECONDS)
+            return

@@ -22,7 +22,7 @@ from hotlap.runtime.entrance import flush
 from hotlap.runtime.interception import Interception
 from hotlap.runtime.invariants import InvariantsRecorder
 from hotlap.runtime.observer import Observer
-from hotlap.runtime.process_groups import be_patient
+from hotlap.runtime.process_groups import be_patient, wait_until_forgotten
 from hotlap.runtime.step_counter import open_counter
 
 if TYPE_CHECKING:
@@ -181,6 +181,7 @@ class Session:
         self._block = None
         ended = block.end()
         self.clock.drain()
+        wait_until_forgotten(self._torch)
         steps = self.clock.steps()
         first, last = block.first_step, self.clock.steps_done
         outside = sum(steps.outside_seconds[first:last])
