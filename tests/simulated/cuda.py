@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -148,17 +147,18 @@ def _choice(device: _Device, stream: type) -> dict[str, Any]:
         if chosen is not None:
             library.set_current_stream(chosen.device_index, chosen.stream_id)
 
-    @contextmanager
-    def on_stream(chosen: Any) -> Iterator[None]:
-        if chosen is None:
-            yield
-            return
-        before = current(chosen.device)
-        set_stream(chosen)
-        try:
-            yield
-        finally:
-            set_stream(before)
+    class StreamContext:
+        """A class, since torch's compiler asks what is an instance of it."""
+
+        def __init__(self, stream: Any) -> None:
+            self.stream = stream
+
+        def __enter__(self) -> None:
+            self._before = None if self.stream is None else current(self.stream.device)
+            set_stream(self.stream)
+
+        def __exit__(self, *error: object) -> None:
+            set_stream(self._before)
 
     return {
         "current_device": lambda: device.index(),
@@ -166,8 +166,8 @@ def _choice(device: _Device, stream: type) -> dict[str, Any]:
         "current_stream": current,
         "default_stream": lambda which=None: stream(device=device.index(which), stream_id=0),
         "set_stream": set_stream,
-        "stream": on_stream,
-        "StreamContext": on_stream,
+        "stream": StreamContext,
+        "StreamContext": StreamContext,
         "synchronize": synchronize,
     }
 
