@@ -11,7 +11,7 @@ from bench.gpu import __main__ as command
 from bench.gpu import measuring, naive, report
 from bench.gpu.naive import Naive, NotMeasured
 
-from hotlap.levers.situations import make_setting
+from hotlap.levers.support.situations import make_setting
 
 sys.path.insert(0, str(Path(__file__).parent / "tune"))
 

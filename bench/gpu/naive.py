@@ -16,8 +16,8 @@ import msgspec
 
 from hotlap import plan as plans_of
 from hotlap.api import begin as search
-from hotlap.levers import loader
 from hotlap.levers.api import all_levers
+from hotlap.levers.data import loader
 from hotlap.measure import speed
 from hotlap.records import (
     CompileReport,

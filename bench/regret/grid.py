@@ -10,8 +10,8 @@ from itertools import product
 from typing import TypeAlias
 
 from hotlap import plan as plans
-from hotlap.levers import loader
 from hotlap.levers.api import Lever
+from hotlap.levers.data import loader
 from hotlap.records import Failed, NotVerified, Outcome, ParityLost, Plan, Setting, Situation, Study
 
 Choices: TypeAlias = Mapping[str, tuple[Setting, ...]]

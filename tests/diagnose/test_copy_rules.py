@@ -6,12 +6,12 @@ import msgspec
 import pytest
 from feeding import LOADER, account
 
-from hotlap.diagnose import (
+from hotlap.diagnose.example_traces import STEP_SECONDS, idle_for, trace_of
+from hotlap.diagnose.profile import Profile
+from hotlap.diagnose.rules import (
     blocking_copies,
     pageable_copies,
 )
-from hotlap.diagnose.example_traces import STEP_SECONDS, idle_for, trace_of
-from hotlap.diagnose.profile import Profile
 from hotlap.evidence import (
     LoaderUse,
     RunEvidence,

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 from feeding import LOADER, account
 
-from hotlap.diagnose import (
+from hotlap.diagnose.profile import Profile
+from hotlap.diagnose.rules import (
     accelerator_in_dataset,
     loader_bound,
     no_workers,
@@ -17,7 +18,6 @@ from hotlap.diagnose import (
     too_many_workers,
     worker_startup,
 )
-from hotlap.diagnose.profile import Profile
 from hotlap.evidence import (
     DatasetProfile,
     FunctionTime,

@@ -14,10 +14,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "trace"))
 
 from trace_writer import TraceWriter
 
-from hotlap.diagnose import launch_bound
 from hotlap.diagnose.device_idle import idle_cause, idle_share, in_operators, traced_device
 from hotlap.diagnose.example_traces import STEP_SECONDS, idle_for, trace_of
 from hotlap.diagnose.profile import Profile
+from hotlap.diagnose.rules import launch_bound
 from hotlap.diagnose.shares import UNIT, exactly
 from hotlap.records import PhaseAccount
 from hotlap.trace import analyse, read_trace

@@ -11,7 +11,7 @@ import pytest
 from hotlap.diagnose import Profile
 from hotlap.diagnose.api import all_rules
 from hotlap.diagnose.examples import GPU
-from hotlap.diagnose.gradient_spikes import FEWEST_STEPS, FIRST_STEPS, LARGE_RATIO, LEAST_RATIO
+from hotlap.diagnose.rules.gradient_spikes import FEWEST_STEPS, FIRST_STEPS, LARGE_RATIO, LEAST_RATIO
 from hotlap.evidence import Numbers, RunEvidence
 from hotlap.records import CallSite, Finding, Machine, OptimizerFacts, ScriptFacts, Steps
 

@@ -13,8 +13,8 @@ from docs_blocks import DOCS, blocks
 
 REPOSITORY = DOCS.parent
 SUITES = {
-    "lever": ("levers", "tests/levers/test_levers_conform.py"),
-    "rule": ("diagnose", "tests/diagnose/test_rules.py"),
+    "lever": ("levers/host", "tests/levers/test_levers_conform.py"),
+    "rule": ("diagnose/rules", "tests/diagnose/test_rules.py"),
 }
 
 

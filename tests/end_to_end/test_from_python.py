@@ -11,7 +11,7 @@ import pytest
 
 import hotlap
 from hotlap import study as studies
-from hotlap.levers.situations import make_setting
+from hotlap.levers.support.situations import make_setting
 from hotlap.records import Assignment, LaunchRequest, Setting, Workload
 from hotlap.trial.local import LocalExecutor
 from hotlap.tune.options import Options

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hotlap import plan as plans_of
-from hotlap.levers.situations import make_setting
+from hotlap.levers.support.situations import make_setting
 from hotlap.measure.parity.verdict import ParityEvidence, judge
 from hotlap.records import Assignment, LaunchRequest, Plan, Proof, Run, Setting, Stopped, Workload
 from hotlap.trial.local import LocalExecutor

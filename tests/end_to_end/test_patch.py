@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from hotlap.levers.api import find
-from hotlap.levers.situations import make_setting
+from hotlap.levers.support.situations import make_setting
 from hotlap.records import Assignment, LaunchRequest, Patch, Plan, Run, Setting, Stopped, Workload
 from hotlap.source.patch.make import encoded, make_patch
 from hotlap.trial.local import LocalExecutor

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from hotlap.levers.api import find
-from hotlap.levers.situations import make_setting
+from hotlap.levers.support.situations import make_setting
 from hotlap.measure.parity.verdict import ParityEvidence, judge
 from hotlap.plan import EMPTY
 from hotlap.records import Assignment, LaunchRequest, ParityComparison, Plan, Run, Setting, Stopped, Workload

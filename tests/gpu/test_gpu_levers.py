@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hotlap.levers.situations import make_setting
+from hotlap.levers.support.situations import make_setting
 from hotlap.records import Setting
 
 pytestmark = pytest.mark.gpu

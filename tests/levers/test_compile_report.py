@@ -137,7 +137,7 @@ def test_the_lever_really_compiles_through_the_real_interception(tmp_path: Path)
         tmp_path,
         """
         from hotlap.levers.api import find
-        from hotlap.levers.situations import make_setting
+        from hotlap.levers.support.situations import make_setting
         from hotlap.runtime.hooks import Hooks
         from hotlap.runtime.interception import Interception
 

@@ -7,20 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotlap.levers import (
-    channels_last,
-    compile,
-    cpu_threads,
-    cudnn_benchmark,
-    device_prefetch,
-    fused_optimizer,
-    huge_pages,
-    loader,
-    matmul_precision,
-    mixed_precision,
-    sdpa_attention,
-)
-from hotlap.levers.situations import bound_without, make_setting
+from hotlap.levers.data import device_prefetch, loader
+from hotlap.levers.host import cpu_threads, huge_pages
+from hotlap.levers.kernels import channels_last, compile, cudnn_benchmark, sdpa_attention
+from hotlap.levers.optimizer import fused_optimizer
+from hotlap.levers.precision import matmul_precision, mixed_precision
+from hotlap.levers.support.situations import bound_without, make_setting
 from hotlap.records import (
     Accelerator,
     LoaderFacts,

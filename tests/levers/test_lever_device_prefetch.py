@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch.utils.data import Dataset
 
-from hotlap.levers.device_prefetch import prefetch
-from hotlap.levers.situations import make_setting
+from hotlap.levers.data.device_prefetch import prefetch
+from hotlap.levers.support.situations import make_setting
 
 
 @dataclass

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from hotlap.levers.situations import make_setting
+from hotlap.levers.support.situations import make_setting
 
 FUSED = make_setting("fused-optimizer", implementation="fused")
 FOREACH = make_setting("fused-optimizer", implementation="foreach")

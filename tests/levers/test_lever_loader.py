@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler, TensorDataset
 
-from hotlap.levers import loader as lever
-from hotlap.levers.situations import make_setting
+from hotlap.levers.data import loader as lever
+from hotlap.levers.support.situations import make_setting
 
 TWO = make_setting("loader", workers=2, pin_memory=False, persistent_workers=True, prefetch_factor=3)
 NONE = make_setting("loader", workers=0, pin_memory=False)

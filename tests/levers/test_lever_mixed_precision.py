@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from hotlap.levers.loss_scaler import FIRST_SCALE, STEPS_BETWEEN_GROWTH, LossScaler
-from hotlap.levers.situations import make_setting
+from hotlap.levers.support.loss_scaler import FIRST_SCALE, STEPS_BETWEEN_GROWTH, LossScaler
+from hotlap.levers.support.situations import make_setting
 
 BFLOAT16 = make_setting("mixed-precision", dtype="bfloat16")
 FLOAT16 = make_setting("mixed-precision", dtype="float16")

@@ -15,7 +15,7 @@ import torch
 from torch.nn import functional
 
 from hotlap.levers.api import find
-from hotlap.levers.situations import make_setting
+from hotlap.levers.support.situations import make_setting
 from hotlap.runtime.hooks import Hooks
 from hotlap.runtime.interception import Interception
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from simulated.environment import SimulatedDevice
 
-from hotlap.levers.situations import make_setting
+from hotlap.levers.support.situations import make_setting
 from hotlap.records import Assignment, LaunchRequest, Plan, Run, Setting, Stopped, TurnRequest, Workload
 from hotlap.trial.local import LocalExecutor
 

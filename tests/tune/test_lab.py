@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript, lever, named
 
-from hotlap.diagnose.small_mixed_precision_gain import bottleneck
+from hotlap.diagnose.rules.small_mixed_precision_gain import bottleneck
 from hotlap.errors import BudgetError
 from hotlap.plan import setting
 from hotlap.records import Failed, Kept, ParityLost, PhaseAccount, Skipped, Study

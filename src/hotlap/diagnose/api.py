@@ -1,8 +1,8 @@
 """What a rule file must offer, and the look into the folder that finds them all.
 
-One file is one rule: ``diagnose/loader_bound.py`` is the rule ``loader-bound``. Its docstring is its page (what it is,
-why it is slow, how to see it, what to do, when it is fine). Its members are the fields of :class:`Rule`; nothing is
-registered anywhere else. Which levers answer a rule the levers say themselves (``addresses``).
+One file is one rule: ``diagnose/rules/loader_bound.py`` is the rule ``loader-bound``. Its docstring is its page (what
+it is, why it is slow, how to see it, what to do, when it is fine). Its members are the fields of :class:`Rule`; nothing
+is registered anywhere else. Which levers answer a rule the levers say themselves (``addresses``).
 """
 
 from __future__ import annotations
@@ -53,38 +53,15 @@ class Rule:
 
 
 _REQUIRED = ("title", "group", "check", "fires", "silent")
-_NOT_RULES = frozenset(
-    {
-        "api",
-        "communication",
-        "compiled",
-        "data_wait",
-        "device_idle",
-        "example_traces",
-        "examples",
-        "host_lines",
-        "memory_use",
-        "operators",
-        "outside",
-        "profile",
-        "rank",
-        "rank_traces",
-        "sampled",
-        "shares",
-        "trace_verdict",
-        "wording",
-        "work",
-    }
-)
 
 
 @cache
 def all_rules() -> Mapping[str, Rule]:
     """Every rule of the folder by name, in alphabetical order. Raises :class:`LeverError` for a broken file."""
-    import hotlap.diagnose as folder
+    import hotlap.diagnose.rules as folder
 
     names = sorted(entry.name for entry in pkgutil.iter_modules(folder.__path__))
-    return {_name(it): _build(_name(it)) for it in names if it not in _NOT_RULES}
+    return {_name(it): _build(_name(it)) for it in names}
 
 
 def _name(module: str) -> str:
@@ -92,7 +69,7 @@ def _name(module: str) -> str:
 
 
 def _build(name: str) -> Rule:
-    module: ModuleType = importlib.import_module(f"hotlap.diagnose.{name.replace('-', '_')}")
+    module: ModuleType = importlib.import_module(f"hotlap.diagnose.rules.{name.replace('-', '_')}")
     missing = [member for member in _REQUIRED if not hasattr(module, member)]
     if missing or not module.__doc__:
         lacking = missing[0] if missing else "a docstring"

@@ -9,7 +9,7 @@ from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.sampled import sampled_in, seconds_of
 from hotlap.diagnose.shares import between, phase_share, sampled_share
 from hotlap.evidence import DatasetProfile, SampledLine
-from hotlap.levers.loader import CLOSE_TO_BEST, USUAL_PREFETCH
+from hotlap.levers.data.loader import CLOSE_TO_BEST, USUAL_PREFETCH
 from hotlap.records import Ceiling, Estimate, LoaderFacts, LoaderRate
 
 CEILING_NOISE = 0.03

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hotlap.diagnose.profile import Profile
-from hotlap.levers.situations import accelerator
+from hotlap.levers.support.situations import accelerator
 
 
 class MemoryUse(NamedTuple):

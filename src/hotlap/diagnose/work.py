@@ -26,7 +26,7 @@ from hotlap.diagnose.operators import (
 )
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.wording import flop_rate
-from hotlap.levers.situations import device_kind
+from hotlap.levers.support.situations import device_kind
 from hotlap.records import Ceilings, FlatRate, ShortSide, SizedRate
 from hotlap.trace.records import OperatorRow
 

@@ -1,8 +1,9 @@
 """What a lever file must offer, and the look into the folder that finds them all.
 
-One file is one lever: ``levers/mixed_precision.py`` is the lever ``mixed-precision``. Its docstring is
-its documentation page (what it does, when it helps, what it costs, Before and After source). Its
-members are the fields of :class:`Lever`; nothing is registered anywhere else.
+One file is one lever, in the folder of its kind: ``levers/precision/mixed_precision.py`` is the lever
+``mixed-precision``. Its docstring is its documentation page (what it does, when it helps, what it costs, Before and
+After source). Its members are the fields of :class:`Lever`; nothing is registered anywhere else. What several levers
+share stands in ``levers/support``.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Lever:
 
 _REQUIRED = ("title", "proof", "addresses", "parameters", "obstacle", "bound", "candidates", "rewrite", "install")
 _LONGEST_NAME = 100
-_NOT_LEVERS = frozenset({"api", "device_copies", "loss_scaler", "situations"})
+_SUPPORT = "support"
 
 
 @cache
@@ -81,11 +82,21 @@ def all_levers() -> Mapping[str, Lever]:
 
 @cache
 def _names() -> tuple[str, ...]:
-    """The names of all levers, in alphabetical order; none is imported."""
-    import hotlap.levers as folder
+    """The names of all levers, in alphabetical order."""
+    return tuple(sorted(map(_name, _modules())))
 
-    modules = sorted(entry.name for entry in pkgutil.iter_modules(folder.__path__))
-    return tuple(_name(module) for module in modules if module not in _NOT_LEVERS)
+
+@cache
+def _modules() -> Mapping[str, str]:
+    """Every lever's file by its name, with the folder that it is in: ``{"compile": "kernels"}``; none is imported."""
+    import hotlap.levers as levers
+
+    folders = [it.name for it in pkgutil.iter_modules(levers.__path__) if it.ispkg and it.name != _SUPPORT]
+    return {
+        file.name: folder
+        for folder in folders
+        for file in pkgutil.iter_modules([f"{path}/{folder}" for path in levers.__path__])
+    }
 
 
 def find(name: str) -> Lever:
@@ -95,7 +106,8 @@ def find(name: str) -> Lever:
     """
     if name not in _names():  # a plan may hold any text: no module name is made of it before this
         raise PlanError(f"There is no lever named {_short(name)!r}.", remedy="`hotlap levers` lists them.")
-    return _build(name, importlib.import_module(f"hotlap.levers.{name.replace('-', '_')}"))
+    module = name.replace("-", "_")
+    return _build(name, importlib.import_module(f"hotlap.levers.{_modules()[module]}.{module}"))
 
 
 def validate(setting: Setting) -> None:

@@ -59,7 +59,7 @@ def _rate(arguments: dict[str, Any], setting: Setting) -> LoaderRate:
     prepare side by side, do not count."""
     from torch.utils.data import DataLoader
 
-    from hotlap.levers.loader import edited
+    from hotlap.levers.data.loader import edited
 
     try:
         loader = DataLoader(**edited(arguments, setting))

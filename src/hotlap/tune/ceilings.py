@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import msgspec
 
 from hotlap import plan as plans_of
-from hotlap.levers import loader as loader_lever
-from hotlap.levers.situations import make_setting
+from hotlap.levers.data import loader as loader_lever
+from hotlap.levers.support.situations import make_setting
 from hotlap.records import (
     Ceiling,
     LoaderRate,

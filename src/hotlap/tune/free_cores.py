@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from hotlap.levers.situations import make_setting
+from hotlap.levers.support.situations import make_setting
 from hotlap.measure.disturbance import disturbance
 from hotlap.records import Disturbance, Plan, Run
 from hotlap.tune.book import Book

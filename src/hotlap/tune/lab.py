@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from hotlap import plan as plans_of
-from hotlap.diagnose.small_mixed_precision_gain import RULE_OF_THUMB, bottleneck
+from hotlap.diagnose.rules.small_mixed_precision_gain import RULE_OF_THUMB, bottleneck
 from hotlap.errors import BudgetError
 from hotlap.levers.api import Lever, all_levers
 from hotlap.measure import speed

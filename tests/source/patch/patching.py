@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from hotlap.levers.api import find
-from hotlap.levers.situations import make_setting
+from hotlap.levers.support.situations import make_setting
 from hotlap.records import (
     CallSite,
     FileDigest,

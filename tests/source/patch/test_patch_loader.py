@@ -9,7 +9,7 @@ import pytest
 from patching import FACTS, facts_of, left_out, patch_of, patched
 
 from hotlap.levers.api import find
-from hotlap.levers.situations import make_setting
+from hotlap.levers.support.situations import make_setting
 from hotlap.records import CallSite, LoaderFacts, ScriptFacts
 from hotlap.source.patch.make import make_patch
 

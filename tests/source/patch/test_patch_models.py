@@ -10,7 +10,7 @@ import pytest
 from patching import FACTS, facts_of, left_out, patched
 
 from hotlap.levers.api import all_levers, find
-from hotlap.levers.situations import make_setting
+from hotlap.levers.support.situations import make_setting
 from hotlap.records import ModelFacts, OptimizerFacts
 from hotlap.source.patch.make import make_patch
 

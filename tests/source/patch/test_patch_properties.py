@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from patching import after, facts_of, patch_of
 
 from hotlap.levers.api import find
-from hotlap.levers.situations import make_setting
+from hotlap.levers.support.situations import make_setting
 from hotlap.records import Setting
 from hotlap.source.patch.make import make_patch
 

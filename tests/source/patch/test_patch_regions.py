@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from patching import left_out, patch_of, patched
 
-from hotlap.levers.situations import make_setting
+from hotlap.levers.support.situations import make_setting
 
 REGION = 'with torch.autocast("cpu", dtype=torch.bfloat16):'
 

@@ -1,0 +1,1 @@
+"""One file each: a known cause of lost time."""

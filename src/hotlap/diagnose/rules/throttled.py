@@ -1,0 +1,84 @@
+"""The device holds its clocks down.
+
+## What it is
+The driver gave a reason why the training device did not run at its usual clocks: heat, a power limit, or a brake that
+the power supply pulled.
+
+## Why it is slow
+Compute time grows as the clock falls. Measurements wander with temperature, too, so that small gains cannot be shown.
+
+## How to see it
+The driver's list of reasons at the moment when the machine was looked at, before training began. Idling and clocks that
+somebody set are not among them. `nvidia-smi -q -d PERFORMANCE,CLOCK,POWER` shows it while training runs.
+
+## What to do
+Heat: mind airflow, dust and neighbours, lower the room. Power: raise the limit if it was lowered (`nvidia-smi -pl`), or
+check the cables and the supply. Until then compare only runs that were timed side by side.
+
+## When it is fine
+A power cap under full load is how many devices are meant to run; it matters where the limit was set below the maker's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hotlap.diagnose.api import Group
+from hotlap.diagnose.profile import Profile
+from hotlap.diagnose.shares import exactly
+from hotlap.diagnose.wording import count, levers_for, name
+from hotlap.levers.support.situations import accelerator
+from hotlap.records import Accelerator, Finding, Machine, ScriptFacts
+
+title = "The device holds its clocks down"
+group: Group = "machine"
+
+
+def check(profile: Profile) -> Iterator[Finding]:
+    """A finding for the device that the script trains on."""
+    device = accelerator(profile.situation)
+    if device is None or not device.throttled:
+        return
+    reasons = tuple(name(it) for it in device.throttled)
+    limit = f"; its power limit is {device.power_limit_watts:.0f} W" if device.power_limit_watts else ""
+    yield Finding(
+        rule="throttled",
+        kind="risk",
+        share=exactly(0.0),
+        title=f"{name(device.name)} holds its clocks down for {count(len(reasons), 'reason')}: {reasons[0]}.",
+        evidence=(f"{count(len(reasons), 'reason')} by its driver: {', '.join(reasons)}"[:160] + limit,),
+        remedy=_remedy(device),
+        levers=levers_for("throttled"),
+    )
+
+
+def _remedy(device: Accelerator) -> str:
+    if any("temperature" in it for it in device.throttled):
+        return "Mind its cooling: airflow, dust, neighbours. `nvidia-smi -q -d TEMPERATURE` shows how it fares."
+    return (
+        "Mind its power: the limit (`nvidia-smi -q -d POWER`), cables and supply. Heat may follow from the same cause."
+    )
+
+
+# ---------------------------------------------------------------------------------------------
+# Examples
+# ---------------------------------------------------------------------------------------------
+
+
+def _profile(*throttled: str, device: str = "cuda:0", others: tuple[str, ...] = ()) -> Profile:
+    def make(reasons: tuple[str, ...]) -> Accelerator:
+        return Accelerator(kind="cuda", name="A GPU", memory_bytes=80 << 30, throttled=reasons, power_limit_watts=300.0)
+
+    return Profile(facts=ScriptFacts(device=device), machine=Machine(accelerators=(make(throttled), make(others))))
+
+
+fires = {
+    "heat": _profile("temperature (hardware)", "hardware slowdown"),
+    "a power brake on the second device, which trains": _profile(device="cuda:1", others=("power brake",)),
+}
+
+silent = {
+    "nothing was measured": Profile(),
+    "another device is hot": _profile(others=("temperature (driver)",)),
+    "training on the CPU": _profile("temperature (driver)", device="cpu"),
+}

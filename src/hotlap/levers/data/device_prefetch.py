@@ -1,0 +1,213 @@
+"""The next batch is copied to the device while this one computes.
+
+## What it does
+Watches which tensors of a batch the script copies to the GPU. From the second batch on, one batch is fetched ahead and
+those tensors are copied on a stream of their own, from pinned memory. When the script then asks for the copy, it gets
+the one that is ready, after its stream has been told to wait for it. A tensor that the script changed in between is
+copied again as if we were not there.
+
+## When it helps
+When copying the inputs takes a visible share of the step and cannot hide behind computing: large inputs, a slow link,
+or a loop that copies from pageable memory.
+
+## What it costs
+One more batch in the device's memory. Batches that are not pinned are first copied into pinned memory. An error in the
+data set shows up one batch earlier.
+
+## Before
+    for images, labels in loader:
+        images, labels = images.cuda(), labels.cuda()
+
+## After
+    for images, labels in prefetched(loader, device):  # a generator that copies ahead on its own stream
+        ...
+
+## What is proved
+`exact`: the same batches in the same order. Where the data set draws random numbers in the training process, fetching
+ahead changes what is drawn, and the proof is that of `rounding`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakKeyDictionary
+
+from hotlap.levers.support.device_copies import Copy, answer_copies, tensors_in, weak_table
+from hotlap.levers.support.situations import bound_without, is_nvidia_like, make_setting
+from hotlap.records import NoSourceForm, Proof, ScriptFacts, Setting, Situation, Skipped, SourceWish
+
+if TYPE_CHECKING:
+    from hotlap.levers.api import Parameter
+    from hotlap.runtime.hooks import Fetch, Hooks
+
+title = "The next batch is copied while this one computes"
+proof: Proof = "exact"
+addresses = ("pageable-copies", "blocking-copies")
+parameters: dict[str, Parameter] = {}
+
+
+def obstacle(situation: Situation) -> Skipped | None:
+    """A GPU to copy to, and a loader whose batches can be fetched ahead."""
+    if not is_nvidia_like(situation):
+        return Skipped(reason="The script does not train on a GPU, so there is no copy to hide.")
+    if not situation.facts.loaders:
+        return Skipped(reason="The script feeds its steps without a DataLoader, so nothing can be fetched ahead.")
+    if situation.account.wall > 0 and situation.account.host_to_device <= 0:
+        return Skipped(reason="No copies to the device were seen in the training steps.")
+    return None
+
+
+def bound(situation: Situation) -> float | None:
+    """Only the copies can vanish."""
+    return bound_without(situation, "host_to_device")
+
+
+def candidates(situation: Situation) -> tuple[Setting, ...]:
+    """There is nothing to choose."""
+    return (make_setting("device-prefetch"),)
+
+
+def proof_for(situation: Situation, setting: Setting) -> Proof:
+    """Fetching ahead reorders random draws where the data set draws in the training process."""
+    return "rounding" if changes_randomness(situation, setting) else "exact"
+
+
+def changes_randomness(situation: Situation, setting: Setting) -> bool:
+    """Whether a data set draws while it fetches."""
+    return any(loader.draws_random for loader in situation.facts.loaders)
+
+
+def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceWish, ...]:
+    """It takes a class of some length, which nobody wants in a script."""
+    return (NoSourceForm(reason="It is a mechanism of hotlap's own that a script cannot say in a few lines."),)
+
+
+def install(hooks: Hooks, setting: Setting) -> None:
+    """Fetch one batch ahead and answer the script's copies from it."""
+    prefetch(hooks, CudaSide(hooks))
+
+
+class Side(Protocol):
+    """Something that copies beside the main stream."""
+
+    device_type: str
+
+    def copy(self, tensor: Any, device: Any, plain: Copy) -> Any:
+        """Start copying; returns a ticket."""
+        ...
+
+    def take(self, ticket: Any) -> Any:
+        """The copy, safe to use on the current stream."""
+        ...
+
+
+class CudaSide:
+    """A CUDA stream of our own on each device.
+
+    Source of the pattern: PyTorch's notes on CUDA semantics: ``wait_event`` orders the consumer after the copy, and
+    ``record_stream`` keeps the allocator from reusing the memory too early.
+    """
+
+    device_type = "cuda"
+
+    def __init__(self, hooks: Hooks) -> None:
+        self._cuda = hooks.torch.cuda
+        self._streams: dict[Any, Any] = {}
+
+    def copy(self, tensor: Any, device: Any, plain: Copy) -> tuple[Any, Any]:
+        """The copy under way and the event that marks its end."""
+        stream = self._streams.get(device)
+        if stream is None:
+            stream = self._streams[device] = self._cuda.Stream(device=device)
+        pinned = tensor if tensor.is_pinned() else tensor.pin_memory()
+        with self._cuda.stream(stream):
+            copied = plain(pinned, device, non_blocking=True)
+            return copied, stream.record_event()
+
+    def take(self, ticket: tuple[Any, Any]) -> Any:
+        """Order the current stream after the copy."""
+        copied, ready = ticket
+        current = self._cuda.current_stream(copied.device)
+        current.wait_event(ready)
+        copied.record_stream(current)
+        return copied
+
+
+@dataclass(slots=True)
+class _Ahead:
+    """What is known of one iterator: where the script sent the n-th tensor of a batch, and the batch fetched ahead."""
+
+    destinations: dict[int, Any] = field(default_factory=dict)
+    batches: list[Any] = field(default_factory=list)
+    exhausted: bool = False
+
+
+@dataclass(slots=True)
+class _Expected:
+    """A tensor of a batch in the script's hands; ``version`` is torch's count of changes made in place."""
+
+    ahead: _Ahead
+    position: int
+    version: int
+    ticket: Any = None
+
+
+def prefetch(hooks: Hooks, side: Side) -> None:
+    """Hang the lever onto the hooks; ``side`` does the copying."""
+    torch = hooks.torch
+    plain_to: Copy = torch.Tensor.to
+    iterators: WeakKeyDictionary[Any, _Ahead] = WeakKeyDictionary()
+    expected = weak_table()
+
+    def fetch_and_copy(ahead: _Ahead, fetch: Fetch) -> Any:
+        batch = fetch()
+        for position, tensor in enumerate(tensors_in(torch, batch)):
+            if tensor.device.type != "cpu" or tensor.layout is not torch.strided or tensor.requires_grad:
+                continue
+            awaited = expected[tensor] = _Expected(ahead, position, tensor._version)
+            if position in ahead.destinations:
+                awaited.ticket = side.copy(tensor, ahead.destinations[position], plain_to)
+        return batch
+
+    def around_fetch(iterator: Any, fetch: Fetch) -> Any:
+        ahead = iterators.setdefault(iterator, _Ahead())
+        if ahead.exhausted and not ahead.batches:
+            raise StopIteration
+        batch = ahead.batches.pop() if ahead.batches else fetch_and_copy(ahead, fetch)
+        if ahead.destinations and not ahead.exhausted:
+            try:
+                ahead.batches.append(fetch_and_copy(ahead, fetch))
+            except StopIteration:
+                ahead.exhausted = True
+        return batch
+
+    def around_start(loader: Any, start: Fetch) -> Any:
+        iterator = start()
+        if iterator in iterators:  # workers that persist keep their iterator: a new epoch begins
+            iterators[iterator] = _Ahead(destinations=iterators[iterator].destinations)
+        return iterator
+
+    def answer(tensor: Any, plain: Copy, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        awaited: _Expected = expected.pop(tensor)
+        to_device = plain.__name__ == side.device_type or _names_a_device(torch, args, kwargs, side.device_type)
+        if awaited.ticket is not None and to_device and tensor._version == awaited.version:
+            return plain(side.take(awaited.ticket), *args, **kwargs)
+        copied = plain(tensor, *args, **kwargs)
+        if copied.device.type == side.device_type:
+            awaited.ahead.destinations[awaited.position] = copied.device
+        return copied
+
+    hooks.around_fetch.append(around_fetch)
+    hooks.around_loader_start.append(around_start)
+    answer_copies(torch, expected, answer)
+
+
+def _names_a_device(torch: Any, args: tuple[Any, ...], kwargs: dict[str, Any], device_type: str) -> bool:
+    """Whether ``to`` was asked for a device of that type."""
+    wanted = kwargs.get("device", args[0] if args else None)
+    if isinstance(wanted, torch.Tensor):
+        wanted = wanted.device
+    if isinstance(wanted, (str, int)) and not isinstance(wanted, bool):
+        wanted = torch.device(wanted)
+    return isinstance(wanted, torch.device) and wanted.type == device_type

@@ -1,0 +1,1 @@
+"""What the processor and the system do for training."""

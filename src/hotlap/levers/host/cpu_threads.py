@@ -1,0 +1,72 @@
+"""How many threads torch computes with on the CPU.
+
+## What it does
+Calls `torch.set_num_threads` right after torch's import.
+
+## When it helps
+Small tensors lose more to the meeting of threads than they gain, so one thread can beat many. A container sees more
+cores than it may use, or others use the same cores: then too many threads wait for one another, and fewer are faster.
+And where a launcher or an environment variable left one thread, more may be faster.
+
+## What it costs
+Nothing but the threads. A count that is right on an idle machine may be wrong on a busy one.
+
+## Before
+    model = Net()
+
+## After
+    torch.set_num_threads(4)
+    model = Net()
+
+## What is proved
+`rounding`: sums are split among threads, and another split rounds in another order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hotlap.levers.api import Parameter
+from hotlap.levers.support.situations import bound_of_computing, cores_per_process, device_kind, make_setting
+from hotlap.records import Proof, ScriptFacts, Setting, Situation, Skipped, SourceWish, TopStatement
+
+if TYPE_CHECKING:
+    from hotlap.runtime.hooks import Hooks
+
+title = "The number of threads on the CPU"
+proof: Proof = "rounding"
+addresses = ("oversubscribed",)
+parameters = {"threads": Parameter(int, minimum=1, maximum=1024)}
+
+
+def obstacle(situation: Situation) -> Skipped | None:
+    """Training on the CPU, and another number than the present one to try."""
+    if device_kind(situation) != "cpu":
+        return Skipped(reason="The model computes on an accelerator, so the CPU's threads matter little.")
+    if not candidates(situation):
+        return Skipped(reason="One core is available and one thread is used.", already=True)
+    return None
+
+
+def bound(situation: Situation) -> float | None:
+    """Everything that torch computes may get faster; waiting for workers may not."""
+    return bound_of_computing(situation)
+
+
+def candidates(situation: Situation) -> tuple[Setting, ...]:
+    """All physical cores, one thread, and all cores, without the present number."""
+    cores = cores_per_process(situation)
+    physical = min(cores, max(1, situation.machine.physical_cores // max(1, situation.facts.processes)))
+    counts = [count for count in dict.fromkeys((physical, 1, cores)) if count != situation.facts.threads]
+    return tuple(make_setting("cpu-threads", threads=count) for count in counts)
+
+
+def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceWish, ...]:
+    """The call, below the imports."""
+    threads = dict(setting.values)["threads"]
+    return (TopStatement(code=f"torch.set_num_threads({threads})", needs=("torch.set_num_threads",)),)
+
+
+def install(hooks: Hooks, setting: Setting) -> None:
+    """Set it at once; a script that sets its own afterwards wins."""
+    hooks.torch.set_num_threads(dict(setting.values)["threads"])

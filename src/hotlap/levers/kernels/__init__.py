@@ -1,0 +1,1 @@
+"""How the model's operators are computed."""

@@ -1,0 +1,107 @@
+"""Images with their channels last in memory.
+
+## What it does
+Converts the model's four-dimensional weights with `model.to(memory_format=torch.channels_last)` when the model is
+found, and its image inputs before each training forward. Shapes and indices stay as they are; only the order in memory
+changes, to the one in which convolution kernels on tensor cores and in oneDNN work without repacking.
+
+## When it helps
+Convolutional networks on images, most of all together with mixed precision.
+
+## What it costs
+Converting each input batch, unless it comes that way. Layers without a kernel for this order convert back and forth,
+which can eat the gain. A model that calls `.view` on a convolution's output fails, and must say `.reshape` or
+`.flatten`.
+
+## Before
+    model = ResNet().cuda()
+    output = model(images)
+
+## After
+    model = ResNet().cuda().to(memory_format=torch.channels_last)
+    output = model(images.to(memory_format=torch.channels_last))
+
+## What is proved
+`rounding`: the kernels for this order add in another order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from hotlap.levers.support.situations import bound_without, device_kind, make_setting, models_with, without_model
+from hotlap.records import ModelInputs, ModelStatement, Proof, ScriptFacts, Setting, Situation, Skipped, SourceWish
+
+if TYPE_CHECKING:
+    from hotlap.levers.api import Parameter
+    from hotlap.runtime.hooks import Hooks
+
+title = "Images with their channels last in memory"
+proof: Proof = "rounding"
+addresses = ("layout-conversions",)
+parameters: dict[str, Parameter] = {}
+
+IMAGE_DIMENSIONS = 4  # batch, channels, height, width
+
+
+def obstacle(situation: Situation) -> Skipped | None:
+    """A model with convolutions over images, not yet in this order."""
+    if without_model(situation):
+        return without_model(situation)
+    if device_kind(situation) not in ("cpu", "cuda"):
+        return Skipped(reason=f"Channels last is known to help on CPUs and GPUs, not on {situation.facts.device}.")
+    convolutional = models_with(situation, "convolutions")
+    if not convolutional:
+        return Skipped(reason="The model has no convolution.")
+    if all(model.channels_last for model in convolutional):
+        return Skipped(reason="The model's weights are channels last already.", already=True)
+    shapes = [shape for model in convolutional for shape in model.input_shapes]
+    if shapes and not any(len(shape) == IMAGE_DIMENSIONS for shape in shapes):
+        return Skipped(reason="The model's inputs are no images (no tensor with four dimensions).")
+    return None
+
+
+def bound(situation: Situation) -> float | None:
+    """Only forward and backward can get faster."""
+    return bound_without(situation, "forward", "backward")
+
+
+def candidates(situation: Situation) -> tuple[Setting, ...]:
+    """There is nothing to choose."""
+    return (make_setting("channels-last"),)
+
+
+def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceWish, ...]:
+    """Convert the models that convolve images, and what they are given."""
+    needs = ("torch.channels_last",)
+    return (
+        ModelStatement(code="_.to(memory_format=torch.channels_last)", needs=needs, convolutions_only=True),
+        ModelInputs(code="_.to(memory_format=torch.channels_last)", needs=needs, dimensions=IMAGE_DIMENSIONS),
+    )
+
+
+def install(hooks: Hooks, setting: Setting) -> None:
+    """Convert each root that convolves images, and from then on its inputs."""
+    torch = hooks.torch
+    order = torch.channels_last
+    converted: WeakSet[Any] = WeakSet()
+
+    def convert_model(root: Any) -> None:
+        if any(isinstance(it, (torch.nn.Conv2d, torch.nn.ConvTranspose2d)) for it in root.modules()):
+            root.to(memory_format=order)  # keeps every Parameter object, so an optimizer that holds them goes on
+            converted.add(root)
+
+    def convert(value: Any) -> Any:
+        is_image = isinstance(value, torch.Tensor) and value.dim() == IMAGE_DIMENSIONS and value.is_floating_point()
+        return value.contiguous(memory_format=order) if is_image else value
+
+    def convert_inputs(
+        root: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        if root not in converted:
+            return args, kwargs
+        return tuple(convert(it) for it in args), {name: convert(it) for name, it in kwargs.items()}
+
+    hooks.model_found.append(convert_model)
+    hooks.before_forward.append(convert_inputs)

@@ -1,0 +1,102 @@
+"""The model compiled into fused kernels.
+
+## What it does
+Calls `model.compile(...)` on each model when it is found: TorchDynamo records the forward pass as a graph, AOTAutograd
+derives the backward pass, and Inductor writes kernels for both that do several operations in one pass over memory.
+`mode="reduce-overhead"` also replays the step as a CUDA graph; `mode="max-autotune"` times several kernels for each
+matrix product. `dynamic=true` compiles for shapes that change; `false` leaves torch to decide, which is to specialise
+first and to generalise at the first change.
+
+## When it helps
+Many small operations between matrix products (normalisation, activation, dropout), and steps that are bound by
+launching kernels rather than by running them.
+
+## What it costs
+Seconds to minutes before the first step, and again for inputs that the graphs do not fit. Python that depends on
+values in tensors breaks the graph; beyond some number of recompilations torch silently goes on without compiling. The
+report names each such place with its reason. Dropout draws other random numbers. On CPUs it needs a C++ compiler.
+
+## Before
+    model = Transformer().cuda()
+
+## After
+    model = Transformer().cuda()
+    model.compile()
+
+## What is proved
+`rounding`: fused kernels round in other places. For the comparison of numbers, Inductor is told to use eager's random
+numbers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hotlap.levers.api import Parameter
+from hotlap.levers.support.situations import bound_without, device_kind, is_nvidia_like, make_setting, without_model
+from hotlap.records import ModelStatement, Proof, ScriptFacts, Setting, Situation, Skipped, SourceWish
+
+if TYPE_CHECKING:
+    from hotlap.runtime.hooks import Hooks
+
+title = "The model compiled into fused kernels"
+proof: Proof = "rounding"
+addresses = ("dominant-operator", "launch-bound", "python-overhead", "small-operators")
+parameters = {
+    "mode": Parameter(str, choices=("default", "reduce-overhead", "max-autotune")),
+    "dynamic": Parameter(bool, required=False),
+}
+
+
+def obstacle(situation: Situation) -> Skipped | None:
+    """A model that is not compiled yet, on a device that Inductor writes kernels for."""
+    if without_model(situation):
+        return without_model(situation)
+    if all(model.compiled for model in situation.facts.models):
+        return Skipped(reason="The script already compiles its model.", already=True)
+    if device_kind(situation) not in ("cpu", "cuda", "xpu"):
+        return Skipped(reason=f"torch.compile has no mature backend for {situation.facts.device}.")
+    return None
+
+
+def bound(situation: Situation) -> float | None:
+    """Only forward and backward are compiled; data, copies and the optimizer stay as they are."""
+    return bound_without(situation, "forward", "backward")
+
+
+def candidates(situation: Situation) -> tuple[Setting, ...]:
+    """The plain mode first; the modes that are made for GPUs only there, CUDA graphs only for constant shapes."""
+    dynamic = any(len(model.input_shapes) > 1 for model in situation.facts.models)
+    modes = ["default"]
+    if is_nvidia_like(situation):
+        modes += ["max-autotune"] if dynamic else ["reduce-overhead", "max-autotune"]
+    return tuple(make_setting("compile", mode=mode, dynamic=dynamic) for mode in modes)
+
+
+def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceWish, ...]:
+    """The call on each model."""
+    values = dict(setting.values)
+    arguments = [] if values["mode"] == "default" else [f'mode="{values["mode"]}"']
+    arguments += ["dynamic=True"] if values.get("dynamic") else []
+    return (ModelStatement(code=f"_.compile({', '.join(arguments)})"),)
+
+
+def install(hooks: Hooks, setting: Setting) -> None:
+    """Compile each root in place: its class, its parameters and the names in its state_dict stay the same."""
+    values = dict(setting.values)
+    mode = values["mode"]
+    dynamic = True if values.get("dynamic") else None
+
+    def compile_root(root: Any) -> None:
+        if isinstance(root, hooks.torch.jit.ScriptModule):
+            hooks.note(f"{type(root).__name__} is TorchScript already and was not compiled.")
+        elif getattr(root, "_compiled_call_impl", None) is None and not hasattr(root, "_orig_mod"):
+            root.compile(mode=None if mode == "default" else mode, dynamic=dynamic)
+
+    hooks.model_found.append(compile_root)
+
+
+def pay_back_steps(compile_seconds: float, baseline_step_seconds: float, step_seconds: float) -> float | None:
+    """After how many steps the time spent on compiling is won back; None when it never is."""
+    gain = baseline_step_seconds - step_seconds
+    return compile_seconds / gain if gain > 0 else None

@@ -1,0 +1,84 @@
+"""Let cuDNN time its algorithms and take the fastest.
+
+## What it does
+Sets `torch.backends.cudnn.benchmark = True`. For each new shape of a convolution's input cuDNN times its algorithms
+once and remembers the fastest, where it would otherwise choose by a rule of thumb.
+
+## When it helps
+Convolutional networks on a GPU whose inputs keep one shape, or a few.
+
+## What it costs
+Some seconds at the first step of every new shape, so inputs that change all the time get slower. The chosen algorithm
+may need more workspace memory, and two runs may choose differently and so round differently.
+
+## Before
+    for images, labels in loader:
+        loss = criterion(model(images), labels)
+
+## After
+    torch.backends.cudnn.benchmark = True
+    for images, labels in loader:
+        loss = criterion(model(images), labels)
+
+## What is proved
+`rounding`: another algorithm adds in another order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hotlap.levers.support.situations import bound_without, is_nvidia_like, make_setting, models_with, without_model
+from hotlap.records import Proof, ScriptFacts, Setting, Situation, Skipped, SourceWish, TopStatement
+
+if TYPE_CHECKING:
+    from hotlap.levers.api import Parameter
+    from hotlap.runtime.hooks import Hooks
+
+title = "Let cuDNN time its algorithms and take the fastest"
+proof: Proof = "rounding"
+addresses = ("cudnn-benchmark-off",)
+parameters: dict[str, Parameter] = {}
+
+MOST_SHAPES = 4
+
+
+def obstacle(situation: Situation) -> Skipped | None:
+    """Convolutions on a GPU, with inputs of few shapes, and no wish for determinism."""
+    facts = situation.facts
+    if not is_nvidia_like(situation):
+        return Skipped(reason="Only NVIDIA GPUs have cuDNN, and this script does not train on one.")
+    if facts.cudnn_benchmark:
+        return Skipped(reason="The script already switches cuDNN's benchmark on.", already=True)
+    if facts.deterministic:
+        return Skipped(reason="The script asks for deterministic algorithms, which this would give up.")
+    if without_model(situation):
+        return without_model(situation)
+    convolutional = models_with(situation, "convolutions")
+    if not convolutional:
+        return Skipped(reason="The model has no convolution.")
+    shapes = max(len(model.input_shapes) for model in convolutional)
+    if shapes > MOST_SHAPES:
+        return Skipped(reason=f"The inputs had {shapes} shapes, and cuDNN would time its algorithms for each of them.")
+    return None
+
+
+def bound(situation: Situation) -> float | None:
+    """Only forward and backward can get faster."""
+    return bound_without(situation, "forward", "backward")
+
+
+def candidates(situation: Situation) -> tuple[Setting, ...]:
+    """There is nothing to choose."""
+    return (make_setting("cudnn-benchmark"),)
+
+
+def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceWish, ...]:
+    """The switch, below the imports."""
+    name = "torch.backends.cudnn.benchmark"
+    return (TopStatement(code=f"{name} = True", needs=(name,)),)
+
+
+def install(hooks: Hooks, setting: Setting) -> None:
+    """Set it at once; a script that sets its own afterwards wins."""
+    hooks.torch.backends.cudnn.benchmark = True

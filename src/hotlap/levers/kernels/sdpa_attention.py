@@ -1,0 +1,91 @@
+"""Fused attention in place of a Hugging Face model's eager attention.
+
+## What it does
+Switches a `transformers` model whose configuration says `eager` to torch's `scaled_dot_product_attention`, by the
+model's own `set_attn_implementation`. The score matrix is then not written to memory, but computed block by block
+(FlashAttention and its relatives) where the device has such a kernel.
+
+## When it helps
+Long sequences above all: memory and traffic grow with the sequence's length instead of its square. Most models of
+recent `transformers` choose it by themselves; scripts that ask for `attn_implementation="eager"` do not.
+
+## What it costs
+Attention weights cannot be returned any more (`output_attentions=True` falls back to eager). Dropout in attention draws
+other random numbers.
+
+## Before
+    model = AutoModel.from_pretrained(name, attn_implementation="eager")
+
+## After
+    model = AutoModel.from_pretrained(name, attn_implementation="sdpa")
+
+## What is proved
+`rounding`: the same attention, summed in another order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hotlap.levers.support.situations import bound_without, make_setting, without_model
+from hotlap.records import AttentionArgument, Proof, ScriptFacts, Setting, Situation, Skipped, SourceWish
+
+if TYPE_CHECKING:
+    from hotlap.levers.api import Parameter
+    from hotlap.runtime.hooks import Hooks
+
+title = "Fused attention for Hugging Face models"
+proof: Proof = "rounding"
+addresses = ("eager-attention",)
+parameters: dict[str, Parameter] = {}
+
+
+def obstacle(situation: Situation) -> Skipped | None:
+    """A Hugging Face model that computes attention eagerly."""
+    if without_model(situation):
+        return without_model(situation)
+    used = {model.attention for model in situation.facts.models if model.attention}
+    if "eager" in used:
+        return None
+    if used:
+        return Skipped(reason=f"The model's attention is {' and '.join(sorted(used))} already.", already=True)
+    return Skipped(reason="The model is no Hugging Face model whose attention could be switched.")
+
+
+def bound(situation: Situation) -> float | None:
+    """Only forward and backward can get faster."""
+    return bound_without(situation, "forward", "backward")
+
+
+def candidates(situation: Situation) -> tuple[Setting, ...]:
+    """There is nothing to choose."""
+    return (make_setting("sdpa-attention"),)
+
+
+def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceWish, ...]:
+    """The word where the script asks for the eager implementation."""
+    return (AttentionArgument(implementation="sdpa", instead_of="eager"),)
+
+
+def install(hooks: Hooks, setting: Setting) -> None:
+    """Switch every eager model inside a root when the root is found."""
+
+    def switch(root: Any) -> None:
+        for module in root.modules():
+            if getattr(getattr(module, "config", None), "_attn_implementation", None) == "eager":
+                _switch_one(hooks, module)
+
+    hooks.model_found.append(switch)
+
+
+def _switch_one(hooks: Hooks, model: Any) -> None:
+    """Ask the model itself, which checks whether it can; parts that share its configuration follow."""
+    change = getattr(model, "set_attn_implementation", None)
+    if change is None:
+        if hasattr(model, "from_pretrained"):  # else a layer that shares the model's configuration
+            hooks.note(f"{type(model).__name__} keeps its eager attention: this transformers cannot switch it.")
+        return
+    try:
+        change("sdpa")
+    except (ValueError, ImportError) as error:
+        hooks.note(f"{type(model).__name__} keeps its eager attention: {error}")

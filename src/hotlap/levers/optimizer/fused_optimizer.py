@@ -1,0 +1,154 @@
+"""One kernel for all parameters in the optimizer's step.
+
+## What it does
+Adds `fused=True` (or `foreach=True`) to the arguments of an optimizer whose script left both open. `fused` updates all
+parameters in one kernel, with all of the update's arithmetic in one pass over memory; `foreach` runs each of its
+operations over all parameters at once. torch's own default is `foreach` on GPUs and a plain loop on CPUs.
+
+## When it helps
+When the optimizer takes a visible share of the step: many parameters and small batches. Adam, AdamW, Adagrad and SGD
+have fused forms.
+
+## What it costs
+Nothing in memory; `foreach` needs temporary copies as large as the parameters. Fused forms need dense floating-point
+parameters on one kind of device.
+
+## Before
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+
+## After
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+
+## What is proved
+`rounding`: the same formula with its operations fused rounds differently in the last bits.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from hotlap.levers.api import Parameter
+from hotlap.levers.support.situations import bound_without, device_kind, make_setting
+from hotlap.records import (
+    OptimizerArguments,
+    OptimizerFacts,
+    Proof,
+    ScriptFacts,
+    Setting,
+    Situation,
+    Skipped,
+    SourceWish,
+)
+
+if TYPE_CHECKING:
+    from hotlap.runtime.hooks import Hooks
+
+title = "One kernel for all parameters in the optimizer's step"
+proof: Proof = "rounding"
+addresses = ("unfused-optimizer", "launch-bound")
+parameters = {"implementation": Parameter(str, choices=("fused", "foreach"))}
+
+
+def obstacle(situation: Situation) -> Skipped | None:
+    """An optimizer that has a faster form and whose script left the choice open."""
+    optimizers = situation.facts.optimizers
+    if not optimizers:
+        return Skipped(reason="The script updates its weights without an optimizer of torch.")
+    chosen = [it for it in optimizers if it.fused or it.foreach]
+    if len(chosen) == len(optimizers):
+        form = "fused" if chosen[0].fused else "foreach"
+        return Skipped(reason=f"The script asks for {chosen[0].kind}'s {form} form already.", already=True)
+    if not _open(situation):
+        return Skipped(reason="The script itself says that its optimizer be neither fused nor foreach.")
+    if not candidates(situation):
+        kinds = " and ".join(sorted({it.kind for it in optimizers}))
+        return Skipped(reason=f"{kinds} has no form that is faster than torch's default on this device.")
+    return None
+
+
+def bound(situation: Situation) -> float | None:
+    """Only the optimizer's own time can vanish."""
+    return bound_without(situation, "optimizer")
+
+
+def candidates(situation: Situation) -> tuple[Setting, ...]:
+    """Fused where there is such a form; foreach where there is none and it is not torch's default anyway."""
+    optimizers = _open(situation)
+    if any(it.supports_fused for it in optimizers):
+        return (make_setting("fused-optimizer", implementation="fused"),)
+    if device_kind(situation) == "cpu" and any(it.supports_foreach for it in optimizers):
+        return (make_setting("fused-optimizer", implementation="foreach"),)
+    return ()
+
+
+def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceWish, ...]:
+    """The argument of each optimizer that leaves the choice open."""
+    implementation = str(dict(setting.values)["implementation"])
+    return (OptimizerArguments(values=((implementation, True),), alternatives=("fused", "foreach")),)
+
+
+def install(hooks: Hooks, setting: Setting) -> None:
+    """Add the argument when an optimizer is made."""
+    implementation = str(dict(setting.values)["implementation"])
+
+    def choose(kind: type, arguments: dict[str, Any]) -> None:
+        if arguments.get("fused") is not None or arguments.get("foreach") is not None:
+            return
+        reason = _refusal(hooks, kind, arguments, implementation)
+        if reason:
+            hooks.note(f"{kind.__name__} stays as it is: {reason}.")
+        else:
+            arguments[implementation] = True
+
+    hooks.before_optimizer.append(choose)
+
+
+def _open(situation: Situation) -> tuple[OptimizerFacts, ...]:
+    return tuple(it for it in situation.facts.optimizers if it.fused is None and it.foreach is None)
+
+
+def _refusal(hooks: Hooks, kind: type, arguments: dict[str, Any], implementation: str) -> str:
+    """Why this optimizer cannot take the argument; empty when it can."""
+    if implementation not in inspect.signature(kind.__init__).parameters:  # type: ignore[misc]
+        return f"its constructor takes no `{implementation}`"
+    if arguments.get("differentiable"):
+        return "it is differentiable"
+    if implementation == "foreach":
+        return "its learning rate is a tensor" if hasattr(arguments.get("lr"), "device") else ""
+    tensors = list(_tensors(arguments))
+    if not all(it.is_floating_point() for it in tensors):
+        return "not all of its parameters are floating-point numbers"
+    if any(it.is_sparse for it in tensors):
+        return "it has sparse parameters"
+    supported = _devices_with_fused_kernels(hooks)
+    unsupported = sorted({it.device.type for it in tensors} - supported)
+    return f"there are no fused kernels for {unsupported[0]}" if unsupported else ""
+
+
+def _devices_with_fused_kernels(hooks: Hooks) -> set[str]:
+    from torch.utils import _foreach_utils
+
+    return set(_foreach_utils._get_fused_kernels_supported_devices())
+
+
+def _tensors(arguments: dict[str, Any]) -> Iterator[Any]:
+    """The parameters of the constructor's first argument, whose generators become lists as torch would make them."""
+    given = arguments.get("params")
+    if given is None:
+        return
+    if not hasattr(given, "device") and not isinstance(given, list):
+        given = arguments["params"] = list(given)
+    for entry in given if isinstance(given, list) else ():
+        if isinstance(entry, dict):
+            group = entry.get("params", ())
+            if not hasattr(group, "device") and not isinstance(group, (list, tuple)):
+                group = entry["params"] = list(group)
+            yield from (_without_name(it) for it in ([group] if hasattr(group, "device") else group))
+        else:
+            yield _without_name(entry)
+
+
+def _without_name(entry: Any) -> Any:
+    return entry[1] if isinstance(entry, tuple) else entry

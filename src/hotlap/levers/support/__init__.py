@@ -1,0 +1,1 @@
+"""What several levers share. No levers."""
