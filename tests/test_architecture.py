@@ -38,26 +38,28 @@ MAY_IMPORT: dict[str, set[str]] = {
     # The executor's port: a study answers in its place while a search is resumed.
     "study": GROUND | {"plan", "trial"},
     # Causes of slowness, read off what was measured; knows nothing of trials. Of the machine, what its drivers must be.
-    "diagnose": GROUND | {"measure", "levers", "trace", "machine"},
-    "tune": SEARCH | {"diagnose", "trace"},
+    "diagnose": GROUND | {"measure", "levers", "traces", "machine"},
+    # Trials, their costs, and what is known so far; what a procedure makes of them it does not know.
+    "experiment": SEARCH | {"diagnose", "traces"},
+    # What hotlap can be asked to do.
+    "procedures": SEARCH | {"experiment", "diagnose", "traces", "gain"},
     # Reads files that a profiler wrote; knows nothing of trials. Its result is records of its own.
-    "trace": GROUND,
+    "traces": GROUND,
     # Reads and edits training code as text; knows nothing of runs.
     "source": GROUND,
     # Two runs side by side: reads what was measured of each, and measures nothing.
-    "compare": GROUND | {"measure", "trace"},
-    # Whether a script became slower or stopped matching: trials of two workloads or plans, and a verdict.
-    "check": SEARCH | {"tune", "gain"},
+    "compare": GROUND | {"measure", "traces"},
     # Every study of a project, reduced to a row.
     "history": GROUND | {"study", "machine", "gain"},
     # What the plan of a study was found to give.
     "gain": GROUND | {"machine"},
-    "render": GROUND | {"plan", "gain", "source", "trace", "diagnose", "compare", "check", "history"},
+    "render": GROUND | {"plan", "gain", "source", "traces", "diagnose", "compare", "history"},
     # A study for other tools: tables, event files, runs of trackers.
     "export": GROUND | {"plan", "study", "render"},
     # Puts the rooms together, for `import hotlap` and for the command line.
-    "api": SEARCH | {"tune", "runtime", "gain", "source", "trace", "check"},
-    "cli": SEARCH | {"api", "tune", "render", "source", "trace", "diagnose", "compare", "check", "history", "export"},
+    "api": SEARCH | {"experiment", "procedures", "runtime", "gain", "source", "traces"},
+    "cli": SEARCH
+    | {"api", "experiment", "procedures", "render", "source", "traces", "diagnose", "compare", "history", "export"},
     # Workloads that are run as a user's script is: they know nothing of hotlap.
     "demo": set(),
     "__init__": GROUND | {"api"},

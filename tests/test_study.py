@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotlap.errors import StudyError
+from hotlap.experiment.journaled import JournaledExecutor, request_key
 from hotlap.records import (
     Assignment,
     LaunchRequest,
@@ -39,7 +40,6 @@ from hotlap.study import (
     load_study,
     open_study,
 )
-from hotlap.tune.journaled import JournaledExecutor, request_key
 
 WORKLOAD = Workload(
     kind="script", target="train.py", arguments=("--epochs", "1"), directory="/home/ada", python="python"

@@ -28,9 +28,9 @@ from bench.findings.truth import Truth
 from bench.report import command_line, write, written
 from hotlap.api import begin, profile_search
 from hotlap.errors import HotlapError
+from hotlap.experiment.options import Options
 from hotlap.machine.facts import machine_facts
 from hotlap.records import Machine, Workload
-from hotlap.tune.options import Options
 
 _COMPILERS = (os.environ.get("CXX") or "g++", "clang++")
 """What torch's own compiler looks for, by its usual names."""

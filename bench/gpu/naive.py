@@ -16,9 +16,17 @@ import msgspec
 
 from hotlap import plan as plans_of
 from hotlap.api import begin as search
+from hotlap.experiment.confirm import compare_sets
+from hotlap.experiment.costs import Costs
+from hotlap.experiment.journaled import JournaledExecutor
+from hotlap.experiment.observe import account_of, first_run, understand
+from hotlap.experiment.options import Options
+from hotlap.experiment.prove import Prover
+from hotlap.experiment.trials import Failure, Trials
 from hotlap.levers.api import all_levers
 from hotlap.levers.data import loader
 from hotlap.measure import speed
+from hotlap.procedures.screen import prospects_of
 from hotlap.records import (
     CompileReport,
     LaunchRequest,
@@ -36,14 +44,6 @@ from hotlap.records import (
 )
 from hotlap.trial.executor import Executor
 from hotlap.trial.local import LocalExecutor
-from hotlap.tune.confirm import compare_sets
-from hotlap.tune.costs import Costs
-from hotlap.tune.journaled import JournaledExecutor
-from hotlap.tune.observe import account_of, first_run, understand
-from hotlap.tune.options import Options
-from hotlap.tune.prove import Prover
-from hotlap.tune.screen import prospects_of
-from hotlap.tune.trials import Failure, Trials
 
 ROUNDS = 6
 MOST_SETS = speed.HEADLINE_SETS

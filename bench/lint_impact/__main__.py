@@ -21,18 +21,18 @@ from bench.lint_impact import report
 from bench.lint_impact.report import Impact
 from bench.report import command_line, write, written
 from hotlap.errors import HotlapError
+from hotlap.experiment.book import Book, say_nothing
+from hotlap.experiment.confirm import BASELINE, CANDIDATE, compare_sets, peak_bytes
+from hotlap.experiment.costs import USUAL_ROUNDS
+from hotlap.experiment.journaled import JournaledExecutor
+from hotlap.experiment.options import Options
+from hotlap.experiment.stages import begin, blank_study
+from hotlap.experiment.trials import Failure, Trials
 from hotlap.measure.speed import HEADLINE_CONFIDENCE, HEADLINE_SETS
 from hotlap.records import TurnSet, Workload
 from hotlap.source.lint.api import Rule, all_rules
 from hotlap.source.lint.fix import fix
 from hotlap.trial.local import LocalExecutor
-from hotlap.tune.book import Book, say_nothing
-from hotlap.tune.confirm import BASELINE, CANDIDATE, compare_sets, peak_bytes
-from hotlap.tune.costs import USUAL_ROUNDS
-from hotlap.tune.journaled import JournaledExecutor
-from hotlap.tune.options import Options
-from hotlap.tune.stages import begin, blank_study
-from hotlap.tune.trials import Failure, Trials
 
 PAIRS = Path(__file__).parent / "pairs"
 SLOW, FAST = "slow.py", "fast.py"

@@ -15,10 +15,9 @@ from typing import Any
 import msgspec
 from msgspec import inspect as types
 
-from hotlap.check.records import Check
 from hotlap.diagnose.profile import Profile
 from hotlap.evidence import RunEvidence
-from hotlap.records import Assignment, Patch, Study
+from hotlap.records import Assignment, Check, Patch, Study
 from hotlap.study.records import Header, LaunchAnswer, MachineAnswer, TurnAnswer
 from hotlap.study.trust import Signatures
 

@@ -6,8 +6,6 @@ a training process next to nothing.
 
 from __future__ import annotations
 
-import sys
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -58,49 +56,14 @@ _HOMES = {
     "tune": "hotlap.api",
 }
 
-_ROOMS = ("check", "trace", "tune")
-"""Functions that are named like a package."""
-
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
-    found = getattr(importlib.import_module(_HOMES[name]), name)
-    return _with_room(found) if name in _ROOMS else found
-
-
-def _with_room(function: Any) -> Any:
-    """Add to a function what the package of the same name holds, so that ``import hotlap.trace.reader as reader``
-    finds the module. The function is called and inspected as before."""
-    import functools
-
-    class Function:
-        __call__ = staticmethod(function)
-
-        def __getattr__(self, name: str) -> Any:
-            room = sys.modules.get(f"{__name__}.{function.__name__}")
-            return getattr(room if room is not None else function, name)
-
-        def __repr__(self) -> str:
-            return repr(function)
-
-    found = functools.update_wrapper(Function(), function)
-    globals()[function.__name__] = found
-    return found
+    return getattr(importlib.import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-class _Package(type(sys)):  # type: ignore[misc]
-    """Keeps ``hotlap.tune`` the function: importing the room of that name would otherwise put itself in its place."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if not (name in _HOMES and isinstance(value, type(sys))):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

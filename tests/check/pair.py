@@ -8,12 +8,15 @@ from pathlib import Path
 import msgspec
 from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript
 
-from hotlap.check import Against, Check, Sides, check
 from hotlap.errors import HotlapError
+from hotlap.experiment.options import Options
 from hotlap.levers.api import Lever
 from hotlap.plan import setting
+from hotlap.procedures.check import check
 from hotlap.records import (
+    Against,
     Assignment,
+    Check,
     Checkout,
     Ending,
     LaunchRequest,
@@ -21,11 +24,11 @@ from hotlap.records import (
     Plan,
     Run,
     Setting,
+    Sides,
     TurnRequest,
     TurnSet,
     Workload,
 )
-from hotlap.tune.options import Options
 
 NOW = setting("the-present-script")
 """Stands in a plan for the present version, so that the fake script can give it another speed and other losses."""

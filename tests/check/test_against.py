@@ -10,15 +10,15 @@ import msgspec
 import pytest
 
 from hotlap import api, plan
-from hotlap.check import Against, find_against
 from hotlap.errors import HotlapError, UsageError
+from hotlap.experiment.options import Options
 from hotlap.gain import comparison_of_plan, recorded_gain
 from hotlap.machine.label import machine_label
 from hotlap.measure.cost import costs
-from hotlap.records import Machine, Plan, Study, StudyStatus, Workload
+from hotlap.procedures.check import find_against
+from hotlap.records import Against, Machine, Plan, Study, StudyStatus, Workload
 from hotlap.render.headline import headline
 from hotlap.study import create_study
-from hotlap.tune.options import Options
 
 Commit = Callable[..., str]
 STUDIES = Path(".hotlap")

@@ -15,11 +15,10 @@ from pair import Pair
 
 from hotlap import api
 from hotlap.api import Engine
-from hotlap.check import Check, NumbersCheck, SpeedCheck
 from hotlap.cli.check import parser
 from hotlap.cli.main import main
 from hotlap.history import history_of
-from hotlap.records import Isolation, Workload
+from hotlap.records import Check, Isolation, NumbersCheck, SpeedCheck, Workload
 from hotlap.render.check_files import check_junit, check_markdown
 
 Commit = Callable[..., str]

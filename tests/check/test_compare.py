@@ -7,12 +7,12 @@ import pytest
 from fake_script import WORKLOAD, Effect, lever, named
 from pair import NOW, REVISION, SIDES, Pair, compare
 
-from hotlap.check import Against
-from hotlap.check.compare import without_plan
 from hotlap.errors import HotlapError, UsageError
 from hotlap.machine.label import machine_label
 from hotlap.plan import setting
+from hotlap.procedures.check.compare import without_plan
 from hotlap.records import (
+    Against,
     Completed,
     Crashed,
     Estimate,

@@ -12,9 +12,8 @@ from pair import Pair
 
 import hotlap
 from hotlap import api
-from hotlap.check import Check
 from hotlap.history import history_of
-from hotlap.records import Isolation, Progress
+from hotlap.records import Check, Isolation, Progress
 
 Commit = Callable[..., str]
 

@@ -7,12 +7,11 @@ import pytest
 from fake_script import WORKLOAD, Effect
 from pair import UNCHANGED, Pair, in_checkout
 
-from hotlap.check.patched import prove_patch
-from hotlap.check.records import Sides
 from hotlap.errors import HotlapError
+from hotlap.experiment.options import Options
 from hotlap.plan import setting
-from hotlap.records import CallSite, PatchProof, Plan, Run, TurnRequest, TurnSet
-from hotlap.tune.options import Options
+from hotlap.procedures.check.patched import prove_patch
+from hotlap.records import CallSite, PatchProof, Plan, Run, Sides, TurnRequest, TurnSet
 
 LEVER = setting("a-lever")
 SIDES = Sides(before=WORKLOAD, before_plan=Plan(settings=(LEVER,)), now=in_checkout(WORKLOAD))

@@ -7,10 +7,9 @@ import random
 import msgspec
 import pytest
 
-from hotlap.check.phases import phase_shifts
-from hotlap.check.records import PhaseShift
-from hotlap.check.wording import phases_text
-from hotlap.records import STEP_PHASES, Block, Estimate, Run, Steps, TurnSet
+from hotlap.procedures.check.phases import phase_shifts
+from hotlap.procedures.check.wording import phases_text
+from hotlap.records import STEP_PHASES, Block, Estimate, PhaseShift, Run, Steps, TurnSet
 
 STEP = {"data_wait": 4.0, "host_to_device": 0.0, "forward": 7.0, "backward": 7.0, "optimizer": 2.0, "other": 0.5}
 

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotlap.check.records import CheckVerdict
-from hotlap.check.rule import decide, limit_of, look_at, share_of
 from hotlap.measure import speed
-from hotlap.records import Estimate, RecordedGain, Run, TurnSet
+from hotlap.procedures.check.rule import decide, limit_of, look_at, share_of
+from hotlap.records import CheckVerdict, Estimate, RecordedGain, Run, TurnSet
 
 DELTA = 0.05
 

@@ -12,9 +12,9 @@ from fake_executor import FakeExecutor
 from hotlap.api import Engine
 from hotlap.cli.main import main
 from hotlap.errors import BudgetError
+from hotlap.experiment.options import Options
 from hotlap.records import Study, Workload
 from hotlap.study import create_study
-from hotlap.tune.options import Options
 
 
 def no_search(*anything: object) -> Study:

@@ -16,10 +16,10 @@ from hotlap import plan
 from hotlap.api import Engine, OnProgress
 from hotlap.cli.main import COMMANDS, main
 from hotlap.errors import BudgetError, HotlapError, ScriptError
+from hotlap.experiment.options import Options
 from hotlap.records import Crashed, Isolation, Machine, Progress, Run, Study, Workload
 from hotlap.study import Journal
 from hotlap.trial.executor import Executor
-from hotlap.tune.options import Options
 
 Search = Callable[[Workload, Options, Journal, Executor, OnProgress], Study]
 

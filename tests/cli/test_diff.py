@@ -17,10 +17,10 @@ from trace_writer import TraceWriter, training_trace
 
 from hotlap.cli.main import main
 from hotlap.diagnose import Profile
+from hotlap.experiment.options import Options
+from hotlap.experiment.profiled_launch import ATTACHMENT
 from hotlap.records import Study, Workload
 from hotlap.study import create_study
-from hotlap.tune.options import Options
-from hotlap.tune.profiled_launch import ATTACHMENT
 
 
 @pytest.fixture(autouse=True)

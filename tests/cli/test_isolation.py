@@ -10,11 +10,11 @@ import pytest
 from hotlap.api import Engine, OnProgress
 from hotlap.cli.main import main
 from hotlap.errors import UsageError
+from hotlap.experiment.options import Options, check
 from hotlap.levers.api import all_levers
 from hotlap.records import Completed, Isolation, LaunchRequest, Machine, Run, Study, TurnRequest, TurnSet, Workload
 from hotlap.study import Journal
 from hotlap.trial.executor import Executor
-from hotlap.tune.options import Options, check
 
 STRICT = Isolation(network="none", unprotected=True)
 

@@ -19,10 +19,10 @@ from fake_executor import FakeExecutor
 
 from hotlap.api import Engine, OnProgress
 from hotlap.cli.main import main
+from hotlap.experiment.options import Options
 from hotlap.records import Isolation, Progress, Study, Workload
 from hotlap.study import Journal
 from hotlap.trial.executor import Executor
-from hotlap.tune.options import Options
 
 CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 COLOUR = re.compile(r"\x1b\[[0-9;]*(?:3[0-9]|4[0-9]|9[0-7]|38;|48;)[0-9;]*m")

@@ -20,9 +20,9 @@ from patching import facts_of  # noqa: E402
 from hotlap import study as studies  # noqa: E402
 from hotlap.api import Engine  # noqa: E402
 from hotlap.cli.main import main  # noqa: E402
+from hotlap.experiment.options import Options  # noqa: E402
 from hotlap.levers.support.situations import make_setting  # noqa: E402
 from hotlap.records import Isolation, Machine, Plan, Run, Setting, Workload  # noqa: E402
-from hotlap.tune.options import Options  # noqa: E402
 
 SOURCE = """\
 import torch

@@ -19,9 +19,9 @@ from trace_writer import training_trace
 
 from hotlap.api import Engine
 from hotlap.cli.main import COMMANDS, main
+from hotlap.experiment.options import Options
 from hotlap.render.json import VERSIONS, study_json
 from hotlap.study import create_study
-from hotlap.tune.options import Options
 
 WITHOUT_JSON = {"run": "standard output belongs to the script that it becomes"}
 

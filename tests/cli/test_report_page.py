@@ -12,9 +12,9 @@ import pytest
 from hotlap.cli.main import main
 from hotlap.diagnose.profile import Profile
 from hotlap.evidence import MemoryTimeline, RunEvidence
+from hotlap.experiment.options import Options
 from hotlap.records import Patch, PatchedFile, PatchProof, Study
 from hotlap.study import PATCH, attach_to, create_study
-from hotlap.tune.options import Options
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from hotlap.records import (
     Study,
     Workload,
 )
-from hotlap.trace.records import (
+from hotlap.traces.records import (
     Breakdown,
     Cause,
     Coverage,

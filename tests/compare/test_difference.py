@@ -12,7 +12,7 @@ from building import breakdown, kernel, study
 from hotlap.compare import Difference, Side, difference, side_of_study, side_of_traces
 from hotlap.compare.records import DiffRow, Table
 from hotlap.records import Accelerator, CallSite, Estimate, Finding
-from hotlap.trace.records import Breakdown, KernelRow
+from hotlap.traces.records import Breakdown, KernelRow
 
 
 def traces(*breakdowns: Breakdown, path: str = "a") -> Side:

@@ -8,7 +8,7 @@ from building import breakdown, kernel, study
 
 from hotlap.compare import Side, side_of_study, side_of_traces
 from hotlap.compare.records import Account, Table
-from hotlap.trace.records import HostTime, OperatorRow
+from hotlap.traces.records import HostTime, OperatorRow
 
 
 def account(side: Side, table: Table) -> Account:

@@ -16,7 +16,7 @@ from hotlap.diagnose.example_traces import STEP_SECONDS, STEPS, trace_of
 from hotlap.diagnose.examples import CPU, GPU, operator, run_on, with_kernels, with_optimizer
 from hotlap.evidence import LayerUse, LineSamples, RunEvidence, SampledLine
 from hotlap.records import AttentionRate, CallSite, ModelFacts, OptimizerFacts
-from hotlap.trace.records import CopyRow, IdleCause, OperatorRow
+from hotlap.traces.records import CopyRow, IdleCause, OperatorRow
 
 # ---------------------------------------------------------------------------------------------
 # What operators are, and what they take

@@ -22,7 +22,7 @@ from hotlap.records import (
     PhaseAccount,
     ScriptFacts,
 )
-from hotlap.trace.records import CopyRow
+from hotlap.traces.records import CopyRow
 
 
 def copying(share: float, *, pageable: int = 0, blocking: int = 0, **fields: object) -> Profile:

@@ -20,8 +20,8 @@ from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.rules import launch_bound
 from hotlap.diagnose.shares import UNIT, exactly
 from hotlap.records import PhaseAccount
-from hotlap.trace import analyse, read_trace
-from hotlap.trace.records import Breakdown
+from hotlap.traces import analyse, read_trace
+from hotlap.traces.records import Breakdown
 
 
 def profile_of(trace: Breakdown, step_seconds: float = STEP_SECONDS) -> Profile:

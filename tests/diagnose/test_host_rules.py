@@ -35,7 +35,7 @@ from hotlap.evidence import (
     Window,
 )
 from hotlap.records import CallSite, PhaseAccount, ScriptFacts
-from hotlap.trace.records import Breakdown, Evidence, HostTime, OperatorRow
+from hotlap.traces.records import Breakdown, Evidence, HostTime, OperatorRow
 
 LINE = CallSite(role="step", file="/home/ada/train.py", line=44)
 ELSEWHERE = CallSite(role="step", file="/home/ada/train.py", line=60)

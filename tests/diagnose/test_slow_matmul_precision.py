@@ -14,7 +14,7 @@ from hotlap.diagnose.operators import WORTH_A_LOOK
 from hotlap.diagnose.work import Rates, beaten, work_of
 from hotlap.evidence import LayerUse
 from hotlap.records import Accelerator, FlatRate, Machine, ModelFacts
-from hotlap.trace.records import OperatorRow
+from hotlap.traces.records import OperatorRow
 
 FLOAT32_RATES = {"cpu": 5.0e11, "cuda": 4.5e13}
 

@@ -9,7 +9,7 @@ from computing import BFLOAT16, BUSY, FLOAT16, found, one
 from hotlap.diagnose.examples import GPU, operator, run_on
 from hotlap.evidence import LayerUse
 from hotlap.records import Ceilings
-from hotlap.trace.records import OperatorRow
+from hotlap.traces.records import OperatorRow
 
 
 def logits(

@@ -11,10 +11,10 @@ import pytest
 
 import hotlap
 from hotlap import study as studies
+from hotlap.experiment.options import Options
 from hotlap.levers.support.situations import make_setting
 from hotlap.records import Assignment, LaunchRequest, Setting, Workload
 from hotlap.trial.local import LocalExecutor
-from hotlap.tune.options import Options
 
 SCRIPT = """\
 import torch

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from hotlap.errors import ScriptError
+from hotlap.procedures.numbers_hunt import HuntOptions, hunt
 from hotlap.records import Completed, NumberOrigin, NumbersHunt, Workload
 from hotlap.trial.local import LocalExecutor
-from hotlap.tune.numbers_hunt import HuntOptions, hunt
 
 SCRIPT = Path(__file__).with_name("spoilt.py")
 LINES = SCRIPT.read_text(encoding="utf-8").split("\n")

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from hotlap.errors import StudyError
+from hotlap.experiment.options import Options
 from hotlap.export.gather import gather
 from hotlap.records import Plan, Run, Setting, Study, TurnSet
 from hotlap.study import TurnAnswer, create_study, load_study
-from hotlap.tune.options import Options
 
 OTHER = Plan(settings=(Setting(lever="loader"),))
 

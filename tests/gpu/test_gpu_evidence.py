@@ -10,7 +10,7 @@ import pytest
 
 from hotlap.evidence import RunEvidence
 from hotlap.records import LaunchRequest, Run, Stopped
-from hotlap.trace import analyse, read_trace
+from hotlap.traces import analyse, read_trace
 
 pytestmark = pytest.mark.gpu
 

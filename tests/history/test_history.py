@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from hotlap.cli.main import main
 from hotlap.errors import StudyError
+from hotlap.experiment.options import Options
 from hotlap.history import History, history_of
 from hotlap.records import Estimate, Plan, Source, Study
 from hotlap.render.history import Span, place, plot_lines, result, scale_of
 from hotlap.render.history_svg import history_svg
 from hotlap.study import LABS, PROFILES, create_study
-from hotlap.tune.options import Options
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hotlap.trace import analyse, operators, read_trace
+from hotlap.traces import analyse, operators, read_trace
 
 pytestmark = pytest.mark.slow
 

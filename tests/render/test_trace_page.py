@@ -13,8 +13,8 @@ from trace_writer import TraceWriter, training_trace
 
 from hotlap.render.lines import Paper
 from hotlap.render.trace import CAUSES, traces_report
-from hotlap.trace import Breakdown, analyse, compare_ranks, read_trace
-from hotlap.trace.idle import CAUSES as KNOWN_CAUSES
+from hotlap.traces import Breakdown, analyse, compare_ranks, read_trace
+from hotlap.traces.idle import CAUSES as KNOWN_CAUSES
 
 
 def shown(*breakdowns: Breakdown, width: int = 120, **paper: bool) -> str:

@@ -14,11 +14,11 @@ import msgspec
 
 from hotlap import api
 from hotlap.cli.main import main
+from hotlap.experiment.journaled import JournaledExecutor
+from hotlap.experiment.options import Options
 from hotlap.records import Assignment, Isolation, Progress, Study, TurnRequest, Workload
 from hotlap.study import Journal
 from hotlap.trial.executor import Executor
-from hotlap.tune.journaled import JournaledExecutor
-from hotlap.tune.options import Options
 
 ARMS = 3
 MOST_SETS = 1000

@@ -11,9 +11,9 @@ import pytest
 from hotlap import api
 from hotlap.cli.main import main
 from hotlap.errors import StudyError
+from hotlap.experiment.options import Options
 from hotlap.records import Study
 from hotlap.study import LABS, PROFILES, create_study, last_study
-from hotlap.tune.options import Options
 
 
 @pytest.fixture

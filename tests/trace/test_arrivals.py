@@ -10,7 +10,7 @@ from trace_writer import TraceWriter
 
 from hotlap.render.lines import Paper
 from hotlap.render.trace_collectives import arrival_lines
-from hotlap.trace import CollectiveComparison, CollectiveLog, collective_log, compare_collectives, read_trace
+from hotlap.traces import CollectiveComparison, CollectiveLog, collective_log, compare_collectives, read_trace
 
 STEP = 1000
 ALL_REDUCE = {

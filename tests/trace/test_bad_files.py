@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from trace_writer import LEGACY, TraceWriter, kineto_text, training_trace, write_text
 
 from hotlap.errors import TraceError
-from hotlap.trace import Timeline, analyse, read_trace, trace_files
-from hotlap.trace.document import MOST_EVENT_BYTES
+from hotlap.traces import Timeline, analyse, read_trace, trace_files
+from hotlap.traces.document import MOST_EVENT_BYTES
 
 PLACE = "@@@"
 
@@ -275,7 +275,7 @@ def test_packed_traces_are_read_whole_in_parts_and_damaged(
 
 
 def test_zstd_without_a_package_that_unpacks_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hotlap.trace.unpacking._ZSTD_MODULES", ("no_such_module",))
+    monkeypatch.setattr("hotlap.traces.unpacking._ZSTD_MODULES", ("no_such_module",))
     with pytest.raises(TraceError, match="packed with zstd") as caught:
         read_bytes(tmp_path, b"\x28\xb5\x2f\xfd and more", "trace.json.zst")
     assert_one_sentence(caught.value)
@@ -286,7 +286,7 @@ def test_zstd_without_a_package_that_unpacks_it(tmp_path: Path, monkeypatch: pyt
 def test_a_bomb_is_refused_in_bounded_memory(
     kind: str, opened: Callable[..., BinaryIO], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hotlap.trace.source.EXPANSION_CHECKED_FROM", 4 * 2**20)
+    monkeypatch.setattr("hotlap.traces.source.EXPANSION_CHECKED_FROM", 4 * 2**20)
     event = json.dumps({"ph": "i"}).encode()
     blanks, name, events = b" " * 2**20, b'"' + b"a" * 2**20, (event + b",") * (2**20 // len(event))
     for body in (blanks, name, events):

@@ -15,8 +15,8 @@ from test_reference import REFERENCE, TRACES
 from trace_writer import MAIN_THREAD, TraceWriter
 
 from hotlap.cli.main import main
-from hotlap.trace import Attribution, code_time, operators, read_trace
-from hotlap.trace.code_records import CodeTime, DirectedTime
+from hotlap.traces import Attribution, code_time, operators, read_trace
+from hotlap.traces.code_records import CodeTime, DirectedTime
 
 BACKWARD_THREAD = 7
 ENGINE = "autograd::engine::evaluate_function: "

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hotlap.trace import Attribution, code_time, read_trace
+from hotlap.traces import Attribution, code_time, read_trace
 
 pytest.importorskip("torch")
 

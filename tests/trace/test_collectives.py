@@ -10,8 +10,8 @@ from trace_writer import TraceWriter
 
 from hotlap.render.lines import Paper
 from hotlap.render.trace_collectives import collective_lines
-from hotlap.trace import CollectiveRow, collective_log, read_trace
-from hotlap.trace.collectives import bus_factor, collective_rows, kind_of
+from hotlap.traces import CollectiveRow, collective_log, read_trace
+from hotlap.traces.collectives import bus_factor, collective_rows, kind_of
 
 KERNEL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 

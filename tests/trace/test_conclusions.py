@@ -12,8 +12,8 @@ import msgspec
 import pytest
 from trace_writer import TraceWriter, kineto_text, write_text
 
-from hotlap.trace import analyse, conclusion_of, host_time, read_trace
-from hotlap.trace.records import Breakdown, Limit
+from hotlap.traces import analyse, conclusion_of, host_time, read_trace
+from hotlap.traces.records import Breakdown, Limit
 
 SHARED = Path(__file__).parents[3] / "shared" / "traces"
 LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"

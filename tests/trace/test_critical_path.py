@@ -10,8 +10,8 @@ from trace_writer import TraceWriter, training_trace
 
 from hotlap.render.lines import Paper
 from hotlap.render.trace_path import path_lines
-from hotlap.trace import CriticalPath, read_trace
-from hotlap.trace.critical_path import critical_path
+from hotlap.traces import CriticalPath, read_trace
+from hotlap.traces.critical_path import critical_path
 
 OTHER_THREAD = 99
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from hotlap.trace import Timeline, read_trace
-from hotlap.trace.critical_path import critical_path
-from hotlap.trace.memory import memory_use
-from hotlap.trace.usage import device_time
+from hotlap.traces import Timeline, read_trace
+from hotlap.traces.critical_path import critical_path
+from hotlap.traces.memory import memory_use
+from hotlap.traces.usage import device_time
 
 TRACES = Path(__file__).parents[3] / "shared" / "traces"
 WITH_TOTALS = ("hta_v100x2_ddp_216k.json.gz", "tracelens_h100_owlv2.json.gz")

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trace_writer import LEGACY, MODERN, TraceWriter, kineto_text, training_trace, write_text
 
-from hotlap.trace import Breakdown, analyse, read_trace
-from hotlap.trace.events import decoder
-from hotlap.trace.reader import Timeline
-from hotlap.trace.times import LATEST_TIME, DigitsLostError, nanoseconds
+from hotlap.traces import Breakdown, analyse, read_trace
+from hotlap.traces.events import decoder
+from hotlap.traces.reader import Timeline
+from hotlap.traces.times import LATEST_TIME, DigitsLostError, nanoseconds
 
 EPOCH = 1_695_835_542_514_261
 HIP = {**MODERN, "call": "hip_runtime"}
@@ -98,7 +98,7 @@ def test_pieces_may_be_cut_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     path = writer.write(tmp_path / "trace.json", deviceProperties=[{"id": 0, "name": "}, {"}])
     expected = account(analyse(read_trace(path)))
     for size in (1, 2, 3, 7, 64, 1000):
-        monkeypatch.setattr("hotlap.trace.source.PIECE_BYTES", size)
+        monkeypatch.setattr("hotlap.traces.source.PIECE_BYTES", size)
         line = read_trace(path)
         assert account(analyse(line)) == expected
         assert (line.coverage.events, line.coverage.repaired_events) == (len(writer.events), 0)

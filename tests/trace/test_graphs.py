@@ -10,8 +10,8 @@ import pytest
 from trace_writer import TraceWriter, training_trace
 
 from hotlap.cli.main import main
-from hotlap.trace import Attribution, graph_rows, read_trace
-from hotlap.trace.graph_records import GraphRow
+from hotlap.traces import Attribution, graph_rows, read_trace
+from hotlap.traces.graph_records import GraphRow
 
 Kernels = tuple[tuple[str, float], ...]
 LAYER: Kernels = (("gemm", 50), ("relu", 10), ("gemm", 50))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trace_writer import LEGACY, MAIN_THREAD, TraceWriter, training_trace
 
-from hotlap.trace import HostTime, host_time, read_trace
+from hotlap.traces import HostTime, host_time, read_trace
 
 LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trace_writer import MAIN_THREAD, TraceWriter, kineto_text, training_trace
 
-from hotlap.trace import Breakdown, analyse, read_trace
-from hotlap.trace.records import Gap, Idle
+from hotlap.traces import Breakdown, analyse, read_trace
+from hotlap.traces.records import Gap, Idle
 
 LOADER = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 

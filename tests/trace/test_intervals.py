@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotlap.trace.intervals import Intervals, held, merged, outside, overlaps, subtraction, union
+from hotlap.traces.intervals import Intervals, held, merged, outside, overlaps, subtraction, union
 
 Spans = list[tuple[int, int]]
 spans = st.lists(

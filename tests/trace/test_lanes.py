@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trace_writer import TraceWriter, training_trace
 
-from hotlap.trace import read_trace
-from hotlap.trace.lanes import Lanes, LaneSpan, coarser, lanes_of, merged, outermost
+from hotlap.traces import read_trace
+from hotlap.traces.lanes import Lanes, LaneSpan, coarser, lanes_of, merged, outermost
 
 
 def of(writer: TraceWriter, folder: Path, **options: int) -> Lanes:

@@ -10,8 +10,8 @@ from trace_writer import TraceWriter
 from hotlap.render.area_chart import area_chart
 from hotlap.render.lines import Paper
 from hotlap.render.trace_memory import memory_lines
-from hotlap.trace import MemoryOverTime, read_trace
-from hotlap.trace.memory import memory_use
+from hotlap.traces import MemoryOverTime, read_trace
+from hotlap.traces.memory import memory_use
 
 MIB = 2**20
 ENGINE_THREAD = 77

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from trace_writer import TraceWriter, kineto_text, write_text
 
-from hotlap.trace import Timeline, read_trace
-from hotlap.trace.events import MISSING
-from hotlap.trace.timeline import NONE, Message
+from hotlap.traces import Timeline, read_trace
+from hotlap.traces.events import MISSING
+from hotlap.traces.timeline import NONE, Message
 
 ALL_REDUCE = {
     "Collective name": "allreduce", "In msg nelems": 1024, "Out msg nelems": 1024, "Group size": 8, "dtype": "Float",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hotlap.trace.dialects import (
+from hotlap.traces.dialects import (
     COMPILATION,
     LOADER,
     copy_direction,

@@ -13,8 +13,8 @@ from test_verdicts import busy_with, rules, verdict
 from trace_writer import TraceWriter, kineto_text, training_trace, write_text
 
 from hotlap.cli.main import main
-from hotlap.trace import analyse, read_trace
-from hotlap.trace.records import KernelRow
+from hotlap.traces import analyse, read_trace
+from hotlap.traces.records import KernelRow
 
 
 def launched(

@@ -8,7 +8,7 @@ import pytest
 from trace_writer import TraceWriter, kineto_text, training_trace, write_text
 
 from hotlap.errors import TraceError
-from hotlap.trace import OperatorRow, operators, read_trace
+from hotlap.traces import OperatorRow, operators, read_trace
 
 
 def table(writer: TraceWriter, folder: Path) -> dict[str, OperatorRow]:

@@ -10,7 +10,7 @@ import pytest
 from trace_writer import TraceWriter
 
 from hotlap.diagnose.trace_verdict import verdict_of_ranks
-from hotlap.trace import Breakdown, RankComparison, analyse, compare_ranks, read_trace
+from hotlap.traces import Breakdown, RankComparison, analyse, compare_ranks, read_trace
 
 STEP = 1000
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from hotlap.trace import Timeline, analyse, read_trace
-from hotlap.trace.usage import device_time, kernel_table, stream_idle
+from hotlap.traces import Timeline, analyse, read_trace
+from hotlap.traces.usage import device_time, kernel_table, stream_idle
 
 TRACES = Path(__file__).parents[3] / "shared" / "traces"
 REFERENCE = TRACES / "reference.json"

@@ -13,7 +13,7 @@ from hotlap.cli.main import main
 from hotlap.diagnose.trace_verdict import StepWork, verdict_of
 from hotlap.render.lines import Paper
 from hotlap.render.trace_work import work_lines
-from hotlap.trace import analyse, operators, read_trace
+from hotlap.traces import analyse, operators, read_trace
 
 HALF = "c10::Half"
 V100 = "Tesla V100-SXM2-32GB"

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trace_writer import TraceWriter, kineto_text, training_trace
 
-from hotlap.trace import read_trace
-from hotlap.trace.inputs import pair_of_inputs, shapes_and_types
-from hotlap.trace.numbering import LONGEST_NAME, LONGEST_TEXT, TOO_MANY_NAMES, Names, Texts, Threads
-from hotlap.trace.timeline import NONE, HostEvents
+from hotlap.traces import read_trace
+from hotlap.traces.inputs import pair_of_inputs, shapes_and_types
+from hotlap.traces.numbering import LONGEST_NAME, LONGEST_TEXT, TOO_MANY_NAMES, Names, Texts, Threads
+from hotlap.traces.timeline import NONE, HostEvents
 
 events = st.lists(st.tuples(st.integers(0, 500), st.integers(0, 300), st.integers(0, 1)), max_size=300)
 
@@ -50,7 +50,7 @@ def test_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     names = Names()
     assert names["a"] == names["a"] == 0
     assert names["b" * (LONGEST_NAME + 5)] == names["b" * LONGEST_NAME] == 1
-    monkeypatch.setattr("hotlap.trace.numbering.MOST_TEXT", 10_000)
+    monkeypatch.setattr("hotlap.traces.numbering.MOST_TEXT", 10_000)
     found = {names[f"{index} {'c' * 4000}"] for index in range(1000)}
     assert len(names) < 6
     assert names[TOO_MANY_NAMES] in found
@@ -61,7 +61,7 @@ def test_texts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = Texts()
     assert (texts[b"a"], texts[b"b"], texts[b"a"], texts[b""]) == (0, 1, 0, NONE)
     assert texts[b"c" * (LONGEST_TEXT + 1)] == NONE
-    monkeypatch.setattr("hotlap.trace.numbering.MOST_TEXT", 10_000)
+    monkeypatch.setattr("hotlap.traces.numbering.MOST_TEXT", 10_000)
     found = [texts[b"%d" % index + b"d" * 5000] for index in range(100)]
     assert found[0] == 2
     assert found[-1] == NONE

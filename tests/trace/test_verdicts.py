@@ -17,8 +17,8 @@ from hotlap.diagnose.trace_verdict import TraceVerdict, verdict_of
 from hotlap.records import Finding
 from hotlap.render.lines import Paper
 from hotlap.render.trace_verdict import verdict_lines
-from hotlap.trace import analyse, operators, read_trace
-from hotlap.trace.records import Limit
+from hotlap.traces import analyse, operators, read_trace
+from hotlap.traces.records import Limit
 
 RULES: dict[Limit, str] = {
     "compute": "slow-matmul-precision",

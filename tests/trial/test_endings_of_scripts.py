@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from hotlap.errors import ScriptError
+from hotlap.experiment.journaled import JournaledExecutor
+from hotlap.experiment.observe import first_run, understand
+from hotlap.experiment.options import Options
+from hotlap.experiment.trials import Trials
+from hotlap.procedures.numbers_hunt import HuntOptions, hunt
 from hotlap.records import Completed, Run, Workload
 from hotlap.trial.local import LocalExecutor
-from hotlap.tune.journaled import JournaledExecutor
-from hotlap.tune.numbers_hunt import HuntOptions, hunt
-from hotlap.tune.observe import first_run, understand
-from hotlap.tune.options import Options
-from hotlap.tune.trials import Trials
 
 pytestmark = pytest.mark.slow
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import psutil
 
+from hotlap.experiment.journaled import JournaledExecutor
+from hotlap.experiment.options import Options
+from hotlap.experiment.trials import Trials
 from hotlap.records import Assignment, Crashed, LaunchRequest, Stopped
 from hotlap.trial.local import LocalExecutor
-from hotlap.tune.journaled import JournaledExecutor
-from hotlap.tune.options import Options
-from hotlap.tune.trials import Trials
 
 Assign = Callable[..., Assignment]
 LivingBelow = Callable[[Path], list[psutil.Process]]

@@ -19,6 +19,7 @@ from hotlap import api
 from hotlap.api import Engine
 from hotlap.cli.main import main
 from hotlap.errors import UsageError
+from hotlap.experiment.options import Options
 from hotlap.study import (
     JOURNAL,
     SUMMARY,
@@ -31,7 +32,6 @@ from hotlap.study import (
     refuse_foreign,
 )
 from hotlap.study.layout import SIGNATURE
-from hotlap.tune.options import Options
 
 QUICK = ["tune", "--quiet", "--only", "compile"]
 FROZEN = Path(__file__).parents[1] / "study" / "format-1"

@@ -14,10 +14,10 @@ from fake_executor import FakeExecutor
 
 from hotlap.api import Engine
 from hotlap.cli.main import main
+from hotlap.experiment.options import Options
 from hotlap.records import Crashed, LaunchRequest, Machine, Run, TurnRequest, TurnSet, Workload
 from hotlap.study import JOURNAL, create_study, load_study
 from hotlap.study.journal import Journal
-from hotlap.tune.options import Options
 
 SECRET = "hunter2hunter2"
 COMMAND = ("train.py", "--wandb-key", SECRET, "--lr", "3e-4")

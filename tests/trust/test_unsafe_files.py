@@ -18,16 +18,16 @@ import fakes
 
 from hotlap import files, plan
 from hotlap.api import Engine
-from hotlap.check.against import find_against
 from hotlap.cli.main import main
 from hotlap.errors import HotlapError, LintError, PlanError, StudyError, TraceError
+from hotlap.experiment.options import Options
 from hotlap.levers.api import all_levers, find
+from hotlap.procedures.check.against import find_against
 from hotlap.records import Plan, Setting, Workload
 from hotlap.source.lint.configuration import configuration_for
 from hotlap.study import JOURNAL, SUMMARY, attach_to, create_study, load_study, open_study
 from hotlap.study.layout import LOCK, RUNS, SIGNATURE
-from hotlap.trace import read_trace
-from hotlap.tune.options import Options
+from hotlap.traces import read_trace
 
 WORKLOAD = Workload(kind="script", target="train.py", directory="/w", python="python")
 

@@ -10,9 +10,9 @@ from fake_script import WORKLOAD, FakeExecutor, FakeScript
 import hotlap
 from hotlap.api import Engine
 from hotlap.cli.main import main
+from hotlap.experiment.options import Options
+from hotlap.procedures.profile import profile
 from hotlap.records import BatchRate, Study
-from hotlap.tune.options import Options
-from hotlap.tune.profile import profile
 
 
 def look(budget_seconds: float | None = None, *, seed: int = 0, **script: object) -> Study:

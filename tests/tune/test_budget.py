@@ -8,8 +8,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hotlap.errors import ScriptError
+from hotlap.experiment.costs import Costs, Shape
+from hotlap.experiment.options import Options
 from hotlap.gain import recorded_gain
 from hotlap.plan import setting
+from hotlap.procedures.lab import run_lab
+from hotlap.procedures.search import tune
 from hotlap.records import (
     Assignment,
     Failed,
@@ -25,10 +29,6 @@ from hotlap.records import (
     TurnRequest,
     TurnSet,
 )
-from hotlap.tune.costs import Costs, Shape
-from hotlap.tune.lab import run_lab
-from hotlap.tune.options import Options
-from hotlap.tune.search import tune
 
 HALF, FEED, SLOW, LATE = setting("half"), setting("feed"), setting("slow"), setting("late")
 EFFECTS = {

@@ -14,17 +14,17 @@ from hotlap.diagnose import Profile
 from hotlap.diagnose.api import Rule
 from hotlap.diagnose.rank import diagnose
 from hotlap.diagnose.shares import exactly
+from hotlap.experiment.options import Options
+from hotlap.experiment.quiet import LONGEST_WAIT_SECONDS
 from hotlap.plan import setting
+from hotlap.procedures.profile import profile
+from hotlap.procedures.search import tune
 from hotlap.records import Ceilings, Finding, LaunchRequest, Machine, Study
 from hotlap.render.headline import headline
 from hotlap.render.json import study_json
 from hotlap.render.markdown import markdown_report
 from hotlap.render.notebook import fragment, plain
 from hotlap.study import create_study, load_study, open_study
-from hotlap.tune.options import Options
-from hotlap.tune.profile import profile
-from hotlap.tune.quiet import LONGEST_WAIT_SECONDS
-from hotlap.tune.search import tune
 
 STEP_SECONDS = 0.020
 BUSY = {"others": 0.6, "has_loader": True}

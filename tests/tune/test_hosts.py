@@ -9,11 +9,11 @@ import msgspec
 import pytest
 from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript, lever, named
 
+from hotlap.experiment.options import Options
 from hotlap.plan import setting
+from hotlap.procedures.search import tune
 from hotlap.records import LaunchRequest, Run, TurnRequest, TurnSet
 from hotlap.study import create_study, open_study
-from hotlap.tune.options import Options
-from hotlap.tune.search import tune
 
 NOTE = "wandb was asked to go online by the script; it is disabled in trials."
 SCRIPT = FakeScript(effects={setting("feed"): Effect(data=0.05)})

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript, lever, named
 
+from hotlap.experiment.options import Options
 from hotlap.plan import setting
+from hotlap.procedures.profile import profile
+from hotlap.procedures.search import tune
 from hotlap.records import Study
-from hotlap.tune.options import Options
-from hotlap.tune.profile import profile
-from hotlap.tune.search import tune
 
 HALF, FEED = setting("half"), setting("feed", choice="4")
 EFFECTS = {HALF: Effect(compute=0.5, loss=1.00001), FEED: Effect(data=0.05)}

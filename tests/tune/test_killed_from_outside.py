@@ -7,14 +7,14 @@ import pytest
 from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript, lever, named
 
 from hotlap.errors import ScriptError
+from hotlap.experiment.journaled import JournaledExecutor
+from hotlap.experiment.options import Options
+from hotlap.experiment.repeat import MOST_REPETITIONS
+from hotlap.experiment.trials import Trials
 from hotlap.plan import setting
+from hotlap.procedures.search import tune
 from hotlap.records import Crashed, Failed, LaunchRequest, Machine, Run, Steps, Study, TurnRequest, TurnSet
 from hotlap.study import create_study, open_study
-from hotlap.tune.journaled import JournaledExecutor
-from hotlap.tune.options import Options
-from hotlap.tune.repeat import MOST_REPETITIONS
-from hotlap.tune.search import tune
-from hotlap.tune.trials import Trials
 
 HALF = setting("half")
 SCRIPT = FakeScript(effects={HALF: Effect(compute=0.5)})

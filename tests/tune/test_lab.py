@@ -7,10 +7,10 @@ from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript, lever, named
 
 from hotlap.diagnose.rules.small_mixed_precision_gain import bottleneck
 from hotlap.errors import BudgetError
+from hotlap.experiment.options import Options
 from hotlap.plan import setting
+from hotlap.procedures.lab import BOTH, run_lab
 from hotlap.records import Failed, Kept, ParityLost, PhaseAccount, Skipped, Study
-from hotlap.tune.lab import BOTH, run_lab
-from hotlap.tune.options import Options
 
 LEVERS = named(lever("mixed-precision"), lever("compile"))
 

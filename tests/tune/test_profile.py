@@ -14,7 +14,13 @@ from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript, Interrupt, l
 from hotlap.diagnose import Profile
 from hotlap.diagnose.shares import at_most, exactly
 from hotlap.evidence import HostSync, RunEvidence, Window
+from hotlap.experiment import findings as findings_of
+from hotlap.experiment.options import Options
+from hotlap.experiment.profiled_launch import ATTACHMENT
 from hotlap.plan import setting
+from hotlap.procedures.profile import profile
+from hotlap.procedures.screen import prospects_of
+from hotlap.procedures.search import tune
 from hotlap.records import (
     CallSite,
     Ceilings,
@@ -29,12 +35,6 @@ from hotlap.records import (
     TimedOut,
 )
 from hotlap.study import create_study, load_study, open_study
-from hotlap.tune import findings as findings_of
-from hotlap.tune.options import Options
-from hotlap.tune.profile import profile
-from hotlap.tune.profiled_launch import ATTACHMENT
-from hotlap.tune.screen import prospects_of
-from hotlap.tune.search import tune
 
 SITE = CallSite(role="model", file="train.py", line=7)
 SYNC = HostSync(kind="item", phase="other", calls=40, steps=40, seconds=0.2, on_device=True, site=SITE)
@@ -270,7 +270,7 @@ def test_a_search_spends_only_a_share_of_its_budget_on_causes(evidence: Path, mo
 
     shorter, longer = watched(180.0)[0].steps, watched(2000.0)[0].steps
     assert shorter < longer
-    monkeypatch.setattr(sys.modules["hotlap.tune.budget"], "SEARCH_SHARE", 0.01)
+    monkeypatch.setattr(sys.modules["hotlap.procedures.budget"], "SEARCH_SHARE", 0.01)
     assert not watched(180.0)
 
 

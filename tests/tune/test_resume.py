@@ -10,11 +10,11 @@ import msgspec
 import pytest
 from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript, Interrupt, lever, named
 
+from hotlap.experiment.options import Options
 from hotlap.plan import setting
+from hotlap.procedures.search import tune
 from hotlap.records import Kept, Study
 from hotlap.study import Journal, create_study, load_study, open_study
-from hotlap.tune.options import Options
-from hotlap.tune.search import tune
 
 SCRIPT = FakeScript(
     effects={

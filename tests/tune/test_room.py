@@ -6,11 +6,11 @@ import msgspec
 import pytest
 from fake_script import WORKLOAD, FakeExecutor, FakeScript
 
+from hotlap.experiment.costs import FEWEST_ROUNDS
+from hotlap.experiment.journaled import JournaledExecutor
+from hotlap.experiment.options import Options
+from hotlap.experiment.trials import Trials
 from hotlap.records import Accelerator, Machine, Run, ScriptFacts
-from hotlap.tune.costs import FEWEST_ROUNDS
-from hotlap.tune.journaled import JournaledExecutor
-from hotlap.tune.options import Options
-from hotlap.tune.trials import Trials
 
 GIB = 1 << 30
 

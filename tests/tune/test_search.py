@@ -6,7 +6,9 @@ import pytest
 from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript, lever, named
 
 from hotlap.errors import ScriptError, UsageError
+from hotlap.experiment.options import Options
 from hotlap.plan import setting
+from hotlap.procedures.search import tune
 from hotlap.records import (
     Completed,
     Crashed,
@@ -23,8 +25,6 @@ from hotlap.records import (
     TimedOut,
 )
 from hotlap.trial.denials import UNNAMED
-from hotlap.tune.options import Options
-from hotlap.tune.search import tune
 
 LOADER, HALF, FUSED = setting("feed", choice="4"), setting("half"), setting("fused")
 MANY = {

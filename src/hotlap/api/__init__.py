@@ -14,19 +14,18 @@ import msgspec
 
 from hotlap import __version__, files, plan, study
 from hotlap.errors import HotlapError, StudyError
+from hotlap.experiment.options import Options, with_quick_budget
 from hotlap.gain import recorded_gain
 from hotlap.machine.systems import require_linux
 from hotlap.records import Isolation, NetworkMode, Plan, Progress, Study, Workload
 from hotlap.study import Journal
 from hotlap.trial.executor import Executor, MakeExecutor
 from hotlap.trial.source import source_of
-from hotlap.tune.options import Options, with_quick_budget
 
 if TYPE_CHECKING:
-    from hotlap.check import Check
-    from hotlap.records import NumbersHunt, Patch
+    from hotlap.records import Check, NumbersHunt, Patch
     from hotlap.source.lint.records import LintReport
-    from hotlap.trace.records import Breakdown
+    from hotlap.traces.records import Breakdown
 
 STUDIES = Path(".hotlap")
 """Where studies are kept unless another folder is named."""
@@ -59,7 +58,7 @@ def full_search(
     workload: Workload, options: Options, journal: Journal, executor: Executor, on_progress: OnProgress
 ) -> Study:
     """The search over all levers."""
-    from hotlap.tune.search import tune as search
+    from hotlap.procedures.search import tune as search
 
     return search(workload, options, executor, on_progress, journal=journal)
 
@@ -68,7 +67,7 @@ def lab_search(
     workload: Workload, options: Options, journal: Journal, executor: Executor, on_progress: OnProgress
 ) -> Study:
     """The three-run lab: full precision, mixed precision, mixed precision and compile."""
-    from hotlap.tune.lab import run_lab
+    from hotlap.procedures.lab import run_lab
 
     return run_lab(workload, options, executor, on_progress, journal=journal)
 
@@ -77,7 +76,7 @@ def profile_search(
     workload: Workload, options: Options, journal: Journal, executor: Executor, on_progress: OnProgress
 ) -> Study:
     """The unmodified script, its ceilings and the causes of its slowness; no lever."""
-    from hotlap.tune.profile import profile as look
+    from hotlap.procedures.profile import profile as look
 
     return look(workload, options, executor, on_progress, journal=journal)
 
@@ -245,8 +244,8 @@ def nan(
     ``on_progress`` is called with a sentence whenever something begins. Raises as :func:`tune` does; nothing is
     kept.
     """
+    from hotlap.procedures.numbers_hunt import HuntOptions, hunt
     from hotlap.trial.owned_folder import owned_folder
-    from hotlap.tune.numbers_hunt import HuntOptions, hunt
 
     options = HuntOptions(steps=steps, seed=seed, network=network, unprotected=unprotected)
     if seconds is not None:
@@ -286,8 +285,8 @@ def check(
     Raises :class:`HotlapError`: a baseline that cannot be found or fails by itself, options that make no sense. A
     present script that fails is an answer.
     """
-    from hotlap.check import find_against
-    from hotlap.check.kept import check_and_keep
+    from hotlap.procedures.check import find_against
+    from hotlap.procedures.check.kept import check_and_keep
 
     workload = _workload(script, arguments, module)
     against = find_against(
@@ -373,9 +372,9 @@ def trace(path: str | os.PathLike[str]) -> tuple[Breakdown, ...]:
 
     Raises :class:`HotlapError` where one cannot be read.
     """
-    from hotlap.trace.breakdown import analyse
-    from hotlap.trace.files import trace_files
-    from hotlap.trace.reader import read_trace
+    from hotlap.traces.breakdown import analyse
+    from hotlap.traces.files import trace_files
+    from hotlap.traces.reader import read_trace
 
     return tuple(analyse(read_trace(it)) for it in trace_files(Path(path)))
 

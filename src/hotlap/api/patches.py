@@ -12,21 +12,20 @@ from typing import TypeAlias
 
 import msgspec
 
-from hotlap.check.patched import prove_patch
-from hotlap.check.records import Sides
 from hotlap.errors import PatchError, StudyError
+from hotlap.experiment.book import OnProgress
+from hotlap.experiment.options import Options
 from hotlap.files import read_bounded
 from hotlap.levers.api import find, validate
 from hotlap.machine.facts import machine_facts
 from hotlap.machine.label import machine_label
-from hotlap.records import Patch, PatchProof, Plan, ScriptFacts, Study, Workload
+from hotlap.procedures.check.patched import prove_patch
+from hotlap.records import Patch, PatchProof, Plan, ScriptFacts, Sides, Study, Workload
 from hotlap.study import PATCH, Approve, attach_to, attachment_of, made_here, opening_of, refuse_foreign
 from hotlap.trial.executor import MakeExecutor
 from hotlap.trial.owned_folder import owned_folder
 from hotlap.trial.patched_copy import patched_copy
 from hotlap.trial.source import script_of
-from hotlap.tune.book import OnProgress
-from hotlap.tune.options import Options
 
 Watch: TypeAlias = Callable[[], AbstractContextManager[OnProgress]]
 """Opens whatever shows progress, for as long as trials run."""

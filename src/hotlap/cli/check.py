@@ -7,18 +7,18 @@ from functools import partial
 from pathlib import Path
 
 from hotlap import api
-from hotlap.check import Against, Check, find_against
-from hotlap.check.kept import check_and_keep
 from hotlap.cli import arguments, screen
 from hotlap.cli.arguments import Parser
 from hotlap.cli.options import add_isolation_options, add_limit_options
 from hotlap.cli.workload import workload_from
 from hotlap.errors import UsageError
-from hotlap.records import CheckVerdict, Workload
+from hotlap.experiment.options import Options
+from hotlap.procedures.check import find_against
+from hotlap.procedures.check.kept import check_and_keep
+from hotlap.records import Against, Check, CheckVerdict, Workload
 from hotlap.render.check import check_report
 from hotlap.render.check_files import check_junit, check_markdown
 from hotlap.render.live import LiveView
-from hotlap.tune.options import Options
 
 PASSED, FAILED, INCONCLUSIVE = 0, 1, 3
 

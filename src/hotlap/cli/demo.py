@@ -12,10 +12,10 @@ from hotlap.cli import options, screen, studies
 from hotlap.cli.arguments import Parser
 from hotlap.cli.workload import workload_from
 from hotlap.errors import UsageError
+from hotlap.experiment.options import Options
 from hotlap.records import Progress, Study, Workload
 from hotlap.study import Journal
 from hotlap.trial.executor import Executor
-from hotlap.tune.options import Options
 
 BUDGET_SECONDS = 270.0
 LEVERS = ("loader",)

@@ -14,12 +14,12 @@ from hotlap.cli.trace import read_all
 from hotlap.compare import Side, difference, side_of_study, side_of_traces
 from hotlap.diagnose import Profile
 from hotlap.errors import StudyError, TraceError, UsageError
+from hotlap.experiment.profiled_launch import ATTACHMENT
 from hotlap.files import open_regular
 from hotlap.records import Study
 from hotlap.render.diff import diff_report
 from hotlap.study import JOURNAL, attachment_of
-from hotlap.trace import Breakdown, HostTime, OperatorRow, host_time, operators, read_trace
-from hotlap.tune.profiled_launch import ATTACHMENT
+from hotlap.traces import Breakdown, HostTime, OperatorRow, host_time, operators, read_trace
 
 _DESCRIPTION = """\
 Compares two runs: two traces of torch.profiler, two studies of `hotlap profile` or `hotlap tune`,

@@ -9,9 +9,9 @@ from hotlap.cli import arguments, screen
 from hotlap.cli.arguments import Parser
 from hotlap.cli.options import add_isolation_options
 from hotlap.cli.workload import workload_from
+from hotlap.procedures.numbers_hunt import HuntOptions, hunt
 from hotlap.render.nan import nan_report
 from hotlap.trial.owned_folder import owned_folder
-from hotlap.tune.numbers_hunt import HuntOptions, hunt
 
 FOUND = 1
 

@@ -13,9 +13,9 @@ from hotlap.cli import arguments
 from hotlap.cli.arguments import Parser
 from hotlap.cli.costs import add_cost_options
 from hotlap.errors import UsageError
+from hotlap.experiment.options import QUICK_SECONDS, Options, check, with_quick_budget
 from hotlap.levers.api import all_levers
 from hotlap.records import NetworkMode
-from hotlap.tune.options import QUICK_SECONDS, Options, check, with_quick_budget
 
 
 def add_quick_option(parser: Parser) -> None:

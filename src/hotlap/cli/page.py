@@ -11,6 +11,7 @@ from hotlap import study as studies
 from hotlap.api import LABS
 from hotlap.diagnose.profile import Profile
 from hotlap.errors import HotlapError, StudyError, TraceError, UsageError
+from hotlap.experiment.options import Options
 from hotlap.files import open_regular, replace
 from hotlap.records import Costs, Patch, Study
 from hotlap.render import text
@@ -18,9 +19,8 @@ from hotlap.render.html.material import Material
 from hotlap.render.html.page import GENERATOR, page
 from hotlap.render.patch import patch_text
 from hotlap.render.presentable import presentable
-from hotlap.trace import read_trace
-from hotlap.trace.lanes import Lanes, lanes_of
-from hotlap.tune.options import Options
+from hotlap.traces import read_trace
+from hotlap.traces.lanes import Lanes, lanes_of
 
 _LARGEST_TRACE_BYTES = 256 * 2**20
 _HEAD_BYTES = 4096

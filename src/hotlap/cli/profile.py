@@ -8,8 +8,8 @@ from hotlap import api
 from hotlap.cli import arguments, options, studies
 from hotlap.cli.arguments import Parser
 from hotlap.cli.workload import workload_from
+from hotlap.experiment.options import Options, check
 from hotlap.levers.api import all_levers
-from hotlap.tune.options import Options, check
 
 _DESCRIPTION = """\
 Runs the script unmodified, measures where each step's time goes and what its loader and its model

@@ -12,13 +12,13 @@ from hotlap.cli import screen
 from hotlap.cli.costs import costs_of
 from hotlap.cli.trust import approval, only
 from hotlap.errors import ScriptError, StudyError
+from hotlap.experiment.options import Options
 from hotlap.records import Completed, Crashed, Study, Workload
 from hotlap.render import text
 from hotlap.render.json import study_json
 from hotlap.render.live import LiveView
 from hotlap.render.terminal import report
 from hotlap.study import opening_of
-from hotlap.tune.options import Options
 
 INTERRUPTED = 130
 NO_PROOF = 4

@@ -18,7 +18,7 @@ from hotlap.diagnose.trace_verdict import TraceVerdict, verdict_of, verdict_of_r
 from hotlap.errors import TraceError, UsageError
 from hotlap.render.trace import ROWS_SHOWN, traces_report
 from hotlap.study.layout import JOURNAL
-from hotlap.trace import (
+from hotlap.traces import (
     Attribution,
     Breakdown,
     CollectiveLog,

@@ -11,7 +11,7 @@ from hotlap.compare.records import Account, Amount, Fact, Side
 from hotlap.measure.account import warm_up_steps
 from hotlap.records import STEP_PHASES, Machine, PhaseAccount, Study
 from hotlap.redact import redacted
-from hotlap.trace.records import Breakdown, DeviceBreakdown, DeviceTime, HostTime, OperatorRow, StepTime
+from hotlap.traces.records import Breakdown, DeviceBreakdown, DeviceTime, HostTime, OperatorRow, StepTime
 
 _SECONDS = 1e-9
 

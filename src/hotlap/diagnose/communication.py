@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hotlap.diagnose.profile import Profile
-from hotlap.trace.records import Breakdown, DeviceBreakdown
+from hotlap.traces.records import Breakdown, DeviceBreakdown
 
 
 class RankSteps(NamedTuple):

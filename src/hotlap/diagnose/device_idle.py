@@ -5,7 +5,7 @@ from __future__ import annotations
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import between, exactly
 from hotlap.records import Estimate
-from hotlap.trace.records import Breakdown, Cause, DeviceBreakdown, IdleCause
+from hotlap.traces.records import Breakdown, Cause, DeviceBreakdown, IdleCause
 
 _NANOSECONDS = 1e-9
 

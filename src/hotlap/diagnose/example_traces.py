@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hotlap.trace.records import (
+from hotlap.traces.records import (
     Breakdown,
     Cause,
     CopyRow,

@@ -20,7 +20,7 @@ from hotlap.records import (
     SizedRate,
     Steps,
 )
-from hotlap.trace.records import IdleCause, KernelRow, OperatorRow
+from hotlap.traces.records import IdleCause, KernelRow, OperatorRow
 
 
 def sized_rates(kind: str, conversion_seconds: float, **by_format: tuple[float, ...]) -> tuple[SizedRate, ...]:

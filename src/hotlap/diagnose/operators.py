@@ -14,7 +14,7 @@ from hotlap.diagnose.device_idle import idle_share, traced_device
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.wording import name
 from hotlap.records import CallSite, SiteRole
-from hotlap.trace.records import OperatorRow
+from hotlap.traces.records import OperatorRow
 
 WORTH_A_LOOK = 0.05
 """What could be saved at most must be this share of the step. A bound says less than a cost: as a rule only a part of

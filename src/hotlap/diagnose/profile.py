@@ -20,7 +20,7 @@ from hotlap.records import (
     Situation,
     Steps,
 )
-from hotlap.trace.records import Breakdown, HostTime, OperatorRow
+from hotlap.traces.records import Breakdown, HostTime, OperatorRow
 
 
 class Profile(Record, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from hotlap.diagnose.example_traces import trace_of
-from hotlap.trace.records import Breakdown, DeviceTime, StepTime, TraceFacts
+from hotlap.traces.records import Breakdown, DeviceTime, StepTime, TraceFacts
 
 _STEP_MS = 100.0
 _HIDDEN_MS = 5.0

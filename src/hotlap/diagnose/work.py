@@ -28,7 +28,7 @@ from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.wording import flop_rate
 from hotlap.levers.support.situations import device_kind
 from hotlap.records import Ceilings, FlatRate, ShortSide, SizedRate
-from hotlap.trace.records import OperatorRow
+from hotlap.traces.records import OperatorRow
 
 Outputs = Mapping[tuple[object, ...], tuple[int, ...]]
 

@@ -11,6 +11,7 @@ studies stay readable.
 from __future__ import annotations
 
 from hotlap.records.base import Record, Value, Values
+from hotlap.records.checks import Against, Check, CheckCost, NumbersCheck, PhaseShift, Sides, SpeedCheck
 from hotlap.records.comparisons import (
     STEP_PHASES,
     BatchRate,
@@ -140,6 +141,7 @@ __all__ = [
     "STEP_COUNTER_PREFIX",
     "STEP_PHASES",
     "Accelerator",
+    "Against",
     "Arrived",
     "Assignment",
     "AttentionArgument",
@@ -152,6 +154,8 @@ __all__ = [
     "CallSite",
     "Ceiling",
     "Ceilings",
+    "Check",
+    "CheckCost",
     "CheckVerdict",
     "Checkout",
     "CheckpointFacts",
@@ -204,6 +208,7 @@ __all__ = [
     "NumberPhase",
     "NumberRange",
     "NumberSource",
+    "NumbersCheck",
     "NumbersHunt",
     "OptimizerArguments",
     "OptimizerFacts",
@@ -218,6 +223,7 @@ __all__ = [
     "PatchProof",
     "PatchedFile",
     "PhaseAccount",
+    "PhaseShift",
     "Plan",
     "Price",
     "Proceed",
@@ -236,12 +242,14 @@ __all__ = [
     "Seen",
     "Setting",
     "ShortSide",
+    "Sides",
     "SiteRole",
     "Situation",
     "SizedRate",
     "Skipped",
     "Source",
     "SourceWish",
+    "SpeedCheck",
     "SpeedComparison",
     "SpeedVerdict",
     "Stage",

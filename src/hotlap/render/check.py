@@ -9,8 +9,7 @@ from rich.constrain import Constrain
 from rich.table import Table
 from rich.text import Text
 
-from hotlap.check.records import Against, Check
-from hotlap.records import CheckVerdict
+from hotlap.records import Against, Check, CheckVerdict
 from hotlap.render import text
 from hotlap.render.headline import how_measured
 from hotlap.render.layout import Trimmed, paragraphs

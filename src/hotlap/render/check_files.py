@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from hotlap.check.records import Check
-from hotlap.records import CheckVerdict
+from hotlap.records import Check, CheckVerdict
 from hotlap.render import text
 from hotlap.render.check import WORDS, beside, verdicts
 from hotlap.render.presentable import presentable

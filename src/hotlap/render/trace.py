@@ -21,9 +21,9 @@ from hotlap.render.trace_kernels import kernels
 from hotlap.render.trace_memory import memory_lines
 from hotlap.render.trace_path import path_lines
 from hotlap.render.trace_verdict import verdict_lines
-from hotlap.trace.collective_records import CollectiveComparison
-from hotlap.trace.conclusion import conclusion_of, device_conclusion
-from hotlap.trace.records import (
+from hotlap.traces.collective_records import CollectiveComparison
+from hotlap.traces.conclusion import conclusion_of, device_conclusion
+from hotlap.traces.records import (
     Breakdown,
     Conclusion,
     DeviceBreakdown,

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from hotlap.render import text
 from hotlap.render.event_names import event_name, event_names
 from hotlap.render.lines import Paper, Table, paragraph, styled
-from hotlap.trace.code_records import CodeTime, CodeWork, DirectedTime, ModuleRow
-from hotlap.trace.records import Breakdown
+from hotlap.traces.code_records import CodeTime, CodeWork, DirectedTime, ModuleRow
+from hotlap.traces.records import Breakdown
 
 _DEEPEST = 16
 _NOT_RECORDED = "Time by module and source line was not recorded: pass `with_stack=True` to torch.profiler."

@@ -9,7 +9,7 @@ from hotlap.render import text
 from hotlap.render.event_names import event_name
 from hotlap.render.lines import Paper, Table, styled
 from hotlap.render.presentable import shown
-from hotlap.trace.collective_records import (
+from hotlap.traces.collective_records import (
     CollectiveComparison,
     CollectiveRow,
     LateArrival,

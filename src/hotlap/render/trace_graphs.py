@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from hotlap.render import text
 from hotlap.render.event_names import event_name, event_names
 from hotlap.render.lines import Paper, Table, paragraph, styled
-from hotlap.trace.graph_records import GraphKernel, GraphRow, KnownBy
-from hotlap.trace.records import Breakdown
+from hotlap.traces.graph_records import GraphKernel, GraphRow, KnownBy
+from hotlap.traces.records import Breakdown
 
 _GRAPHS_OPENED = 2
 _KNOWN_BY: dict[KnownBy, str] = {

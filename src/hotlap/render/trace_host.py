@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hotlap.render import text
 from hotlap.render.event_names import event_name, event_names
 from hotlap.render.lines import Table
-from hotlap.trace.records import Breakdown, HostTime, OperatorRow
+from hotlap.traces.records import Breakdown, HostTime, OperatorRow
 
 _LONGEST_SHAPES = 40
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hotlap.render import text
 from hotlap.render.event_names import event_names
 from hotlap.render.lines import Table
-from hotlap.trace.records import DeviceBreakdown, KernelRow
+from hotlap.traces.records import DeviceBreakdown, KernelRow
 
 _FEW = 10
 

@@ -8,7 +8,7 @@ from hotlap.render import text
 from hotlap.render.area_chart import area_chart
 from hotlap.render.event_names import event_name
 from hotlap.render.lines import Paper, Table, paragraph, styled
-from hotlap.trace.memory_records import MemoryOverTime, Phase
+from hotlap.traces.memory_records import MemoryOverTime, Phase
 
 _HOLDERS_SHOWN = 8
 _DEVICES_SHOWN = 4

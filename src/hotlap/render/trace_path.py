@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hotlap.render import text
 from hotlap.render.event_names import event_name, event_names
 from hotlap.render.lines import Paper, Table, styled
-from hotlap.trace.path_records import CriticalPath, PathKind
+from hotlap.traces.path_records import CriticalPath, PathKind
 
 _CONTRIBUTORS_SHOWN = 8
 _LEAST_SHARE = 0.001

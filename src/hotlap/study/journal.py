@@ -1,7 +1,8 @@
 """The append-only journal of a study: what was asked of the executor, and what it answered.
 
 The search is a deterministic function of the executor's answers, so these are all that is stored of it:
-:mod:`hotlap.tune.journaled` replays them. Nothing of the search's own state is kept, hence nothing of it can be stale.
+:mod:`hotlap.experiment.journaled` replays them. Nothing of the search's own state is kept, hence nothing of it can be
+stale.
 """
 
 from __future__ import annotations

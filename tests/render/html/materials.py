@@ -34,8 +34,8 @@ from hotlap.records import (
     Steps,
 )
 from hotlap.render.html.material import Material
-from hotlap.trace import read_trace
-from hotlap.trace.lanes import Lanes, lanes_of
+from hotlap.traces import read_trace
+from hotlap.traces.lanes import Lanes, lanes_of
 
 ATTACK = (
     "</script><script>window.hacked=1</script><img src=x onerror='window.hacked=1'>\"'`{{7*7}}${window.hacked=1}"

@@ -16,7 +16,7 @@ from hotlap.records import Ceiling, Kept, NoGain, Outcome, Plan, Study
 from hotlap.render.html.charts import batch_sizes, ceilings, levers, loader, steps, timeline
 from hotlap.render.html.charts import losses as loss_charts
 from hotlap.render.html.charts import memory as memory_chart
-from hotlap.trace.lanes import coarser
+from hotlap.traces.lanes import coarser
 
 
 def bars(study: Study) -> dict[str, dict[str, Any]]:

@@ -11,7 +11,7 @@ import pytest
 
 from hotlap.evidence import RunEvidence
 from hotlap.records import Assignment, Crashed, LaunchRequest, Stopped, Workload
-from hotlap.trace import analyse, read_trace
+from hotlap.traces import analyse, read_trace
 from hotlap.trial.local import LocalExecutor
 
 LOOP = """

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hotlap.records import Completed, Stopped
-from hotlap.trace import analyse, read_trace
+from hotlap.traces import analyse, read_trace
 
 LOOP = """
 for inputs, targets in DataLoader(data, batch_size=32):

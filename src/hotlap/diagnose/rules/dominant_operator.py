@@ -54,7 +54,7 @@ from hotlap.diagnose.shares import exactly, phase_share
 from hotlap.diagnose.wording import duration, levers_for, name, percent
 from hotlap.evidence import RunEvidence
 from hotlap.records import CallSite, Finding, OptimizerFacts
-from hotlap.trace.records import OperatorRow
+from hotlap.traces.records import OperatorRow
 
 title = "One operator that is no matrix product takes most of the computing time"
 group = "compute"

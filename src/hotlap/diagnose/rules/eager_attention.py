@@ -52,7 +52,7 @@ from hotlap.diagnose.shares import at_most, computing_share, exactly
 from hotlap.diagnose.wording import levers_for, name, percent, size
 from hotlap.levers.support.situations import device_kind
 from hotlap.records import AttentionRate, Ceilings, Finding, Machine, ModelFacts
-from hotlap.trace.records import OperatorRow
+from hotlap.traces.records import OperatorRow
 
 title = "Attention writes its matrix of scores to memory"
 group = "compute"

@@ -40,7 +40,7 @@ from hotlap.diagnose.shares import MATERIAL, at_most, between, is_material, is_u
 from hotlap.diagnose.wording import count, duration, levers_for, percent, place, share_of_step
 from hotlap.evidence import HostSync, Phase, RunEvidence, SyncKind
 from hotlap.records import CallSite, Estimate, Finding, PhaseAccount, ScriptFacts
-from hotlap.trace.records import Breakdown
+from hotlap.traces.records import Breakdown
 
 title = "A line of the training loop waits for the device"
 group: Group = "host"

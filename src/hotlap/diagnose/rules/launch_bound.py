@@ -32,7 +32,7 @@ from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import is_material, scaled
 from hotlap.diagnose.wording import count, duration, levers_for, name, percent, share_of_step
 from hotlap.records import Estimate, Finding, PhaseAccount, ScriptFacts
-from hotlap.trace.records import Breakdown, IdleCause, KernelSummary
+from hotlap.traces.records import Breakdown, IdleCause, KernelSummary
 
 title = "The host cannot launch kernels fast enough"
 group: Group = "host"

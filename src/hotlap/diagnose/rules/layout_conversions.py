@@ -32,7 +32,7 @@ from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import at_most, computing_share, exactly, is_material
 from hotlap.diagnose.wording import count, levers_for, name, percent
 from hotlap.records import Estimate, Finding, ModelFacts
-from hotlap.trace.records import KernelRow
+from hotlap.traces.records import KernelRow
 
 title = "Images are converted between memory orders in every step"
 group = "compute"

@@ -55,7 +55,7 @@ from hotlap.diagnose.shares import between, is_material, observed_share, scaled
 from hotlap.diagnose.wording import duration, levers_for, name, percent, share_of_step
 from hotlap.evidence import LineSamples, LoopCall, RunEvidence, SampledLine, Window
 from hotlap.records import CallSite, Estimate, Finding, ModelFacts, PhaseAccount, ScriptFacts
-from hotlap.trace.records import Breakdown, Cause, HostTime
+from hotlap.traces.records import Breakdown, Cause, HostTime
 
 title = "Python takes a large part of the step"
 group: Group = "host"

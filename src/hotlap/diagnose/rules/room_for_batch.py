@@ -35,7 +35,7 @@ from hotlap.diagnose.shares import exactly, phase_share
 from hotlap.diagnose.wording import levers_for, name, percent, size
 from hotlap.evidence import MemoryTimeline, RunEvidence
 from hotlap.records import Finding, LoaderFacts, PhaseAccount, ScriptFacts
-from hotlap.trace.records import Breakdown
+from hotlap.traces.records import Breakdown
 
 title = "More than half of the device's memory is free"
 group: Group = "memory"

@@ -60,7 +60,7 @@ from hotlap.diagnose.work import Rates, Work, convolution_outputs, is_sparse, pr
 from hotlap.evidence import LayerUse, RunEvidence
 from hotlap.levers.support.situations import device_kind, native_dtypes
 from hotlap.records import Ceilings, Finding, FlatRate, Machine, SizedRate
-from hotlap.trace.records import OperatorRow
+from hotlap.traces.records import OperatorRow
 
 title = "Float32 matrix products on hardware with a faster mode"
 group = "compute"

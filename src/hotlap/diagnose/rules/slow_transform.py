@@ -44,7 +44,7 @@ from hotlap.diagnose.shares import at_most, between, is_material, scaled, withou
 from hotlap.diagnose.wording import count, duration, levers_for, line_of, name, percent
 from hotlap.evidence import DatasetProfile, FunctionTime, LoaderUse, RunEvidence
 from hotlap.records import CallSite, Estimate, Finding, PhaseAccount
-from hotlap.trace.dialects import is_users_frame
+from hotlap.traces.dialects import is_users_frame
 
 title = "One function takes most of the time of making samples"
 group: Group = "data"

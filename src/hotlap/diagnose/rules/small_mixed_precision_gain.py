@@ -41,7 +41,7 @@ from hotlap.records import (
     SpeedComparison,
     SpeedVerdict,
 )
-from hotlap.trace.records import OperatorRow
+from hotlap.traces.records import OperatorRow
 
 title = "Mixed precision gives little, so the bottleneck is elsewhere"
 group = "compute"

@@ -41,7 +41,7 @@ from hotlap.diagnose.shares import exactly
 from hotlap.diagnose.wording import duration, levers_for, percent
 from hotlap.evidence import DatasetProfile, FunctionTime
 from hotlap.records import BatchRate, Estimate, Finding, PhaseAccount
-from hotlap.trace.records import OperatorRow
+from hotlap.traces.records import OperatorRow
 
 title = "A step calls very many small operators"
 group: Group = "host"

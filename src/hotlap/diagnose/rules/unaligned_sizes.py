@@ -48,7 +48,7 @@ from hotlap.diagnose.wording import percent
 from hotlap.diagnose.work import Work, convolution_of, convolution_outputs, is_batched, product_of, work_of
 from hotlap.levers.support.situations import accelerator
 from hotlap.records import Finding
-from hotlap.trace.records import OperatorRow
+from hotlap.traces.records import OperatorRow
 
 title = "Matrix sizes that the GPU's matrix units cannot load in whole pieces"
 group = "compute"

@@ -8,7 +8,7 @@ from hotlap.diagnose.operators import in_words
 from hotlap.diagnose.shares import exactly, is_material
 from hotlap.diagnose.wording import count, duration, percent
 from hotlap.records import Estimate, Finding
-from hotlap.trace.records import Breakdown, HostTime, OperatorRow
+from hotlap.traces.records import Breakdown, HostTime, OperatorRow
 
 _NOTABLE_PYTHON = 0.1
 _SHOWN = 3

@@ -11,7 +11,7 @@ from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import exactly, is_material, scaled
 from hotlap.diagnose.wording import count, duration, levers_for, name, percent
 from hotlap.records import CallSite, Finding
-from hotlap.trace.records import Cause, CopyRow, DeviceBreakdown, IdleCause, OperatorRow
+from hotlap.traces.records import Cause, CopyRow, DeviceBreakdown, IdleCause, OperatorRow
 
 _SHOWN = 3
 _BILLION = 1e9

@@ -20,7 +20,7 @@ from hotlap.diagnose.trace_verdict.peaks import peak_of
 from hotlap.diagnose.trace_verdict.profile import Capability, capability_of, native_dtypes_of
 from hotlap.diagnose.wording import count, duration, flop_rate, levers_for, name, percent
 from hotlap.records import Finding
-from hotlap.trace.records import Breakdown, DeviceBreakdown, KernelRow, OperatorRow
+from hotlap.traces.records import Breakdown, DeviceBreakdown, KernelRow, OperatorRow
 
 _SHOWN = 3
 _BILLION = 1e9

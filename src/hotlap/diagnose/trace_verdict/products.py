@@ -10,7 +10,7 @@ from hotlap.diagnose.operators import dtype_of
 from hotlap.diagnose.trace_verdict.peaks import peak_of
 from hotlap.diagnose.work import product_of
 from hotlap.records import Record
-from hotlap.trace.records import DeviceBreakdown, OperatorRow
+from hotlap.traces.records import DeviceBreakdown, OperatorRow
 
 _MOST = 100
 

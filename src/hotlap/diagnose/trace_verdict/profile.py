@@ -9,7 +9,7 @@ from hotlap.diagnose.profile import Profile
 from hotlap.evidence import RunEvidence, Window
 from hotlap.machine.accelerators import claimed_dtypes
 from hotlap.records import Accelerator, Machine, ScriptFacts
-from hotlap.trace.records import Breakdown, DeviceBreakdown, OperatorRow
+from hotlap.traces.records import Breakdown, DeviceBreakdown, OperatorRow
 
 _BILLION = 1e9
 

@@ -11,7 +11,7 @@ from hotlap.diagnose.trace_verdict.profile import profile_of
 from hotlap.diagnose.trace_verdict.verdict import TraceVerdict, by_cost, without_steps
 from hotlap.diagnose.wording import duration, levers_for, percent
 from hotlap.records import Finding
-from hotlap.trace.records import Breakdown, RankComparison
+from hotlap.traces.records import Breakdown, RankComparison
 
 _BILLION = 1e9
 _OF_RANKS = ("straggler", "exposed-communication")

@@ -9,7 +9,7 @@ from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import at_most
 from hotlap.diagnose.wording import count, duration, name, percent
 from hotlap.records import Finding
-from hotlap.trace.records import DeviceBreakdown, KernelRow
+from hotlap.traces.records import DeviceBreakdown, KernelRow
 
 _SHOWN = 3
 _BILLION = 1e9

@@ -17,7 +17,7 @@ from hotlap.diagnose.operators import dtype_of, is_attention, is_convolution, is
 from hotlap.diagnose.trace_verdict.products import peak_rate
 from hotlap.diagnose.work import convolution_of, convolution_outputs, work_of
 from hotlap.records import Record
-from hotlap.trace.records import Breakdown, DeviceBreakdown, OperatorRow
+from hotlap.traces.records import Breakdown, DeviceBreakdown, OperatorRow
 
 LEAST_KNOWN = 0.5
 """Of the time of matrix work. Where the operations of less are known, no figure is given."""

@@ -17,8 +17,8 @@ from hotlap.diagnose.trace_verdict.profile import profile_of
 from hotlap.diagnose.trace_verdict.small_grids import small_grids_finding
 from hotlap.diagnose.trace_verdict.utilisation import StepWork, step_work
 from hotlap.records import Finding, Record
-from hotlap.trace.conclusion import WORTH_NAMING, conclusion_of
-from hotlap.trace.records import Breakdown, Conclusion, DeviceBreakdown, OperatorRow
+from hotlap.traces.conclusion import WORTH_NAMING, conclusion_of
+from hotlap.traces.records import Breakdown, Conclusion, DeviceBreakdown, OperatorRow
 
 _FOUND_BY_RULES = frozenset({"launch-bound", "python-overhead", "exposed-communication", "slow-matmul-precision"})
 """What both a rule and the trace alone may find: the rule's finding is kept."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hotlap.diagnose.profile import Profile
 from hotlap.records import Costs, Study
-from hotlap.trace.lanes import Lanes
+from hotlap.traces.lanes import Lanes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from hotlap.render.event_names import event_name
 from hotlap.render.html.drawing import colours, specification
 from hotlap.render.html.embedding import embedded_json
 from hotlap.render.html.parts import Chart, Specification, Table
-from hotlap.trace.lanes import Lane, Lanes, SpanKind, coarser
+from hotlap.traces.lanes import Lane, Lanes, SpanKind, coarser
 
 _ROW_PIXELS = 30
 _MILLION = 1e6

@@ -1,0 +1,147 @@
+"""The study while it is being made: every change is a new frozen Study, saved and told at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+import msgspec
+
+from hotlap.experiment.repeat import repetitions_text
+from hotlap.experiment.trials import Trials
+from hotlap.measure.disturbance import disturbance, disturbance_text
+from hotlap.records import (
+    Disturbance,
+    Estimate,
+    Kept,
+    Measurement,
+    Outcome,
+    Progress,
+    Record,
+    Run,
+    Stage,
+    Study,
+    StudyStatus,
+)
+from hotlap.study import Journal, RecordType
+
+OnProgress: TypeAlias = Callable[[Progress], None]
+
+
+def say_nothing(progress: Progress) -> None:
+    """The listener of a search that nobody watches."""
+
+
+class Book:
+    """Holds the Study as it stands; what it holds is a valid answer at any moment."""
+
+    def __init__(self, study: Study, trials: Trials, journal: Journal | None, on_progress: OnProgress) -> None:
+        self.study = study
+        self._trials = trials
+        self._journal = journal
+        self._on_progress = on_progress
+        self._rank: dict[str, int] = {}
+        self._repetitions_text = ""
+        self._disturbances_text = ""
+        trials.on_repetition = self._note_repetitions
+
+    def rank(self, levers: Iterable[str]) -> None:
+        """The order in which outcomes are listed: best bound first."""
+        for name in levers:
+            self._rank.setdefault(name, len(self._rank))
+
+    def update(self, **fields: Any) -> None:
+        """Change fields of the study and save it."""
+        trials = self._trials
+        self.study = msgspec.structs.replace(
+            self.study, spent_seconds=trials.spent_seconds, hosts=trials.hosts, **fields
+        )
+        if self._journal is not None:
+            self._journal.save(self.study)
+
+    def warn(self, *texts: str) -> None:
+        """Add sentences to the study's warnings, each once."""
+        new = [it for it in dict.fromkeys(texts) if it not in self.study.warnings]
+        if new:
+            self.update(warnings=(*self.study.warnings, *new))
+
+    def _note_repetitions(self, count: int) -> None:
+        others = [it for it in self.study.warnings if it != self._repetitions_text]
+        self._repetitions_text = repetitions_text(count)
+        self.update(warnings=(*others, self._repetitions_text))
+
+    def disturbed(self, measured: Measurement, found: Disturbance | None) -> None:
+        """Note what disturbed a measurement, in place of what was noted of it before; None: nothing did. One warning
+        names all that were disturbed."""
+        disturbances = [it for it in self.study.disturbances if it.measured != measured]
+        disturbances += [found] if found is not None else []
+        warnings = [it for it in self.study.warnings if it != self._disturbances_text]
+        self._disturbances_text = disturbance_text(disturbances) if disturbances else ""
+        warnings += [self._disturbances_text] if disturbances else []
+        if tuple(disturbances) != self.study.disturbances:
+            self.update(disturbances=tuple(disturbances), warnings=tuple(warnings))
+
+    def judge(self, measured: Measurement, runs: Iterable[Run]) -> None:
+        """Note whether others disturbed what was measured by these runs."""
+        each_has_a_core = self._trials.each_has_a_core
+        self.disturbed(measured, disturbance(measured, runs, self._trials.cores, each_has_a_core=each_has_a_core))
+
+    def attach(self, name: str, record: Record) -> None:
+        """Keep a record beside the study, where there is a folder for it."""
+        if self._journal is not None:
+            self._journal.attach(name, record)
+
+    def attachment(self, name: str, kind: type[RecordType]) -> RecordType | None:
+        """What was kept under that name, also by the run that this one goes on with."""
+        return self._journal.attachment(name, kind) if self._journal is not None else None
+
+    def decide(self, outcome: Outcome, stage: Stage = "trial", **fields: Any) -> None:
+        """Note what became of a lever, in place of what was noted before, and let the listener know. ``fields`` change
+        with it, so that no interrupt can come in between."""
+        self.note(outcome, **fields)
+        self.tell(stage, _sentence(outcome), lever=outcome.lever, outcome=outcome)
+
+    def note(self, outcome: Outcome, **fields: Any) -> None:
+        """The same in silence, for what a person knows already."""
+        others = [it for it in self.study.outcomes if it.lever != outcome.lever]
+        outcomes = sorted([*others, outcome], key=lambda it: self._rank.get(it.lever, len(self._rank)))
+        self.update(outcomes=tuple(outcomes), **fields)
+
+    def outcome_of(self, lever: str) -> Outcome | None:
+        """What is noted of a lever so far."""
+        return next((it for it in self.study.outcomes if it.lever == lever), None)
+
+    def close(self, status: StudyStatus, text: str = "") -> None:
+        """The study is over."""
+        self.update(status=status, status_text=text)
+
+    def tell(self, stage: Stage, text: str, **more: Any) -> None:
+        """Let the listener know."""
+        self._on_progress(
+            Progress(
+                stage=stage,
+                text=text,
+                best=self.best(),
+                spent_seconds=self._trials.spent_seconds,
+                budget_seconds=self._trials.options.budget_seconds,
+                **more,
+            )
+        )
+
+    def best(self) -> Estimate | None:
+        """The speedup of the plan so far: that of its verification, else the product of what each kept lever gave on
+        top of those before it (lows and highs multiplied too, hence wider than it need be)."""
+        if self.study.verification is not None:
+            return self.study.verification.speed.speedup
+        value = low = high = 1.0
+        found = False
+        for outcome in self.study.outcomes:
+            if isinstance(outcome.verdict, Kept):
+                gain = outcome.verdict.comparison.speed.speedup
+                value, low, high, found = value * gain.value, low * gain.low, high * gain.high, True
+        return Estimate(value=value, low=low, high=high, unit="x") if found else None
+
+
+def _sentence(outcome: Outcome) -> str:
+    reason = getattr(outcome.verdict, "reason", "")
+    return f"{outcome.lever}: {reason}" if reason else outcome.lever

@@ -1,0 +1,246 @@
+"""What no lever can beat: the loader alone, the model alone, and the machine's own rate of multiplication."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import msgspec
+
+from hotlap import plan as plans_of
+from hotlap.experiment.book import Book
+from hotlap.experiment.costs import FEWEST_ROUNDS
+from hotlap.experiment.observe import Observation, account_of
+from hotlap.experiment.quiet import quietly, runs_of_set
+from hotlap.experiment.trials import Failure, Trials
+from hotlap.levers.data import loader as loader_lever
+from hotlap.levers.support.situations import make_setting
+from hotlap.records import (
+    Ceiling,
+    LoaderRate,
+    Machine,
+    Measurement,
+    PhaseAccount,
+    Plan,
+    Run,
+    ScriptFacts,
+    Setting,
+    Situation,
+)
+
+_SWEEP_SECONDS_PER_SETTING = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The ceilings, and the situation that the levers are asked about; ``disturbed`` are those of the measurements that
+    it rests on which others on the machine disturbed."""
+
+    situation: Situation
+    flop_utilisation: float | None = None
+    disturbed: tuple[Measurement, ...] = ()
+
+    @property
+    def trusted(self) -> Situation:
+        """The situation without the ceilings that were disturbed: no lever may be passed over for what others did. The
+        account of the script is in every bound, so that none is left where it was disturbed."""
+        every = self.situation.ceilings
+        kept = () if "account" in self.disturbed else tuple(it for it in every if it.name not in self.disturbed)
+        return msgspec.structs.replace(self.situation, ceilings=kept)
+
+
+def measure_ceilings(trials: Trials, book: Book, observation: Observation, machine: Machine) -> Bounds:
+    """Time the loader without the model and the model without the loader, as far as the budget allows."""
+    run, phases = observation.run, observation.account
+    situation = Situation(
+        facts=run.facts,
+        machine=machine,
+        account=phases,
+        device_peak_bytes=run.device_peak_bytes,
+        host_peak_bytes=run.host_peak_bytes,
+    )
+    ceilings: list[Ceiling] = []
+    rates: tuple[LoaderRate, ...] = ()
+    if run.facts.training_loaders:
+        rates = _loader_alone(trials, book, situation)
+        ceilings += _loader_ceiling(run.facts, phases, rates)
+        ceilings += _model_ceiling(trials, book, phases)
+    utilisation, matmul = _flops(run.facts, machine, phases, book)
+    ceilings += matmul
+    situation = msgspec.structs.replace(situation, ceilings=tuple(ceilings), loader_rates=rates)
+    disturbed = tuple(it.measured for it in book.study.disturbances)
+    return Bounds(situation, utilisation, disturbed)
+
+
+def note_bounds(book: Book, bounds: Bounds) -> None:
+    """Write what was measured into the study."""
+    book.update(
+        ceilings=bounds.situation.ceilings,
+        model_flop_utilisation=bounds.flop_utilisation,
+        loader_rates=bounds.situation.loader_rates,
+    )
+
+
+def situation_with(situation: Situation, plan: Plan, run: Run) -> Situation:
+    """The situation once ``plan`` is switched on, as ``run`` showed it: the account is the plan's, and only those
+    ceilings remain that the plan does not move."""
+    phases, _ = account_of(run)
+    per_sample = phases.wall / max(1e-9, phases.samples_per_step)
+    loader_changed = any(it.lever == "loader" for it in plan.settings)
+    ceilings = tuple(
+        _rebound(it, per_sample) for it in situation.ceilings if it.name == "loader-alone" and not loader_changed
+    )
+    return msgspec.structs.replace(
+        situation,
+        account=phases,
+        ceilings=ceilings,
+        device_peak_bytes=max(run.device_peak_bytes, situation.device_peak_bytes),
+        host_peak_bytes=max(run.host_peak_bytes, situation.host_peak_bytes),
+    )
+
+
+# ---------------------------------------------------------------------------------------------
+# The loader alone
+# ---------------------------------------------------------------------------------------------
+
+
+def _loader_alone(trials: Trials, book: Book, situation: Situation) -> tuple[LoaderRate, ...]:
+    candidates = loader_lever.sweep_candidates(situation)
+    if not candidates:
+        return ()
+    settings = tuple(dict.fromkeys((_own_setting(situation.facts), *candidates)))
+    cost = trials.costs.startup_seconds + _SWEEP_SECONDS_PER_SETTING * len(settings)
+    if not trials.fits(cost):
+        book.warn("The loader alone was not timed: the budget is too small.")
+        return ()
+    book.tell("ceilings", f"The loader alone, with {len(settings)} settings")
+    assignment = msgspec.structs.replace(trials.assignment(), loader_sweep=settings)
+    run, disturbed = quietly(
+        trials,
+        book,
+        "loader-alone",
+        lambda patience: trials.launch(assignment, steps=1, patience_seconds=patience),
+        lambda run: [run] if run.loader_rates else [],
+        stage="ceilings",
+    )
+    book.disturbed("loader-alone", disturbed)
+    if not run.loader_rates:
+        book.warn("The loader could not be timed alone.")
+    return run.loader_rates
+
+
+def _own_setting(facts: ScriptFacts) -> Setting:
+    """The script's own loader arguments, as a setting of the loader lever."""
+    loaders = facts.training_loaders
+    own = next((it for it in loaders if not it.iterable), loaders[0])
+    if own.workers == 0:
+        return make_setting("loader", workers=0, pin_memory=own.pin_memory)
+    return make_setting(
+        "loader",
+        workers=own.workers,
+        pin_memory=own.pin_memory,
+        prefetch_factor=own.prefetch_factor or 2,
+        persistent_workers=own.persistent_workers,
+    )
+
+
+def _loader_ceiling(facts: ScriptFacts, phases: PhaseAccount, rates: tuple[LoaderRate, ...]) -> list[Ceiling]:
+    own = next((it for it in rates if it.setting == _own_setting(facts) and not it.error), None)
+    if own is None or own.seconds_per_sample <= 0:
+        return []
+    per_sample = phases.wall / max(1e-9, phases.samples_per_step)
+    bound = per_sample / own.seconds_per_sample
+    text = f"The script's own loader alone delivers {1 / own.seconds_per_sample:.4g} samples per second"
+    best = min((it for it in rates if not it.error), key=lambda it: it.seconds_per_sample)
+    if best.seconds_per_sample < own.seconds_per_sample:
+        text += f", {1 / best.seconds_per_sample:.4g} with its best setting"
+    ceiling = Ceiling(name="loader-alone", seconds_per_sample=own.seconds_per_sample, text=f"{text}.")
+    return [msgspec.structs.replace(ceiling, bound_speedup=max(1.0, bound))]
+
+
+# ---------------------------------------------------------------------------------------------
+# The model alone
+# ---------------------------------------------------------------------------------------------
+
+
+def _model_ceiling(trials: Trials, book: Book, phases: PhaseAccount) -> list[Ceiling]:
+    """One set of the script and of the script with its first batch replayed from memory: what the second one takes,
+    no loader can save."""
+    if not trials.fits(trials.costs.of_set([plans_of.EMPTY] * 2, FEWEST_ROUNDS)):
+        book.warn("The model alone was not timed: the budget is too small.")
+        return []
+    book.tell("ceilings", "The model alone, its first batch replayed from memory")
+    replay = msgspec.structs.replace(trials.assignment(), replay=True)
+    turns, disturbed = quietly(
+        trials,
+        book,
+        "model-alone",
+        lambda patience: trials.take_set(
+            [trials.assignment(), replay], rounds=FEWEST_ROUNDS, purpose="model alone", patience_seconds=patience
+        ),
+        runs_of_set,
+        stage="ceilings",
+    )
+    book.disturbed("model-alone", disturbed)
+    if isinstance(turns, Failure):
+        book.warn(f"The model could not be timed alone. {turns.reason}")
+        return []
+    ratios = [math.log(own / alone) for own, alone in zip(*turns.rounds, strict=True)]
+    bound = max(1.0, math.exp(sum(ratios) / len(ratios)))
+    per_sample = phases.wall / max(1e-9, phases.samples_per_step) / bound
+    text = f"The model alone, fed from memory, trains {1 / per_sample:.4g} samples per second."
+    return [Ceiling(name="model-alone", seconds_per_sample=per_sample, bound_speedup=bound, text=text)]
+
+
+# ---------------------------------------------------------------------------------------------
+# The machine's rate
+# ---------------------------------------------------------------------------------------------
+
+
+def _flops(
+    facts: ScriptFacts, machine: Machine, phases: PhaseAccount, book: Book
+) -> tuple[float | None, list[Ceiling]]:
+    """Model FLOP utilisation: operations of a step (counted by ``torch.utils.flop_counter``) a second, as a share of
+    the matrix multiplication rate that this machine reached in the same number format.
+
+    A rate that the step itself beats is no ceiling, and is left out with a warning. One that is in doubt bounds
+    nothing.
+    """
+    flops = max((it.flops_per_step for it in facts.models if it.flops_per_step), default=None)
+    device = facts.device.partition(":")[0]
+    rates = dict(machine.ceilings.matmul_flops_per_second)
+    dtype = _fastest_format(facts)
+    rate = rates.get(f"{device}:{dtype}") or rates.get(f"{device}:float32" if dtype == "tf32" else "")
+    if not flops or not rate or phases.wall <= 0:
+        return None, []
+    least = flops / rate
+    if least > phases.wall:
+        book.warn(
+            f"The matmul ceiling is left out: by it a step's {flops:.3g} floating-point operations take at least "
+            f"{1000 * least:.3g} ms, and the step takes {1000 * phases.wall:.3g} ms."
+        )
+        return None, []
+    text = (
+        f"A step's {flops:.3g} floating-point operations take at least {1000 * least:.3g} ms at the {dtype} rate of "
+        f"{rate:.3g} a second that this machine reached."
+    )
+    doubt = dict(machine.ceilings.doubts).get(device, "")
+    if doubt:
+        return None, [Ceiling(name="matmul", text=f"{text} That rate is uncertain. {doubt}")]
+    bound = max(1.0, phases.wall / least)
+    per_sample = least / max(1e-9, phases.samples_per_step)
+    return least / phases.wall, [Ceiling(name="matmul", seconds_per_sample=per_sample, bound_speedup=bound, text=text)]
+
+
+def _fastest_format(facts: ScriptFacts) -> str:
+    """The number format in which the step's products may be computed. On CUDA that is TensorFloat-32 for float32
+    matrices where the script allows it, and for float32 convolutions unless it forbids it."""
+    dtype = facts.autocast_dtype or next((it.dtype for it in facts.models), "float32")
+    in_tf32 = facts.matmul_precision != "highest" or any(it.convolutions for it in facts.models)
+    return "tf32" if dtype == "float32" and facts.device.startswith("cuda") and in_tf32 else dtype
+
+
+def _rebound(ceiling: Ceiling, seconds_per_sample: float) -> Ceiling:
+    if not ceiling.seconds_per_sample:
+        return ceiling
+    return msgspec.structs.replace(ceiling, bound_speedup=max(1.0, seconds_per_sample / ceiling.seconds_per_sample))

@@ -1,0 +1,58 @@
+"""The script with as many threads as others leave cores, where they do not pause.
+
+Threads that share out one operator wait for the slowest of them. Where one of them has no core, each operator takes as
+long as a time slice of the other program, whatever it computes: then neither the time of a step nor the parts that it
+consists of are the script's. With a core for each thread they are, on a smaller machine. Only a profile does this: in a
+search the arms take turns, so that others disturb all of them alike.
+"""
+
+from __future__ import annotations
+
+import math
+
+from hotlap.experiment.book import Book
+from hotlap.experiment.observe import first_run
+from hotlap.experiment.trials import Trials, ran_through
+from hotlap.levers.support.situations import make_setting
+from hotlap.measure.disturbance import disturbance
+from hotlap.records import Disturbance, Plan, Run
+
+_ALMOST_FREE = 0.75
+"""A core of which others leave so much counts as free: what they used was measured with the script's own threads in
+their way."""
+
+
+def plan_for(threads: int) -> Plan:
+    """The script as it is, with so many threads."""
+    return Plan(settings=(make_setting("cpu-threads", threads=threads),))
+
+
+def with_threads_that_fit(
+    trials: Trials, book: Book, run: Run, disturbed: Disturbance
+) -> tuple[Run, Disturbance | None]:
+    """The first run once more, with as many threads as have a core of their own, and so all that ``trials`` launch
+    afterwards; the run that was given where it starts no more threads than that, where there is no time, and where
+    its threads wait for a core even so."""
+    threads = max(1, math.floor(disturbed.cores - disturbed.other_load + 1 - _ALMOST_FREE))
+    cost_seconds = run.startup_seconds + sum(run.steps.wall_seconds)
+    if threads >= run.facts.threads or run.facts.processes > 1 or not trials.fits(cost_seconds):
+        return run, disturbed
+    book.tell("baseline", f"The script with {_count(threads)}: others leave no core for more")
+    trials.own_plan = plan_for(threads)
+    again = first_run(trials)
+    if ran_through(again) and again.steps.wall_seconds:
+        remaining = disturbance("account", [again], trials.cores, each_has_a_core=True)
+        if remaining is None:
+            book.update(threads_left=threads)
+            book.warn(
+                f"Others kept {disturbed.other_load:.1f} of {disturbed.cores} cores busy and did not pause, so the "
+                f"script was measured with {_count(threads)} instead of {run.facts.threads}. On a quiet machine its "
+                "steps may be shorter, and their shares different."
+            )
+            return again, None
+    trials.own_plan = Plan()
+    return run, disturbed
+
+
+def _count(threads: int) -> str:
+    return f"{threads} thread{'s' if threads != 1 else ''}"

@@ -1,0 +1,243 @@
+"""The first launch: what kind of script this is, how long its steps take, and whether there is anything to tune."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from dataclasses import dataclass
+from statistics import fmean, median
+
+import msgspec
+
+from hotlap.errors import ScriptError
+from hotlap.experiment.costs import BLOCK_SECONDS, BLOCK_STEPS, FEWEST_ROUNDS, MOST_ROUNDS, Shape
+from hotlap.experiment.denied import failure_of, way_out
+from hotlap.experiment.trials import FEWEST_ROUNDS_OF_A_SHORT_SCRIPT, Trials, ending_text, ran_through, steps_done
+from hotlap.measure.account import account, warm_up_steps
+from hotlap.records import (
+    Completed,
+    Crashed,
+    OutOfMemory,
+    PhaseAccount,
+    Run,
+    ScriptFacts,
+    TimedOut,
+    Workload,
+)
+from hotlap.redact import redacted
+from hotlap.trial.progress import WHILE_STOPPED
+
+FEWEST_STEPS = 24
+"""A warm-up of four blocks and eight rounds, of two steps each: with less, nothing can be compared."""
+
+_OBSERVED_STEPS = 300
+_OBSERVED_SECONDS = 10.0
+_BUDGET_SHARE = 0.05
+_EPOCH_END_SECONDS = 15.0
+"""A script whose first epoch ends that soon is looked at up to there: then it evaluates, as a rule."""
+
+_MOST_OF_WHAT_IS_LEFT = 0.5
+"""Where not even :data:`FEWEST_STEPS` fit into half of the budget, no comparison does, and these few are all there is.
+"""
+_PATIENCE = 4
+_WARM_UP_BLOCKS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What one run of the untouched script showed."""
+
+    run: Run
+    account: PhaseAccount
+    shape: Shape
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def facts(self) -> ScriptFacts:
+        return self.run.facts
+
+
+def first_run(trials: Trials, patience_seconds: float = 0.0) -> Run:
+    """The script as it is, for some seconds. One that called backward but never an optimizer that torch knows of is run
+    once more with its steps counted by backwards."""
+    run = _run(trials, patience_seconds)
+    if not run.steps.wall_seconds and run.facts.backwards_per_step > 0 and ran_through(run):
+        trials.step_source = "backward"
+        run = _run(trials)
+    return run
+
+
+def understand(run: Run, trials: Trials) -> Observation:
+    """What the first run says; all later ones count steps the way it did.
+
+    Raises :class:`ScriptError` when the script failed, has no training step, waits for the terminal, or ends too soon.
+    """
+    _check(run, trials.workload)
+    trials.step_source = run.facts.step_source
+    phases, warnings = account_of(run)
+    shape, short = _shape(run, phases)
+    return Observation(run=run, account=phases, shape=shape, warnings=(*warnings, *short))
+
+
+def account_of(run: Run) -> tuple[PhaseAccount, tuple[str, ...]]:
+    """The mean time account of a run without its warm-up, and a warning where its phases do not add up."""
+    skip = warm_up_steps(run.steps)
+    try:
+        return _with_source(account(run.steps, skip=skip), run.facts), ()
+    except ValueError as error:
+        wall = fmean(run.steps.wall_seconds[skip:])
+        samples = fmean(run.steps.samples[skip:]) if run.steps.samples else 1.0
+        whole = PhaseAccount(wall=wall, other=wall, samples_per_step=samples)
+        return _with_source(whole, run.facts), (f"The time of a step could not be split into phases: {error}",)
+
+
+def _with_source(phases: PhaseAccount, facts: ScriptFacts) -> PhaseAccount:
+    return msgspec.structs.replace(phases, trainers=max(1, facts.processes), samples_from=facts.samples_from)
+
+
+def command_line(workload: Workload) -> str:
+    """What a person would type to run the workload, without its secrets."""
+    target = [workload.target] if workload.kind == "script" else ["-m", workload.target]
+    return shlex.join(["python", *workload.interpreter_options, *target, *redacted(workload).arguments])
+
+
+def _run(trials: Trials, patience_seconds: float = 0.0) -> Run:
+    assignment = trials.first_assignment()
+    patience = _PATIENCE * assignment.block_limit_seconds  # the limit holds for all observed steps together
+    budget_seconds = trials.options.budget_seconds or math.inf
+    assignment = msgspec.structs.replace(
+        assignment,
+        observe=True,
+        block_limit_seconds=patience,
+        epoch_end_seconds=min(_EPOCH_END_SECONDS, _BUDGET_SHARE * budget_seconds),
+    )
+    left = trials.most_seconds
+    return trials.launch(
+        assignment,
+        steps=_OBSERVED_STEPS,
+        seconds=observed_seconds(trials.options.budget_seconds),
+        minimum_steps=FEWEST_STEPS,
+        most_seconds=None if left is None else _MOST_OF_WHAT_IS_LEFT * left,
+        patience_seconds=patience_seconds,
+    )
+
+
+def observed_seconds(budget_seconds: float | None) -> float:
+    """How long the first run is watched, if that is enough for :data:`FEWEST_STEPS`."""
+    return min(_OBSERVED_SECONDS, max(1.0, _BUDGET_SHARE * (budget_seconds or math.inf)))
+
+
+def _shape(run: Run, phases: PhaseAccount) -> tuple[Shape, tuple[str, ...]]:
+    """How to cut blocks, such that a set fits into a script that ends soon."""
+    steps = run.steps.wall_seconds[warm_up_steps(run.steps) :]
+    step_seconds = max(1e-6, median(steps))
+    outside_share = phases.outside / phases.wall if phases.wall > 0 else 0.0
+    shape = Shape(step_seconds=step_seconds, outside_share=outside_share)
+    if not isinstance(run.ending, Completed):
+        return shape, _few_steps(len(run.steps.wall_seconds))
+    available = len(run.steps.wall_seconds)
+    wanted = max(BLOCK_STEPS, math.ceil(BLOCK_SECONDS / step_seconds))
+    per_block = min(wanted, max(2, available // (_WARM_UP_BLOCKS + FEWEST_ROUNDS)))
+    rounds = min(MOST_ROUNDS, available // per_block - _WARM_UP_BLOCKS)
+    short = Shape(
+        step_seconds=step_seconds,
+        outside_share=outside_share,
+        block_steps=min(BLOCK_STEPS, per_block),
+        block_seconds=min(BLOCK_SECONDS, per_block * step_seconds),
+        most_rounds=max(FEWEST_ROUNDS_OF_A_SHORT_SCRIPT, rounds),
+        most_steps=available,
+    )
+    if per_block == wanted:
+        return short, ()
+    text = (
+        f"The script ends after {available} steps, so it was timed in blocks of {per_block} steps instead of {wanted}; "
+        "let it run longer for narrower intervals."
+    )
+    return short, (text,)
+
+
+def _few_steps(steps: int) -> tuple[str, ...]:
+    if steps >= FEWEST_STEPS:
+        return ()
+    seen = "1 step was" if steps == 1 else f"{steps} steps were"
+    return (f"Only {seen} seen before half of the budget was spent, warm-up included: the time account is rough.",)
+
+
+def _check(run: Run, workload: Workload) -> None:
+    done = steps_done(run)
+    command = command_line(workload)
+    match run.ending:
+        case Crashed() as crash:
+            _explain_crash(crash, done, command)
+        case OutOfMemory() as ending:
+            raise ScriptError(
+                f"The script runs out of memory{_after(done) or ' as it is'}. {ending.error}".strip(),
+                where=command,
+                remedy="Make its batch smaller first; there is no baseline to compare with.",
+            )
+        case TimedOut() as ending:
+            raise ScriptError(
+                f"{f'The script hung{_after(done)}' if done else 'No training step was seen'}: {ending_text(ending)}",
+                where=command,
+                remedy=limit_to_raise(ending),
+            )
+        case Completed(exit_code=code) if code != 0:
+            raise ScriptError(
+                f"The script ended with exit code {code}{_after(done)}.",
+                where=command,
+                remedy="Make it run by itself first.",
+                exit_code=code,
+            )
+        case Completed() if done == 0:
+            raise ScriptError(
+                "The script ended and no training step was seen: no backward, no optimizer step.",
+                where=command,
+                remedy="Give hotlap the script, and the arguments, that train.",
+            )
+    if done < FEWEST_STEPS and (isinstance(run.ending, Completed) or not run.steps.wall_seconds):
+        raise ScriptError(
+            f"The script ended after {done} training steps; at least {FEWEST_STEPS} are needed for warm-up and timing.",
+            where=command,
+            remedy="Let it train longer: more epochs, more samples or a smaller batch.",
+        )
+
+
+def _explain_crash(crash: Crashed, done: int, command: str) -> None:
+    if "EOFError" in crash.error or "EOF when reading a line" in crash.output_tail:
+        raise ScriptError(
+            "The script waits for input from the terminal, which a trial does not have.",
+            where=command,
+            remedy="Give it everything by arguments, then tune it with these.",
+            exit_code=crash.exit_code,
+        )
+    raise ScriptError(
+        failure_of(crash, after_steps(done)),
+        where=command,
+        remedy=remedy_of(crash) or "Make it run by itself first; hotlap changed nothing in this run.",
+        exit_code=crash.exit_code or 1,  # it may have left with 0 before it was done
+    )
+
+
+def remedy_of(crash: Crashed) -> str:
+    """What to do where it is not the script that has to be repaired; else nothing."""
+    if crash.killed_from_outside:
+        return "Look for what ends processes on this machine: a job scheduler, a memory limit, a person."
+    return way_out(crash)
+
+
+def limit_to_raise(ending: TimedOut) -> str:
+    """The remedy for a hang that may be none: which option allows for more time."""
+    if WHILE_STOPPED in ending.during:
+        return "Look for what stops it: SIGSTOP or SIGTSTP, sent by itself or from outside."
+    if ending.during == "startup":
+        return "If its start really takes longer, raise --startup-limit."
+    return "If a step, or what comes between two, really takes longer, raise --block-limit."
+
+
+def after_steps(done: int) -> str:
+    """When a script failed, as far as that is known: `` after 5 training steps``."""
+    return _after(done) or " before its first training step was done"
+
+
+def _after(steps: int) -> str:
+    return f" after {steps} training step{'s' if steps > 1 else ''}" if steps else ""

@@ -1,0 +1,320 @@
+"""The profiled launch: the script as it is once more, watched for the causes of its slowness.
+
+It is a launch of its own, since watching and profiling make steps longer. Its times are compared with nothing: the time
+account of a profile is that of the first, undisturbed run, and no trial carries any of this.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from hotlap import plan as plans_of
+from hotlap.diagnose.profile import Profile
+from hotlap.diagnose.work import beaten
+from hotlap.errors import TraceError
+from hotlap.evidence import RunEvidence
+from hotlap.experiment.book import Book
+from hotlap.experiment.ceilings import Bounds
+from hotlap.experiment.observe import Observation
+from hotlap.experiment.quiet import quietly
+from hotlap.experiment.trials import Trials, ending_text, ran_through, steps_done
+from hotlap.files import read_bounded
+from hotlap.measure.run_account import run_account
+from hotlap.records import Completed, Disturbance, Run
+from hotlap.study import PROFILE
+from hotlap.traces import Breakdown, HostTime, OperatorRow, analyse, host_time, operators, read_trace
+
+ATTACHMENT = PROFILE
+SEARCH_SHARE = 0.04
+"""How much of a search's budget may go into looking for causes before levers are tried."""
+
+_WATCHED_SECONDS = 6.0
+_FEWEST_STEPS, _USUAL_STEPS, _MOST_STEPS = 16, 48, 200
+_USUAL_STEPS_SECONDS = 30.0
+"""A slow script is watched for fewer steps than usual if these would take longer than that."""
+
+_PROFILED_SECONDS, _FEWEST_SECONDS = 0.5, 0.05
+_FEWEST_PROFILED, _USUAL_PROFILED, _MOST_PROFILED = 3, 8, 32
+"""Eight steps, fewer of long ones; and more of those that would be over within a twentieth of a second, which a single
+disturbance could fill."""
+
+_PROFILED_PART = 5
+"""Of so many steps at most one is profiled: the others are watched, and calls are counted in these alone."""
+
+_STEPS_BEFORE_THE_END = 2
+_SHORTEST_STEPS = 8
+"""Three to warm up, three to profile, and some to be watched."""
+
+_WATCHING_FACTOR = 1.5
+_PROFILING_FACTOR = 4.0
+_PATIENCE = 2.0
+_LONGEST_DELAY_SECONDS = 20.0
+_ENDING_SECONDS = 3.0
+"""Samples are fetched under a profiler once the steps are done, the trace is written, and read again."""
+
+_MOST_RANKS = 8
+_MOST_OPERATORS = 5_000
+_MOST_EVIDENCE_BYTES = 64 * 2**20
+_WITHOUT_OPERATORS = "Causes that only a trace shows were not looked for."
+_WITHOUT = "The findings rest on the time account and the ceilings alone."
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """How many steps the launch takes, the last ``profiled`` of them under the profiler."""
+
+    steps: int
+    profiled: int
+
+    def seconds(self, trials: Trials) -> float:
+        """What the launch and the reading of its trace will take, estimated from above."""
+        return trials.costs.of_launch(plans_of.EMPTY, 0) + self.step_seconds(trials) + _ENDING_SECONDS
+
+    def step_seconds(self, trials: Trials) -> float:
+        """What the steps alone will take."""
+        watched, profiled = trials.costs.of_steps(self.steps), trials.costs.of_steps(self.profiled)
+        return _WATCHING_FACTOR * watched + _PROFILING_FACTOR * profiled
+
+
+def take_profile(
+    trials: Trials, book: Book, observation: Observation, bounds: Bounds, *, budget_share: float = 1.0
+) -> Profile:
+    """All that is known of the script as it is, with the evidence of one more launch where that fits into the budget.
+
+    Whatever goes wrong with that launch is a warning in the book and leaves a profile with less in it. Of the budget it
+    may cost ``budget_share``. What a launch saw is attached to the study, so that a resumed search knows it even where
+    the trace is gone.
+    """
+    known = undisturbed(observation, bounds)
+    length = _affordable(trials, book, budget_share)
+    if length is None:
+        return known
+    book.tell("profile", f"{length.steps} steps of the script as it is, {length.profiled} of them under the profiler")
+    run, disturbed = _quiet_launch(trials, book, length, observation, budget_share)
+    shorter = _shorter(length, run)
+    if shorter is not None and shorter.seconds(trials) <= trials.left_seconds:
+        book.tell("profile", f"{shorter.steps} steps, since the script ends sooner than it did before")
+        length = shorter
+        run, disturbed = _quiet_launch(trials, book, length, observation, budget_share)
+    book.disturbed("profile", disturbed)
+    if disturbed is not None:
+        known = msgspec.structs.replace(known, disturbed=(*known.disturbed, "profile"))
+    if not ran_through(run):
+        book.warn(f"The profiled launch failed. {ending_text(run.ending)} {_WITHOUT}")
+        return known
+    profile = book.attachment(ATTACHMENT, Profile) or _with_evidence(known, run)
+    if not profile.evidence.observed_steps:
+        book.warn(f"The profiled launch brought no evidence. {_WITHOUT}")
+        return known
+    book.attach(ATTACHMENT, profile)
+    _note(book, profile, run, length)
+    return _without_beaten_ceiling(book, profile)
+
+
+def undisturbed(observation: Observation, bounds: Bounds) -> Profile:
+    """What the first run and the ceilings say, without any evidence."""
+    run, situation = observation.run, bounds.situation
+    return Profile(
+        facts=run.facts,
+        machine=situation.machine,
+        account=observation.account,
+        run_account=run_account(run, observation.account),
+        steps=run.steps,
+        ceilings=situation.ceilings,
+        loader_rates=situation.loader_rates,
+        model_flop_utilisation=bounds.flop_utilisation,
+        compile=run.compile,
+        scaler_skipped_steps=run.scaler_skipped_steps,
+        host_peak_bytes=run.host_peak_bytes,
+        device_peak_bytes=run.device_peak_bytes,
+        rank_step_seconds=run.rank_step_seconds,
+        rank_forward_seconds=run.rank_forward_seconds,
+        rank_other_seconds=run.rank_other_seconds,
+        disturbed=bounds.disturbed,
+        run_seconds=run.wall_seconds if isinstance(run.ending, Completed) else 0.0,
+        fresh_bytes_per_step=_fresh_bytes_per_step(run),
+    )
+
+
+def _fresh_bytes_per_step(run: Run) -> float:
+    steps = sum(it.steps for it in run.blocks)
+    return sum(it.page_faults for it in run.blocks) * mmap.PAGESIZE / steps if steps else 0.0
+
+
+def usual_length(trials: Trials) -> Length:
+    """As many steps as take some seconds, within what the script has; of these as many as make a readable trace."""
+    step_seconds = trials.costs.of_steps(1)
+    usual = min(_USUAL_STEPS, math.ceil(_USUAL_STEPS_SECONDS / step_seconds))
+    return _length(trials, max(usual, math.ceil(_WATCHED_SECONDS / step_seconds)))
+
+
+def _length(trials: Trials, steps: int) -> Length:
+    """That many steps, or as many as the script has."""
+    available = trials.costs.shape.most_steps
+    most = _MOST_STEPS if available is None else min(_MOST_STEPS, available - _STEPS_BEFORE_THE_END)
+    steps = min(most, max(_FEWEST_STEPS, steps))
+    step_seconds = trials.costs.of_steps(1)
+    usual = max(_USUAL_PROFILED, min(_MOST_PROFILED, math.ceil(_FEWEST_SECONDS / step_seconds)))
+    profiled = min(usual, math.ceil(_PROFILED_SECONDS / step_seconds), steps // _PROFILED_PART)
+    return Length(steps=steps, profiled=max(_FEWEST_PROFILED, profiled))
+
+
+def _shorter(length: Length, run: Run) -> Length | None:
+    """What to ask of a script that ended by itself before the steps that were to be profiled; None where it did not, or
+    is too short for any. Told by the run alone, so that a resumed study decides alike."""
+    available = steps_done(run) - _STEPS_BEFORE_THE_END
+    if not isinstance(run.ending, Completed) or steps_done(run) >= length.steps or available < _SHORTEST_STEPS:
+        return None
+    profiled = max(_FEWEST_PROFILED, min(length.profiled, available // _PROFILED_PART))
+    return Length(steps=available, profiled=profiled)
+
+
+def _affordable(trials: Trials, book: Book, budget_share: float) -> Length | None:
+    """The usual length, a shorter one, or None with a warning where none fits into the budget."""
+    budget = trials.options.budget_seconds
+    allowed = math.inf if budget is None else min(trials.left_seconds, budget_share * budget)
+    shortest = _length(trials, _FEWEST_STEPS)
+    for length in (usual_length(trials), _length(trials, _USUAL_STEPS), shortest):
+        if length.seconds(trials) <= allowed:
+            return length
+    book.warn(
+        f"The script was not profiled: that takes about {shortest.seconds(trials):.0f} s, and the budget leaves "
+        f"{max(0.0, allowed):.0f} s for it. {_WITHOUT}"
+    )
+    return None
+
+
+def _quiet_launch(
+    trials: Trials, book: Book, length: Length, observation: Observation, budget_share: float
+) -> tuple[Run, Disturbance | None]:
+    """The launch, made again while others disturb it and its share of the budget lasts."""
+    budget = trials.options.budget_seconds
+    return quietly(
+        trials,
+        book,
+        "profile",
+        lambda patience: _launch(trials, length, processes=observation.facts.processes, patience_seconds=patience),
+        lambda run: [run],
+        stage="profile",
+        most_seconds=None if budget is None else budget_share * budget,
+    )
+
+
+def _launch(trials: Trials, length: Length, *, processes: int, patience_seconds: float) -> Run:
+    """One launch of that length. Where watching costs more than estimated it ends earlier, with the profiled
+    steps; several processes must do the same number of steps, and are given all the time."""
+    assignment = trials.assignment()
+    # It started and stepped before: one that hangs now is given up soon, however much budget there is.
+    startup = _LONGEST_DELAY_SECONDS + 3 * trials.costs.startup_seconds
+    watched = msgspec.structs.replace(
+        assignment,
+        collect_evidence=True,
+        profiled_steps=length.profiled,
+        startup_limit_seconds=min(assignment.startup_limit_seconds, startup),
+        block_limit_seconds=_LONGEST_DELAY_SECONDS + 3 * length.seconds(trials),
+        # The profiler's start and its end come between two steps.
+        step_limit_seconds=max(_LONGEST_DELAY_SECONDS, assignment.block_limit_seconds),
+    )
+    patience = patience_seconds
+    if processes > 1:
+        return trials.launch(watched, steps=length.steps, most_seconds=math.inf, patience_seconds=patience)
+    seconds = _PATIENCE * length.step_seconds(trials)
+    return trials.launch(watched, steps=length.steps, seconds=seconds, patience_seconds=patience)
+
+
+# ---------------------------------------------------------------------------------------------
+# What the launch left behind
+# ---------------------------------------------------------------------------------------------
+
+
+def _with_evidence(known: Profile, run: Run) -> Profile:
+    """The profile with what every rank saw; the traces are read here, once. Ranks whose files are gone are left out."""
+    paths = (run.rank_evidence_paths or (run.evidence_path,))[:_MOST_RANKS]
+    seen = [it for it in map(_evidence_at, paths) if it is not None]
+    if not seen:
+        return known
+    traces = [_trace_of(it) for it in seen]
+    first = traces[0]
+    return msgspec.structs.replace(
+        known,
+        evidence=seen[0],
+        breakdowns=tuple(it.breakdown for it in traces if it is not None),
+        operators=first.operators if first is not None else (),
+        host_time=first.host_time if first is not None else None,
+        watched_startup_seconds=run.startup_seconds,
+    )
+
+
+def _evidence_at(path: str) -> RunEvidence | None:
+    """What a process wrote; None where it wrote nothing that can be read, or unreasonably much."""
+    if not path:
+        return None
+    try:
+        text = read_bounded(Path(path), _MOST_EVIDENCE_BYTES)
+        return msgspec.json.decode(text, type=RunEvidence)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Trace:
+    """What one rank's trace says."""
+
+    breakdown: Breakdown
+    operators: tuple[OperatorRow, ...]
+    host_time: HostTime | None
+
+
+def _trace_of(evidence: RunEvidence) -> _Trace | None:
+    if evidence.window is None or not evidence.window.trace_path:
+        return None
+    try:
+        timeline = read_trace(evidence.window.trace_path, with_inputs=True)
+        return _Trace(analyse(timeline), operators(timeline, most=_MOST_OPERATORS), host_time(timeline))
+    except (TraceError, OSError):
+        return None
+
+
+def _note(book: Book, profile: Profile, run: Run, length: Length) -> None:
+    """Tell the study what the findings rest on. A function of the profile and of answers in the journal, so that it
+    comes out the same when both were read back."""
+    window = profile.evidence.window
+    trace_path = window.trace_path if window is not None and profile.breakdowns else ""
+    book.update(profiled_steps=profile.evidence.observed_steps, trace_path=trace_path)
+    book.warn(*_doubts(profile, run, length))
+
+
+def _without_beaten_ceiling(book: Book, profile: Profile) -> Profile:
+    """A rate of multiplication that the script's own operators exceed is no ceiling."""
+    sentence = beaten(profile)
+    if not sentence:
+        return profile
+    ceilings = tuple(it for it in profile.ceilings if it.name != "matmul")
+    book.warn(f"{sentence} That test was disturbed: its rates are left out.")
+    book.update(ceilings=ceilings, model_flop_utilisation=None)
+    return msgspec.structs.replace(profile, ceilings=ceilings, model_flop_utilisation=None)
+
+
+def _doubts(profile: Profile, run: Run, length: Length) -> Iterable[str]:
+    window, done = profile.evidence.window, steps_done(run)
+    if window is None and isinstance(run.ending, Completed) and done < length.steps:
+        yield (
+            f"No steps were profiled: the script ended after {done} steps, and steps "
+            f"{length.steps - length.profiled + 1} to {length.steps} were to be profiled. Let it train longer: "
+            "more epochs, more samples or a smaller batch."
+        )
+    elif window is None:
+        why = next((it for it in run.notes if "profiled" in it), "No steps were profiled.")  # as the window noted
+        yield f"{why} {_WITHOUT_OPERATORS}"
+    elif not profile.breakdowns:
+        at = f" `hotlap trace {window.trace_path}` says why." if window.trace_path else ""
+        yield f"The profiled steps gave no trace that can be read.{at}"
+    for breakdown in profile.breakdowns:
+        if breakdown.unreliable:
+            yield f"The trace of the profiled steps is not to be trusted: {breakdown.unreliable}."

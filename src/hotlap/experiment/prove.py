@@ -1,0 +1,190 @@
+"""Does training still compute the same? The launches that the parity gates need, each made once in a study.
+
+A plan is always compared with the untouched baseline, however many levers were kept before. Only an exact lever needs
+no launch of its own: the timing runs of its trial already recorded the losses, and these must agree to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from hotlap import plan as plans_of
+from hotlap.experiment.trials import Failure, Trials, ending_text, ran_through
+from hotlap.levers.api import Lever
+from hotlap.measure.parity.losses import FEWEST_STEPS
+from hotlap.measure.parity.verdict import ParityEvidence, judge, judge_exact
+from hotlap.records import Assignment, ParityComparison, Plan, Proof, Run, Setting, Situation, TurnSet
+
+_STRENGTH: Mapping[Proof, int] = {"exact": 0, "rounding": 1, "behaviour": 2}
+_BUDGET_SHARE = 0.2
+_LAUNCHES_EXPECTED = 8
+_SEEDS = 5
+_PRECISION_VALUES = frozenset({"dtype", "precision"})
+
+
+class Prover:
+    """Makes the comparisons of a study and remembers them."""
+
+    def __init__(self, trials: Trials, levers: Mapping[str, Lever], situation: Situation) -> None:
+        self._steps: int | None = None
+        self._trials = trials
+        self._levers = levers
+        self._situation = situation
+        self._runs: dict[tuple[Plan, str], Run] = {}
+        self._verdicts: dict[Plan, ParityComparison | Failure] = {}
+
+    @property
+    def steps(self) -> int:
+        """Over how many steps losses are compared: what is affordable, and from the first run on the same for all."""
+        return self._steps or affordable_steps(self._trials)
+
+    def proof_for(self, setting: Setting) -> Proof:
+        """What this setting owes."""
+        return self._levers[setting.lever].proof_for(self._situation, setting)
+
+    def cost(self, plan: Plan) -> float:
+        """Seconds that the missing launches for this plan would take: none for exact levers, whose losses the timing
+        runs record."""
+        if plan in self._verdicts or self._proof_of(plan) == "exact":
+            return 0.0
+        costs = self._trials.costs
+        missing = [it for it in self._kinds(plan) if (_owner(plan, it), it) not in self._runs]
+        return sum(costs.of_launch(_owner(plan, it), 1 if _is_first_step(it) else self.steps) for it in missing)
+
+    def prove_exact(self, sets: Sequence[TurnSet]) -> ParityComparison:
+        """Whether the losses of arms 0 (reference), 1 (again) and 2 (with an exact lever) agree in every set."""
+        return judge_exact([it.runs[:3] for it in sets])
+
+    def prove(self, plan: Plan) -> ParityComparison | Failure:
+        """The plan against the untouched baseline; a Failure when the plan's own run failed."""
+        if plan not in self._verdicts:
+            self._verdicts[plan] = self._judge(plan)
+        return self._verdicts[plan]
+
+    def compared_runs(self, plan: Plan) -> tuple[Run, Run] | None:
+        """The baseline's run and the plan's whose losses :meth:`prove` compared; None where it was not asked."""
+        baseline, candidate = self._runs.get((plans_of.EMPTY, "baseline")), self._runs.get((plan, "candidate"))
+        return (baseline, candidate) if baseline is not None and candidate is not None else None
+
+    # -- evidence -----------------------------------------------------------------------------
+
+    def _judge(self, plan: Plan) -> ParityComparison | Failure:
+        runs = {it: self._run(plan, it) for it in self._kinds(plan)}
+        candidate = runs["candidate"]
+        if not ran_through(candidate):
+            text = f"In the run that compares numbers: {ending_text(candidate.ending)}"
+            return Failure(0, candidate.ending, text)
+        optional = {name: run for name, run in runs.items() if ran_through(run)}
+        return judge(
+            ParityEvidence(
+                baseline=runs["baseline"],
+                baseline_again=runs["again"],
+                candidate=candidate,
+                proof=self._proof_of(plan),
+                nudged=optional.get("nudged"),
+                reference=optional.get("reference"),
+                reseeded=optional.get("reseeded"),
+                rounded=next((run for name, run in optional.items() if name.startswith("rounded to ")), None),
+                seeds=self._seed_pairs(plan, runs),
+                changes_precision=_changes_precision(plan),
+                allowed=frozenset({"batch_hashes"}) if self._changes_randomness(plan) else frozenset(),
+            )
+        )
+
+    def _kinds(self, plan: Plan) -> tuple[str, ...]:
+        """The names of the runs that the proof of this plan rests on."""
+        proof = self._proof_of(plan)
+        kinds = ["baseline", "again", "candidate"]
+        if proof == "rounding":
+            kinds.append("nudged")
+            kinds.append(f"rounded to {_format_of(plan)}" if _changes_precision(plan) else "reference")
+            if self._changes_randomness(plan):
+                kinds.append("reseeded")
+        if proof == "behaviour":
+            kinds += [f"{whose} with seed {number}" for number in range(_SEEDS) for whose in ("baseline", "candidate")]
+        return tuple(kinds)
+
+    def _run(self, plan: Plan, kind: str) -> Run:
+        owner = _owner(plan, kind)
+        if (owner, kind) not in self._runs:
+            self._steps = self.steps
+            steps = 1 if _is_first_step(kind) else self.steps
+            self._runs[(owner, kind)] = self._trials.launch(self._assignment(owner, kind), steps=steps)
+        return self._runs[(owner, kind)]
+
+    def _assignment(self, owner: Plan, kind: str) -> Assignment:
+        plain = self._trials.assignment(owner)
+        whose, _, seed = kind.partition(" with seed ")
+        if seed:
+            return msgspec.structs.replace(plain, seed=plain.seed + 1 + int(seed))
+        return msgspec.structs.replace(
+            plain,
+            aligned_randomness=True,
+            without_dropout=True,
+            capture_gradients=True,
+            nudge=whose == "nudged",
+            reference_precision=whose == "reference",
+            rounded_weights=kind.removeprefix("rounded to ") if kind.startswith("rounded to ") else "",
+            augmentation_seed=plain.seed + 1 if whose == "reseeded" else None,
+        )
+
+    def _seed_pairs(self, plan: Plan, runs: Mapping[str, Run]) -> tuple[tuple[Run, Run], ...]:
+        if self._proof_of(plan) != "behaviour":
+            return ()
+        return tuple(
+            (runs[f"baseline with seed {number}"], runs[f"candidate with seed {number}"]) for number in range(_SEEDS)
+        )
+
+    def _proof_of(self, plan: Plan) -> Proof:
+        """The strongest proof that any of its settings owes."""
+        return max((self.proof_for(it) for it in plan.settings), key=_STRENGTH.__getitem__, default="exact")
+
+    def _changes_randomness(self, plan: Plan) -> bool:
+        """Whether the data pipeline draws other numbers."""
+        return any(self._levers[it.lever].changes_randomness(self._situation, it) for it in plan.settings)
+
+
+def _owner(plan: Plan, kind: str) -> Plan:
+    return plan if kind.startswith("candidate") else plans_of.EMPTY
+
+
+def _is_first_step(kind: str) -> bool:
+    """Whether nothing but the first step of this run is looked at."""
+    return kind == "reference" or kind.startswith("rounded to ")
+
+
+def _format_of(plan: Plan) -> str:
+    """The number format whose rounding a plan's precision lever brings in: a ``dtype`` by name, and for TF32, whose ten
+    bits of mantissa are float16's, that one."""
+    names = [str(value) for it in plan.settings for key, value in it.values if key == "dtype"]
+    return names[0] if names else "float16"
+
+
+def _changes_precision(plan: Plan) -> bool:
+    """Whether a setting names a number format: then the first step keeps its direction, not its digits."""
+    return any(name in _PRECISION_VALUES for it in plan.settings for name, _ in it.values)
+
+
+def usual_proof_cost(trials: Trials, plan: Plan, steps: int) -> float:
+    """Seconds that the proof of a lever takes that keeps the losses but for rounding, over so many steps."""
+    costs = trials.costs
+    runs = 3 * costs.of_launch(plans_of.EMPTY, steps) + costs.of_launch(plan, steps)
+    return runs + costs.of_launch(plans_of.EMPTY, 1)
+
+
+def affordable_steps(trials: Trials) -> int:
+    """As many steps as the options ask for, fewer when the script ends sooner or the budget is short."""
+    return steps_for(trials, trials.options.budget_seconds)
+
+
+def steps_for(trials: Trials, budget_seconds: float | None) -> int:
+    """The same for another budget."""
+    options, shape = trials.options, trials.costs.shape
+    steps = options.parity_steps if shape.most_steps is None else min(options.parity_steps, shape.most_steps)
+    if budget_seconds is None:
+        return steps
+    seconds = _BUDGET_SHARE * budget_seconds / _LAUNCHES_EXPECTED - trials.costs.startup_seconds
+    affordable = int(seconds / (shape.step_seconds * (1 + shape.outside_share)))
+    return max(min(steps, FEWEST_STEPS), min(steps, affordable))

@@ -1,0 +1,80 @@
+"""Measuring while others leave the machine alone: what they disturbed is measured again, after a bounded wait.
+
+Whether a measurement was disturbed is read off its own blocks (:mod:`hotlap.measure.disturbance`), so a resumed study
+takes the same decisions. A machine that never calms down costs two waits and two measurements, and what could not be
+measured quietly is marked as that for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from hotlap.experiment.book import Book
+from hotlap.experiment.trials import Failure, Trials, ran_through
+from hotlap.measure.disturbance import disturbance
+from hotlap.records import Disturbance, Measurement, Run, Stage, TurnSet
+
+LONGEST_WAIT_SECONDS = 30.0
+_WAIT_SHARE = 0.05
+_AGAIN_SHARE = 0.25
+"""Of a budget, what one wait may take, and what all waits and the measurements after them may take together."""
+
+Taken = TypeVar("Taken")
+
+
+def patience_for(trials: Trials, cost_seconds: float) -> float:
+    """How long others may be waited for before something is measured again that takes ``cost_seconds``; 0 where that
+    does not fit into the budget, or has been in vain too often."""
+    if trials.waits_in_vain >= trials.most_waits:
+        return 0.0
+    budget = trials.options.budget_seconds
+    if budget is None:
+        return LONGEST_WAIT_SECONDS
+    patience = min(LONGEST_WAIT_SECONDS, _WAIT_SHARE * budget)
+    again_seconds = patience + cost_seconds
+    affordable = trials.again_seconds + again_seconds <= _AGAIN_SHARE * budget and trials.fits(again_seconds)
+    return patience if affordable else 0.0
+
+
+def quietly(
+    trials: Trials,
+    book: Book,
+    measured: Measurement,
+    take: Callable[[float], Taken],
+    runs_of: Callable[[Taken], Sequence[Run]],
+    *,
+    stage: Stage,
+    most_seconds: float | None = None,
+) -> tuple[Taken, Disturbance | None]:
+    """What ``take`` measured, and what disturbed it. ``take`` is given how long to wait for others, and is called
+    again while they disturb it, as long as patience and ``most_seconds`` allow; the least disturbed counts.
+
+    ``runs_of`` names the runs that it rests on; there are none for a failure, which ends the calls.
+    """
+    before = trials.spent_seconds
+    taken = take(0.0)
+    cost_seconds = trials.spent_seconds - before
+    found = disturbance(measured, runs_of(taken), trials.cores, each_has_a_core=trials.each_has_a_core)
+    while found is not None and (patience := patience_for(trials, cost_seconds)):
+        if most_seconds is not None and trials.spent_seconds - before + patience + cost_seconds > most_seconds:
+            break
+        book.tell(stage, f"While this was measured, {found.words}: again, once they pause (within {patience:.0f} s)")
+        began = trials.spent_seconds
+        again = take(patience)
+        trials.again_seconds += trials.spent_seconds - began
+        runs = runs_of(again)
+        if not runs or not all(map(ran_through, runs)):
+            break
+        better = disturbance(measured, runs, trials.cores, each_has_a_core=trials.each_has_a_core)
+        if better is None:
+            return again, None
+        trials.waits_in_vain += 1
+        if better.other_load < found.other_load:
+            taken, found = again, better
+    return taken, found
+
+
+def runs_of_set(turns: TurnSet | Failure) -> Sequence[Run]:
+    """The runs that a set rests on; none where it failed."""
+    return () if isinstance(turns, Failure) else turns.runs

@@ -1,0 +1,82 @@
+"""What all studies have in common: how they begin, and that they are closed and saved however they end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from hotlap.errors import BudgetError, ScriptError
+from hotlap.experiment.book import Book
+from hotlap.experiment.costs import Costs
+from hotlap.experiment.free_cores import with_threads_that_fit
+from hotlap.experiment.observe import Observation, first_run, understand
+from hotlap.experiment.options import Options
+from hotlap.experiment.quiet import quietly
+from hotlap.experiment.trials import Trials
+from hotlap.measure.disturbance import disturbance_of_rates
+from hotlap.measure.run_account import run_account
+from hotlap.records import Machine, Study, Workload
+from hotlap.redact import redacted
+from hotlap.study import Journal
+
+
+def blank_study(workload: Workload, options: Options, journal: Journal | None) -> Study:
+    """A study of which nothing is known yet."""
+    study = Study(workload=redacted(workload), budget_seconds=options.budget_seconds, quick=options.quick)
+    if journal is None:
+        return study
+    header = journal.header
+    return msgspec.structs.replace(
+        study,
+        identifier=header.identifier,
+        hotlap_version=header.hotlap_version,
+        started=header.started,
+        source=header.source,
+        directory=str(journal.directory),
+    )
+
+
+def guarded(book: Book, work: Callable[[], None], interrupted: Callable[[], None]) -> Study:
+    """Do the work, and see to it that the study is closed and saved however it ends."""
+    try:
+        work()
+    except KeyboardInterrupt:
+        interrupted()
+    except ScriptError as error:
+        book.close("script-failed", error.what)
+        raise
+    except BudgetError as error:
+        book.close("out-of-budget", error.what)
+        raise
+    return book.study
+
+
+def begin(trials: Trials, book: Book, *, on_free_cores: bool = False) -> tuple[Machine, Observation]:
+    """The stages that every study begins with: the machine, and the script as it is; ``on_free_cores``, with fewer
+    threads than it has where others do not pause.
+
+    Raises :class:`ScriptError` as :func:`hotlap.experiment.observe.understand` does.
+    """
+    book.tell("machine", "What this machine is")
+    machine = trials.executor.machine()
+    book.update(machine=machine)
+    book.warn(*machine.warnings)
+    book.tell("baseline", "The script as it is")
+    trials.cores = machine.cores
+    trials.most_waits = 1 if on_free_cores else trials.most_waits
+    book.disturbed("matmul", disturbance_of_rates(machine))
+    run, disturbed = quietly(
+        trials, book, "account", lambda patience: first_run(trials, patience), lambda run: [run], stage="baseline"
+    )
+    if disturbed is not None and on_free_cores:
+        run, disturbed = with_threads_that_fit(trials, book, run, disturbed)
+    book.update(baseline=run, files=run.files)
+    book.disturbed("account", disturbed)
+    book.warn(*run.notes)
+    observation = understand(run, trials)
+    trials.costs = Costs(run.startup_seconds, observation.shape, cores=machine.cores)
+    trials.fit_arms(machine, run)
+    book.update(account_before=observation.account, run_account=run_account(run, observation.account))
+    book.warn(*observation.warnings)
+    return machine, observation

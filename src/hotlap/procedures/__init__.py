@@ -1,0 +1,1 @@
+"""What hotlap can be asked to do, one file or folder each."""

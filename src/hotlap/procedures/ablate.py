@@ -1,0 +1,121 @@
+"""Does each kept lever still earn its place? The full plan against itself without each lever in turn.
+
+A lever that gained early may be idle once others are on. It is left out when the plan without it is as fast; and when
+its own trial did not survive the correction for the number of levers tried (Holm), only a clear loss keeps it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from hotlap import plan as plans_of
+from hotlap.experiment.book import Book
+from hotlap.experiment.confirm import compare_sets, comparison_of
+from hotlap.experiment.trials import FEWEST_ARMS, Failure, Trials
+from hotlap.measure import speed
+from hotlap.records import Comparison, Plan, SpeedComparison, TurnSet
+
+_SETS = speed.LOOKS[0].sets
+_MARGIN = 1.5
+"""Costs are estimates, and a plan that could not be verified is worth less than one that was not ablated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A lever that was taken out, and the comparison that says why: the plan without it, against the plan with it
+    (None where there was no budget for one)."""
+
+    lever: str
+    comparison: Comparison | None
+    reason: str
+
+
+def ablate(trials: Trials, book: Book, plan: Plan, doubtful: Collection[str]) -> tuple[Plan, list[Dropped]]:
+    """The plan that remains, and what was dropped: the least useful lever first, then all again without it, since two
+    levers may each be idle only because of the other."""
+    dropped: list[Dropped] = []
+    while len(plan.settings) > 1:
+        found = _round(trials, book, plan)
+        if found is None:
+            return _without_doubtful(book, plan, doubtful, dropped)
+        idle = [lever for lever, it in found.items() if not _earns_its_place(it.speed, trials, lever in doubtful)]
+        if not idle:
+            break
+        worst = max(idle, key=lambda lever: found[lever].speed.speedup.value)
+        dropped.append(Dropped(worst, found[worst], _reason(found[worst].speed, worst in doubtful)))
+        plan = plans_of.without(plan, worst)
+        if len(idle) == 1:
+            break
+    return plan, dropped
+
+
+def _round(trials: Trials, book: Book, plan: Plan) -> dict[str, Comparison] | None:
+    """Leave each lever out once; None when the budget or a failure does not allow it."""
+    levers = [it.lever for it in plan.settings]
+    at_once = max(1, trials.arms_at_once - 2)
+    groups = [levers[start : start + at_once] for start in range(0, len(levers), at_once)]
+    found: dict[str, Comparison] = {}
+    for group in groups:
+        arms = [plan, plan, *(plans_of.without(plan, it) for it in group)]
+        sets = _sets(trials, book, arms, group)
+        if sets is None:
+            return None
+        for arm, lever in enumerate(group, start=2):
+            confidence = 1 - speed.alpha_at(len(sets))
+            without = compare_sets(sets, delta=trials.options.delta, confidence=confidence, arms=(0, 1, arm))
+            found[lever] = comparison_of(plan, arms[arm], sets, without, candidate_arm=arm)
+    return found
+
+
+def _sets(trials: Trials, book: Book, arms: Sequence[Plan], group: Sequence[str]) -> list[TurnSet] | None:
+    if not trials.fits(_MARGIN * _SETS * trials.costs.of_set(arms, trials.rounds)):
+        return None
+    sets: list[TurnSet] = []
+    names = ", ".join(group)
+    while len(sets) < _SETS:
+        if not trials.fits((_SETS - len(sets)) * trials.costs.of_set(arms, trials.rounds)):
+            return None  # these sets take longer than was thought; the verification's share is not touched
+        text = f"Without {names}: set {len(sets) + 1} of {_SETS}"
+        book.tell("ablation", text, sets_done=len(sets), sets_planned=_SETS)
+        purpose = f"ablation {plans_of.key(arms[0])} {names}"
+        turns = trials.take_set(arms, rounds=trials.rounds, purpose=purpose)
+        if isinstance(turns, Failure):
+            if len(arms) > FEWEST_ARMS:
+                trials.arms_at_once = FEWEST_ARMS
+            book.warn(f"The check whether each lever is still needed could not be made. {turns.reason}")
+            return None
+        sets.append(turns)
+    return sets
+
+
+def _earns_its_place(without: SpeedComparison, trials: Trials, is_doubtful: bool) -> bool:
+    """Whether the plan is slower without the lever: shown, or (for a lever that is not in doubt) seen."""
+    if without.verdict == "slower":
+        return True
+    if without.verdict in ("faster", "no-effect") or is_doubtful:
+        return False
+    return -math.log(without.speedup.value) >= math.log1p(trials.options.delta)
+
+
+def _reason(without: SpeedComparison, is_doubtful: bool) -> str:
+    text = (
+        f"It gained on its own, but the full plan without it runs at {without.speedup.value:.3f}x "
+        f"({without.speedup.low:.3f} to {without.speedup.high:.3f}) of its speed, so it was dropped."
+    )
+    if is_doubtful:
+        text += " Its own trial did not stand up to the number of levers that were tried."
+    return text
+
+
+def _without_doubtful(
+    book: Book, plan: Plan, doubtful: Collection[str], dropped: list[Dropped]
+) -> tuple[Plan, list[Dropped]]:
+    """Without fresh evidence only the levers stay whose own trials stand up to the number of levers tried."""
+    book.warn("Whether each kept lever is still needed beside the others was not checked.")
+    for lever in [it.lever for it in plan.settings if it.lever in doubtful]:
+        reason = "Its trial did not stand up to the number of levers that were tried."
+        dropped.append(Dropped(lever, None, reason))
+        plan = plans_of.without(plan, lever)
+    return plan, dropped

@@ -1,0 +1,135 @@
+"""What a budget allows: whether a lever can be proved with what is left, and with which budget it could be.
+
+Both are answered by the same sums, so that a budget that was advised is enough.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hotlap import plan as plans_of
+from hotlap.experiment.confirm import first_look_cost
+from hotlap.experiment.costs import FEWEST_ROUNDS
+from hotlap.experiment.observe import FEWEST_STEPS, observed_seconds
+from hotlap.experiment.profiled_launch import SEARCH_SHARE, usual_length
+from hotlap.experiment.prove import Prover, steps_for, usual_proof_cost
+from hotlap.experiment.trials import Trials
+from hotlap.procedures.screen import looks
+from hotlap.procedures.verify import verification_cost
+from hotlap.records import Plan, Run
+
+RESERVE_MARGIN = 1.15
+ADVICE_MARGIN = 1.3
+"""Costs are estimates, also in the study that follows the advice."""
+
+_LOOKED_AT = 3
+_SHARE_FOR_A_LOOK = 0.5
+_ROUNDED_TO_SECONDS = 10
+_LONG_SECONDS, _LONG_ROUNDED_TO_SECONDS = 600, 60
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a lever can be proved: by a trial and, with all others, a verification; or ``straight``, by the verification
+    alone, where the plan is empty and no more can be paid for."""
+
+    rounds: int
+    straight: bool = False
+
+
+def affordable_way(trials: Trials, prover: Prover, plan: Plan, candidate: Plan) -> Way | None:
+    """The best way that what is left of the budget allows; None where it allows none."""
+    left = _left(trials)
+    few = min(trials.rounds, FEWEST_ROUNDS)
+    proof = prover.cost(candidate)
+    for rounds in dict.fromkeys((trials.rounds, few)):
+        trial = first_look_cost(trials, plan, candidate, rounds) + proof
+        if trial + RESERVE_MARGIN * verification_cost(trials, None, candidate, rounds) <= left:
+            return Way(rounds)
+    straight = verification_cost(trials, None, candidate, few) + proof
+    return Way(few, straight=True) if not plan.settings and straight <= left else None
+
+
+def reserve_for_first_answer(trials: Trials) -> float:
+    """Seconds to keep, while bounds and causes are looked for, for the first proof; where the budget does not allow one
+    or none is wanted, for a look at some levers."""
+    proof = _reserve_for_one_proof(trials)
+    if proof:
+        return proof
+    setting = plans_of.setting("any")
+    possible = (it.seconds for it in looks(trials, plans_of.EMPTY, [setting] * _LOOKED_AT))
+    return next((it for it in possible if it <= _SHARE_FOR_A_LOOK * _left(trials)), 0.0)
+
+
+def reserve_while_bounding(trials: Trials) -> float:
+    """The same while ceilings are measured: of a budget that allows no proof, the causes come before these."""
+    proof = _reserve_for_one_proof(trials)
+    if proof:
+        return proof
+    return min(_left(trials), reserve_for_first_answer(trials) + usual_length(trials).seconds(trials))
+
+
+def share_for_causes(trials: Trials, baseline: Run, stages_seconds: float) -> float:
+    """How much of the budget the profiled launch may take: where it allows no proof, all but the looks."""
+    needed = budget_for_a_proof(trials, baseline, stages_seconds, plans_of.EMPTY)
+    short = trials.options.quick or (trials.options.budget_seconds or math.inf) < needed
+    return 1.0 if short else SEARCH_SHARE
+
+
+def _reserve_for_one_proof(trials: Trials) -> float:
+    """What it takes; nothing where it does not fit, or is not wanted."""
+    if trials.options.quick:
+        return 0.0
+    least = RESERVE_MARGIN * _least(trials, plans_of.EMPTY, trials.options.budget_seconds)
+    return least if least <= _left(trials) else 0.0
+
+
+def reserve_for(trials: Trials, prover: Prover, plan: Plan) -> float:
+    """Seconds to keep while levers are looked at: for a trial and the verification or, where no more is left, for one
+    proof; and for a plan that is kept already always its verification."""
+    verification = RESERVE_MARGIN * verification_cost(trials, prover, plan)
+    usual = first_look_cost(trials, plan, plan, trials.rounds) + verification
+    if usual <= _left(trials):
+        return usual
+    return verification if plan.settings else _reserve_for_one_proof(trials)
+
+
+def budget_for_a_proof(trials: Trials, baseline: Run, stages_seconds: float, candidate: Plan) -> float:
+    """The budget with which a study of this script, started again, could prove the candidate.
+
+    ``stages_seconds`` is what comes before, less the profiled launch, which takes a share of any budget.
+    """
+    shape = trials.costs.shape
+    watched = sum(baseline.steps.wall_seconds)
+    longer = max(0.0, max(observed_seconds(None), FEWEST_STEPS * shape.step_seconds) - watched)
+    needed = stages_seconds + longer
+    for _ in range(10):  # a longer budget pays for a longer proof, which takes less of it than it adds
+        least = ADVICE_MARGIN * _least(trials, candidate, needed)
+        needed = (stages_seconds + longer + least) / (1 - SEARCH_SHARE)
+    return rounded_up(needed)
+
+
+def budget_for_the_rest(trials: Trials, prover: Prover, plan: Plan, candidates: Iterable[Plan]) -> float:
+    """The budget with which this study would have tried these as well."""
+    trial = sum(first_look_cost(trials, plan, it, trials.rounds) + prover.cost(it) for it in candidates)
+    return rounded_up(trials.spent_seconds + ADVICE_MARGIN * (trial + verification_cost(trials, prover, plan)))
+
+
+def rounded_up(seconds: float) -> float:
+    """To a budget as a person would give it: whole minutes where it is long."""
+    to = _ROUNDED_TO_SECONDS if seconds <= _LONG_SECONDS else _LONG_ROUNDED_TO_SECONDS
+    return float(to * math.ceil(seconds / to))
+
+
+def _least(trials: Trials, candidate: Plan, budget_seconds: float | None) -> float:
+    """The shortest way to a proof: the fresh sets of a verification, and the runs that compare numbers."""
+    proof = usual_proof_cost(trials, candidate, steps_for(trials, budget_seconds))
+    rounds = min(trials.options.rounds or FEWEST_ROUNDS, trials.costs.shape.most_rounds)
+    return verification_cost(trials, None, candidate, rounds) + proof
+
+
+def _left(trials: Trials) -> float:
+    budget = trials.options.budget_seconds
+    return math.inf if budget is None else budget - trials.spent_seconds

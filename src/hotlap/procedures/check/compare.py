@@ -1,0 +1,429 @@
+"""The trials of a check: observe, time both sides in the same sets until a look decides, compare the numbers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from hotlap import plan as plans_of
+from hotlap.errors import HotlapError, ScriptError, UsageError
+from hotlap.experiment.book import Book, OnProgress, say_nothing
+from hotlap.experiment.confirm import (
+    BASELINE,
+    CANDIDATE,
+    adapt_rounds,
+    compare_sets,
+    comparison_of,
+    divergence,
+    peak_bytes,
+)
+from hotlap.experiment.costs import FEWEST_ROUNDS
+from hotlap.experiment.journaled import JournaledExecutor
+from hotlap.experiment.observe import Observation
+from hotlap.experiment.options import Options
+from hotlap.experiment.options import check as check_options
+from hotlap.experiment.prove import Prover
+from hotlap.experiment.quiet import quietly, runs_of_set
+from hotlap.experiment.stages import begin, blank_study
+from hotlap.experiment.trials import Failure, Trials
+from hotlap.levers.api import Lever, all_levers
+from hotlap.machine.label import machine_label
+from hotlap.measure import speed
+from hotlap.procedures.check.numbers import TwoScripts, without_blame
+from hotlap.procedures.check.phases import phase_shifts
+from hotlap.procedures.check.rule import limit_of, look_at
+from hotlap.procedures.check.wording import numbers_text, over_budget_text, overall, speed_text
+from hotlap.records import (
+    Against,
+    Assignment,
+    Check,
+    CheckCost,
+    CheckVerdict,
+    Completed,
+    Disturbance,
+    Machine,
+    NumbersCheck,
+    ParityComparison,
+    ParityVerdict,
+    Sides,
+    Situation,
+    SpeedCheck,
+    TimedOut,
+    TurnSet,
+    Workload,
+)
+from hotlap.redact import redacted
+from hotlap.study import CHECK, Journal
+from hotlap.trial.executor import Executor
+
+_VERDICTS: Mapping[ParityVerdict, CheckVerdict] = {
+    "exact": "passed", "within": "passed", "lost": "failed", "not-verified": "inconclusive"
+}  # fmt: skip
+
+
+def check(
+    workload: Workload,
+    against: Against,
+    sides: Sides,
+    options: Options,
+    executor: Executor,
+    on_progress: OnProgress = say_nothing,
+    *,
+    speed_only: bool = False,
+    levers: Mapping[str, Lever] | None = None,
+    journal: Journal | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Check:
+    """Compare the present side with the other one on this machine. ``options.delta`` is the smallest slowdown that
+    counts. With a journal the check is kept as a study, for ``hotlap history``.
+
+    A present script that fails is an answer. What noise may explain is *inconclusive*: a budget too small for the
+    first look, a launch that timed out. Raises :class:`HotlapError` where the other side fails by itself, and
+    :class:`UsageError` for options that make no sense.
+    """
+    known = all_levers() if levers is None else levers
+    check_options(options, known)
+    trials = Trials(sides.before, options, JournaledExecutor(executor, journal, clock=clock))
+    blank = msgspec.structs.replace(blank_study(workload, options, journal), kind="check")
+    book = Book(blank, trials, journal, on_progress)
+    checker = _Checker(workload, against, sides, trials, book, known, speed_only=speed_only)
+    try:
+        return checker.run()
+    except KeyboardInterrupt:
+        book.close("interrupted")
+        raise
+    except HotlapError as error:
+        book.close("script-failed", error.what)
+        raise
+
+
+class _Checker:
+    def __init__(
+        self,
+        workload: Workload,
+        against: Against,
+        sides: Sides,
+        trials: Trials,
+        book: Book,
+        levers: Mapping[str, Lever],
+        *,
+        speed_only: bool,
+    ) -> None:
+        self._workload = workload
+        self._against = against
+        self._sides = sides
+        self._trials = trials
+        self._book = book
+        self._levers = levers
+        self._speed_only = speed_only
+        self._sets: list[TurnSet] = []
+        self._cost: CheckCost | None = None
+        self._ended_soon = False
+        self._asked_twice = False
+
+    def run(self) -> Check:
+        try:
+            machine, observation = begin(self._trials, self._book)
+        except ScriptError as error:
+            return self._not_measured(error)
+        self._refuse_mixture(observation)
+        self._compare_only_here(machine)
+        proof = None if self._speed_only else self._proof(machine, observation)
+        if not self._can_pay(0.0 if proof is None else proof.cost()):
+            return self._answer(machine, self._over_budget(), None)
+        found = self._time()
+        self._trials.reserve_seconds = 0.0
+        comparable = bool(self._sets) or (self._ended_soon and self._against.kind == "revision")
+        numbers = self._numbers(proof) if proof is not None and comparable else None
+        return self._answer(machine, found, numbers)
+
+    # -- what cannot be compared ---------------------------------------------------------------
+
+    def _not_measured(self, error: ScriptError) -> Check:
+        run = self._book.study.baseline
+        if run is not None and isinstance(run.ending, TimedOut):
+            text = f"Nothing was compared: {error.what} {error.remedy}"
+            found = SpeedCheck(verdict="inconclusive", text=text, limit=self._limit)
+            return self._answer(self._book.study.machine, found, None)
+        if self._against.kind == "plan":  # both sides are the present script
+            found = SpeedCheck(verdict="failed", text=f"{error.what} {error.remedy}", limit=self._limit)
+            return self._answer(self._book.study.machine, found, None)
+        raise HotlapError(
+            f"The script as it was at {self._against.name} cannot be measured. {error.what}",
+            where=error.where,
+            remedy=f"Compare with a revision at which it runs. {error.remedy}",
+        ) from error
+
+    def _refuse_mixture(self, observation: Observation) -> None:
+        """Raises :class:`UsageError` when the past took modules from the present: it would be compared with itself."""
+        names = observation.run.imported_from_original
+        if not names:
+            return
+        raise UsageError(
+            f"At {self._against.name} the script still imports {', '.join(names[:3])} as of now.",
+            where=self._original,
+            remedy="They are installed in place. Put their folder on the path, as in `PYTHONPATH=$PWD/src hotlap check "
+            "...`: a path inside the repository is taken to mean the same folder at that revision.",
+        )
+
+    @property
+    def _original(self) -> str:
+        checkout = self._sides.before.checkout
+        return checkout.original if checkout is not None else self._sides.before.directory
+
+    def _compare_only_here(self, machine: Machine) -> None:
+        """A gain that was recorded on another machine is not asked for: the ratio too depends on the machine."""
+        recorded = self._against.recorded
+        here = machine_label(machine)
+        if self._against.kind != "plan":
+            return
+        if recorded is None:
+            self._book.warn(
+                f"The plan of {self._against.name} records no gain, so all that is asked is that it costs no speed."
+            )
+        elif recorded.machine != here:
+            there = recorded.machine or "an unknown machine"
+            self._book.warn(
+                f"The gain of {recorded.speedup.value:.2f}x was recorded on {there}, and this is {here or 'another'}: "
+                "all that is asked is that the plan costs no speed."
+            )
+            self._against = msgspec.structs.replace(self._against, recorded=None)
+        elif recorded.torch_version not in ("", _torch_version(machine)):
+            then = f"with torch {recorded.torch_version}, and this is torch {_torch_version(machine)}"
+            self._book.warn(f"The gain was recorded {then}.")
+
+    # -- budget --------------------------------------------------------------------------------
+
+    def _can_pay(self, proof_seconds: float) -> bool:
+        """Report what the check will take, and reserve the seconds of its proof. False when too little is left for the
+        first look."""
+        trials, first, last = self._trials, speed.LOOKS[0].sets, speed.LOOKS[-1].sets
+        trials.reserve_seconds = proof_seconds
+        trials.choose_rounds(1)
+        if not trials.fits(first * self._set_seconds):
+            trials.set_rounds(FEWEST_ROUNDS)
+        before = trials.spent_seconds + proof_seconds
+        self._cost = cost = CheckCost(
+            least_seconds=before + first * self._set_seconds, most_seconds=before + last * self._set_seconds
+        )
+        self._book.tell(
+            "trial",
+            f"A first look is due after {cost.least_seconds:.0f} s, the last after {cost.most_seconds:.0f} s",
+            sets_planned=first,
+        )
+        budget = trials.options.budget_seconds
+        if budget is not None and cost.least_seconds <= budget < cost.most_seconds:
+            self._book.warn(
+                f"The budget of {budget:.0f} s may end before the last look: all {last} sets take about "
+                f"{cost.most_seconds:.0f} s."
+            )
+        return trials.fits(first * self._set_seconds)
+
+    def _over_budget(self) -> SpeedCheck:
+        budget, cost = self._trials.options.budget_seconds, self._cost
+        assert budget is not None and cost is not None
+        text = over_budget_text(cost, budget, self._disturbance_of("account"))
+        return SpeedCheck(verdict="inconclusive", text=text, limit=self._limit)
+
+    def _disturbance_of(self, measured: str) -> Disturbance | None:
+        return next((it for it in self._book.study.disturbances if it.measured == measured), None)
+
+    @property
+    def _set_seconds(self) -> float:
+        plans = [self._sides.before_plan, self._sides.before_plan, self._sides.now_plan]
+        return self._trials.costs.of_set(plans, self._trials.rounds)
+
+    # -- speed ---------------------------------------------------------------------------------
+
+    @property
+    def _limit(self) -> float:
+        return limit_of(self._trials.options.delta)
+
+    def _time(self) -> SpeedCheck:
+        """Sets until a look decides, the last look is done, or the budget is."""
+        delta, short = self._trials.options.delta, False
+        for position, look in enumerate(speed.LOOKS):
+            if position > 0 and not self._trials.fits((look.sets - len(self._sets)) * self._set_seconds):
+                short = True
+                break
+            failure = self._take_sets(look.sets)
+            if failure is not None:
+                return self._failed(failure)
+            verdict, judged, at_least, found = look_at(self._sets, self._against.recorded, delta)
+            if verdict != "inconclusive":
+                break
+            adapt_rounds(self._trials, self._sets)
+        runs = [run for it in self._sets for run in it.runs]
+        self._book.judge("speed", runs)
+        phases, busy = phase_shifts(self._sets), self._disturbance_of("speed")
+        return SpeedCheck(
+            verdict=verdict,
+            text=speed_text(
+                verdict, self._against, delta, found, judged, at_least, short=short, phases=phases, disturbance=busy
+            ),
+            limit=self._limit,
+            judged=judged,
+            at_least=at_least,
+            comparison=found,
+            phases=phases,
+        )
+
+    def _take_sets(self, upto: int) -> Failure | None:
+        while len(self._sets) < upto:
+            running = None
+            if len(self._sets) > 1:
+                confidence = speed.HEADLINE_CONFIDENCE
+                running = compare_sets(self._sets, delta=self._trials.options.delta, confidence=confidence).speedup
+            text = f"set {len(self._sets) + 1} of {upto}"
+            self._book.tell("trial", text, sets_done=len(self._sets), sets_planned=upto, running=running)
+            turns = self._take_set(upto)
+            if _timed_out(turns) and self._trials.fits((upto - len(self._sets)) * self._set_seconds):
+                turns, self._asked_twice = self._take_set(upto), True  # the machine may no longer be busy
+            if isinstance(turns, Failure):
+                return turns
+            diverged = divergence(turns.runs[BASELINE], turns.runs[CANDIDATE])
+            if diverged is not None:
+                return diverged
+            self._sets.append(turns)
+        return None
+
+    def _take_set(self, upto: int) -> TurnSet | Failure:
+        """A set, taken again where it was disturbed, as long as those that follow still fit into the budget."""
+        trials = self._trials
+        others_seconds = (upto - len(self._sets) - 1) * self._set_seconds
+        turns, _ = quietly(
+            trials,
+            self._book,
+            "speed",
+            lambda patience: trials.take_set(
+                self._arms(), rounds=trials.rounds, purpose="check", patience_seconds=patience
+            ),
+            runs_of_set,
+            stage="trial",
+            most_seconds=max(0.0, trials.left_seconds - others_seconds),
+        )
+        return turns
+
+    def _arms(self) -> Sequence[Assignment]:
+        sides = self._sides
+        before = self._trials.assignment(sides.before_plan)
+        now = msgspec.structs.replace(self._trials.assignment(sides.now_plan), workload=sides.now)
+        return [before, before, now]
+
+    def _failed(self, failure: Failure) -> SpeedCheck:
+        """An arm that gave no numbers: the present one's failure is an answer."""
+        self._sets.clear()
+        if _timed_out(failure) and not (failure.arm == CANDIDATE and self._asked_twice):
+            side = "the script as it is now" if failure.arm == CANDIDATE else self._against.name
+            text = f"The speed could not be compared: in a trial of {side}: {failure.reason}"
+            return SpeedCheck(verdict="inconclusive", text=text, limit=self._limit)
+        if failure.arm != CANDIDATE:
+            raise HotlapError(
+                f"The other side of the comparison, {self._against.name}, failed while it was timed. {failure.reason}",
+                remedy="Run the check again; if it fails again, make that script run by itself first.",
+            )
+        if isinstance(failure.ending, Completed):
+            self._ended_soon = True
+            text = f"The speed could not be compared: {failure.reason} Let it train longer."
+            return SpeedCheck(verdict="inconclusive", text=text, limit=self._limit)
+        now = "With the plan the script" if self._against.kind == "plan" else "The script as it is now"
+        return SpeedCheck(verdict="failed", text=f"{now} does not run through: {failure.reason}", limit=self._limit)
+
+    # -- numbers -------------------------------------------------------------------------------
+
+    def _proof(self, machine: Machine, observation: Observation) -> TwoScripts | _PlanProof:
+        if self._against.kind == "revision":
+            return TwoScripts(self._trials, self._sides)
+        situation = Situation(
+            facts=observation.facts,
+            machine=machine,
+            account=observation.account,
+            device_peak_bytes=observation.run.device_peak_bytes,
+            host_peak_bytes=observation.run.host_peak_bytes,
+        )
+        return _PlanProof(Prover(self._trials, self._levers, situation), self._against)
+
+    def _numbers(self, proof: TwoScripts | _PlanProof) -> NumbersCheck:
+        self._book.tell("parity", "Does it still compute the same?")
+        parity = proof.prove(self._sets)
+        if isinstance(parity, Failure):
+            verdict: CheckVerdict = "inconclusive" if _timed_out(parity) else "failed"
+            return NumbersCheck(verdict=verdict, text=parity.reason)
+        parity = without_blame(parity)
+        return NumbersCheck(verdict=_VERDICTS[parity.verdict], text=numbers_text(self._against, parity), parity=parity)
+
+    # -- answer --------------------------------------------------------------------------------
+
+    def _answer(self, machine: Machine, found: SpeedCheck, numbers: NumbersCheck | None) -> Check:
+        verdict, text = overall(found, numbers)
+        remarks = found.comparison.remarks if found.comparison is not None and found.comparison.baseline_agrees else ()
+        check = Check(
+            verdict=verdict,
+            text=text,
+            workload=redacted(self._workload),
+            against=self._against,
+            speed=found,
+            numbers=numbers,
+            delta=self._trials.options.delta,
+            machine=machine_label(machine),
+            torch_version=_torch_version(machine),
+            before_peak_bytes=self._peak_bytes(BASELINE),
+            now_peak_bytes=self._peak_bytes(CANDIDATE),
+            spent_seconds=self._trials.spent_seconds,
+            budget_seconds=self._trials.options.budget_seconds,
+            cost=self._cost,
+            disturbances=self._book.study.disturbances,
+            warnings=(*self._book.study.warnings, *remarks),
+            directory=self._book.study.directory,
+        )
+        self._keep(check)
+        return check
+
+    def _keep(self, check: Check) -> None:
+        """Write into the study what ``hotlap history`` shows of the answer, and all of it next to the study."""
+        comparison = None
+        if check.speed.comparison is not None:
+            comparison = comparison_of(
+                self._sides.before_plan, self._sides.now_plan, self._sets, check.speed.comparison
+            )
+            parity = check.numbers.parity if check.numbers is not None else None
+            comparison = msgspec.structs.replace(comparison, parity=parity)
+        self._book.update(check_verdict=check.verdict, verification=comparison)
+        self._book.attach(CHECK, check)
+        self._book.close("finished", check.text)
+
+    def _peak_bytes(self, arm: int) -> int:
+        return max((peak_bytes(it.runs[arm]) for it in self._sets), default=0)
+
+
+class _PlanProof:
+    """The proof that the levers of the recorded plan owe, of which exact ones are proved by the timing runs."""
+
+    def __init__(self, prover: Prover, against: Against) -> None:
+        self._prover = prover
+        self._plan = against.plan
+        self._exact = all(prover.proof_for(it) == "exact" for it in self._plan.settings)
+
+    def cost(self) -> float:
+        """Seconds that its launches take."""
+        return self._prover.cost(self._plan)
+
+    def prove(self, sets: Sequence[TurnSet]) -> ParityComparison | Failure:
+        """The plan against the untouched script."""
+        return self._prover.prove_exact(sets) if self._exact else self._prover.prove(self._plan)
+
+
+def _timed_out(turns: TurnSet | ParityComparison | Failure) -> bool:
+    """Whether it timed out: on a busy machine that says nothing about the script."""
+    return isinstance(turns, Failure) and isinstance(turns.ending, TimedOut)
+
+
+def _torch_version(machine: Machine) -> str:
+    return dict(machine.library_versions).get("torch", "")
+
+
+def without_plan(workload: Workload, against: Against) -> Sides:
+    """The sides of a comparison with a recorded plan: the present script without it, and with it."""
+    return Sides(before=workload, before_plan=plans_of.EMPTY, now=workload, now_plan=against.plan)

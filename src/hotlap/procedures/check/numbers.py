@@ -1,0 +1,86 @@
+"""Does the script still compute what it computed at that revision? From the same seed it must give the same losses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from hotlap.experiment.prove import affordable_steps
+from hotlap.experiment.trials import Failure, Trials, ending_text, ran_through
+from hotlap.measure.parity.verdict import ParityEvidence, judge
+from hotlap.records import ParityComparison, Run, Sides, TurnSet
+
+_LAUNCHES = 4
+
+
+class TwoScripts:
+    """The gates of parity for two versions of a script under one plan.
+
+    A change of rounding is allowed, as it is to a lever: another order of the same sums moves a loss by as much. What a
+    trial already compares to the last bit is not launched again.
+    """
+
+    def __init__(self, trials: Trials, sides: Sides) -> None:
+        self.steps = affordable_steps(trials)
+        self._trials = trials
+        self._sides = sides
+
+    def cost(self) -> float:
+        """Seconds that all launches take."""
+        return _LAUNCHES * self._trials.costs.of_launch(self._sides.before_plan, self.steps)
+
+    def prove(self, sets: Sequence[TurnSet]) -> ParityComparison | Failure:
+        """The verdict; a Failure when the present script failed in the run that compares numbers."""
+        timed = [judge(_exactly(*it.runs[:3])) for it in sets]
+        if timed and all(it.verdict == "exact" and it.steps >= self.steps for it in timed):
+            return min(timed, key=lambda it: it.steps)
+        baseline, again, candidate = self._run(), self._run(), self._run(now=True)
+        if not ran_through(candidate):
+            return Failure(2, candidate.ending, f"In the run that compares numbers: {ending_text(candidate.ending)}")
+        if not candidate.steps.wall_seconds:
+            return Failure(2, candidate.ending, "The script as it is now ended, and no training step was seen.")
+        exact = judge(_exactly(baseline, again, candidate))
+        if exact.verdict == "exact" or exact.gates[0].passed is False:
+            return exact
+        evidence = ParityEvidence(
+            baseline=baseline,
+            baseline_again=again,
+            candidate=candidate,
+            proof="rounding",
+            nudged=self._nudged(),
+        )
+        return judge(evidence)
+
+    def _nudged(self) -> Run | None:
+        run = self._run(nudge=True)
+        return run if ran_through(run) else None
+
+    def _run(self, *, now: bool = False, nudge: bool = False) -> Run:
+        sides = self._sides
+        plain = self._trials.assignment(sides.now_plan if now else sides.before_plan)
+        assignment = msgspec.structs.replace(
+            plain,
+            workload=sides.now if now else sides.before,
+            aligned_randomness=True,
+            without_dropout=True,
+            nudge=nudge,
+        )
+        return self._trials.launch(assignment, steps=self.steps)
+
+
+def without_blame(parity: ParityComparison) -> ParityComparison:
+    """The verdict, less a difference that the script also has from itself: whoever does not repeat himself cannot be
+    said to have changed. What may not change from step to step (G0) needs no repetition."""
+    gates = {it.gate: it for it in parity.gates}
+    itself = gates.get("G1")
+    invariants = gates.get("G0")
+    changed = invariants is not None and invariants.passed is False
+    if parity.verdict != "lost" or changed or itself is None or itself.passed is not False:
+        return parity
+    text = f"Not verified: {itself.text[:1].lower()}{itself.text[1:]} Seed it, and what it changes can be told."
+    return msgspec.structs.replace(parity, verdict="not-verified", text=text)
+
+
+def _exactly(baseline: Run, again: Run, candidate: Run) -> ParityEvidence:
+    return ParityEvidence(baseline=baseline, baseline_again=again, candidate=candidate, proof="exact")

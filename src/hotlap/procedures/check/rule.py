@@ -1,0 +1,62 @@
+"""When is it slower? A rule with two errors that are bounded both.
+
+At each look (:data:`hotlap.measure.speed.LOOKS`) with its alpha: *slower* when the whole two-sided interval of
+confidence 1 - alpha lies below 1 and the estimate is at least delta below it; *not slower* when the one-sided interval
+of confidence 1 - alpha lies above what delta allows (a test of non-inferiority). The alphas of all looks add up to 5 %,
+so a script that did not change fails in at most 2.5 % of checks, and one that became slower by delta passes in at most
+5 %. Whatever lies between is inconclusive.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from hotlap.experiment.confirm import compare_sets
+from hotlap.measure import speed, student
+from hotlap.records import CheckVerdict, Estimate, RecordedGain, SpeedComparison, TurnSet
+
+
+def limit_of(delta: float) -> float:
+    """The ratio of speeds at which a slowdown counts."""
+    return 1 / (1 + delta)
+
+
+def look_at(
+    sets: Sequence[TurnSet], recorded: RecordedGain | None, delta: float
+) -> tuple[CheckVerdict, Estimate, float, SpeedComparison]:
+    """The verdict after so many sets; what is judged, with its interval; the end of the one-sided interval; and the
+    comparison itself. While the baseline disagrees with itself, nothing is decided."""
+    alpha = speed.alpha_at(len(sets))
+    found = compare_sets(sets, delta=delta, confidence=1 - alpha)
+    one_sided = compare_sets(sets, delta=delta, confidence=1 - 2 * alpha)
+    judged, at_least = found.speedup, one_sided.speedup.low
+    if recorded is not None:
+        judged = share_of(found.speedup, recorded, 1 - alpha)
+        at_least = share_of(one_sided.speedup, recorded, 1 - 2 * alpha).low
+    return decide(judged, at_least, delta, agrees=found.baseline_agrees), judged, at_least, found
+
+
+def decide(judged: Estimate, at_least: float, delta: float, *, agrees: bool) -> CheckVerdict:
+    """The rule, for a baseline that ``agrees`` with itself."""
+    if not agrees:
+        return "inconclusive"
+    if judged.high < 1 and judged.value <= limit_of(delta):
+        return "failed"
+    return "passed" if at_least > limit_of(delta) else "inconclusive"
+
+
+def share_of(today: Estimate, recorded: RecordedGain, confidence: float) -> Estimate:
+    """Today's speedup as a share of the recorded one, both of which are uncertain.
+
+    The interval of a difference (here of logarithms) from the intervals of its two parts: Zou and Donner (2008),
+    *Construction of confidence limits about effect measures*. The recorded interval is first brought to the
+    ``confidence`` of today's.
+    """
+    then = recorded.speedup
+    degrees = recorded.sets - 1
+    widened = student.quantile((1 + confidence) / 2, degrees) / student.quantile((1 + recorded.confidence) / 2, degrees)
+    below = math.hypot(math.log(today.value / today.low), widened * math.log(then.high / then.value))
+    above = math.hypot(math.log(today.high / today.value), widened * math.log(then.value / then.low))
+    value = today.value / then.value
+    return Estimate(value=value, low=value * math.exp(-below), high=value * math.exp(above), unit="x")

@@ -1,0 +1,210 @@
+"""The three-run lab: the script as it is, with mixed precision, and with mixed precision and compile.
+
+A classroom experiment made sound: the three take turns in the same sets, and both changes are checked for sameness. Its
+reading rests on a rule of thumb, and is said to.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from hotlap import plan as plans_of
+from hotlap.diagnose.rules.small_mixed_precision_gain import RULE_OF_THUMB, bottleneck
+from hotlap.errors import BudgetError
+from hotlap.experiment.book import Book, OnProgress, say_nothing
+from hotlap.experiment.confirm import compare_sets, comparison_of
+from hotlap.experiment.journaled import JournaledExecutor
+from hotlap.experiment.options import Options, check
+from hotlap.experiment.prove import Prover
+from hotlap.experiment.stages import begin, blank_study, guarded
+from hotlap.experiment.trials import Failure, Trials
+from hotlap.levers.api import Lever, all_levers
+from hotlap.measure import speed
+from hotlap.procedures.budget import ADVICE_MARGIN, rounded_up
+from hotlap.procedures.verdicts import no_gain, of_parity
+from hotlap.records import (
+    Comparison,
+    Failed,
+    Kept,
+    Outcome,
+    PhaseAccount,
+    Plan,
+    Situation,
+    Skipped,
+    SpeedComparison,
+    Study,
+    TurnSet,
+    Verdict,
+    Workload,
+)
+from hotlap.study import Journal
+from hotlap.trial.executor import Executor
+
+MIXED, COMPILE = "mixed-precision", "compile"
+BOTH = "mixed-precision + compile"
+
+_SETS = 5
+_FEWEST_SETS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Arm:
+    """One of the runs beside the script as it is."""
+
+    name: str
+    plan: Plan
+
+
+def run_lab(
+    workload: Workload,
+    options: Options,
+    executor: Executor,
+    on_progress: OnProgress = say_nothing,
+    *,
+    journal: Journal | None = None,
+    levers: Mapping[str, Lever] | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Study:
+    """Compare the three; the study's ``status_text`` is the reading, its plan the fastest that computes the same.
+
+    Raises as :func:`hotlap.procedures.search.tune` does.
+    """
+    known = all_levers() if levers is None else levers
+    check(options, known)
+    trials = Trials(workload, options, JournaledExecutor(executor, journal, clock=clock))
+    book = Book(blank_study(workload, options, journal), trials, journal, on_progress)
+    return guarded(book, lambda: _compare(trials, book, known), lambda: book.close("interrupted"))
+
+
+def reading(phases: PhaseAccount, mixed: SpeedComparison | None) -> str:
+    """What the gain of mixed precision says about the bottleneck, and what was measured to be it."""
+    where = f"In the script as it is, {bottleneck(phases)}."
+    if mixed is None:
+        return where
+    found = mixed.speedup
+    gain = f"Mixed precision: {found.value:.2f}x ({found.low:.2f} to {found.high:.2f})."
+    rule = f"As a rule of thumb, a gain under {RULE_OF_THUMB - 1:.0%} means that the bottleneck is elsewhere."
+    if found.high < RULE_OF_THUMB:
+        return f"{gain} {rule} {where}"
+    if found.low > RULE_OF_THUMB:
+        return f"{gain} {rule} This is more: the multiplications were the bottleneck. {where}"
+    return f"{gain} {rule} The interval holds both. {where}"
+
+
+def _compare(trials: Trials, book: Book, levers: Mapping[str, Lever]) -> None:
+    machine, observation = begin(trials, book)
+    situation = Situation(
+        facts=observation.facts,
+        machine=machine,
+        account=observation.account,
+        device_peak_bytes=observation.run.device_peak_bytes,
+        host_peak_bytes=observation.run.host_peak_bytes,
+    )
+    prover = Prover(trials, levers, situation)
+    arms = _arms(book, situation, levers)
+    arms, sets = _take_sets(trials, book, arms)
+    verdicts = _verdicts(trials, book, prover, arms, sets)
+    kept = [it for it in verdicts.values() if isinstance(it, Kept)]
+    best = max((it.comparison for it in kept), key=lambda it: it.speed.speedup.value, default=None)
+    if best is not None:
+        book.update(plan=best.candidate)
+    book.close("finished", reading(observation.account, _speed(verdicts.get(MIXED))))
+
+
+def _arms(book: Book, situation: Situation, levers: Mapping[str, Lever]) -> list[_Arm]:
+    """The runs that can be made here; a lever that cannot be is skipped with its reason."""
+    arms: list[_Arm] = []
+    plan = plans_of.EMPTY
+    for name in (MIXED, COMPILE):
+        lever = levers[name]
+        obstacle = lever.obstacle(situation)
+        settings = () if obstacle else lever.candidates(situation)
+        if not settings:
+            skipped = obstacle or Skipped(reason="There is no setting of it that fits this script and machine.")
+            book.decide(Outcome(lever=name, verdict=skipped))
+            continue
+        plan = plans_of.with_setting(plan, settings[0])
+        arms.append(_Arm(BOTH if len(plan.settings) > 1 else name, plan))
+    return arms
+
+
+def _take_sets(trials: Trials, book: Book, arms: Sequence[_Arm]) -> tuple[list[_Arm], list[TurnSet]]:
+    """The sets of all arms; an arm that fails is taken out, and the sets begin anew without it."""
+    running = list(arms)
+    sets: list[TurnSet] = []
+    wanted = _SETS
+    while running and len(sets) < wanted:
+        plans = [plans_of.EMPTY, plans_of.EMPTY, *(it.plan for it in running)]
+        if not sets:
+            wanted = _affordable_sets(trials, plans)
+        names = ", ".join(it.name for it in running)
+        text = f"The script as it is, {names}: set {len(sets) + 1} of {wanted}"
+        book.tell("trial", text, sets_done=len(sets), sets_planned=wanted)
+        turns = trials.take_set(plans, rounds=trials.rounds, purpose=f"lab {names}")
+        if not isinstance(turns, Failure):
+            sets.append(turns)
+            continue
+        failed = running.pop(max(0, turns.arm - 2))
+        verdict = Failed(ending=turns.ending, reason=turns.reason)
+        book.decide(Outcome(lever=failed.name, setting=failed.plan.settings[-1], verdict=verdict))
+        sets.clear()
+    return running, sets
+
+
+def _affordable_sets(trials: Trials, plans: Sequence[Plan]) -> int:
+    trials.choose_rounds(1)
+    cost = trials.costs.of_set(plans, trials.rounds)
+    if trials.fits(_SETS * cost):
+        return _SETS
+    if trials.fits(_FEWEST_SETS * cost):
+        return _FEWEST_SETS
+    needed = rounded_up(trials.spent_seconds + ADVICE_MARGIN * _FEWEST_SETS * cost)
+    raise BudgetError(
+        f"The budget is too small for the lab: this script needs about {needed:.0f} s.",
+        remedy=f"Give at least --budget {needed:.0f}s, or none.",
+        needed_seconds=needed,
+    )
+
+
+def _verdicts(
+    trials: Trials, book: Book, prover: Prover, arms: Sequence[_Arm], sets: Sequence[TurnSet]
+) -> dict[str, Verdict]:
+    if not sets:
+        return {}
+    delta = trials.options.delta
+    found = [
+        compare_sets(sets, delta=delta, confidence=speed.HEADLINE_CONFIDENCE, arms=(0, 1, arm))
+        for arm in range(2, 2 + len(arms))
+    ]
+    verdicts: dict[str, Verdict] = {}
+    held = speed.hold_to_family(found, alpha=1 - speed.HEADLINE_CONFIDENCE)
+    for index, (arm, its_speed) in enumerate(zip(arms, held, strict=True)):
+        comparison = comparison_of(plans_of.EMPTY, arm.plan, sets, its_speed, candidate_arm=2 + index)
+        verdict = _verdict(trials, book, prover, comparison)
+        verdicts[arm.name] = verdict
+        setting = arm.plan.settings[0] if len(arm.plan.settings) == 1 else None
+        report = sets[-1].runs[2 + index].compile
+        compiled = report if report.seconds or report.graphs else None
+        book.decide(Outcome(lever=arm.name, setting=setting, verdict=verdict, compile=compiled))
+    return verdicts
+
+
+def _verdict(trials: Trials, book: Book, prover: Prover, comparison: Comparison) -> Verdict:
+    """Unlike the search, the lab also proves what is not faster: the numbers are half of the experiment."""
+    book.tell("parity", "Does it still compute the same?")
+    parity = prover.prove(comparison.candidate)
+    if isinstance(parity, Failure):
+        return Failed(ending=parity.ending, reason=parity.reason)
+    comparison = msgspec.structs.replace(comparison, parity=parity)
+    if parity.verdict != "lost" and comparison.speed.verdict != "faster":
+        return no_gain(comparison, trials.options.delta)
+    return of_parity(comparison, parity, trials.options.accept_unverified)
+
+
+def _speed(verdict: Verdict | None) -> SpeedComparison | None:
+    comparison = getattr(verdict, "comparison", None)
+    return comparison.speed if isinstance(comparison, Comparison) else None

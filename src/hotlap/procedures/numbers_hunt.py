@@ -1,0 +1,277 @@
+"""Hunting the first number that is NaN or infinite: one run that only looks, then the same steps with every operation
+checked.
+
+The first run costs little more than the script itself and ends at the first loss, gradient or weight that is not
+finite. The second has the same seed and checks from shortly before that step on. Where even then the number turns out
+to have come from before the check began, a third checks from the script's first line on, if that takes no longer than
+the hunt may.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import time
+from collections.abc import Callable
+from statistics import fmean
+from typing import TypeAlias
+
+import msgspec
+
+from hotlap.errors import ScriptError
+from hotlap.experiment.denied import failure_of
+from hotlap.experiment.observe import after_steps, command_line, limit_to_raise, remedy_of
+from hotlap.experiment.repeat import repeated
+from hotlap.experiment.trials import ending_text, ran_through, steps_done
+from hotlap.records import (
+    Assignment,
+    BadNumber,
+    Completed,
+    Crashed,
+    Isolation,
+    LaunchRequest,
+    NetworkMode,
+    NumbersHunt,
+    OutOfMemory,
+    Record,
+    Run,
+    StepSource,
+    TimedOut,
+    Workload,
+)
+from hotlap.redact import redacted, redacted_record, secrets_of
+from hotlap.trial.executor import Executor
+
+Tell: TypeAlias = Callable[[str], object]
+
+STEPS_BEFORE = 2
+"""How many sound steps are checked before the one with the find: what spoils it may come up earlier."""
+
+STEPS_AFTER = 3
+MOST_REPETITIONS = 3
+_NO_LIMIT_STEPS = 10**9
+_CHECKING_FACTOR = 10.0
+"""How much longer a checked step is taken to be until one was seen."""
+
+_PATIENCE = 30.0
+_SPEAKS_OF_IT = re.compile(r"\b(?:nans?|inf(?:inity|inite)?|non-?finite|not finite)\b", re.IGNORECASE)
+
+
+class HuntOptions(Record, frozen=True, kw_only=True):
+    """How far to look: ``steps`` (None: until the script ends) and ``seconds``, whichever is over first."""
+
+    steps: int | None = None
+    seconds: float = 600.0
+    seed: int = 0
+    startup_limit_seconds: float = 600.0
+    block_limit_seconds: float = 300.0
+    show_output: bool = False
+    network: NetworkMode = "open"
+    unprotected: bool = False
+
+    @property
+    def isolation(self) -> Isolation:
+        """What these options ask of the executor."""
+        return Isolation(network=self.network, unprotected=self.unprotected)
+
+
+def hunt(
+    workload: Workload,
+    options: HuntOptions,
+    executor: Executor,
+    tell: Tell = lambda sentence: None,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+) -> NumbersHunt:
+    """Look for the first number that is not finite, and for the operation that made it. ``tell`` is told, in a
+    sentence, what begins.
+
+    Raises :class:`ScriptError` when the script fails without such a number being the reason, or never trains.
+    """
+    began = clock()
+    hunter = _Hunter(workload, options, executor, tell)
+    found = hunter.hunt()
+    return msgspec.structs.replace(found, wall_seconds=clock() - began)
+
+
+class _Hunter:
+    def __init__(self, workload: Workload, options: HuntOptions, executor: Executor, tell: Tell) -> None:
+        self._workload = workload
+        self._options = options
+        self._executor = executor
+        self._tell = tell
+        self._step_source: StepSource = "auto"
+        self._first_seconds = 0.0
+
+    def hunt(self) -> NumbersHunt:
+        first = self._look()
+        self._first_seconds = first.wall_seconds
+        done = len(first.steps.wall_seconds)
+        found = NumbersHunt(
+            workload=redacted(self._workload),
+            seed=self._options.seed,
+            finite_steps=done,
+            losses_read=sum(it is not None for it in first.steps.loss),
+            ending=first.ending,
+            noticed=first.bad_number,
+            compiled=first.compile.graphs > 0 or any(it.compiled for it in first.facts.models),
+        )
+        if first.bad_number is not None:
+            self._tell(f"step {first.bad_number.step + 1}: {_noticed(first.bad_number)}")
+            return self._trace(found, first.bad_number)
+        if not ran_through(first):
+            return self._explain_failure(found, first)
+        if done == 0:
+            raise ScriptError(
+                "The script ended and no training step was seen: no backward, no optimizer step.",
+                where=command_line(self._workload),
+                remedy="Give hotlap the script, and the arguments, that train.",
+            )
+        return found
+
+    # -- the first run -------------------------------------------------------------------------
+
+    def _look(self) -> Run:
+        """The script as it is. One that calls backward but never an optimizer that torch knows of is run once more
+        with its steps counted by backwards."""
+        self._tell("watching loss, gradients and weights")
+        run = self._first_run()
+        uncounted = run.bad_number is None and not run.steps.wall_seconds and run.facts.backwards_per_step > 0
+        if uncounted and ran_through(run):
+            self._step_source = "backward"
+            run = self._first_run()
+        return run
+
+    def _first_run(self) -> Run:
+        return self._launch(None, self._options.steps or _NO_LIMIT_STEPS, self._options.seconds)
+
+    # -- the runs that check -------------------------------------------------------------------
+
+    def _trace(self, found: NumbersHunt, noticed: BadNumber) -> NumbersHunt:
+        """Repeat the steps with every operation checked, from earlier on where the number turns out to be older."""
+        start: int | None = max(0, noticed.step - STEPS_BEFORE)
+        for _ in range(MOST_REPETITIONS):
+            if start is None:
+                break
+            self._tell(f"the same steps again, every operation checked {_from(start)}")
+            run = self._launch(start, noticed.step + 1 + STEPS_AFTER, self._patience)
+            bad = run.bad_number
+            if bad is not None and bad.noticed_in == "script":
+                bad = None  # which the first run had no need to look at
+            if bad is not None or found.repeated is None:
+                found = msgspec.structs.replace(
+                    found,
+                    repeated=bad,
+                    repeated_steps=len(run.steps.wall_seconds),
+                    repeated_ending=run.ending,
+                    checked_from=start,
+                )
+            start = self._earlier_start(run, bad, start)
+        return found
+
+    def _earlier_start(self, run: Run, bad: BadNumber | None, start: int) -> int | None:
+        """From where to check once more, or None where the answer cannot be bettered."""
+        if bad is None or start == 0:
+            return None
+        if bad.step < start:  # the runs differ
+            return max(0, bad.step - STEPS_BEFORE)
+        return (
+            0 if _may_be_older(bad) and bad.step * _checked_step_seconds(run, start) <= self._options.seconds else None
+        )
+
+    @property
+    def _patience(self) -> float:
+        return max(self._options.seconds, _PATIENCE * self._first_seconds)
+
+    # -- a script that fails -------------------------------------------------------------------
+
+    def _explain_failure(self, found: NumbersHunt, first: Run) -> NumbersHunt:
+        """The script failed: perhaps since it saw NaN itself, or since torch refused it."""
+        ending = first.ending
+        crashed = isinstance(ending, Crashed) and not ending.denied_path
+        output = f"{ending.error} {ending.output_tail}" if isinstance(ending, Crashed) else ""
+        done = steps_done(first)
+        if crashed and (done > 0 or _SPEAKS_OF_IT.search(output)):
+            start = max(0, done - STEPS_BEFORE)
+            self._tell(f"the script failed; the same steps again, every operation checked {_from(start)}")
+            run = self._launch(start, done + 1 + STEPS_AFTER, self._patience)
+            if run.bad_number is not None:
+                return msgspec.structs.replace(
+                    found,
+                    finite_steps=done,
+                    noticed=run.bad_number,
+                    repeated=run.bad_number,
+                    repeated_steps=len(run.steps.wall_seconds),
+                    repeated_ending=run.ending,
+                    checked_from=start,
+                )
+        raise self._failure(first, done)
+
+    def _failure(self, run: Run, done: int) -> ScriptError:
+        when = after_steps(done)
+        command = command_line(self._workload)
+        match run.ending:
+            case Crashed(exit_code=code) as crash:
+                what = failure_of(crash, when)
+                remedy = remedy_of(crash) or "Make it run by itself first."
+                return ScriptError(what, where=command, remedy=remedy, exit_code=code or 1)
+            case Completed(exit_code=code):
+                what = f"The script ended with exit code {code}{when}."
+                return ScriptError(what, where=command, remedy="Make it run by itself first.", exit_code=code)
+            case OutOfMemory(error=error):
+                what = f"The script ran out of memory{when}. {error}".strip()
+                return ScriptError(what, where=command, remedy="Make its batch smaller first.")
+            case TimedOut() as ending:
+                what = f"The script hung{when}: {ending_text(ending)}"
+                return ScriptError(what, where=command, remedy=limit_to_raise(ending))
+        return ScriptError(f"{ending_text(run.ending)}", where=command, remedy="Make it run by itself first.")
+
+    # -- launches ------------------------------------------------------------------------------
+
+    def _launch(self, check_from: int | None, steps: int, seconds: float) -> Run:
+        options = self._options
+        assignment = Assignment(
+            workload=self._workload,
+            seed=options.seed,
+            step_source=self._step_source,
+            watch_numbers=True,
+            check_numbers_from=check_from,
+            startup_limit_seconds=options.startup_limit_seconds,
+            block_limit_seconds=options.block_limit_seconds,
+            step_limit_seconds=options.block_limit_seconds * (1.0 if check_from is None else _CHECKING_FACTOR),
+            show_output=options.show_output,
+        )
+        request = LaunchRequest(assignment=assignment, steps=steps, seconds=seconds)
+        run = repeated(
+            lambda: self._executor.launch(request),
+            lambda run: (run,),
+            lambda: self._tell("the script was killed from outside (SIGKILL); once more"),
+        )
+        return redacted_record(run, secrets_of(self._workload, os.environ))
+
+
+def _may_be_older(bad: BadNumber) -> bool:
+    """Whether the number may have been made before the check began: then a longer check can say by what. What came
+    from NumPy or Python, or from a loader's worker, no check can follow further."""
+    if bad.origin is None or bad.origin.source in ("state", "entered"):
+        return True
+    return bad.origin.source == "batch" and bad.origin.operation not in ("", "tensor")
+
+
+def _checked_step_seconds(run: Run, start: int) -> float:
+    checked = run.steps.wall_seconds[start:]
+    if checked:
+        return fmean(checked)
+    return _CHECKING_FACTOR * fmean(run.steps.wall_seconds) if run.steps.wall_seconds else math.inf
+
+
+def _noticed(bad: BadNumber) -> str:
+    number = "NaN" if bad.nan else "infinite"
+    return {"loss": f"the loss is {number}", "gradients": "a gradient is not finite"}.get(
+        bad.noticed_in, "a weight is not finite"
+    )
+
+
+def _from(start: int) -> str:
+    return f"from step {start + 1} on" if start else "from the first line on"

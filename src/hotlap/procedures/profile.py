@@ -1,0 +1,58 @@
+"""A study without trials: where a step's time goes, what cannot be beaten, and which causes are known for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from hotlap.experiment.book import Book, OnProgress, say_nothing
+from hotlap.experiment.ceilings import measure_ceilings, note_bounds
+from hotlap.experiment.findings import note_findings
+from hotlap.experiment.journaled import JournaledExecutor
+from hotlap.experiment.options import Options, check
+from hotlap.experiment.profiled_launch import take_profile, usual_length
+from hotlap.experiment.stages import begin, blank_study, guarded
+from hotlap.experiment.trials import Trials
+from hotlap.levers.api import all_levers
+from hotlap.procedures.batch_sizes import measure_batch_sizes
+from hotlap.records import Study, Workload
+from hotlap.study import Journal
+from hotlap.trial.executor import Executor
+
+
+def profile(
+    workload: Workload,
+    options: Options,
+    executor: Executor,
+    on_progress: OnProgress = say_nothing,
+    *,
+    journal: Journal | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Study:
+    """Look at the script as it is and say why its steps take as long as they do; no lever is tried.
+
+    What a budget does not allow is left out, and a warning says so; the profiled launch goes before the ceilings.
+    Raises as :func:`hotlap.procedures.search.tune` does, except that no budget is too small.
+    """
+    check(options, all_levers())
+    trials = Trials(workload, options, JournaledExecutor(executor, journal, clock=clock))
+    blank = msgspec.structs.replace(blank_study(workload, options, journal), kind="profile")
+    book = Book(blank, trials, journal, on_progress)
+    return guarded(book, lambda: _look(trials, book), lambda: book.close("interrupted"))
+
+
+def _look(trials: Trials, book: Book) -> None:
+    machine, observation = begin(trials, book, on_free_cores=True)
+    trials.reserve_seconds = usual_length(trials).seconds(trials)
+    bounds = measure_ceilings(trials, book, observation, machine)
+    trials.reserve_seconds = 0.0
+    note_bounds(book, bounds)
+    known = take_profile(trials, book, observation, bounds)
+    note_findings(book, known)
+    if trials.options.batch_sizes:
+        rates = measure_batch_sizes(trials, book, observation, machine)
+        book.update(batch_rates=rates)
+        note_findings(book, msgspec.structs.replace(known, batch_rates=rates))
+    book.close("finished")

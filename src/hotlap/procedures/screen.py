@@ -1,0 +1,271 @@
+"""Which levers are worth a trial, with which setting, and in which order.
+
+Two sieves stand before the trials. The first is arithmetic: an obstacle, or a bound below the gain worth having. The
+second is one interleaved set of the present plan and of that plan with each candidate setting: it chooses settings by
+their point estimate, and lets go of those that are clearly slower. It claims nothing: a single launch says little.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+from hotlap import plan as plans_of
+from hotlap.diagnose.api import Group, all_rules
+from hotlap.experiment.book import Book
+from hotlap.experiment.costs import FEWEST_ROUNDS, Shape
+from hotlap.experiment.findings import precedence
+from hotlap.experiment.options import Options
+from hotlap.experiment.trials import FEWEST_BLOCK_STEPS, FEWEST_ROUNDS_OF_A_SHORT_SCRIPT, Failure, Trials
+from hotlap.levers.api import Lever
+from hotlap.records import CompileReport, Failed, Finding, NoGain, Outcome, Plan, Setting, Situation, Skipped
+
+USUAL_LAUNCH_NOISE = 0.03
+"""How far a single set may mislead, until this study's own sets have shown it: launches of the same code differ by 2 to
+6 %, of which taking turns removes the machine's share."""
+
+_SURPRISE = 2.0
+"""A lever may take long to start, and one that does would cost the others of its set their look."""
+
+_LEAST_NOISE, _MOST_NOISE = 0.015, 0.06
+_ENOUGH_FOR_NOISE = 3
+
+_LOOKS = ((FEWEST_ROUNDS, 1.0), (FEWEST_ROUNDS // 2, 0.5), (FEWEST_ROUNDS_OF_A_SHORT_SCRIPT, 0.25))
+"""Rounds of a look, and how long its blocks are as a share of the usual; the usual look first."""
+
+_COMPUTE: frozenset[Group] = frozenset({"compute", "compile", "host"})
+_DATA: frozenset[Group] = frozenset({"data"})
+
+
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """A lever that may be tried, with its settings, best guess first."""
+
+    lever: Lever
+    settings: tuple[Setting, ...]
+    bound: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Screened:
+    """A setting with the speedup that one set showed (None where it was not screened)."""
+
+    setting: Setting
+    speedup: float | None = None
+    compile: CompileReport | None = None
+    seconds: float = 0.0
+    rounds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A first look: at how many settings at once, in how many rounds, and how its blocks are cut (None: as usual)."""
+
+    settings: int
+    rounds: int
+    shape: Shape | None
+    seconds: float
+
+
+def noise_of_a_set(differences: Sequence[float]) -> float:
+    """How far one set may mislead, as a share: twice what the baseline differed from itself by in this study's own sets
+    (``differences`` as logarithms), once there are some."""
+    if len(differences) < _ENOUGH_FOR_NOISE:
+        return USUAL_LAUNCH_NOISE
+    spread = math.sqrt(fmean(it * it for it in differences))
+    return max(_LEAST_NOISE, min(_MOST_NOISE, 2 * spread))
+
+
+def prospects_of(
+    levers: Iterable[Lever], situation: Situation, options: Options, findings: Sequence[Finding] = ()
+) -> tuple[list[Prospect], list[Outcome]]:
+    """The levers worth looking at, and what is said of the others.
+
+    Those that answer a finding come first, the costliest finding's before all; the rest by their bounds, best first.
+    """
+    found: list[Prospect] = []
+    passed_over: list[Outcome] = []
+    for lever in levers:
+        reason = _reason_to_skip(lever, situation, options)
+        if reason is not None:
+            passed_over.append(Outcome(lever=lever.name, verdict=reason))
+            continue
+        found.append(Prospect(lever, _settings(lever, situation, options), bound_of(lever, situation)))
+    found.sort(key=lambda it: (*precedence(findings, it.lever.name), it.bound or math.inf), reverse=True)
+    return found, passed_over
+
+
+def screen(
+    trials: Trials, book: Book, incumbent: Plan, prospects: Sequence[Prospect], *, noise: float, again: bool = False
+) -> dict[str, list[Screened]]:
+    """The settings of each prospect that are still hopeful, best first; in the order of the prospects' best settings.
+
+    ``noise`` is how far one set may mislead, as a share. A lever without any hopeful setting is decided in the book: as
+    failed when all its settings failed, else as without gain, with the number that was seen. A single setting needs no
+    choice and is hopeful unseen, unless it was tried before (``again``).
+    """
+    quick = trials.options.quick
+    wanted = [setting for it in prospects for setting in (it.settings[:1] if quick else it.settings)]
+    if len(wanted) < 2 and not again and not quick:
+        return {it.lever.name: [Screened(setting) for setting in it.settings] for it in prospects}
+    seen, failures = _measure(trials, book, incumbent, wanted)
+    hopeful: dict[str, list[Screened]] = {}
+    for prospect in prospects:
+        mine = [seen[it] for it in prospect.settings if it in seen]
+        worth = [it for it in mine if _is_hopeful(it, trials.options.delta, noise)]
+        if worth:
+            hopeful[prospect.lever.name] = sorted(worth, key=lambda it: -(it.speedup or 1.0))
+        else:
+            _let_go(book, prospect, mine, failures, trials.options.delta, noise)
+    return dict(sorted(hopeful.items(), key=lambda it: -(it[1][0].speedup or 1.0)))
+
+
+def look_at(trials: Trials, book: Book, incumbent: Plan, setting: Setting) -> Screened | Failure:
+    """A look at one setting alone; without a number where the time does not allow even the shortest."""
+    seen, failures = _measure(trials, book, incumbent, [setting])
+    return failures[setting] if setting in failures else seen[setting]
+
+
+def affordable_look(trials: Trials, incumbent: Plan, waiting: Sequence[Setting]) -> Look | None:
+    """The best look that the time allows: at as many settings as may be alive together, else at fewer, else a shorter
+    one. None where there is no time for any."""
+    return next((it for it in looks(trials, incumbent, waiting) if trials.fits(_price(trials, it))), None)
+
+
+def _price(trials: Trials, look: Look) -> float:
+    """What a look may take, should a lever start slowly or hang."""
+    hang = (look.settings + 1) * trials.costs.startup_seconds + trials.shortest_limit_seconds
+    return max(hang, look.seconds * (_SURPRISE if look.settings > 1 else 1.0))
+
+
+def looks(trials: Trials, incumbent: Plan, waiting: Sequence[Setting]) -> Iterator[Look]:
+    """The looks that may be taken, best first."""
+    usual = trials.costs.shape
+    for rounds, share in _LOOKS:
+        rounds = min(rounds, usual.most_rounds)
+        shape = None if share == 1.0 else _shorter(usual, share)
+        for settings in range(min(len(waiting), max(1, trials.arms_at_once - 1)), 0, -1):
+            arms = [incumbent, *(plans_of.with_setting(incumbent, it) for it in waiting[:settings])]
+            yield Look(settings, rounds, shape, trials.costs.of_set(arms, rounds, shape))
+
+
+def _shorter(shape: Shape, share: float) -> Shape:
+    steps = max(FEWEST_BLOCK_STEPS, math.ceil(shape.block_steps * share))
+    return replace(shape, block_steps=steps, block_seconds=shape.block_seconds * share)
+
+
+def bound_of(lever: Lever, situation: Situation) -> float | None:
+    """The largest speedup that the lever could give here: its own bound, or a measured ceiling that is lower.
+
+    What only speeds up the computation cannot outrun the loader; what only speeds up the loader, on a CPU where nothing
+    is copied, cannot outrun the model. What a lever speeds up is told by the rules that it answers, unless it also sets
+    variables, which reach every process. A ceiling rests on single launches and is given their noise.
+    """
+    bounds = [lever.bound(situation)]
+    everywhere = any(lever.environment(it) for it in lever.candidates(situation))
+    for ceiling in () if everywhere else situation.ceilings:
+        is_compute = ceiling.name == "loader-alone" and _answers_only(lever, _COMPUTE)
+        is_loader = ceiling.name == "model-alone" and _answers_only(lever, _DATA) and situation.facts.device == "cpu"
+        if ceiling.bound_speedup is not None and (is_compute or is_loader):
+            bounds.append(ceiling.bound_speedup * (1 + USUAL_LAUNCH_NOISE))
+    return min((it for it in bounds if it is not None), default=None)
+
+
+def _answers_only(lever: Lever, groups: frozenset[Group]) -> bool:
+    """Whether all rules that the lever answers are of these groups; one that names none, or an unknown one, is none of
+    any group."""
+    rules = all_rules()
+    return bool(lever.addresses) and all(it in rules and rules[it].group in groups for it in lever.addresses)
+
+
+def _reason_to_skip(lever: Lever, situation: Situation, options: Options) -> Skipped | None:
+    obstacle = lever.obstacle(situation)
+    if obstacle is not None:
+        return obstacle
+    if not lever.candidates(situation):
+        return Skipped(reason="There is no setting of it that fits this script and machine.")
+    if not _settings(lever, situation, options):
+        return Skipped(reason=f"It changes what is learned, so it is only tried with --allow {lever.name}.")
+    bound = bound_of(lever, situation)
+    if bound is not None and bound < 1 + options.delta:
+        text = f"It could give {bound:.3f}x at most, and less than {1 + options.delta:.3g}x is not worth having."
+        return Skipped(reason=text, bound=bound)
+    return None
+
+
+def _settings(lever: Lever, situation: Situation, options: Options) -> tuple[Setting, ...]:
+    """The lever's candidates without those that change what is learned, unless these are allowed by name."""
+    allowed = lever.name in options.allow
+    return tuple(it for it in lever.candidates(situation) if allowed or lever.proof_for(situation, it) != "behaviour")
+
+
+def _measure(
+    trials: Trials, book: Book, incumbent: Plan, wanted: Sequence[Setting]
+) -> tuple[dict[Setting, Screened], dict[Setting, Failure]]:
+    """One set for as many settings as may be alive together; what fails is taken out and the rest measured again. What
+    the budget does not allow remains unscreened."""
+    seen: dict[Setting, Screened] = {}
+    failures: dict[Setting, Failure] = {}
+    waiting = list(wanted)
+    while waiting:
+        look = affordable_look(trials, incumbent, waiting)
+        if look is None:
+            seen.update((it, Screened(it)) for it in waiting)
+            break
+        group = waiting[: look.settings]
+        arms = [incumbent, *(plans_of.with_setting(incumbent, it) for it in group)]
+        names = ", ".join(plans_of.describe(it) for it in group)
+        book.tell("screening", f"A first look at {names}", sets_planned=1)
+        before = trials.spent_seconds
+        purpose = f"screening {plans_of.key(incumbent)} {names}"
+        turns = trials.take_set(arms, rounds=look.rounds, purpose=purpose, shape=look.shape)
+        if isinstance(turns, Failure) and turns.arm > 0:
+            failed = group[turns.arm - 1]
+            failures[failed] = turns
+            waiting.remove(failed)
+            continue
+        waiting = waiting[len(group) :]
+        if isinstance(turns, Failure):
+            seen.update((it, Screened(it)) for it in group)
+            continue
+        share = (trials.spent_seconds - before) / len(group)
+        for setting, run, rounds_of in zip(group, turns.runs[1:], turns.rounds[1:], strict=True):
+            ratio = fmean(math.log(own / other) for own, other in zip(turns.rounds[0], rounds_of, strict=True))
+            seen[setting] = Screened(setting, math.exp(ratio), run.compile, share, len(rounds_of))
+    return seen, failures
+
+
+def _is_hopeful(it: Screened, delta: float, noise: float) -> bool:
+    return it.speedup is None or it.speedup * (1 + noise) >= 1 + delta
+
+
+def _let_go(
+    book: Book,
+    prospect: Prospect,
+    seen: Sequence[Screened],
+    failures: Mapping[Setting, Failure],
+    delta: float,
+    noise: float,
+) -> None:
+    name = prospect.lever.name
+    earlier = book.outcome_of(name)
+    if earlier is not None and isinstance(earlier.verdict, NoGain) and earlier.verdict.comparison is not None:
+        return  # a trial said more than this look does
+    if seen:
+        best = max(seen, key=lambda it: it.speedup or 0.0)
+        text = (
+            f"A first look (one set, no interval) showed {best.speedup or 0.0:.3f}x: a gain of {delta:.1%} was not in "
+            f"sight, even with {noise:.1%} for launches that differ."
+        )
+        report = best.compile if best.compile and best.compile.seconds else None
+        outcome = Outcome(
+            lever=name, setting=best.setting, verdict=NoGain(reason=text), compile=report, trial_seconds=best.seconds
+        )
+        book.decide(outcome, "screening")
+        return
+    setting = next(it for it in prospect.settings if it in failures)
+    failure = failures[setting]
+    verdict = Failed(ending=failure.ending, reason=failure.reason)
+    book.decide(Outcome(lever=name, setting=setting, verdict=verdict), "screening")
