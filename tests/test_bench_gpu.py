@@ -13,7 +13,7 @@ from bench.gpu.naive import Naive, NotMeasured
 
 from hotlap.levers.support.situations import make_setting
 
-sys.path.insert(0, str(Path(__file__).parent / "tune"))
+sys.path.insert(0, str(Path(__file__).parent / "procedures"))
 
 from fake_script import Effect, FakeExecutor, FakeScript
 

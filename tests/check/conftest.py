@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[1] / "tune"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "procedures"))
 sys.path.insert(0, str(Path(__file__).parent))
 
 Git = Callable[..., str]

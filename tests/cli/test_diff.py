@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "trace"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "traces"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "compare"))
 
 from building import breakdown, study

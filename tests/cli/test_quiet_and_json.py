@@ -13,7 +13,7 @@ import fakes
 import pytest
 from fake_executor import FakeExecutor
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "trace"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "traces"))
 
 from trace_writer import training_trace
 

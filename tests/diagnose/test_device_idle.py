@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "trace"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "traces"))
 
 from trace_writer import TraceWriter
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "trace"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "traces"))
 
 from trace_writer import TraceWriter, training_trace
 

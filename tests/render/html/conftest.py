@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 TESTS = Path(__file__).parents[2]
-sys.path[:0] = [str(Path(__file__).parent), str(TESTS), str(TESTS / "trace")]
+sys.path[:0] = [str(Path(__file__).parent), str(TESTS), str(TESTS / "traces")]
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 # A root user has no sandbox, and nothing may be looked for outside.
