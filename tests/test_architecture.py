@@ -15,7 +15,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "hotlap"
 LONGEST_FILE_LINES = 500
 
 # What each room may import of ours. A room is a folder, or a file directly below src/hotlap.
-GROUND = {"records", "errors", "evidence", "files", "redact"}
+GROUND = {"records", "errors", "evidence", "files", "redact", "wording"}
 SEARCH = GROUND | {"plan", "study", "machine", "trial", "measure", "levers"}
 MAY_IMPORT: dict[str, set[str]] = {
     "records": set(),
@@ -26,6 +26,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     # Opening and replacing files, and hiding secrets: every room needs both.
     "files": set(),
     "redact": {"records"},
+    # What both those who measure and those who report say.
+    "wording": {"records"},
     "levers": GROUND,
     "plan": GROUND | {"levers"},
     "machine": GROUND,

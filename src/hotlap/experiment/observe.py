@@ -12,7 +12,7 @@ import msgspec
 from hotlap.errors import ScriptError
 from hotlap.experiment.costs import BLOCK_SECONDS, BLOCK_STEPS, FEWEST_ROUNDS, MOST_ROUNDS, Shape
 from hotlap.experiment.denied import failure_of, way_out
-from hotlap.experiment.trials import FEWEST_ROUNDS_OF_A_SHORT_SCRIPT, Trials, ending_text, ran_through, steps_done
+from hotlap.experiment.trials import FEWEST_ROUNDS_OF_A_SHORT_SCRIPT, Trials, ran_through, steps_done
 from hotlap.measure.account import account, warm_up_steps
 from hotlap.records import (
     Completed,
@@ -26,6 +26,7 @@ from hotlap.records import (
 )
 from hotlap.redact import redacted
 from hotlap.trial.progress import WHILE_STOPPED
+from hotlap.wording import ending_text
 
 FEWEST_STEPS = 24
 """A warm-up of four blocks and eight rounds, of two steps each: with less, nothing can be compared."""

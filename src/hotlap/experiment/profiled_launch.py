@@ -23,12 +23,13 @@ from hotlap.experiment.book import Book
 from hotlap.experiment.ceilings import Bounds
 from hotlap.experiment.observe import Observation
 from hotlap.experiment.quiet import quietly
-from hotlap.experiment.trials import Trials, ending_text, ran_through, steps_done
+from hotlap.experiment.trials import Trials, ran_through, steps_done
 from hotlap.files import read_bounded
 from hotlap.measure.run_account import run_account
 from hotlap.records import Completed, Disturbance, Run
 from hotlap.study import PROFILE
 from hotlap.traces import Breakdown, HostTime, OperatorRow, analyse, host_time, operators, read_trace
+from hotlap.wording import ending_text
 
 ATTACHMENT = PROFILE
 SEARCH_SHARE = 0.04

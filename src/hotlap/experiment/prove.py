@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from hotlap import plan as plans_of
-from hotlap.experiment.trials import Failure, Trials, ending_text, ran_through
+from hotlap.experiment.trials import Failure, Trials, ran_through
 from hotlap.levers.api import Lever
 from hotlap.measure.parity.losses import FEWEST_STEPS
 from hotlap.measure.parity.verdict import ParityEvidence, judge, judge_exact
 from hotlap.records import Assignment, ParityComparison, Plan, Proof, Run, Setting, Situation, TurnSet
+from hotlap.wording import ending_text
 
 _STRENGTH: Mapping[Proof, int] = {"exact": 0, "rounding": 1, "behaviour": 2}
 _BUDGET_SHARE = 0.2

@@ -22,16 +22,15 @@ from hotlap.records import (
     Ending,
     LaunchRequest,
     Machine,
-    OutOfMemory,
     Plan,
     Run,
     StepSource,
     Stopped,
-    TimedOut,
     TurnRequest,
     TurnSet,
     Workload,
 )
+from hotlap.wording import ending_text
 
 FEWEST_ROUNDS_OF_A_SHORT_SCRIPT = 3
 FEWEST_BLOCK_STEPS = 2
@@ -345,25 +344,6 @@ def steps_done(run: Run) -> int:
     """How many steps a run did as far as is known: a process that could not report leaves only their number."""
     known = 0 if isinstance(run.ending, (Completed, Stopped)) else run.ending.steps_done
     return max(known, len(run.steps.wall_seconds))
-
-
-def ending_text(ending: Ending) -> str:
-    """How a run ended, as one sentence."""
-    match ending:
-        case Crashed(denied_path=path, error=error) if path:
-            return f"It failed in isolation: the kernel denied writing {path}. {error}".rstrip()
-        case Crashed(error=error, exit_code=code):
-            return f"It crashed: {error}" if error else f"It crashed with exit code {code}."
-        case OutOfMemory(error=error):
-            return f"It ran out of memory: {error}" if error else "It ran out of memory."
-        case TimedOut(limit_seconds=limit, during=during):
-            return f"Nothing came from it for {limit:.0f} s{f' during {during}' if during else ''}."
-        case Completed(exit_code=code) if code != 0:
-            return f"The script ended with exit code {code}."
-        case Completed():
-            return "The script ran to its own end."
-        case Stopped():
-            return "It ran to its last wanted step."
 
 
 def _fitting_on_device(machine: Machine, baseline: Run) -> tuple[int, int]:

@@ -30,11 +30,6 @@ def survival(t: float, degrees: float) -> float:
     return tail if t >= 0 else 1 - tail
 
 
-def cumulative(t: float, degrees: float) -> float:
-    """The probability of a value of at most ``t``."""
-    return survival(-t, degrees)
-
-
 @lru_cache(maxsize=1024)
 def quantile(probability: float, degrees: float) -> float:
     """The value that is exceeded with probability ``1 - probability``.

@@ -23,7 +23,7 @@ from hotlap.errors import ScriptError
 from hotlap.experiment.denied import failure_of
 from hotlap.experiment.observe import after_steps, command_line, limit_to_raise, remedy_of
 from hotlap.experiment.repeat import repeated
-from hotlap.experiment.trials import ending_text, ran_through, steps_done
+from hotlap.experiment.trials import ran_through, steps_done
 from hotlap.records import (
     Assignment,
     BadNumber,
@@ -42,6 +42,7 @@ from hotlap.records import (
 )
 from hotlap.redact import redacted, redacted_record, secrets_of
 from hotlap.trial.executor import Executor
+from hotlap.wording import ending_text
 
 Tell: TypeAlias = Callable[[str], object]
 

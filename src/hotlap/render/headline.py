@@ -10,26 +10,23 @@ from hotlap.gain import comparison_of_plan
 from hotlap.records import (
     CheckVerdict,
     Comparison,
-    Completed,
     Crashed,
     Failed,
     Kept,
     NoGain,
     NotVerified,
-    OutOfMemory,
     ParityComparison,
     ParityLost,
     Seen,
     Skipped,
     SpeedComparison,
-    Stopped,
     Study,
-    TimedOut,
 )
 from hotlap.render import text
 from hotlap.render.account import bottleneck
 from hotlap.render.disturbance import beside_headline, in_sentence, on_threads_left, step_takes, while_busy
 from hotlap.render.run_account import bound_sentence, whole_run_speedup
+from hotlap.wording import ending_text
 
 Tone = Literal["good", "neutral", "bad"]
 
@@ -319,29 +316,13 @@ def _step_words(study: Study) -> Iterator[str]:
 
 def _script_failed(study: Study) -> Headline:
     ending = study.baseline.ending if study.baseline is not None else None
-    why = ending_words(ending) if ending is not None else ""
-    sentence = text.sentence(study.status_text) or f"The script failed: {why or 'no reason is known'}."
-    beside = [text.sentence(why)] if why and why.rstrip(".") not in sentence else []
+    why = text.one_line(ending_text(ending)) if ending is not None else ""
+    error = text.one_line(getattr(ending, "error", ""))
+    sentence = text.sentence(study.status_text or f"The script failed: {error or why or 'no reason is known'}")
+    beside = [text.sentence(why)] if why and (error or why).rstrip(".") not in sentence else []
     if isinstance(ending, Crashed) and ending.denied_path:
         beside.append("The trial's isolation is why, not the script: `hotlap doctor` says what this machine offers.")
     if study.baseline is not None and study.baseline.output_path:
         beside.append(f"Its whole output is in {text.one_line(study.baseline.output_path)}")
     output = text.last_lines(getattr(ending, "output_tail", ""), 12)
     return Headline("bad", sentence, tuple(beside), output)
-
-
-def ending_words(ending: Completed | Stopped | Crashed | OutOfMemory | TimedOut) -> str:
-    """How a run ended, in a few words."""
-    match ending:
-        case Crashed(denied_path=path):
-            error = text.one_line(ending.error) or f"exit code {ending.exit_code}"
-            return f"{error} (the isolation of the trial denied writing {text.one_line(path)})" if path else error
-        case OutOfMemory():
-            return text.one_line(ending.error) or "out of memory"
-        case TimedOut():
-            during = f" during {text.one_line(ending.during)}" if ending.during else ""
-            return f"nothing came for {text.clock(ending.limit_seconds)}{during}"
-        case Completed():
-            return "the script ran to its end" if ending.exit_code == 0 else f"exit code {ending.exit_code}"
-        case Stopped():
-            return "ended after its last wanted step"

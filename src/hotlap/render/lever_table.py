@@ -32,8 +32,9 @@ from hotlap.records import (
     Verdict,
 )
 from hotlap.render import text
-from hotlap.render.headline import ending_words, parity_limit
+from hotlap.render.headline import parity_limit
 from hotlap.render.layout import indented
+from hotlap.wording import ending_text
 
 Tone = Literal["good", "neutral", "bad"]
 COLOURS: dict[Tone, str] = {"good": "green", "neutral": "default", "bad": "red"}
@@ -167,11 +168,10 @@ def _memory_cell(comparison: Comparison | None) -> str:
 
 
 def _reason(outcome: Outcome) -> str:
-    reason = text.one_line(getattr(outcome.verdict, "reason", ""))
-    if isinstance(outcome.verdict, Failed):
-        ending = ending_words(outcome.verdict.ending)
-        return reason if ending in reason else f"{reason}: {ending}".lstrip(": ")
-    return reason
+    reason = getattr(outcome.verdict, "reason", "")
+    if isinstance(outcome.verdict, Failed) and not reason:
+        reason = ending_text(outcome.verdict.ending)
+    return text.one_line(reason)
 
 
 def _step_seconds(outcome: Outcome, outcomes: Sequence[Outcome], account: PhaseAccount | None) -> float | None:

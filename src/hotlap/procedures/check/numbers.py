@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import msgspec
 
 from hotlap.experiment.prove import affordable_steps
-from hotlap.experiment.trials import Failure, Trials, ending_text, ran_through
+from hotlap.experiment.trials import Failure, Trials, ran_through
 from hotlap.measure.parity.verdict import ParityEvidence, judge
 from hotlap.records import ParityComparison, Run, Sides, TurnSet
+from hotlap.wording import ending_text
 
 _LAUNCHES = 4
 

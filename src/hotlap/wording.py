@@ -1,0 +1,24 @@
+"""Sentences that are said both while trials are made and when they are reported."""
+
+from __future__ import annotations
+
+from hotlap.records import Completed, Crashed, Ending, OutOfMemory, Stopped, TimedOut
+
+
+def ending_text(ending: Ending) -> str:
+    """How a run ended, as one sentence. What a script said of its error is in it as it came."""
+    match ending:
+        case Crashed(denied_path=path, error=error) if path:
+            return f"It failed in isolation: the kernel denied writing {path}. {error}".rstrip()
+        case Crashed(error=error, exit_code=code):
+            return f"It crashed: {error}" if error else f"It crashed with exit code {code}."
+        case OutOfMemory(error=error):
+            return f"It ran out of memory: {error}" if error else "It ran out of memory."
+        case TimedOut(limit_seconds=limit, during=during):
+            return f"Nothing came from it for {limit:.0f} s{f' during {during}' if during else ''}."
+        case Completed(exit_code=code) if code != 0:
+            return f"The script ended with exit code {code}."
+        case Completed():
+            return "The script ran to its own end."
+        case Stopped():
+            return "It ran to its last wanted step."
