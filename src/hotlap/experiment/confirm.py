@@ -12,6 +12,7 @@ from hotlap.experiment.book import Book
 from hotlap.experiment.trials import Failure, Trials
 from hotlap.measure import levels, speed
 from hotlap.measure.disturbance import disturbances
+from hotlap.measure.peaks import compare_peaks
 from hotlap.records import Comparison, Estimate, Plan, Run, SpeedComparison, Stage, Stopped, TurnSet
 
 BASELINE, REPEAT, CANDIDATE = range(3)
@@ -139,6 +140,7 @@ def comparison_of(
         speed=found,
         baseline_peak_bytes=_peak_bytes(sets, BASELINE),
         candidate_peak_bytes=_peak_bytes(sets, candidate_arm),
+        peaks=compare_peaks(sets, confidence=found.confidence, arms=(BASELINE, REPEAT, candidate_arm)),
         baseline_seconds_per_sample=levels.seconds_per_sample(sets, BASELINE, confidence=found.confidence),
         extra_startup_seconds=levels.extra_startup_seconds(sets, confidence=found.confidence, arms=arms),
         energy=levels.energy(sets, confidence=found.confidence, arms=arms),

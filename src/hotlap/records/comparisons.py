@@ -172,9 +172,30 @@ class EnergyComparison(Record, frozen=True, kw_only=True):
     confidence: float
 
 
-class Comparison(Record, frozen=True, kw_only=True):
-    """Speed and sameness of a plan against a baseline plan.
+MemoryKind: TypeAlias = Literal["device", "host"]
+PeakVerdict: TypeAlias = Literal["less", "more", "no-effect", "inconclusive"]
 
+
+class PeakComparison(Record, frozen=True, kw_only=True):
+    """The most memory of one kind that a candidate holds, against the baseline; a ``ratio`` below 1 means less.
+
+    Intervals are over sets, of the geometric mean of their peaks.
+    """
+
+    memory: MemoryKind
+    baseline_bytes: Estimate
+    candidate_bytes: Estimate
+    ratio: Estimate
+    verdict: PeakVerdict
+    sets: int
+    confidence: float
+
+
+class Comparison(Record, frozen=True, kw_only=True):
+    """Speed, memory and sameness of a plan against a baseline plan.
+
+    ``baseline_peak_bytes`` and ``candidate_peak_bytes`` are the largest of all launches, of the device where there is
+    one; ``peaks`` are the same with intervals, of every memory whose peak is known.
     ``extra_startup_seconds`` is what the candidate's start and warm-up took longer than the baseline's, steady steps
     taken off; its interval, as that of ``baseline_seconds_per_sample``, is over sets. None where it is not known.
     """
@@ -185,6 +206,7 @@ class Comparison(Record, frozen=True, kw_only=True):
     parity: ParityComparison | None = None
     baseline_peak_bytes: int = 0
     candidate_peak_bytes: int = 0
+    peaks: tuple[PeakComparison, ...] = ()
     baseline_seconds_per_sample: Estimate | None = None
     extra_startup_seconds: Estimate | None = None
     energy: EnergyComparison | None = None
