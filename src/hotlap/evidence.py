@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from hotlap.records import CallSite, Record
-
-Phase: TypeAlias = Literal["data_wait", "host_to_device", "forward", "backward", "optimizer", "other", "outside"]
+from hotlap.records import CallSite, Phase, Record
 
 SampledPhase: TypeAlias = Phase | Literal["startup", "first step", "evaluation", "checkpoint"]
 

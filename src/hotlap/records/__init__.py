@@ -13,7 +13,6 @@ from __future__ import annotations
 from hotlap.records.base import Record, Value, Values
 from hotlap.records.checks import Against, Check, CheckCost, NumbersCheck, PhaseShift, Sides, SpeedCheck
 from hotlap.records.comparisons import (
-    STEP_PHASES,
     BatchRate,
     Ceiling,
     Comparison,
@@ -33,7 +32,6 @@ from hotlap.records.comparisons import (
     Situation,
     SpeedComparison,
     SpeedVerdict,
-    StepPhase,
 )
 from hotlap.records.costs import BreakEven, Costs, Price, WholeRun
 from hotlap.records.disturbance import Disturbance, Measurement
@@ -77,6 +75,7 @@ from hotlap.records.outcomes import (
     Verdict,
 )
 from hotlap.records.patches import LeftOut, Patch, PatchedFile, PatchProof
+from hotlap.records.phases import PHASE_WORDS, STEP_PHASES, Phase, PhaseWords, StepPhase
 from hotlap.records.progress import Progress, Stage
 from hotlap.records.protection import Isolation, NetworkMode, Protection, ProtectionMode
 from hotlap.records.run_account import OutsideKind, OutsidePart, RunAccount
@@ -140,6 +139,7 @@ from hotlap.records.workload import (
 __all__ = [
     "CONNECTION_LOST",
     "GUESSED_SAMPLES",
+    "PHASE_WORDS",
     "STEP_COUNTER_BYTES",
     "STEP_COUNTER_PREFIX",
     "STEP_PHASES",
@@ -228,8 +228,10 @@ __all__ = [
     "PatchedFile",
     "PeakComparison",
     "PeakVerdict",
+    "Phase",
     "PhaseAccount",
     "PhaseShift",
+    "PhaseWords",
     "Plan",
     "Price",
     "Proceed",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 from hotlap.records.base import Record
 from hotlap.records.machine import Machine
@@ -18,11 +18,6 @@ class Ceiling(Record, frozen=True, kw_only=True):
     seconds_per_sample: float | None = None
     bound_speedup: float | None = None
     text: str = ""
-
-
-StepPhase: TypeAlias = Literal["data_wait", "host_to_device", "forward", "backward", "optimizer", "other"]
-STEP_PHASES: Final[tuple[StepPhase, ...]] = get_args(StepPhase)
-"""The phases that add up to a step, in their order."""
 
 
 class PhaseAccount(Record, frozen=True, kw_only=True):

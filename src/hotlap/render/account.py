@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from hotlap.records import PhaseAccount, RunAccount
+from hotlap.records import PHASE_WORDS, STEP_PHASES, PhaseAccount, RunAccount, StepPhase
 from hotlap.render import text
 from hotlap.render.bars import Part, StackedBar, Swatch
 from hotlap.render.layout import paragraphs
@@ -17,14 +17,15 @@ from hotlap.render.run_account import run_sentences
 
 # Okabe and Ito's colours ("Color Universal Design", 2008), which people with every common kind of colour vision
 # can tell apart; a pattern for each where there are no colours, a letter where there is no Unicode.
-PHASES = (
-    ("data_wait", "data wait", "#e69f00", "█", "D"),
-    ("host_to_device", "host-to-device", "#f0e442", "▞", "H"),
-    ("forward", "forward", "#56b4e9", "▓", "F"),
-    ("backward", "backward", "#0072b2", "▒", "B"),
-    ("optimizer", "optimizer", "#009e73", "░", "O"),
-    ("other", "other", "#999999", "·", "."),
-)
+_LOOKS: Mapping[StepPhase, tuple[str, str, str]] = {
+    "data_wait": ("#e69f00", "█", "D"),
+    "host_to_device": ("#f0e442", "▞", "H"),
+    "forward": ("#56b4e9", "▓", "F"),
+    "backward": ("#0072b2", "▒", "B"),
+    "optimizer": ("#009e73", "░", "O"),
+    "other": ("#999999", "·", "."),
+}
+PHASES = tuple((phase, PHASE_WORDS[phase].title, *_LOOKS[phase]) for phase in STEP_PHASES)
 
 
 def parts(account: PhaseAccount, factor: float = 1.0) -> tuple[Part, ...]:

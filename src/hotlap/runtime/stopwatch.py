@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from hotlap.evidence import Phase
+from hotlap.records import Phase
 
 DATA_WAIT, HOST_TO_DEVICE, FORWARD, BACKWARD, OPTIMIZER, OTHER, OUTSIDE, EVALUATION, CHECKPOINT = range(9)
 """From ``OUTSIDE`` on no part of a step; the last two are the kinds of it that are known."""

@@ -38,8 +38,8 @@ from hotlap.diagnose.example_traces import STEP_SECONDS, idle_for, trace_of
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import MATERIAL, at_most, between, is_material, is_unguarded, observed_share, scaled
 from hotlap.diagnose.wording import count, duration, levers_for, percent, place, share_of_step
-from hotlap.evidence import HostSync, Phase, RunEvidence, SyncKind
-from hotlap.records import CallSite, Estimate, Finding, PhaseAccount, ScriptFacts
+from hotlap.evidence import HostSync, RunEvidence, SyncKind
+from hotlap.records import PHASE_WORDS, CallSite, Estimate, Finding, PhaseAccount, ScriptFacts
 from hotlap.traces.records import Breakdown
 
 title = "A line of the training loop waits for the device"
@@ -60,15 +60,6 @@ CALLS: dict[SyncKind, str] = {
 }
 """What is said of each call."""
 
-_PHASES: dict[Phase, str] = {
-    "data_wait": "while a batch was fetched",
-    "host_to_device": "while a batch was copied",
-    "forward": "in the forward pass",
-    "backward": "in the backward pass",
-    "optimizer": "in the optimizer",
-    "other": "in the loop's own code",
-    "outside": "outside the step",
-}
 _READ_SELDOM = "Keep the detached tensor and read it every hundredth step, or at the end of the epoch."
 _REMEDIES: dict[SyncKind, str] = {
     "item": _READ_SELDOM,
@@ -118,7 +109,8 @@ def _finding(profile: Profile, sync: HostSync, share: Estimate, idle: Estimate |
     evidence = [
         f"{count(sync.calls, 'call')} in {sync.steps} of {profile.evidence.observed_steps} observed steps, "
         f"{duration(sync.seconds / max(1, sync.calls))} each",
-        f"waiting here: {percent(observed_share(profile, sync.seconds))} of the observed time, {_PHASES[sync.phase]}",
+        f"waiting here: {percent(observed_share(profile, sync.seconds))} of the observed time, "
+        f"{PHASE_WORDS[sync.phase].during}",
     ]
     if idle is not None:
         evidence.append(f"the device idled after waits of the host: {share_of_step(idle)}")

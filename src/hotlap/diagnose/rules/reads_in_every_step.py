@@ -30,8 +30,8 @@ from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.rules.host_sync import CALLS
 from hotlap.diagnose.shares import exactly, is_unguarded
 from hotlap.diagnose.wording import count, name, place
-from hotlap.evidence import HostSync, Phase, RunEvidence, SyncKind
-from hotlap.records import CallSite, Finding, ScriptFacts
+from hotlap.evidence import HostSync, RunEvidence, SyncKind
+from hotlap.records import CallSite, Finding, Phase, ScriptFacts
 
 title = "Lines would wait for a device in every step"
 group: Group = "host"

@@ -29,6 +29,8 @@ from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import exactly
 from hotlap.diagnose.wording import levers_for, name, percent
 from hotlap.records import (
+    PHASE_WORDS,
+    STEP_PHASES,
     Comparison,
     Estimate,
     Finding,
@@ -40,6 +42,7 @@ from hotlap.records import (
     Skipped,
     SpeedComparison,
     SpeedVerdict,
+    StepPhase,
 )
 from hotlap.traces.records import OperatorRow
 
@@ -51,14 +54,6 @@ RULE_OF_THUMB = 1.2
 
 _LEVER = "mixed-precision"
 _OPERATORS_SHOWN = 3
-_PHASES = {
-    "data_wait": "waiting for data",
-    "host_to_device": "copying batches to the device",
-    "forward": "the forward pass",
-    "backward": "the backward pass",
-    "optimizer": "the optimizer",
-    "other": "the script's own work between the phases",
-}
 _COMPUTE = ("forward", "backward")
 
 
@@ -85,7 +80,8 @@ def bottleneck(account: PhaseAccount) -> str:
     if account.wall <= 0:
         return "the time of a step could not be split"
     largest = _largest_phase(account)
-    return f"{_PHASES[largest]} takes the largest share of a step, {percent(getattr(account, largest) / account.wall)}"
+    share = getattr(account, largest) / account.wall
+    return f"{PHASE_WORDS[largest].work} takes the largest share of a step, {percent(share)}"
 
 
 def _measured(outcomes: tuple[Outcome, ...]) -> SpeedComparison | None:
@@ -128,11 +124,11 @@ def _remedy(account: PhaseAccount) -> str:
             "Look at the operators that are no matrix products: fuse them (torch.compile), or give each more to do "
             "with a larger batch."
         )
-    return f"Mend {_PHASES[largest]} first; what mixed precision gives grows as the rest of the step shrinks."
+    return f"Mend {PHASE_WORDS[largest].work} first; what mixed precision gives grows as the rest of the step shrinks."
 
 
-def _largest_phase(account: PhaseAccount) -> str:
-    return max(_PHASES, key=lambda it: float(getattr(account, it)))
+def _largest_phase(account: PhaseAccount) -> StepPhase:
+    return max(STEP_PHASES, key=lambda it: float(getattr(account, it)))
 
 
 def _tried(value: float, half: float, *, agrees: bool = True) -> tuple[Outcome, ...]:

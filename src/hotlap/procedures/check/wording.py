@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from hotlap.records import (
+    PHASE_WORDS,
     Against,
     CheckCost,
     CheckVerdict,
@@ -15,7 +16,6 @@ from hotlap.records import (
     PhaseShift,
     SpeedCheck,
     SpeedComparison,
-    StepPhase,
 )
 
 
@@ -72,15 +72,6 @@ def _about_speed(
 _MARGIN = 1.15
 """Estimates are up to that much too small."""
 
-_PHASE_NAMES: Mapping[StepPhase, str] = {
-    "data_wait": "data wait",
-    "host_to_device": "host-to-device copies",
-    "forward": "forward",
-    "backward": "backward",
-    "optimizer": "optimizer",
-    "other": "other",
-}
-
 
 def phases_text(phases: Sequence[PhaseShift], *, failed: bool) -> str:
     """Which phases moved, the largest change first, each as a share of the step before."""
@@ -97,7 +88,7 @@ def _shift_words(it: PhaseShift) -> str:
     direction = "more" if it.change.value > 0 else "less"
     was = f"{100 * it.before_share:.0f} % before" if it.before_share > 0 else "nothing before"
     interval = f"{100 * it.confidence:.3g} % interval {low:.1f} to {high:.1f} %"
-    return f"{_PHASE_NAMES[it.phase]} takes {share:.1f} % {direction} ({interval}; {was})"
+    return f"{PHASE_WORDS[it.phase].title} takes {share:.1f} % {direction} ({interval}; {was})"
 
 
 def over_budget_text(cost: CheckCost, budget_seconds: float, disturbance: Disturbance | None) -> str:

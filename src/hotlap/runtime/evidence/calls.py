@@ -17,8 +17,7 @@ from types import ModuleType
 from typing import Any, Literal, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
-from hotlap.evidence import Phase
-from hotlap.records import CallSite
+from hotlap.records import CallSite, Phase
 from hotlap.runtime.clock import StepClock
 from hotlap.runtime.evidence.callers import Caller, Callers
 from hotlap.runtime.evidence.unnoticed import builtin_like, named_alike, never_compile
