@@ -129,3 +129,15 @@ def test_the_classes_are_left_as_they_were(script: Script) -> None:
     script.interception.suspend()
     assert Graph.replay.__name__ == "replay" and not hasattr(Graph.replay, "__wrapped__")
     script.interception.resume()
+
+
+def test_a_capture_that_ends_while_all_is_suspended_wakes_nobody(script: Script) -> None:
+    graph = torch.cuda.CUDAGraph()
+    graph.capture_begin()
+    script.interception.suspend()
+    graph.capture_end()
+    script.step()
+    assert script.told == []
+    script.interception.resume()
+    script.step()
+    assert script.told == ["forward", "backward", "update"]

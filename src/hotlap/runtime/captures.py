@@ -73,6 +73,11 @@ class Captures:
         if self.running is not None:
             self.running.optimizers.append(id(optimizer))
 
+    def abandon(self) -> None:
+        """Forget a capture that is running: nobody will be told of its end."""
+        if self.running is not None:
+            self._ends()
+
     def _begins(self) -> None:
         self._fall_silent()
         self.running = CapturedStep()

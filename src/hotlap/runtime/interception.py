@@ -11,7 +11,8 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, Literal, TypeAlias
 
 from hotlap.runtime.captures import Captures
 from hotlap.runtime.hooks import Fetch, Hooks
@@ -19,6 +20,7 @@ from hotlap.runtime.patches import Patches
 from hotlap.runtime.roots import Roots
 
 Function = Callable[..., Any]
+_Reason: TypeAlias = Literal["capture", "suspended"]
 
 
 class Interception:
@@ -28,9 +30,9 @@ class Interception:
         self.hooks = hooks
         self.patches = Patches()
         self._of_graphs = Patches()  # these stay while a capture silences the others
-        self._captures = Captures(hooks, self._fall_silent, self._speak_again)
+        self._captures = Captures(hooks, partial(self._fall_silent, "capture"), partial(self._speak_again, "capture"))
         self.roots = Roots(hooks, self.patches)
-        self._suspended = False
+        self._silent_for: set[_Reason] = set()
         self.unscaled: tuple[Any, Any] | None = None
         self._is_compiling: Callable[[], bool] = hooks.torch.compiler.is_dynamo_compiling
 
@@ -47,21 +49,24 @@ class Interception:
 
     def suspend(self) -> None:
         """Step out of every doorway, as if never installed."""
-        self._fall_silent()
+        self._fall_silent("suspended")
+        self._captures.abandon()
         self._of_graphs.suspend()
 
     def resume(self) -> None:
         """Step back in after :meth:`suspend`."""
-        self._speak_again()
+        self._speak_again("suspended")
         self._of_graphs.resume()
 
-    def _fall_silent(self) -> None:
-        self._suspended = True
+    def _fall_silent(self, reason: _Reason) -> None:
+        self._silent_for.add(reason)
         self.patches.suspend()
 
-    def _speak_again(self) -> None:
-        self._suspended = False
-        self.patches.resume()
+    def _speak_again(self, reason: _Reason) -> None:
+        """Once no reason is left: a capture that ends while all is suspended changes nothing."""
+        self._silent_for.discard(reason)
+        if not self._silent_for:
+            self.patches.resume()
 
     # -- data ----------------------------------------------------------------------------------
 
@@ -147,12 +152,12 @@ class Interception:
         self._watch_parameter_groups(optim.Optimizer)
 
         def begins(optimizer: Any, args: Any, kwargs: Any) -> None:
-            if not self._suspended:
+            if not self._silent_for:
                 for tell in hooks.before_update:
                     tell(optimizer)
 
         def ends(optimizer: Any, args: Any, kwargs: Any) -> None:
-            if not self._suspended:
+            if not self._silent_for:
                 for tell in hooks.after_update:
                     tell(optimizer)
             else:
