@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import psutil
 import pytest
+from bench.findings import __main__ as findings_of
 from bench.findings import report, truth
 from bench.findings.claims import Comparison
 from bench.findings.planted import Cure, Edit, Planted
@@ -214,3 +215,24 @@ def test_parameters_without_a_gradient_are_counted(project: Path) -> None:
     cure = Cure(rules=("bias-before-norm",), edits=(Edit(old="0 * ", new=""),), measure="idle")
     found = measure(planted(project), cure)
     assert (found.before, found.after, found.is_true) == (1.0, 0.0, True)
+
+
+def test_a_run_that_was_cut_goes_on_with_what_it_lacks(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripts = [msgspec.structs.replace(planted(project), name=name) for name in ("first", "second", "third")]
+    measured: list[str] = []
+
+    def measure_one(it: Planted, directory: Path) -> Score:
+        measured.append(it.name)
+        return score(it, [cost("slow-matmul-precision", 0.5)])
+
+    monkeypatch.setattr(findings_of, "all_planted", lambda: scripts)
+    monkeypatch.setattr(findings_of, "measure", measure_one)
+    out = tmp_path / "findings"
+    findings_of.main(["--out", str(out), "--only", "second"])
+    findings_of.main(["--out", str(out), "--rest"])
+    assert measured == ["second", "first", "third"]
+    assert [it.name for it in findings_of.kept_scores(out, keep=True)] == ["first", "second", "third"]
+    findings_of.main(["--out", str(out), "--rest"])
+    assert len(measured) == 3

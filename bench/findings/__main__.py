@@ -13,7 +13,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Literal
@@ -78,11 +78,11 @@ def main(arguments: list[str] | None = None) -> int:
     here = [it for it in all_planted() if it.need == "device" or not options.device]
     left_out = [(it.name, lack) for it in here if (lack := missing(it.need, machine))]
     able = [it for it in here if not missing(it.need, machine)]
-    kept = {it.name: it for it in kept_scores(options.out, options.only)}
+    kept = {it.name: it for it in kept_scores(options.out, keep=bool(options.only) or options.rest)}
     scores = {it.name: judged_again(it, kept[it.name]) for it in able if it.name in kept}
     with busy_cores(options.busy):
         for planted in able:
-            if options.only and planted.name not in options.only:
+            if not _is_due(planted, options, kept):
                 continue
             scores[planted.name] = _timed(planted)
             _say(f"{planted.name}: {scores[planted.name].in_words()}")
@@ -91,12 +91,19 @@ def main(arguments: list[str] | None = None) -> int:
     return 0 if scores and all(it.is_right for it in scores.values()) else 1
 
 
+def _is_due(planted: Planted, options: argparse.Namespace, kept: Mapping[str, Score]) -> bool:
+    if options.only:
+        return planted.name in options.only
+    return not options.rest or planted.name not in kept
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.findings", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="where to write: OUT.md and OUT.json")
     parser.add_argument(
         "--only", nargs="+", default=[], metavar="NAME", help="measure these again; the others' results stay in OUT"
     )
+    parser.add_argument("--rest", action="store_true", help="go on: measure those that OUT does not have yet")
     parser.add_argument(
         "--busy", type=int, default=0, metavar="CORES", help="keep so many cores busy with other work meanwhile"
     )
@@ -131,9 +138,9 @@ def _write(
     )
 
 
-def kept_scores(out: Path, only: list[str]) -> list[Score]:
+def kept_scores(out: Path, *, keep: bool) -> list[Score]:
     """The results that an earlier run left in OUT.json, for the scripts that are not measured again."""
-    data = written(out) if only else None
+    data = written(out) if keep else None
     return msgspec.convert(data["scripts"], list[Score]) if data is not None else []
 
 
