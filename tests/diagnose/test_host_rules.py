@@ -8,7 +8,10 @@ from typing import cast
 import msgspec
 import pytest
 
-from hotlap.diagnose import (
+from hotlap.diagnose.example_traces import STEP_SECONDS, idle_for, many_kernels, trace_of
+from hotlap.diagnose.profile import Profile
+from hotlap.diagnose.rank import diagnose
+from hotlap.diagnose.rules import (
     anomaly_detection,
     empty_cache,
     host_sync,
@@ -19,9 +22,6 @@ from hotlap.diagnose import (
     small_operators,
     tensor_on_host,
 )
-from hotlap.diagnose.example_traces import STEP_SECONDS, idle_for, many_kernels, trace_of
-from hotlap.diagnose.profile import Profile
-from hotlap.diagnose.rank import diagnose
 from hotlap.evidence import (
     HostSync,
     LineSamples,
