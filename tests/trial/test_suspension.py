@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Callable
 from itertools import pairwise
@@ -25,7 +26,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Puts the stand-in on the search path; it keeps its diary in this folder."""
     program = tmp_path / "bin" / "cuda-checkpoint"
     program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec {json.dumps(sys.executable)} -S {json.dumps(str(STAND_IN))} "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -S {shlex.quote(str(STAND_IN))} "$@"\n')
     program.chmod(0o755)
     kept = tmp_path / "states"
     kept.mkdir()
