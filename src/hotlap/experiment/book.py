@@ -9,7 +9,7 @@ import msgspec
 
 from hotlap.experiment.repeat import repetitions_text
 from hotlap.experiment.trials import Trials
-from hotlap.measure.disturbance import disturbance, disturbance_text
+from hotlap.measure.disturbance import disturbance_text
 from hotlap.records import (
     Disturbance,
     Estimate,
@@ -83,8 +83,7 @@ class Book:
 
     def judge(self, measured: Measurement, runs: Iterable[Run]) -> None:
         """Note whether others disturbed what was measured by these runs."""
-        each_has_a_core = self._trials.each_has_a_core
-        self.disturbed(measured, disturbance(measured, runs, self._trials.cores, each_has_a_core=each_has_a_core))
+        self.disturbed(measured, self._trials.disturbance(measured, runs))
 
     def attach(self, name: str, record: Record) -> None:
         """Keep a record beside the study, where there is a folder for it."""

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 
+from hotlap.diagnose.wording import count
 from hotlap.experiment.book import Book
 from hotlap.experiment.observe import first_run
 from hotlap.experiment.trials import Trials, ran_through
 from hotlap.levers.support.situations import make_setting
-from hotlap.measure.disturbance import disturbance
 from hotlap.records import Disturbance, Plan, Run
 
 _ALMOST_FREE = 0.75
@@ -23,7 +23,7 @@ their way."""
 
 
 def plan_for(threads: int) -> Plan:
-    """The script as it is, with so many threads."""
+    """Changes nothing but the number of threads."""
     return Plan(settings=(make_setting("cpu-threads", threads=threads),))
 
 
@@ -37,22 +37,17 @@ def with_threads_that_fit(
     cost_seconds = run.startup_seconds + sum(run.steps.wall_seconds)
     if threads >= run.facts.threads or run.facts.processes > 1 or not trials.fits(cost_seconds):
         return run, disturbed
-    book.tell("baseline", f"The script with {_count(threads)}: others leave no core for more")
+    book.tell("baseline", f"The script with {count(threads, 'thread')}: others leave no core for more")
     trials.own_plan = plan_for(threads)
     again = first_run(trials)
-    if ran_through(again) and again.steps.wall_seconds:
-        remaining = disturbance("account", [again], trials.cores, each_has_a_core=True)
-        if remaining is None:
-            book.update(threads_left=threads)
-            book.warn(
-                f"Others kept {disturbed.other_load:.1f} of {disturbed.cores} cores busy and did not pause, so the "
-                f"script was measured with {_count(threads)} instead of {run.facts.threads}. On a quiet machine its "
-                "steps may be shorter, and their shares different."
-            )
-            return again, None
-    trials.own_plan = Plan()
-    return run, disturbed
-
-
-def _count(threads: int) -> str:
-    return f"{threads} thread{'s' if threads != 1 else ''}"
+    calm = ran_through(again) and again.steps.wall_seconds and trials.disturbance("account", [again]) is None
+    if not calm:
+        trials.own_plan = Plan()
+        return run, disturbed
+    book.update(threads_left=threads)
+    book.warn(
+        f"Others kept {disturbed.other_load:.1f} of {disturbed.cores} cores busy and did not pause, so the script was "
+        f"measured with {count(threads, 'thread')} instead of {run.facts.threads}. On a quiet machine its steps may be "
+        "shorter, and their shares different."
+    )
+    return again, None

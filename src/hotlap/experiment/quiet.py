@@ -12,7 +12,6 @@ from typing import TypeVar
 
 from hotlap.experiment.book import Book
 from hotlap.experiment.trials import Failure, Trials, ran_through
-from hotlap.measure.disturbance import disturbance
 from hotlap.records import Disturbance, Measurement, Run, Stage, TurnSet
 
 LONGEST_WAIT_SECONDS = 30.0
@@ -55,7 +54,7 @@ def quietly(
     before = trials.spent_seconds
     taken = take(0.0)
     cost_seconds = trials.spent_seconds - before
-    found = disturbance(measured, runs_of(taken), trials.cores, each_has_a_core=trials.each_has_a_core)
+    found = trials.disturbance(measured, runs_of(taken))
     while found is not None and (patience := patience_for(trials, cost_seconds)):
         if most_seconds is not None and trials.spent_seconds - before + patience + cost_seconds > most_seconds:
             break
@@ -66,7 +65,7 @@ def quietly(
         runs = runs_of(again)
         if not runs or not all(map(ran_through, runs)):
             break
-        better = disturbance(measured, runs, trials.cores, each_has_a_core=trials.each_has_a_core)
+        better = trials.disturbance(measured, runs)
         if better is None:
             return again, None
         trials.waits_in_vain += 1

@@ -53,8 +53,8 @@ def guarded(book: Book, work: Callable[[], None], interrupted: Callable[[], None
 
 
 def begin(trials: Trials, book: Book, *, on_free_cores: bool = False) -> tuple[Machine, Observation]:
-    """The stages that every study begins with: the machine, and the script as it is; ``on_free_cores``, with fewer
-    threads than it has where others do not pause.
+    """The stages that every study begins with: the machine, and the unchanged script; ``on_free_cores`` gives it
+    fewer threads where others do not pause.
 
     Raises :class:`ScriptError` as :func:`hotlap.experiment.observe.understand` does.
     """

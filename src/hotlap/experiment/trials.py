@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -14,14 +14,17 @@ from hotlap.experiment.costs import FEWEST_ROUNDS, MOST_ROUNDS, USUAL_ROUNDS, Co
 from hotlap.experiment.journaled import JournaledExecutor
 from hotlap.experiment.options import Options
 from hotlap.experiment.repeat import repeated
+from hotlap.measure.disturbance import disturbance
 from hotlap.records import (
     Accelerator,
     Assignment,
     Completed,
     Crashed,
+    Disturbance,
     Ending,
     LaunchRequest,
     Machine,
+    Measurement,
     Plan,
     Run,
     StepSource,
@@ -111,10 +114,10 @@ class Trials:
             return math.inf
         return self.options.budget_seconds - self.spent_seconds - self.reserve_seconds
 
-    @property
-    def each_has_a_core(self) -> bool:
-        """Whether the script was given no more threads than others leave cores."""
-        return bool(self.own_plan.settings)
+    def disturbance(self, measured: Measurement, runs: Iterable[Run]) -> Disturbance | None:
+        """What others did to a measurement that rests on these runs; None where it was left alone."""
+        # The one reason for an own plan is that each thread shall have a core.
+        return disturbance(measured, runs, self.cores, each_has_a_core=bool(self.own_plan.settings))
 
     def fits(self, seconds: float) -> bool:
         """Whether something that takes so long can still be paid for."""

@@ -81,12 +81,15 @@ def measure(device: str, seconds: float = 3.0) -> Ceilings:
     attention = measure_attention(device, clock, min(_MOST_ATTENTION_SECONDS, seconds), products.threads)
     with torch.inference_mode():
         flat = measure_flat_products(device, _in_hardware(products), clock, min(_MOST_FLAT_SECONDS, seconds))
+    # A device seldom waits for the calls of the processor, which this is about.
+    on_processor = device == "cpu"
+    autocast = measure_autocast_calls(_in_hardware(products), clock, products.threads) if on_processor else ()
     return Ceilings(
         matmul_flops_per_second=tuple(sorted(products.best.items())),
         matmul_by_size=products.by_size,
         flat=flat,
         attention=attention,
-        autocast_seconds_per_layer=measure_autocast_calls(device, _in_hardware(products), clock, products.threads),
+        autocast_seconds_per_layer=autocast,
         memory_bytes_per_second=memory,
         fresh_memory_seconds_per_byte=_fresh_memory(clock) if device == "cpu" else None,
         host_to_device_pageable_bytes_per_second=pageable,

@@ -195,7 +195,7 @@ class Child:
         try:
             self._suspended = self._suspender.suspend(it.pid for it in tree.members(self._process.root))
         except SuspensionFailedError as error:
-            self._not_suspended(error)
+            self._lose_device(error)
 
     def _move_to_device(self) -> None:
         suspended, self._suspended = self._suspended, ()
@@ -204,9 +204,9 @@ class Child:
         try:
             self._suspender.restore(suspended)
         except SuspensionFailedError as error:
-            self._not_suspended(error)
+            self._lose_device(error)
 
-    def _not_suspended(self, error: SuspensionFailedError) -> None:
+    def _lose_device(self, error: SuspensionFailedError) -> None:
         """Its device's memory can no longer be relied on."""
         self.not_suspended = str(error)
         self._trouble = self._trouble or f"its device memory could not be moved: {error}"

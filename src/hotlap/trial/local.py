@@ -117,18 +117,20 @@ class LocalExecutor:
         """
         wait_for_quiet(request.patience_seconds)
         began = time.perf_counter()
-        interleaved = request.interleaved
+        suspender = Suspender.found() if request.suspended else None
+        interleaved = request.interleaved and (suspender is not None or not request.suspended)
         if interleaved:
-            runs, rounds, suspended = self._interleave(request)
+            runs, rounds, suspended = self._interleave(request, suspender)
             crowded = any(may_lack_room(run.ending) for run in runs) or turns.is_cramped(runs, request)
             interleaved = len(runs) < 2 or (suspended and not crowded)
         if not interleaved:
             runs, rounds = turns.alternate(self._child, request)
         return TurnSet(runs=runs, rounds=rounds, interleaved=interleaved, wall_seconds=time.perf_counter() - began)
 
-    def _interleave(self, request: TurnRequest) -> tuple[tuple[Run, ...], turns.Rounds, bool]:
-        """The runs, their rounds, and whether all arms left the device that were asked to."""
-        suspender = Suspender.found() if request.suspended else None
+    def _interleave(
+        self, request: TurnRequest, suspender: Suspender | None
+    ) -> tuple[tuple[Run, ...], turns.Rounds, bool]:
+        """The runs, their rounds, and whether no arm failed to leave the device."""
         side_by_side = len(request.arms) > 1 and suspender is None
         arms = [msgspec.structs.replace(it, waits_on_device=side_by_side) for it in request.arms]
         children: list[Child] = []
@@ -138,8 +140,7 @@ class LocalExecutor:
                 if suspender is not None and children[-1].wait_ready():
                     children[-1].freeze()
             runs, rounds = turns.take_turns(children, request)
-        suspended = not request.suspended or suspender is not None
-        return runs, rounds, suspended and not any(it.not_suspended for it in children)
+        return runs, rounds, not any(it.not_suspended for it in children)
 
     def _child(self, assignment: Assignment, suspender: Suspender | None = None) -> Child:
         command.check(assignment.workload)
