@@ -223,7 +223,7 @@ def test_a_run_that_was_cut_goes_on_with_what_it_lacks(
     scripts = [msgspec.structs.replace(planted(project), name=name) for name in ("first", "second", "third")]
     measured: list[str] = []
 
-    def measure_one(it: Planted, directory: Path) -> Score:
+    def measure_one(it: Planted, directory: Path, *, busy: bool) -> Score:
         measured.append(it.name)
         return score(it, [cost("slow-matmul-precision", 0.5)])
 
@@ -236,3 +236,28 @@ def test_a_run_that_was_cut_goes_on_with_what_it_lacks(
     assert [it.name for it in findings_of.kept_scores(out, keep=True)] == ["first", "second", "third"]
     findings_of.main(["--out", str(out), "--rest"])
     assert len(measured) == 3
+
+
+def test_some_causes_are_true_on_busy_cores_alone(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cures = [
+        Cure(rules=("slow-matmul-precision",), edits=(), measure="finite"),
+        Cure(rules=("loader-bound",), edits=(), measure="finite", busy=True),
+    ]
+    it = msgspec.structs.replace(planted(project), busy=("loader-bound",), cures=tuple(cures))
+    found = [cost("slow-matmul-precision", 0.5), cost("loader-bound", 0.1)]
+    assert score(it, found).false == ("loader-bound",) and score(it, found, busy=True).false == ()
+    assert judged_again(it, score(it, found), busy=True).false == ()
+    assert judged_again(it, score(it, found, busy=True)).false == ("loader-bound",)
+
+    measured: list[Cure] = []
+
+    def measure_one(it: Planted, cure: Cure, pairs: int) -> Truth:
+        measured.append(cure)
+        return Truth(it.name, cure.rules, cure.measure, 0.5, 1.0)
+
+    monkeypatch.setattr(truth, "all_planted", lambda: [it])
+    monkeypatch.setattr(truth, "measure", measure_one)
+    out = project.parent / "truth"
+    assert truth.main(["--out", str(out)]) == 0 and measured == cures[:1]
+    assert truth.main(["--out", str(out), "--busy", "1"]) == 0 and measured == cures
+    assert "while other work keeps 1 core busy" in out.with_suffix(".md").read_text()

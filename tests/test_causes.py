@@ -46,7 +46,7 @@ def test_every_script_is_described() -> None:
 
 
 def test_descriptions_name_rules_that_exist() -> None:
-    named = {rule for it in ALL for rule in (*it.wanted, *it.true)}
+    named = {rule for it in ALL for rule in it.allowed(busy=True)}
     assert named <= set(all_rules())
 
 
@@ -59,7 +59,8 @@ def test_marked_lines_belong_to_planted_causes(planted: Planted) -> None:
 def test_whatever_is_called_true_has_a_cure_that_can_be_measured(planted: Planted, tmp_path: Path) -> None:
     cured = {rule for cure in planted.cures for rule in cure.rules}
     hints = set(planted.hints())
-    assert {*planted.wanted, *planted.true} == cured | hints
+    assert planted.allowed(busy=True) == cured | hints
+    assert set(planted.busy) == {rule for cure in planted.cures if cure.busy for rule in cure.rules}
     for number, cure in enumerate(planted.cures):
         _, copy = both_copies(planted, cure, tmp_path / str(number))
         for path in copy.parent.rglob("*.py"):

@@ -59,7 +59,7 @@ def workload_of(planted: Planted) -> Workload:
     return Workload(kind=kind, target=target, arguments=arguments, directory=planted.folder, python=sys.executable)
 
 
-def measure(planted: Planted, directory: Path) -> Score:
+def measure(planted: Planted, directory: Path, *, busy: bool = False) -> Score:
     """Profile one script and compare what is said with what was planted. Raises :class:`HotlapError`."""
     study = begin(
         workload_of(planted),
@@ -68,7 +68,7 @@ def measure(planted: Planted, directory: Path) -> Score:
         on_progress=lambda progress: None,
         search=profile_search,
     )
-    return score(planted, study.findings, study.warnings)
+    return score(planted, study.findings, study.warnings, busy=busy)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -79,12 +79,12 @@ def main(arguments: list[str] | None = None) -> int:
     left_out = [(it.name, lack) for it in here if (lack := missing(it.need, machine))]
     able = [it for it in here if not missing(it.need, machine)]
     kept = {it.name: it for it in kept_scores(options.out, keep=bool(options.only) or options.rest)}
-    scores = {it.name: judged_again(it, kept[it.name]) for it in able if it.name in kept}
+    scores = {it.name: judged_again(it, kept[it.name], busy=options.busy > 0) for it in able if it.name in kept}
     with busy_cores(options.busy):
         for planted in able:
             if not _is_due(planted, options, kept):
                 continue
-            scores[planted.name] = _timed(planted)
+            scores[planted.name] = _timed(planted, busy=options.busy > 0)
             _say(f"{planted.name}: {scores[planted.name].in_words()}")
             known = [(it, scores[it.name]) for it in able if it.name in scores]
             _write(options, known, left_out)
@@ -114,11 +114,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _timed(planted: Planted) -> Score:
+def _timed(planted: Planted, *, busy: bool) -> Score:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="hotlap-findings-") as folder:
         try:
-            found = measure(planted, Path(folder))
+            found = measure(planted, Path(folder), busy=busy)
         except HotlapError as error:
             found = failed(planted, str(error))
     return replace(found, seconds=round(time.monotonic() - began, 1))

@@ -2,9 +2,10 @@
 
 Every script in ``tests/causes``, or folder there with a script ``train.py``, has a file of its name that ends in
 ``.toml``. ``first`` is the rule that must fire and be ranked before everything else that costs time; ``also`` must fire
-too; ``true`` may fire, since it is true of the script as well. Whatever else is found is a false alarm. Each of them,
-except hints, has a *cure*: the edits that a person would make. ``bench.findings.truth`` runs the script with and
-without them, in turns, so that what is called true is measured without hotlap.
+too; ``true`` may fire, since it is true of the script as well, and ``busy`` while other work takes cores from it.
+Whatever else is found is a false alarm. Each of them, except hints, has a *cure*: the edits that a person would make.
+``bench.findings.truth`` runs the script with and without them, in turns, so that what is called true is measured
+without hotlap; with ``--busy`` it measures the cures that are ``busy``.
 
 A line that a finding must name ends in the comment ``# planted: rule, rule``; the line of a hint, which is in ``true``
 without a cure, in ``# hint: rule``. Scripts for an accelerator have no cures yet: what they have is not measured. What
@@ -44,7 +45,8 @@ class Edit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Cure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The edits that remove the cause that ``rules`` name. A cured step has ``samples`` times as many samples, and
     what is measured takes about ``seconds``. ``both`` sides may want edits that take something else out of the way. A
-    script that ``sleeps`` cannot be stopped in between: its sleep would go on."""
+    script that ``sleeps`` cannot be stopped in between: its sleep would go on. What is true on ``busy`` cores alone is
+    measured there alone."""
 
     rules: tuple[str, ...]
     edits: tuple[Edit, ...]
@@ -53,6 +55,7 @@ class Cure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     samples: float = 1.0
     sleeps: bool = False
     seconds: float = 3.0
+    busy: bool = False
 
 
 class Planted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -62,6 +65,7 @@ class Planted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     first: str = ""
     also: tuple[str, ...] = ()
     true: tuple[str, ...] = ()
+    busy: tuple[str, ...] = ()
     need: Need = ""
     slow: bool = True
     arguments: tuple[str, ...] = ()
@@ -84,6 +88,10 @@ class Planted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def path(self) -> Path:
         """The script that is started."""
         return Path(self.folder) / self.script
+
+    def allowed(self, busy: bool) -> frozenset[str]:
+        """The rules that may fire, on cores that other work keeps busy or on a quiet machine."""
+        return frozenset((*self.wanted, *self.true, *(self.busy if busy else ())))
 
     def files(self) -> list[Path]:
         """All source files."""

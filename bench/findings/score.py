@@ -58,11 +58,11 @@ class Score:
         return "; ".join(f"{what}: {', '.join(which)}" for what, which in parts if which)
 
 
-def score(planted: Planted, findings: Sequence[Finding], warnings: Sequence[str] = ()) -> Score:
-    """What was found, against its description."""
+def score(planted: Planted, findings: Sequence[Finding], warnings: Sequence[str] = (), *, busy: bool = False) -> Score:
+    """What was found, against its description; ``busy`` where other work took cores from it."""
     rules = tuple(dict.fromkeys(rule for it in findings for rule in _rules_of(it)))
     costs = [it for it in findings if it.kind == "cost"]
-    allowed = {*planted.wanted, *planted.true}
+    allowed = planted.allowed(busy)
     return Score(
         name=planted.name,
         wanted=planted.wanted,
@@ -77,11 +77,11 @@ def score(planted: Planted, findings: Sequence[Finding], warnings: Sequence[str]
     )
 
 
-def judged_again(planted: Planted, earlier: Score) -> Score:
+def judged_again(planted: Planted, earlier: Score, *, busy: bool = False) -> Score:
     """What an earlier run found, against what the description says today of what is wanted and what is true."""
     if earlier.trouble:
         return failed(planted, earlier.trouble)
-    allowed = {*planted.wanted, *planted.true}
+    allowed = planted.allowed(busy)
     return replace(
         earlier,
         wanted=planted.wanted,

@@ -23,6 +23,7 @@ from typing import Any, Final
 
 import msgspec
 
+from bench.findings.load import busy_cores
 from bench.findings.planted import Cure, Planted, all_planted
 from bench.findings.turns import Ended, Side, ended, last_words, seconds_per_step, started
 from bench.findings.variants import both_copies
@@ -170,11 +171,12 @@ def _run(command: Sequence[str], directory: Path) -> str:
     return last_words(child, directory)
 
 
-def markdown(truths: Sequence[Truth], again: Sequence[str]) -> str:
-    """The table of all cures."""
+def markdown(truths: Sequence[Truth], again: Sequence[str], *, busy: int = 0) -> str:
+    """The table of all cures; ``busy`` is how many cores did other work meanwhile."""
     shown = sum(it.is_true for it in truths)
+    work = f" while other work keeps {busy} core{'s' * (busy != 1)} busy" if busy else ""
     lines = [
-        f"What a person gains who removes the cause: {shown} of {len(truths)} are shown.",
+        f"What a person gains who removes the cause{work}: {shown} of {len(truths)} are shown.",
         "",
         table(["script", "rules", "measured", "saved (95 % interval)", "shown"], [_row(it) for it in truths]),
         *measured_again(again),
@@ -196,26 +198,41 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True, help="where to write: OUT.md and OUT.json")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these scripts; others stay in OUT")
     parser.add_argument("--pairs", type=int, default=_PAIRS, choices=sorted(_STUDENT_95), help="of launches, a cure")
+    parser.add_argument(
+        "--busy", type=int, default=0, metavar="CORES", help="keep so many busy, for what is true there alone"
+    )
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that no script is left running
     data: Any = written(options.out) if options.only else None
     truths = msgspec.convert(data, list[Truth]) if data is not None else []
-    cures = {(planted.name, cure.rules) for planted in all_planted() for cure in planted.cures}
+    due = _due(busy=options.busy > 0)
+    cures = {(planted.name, cure.rules) for planted, cure in due}
     truths = [it for it in truths if it.name not in options.only and (it.name, it.rules) in cures]
-    for planted in all_planted():
-        if planted.need == "device" or (options.only and planted.name not in options.only):
-            continue
-        for cure in planted.cures:
+    with busy_cores(options.busy):
+        for planted, cure in due:
+            if options.only and planted.name not in options.only:
+                continue
             truths.append(measure(planted, cure, options.pairs))
             print(" | ".join(_row(truths[-1])), file=sys.stderr, flush=True)
             write(
                 options.out,
-                title="What removing a planted cause saves",
+                title="What removing a planted cause saves" + (" on a busy machine" if options.busy else ""),
                 command=command_line("bench.findings.truth"),
-                text=markdown(truths, tuple(options.only)),
+                text=markdown(truths, tuple(options.only), busy=options.busy),
                 data=[asdict(it) for it in truths],
             )
     return 0 if truths and all(it.is_true for it in truths) else 1
+
+
+def _due(*, busy: bool) -> list[tuple[Planted, Cure]]:
+    """What can be measured without an accelerator, on busy cores or on a quiet machine."""
+    return [
+        (planted, cure)
+        for planted in all_planted()
+        if planted.need != "device"
+        for cure in planted.cures
+        if cure.busy == busy
+    ]
 
 
 if __name__ == "__main__":

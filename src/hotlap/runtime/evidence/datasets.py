@@ -7,11 +7,12 @@ but its own evidence.
 
 from __future__ import annotations
 
+import copy
 import cProfile
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -34,7 +35,7 @@ MOST_TOGETHER = 8
 MOST_FUNCTIONS = 24
 PORTIONS = 5
 """Samples are dealt out to so many profilers, of which the median counts: whatever was running when the system took the
-processor away for a while is blamed for that by one of them alone."""
+processor away for a while is blamed for that by one of them alone. As often are samples collated."""
 
 SAMPLES_BEFORE = 2
 """Fetched first: they open files and import modules, and are watched for the use of an accelerator."""
@@ -147,7 +148,7 @@ class _Fetching:
         self._stream: Iterator[Any] | None = None
         self._device = torch.cuda.current_device() if torch.cuda.is_initialized() else None
         self._portions = tuple(_Portion() for _ in range(PORTIONS))
-        self._collating = _Portion()
+        self._collating: list[_Portion] = []
         self._whole_batches: list[Any] = []
         self._accelerator_calls: tuple[CallSite, ...] = ()
         self._sample_devices: tuple[str, ...] = ()
@@ -159,9 +160,7 @@ class _Fetching:
         indices = _spread(self._size, MOST_SAMPLES + SAMPLES_BEFORE)
         self._watch(indices[:SAMPLES_BEFORE])
         samples = self._fetch_all(indices[SAMPLES_BEFORE:] or indices)
-        with self._collating:
-            self._collate_all(samples)
-        self.complete = bool(samples or self._whole_batches)
+        self._collate_repeatedly(samples)
 
     def _watch(self, indices: list[int]) -> None:
         watch = _accelerator_watch(self._torch)
@@ -201,10 +200,26 @@ class _Fetching:
             return self._dataset.__getitems__(indices)
         return [self._dataset[index] for index in indices]
 
-    def _collate_all(self, samples: list[Any]) -> None:
+    def _collate_repeatedly(self, samples: list[Any]) -> None:
+        """What could be learnt is complete with the first time; that it can be repeated is not sure. A collate function
+        may take its samples apart, so each time has its own."""
+        if not (samples or self._whole_batches):
+            return
+        until = time.perf_counter() + WANTED_SECONDS / 2
+        rounds = [(_own_copies(samples), _own_copies(self._whole_batches)) for _ in range(PORTIONS)]
+        for round_samples, round_batches in rounds:
+            portion = _Portion()
+            with portion:
+                self._collate_all(round_samples, round_batches)
+            self._collating.append(portion)
+            self.complete = True
+            if time.perf_counter() + portion.seconds > until:
+                return
+
+    def _collate_all(self, samples: list[Any], whole_batches: list[Any]) -> None:
         """In batches of the loader's own size; without batches the function takes one sample after the other. What
         ``__getitems__`` made of several samples goes to it unchanged, as torch does it."""
-        for batch in self._whole_batches:
+        for batch in whole_batches:
             self._collate(batch)
         if not self._batch_size:
             for sample in samples:
@@ -217,17 +232,23 @@ class _Fetching:
         kind = type(self._dataset)
         portions = [it for it in self._portions if it.samples]
         samples = sum(it.samples for it in portions)
+        collate_seconds = median(it.seconds for it in self._collating)
         return DatasetProfile(
             dataset=kind.__name__,
             samples=samples,
-            seconds=samples * median(it.seconds / it.samples for it in portions) + self._collating.seconds,
+            seconds=samples * median(it.seconds / it.samples for it in portions) + collate_seconds,
             functions=_functions(portions, self._collating),
-            collate_seconds=self._collating.seconds,
+            collate_seconds=collate_seconds,
             collate_site=_place_of_function(self._collate),
             accelerator_calls=self._accelerator_calls,
             sample_devices=self._sample_devices,
             site=_place_of(kind, "__iter__" if self._is_stream else "__getitem__") or site,
         )
+
+
+def _own_copies(samples: Sequence[Any]) -> list[Any]:
+    """The same samples in containers of their own: dictionaries and lists are what a collate function empties."""
+    return [copy.copy(it) if isinstance(it, MutableMapping | list) else it for it in samples]
 
 
 def _spread(size: int, wanted: int) -> list[int]:
@@ -280,18 +301,18 @@ class _Times(NamedTuple):
 _NEVER = _Times(0, 0.0, 0.0)
 
 
-def _functions(portions: Sequence[_Portion], collating: _Portion) -> tuple[FunctionTime, ...]:
+def _functions(portions: Sequence[_Portion], collating: Sequence[_Portion]) -> tuple[FunctionTime, ...]:
     """Those with most own time, without ours and the profiler's. C functions have a name and no line."""
     tables = [_times(it.profiler) for it in portions]
     samples = [it.samples for it in portions]
-    collated = _times(collating.profiler)
+    collated = [_times(it.profiler) for it in collating]
     found: dict[_Code, _Times] = {}
-    for code in dict.fromkeys(it for table in (*tables, collated) for it in table):
+    for code in dict.fromkeys(it for table in (*tables, *collated) for it in table):
         fetching = _usual([table.get(code, _NEVER) for table in tables], samples)
-        other = collated.get(code, _NEVER)
+        other = _middle([table.get(code, _NEVER) for table in collated])
         found[code] = _Times(fetching.calls + other.calls, fetching.own + other.own, fetching.total + other.total)
     longest = sorted((it for it in found if found[it].own > 0), key=lambda it: -found[it].own)
-    callers = _callers([it.profiler for it in (*portions, collating)])
+    callers = _callers([it.profiler for it in (*portions, *collating)])
     return tuple(_function(it, found[it], callers) for it in longest[:MOST_FUNCTIONS])
 
 
@@ -313,6 +334,13 @@ def _usual(times: Sequence[_Times], samples: Sequence[int]) -> _Times:
         for column in ([it.own for it in times], [it.total for it in times])
     )
     return _Times(sum(it.calls for it in times), own, total)
+
+
+def _middle(times: Sequence[_Times]) -> _Times:
+    """Of a function that did the same work every time: the median."""
+    return _Times(
+        round(median(it.calls for it in times)), median(it.own for it in times), median(it.total for it in times)
+    )
 
 
 def _times(profiler: cProfile.Profile) -> dict[_Code, _Times]:
