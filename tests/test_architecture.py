@@ -31,6 +31,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "levers": GROUND,
     "plan": GROUND | {"levers"},
     "machine": GROUND,
+    # What a comparison says of an objective.
+    "objective": {"records"},
     # What the plan of a study gave, for what that costs.
     "measure": GROUND | {"gain"},
     # The plan, which it reads only where a script applies one to itself.
@@ -42,9 +44,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     # Causes of slowness, read off what was measured; knows nothing of trials. Of the machine, what its drivers must be.
     "diagnose": GROUND | {"measure", "levers", "traces", "machine"},
     # Trials, their costs, and what is known so far; what a procedure makes of them it does not know.
-    "experiment": SEARCH | {"diagnose", "traces"},
+    "experiment": SEARCH | {"diagnose", "traces", "objective"},
     # What hotlap can be asked to do.
-    "procedures": SEARCH | {"experiment", "diagnose", "traces", "gain"},
+    "procedures": SEARCH | {"experiment", "diagnose", "traces", "gain", "objective"},
     # Reads files that a profiler wrote; knows nothing of trials. Its result is records of its own.
     "traces": GROUND,
     # Reads and edits training code as text; knows nothing of runs.
@@ -54,14 +56,26 @@ MAY_IMPORT: dict[str, set[str]] = {
     # Every study of a project, reduced to a row.
     "history": GROUND | {"study", "machine", "gain"},
     # What the plan of a study was found to give.
-    "gain": GROUND | {"machine"},
-    "render": GROUND | {"plan", "gain", "source", "traces", "diagnose", "compare", "history"},
+    "gain": GROUND | {"machine", "objective"},
+    "render": GROUND | {"plan", "gain", "objective", "source", "traces", "diagnose", "compare", "history"},
     # A study for other tools: tables, event files, runs of trackers.
     "export": GROUND | {"plan", "study", "render"},
     # Puts the rooms together, for `import hotlap` and for the command line.
     "api": SEARCH | {"experiment", "procedures", "runtime", "gain", "source", "traces"},
     "cli": SEARCH
-    | {"api", "experiment", "procedures", "render", "source", "traces", "diagnose", "compare", "history", "export"},
+    | {
+        "api",
+        "experiment",
+        "procedures",
+        "objective",
+        "render",
+        "source",
+        "traces",
+        "diagnose",
+        "compare",
+        "history",
+        "export",
+    },
     # Workloads that are run as a user's script is: they know nothing of hotlap.
     "demo": set(),
     "__init__": GROUND | {"api"},

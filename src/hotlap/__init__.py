@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from hotlap.api import trace as trace
     from hotlap.api import tune as tune
     from hotlap.errors import HotlapError as HotlapError
+    from hotlap.records import Limit as Limit
+    from hotlap.records import Objective as Objective
     from hotlap.records import Plan as Plan
     from hotlap.records import Study as Study
 
@@ -27,6 +29,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "HotlapError",
+    "Limit",
+    "Objective",
     "Plan",
     "Study",
     "__version__",
@@ -43,6 +47,8 @@ __all__ = [
 
 _HOMES = {
     "HotlapError": "hotlap.errors",
+    "Limit": "hotlap.records",
+    "Objective": "hotlap.records",
     "Plan": "hotlap.records",
     "Study": "hotlap.records",
     "apply": "hotlap.api",

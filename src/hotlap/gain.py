@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hotlap.machine.label import machine_label
+from hotlap.objective import judge
 from hotlap.records import Comparison, Kept, RecordedGain, Study
 
 
@@ -20,18 +21,24 @@ def comparison_of_plan(study: Study) -> Comparison | None:
 
 
 def claimed(study: Study) -> Comparison | None:
-    """That comparison where it supports a claim: the plan was kept, it is faster, and the baseline agreed with itself.
-    None where the study claims no gain."""
+    """That comparison where it supports a claim: the plan was kept, it is better by the study's objective, and the
+    baseline agreed with itself. None where the study claims no gain."""
     found = comparison_of_plan(study) if study.plan.settings else None
-    if found is None or found.speed.verdict != "faster" or not found.speed.baseline_agrees:
+    if found is None or judge(study.objective, found).verdict != "better" or not found.speed.baseline_agrees:
         return None
     lost = found.parity is not None and found.parity.verdict == "lost"
     return None if lost else found
 
 
-def recorded_gain(study: Study) -> RecordedGain | None:
-    """The gain that a plan file may promise; None where the study claims none."""
+def claimed_speedup(study: Study) -> Comparison | None:
+    """The same, where it supports a claim of speed: a plan that saves memory may be slower."""
     found = claimed(study)
+    return found if found is not None and found.speed.verdict == "faster" else None
+
+
+def recorded_gain(study: Study) -> RecordedGain | None:
+    """The gain of speed that a plan file may promise; None where the study claims none."""
+    found = claimed_speedup(study)
     if found is None:
         return None
     return RecordedGain(

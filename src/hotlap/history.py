@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from hotlap.errors import StudyError
-from hotlap.gain import claimed, comparison_of_plan
+from hotlap.gain import claimed_speedup, comparison_of_plan
 from hotlap.machine.label import machine_label
 from hotlap.records import (
     CheckVerdict,
@@ -125,7 +125,7 @@ def _entry(study: Study, sort: StudySort) -> Entry:
     )
     if comparison is None:
         return entry
-    return msgspec.structs.replace(_with_speed(entry, comparison), claimed=claimed(study) is not None)
+    return msgspec.structs.replace(_with_speed(entry, comparison), claimed=claimed_speedup(study) is not None)
 
 
 def _with_speed(entry: Entry, comparison: Comparison) -> Entry:

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from hotlap.records import Completed, Crashed, Ending, OutOfMemory, Stopped, TimedOut
+from types import MappingProxyType
+from typing import Final
+
+from hotlap.records import PEAK_BYTES, SECONDS_PER_SAMPLE, Completed, Crashed, Ending, OutOfMemory, Stopped, TimedOut
+
+_METRICS: Final = MappingProxyType({SECONDS_PER_SAMPLE: "time per sample", PEAK_BYTES: "peak memory"})
+
+
+def metric_words(name: str) -> str:
+    """A metric as a sentence has it: ``peak memory``, ``device peak bytes``."""
+    return _METRICS.get(name, name.replace("_", " "))
 
 
 def ending_text(ending: Ending) -> str:

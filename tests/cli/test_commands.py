@@ -15,9 +15,11 @@ from fake_executor import FakeExecutor
 from hotlap import plan
 from hotlap.api import Engine, OnProgress
 from hotlap.cli.main import COMMANDS, main
+from hotlap.cli.page import _command
 from hotlap.errors import BudgetError, HotlapError, ScriptError
 from hotlap.experiment.options import Options
-from hotlap.records import Crashed, Isolation, Machine, Progress, Run, Study, Workload
+from hotlap.objective import for_memory
+from hotlap.records import Crashed, Isolation, Machine, Objective, Progress, Run, Study, Workload
 from hotlap.study import Journal
 from hotlap.trial.executor import Executor
 
@@ -145,6 +147,40 @@ def test_resume_goes_on_with_the_options_the_study_began_with(work: Path, capsys
     folder = next((work / ".hotlap").iterdir())
     assert main(["tune", "--resume", "--quiet", str(folder)], engine=engine(search)) == 0
     assert "3.65x faster" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "objective"),
+    [
+        (["--goal", "memory"], for_memory()),
+        (["--goal", "memory", "--slowdown", "1.3x"], for_memory(1.3)),
+        (["--goal", "speed"], Objective()),
+    ],
+)
+def test_a_goal_is_what_the_search_gets(words: list[str], objective: Objective, work: Path) -> None:
+    search = Recorder(fakes.FINISHED)
+    assert main(["tune", "--quiet", *words, "train.py"], engine=engine(search)) == 0
+    assert search.options is not None and search.options.objective == objective
+    page = _command(msgspec.structs.replace(fakes.FINISHED, directory=str(work / "study")), search.options)
+    assert ("--goal memory" in page) is (objective != Objective())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--slowdown", "1.3"], "but speed is the goal"),
+        (["--goal", "memory", "--slowdown", "0.9"], "no number from 1 on"),
+        (["--goal", "memory", "--slowdown", "nan"], "no number from 1 on"),
+        (["--goal", "beauty"], "invalid choice: 'beauty'"),
+        (["--resume", "--goal", "memory"], "--goal cannot be given with --resume"),
+    ],
+)
+def test_a_goal_that_makes_no_sense_is_refused(
+    words: list[str], said: str, work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rest = [] if "--resume" in words else ["train.py"]
+    assert main(["tune", *words, *rest], engine=engine(Recorder(fakes.FINISHED))) == 2
+    assert said in capsys.readouterr().err
 
 
 def test_a_script_that_fails_gives_its_own_code_and_its_last_words(

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-for folder in ("tune", "check", "source/patch"):
+for folder in ("procedures", "check", "source/patch"):
     sys.path.insert(0, str(Path(__file__).parents[1] / folder))
 
 from fake_script import Effect  # noqa: E402

@@ -19,6 +19,8 @@ import world
 from hotlap import plan as plans_of
 from hotlap.levers.api import Lever, Parameter
 from hotlap.records import (
+    PEAK_BYTES,
+    SECONDS_PER_SAMPLE,
     Accelerator,
     Assignment,
     Block,
@@ -62,6 +64,7 @@ class Effect:
     compute: float = 1.0
     optimizer: float = 1.0
     loss: float = 1.0
+    peak: float = 1.0
     startup_seconds: float = 0.0
     fails: str = ""
 
@@ -122,6 +125,9 @@ class FakeScript:
         if replay:
             seconds["data"] = 1e-5
         return seconds
+
+    def peak_factor(self, plan: Plan) -> float:
+        return math.prod(self.effects.get(it, Effect()).peak for it in plan.settings)
 
     def speedup(self, plan: Plan) -> float:
         return self.step_seconds(Plan()) / self.step_seconds(plan)
@@ -265,7 +271,7 @@ class FakeExecutor:
             invariants=_invariants(done),
             startup_seconds=startup,
             wall_seconds=startup + done * sum(phases.values()),
-            host_peak_bytes=round(script.peak_bytes * script.scale(arm)),
+            host_peak_bytes=round(script.peak_bytes * script.scale(arm) * script.peak_factor(arm.plan)),
             loader_rates=sweep,
             compile=CompileReport(seconds=startup - script.startup_seconds),
             blocks=self._blocks(arm, done, sum(phases.values())),
@@ -393,6 +399,7 @@ def lever(
     addresses: tuple[str, ...] = ("anything",),
     obstacle: Skipped | None = None,
     bound: Callable[[Situation], float | None] | float | None = None,
+    improves: tuple[str, ...] = (SECONDS_PER_SAMPLE, PEAK_BYTES),
 ) -> Lever:
     """A lever with one setting for each choice (or a single one without values)."""
 
@@ -412,6 +419,7 @@ def lever(
         install=lambda hooks, setting: None,
         environment=lambda setting: {},
         proof_for=lambda situation, setting: proof,
+        improves=improves,
     )
 
 

@@ -17,7 +17,7 @@ from hotlap.errors import HotlapError, StudyError
 from hotlap.experiment.options import Options, with_quick_budget
 from hotlap.gain import recorded_gain
 from hotlap.machine.systems import require_linux
-from hotlap.records import Isolation, NetworkMode, Plan, Progress, Study, Workload
+from hotlap.records import Isolation, NetworkMode, Objective, Plan, Progress, Study, Workload
 from hotlap.study import Journal
 from hotlap.trial.executor import Executor, MakeExecutor
 from hotlap.trial.source import source_of
@@ -34,6 +34,8 @@ CHECKS, LABS, PROFILES = study.CHECKS, study.LABS, study.PROFILES
 """The folders in there for the studies of ``hotlap check``, ``hotlap lab`` and ``hotlap profile``."""
 
 _DEFAULT_ISOLATION = Isolation()
+SPEED = Objective()
+"""What a search is for unless somebody says otherwise."""
 
 OnProgress: TypeAlias = Callable[[Progress], None]
 OnOpened: TypeAlias = Callable[[Path], object]
@@ -151,6 +153,7 @@ def tune(
     *,
     arguments: Sequence[str] = (),
     module: bool = False,
+    objective: Objective = SPEED,
     budget_seconds: float | None = None,
     only: Iterable[str] = (),
     skip: Iterable[str] = (),
@@ -168,6 +171,10 @@ def tune(
 ) -> Study:
     """Find what makes a training script faster on this machine, prove it, and return the study.
 
+    ``objective`` names another metric that is to become better, and limits of others:
+    ``Objective(metric="peak_bytes", limits=(Limit(metric="seconds_per_sample", most=1.3),))`` is what ``--goal memory
+    --slowdown 1.3`` asks for.
+
     ``script`` is a path, or with ``module=True`` a dotted name; ``arguments`` are the script's own. The study is kept
     under ``directory``; the plan is written to ``plan_path`` where one is named and a lever was kept. The other options
     are those of ``hotlap tune``. ``on_progress`` is called whenever something begins or becomes known.
@@ -176,6 +183,7 @@ def tune(
     folder that cannot be written.
     """
     options = Options(
+        objective=objective,
         budget_seconds=budget_seconds,
         only=tuple(only),
         skip=tuple(skip),

@@ -12,6 +12,7 @@ from hotlap import api
 from hotlap.cli import arguments
 from hotlap.cli.arguments import Parser
 from hotlap.cli.costs import add_cost_options
+from hotlap.cli.goals import objective_from
 from hotlap.errors import UsageError
 from hotlap.experiment.options import QUICK_SECONDS, Options, check, with_quick_budget
 from hotlap.levers.api import all_levers
@@ -154,6 +155,7 @@ def options_from(choices: argparse.Namespace) -> Options:
         network=choices.network,
         unprotected=choices.unprotected,
         quick=getattr(choices, "quick", False),
+        objective=objective_from(choices),
     )
     options = with_quick_budget(options)
     check(options, all_levers())

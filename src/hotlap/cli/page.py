@@ -9,6 +9,7 @@ import msgspec
 
 from hotlap import study as studies
 from hotlap.api import LABS
+from hotlap.cli.goals import option_words
 from hotlap.diagnose.profile import Profile
 from hotlap.errors import HotlapError, StudyError, TraceError, UsageError
 from hotlap.experiment.options import Options
@@ -113,6 +114,7 @@ def _option_words(options: Options, command: str) -> list[str]:
     words += ["--seed", str(options.seed)] if options.seed != usual.seed else []
     if command != "tune":
         return words
+    words += option_words(options.objective)
     for flag, names in (("--only", options.only), ("--skip", options.skip), ("--allow", options.allow)):
         words += [flag, ",".join(names)] if names else []
     words += ["--accept-unverified"] if options.accept_unverified else []

@@ -7,6 +7,7 @@ from pathlib import Path
 from hotlap import api
 from hotlap.cli import options, studies
 from hotlap.cli.arguments import Parser
+from hotlap.cli.goals import add_goal_options
 from hotlap.cli.named import named_folder
 from hotlap.cli.trust import add_trust_option
 from hotlap.cli.workload import workload_from
@@ -24,6 +25,8 @@ examples:
   hotlap tune accelerate launch train.py       also fabric run, deepspeed, uv run, poetry run, python -u
   hotlap tune --budget 10m --only loader,mixed-precision train.py
   hotlap tune --quick train.py                 two minutes: the causes, and levers seen, not proved
+  hotlap tune --goal memory --slowdown 1.3 train.py
+                                               the smallest peak of memory, with steps up to 1.3x as long
   hotlap tune --resume                         go on with the last study where it was cut
   hotlap tune --resume .hotlap/20260131-142501-337 train.py --wandb-key KEY
                                                secrets are not stored: give the command again
@@ -37,7 +40,7 @@ is known so far."""
 
 _OF_THE_STUDY = (
     "budget", "delta", "parity_steps", "accept_unverified", "seed", "only", "skip", "allow", "show_output",
-    "rounds", "startup_limit", "block_limit", "network", "unprotected", "quick",
+    "rounds", "startup_limit", "block_limit", "network", "unprotected", "quick", "goal", "slowdown",
 )  # fmt: skip
 
 
@@ -51,6 +54,7 @@ def parser() -> Parser:
         "       hotlap tune [options] -m MODULE [arguments of the module]\n"
         "       hotlap tune --resume [STUDY] [SCRIPT and arguments, where they hold secrets]",
     )
+    add_goal_options(made)
     options.add_search_options(made)
     options.add_quick_option(made)
     options.add_lever_options(made)

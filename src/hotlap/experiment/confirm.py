@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from types import MappingProxyType
+from typing import Final
 
 from hotlap import plan as plans_of
 from hotlap.experiment.book import Book
 from hotlap.experiment.trials import Failure, Trials
 from hotlap.measure import levels, speed
 from hotlap.measure.disturbance import disturbances
-from hotlap.measure.peaks import compare_peaks
+from hotlap.measure.metrics.api import compare_metrics
 from hotlap.records import Comparison, Estimate, Plan, Run, SpeedComparison, Stage, Stopped, TurnSet
 
 BASELINE, REPEAT, CANDIDATE = range(3)
 
 _OUT_OF_SIGHT_CONFIDENCE = 0.6
+_NOTHING_USED: Final[Mapping[str, float]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +46,16 @@ def first_look_cost(trials: Trials, reference: Plan, candidate: Plan, rounds: in
 
 
 def confirm(
-    trials: Trials, book: Book, reference: Plan, candidate: Plan, *, lever: str, stage: Stage = "trial"
+    trials: Trials,
+    book: Book,
+    reference: Plan,
+    candidate: Plan,
+    *,
+    lever: str,
+    stage: Stage = "trial",
+    used: Mapping[str, float] = _NOTHING_USED,
 ) -> Confirmation | Failure:
-    """Take sets until a look decides.
+    """Take sets until a look decides; ``used`` is what the reference takes of what is limited.
 
     Beside the looks' own rule a trial ends when the gain worth having is out of sight: when even the upper end of a
     60 % interval lies below it. That gives up some power for small gains, and adds no false alarm.
@@ -63,7 +73,10 @@ def confirm(
         if failure is not None:
             return failure
         comparison = _comparison(trials, reference, candidate, sets)
-        if speed.decided(comparison.speed, look.sets, delta=trials.options.delta) or _out_of_sight(trials, sets):
+        if trials.options.goal.is_decided(comparison, look.sets, used):
+            break
+        at_a_glance = _comparison(trials, reference, candidate, sets, _OUT_OF_SIGHT_CONFIDENCE)
+        if trials.options.goal.is_out_of_reach(at_a_glance):
             break
         adapt_rounds(trials, sets)
     return Confirmation(comparison, tuple(sets))
@@ -140,7 +153,7 @@ def comparison_of(
         speed=found,
         baseline_peak_bytes=_peak_bytes(sets, BASELINE),
         candidate_peak_bytes=_peak_bytes(sets, candidate_arm),
-        peaks=compare_peaks(sets, confidence=found.confidence, arms=(BASELINE, REPEAT, candidate_arm)),
+        metrics=compare_metrics(sets, confidence=found.confidence, arms=(BASELINE, REPEAT, candidate_arm)),
         baseline_seconds_per_sample=levels.seconds_per_sample(sets, BASELINE, confidence=found.confidence),
         extra_startup_seconds=levels.extra_startup_seconds(sets, confidence=found.confidence, arms=arms),
         energy=levels.energy(sets, confidence=found.confidence, arms=arms),
@@ -180,16 +193,13 @@ def divergence(reference: Run, candidate: Run) -> Failure | None:
     return Failure(CANDIDATE, Stopped(), f"It diverged: from step {rows[0] + 1} on the loss is no longer finite.")
 
 
-def _comparison(trials: Trials, reference: Plan, candidate: Plan, sets: Sequence[TurnSet]) -> Comparison:
-    confidence = 1 - speed.alpha_at(len(sets))
+def _comparison(
+    trials: Trials, reference: Plan, candidate: Plan, sets: Sequence[TurnSet], confidence: float | None = None
+) -> Comparison:
+    """With the confidence that the look at so many sets demands, unless another is asked for."""
+    confidence = confidence or 1 - speed.alpha_at(len(sets))
     found = compare_sets(sets, delta=trials.options.delta, confidence=confidence)
     return comparison_of(reference, candidate, sets, found)
-
-
-def _out_of_sight(trials: Trials, sets: Sequence[TurnSet]) -> bool:
-    delta = trials.options.delta
-    found = compare_sets(sets, delta=delta, confidence=_OUT_OF_SIGHT_CONFIDENCE)
-    return found.baseline_agrees and found.speedup.high < 1 + delta
 
 
 def _running(sets: Sequence[TurnSet], delta: float) -> Estimate | None:

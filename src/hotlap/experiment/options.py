@@ -10,8 +10,9 @@ from typing import get_args
 import msgspec
 
 from hotlap.errors import UsageError
+from hotlap.experiment.goal import Goal, known_metrics, unknown_names
 from hotlap.levers.api import Lever
-from hotlap.records import Isolation, NetworkMode, Record
+from hotlap.records import SECONDS_PER_SAMPLE, Isolation, NetworkMode, Objective, Record
 
 QUICK_SECONDS = 120.0
 """The budget of a quick look where no other is given."""
@@ -20,14 +21,16 @@ QUICK_SECONDS = 120.0
 class Options(Record, frozen=True, kw_only=True):
     """The choices of one search; stored in the journal, so that a resumed study goes on with the same ones.
 
-    ``budget_seconds`` is kept, verification included; None means that the search may finish. ``only`` and ``skip`` name
-    levers; ``allow`` names those that may be tried although they change what is learned. ``accept_unverified`` keeps a
-    faster lever although nothing could show that training still computes the same. ``delta`` is the smallest gain
-    worth having, as a share. ``rounds`` fixes the rounds of a set (None: as many as pay, 8 to 40). ``batch_sizes`` asks
-    a profile to time the model with other batch sizes too. ``quick`` asks for a look that proves nothing. ``network``
-    and ``unprotected`` say how trials are isolated (:class:`hotlap.records.Isolation`).
+    ``objective`` is what is to become better, and within which limits. ``budget_seconds`` is kept, verification
+    included; None means that the search may finish. ``only`` and ``skip`` name levers; ``allow`` those that may be
+    tried although they change what is learned. ``accept_unverified`` keeps a faster lever although nothing could show
+    that training still computes the same. ``delta`` is the smallest gain of speed worth having, as a share. ``rounds``
+    fixes the rounds of a set (None: as many as pay, 8 to 40). ``batch_sizes`` asks a profile to time the model with
+    other batch sizes too. ``quick`` asks for a look that proves nothing. ``network`` and ``unprotected`` say how trials
+    are isolated (:class:`hotlap.records.Isolation`).
     """
 
+    objective: Objective = Objective()
     budget_seconds: float | None = None
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
@@ -44,6 +47,11 @@ class Options(Record, frozen=True, kw_only=True):
     quick: bool = False
     network: NetworkMode = "open"
     unprotected: bool = False
+
+    @property
+    def goal(self) -> Goal:
+        """The objective, as a search pursues it."""
+        return Goal(self.objective, self.delta)
 
     @property
     def isolation(self) -> Isolation:
@@ -64,6 +72,7 @@ def check(options: Options, levers: Mapping[str, Lever]) -> None:
         _check_names(flag, names, levers)
     if options.network not in get_args(NetworkMode):
         raise UsageError(f"--network is {options.network!r}.", remedy="Give `open` or `none`.")
+    _check_objective(options.objective)
     positive = {
         "--budget": options.budget_seconds,
         "--startup-limit": options.startup_limit_seconds,
@@ -78,6 +87,23 @@ def check(options: Options, levers: Mapping[str, Lever]) -> None:
         raise UsageError(f"--parity-steps is {options.parity_steps}.", remedy="Give at least 1.")
     if options.rounds is not None and not 2 <= options.rounds <= 1000:
         raise UsageError(f"--rounds is {options.rounds}.", remedy="Give a number between 2 and 1000.")
+
+
+def _check_objective(objective: Objective) -> None:
+    for name in unknown_names(objective):
+        raise UsageError(f"The objective names {name!r}, which is no metric.", remedy=f"One of {_listed_metrics()}.")
+    for it in objective.limits:
+        if not (math.isfinite(it.most) and it.most > 0):
+            raise UsageError(f"The limit of {it.metric} is {it.most:g} times the script's.", remedy="Give 1 or more.")
+        if it.most < 1 and it.metric == SECONDS_PER_SAMPLE:
+            raise UsageError(
+                f"The limit of {it.metric} is {it.most:g} times the script's, which asks for more speed.",
+                remedy="Give at least 1; for more speed leave the objective out.",
+            )
+
+
+def _listed_metrics() -> str:
+    return ", ".join(known_metrics())
 
 
 def chosen(options: Options, levers: Mapping[str, Lever]) -> tuple[Lever, ...]:

@@ -23,7 +23,12 @@ from hotlap.study import Journal
 
 def blank_study(workload: Workload, options: Options, journal: Journal | None) -> Study:
     """A study of which nothing is known yet."""
-    study = Study(workload=redacted(workload), budget_seconds=options.budget_seconds, quick=options.quick)
+    study = Study(
+        workload=redacted(workload),
+        objective=options.objective,
+        budget_seconds=options.budget_seconds,
+        quick=options.quick,
+    )
     if journal is None:
         return study
     header = journal.header

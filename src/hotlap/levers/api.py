@@ -17,7 +17,17 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from hotlap.errors import LeverError, PlanError
-from hotlap.records import NoSourceForm, Proof, ScriptFacts, Setting, Situation, Skipped, SourceWish, Value
+from hotlap.records import (
+    SECONDS_PER_SAMPLE,
+    NoSourceForm,
+    Proof,
+    ScriptFacts,
+    Setting,
+    Situation,
+    Skipped,
+    SourceWish,
+    Value,
+)
 
 if TYPE_CHECKING:
     from hotlap.runtime.hooks import Hooks
@@ -41,13 +51,14 @@ _NOT_SAID = NoSourceForm(reason="It does not say how it is written into a script
 class Lever:
     """One known way to make training faster.
 
-    ``obstacle`` says why the lever cannot or need not be tried (``already=True`` when the script does
-    it itself), or None. ``bound`` is the largest speedup it could give here, or None when there is no
-    bound. ``candidates`` are the settings worth a trial, best guess first. ``install`` runs in the
-    child, right after torch's import, and hangs the lever onto the hooks. ``environment`` are the
-    variables that must be set before the process starts. ``proof_for`` says what a setting owes, and
-    ``changes_randomness`` whether the data pipeline draws other random numbers with it (from the same distribution).
-    ``rewrite`` is what a setting wants changed in the script's source, which :mod:`hotlap.source.patch` carries out.
+    ``obstacle`` says why the lever cannot or need not be tried (``already=True`` when the script does it
+    itself), or None. ``bound`` is the largest speedup it could give here, or None when there is no bound.
+    ``candidates`` are the settings worth a trial, best guess first. ``install`` runs in the child, right
+    after torch's import, and hangs the lever onto the hooks. ``environment`` are the variables that must be
+    set before the process starts. ``improves`` names the metrics that it may make better: a search for
+    another one passes it over. ``proof_for`` says what a setting owes, and ``changes_randomness`` whether the
+    data pipeline draws other random numbers with it (from the same distribution). ``rewrite`` is what a
+    setting wants changed in the script's source, which :mod:`hotlap.source.patch` carries out.
     """
 
     name: str
@@ -62,6 +73,7 @@ class Lever:
     install: Callable[[Hooks, Setting], None]
     environment: Callable[[Setting], dict[str, str]]
     proof_for: Callable[[Situation, Setting], Proof]
+    improves: tuple[str, ...] = (SECONDS_PER_SAMPLE,)
     changes_randomness: Callable[[Situation, Setting], bool] = lambda situation, setting: False
     rewrite: Callable[[ScriptFacts, Setting], tuple[SourceWish, ...]] = lambda facts, setting: (_NOT_SAID,)
 
@@ -167,6 +179,7 @@ def _build(name: str, module: ModuleType) -> Lever:
         page=module.__doc__,
         environment=getattr(module, "environment", lambda setting: {}),
         proof_for=getattr(module, "proof_for", lambda situation, setting: module.proof),
+        improves=getattr(module, "improves", (SECONDS_PER_SAMPLE,)),
         changes_randomness=getattr(module, "changes_randomness", lambda situation, setting: False),
         **member,
     )

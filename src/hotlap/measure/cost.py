@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
-from hotlap.gain import claimed
+from hotlap.gain import claimed_speedup
 from hotlap.records import BreakEven, Comparison, Completed, Costs, Estimate, Price, Study, WholeRun
 
 _MILLION = 1e6
@@ -24,7 +24,7 @@ def costs(study: Study, *, price: Price | None = None, samples: int | None = Non
     ``samples`` is how many a whole training run goes through. Without it they are counted where the script was seen to
     its own end, and otherwise there is no figure for a run.
     """
-    comparison = claimed(study)
+    comparison = claimed_speedup(study)
     before = _seconds_per_sample(study, comparison)
     if before is None or study.account_before is None:
         return None

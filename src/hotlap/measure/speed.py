@@ -152,10 +152,15 @@ def decided(comparison: SpeedComparison, sets: int, *, delta: float = DELTA) -> 
 
 def p_value(comparison: SpeedComparison) -> float:
     """The two-sided p-value of "no effect at all", recovered from the interval of a comparison."""
-    low, high = math.log(comparison.speedup.low), math.log(comparison.speedup.high)
-    degrees = comparison.sets - 1
-    standard_error = (high - low) / 2 / student.quantile((1 + comparison.confidence) / 2, degrees)
-    effect = abs(math.log(comparison.speedup.value))
+    return p_value_of(comparison.speedup, sets=comparison.sets, confidence=comparison.confidence)
+
+
+def p_value_of(ratio: Estimate, *, sets: int, confidence: float) -> float:
+    """The same of any ratio whose interval is Student's over the logarithms of so many sets."""
+    low, high = math.log(ratio.low), math.log(ratio.high)
+    degrees = sets - 1
+    standard_error = (high - low) / 2 / student.quantile((1 + confidence) / 2, degrees)
+    effect = abs(math.log(ratio.value))
     if standard_error < _CLOCK_ROUNDING:
         return 1.0 if effect <= _CLOCK_ROUNDING else 0.0
     return min(1.0, 2 * student.survival(effect / standard_error, degrees))

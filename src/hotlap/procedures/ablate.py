@@ -15,7 +15,9 @@ from hotlap.experiment.book import Book
 from hotlap.experiment.confirm import compare_sets, comparison_of
 from hotlap.experiment.trials import FEWEST_ARMS, Failure, Trials
 from hotlap.measure import speed
-from hotlap.records import Comparison, Plan, SpeedComparison, TurnSet
+from hotlap.objective import gain, inverse, judge, metric_of
+from hotlap.records import Comparison, Objective, Plan, TurnSet
+from hotlap.wording import metric_words
 
 _SETS = speed.LOOKS[0].sets
 _MARGIN = 1.5
@@ -40,11 +42,11 @@ def ablate(trials: Trials, book: Book, plan: Plan, doubtful: Collection[str]) ->
         found = _round(trials, book, plan)
         if found is None:
             return _without_doubtful(book, plan, doubtful, dropped)
-        idle = [lever for lever, it in found.items() if not _earns_its_place(it.speed, trials, lever in doubtful)]
+        idle = [lever for lever, it in found.items() if not _earns_its_place(it, trials, lever in doubtful)]
         if not idle:
             break
-        worst = max(idle, key=lambda lever: found[lever].speed.speedup.value)
-        dropped.append(Dropped(worst, found[worst], _reason(found[worst].speed, worst in doubtful)))
+        worst = max(idle, key=lambda lever: _gain_without(trials, found[lever]))
+        dropped.append(Dropped(worst, found[worst], _reason(trials, found[worst], worst in doubtful)))
         plan = plans_of.without(plan, worst)
         if len(idle) == 1:
             break
@@ -90,20 +92,35 @@ def _sets(trials: Trials, book: Book, arms: Sequence[Plan], group: Sequence[str]
     return sets
 
 
-def _earns_its_place(without: SpeedComparison, trials: Trials, is_doubtful: bool) -> bool:
-    """Whether the plan is slower without the lever: shown, or (for a lever that is not in doubt) seen."""
-    if without.verdict == "slower":
+def _earns_its_place(without: Comparison, trials: Trials, is_doubtful: bool) -> bool:
+    """Whether the plan is worse without the lever: shown, or (for a lever that is not in doubt) seen. One that keeps
+    the plan within a limit earns its place too."""
+    objective = trials.options.objective
+    limited = [metric_of(without, it.metric) for it in objective.limits]
+    if any(it is not None and it.verdict == "worse" for it in limited):
         return True
-    if without.verdict in ("faster", "no-effect") or is_doubtful:
+    verdict = judge(Objective(metric=objective.metric), without).verdict
+    if verdict == "worse":
+        return True
+    if verdict in ("better", "no-effect") or is_doubtful:
         return False
-    return -math.log(without.speedup.value) >= math.log1p(trials.options.delta)
+    return -math.log(_gain_without(trials, without)) >= math.log1p(trials.options.goal.delta)
 
 
-def _reason(without: SpeedComparison, is_doubtful: bool) -> str:
-    text = (
-        f"It gained on its own, but the full plan without it runs at {without.speedup.value:.3f}x "
-        f"({without.speedup.low:.3f} to {without.speedup.high:.3f}) of its speed, so it was dropped."
-    )
+def _gain_without(trials: Trials, without: Comparison) -> float:
+    found = gain(trials.options.objective, without)
+    return found.value if found is not None else 1.0
+
+
+def _reason(trials: Trials, without: Comparison, is_doubtful: bool) -> str:
+    objective = trials.options.objective
+    found = gain(objective, without)
+    if trials.options.goal.is_of_speed or found is None:
+        ratio, of_what = without.speed.speedup, "runs at {} of its speed"
+    else:
+        ratio, of_what = inverse(found), f"takes {{}} of its {metric_words(objective.metric)}"
+    level = f"{ratio.value:.3f}x ({ratio.low:.3f} to {ratio.high:.3f})"
+    text = f"It gained on its own, but the full plan without it {of_what.format(level)}, so it was dropped."
     if is_doubtful:
         text += " Its own trial did not stand up to the number of levers that were tried."
     return text

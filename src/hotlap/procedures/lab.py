@@ -201,7 +201,7 @@ def _verdict(trials: Trials, book: Book, prover: Prover, comparison: Comparison)
         return Failed(ending=parity.ending, reason=parity.reason)
     comparison = msgspec.structs.replace(comparison, parity=parity)
     if parity.verdict != "lost" and comparison.speed.verdict != "faster":
-        return no_gain(comparison, trials.options.delta)
+        return no_gain(comparison, trials.options.goal)
     return of_parity(comparison, parity, trials.options.accept_unverified)
 
 

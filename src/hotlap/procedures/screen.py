@@ -20,7 +20,20 @@ from hotlap.experiment.findings import precedence
 from hotlap.experiment.options import Options
 from hotlap.experiment.trials import FEWEST_BLOCK_STEPS, FEWEST_ROUNDS_OF_A_SHORT_SCRIPT, Failure, Trials
 from hotlap.levers.api import Lever
-from hotlap.records import CompileReport, Failed, Finding, NoGain, Outcome, Plan, Setting, Situation, Skipped
+from hotlap.objective import PEAKS
+from hotlap.records import (
+    PEAK_BYTES,
+    CompileReport,
+    Failed,
+    Finding,
+    NoGain,
+    Outcome,
+    Plan,
+    Setting,
+    Situation,
+    Skipped,
+)
+from hotlap.wording import metric_words
 
 USUAL_LAUNCH_NOISE = 0.03
 """How far a single set may mislead, until this study's own sets have shown it: launches of the same code differ by 2 to
@@ -50,10 +63,10 @@ class Prospect:
 
 @dataclass(frozen=True, slots=True)
 class Screened:
-    """A setting with the speedup that one set showed (None where it was not screened)."""
+    """A setting, and how many times better one set showed it to be (None where it was not screened)."""
 
     setting: Setting
-    speedup: float | None = None
+    gain: float | None = None
     compile: CompileReport | None = None
     seconds: float = 0.0
     rounds: int = 0
@@ -92,7 +105,8 @@ def prospects_of(
         if reason is not None:
             passed_over.append(Outcome(lever=lever.name, verdict=reason))
             continue
-        found.append(Prospect(lever, _settings(lever, situation, options), bound_of(lever, situation)))
+        bound = bound_of(lever, situation) if options.goal.is_of_speed else None
+        found.append(Prospect(lever, _settings(lever, situation, options), bound))
     found.sort(key=lambda it: (*precedence(findings, it.lever.name), it.bound or math.inf), reverse=True)
     return found, passed_over
 
@@ -114,12 +128,12 @@ def screen(
     hopeful: dict[str, list[Screened]] = {}
     for prospect in prospects:
         mine = [seen[it] for it in prospect.settings if it in seen]
-        worth = [it for it in mine if _is_hopeful(it, trials.options.delta, noise)]
+        worth = [it for it in mine if _is_hopeful(it, trials.options.goal.delta, noise)]
         if worth:
-            hopeful[prospect.lever.name] = sorted(worth, key=lambda it: -(it.speedup or 1.0))
+            hopeful[prospect.lever.name] = sorted(worth, key=lambda it: -(it.gain or 1.0))
         else:
-            _let_go(book, prospect, mine, failures, trials.options.delta, noise)
-    return dict(sorted(hopeful.items(), key=lambda it: -(it[1][0].speedup or 1.0)))
+            _let_go(book, prospect, mine, failures, trials.options.goal.delta, noise)
+    return dict(sorted(hopeful.items(), key=lambda it: -(it[1][0].gain or 1.0)))
 
 
 def look_at(trials: Trials, book: Book, incumbent: Plan, setting: Setting) -> Screened | Failure:
@@ -188,11 +202,17 @@ def _reason_to_skip(lever: Lever, situation: Situation, options: Options) -> Ski
         return Skipped(reason="There is no setting of it that fits this script and machine.")
     if not _settings(lever, situation, options):
         return Skipped(reason=f"It changes what is learned, so it is only tried with --allow {lever.name}.")
-    bound = bound_of(lever, situation)
+    if not _may_improve(lever, options.objective.metric):
+        return Skipped(reason=f"It does not improve the {metric_words(options.objective.metric)}.")
+    bound = bound_of(lever, situation) if options.goal.is_of_speed else None
     if bound is not None and bound < 1 + options.delta:
         text = f"It could give {bound:.3f}x at most, and less than {1 + options.delta:.3g}x is not worth having."
         return Skipped(reason=text, bound=bound)
     return None
+
+
+def _may_improve(lever: Lever, metric: str) -> bool:
+    return metric in lever.improves or (metric in PEAKS and PEAK_BYTES in lever.improves)
 
 
 def _settings(lever: Lever, situation: Situation, options: Options) -> tuple[Setting, ...]:
@@ -231,14 +251,14 @@ def _measure(
             seen.update((it, Screened(it)) for it in group)
             continue
         share = (trials.spent_seconds - before) / len(group)
-        for setting, run, rounds_of in zip(group, turns.runs[1:], turns.rounds[1:], strict=True):
-            ratio = fmean(math.log(own / other) for own, other in zip(turns.rounds[0], rounds_of, strict=True))
-            seen[setting] = Screened(setting, math.exp(ratio), run.compile, share, len(rounds_of))
+        for arm, setting in enumerate(group, start=1):
+            gain = trials.options.goal.seen(turns, arm)
+            seen[setting] = Screened(setting, gain, turns.runs[arm].compile, share, len(turns.rounds[arm]))
     return seen, failures
 
 
 def _is_hopeful(it: Screened, delta: float, noise: float) -> bool:
-    return it.speedup is None or it.speedup * (1 + noise) >= 1 + delta
+    return it.gain is None or it.gain * (1 + noise) >= 1 + delta
 
 
 def _let_go(
@@ -254,15 +274,14 @@ def _let_go(
     if earlier is not None and isinstance(earlier.verdict, NoGain) and earlier.verdict.comparison is not None:
         return  # a trial said more than this look does
     if seen:
-        best = max(seen, key=lambda it: it.speedup or 0.0)
+        best = max(seen, key=lambda it: it.gain or 0.0)
         text = (
-            f"A first look (one set, no interval) showed {best.speedup or 0.0:.3f}x: a gain of {delta:.1%} was not in "
+            f"A first look (one set, no interval) showed {best.gain or 0.0:.3f}x: a gain of {delta:.1%} was not in "
             f"sight, even with {noise:.1%} for launches that differ."
         )
         report = best.compile if best.compile and best.compile.seconds else None
-        outcome = Outcome(
-            lever=name, setting=best.setting, verdict=NoGain(reason=text), compile=report, trial_seconds=best.seconds
-        )
+        no_gain = NoGain(metric=book.study.objective.metric, reason=text)
+        outcome = Outcome(lever=name, setting=best.setting, verdict=no_gain, compile=report, trial_seconds=best.seconds)
         book.decide(outcome, "screening")
         return
     setting = next(it for it in prospect.settings if it in failures)

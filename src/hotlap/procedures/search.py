@@ -29,6 +29,7 @@ from hotlap.experiment.trials import Failure, Trials
 from hotlap.levers.api import Lever, all_levers
 from hotlap.measure import speed
 from hotlap.measure.parity.curves import loss_curves
+from hotlap.objective import judge
 from hotlap.procedures.ablate import ablate
 from hotlap.procedures.budget import (
     RESERVE_MARGIN,
@@ -42,7 +43,7 @@ from hotlap.procedures.budget import (
     share_for_causes,
 )
 from hotlap.procedures.screen import Prospect, Screened, look_at, looks, noise_of_a_set, prospects_of, screen
-from hotlap.procedures.verdicts import no_gain, no_time, of_parity, quick_look_text, seen
+from hotlap.procedures.verdicts import no_gain, no_time, of_parity, quick_look_text, seen, why_given_up
 from hotlap.procedures.verify import Verification, can_verify, measure_plan, verification_cost, verify
 from hotlap.records import (
     Comparison,
@@ -58,7 +59,6 @@ from hotlap.records import (
     Run,
     Seen,
     Skipped,
-    SpeedComparison,
     Study,
     Verdict,
     Workload,
@@ -117,7 +117,8 @@ class _Search:
         self._profile: Profile | None = None
         self._findings: tuple[Finding, ...] = ()
         self._seen_with: dict[str, Plan] = {}
-        self._family: dict[str, SpeedComparison] = {}
+        self._family: dict[str, Comparison] = {}
+        self._used: dict[str, float] = {}
         self._noise: list[float] = []
         self._compared = False
         self._untried: dict[str, Plan] = {}
@@ -151,7 +152,7 @@ class _Search:
         """What is left when all else is done is enough for a look, perhaps, at levers that had none."""
         for name in [it for it in self._untried if isinstance(self._verdict_of(it), Skipped)]:
             found = self._look(Screened(self._untried[name].settings[-1]))
-            if found.speedup is not None:
+            if found.gain is not None:
                 self._note_seen(name, found, self._untried[name])
 
     def _verdict_of(self, name: str) -> Verdict | None:
@@ -257,7 +258,7 @@ class _Search:
         for choice in choices[:_SETTINGS_TRIED]:
             candidate = plans_of.with_setting(self._plan, choice.setting)
             way = self._way(candidate)
-            if way is None and choice.speedup is None:
+            if way is None and choice.gain is None:
                 choice = self._look(choice)
                 way = self._way(candidate)  # the look corrected what a trial takes
             if way is None:
@@ -272,6 +273,7 @@ class _Search:
             if isinstance(outcome.verdict, Kept) and run is not None:
                 self._book.decide(outcome, plan=candidate)
                 self._plan = candidate
+                self._used = self._trials.options.goal.used_after(self._used, outcome.verdict.comparison)
                 self._situation = situation_with(self._baseline_situation, candidate, run)
             elif first is None:
                 self._book.decide(outcome)
@@ -320,7 +322,7 @@ class _Search:
             verdict: Verdict = Failed(ending=result.ending, reason=result.reason)
         else:
             self._compared, run = True, result.run
-            self._family[name] = result.comparison.speed
+            self._family[name] = result.comparison
             verdict = self._verdict(Confirmation(result.comparison, result.sets), candidate)
             if isinstance(verdict, Kept) and verdict.comparison.parity is not None:
                 self._verified = candidate, result.with_parity(verdict.comparison.parity)
@@ -331,7 +333,7 @@ class _Search:
         """The outcome of one trial, and the candidate's last run where it ran through; no outcome where the time was
         over before there was a result."""
         before = self._trials.spent_seconds
-        ask = partial(confirm, self._trials, self._book, self._plan, candidate, lever=name)
+        ask = partial(confirm, self._trials, self._book, self._plan, candidate, lever=name, used=self._used)
         result = self._keeping_proof(candidate, ask)
         if isinstance(result, Failure) and result.cut:
             return None, None
@@ -340,7 +342,7 @@ class _Search:
             run, report = None, choice.compile
         else:
             self._compared = True
-            self._family[name] = result.speed
+            self._family[name] = result.comparison
             self._noise += launch_noise(result.sets)
             verdict = self._verdict(result, candidate)
             run, report = result.candidate_run, result.candidate_run.compile
@@ -354,9 +356,11 @@ class _Search:
         return outcome, run
 
     def _verdict(self, result: Confirmation, candidate: Plan) -> Verdict:
-        """From a trial's speed to a verdict; only what is faster is worth a proof."""
-        if result.speed.verdict != "faster":
-            return no_gain(result.comparison, self._trials.options.delta, unfinished=result.unfinished)
+        """From a trial to a verdict; only what is better is worth a proof."""
+        goal = self._trials.options.goal
+        judgement = judge(goal.objective, result.comparison, self._used)
+        if judgement.verdict != "better":
+            return no_gain(result.comparison, goal, judgement=judgement, unfinished=result.unfinished)
         if self._prover.proof_for(candidate.settings[-1]) == "exact":
             parity: ParityComparison | Failure = self._prover.prove_exact(result.sets)
         elif self._trials.fits(self._prover.cost(candidate)):
@@ -385,8 +389,8 @@ class _Search:
             self._book.decide(outcome, "screening")
 
     def _seen(self, choice: Screened) -> Seen | Skipped:
-        if choice.speedup is not None:
-            return seen(choice.speedup, choice.rounds)
+        if choice.gain is not None:
+            return seen(choice.gain, choice.rounds, self._trials.options.goal)
         *_, shortest = looks(self._trials, self._plan, [choice.setting])
         return no_time(shortest.seconds, self._trials.left_seconds)
 
@@ -404,7 +408,7 @@ class _Search:
 
     def _doubtful(self) -> set[str]:
         """Levers whose own trial does not survive Holm's procedure over all levers tried."""
-        adjusted = speed.holm([speed.p_value(it) for it in self._family.values()])
+        adjusted = speed.holm([self._trials.options.goal.p_value(it) for it in self._family.values()])
         return {name for name, p in zip(self._family, adjusted, strict=True) if p > FAMILY_ALPHA}
 
     def _verify(self) -> None:
@@ -475,11 +479,7 @@ class _Search:
         """Why the plan must not be kept, or nothing."""
         if verification.parity is not None and not self._acceptable(verification.parity):
             return f"The plan was given up. {verification.parity.text}"
-        if verification.speed.verdict == "faster":
-            return ""
-        if not verification.speed.baseline_agrees:
-            return "No claim, and no plan: the script differed from itself. Tune again when the machine is quieter."
-        return "Fresh launches did not confirm a gain of the whole plan, so it was given up."
+        return why_given_up(verification, judge(self._trials.options.objective, verification))
 
     def _withdraw(self, reason: str) -> None:
         for it in self._plan.settings:
@@ -493,5 +493,6 @@ class _Search:
         if outcome is None:
             return
         earlier = getattr(outcome.verdict, "comparison", None)
-        verdict = NoGain(comparison=comparison or earlier, reason=reason)
+        metric = self._trials.options.objective.metric
+        verdict = NoGain(comparison=comparison or earlier, metric=metric, reason=reason)
         self._book.decide(msgspec.structs.replace(outcome, verdict=verdict))

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from hotlap.experiment.goal import Goal
+from hotlap.objective import gain as gain_of
+from hotlap.objective import inverse, is_speed, metric_of
 from hotlap.records import (
     Comparison,
+    Estimate,
+    Judgement,
     Kept,
+    Limit,
     NoGain,
     NotVerified,
     ParityComparison,
@@ -13,6 +19,7 @@ from hotlap.records import (
     Skipped,
     Verdict,
 )
+from hotlap.wording import metric_words
 
 
 def of_parity(comparison: Comparison, parity: ParityComparison, accept_unverified: bool) -> Verdict:
@@ -26,15 +33,25 @@ def of_parity(comparison: Comparison, parity: ParityComparison, accept_unverifie
     return Kept(comparison=comparison, reason=parity.text)
 
 
-def no_gain(comparison: Comparison, delta: float, *, unfinished: bool = False) -> NoGain:
-    """What becomes of something that was not shown to be faster; ``unfinished`` when the budget ended the looks."""
-    return NoGain(comparison=comparison, reason=_why(comparison, delta, unfinished))
+def no_gain(
+    comparison: Comparison, goal: Goal, *, judgement: Judgement | None = None, unfinished: bool = False
+) -> NoGain:
+    """What becomes of something that was not shown to be better; ``judgement`` is what the objective says where it is
+    not speed alone, and ``unfinished`` tells that the budget ended the looks."""
+    metric = goal.objective.metric
+    if not comparison.speed.baseline_agrees:
+        reason = comparison.speed.remarks[-1]
+    elif judgement is not None and not is_speed(goal.objective):
+        reason = _why_not_better(comparison, goal, judgement, unfinished)
+    else:
+        reason = _why(comparison, goal.speed_delta, unfinished)
+    return NoGain(comparison=comparison, metric=metric, reason=reason)
 
 
-def seen(speedup: float, rounds: int) -> Seen:
+def seen(gain: float, rounds: int, goal: Goal) -> Seen:
     """What becomes of something that was looked at and could not be proved."""
     reason = f"Seen in one set of {rounds} rounds, not proved: no interval, and the losses were not compared."
-    return Seen(speedup=speedup, rounds=rounds, reason=reason)
+    return Seen(speedup=gain, metric=goal.objective.metric, rounds=rounds, reason=reason)
 
 
 def no_time(look_seconds: float, left_seconds: float) -> Skipped:
@@ -53,8 +70,6 @@ def quick_look_text(budget_seconds: float | None, needed_seconds: float | None, 
 
 def _why(comparison: Comparison, delta: float, unfinished: bool) -> str:
     found = comparison.speed
-    if not found.baseline_agrees:
-        return found.remarks[-1]
     if found.verdict == "slower":
         return "It is slower here."
     if found.verdict == "no-effect":
@@ -64,3 +79,54 @@ def _why(comparison: Comparison, delta: float, unfinished: bool) -> str:
     if found.speedup.value < 1 + delta:
         return f"After {found.sets} sets a gain of {delta:.1%} was not in sight, so it was not pursued."
     return f"Undecided after {found.sets} sets: an effect from {found.smallest_detectable:.1%} on would have shown."
+
+
+def why_given_up(verification: Comparison, judgement: Judgement) -> str:
+    """Why a plan must not be kept after its verification; empty where nothing speaks against it."""
+    if judgement.verdict == "better":
+        return ""
+    if not verification.speed.baseline_agrees:
+        return "No claim, and no plan: the script differed from itself. Tune again when the machine is quieter."
+    if judgement.metric_verdict == "better":
+        return f"The plan was given up, since a limit was not kept. {_why_limited(verification, judgement)}"
+    return "Fresh launches did not confirm a gain of the whole plan, so it was given up."
+
+
+def _why_limited(comparison: Comparison, judgement: Judgement) -> str:
+    """The sentence on the first limit that is not shown to be kept; empty where all are."""
+    for state in ("broken", "open"):
+        for it in judgement.limits:
+            if it.state == state:
+                return _of_limit(comparison, it.limit, is_broken=state == "broken")
+    return ""
+
+
+def _of_limit(comparison: Comparison, limit: Limit, *, is_broken: bool) -> str:
+    what = metric_words(limit.metric).capitalize()
+    found = metric_of(comparison, limit.metric)
+    if found is None:
+        return f"{what} is not known here, so whether {limit.most:g} times the script's is kept cannot be shown."
+    if is_broken:
+        return f"{what} becomes {_ratio(found.ratio)} what it was; {limit.most:g}x of the script's is allowed."
+    return f"{what} becomes {_ratio(found.ratio)} what it was: that {limit.most:g}x is kept was not shown."
+
+
+def _why_not_better(comparison: Comparison, goal: Goal, judgement: Judgement, unfinished: bool) -> str:
+    limited = _why_limited(comparison, judgement)
+    if judgement.metric_verdict == "better" and limited:
+        return limited
+    what, best = metric_words(goal.objective.metric), gain_of(goal.objective, comparison)
+    if best is None:
+        return f"Its {what} is not known here."
+    level = _ratio(inverse(best))
+    if judgement.metric_verdict == "worse":
+        return f"Its {what} becomes {level} what it was."
+    if judgement.metric_verdict == "no-effect":
+        return f"It makes no difference to the {what}: less than {goal.delta:.1%} either way."
+    if unfinished:
+        return f"Undecided after {comparison.speed.sets} sets, when the budget ended: {what} {level}."
+    return f"A gain of {goal.delta:.1%} was not shown in {comparison.speed.sets} sets: {what} {level}."
+
+
+def _ratio(ratio: Estimate) -> str:
+    return f"{ratio.value:.3f}x ({ratio.low:.3f} to {ratio.high:.3f})"

@@ -14,6 +14,7 @@ from hotlap.experiment.costs import FEWEST_ROUNDS
 from hotlap.experiment.prove import Prover
 from hotlap.experiment.trials import Failure, Trials
 from hotlap.measure import speed
+from hotlap.objective import judge
 from hotlap.records import Comparison, ParityComparison, Plan, Run, TurnSet
 
 MORE_SETS = speed.LOOKS[-1]
@@ -73,7 +74,7 @@ def verify(
 
 
 def measure_plan(trials: Trials, book: Book, plan: Plan) -> Verification | Failure:
-    """The speed alone."""
+    """What the objective asks for, without a proof of sameness."""
     sets: list[TurnSet] = []
     while len(sets) < speed.HEADLINE_SETS:
         _fit_rounds(trials, plan, speed.HEADLINE_SETS - len(sets))
@@ -85,12 +86,16 @@ def measure_plan(trials: Trials, book: Book, plan: Plan) -> Verification | Failu
         )
         if failure is not None:
             return failure
-    found = compare_sets(sets, delta=trials.options.delta, confidence=speed.HEADLINE_CONFIDENCE)
+    comparison = _compared(trials, plan, sets, speed.HEADLINE_CONFIDENCE)
     more = (MORE_SETS.sets - len(sets)) * trials.costs.of_set([plans_of.EMPTY] * 2 + [plan], trials.rounds)
-    if found.verdict == "inconclusive" and trials.fits(more):
+    if judge(trials.options.objective, comparison).verdict == "inconclusive" and trials.fits(more):
         failure = take_sets(trials, book, plans_of.EMPTY, plan, sets, upto=MORE_SETS.sets, stage="verification")
         if failure is not None:
             return failure
-        found = compare_sets(sets, delta=trials.options.delta, confidence=1 - MORE_SETS.alpha)
-    comparison = comparison_of(plans_of.EMPTY, plan, sets, found)
+        comparison = _compared(trials, plan, sets, 1 - MORE_SETS.alpha)
     return Verification(comparison, sets[-1].runs[BASELINE], sets[-1].runs[CANDIDATE], tuple(sets))
+
+
+def _compared(trials: Trials, plan: Plan, sets: list[TurnSet], confidence: float) -> Comparison:
+    found = compare_sets(sets, delta=trials.options.delta, confidence=confidence)
+    return comparison_of(plans_of.EMPTY, plan, sets, found)

@@ -167,21 +167,23 @@ class EnergyComparison(Record, frozen=True, kw_only=True):
     confidence: float
 
 
-MemoryKind: TypeAlias = Literal["device", "host"]
-PeakVerdict: TypeAlias = Literal["less", "more", "no-effect", "inconclusive"]
+MetricVerdict: TypeAlias = Literal["better", "worse", "no-effect", "inconclusive"]
 
 
-class PeakComparison(Record, frozen=True, kw_only=True):
-    """The most memory of one kind that a candidate holds, against the baseline; a ``ratio`` below 1 means less.
+class MetricComparison(Record, frozen=True, kw_only=True):
+    """One figure of a candidate against the baseline's; ``ratio`` is the candidate's as a part of the baseline's.
 
-    Intervals are over sets, of the geometric mean of their peaks.
+    Of every metric less is better. Intervals are over sets, of geometric means; the unit of the levels is that of their
+    estimates; one is None where it was not kept. ``smallest_change`` is what counts as a difference, as a share (0
+    where the search chose it).
     """
 
-    memory: MemoryKind
-    baseline_bytes: Estimate
-    candidate_bytes: Estimate
+    metric: str
+    baseline: Estimate | None = None
+    candidate: Estimate | None = None
     ratio: Estimate
-    verdict: PeakVerdict
+    verdict: MetricVerdict
+    smallest_change: float = 0.0
     sets: int
     confidence: float
 
@@ -190,7 +192,7 @@ class Comparison(Record, frozen=True, kw_only=True):
     """Speed, memory and sameness of a plan against a baseline plan.
 
     ``baseline_peak_bytes`` and ``candidate_peak_bytes`` are the largest of all launches, of the device where there is
-    one; ``peaks`` are the same with intervals, of every memory whose peak is known.
+    one; ``metrics`` are what is known of each launch, with intervals (:mod:`hotlap.measure.metrics`).
     ``extra_startup_seconds`` is what the candidate's start and warm-up took longer than the baseline's, steady steps
     taken off; its interval, as that of ``baseline_seconds_per_sample``, is over sets. None where it is not known.
     """
@@ -201,7 +203,7 @@ class Comparison(Record, frozen=True, kw_only=True):
     parity: ParityComparison | None = None
     baseline_peak_bytes: int = 0
     candidate_peak_bytes: int = 0
-    peaks: tuple[PeakComparison, ...] = ()
+    metrics: tuple[MetricComparison, ...] = ()
     baseline_seconds_per_sample: Estimate | None = None
     extra_startup_seconds: Estimate | None = None
     energy: EnergyComparison | None = None

@@ -7,34 +7,36 @@ from typing import Literal, TypeAlias
 from hotlap.records.base import Record
 from hotlap.records.comparisons import Comparison, Estimate
 from hotlap.records.numbers import BadNumber
+from hotlap.records.objective import SECONDS_PER_SAMPLE
 from hotlap.records.runs import CompileReport, Ending, Stopped
 from hotlap.records.script import CallSite
 from hotlap.records.workload import Setting, Workload
 
 
 class Kept(Record, frozen=True, kw_only=True, tag="kept"):
-    """Faster, and training still computes the same: it became part of the plan."""
+    """Better by the objective, and training still computes the same: it became part of the plan."""
 
     comparison: Comparison
     reason: str = ""
 
 
 class NoGain(Record, frozen=True, kw_only=True, tag="no-gain"):
-    """Not shown to be faster; ``comparison`` is None where a first look was enough."""
+    """Not shown to be better by ``metric``; ``comparison`` is None where a first look was enough."""
 
     comparison: Comparison | None = None
+    metric: str = SECONDS_PER_SAMPLE
     reason: str = ""
 
 
 class ParityLost(Record, frozen=True, kw_only=True, tag="parity-lost"):
-    """Faster, but training no longer computes the same."""
+    """Better, but training no longer computes the same."""
 
     comparison: Comparison
     reason: str = ""
 
 
 class NotVerified(Record, frozen=True, kw_only=True, tag="not-verified"):
-    """Faster, but whether training still computes the same could not be shown."""
+    """Better, but whether training still computes the same could not be shown."""
 
     comparison: Comparison
     reason: str = ""
@@ -48,10 +50,11 @@ class Failed(Record, frozen=True, kw_only=True, tag="failed"):
 
 
 class Seen(Record, frozen=True, kw_only=True, tag="seen"):
-    """Looked at and not proved, since the time did not allow it or no more was asked for. ``speedup`` is what a single
-    set of ``rounds`` rounds showed: it has no interval, and nothing is claimed by it."""
+    """Looked at and not proved, since the time did not allow it or no more was asked for. ``speedup`` is how many times
+    better ``metric`` was in a single set of ``rounds`` rounds: it has no interval, and nothing is claimed by it."""
 
     speedup: float
+    metric: str = SECONDS_PER_SAMPLE
     rounds: int
     reason: str = ""
 

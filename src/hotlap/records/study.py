@@ -9,6 +9,7 @@ from hotlap.records.base import Record
 from hotlap.records.comparisons import BatchRate, Ceiling, Comparison, LossCurves, PhaseAccount
 from hotlap.records.disturbance import Disturbance
 from hotlap.records.machine import Machine
+from hotlap.records.objective import Objective
 from hotlap.records.outcomes import Finding, Outcome
 from hotlap.records.run_account import RunAccount
 from hotlap.records.runs import FileWrite, LoaderRate, Run
@@ -24,13 +25,14 @@ class Study(Record, frozen=True, kw_only=True):
     lever. Rendering needs nothing else. Of a ``hotlap check`` it is what ``hotlap history`` shows: ``check_verdict``,
     its sentences as ``status_text``, and the comparison of both sides as ``verification``.
 
-    ``run_account`` is what the script does besides its steps. ``profiled_steps`` is over how many steps evidence was
-    collected (0: there is none, and ``findings`` rest on the time account and the ceilings alone), and ``trace_path``
-    the trace of some of them. ``loader_rates`` is the loader alone with the settings that were timed, ``batch_rates``
-    the model alone with other batch sizes, and ``losses`` what the verification's sameness was judged by. ``hosts`` are
-    those that any trial connected to. ``disturbances`` are the measurements that others on the machine disturbed and
-    that could not be made again while it was quiet. Of a profile, ``threads_left`` is with how many threads the script
-    was measured, since others kept the other cores busy (0: with its own).
+    ``objective`` is what a search was to make better. ``run_account`` is what the script does besides its steps.
+    ``profiled_steps`` is over how many steps evidence was collected (0: there is none, and ``findings`` rest on the
+    time account and the ceilings alone), and ``trace_path`` the trace of some of them. ``loader_rates`` is the loader
+    alone with the settings that were timed, ``batch_rates`` the model alone with other batch sizes, and ``losses`` what
+    the verification's sameness was judged by. ``hosts`` are those that any trial connected to. ``disturbances`` are the
+    measurements that others on the machine disturbed and that could not be made again while it was quiet. Of a profile,
+    ``threads_left`` is with how many threads the script was measured, since others kept the other cores busy (0: with
+    its own).
 
     A study of status ``quick-look`` proved nothing and claims nothing, since no more was asked for (``quick``) or the
     budget was too small. ``needed_seconds`` is the budget that would do for a proof, or for the levers that a search
@@ -48,6 +50,7 @@ class Study(Record, frozen=True, kw_only=True):
     workload: Workload
     source: Source = Source()
     machine: Machine = Machine()
+    objective: Objective = Objective()
     budget_seconds: float | None = None
     spent_seconds: float = 0.0
     needed_seconds: float | None = None

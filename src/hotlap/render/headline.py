@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from hotlap.gain import comparison_of_plan
+from hotlap.objective import is_speed, judge
 from hotlap.records import (
     CheckVerdict,
     Comparison,
@@ -25,8 +26,9 @@ from hotlap.records import (
 from hotlap.render import text
 from hotlap.render.account import bottleneck
 from hotlap.render.disturbance import beside_headline, in_sentence, on_threads_left, step_takes, while_busy
+from hotlap.render.objective import gain_words, limit_words, not_better
 from hotlap.render.run_account import bound_sentence, whole_run_speedup
-from hotlap.wording import ending_text
+from hotlap.wording import ending_text, metric_words
 
 Tone = Literal["good", "neutral", "bad"]
 
@@ -118,11 +120,21 @@ def _verified(study: Study, comparison: Comparison) -> Headline:
     beside += _about_numbers(comparison.parity)
     if study.verification is None:
         beside.append("This is the best of several comparisons, not verified once more on fresh launches.")
+    if not is_speed(study.objective):
+        return _by_objective(study, comparison, beside)
     if speed.verdict == "faster":
         beside[:0] = _gain_of_the_run(study, speed)
         faster = f"{ratio_words(speed)}, {parity_phrase(comparison.parity)}."
         return Headline(_tone(comparison.parity), faster, tuple(beside))
     return Headline("neutral", _not_faster(speed, measured), tuple(beside))
+
+
+def _by_objective(study: Study, comparison: Comparison, beside: list[str]) -> Headline:
+    """Where something else than speed alone was to become better."""
+    if judge(study.objective, comparison).verdict != "better":
+        return Headline("neutral", not_better(study.objective, comparison), tuple(beside))
+    sentence = f"{gain_words(study.objective, comparison)}, {parity_phrase(comparison.parity)}."
+    return Headline(_tone(comparison.parity), sentence, tuple(beside))
 
 
 def _gain_of_the_run(study: Study, speed: SpeedComparison) -> Iterator[str]:
@@ -171,7 +183,10 @@ def _not_faster(speed: SpeedComparison, measured: str) -> str:
 def _nothing_faster(study: Study) -> Headline:
     if study.plan.settings:
         return Headline("neutral", f"Not verified: {_so_far(study)}")
-    sentence = "Nothing made it faster, and here is why."
+    sentence, metric = "Nothing made it faster, and here is why.", _other_metric(study)
+    if metric:
+        limits = limit_words(study.objective)
+        sentence = f"Nothing improved the {metric}{f' with {limits}' if limits else ''}, and here is why."
     return Headline("neutral", sentence, tuple(_reasons(study)))
 
 
@@ -220,11 +235,18 @@ def _quick_look(study: Study) -> Headline:
     """What was seen where nothing could be proved, or should be: no claim."""
     looked = [(it.lever, it.verdict) for it in study.outcomes if isinstance(it.verdict, Seen)]
     best = sorted(looked, key=lambda it: -it[1].speedup)[:_SEEN_SHOWN]
-    shown = [f"{text.one_line(lever)} {text.ratio(it.speedup)}" for lever, it in best if it.speedup > 1]
+    metric = _other_metric(study)
+    shown = [
+        f"{text.one_line(lever)} {text.ratio(1 / it.speedup if metric else it.speedup)}"
+        for lever, it in best
+        if it.speedup > 1
+    ]
     if shown:
-        sentence = f"Quick look, nothing proved: {text.listed(shown)} seen in one set, without an interval."
+        of_what = f"{metric} with " if metric else ""
+        sentence = f"Quick look, nothing proved: {of_what}{text.listed(shown)} seen in one set, without an interval."
     elif looked:
-        sentence = "Quick look, nothing proved: no lever that was looked at was faster in one set."
+        better = f"had less {metric}" if metric else "was faster"
+        sentence = f"Quick look, nothing proved: no lever that was looked at {better} in one set."
     else:
         sentence = "Quick look, nothing proved: no lever was looked at."
     beside = [text.sentence(study.status_text)] if study.status_text else []
@@ -237,12 +259,25 @@ def _quick_look(study: Study) -> Headline:
 
 
 def _so_far(study: Study) -> str:
-    kept = [(it.lever, it.verdict.comparison.speed) for it in study.outcomes if isinstance(it.verdict, Kept)]
+    kept = [(it.lever, it.verdict.comparison) for it in study.outcomes if isinstance(it.verdict, Kept)]
     if not kept:
-        return "no lever is known to be faster yet."
-    gains = [f"{text.one_line(lever)} {text.speedup(speed.speedup, speed.confidence)}" for lever, speed in kept]
+        metric = _other_metric(study)
+        return f"no lever is known to {f'improve the {metric}' if metric else 'be faster'} yet."
+    gains = [f"{text.one_line(lever)} {_gain_of_lever(study, comparison)}" for lever, comparison in kept]
     each = "measured" if len(kept) == 1 else "each measured"
     return f"{text.listed(gains)}, {each} in trials; the whole plan is not verified against the original."
+
+
+def _other_metric(study: Study) -> str:
+    """What is to become better, where that is not speed alone."""
+    return "" if is_speed(study.objective) else metric_words(study.objective.metric)
+
+
+def _gain_of_lever(study: Study, comparison: Comparison) -> str:
+    if is_speed(study.objective):
+        return text.speedup(comparison.speed.speedup, comparison.speed.confidence)
+    words = gain_words(study.objective, comparison)
+    return words[:1].lower() + words[1:]
 
 
 def _checked(study: Study) -> Headline:

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hotlap.records import (
+    SECONDS_PER_SAMPLE,
     Comparison,
     CompileReport,
     Crashed,
@@ -104,7 +105,7 @@ def row(outcome: Outcome, step_seconds: float | None = None, beside: str = "") -
         values=text.setting_values(outcome.setting) if outcome.setting else "",
         speedup=_speedup_cell(comparison, verdict),
         parity=parity_word(comparison.parity) if comparison else "",
-        memory=_memory_cell(comparison),
+        memory=_memory_cell(comparison, verdict),
         verdict=word,
         reason=_reason(outcome),
         below=(*((beside,) if beside else ()), *compiled),
@@ -117,6 +118,8 @@ def verdict_word(outcome: Outcome) -> tuple[Tone, str]:
         case Kept():
             return "good", "kept"
         case NoGain(comparison=None):
+            return "neutral", "no gain"
+        case NoGain(metric=metric) if metric != SECONDS_PER_SAMPLE:
             return "neutral", "no gain"
         case NoGain(comparison=Comparison(speed=speed)):
             words = {"no-effect": "no effect", "slower": "slower", "inconclusive": "inconclusive"}
@@ -154,6 +157,8 @@ def parity_word(parity: ParityComparison | None) -> str:
 
 def _speedup_cell(comparison: Comparison | None, verdict: Verdict) -> str:
     if isinstance(verdict, Seen):
+        if verdict.metric != SECONDS_PER_SAMPLE:
+            return ""
         return f"{text.ratio(verdict.speedup)}  no interval"
     if comparison is None:
         return ""
@@ -161,7 +166,9 @@ def _speedup_cell(comparison: Comparison | None, verdict: Verdict) -> str:
     return f"{text.ratio(estimate.value)}  {text.interval(estimate)}"
 
 
-def _memory_cell(comparison: Comparison | None) -> str:
+def _memory_cell(comparison: Comparison | None, verdict: Verdict) -> str:
+    if isinstance(verdict, Seen) and verdict.metric != SECONDS_PER_SAMPLE:
+        return f"{text.ratio(1 / verdict.speedup)}  no interval"
     if comparison is None:
         return ""
     return text.change_of_size(comparison.baseline_peak_bytes, comparison.candidate_peak_bytes)

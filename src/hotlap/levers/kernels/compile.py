@@ -34,13 +34,24 @@ from typing import TYPE_CHECKING, Any
 
 from hotlap.levers.api import Parameter
 from hotlap.levers.support.situations import bound_without, device_kind, is_nvidia_like, make_setting, without_model
-from hotlap.records import ModelStatement, Proof, ScriptFacts, Setting, Situation, Skipped, SourceWish
+from hotlap.records import (
+    PEAK_BYTES,
+    SECONDS_PER_SAMPLE,
+    ModelStatement,
+    Proof,
+    ScriptFacts,
+    Setting,
+    Situation,
+    Skipped,
+    SourceWish,
+)
 
 if TYPE_CHECKING:
     from hotlap.runtime.hooks import Hooks
 
 title = "The model compiled into fused kernels"
 proof: Proof = "rounding"
+improves = (SECONDS_PER_SAMPLE, PEAK_BYTES)
 addresses = ("dominant-operator", "launch-bound", "python-overhead", "small-operators")
 parameters = {
     "mode": Parameter(str, choices=("default", "reduce-overhead", "max-autotune")),

@@ -28,7 +28,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hotlap.levers.support.situations import bound_without, make_setting, without_model
-from hotlap.records import AttentionArgument, Proof, ScriptFacts, Setting, Situation, Skipped, SourceWish
+from hotlap.records import (
+    PEAK_BYTES,
+    SECONDS_PER_SAMPLE,
+    AttentionArgument,
+    Proof,
+    ScriptFacts,
+    Setting,
+    Situation,
+    Skipped,
+    SourceWish,
+)
 
 if TYPE_CHECKING:
     from hotlap.levers.api import Parameter
@@ -36,6 +46,7 @@ if TYPE_CHECKING:
 
 title = "Fused attention for Hugging Face models"
 proof: Proof = "rounding"
+improves = (SECONDS_PER_SAMPLE, PEAK_BYTES)
 addresses = ("eager-attention",)
 parameters: dict[str, Parameter] = {}
 

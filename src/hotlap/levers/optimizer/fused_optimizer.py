@@ -32,6 +32,8 @@ from typing import TYPE_CHECKING, Any
 from hotlap.levers.api import Parameter
 from hotlap.levers.support.situations import bound_without, device_kind, make_setting
 from hotlap.records import (
+    PEAK_BYTES,
+    SECONDS_PER_SAMPLE,
     OptimizerArguments,
     OptimizerFacts,
     Proof,
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 
 title = "One kernel for all parameters in the optimizer's step"
 proof: Proof = "rounding"
+improves = (SECONDS_PER_SAMPLE, PEAK_BYTES)
 addresses = ("unfused-optimizer", "launch-bound")
 parameters = {"implementation": Parameter(str, choices=("fused", "foreach"))}
 

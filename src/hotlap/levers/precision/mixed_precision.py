@@ -42,13 +42,25 @@ from typing import TYPE_CHECKING, Any
 from hotlap.levers.api import Parameter
 from hotlap.levers.support.loss_scaler import LossScaler
 from hotlap.levers.support.situations import bound_without, device_kind, make_setting, native_dtypes, without_model
-from hotlap.records import ForwardRegion, Proof, ScaledLoss, ScriptFacts, Setting, Situation, Skipped, SourceWish
+from hotlap.records import (
+    PEAK_BYTES,
+    SECONDS_PER_SAMPLE,
+    ForwardRegion,
+    Proof,
+    ScaledLoss,
+    ScriptFacts,
+    Setting,
+    Situation,
+    Skipped,
+    SourceWish,
+)
 
 if TYPE_CHECKING:
     from hotlap.runtime.hooks import Fetch, Hooks
 
 title = "Forward pass and loss in a 16-bit format"
 proof: Proof = "rounding"
+improves = (SECONDS_PER_SAMPLE, PEAK_BYTES)
 addresses = ("slow-matmul-precision",)
 parameters = {"dtype": Parameter(str, choices=("bfloat16", "float16"))}
 

@@ -1,4 +1,4 @@
-"""What a candidate needs of memory: intervals over sets, and what may be claimed of them."""
+"""What candidates are compared by besides their speed: intervals over sets, and what may be claimed of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotlap.measure.peaks import DELTA, compare_peaks
+from hotlap.measure.metrics.api import all_metrics, compare_metrics
 from hotlap.records import Run, TurnSet
 
 MIB = 2**20
@@ -21,15 +21,15 @@ def sets(*rows: tuple[int, int, int], device: bool = True) -> list[TurnSet]:
 
 
 def verdict(*rows: tuple[int, int, int]) -> str:
-    (found,) = compare_peaks(sets(*rows), confidence=0.95)
+    (found,) = compare_metrics(sets(*rows), confidence=0.95)
     return found.verdict
 
 
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
-        ([(1000, 1000, 500)] * 3, "less"),
-        ([(1000, 1000, 1600)] * 3, "more"),
+        ([(1000, 1000, 500)] * 3, "better"),
+        ([(1000, 1000, 1600)] * 3, "worse"),
         ([(1000, 1000, 1000)] * 3, "no-effect"),
         ([(1000, 1000, 990)] * 3, "no-effect"),
         ([(1000, 1000, 985), (1000, 1000, 975)], "inconclusive"),
@@ -37,7 +37,7 @@ def verdict(*rows: tuple[int, int, int]) -> str:
         # A baseline that needs a tenth more when it is launched again says nothing of a twentieth.
         ([(1000, 1100, 950)] * 3, "inconclusive"),
         # One that differs by a block of the allocator's does not matter.
-        ([(1000, 1001, 500)] * 3, "less"),
+        ([(1000, 1001, 500)] * 3, "better"),
     ],
 )
 def test_what_is_claimed(rows: list[tuple[int, int, int]], expected: str) -> None:
@@ -45,25 +45,27 @@ def test_what_is_claimed(rows: list[tuple[int, int, int]], expected: str) -> Non
 
 
 def test_levels_and_ratio() -> None:
-    (found,) = compare_peaks(sets((800, 800, 400), (1000, 1000, 500), (1250, 1250, 625)), confidence=0.9)
-    assert found.memory == "device" and found.sets == 3 and found.confidence == 0.9
+    (found,) = compare_metrics(sets((800, 800, 400), (1000, 1000, 500), (1250, 1250, 625)), confidence=0.9)
+    assert found.metric == "device_peak_bytes" and found.sets == 3 and found.confidence == 0.9
     assert found.ratio.value == pytest.approx(0.5)
     assert found.ratio.low == pytest.approx(0.5) and found.ratio.high == pytest.approx(0.5)
-    assert found.baseline_bytes.value == pytest.approx(1000 * MIB)
-    assert found.baseline_bytes.low < 1000 * MIB < found.baseline_bytes.high
-    assert found.candidate_bytes.unit == "B"
+    assert found.baseline.value == pytest.approx(1000 * MIB)
+    assert found.baseline.low < 1000 * MIB < found.baseline.high
+    assert found.candidate.unit == "B"
 
 
 def test_each_memory_is_compared_by_itself() -> None:
     runs = (Run(device_peak_bytes=it, host_peak_bytes=2 * it) for it in (100, 100, 50))
     both = [TurnSet(runs=tuple(runs), rounds=((0.1,),) * 3)] * 2
-    assert [it.memory for it in compare_peaks(both, confidence=0.95)] == ["device", "host"]
-    assert [it.memory for it in compare_peaks(sets((5, 5, 5), (5, 5, 5), device=False), confidence=0.95)] == ["host"]
+    assert [it.metric for it in compare_metrics(both, confidence=0.95)] == ["device_peak_bytes", "host_peak_bytes"]
+    assert [it.metric for it in compare_metrics(sets((5, 5, 5), (5, 5, 5), device=False), confidence=0.95)] == [
+        "host_peak_bytes"
+    ]
 
 
 def test_one_set_or_an_unknown_peak_says_nothing() -> None:
-    assert compare_peaks(sets((100, 100, 50)), confidence=0.95) == ()
-    assert compare_peaks(sets((100, 100, 50), (100, 100, 0)), confidence=0.95) == ()
+    assert compare_metrics(sets((100, 100, 50)), confidence=0.95) == ()
+    assert compare_metrics(sets((100, 100, 50), (100, 100, 0)), confidence=0.95) == ()
 
 
 peak = st.integers(1, 10**6)
@@ -71,18 +73,18 @@ peak = st.integers(1, 10**6)
 
 @given(st.lists(st.tuples(peak, peak, peak), min_size=2, max_size=8))
 def test_a_claim_is_never_against_its_own_interval(rows: list[tuple[int, int, int]]) -> None:
-    (found,) = compare_peaks(sets(*rows), confidence=0.95)
+    (found,) = compare_metrics(sets(*rows), confidence=0.95)
     assert found.ratio.low <= found.ratio.value <= found.ratio.high or math.isclose(found.ratio.low, found.ratio.high)
-    if found.verdict == "less":
+    if found.verdict == "better":
         assert found.ratio.high < 1
-    if found.verdict == "more":
+    if found.verdict == "worse":
         assert found.ratio.low > 1
     if found.verdict == "no-effect":
-        assert found.ratio.high < 1 + DELTA
+        assert found.ratio.high < 1 + all_metrics()["device_peak_bytes"].smallest_change
 
 
 @given(st.lists(st.tuples(peak, peak, peak), min_size=2, max_size=8))
 def test_the_other_way_round_it_is_the_other_claim(rows: list[tuple[int, int, int]]) -> None:
     there = verdict(*[(baseline, baseline, candidate) for baseline, _, candidate in rows])
     back = verdict(*[(candidate, candidate, baseline) for baseline, _, candidate in rows])
-    assert back == {"less": "more", "more": "less"}.get(there, there)
+    assert back == {"better": "worse", "worse": "better"}.get(there, there)

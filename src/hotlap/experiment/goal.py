@@ -1,0 +1,103 @@
+"""What a search asks of its objective while it makes trials: is this decided, is a gain in sight, what did a set show?
+
+What a finished comparison says of an objective is told by :mod:`hotlap.objective`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from types import MappingProxyType
+from typing import Final
+
+from hotlap.measure import speed
+from hotlap.measure.metrics.api import Metric, all_metrics
+from hotlap.objective import PEAKS, gain, is_speed, judge, metric_of
+from hotlap.records import PEAK_BYTES, SECONDS_PER_SAMPLE, Comparison, Objective, TurnSet
+
+_NOTHING_USED: Final[Mapping[str, float]] = MappingProxyType({})
+
+
+def known_metrics() -> tuple[str, ...]:
+    """What an objective or a limit may name."""
+    return (SECONDS_PER_SAMPLE, PEAK_BYTES, *all_metrics())
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """An objective as a search pursues it; ``speed_delta`` is the smallest gain of speed that is worth having."""
+
+    objective: Objective
+    speed_delta: float
+
+    @property
+    def is_of_speed(self) -> bool:
+        """Whether the metric is time, whatever its limits."""
+        return self.objective.metric == SECONDS_PER_SAMPLE
+
+    @property
+    def delta(self) -> float:
+        """The smallest gain worth having, as a share."""
+        if self.is_of_speed:
+            return self.speed_delta
+        return max(it.smallest_change for it in _metrics(self.objective.metric))
+
+    def is_decided(self, comparison: Comparison, sets: int, used: Mapping[str, float] = _NOTHING_USED) -> bool:
+        """Whether a trial may stop at this look; ``used`` is what :func:`hotlap.objective.judge` takes."""
+        if is_speed(self.objective):
+            return speed.decided(comparison.speed, sets, delta=self.speed_delta)
+        if all(look.sets != sets for look in speed.LOOKS):
+            return sets > speed.LOOKS[-1].sets
+        if sets == speed.LOOKS[-1].sets:
+            return True
+        if not comparison.speed.baseline_agrees:
+            return False
+        found = judge(self.objective, comparison, used)
+        if any(it.state == "broken" for it in found.limits) or found.metric_verdict in ("worse", "no-effect"):
+            return True
+        if found.metric_verdict == "better":
+            return all(it.state == "kept" for it in found.limits)
+        return self.is_out_of_reach(comparison)
+
+    def is_out_of_reach(self, comparison: Comparison) -> bool:
+        """Whether the whole interval lies below the gain worth having."""
+        best = gain(self.objective, comparison)
+        return comparison.speed.baseline_agrees and best is not None and best.high < 1 + self.delta
+
+    def seen(self, turns: TurnSet, arm: int) -> float | None:
+        """How many times better an arm of one set was than the first: no interval, no claim. None where it is not
+        known."""
+        if self.is_of_speed:
+            ratios = (math.log(own / other) for own, other in zip(turns.rounds[0], turns.rounds[arm], strict=True))
+            return math.exp(fmean(ratios))
+        for metric in _metrics(self.objective.metric):
+            own, other = metric.of_run(turns.runs[0]), metric.of_run(turns.runs[arm])
+            if own and other:
+                return own / other
+        return None
+
+    def p_value(self, comparison: Comparison) -> float:
+        """Of "no effect at all" on the metric; 1 where it is not known."""
+        found = gain(self.objective, comparison)
+        if found is None:
+            return 1.0
+        return speed.p_value_of(found, sets=comparison.speed.sets, confidence=comparison.speed.confidence)
+
+    def used_after(self, used: Mapping[str, float], comparison: Comparison) -> dict[str, float]:
+        """What a plan takes of what is limited, as a part of what the untouched script takes, when a lever joined it:
+        the upper ends of the intervals, so that what is left is surely there."""
+        found = {it.metric: metric_of(comparison, it.metric) for it in self.objective.limits}
+        return {name: used.get(name, 1.0) * (it.ratio.high if it is not None else 1.0) for name, it in found.items()}
+
+
+def unknown_names(objective: Objective) -> Sequence[str]:
+    """Names of metrics that do not exist."""
+    named = (objective.metric, *(it.metric for it in objective.limits))
+    return [it for it in named if it not in known_metrics()]
+
+
+def _metrics(name: str) -> list[Metric]:
+    known = all_metrics()
+    return [known[it] for it in (PEAKS if name == PEAK_BYTES else (name,))]

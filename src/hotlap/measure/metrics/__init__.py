@@ -1,0 +1,1 @@
+"""One file each: a figure of a launch that candidates are compared by, besides their speed."""

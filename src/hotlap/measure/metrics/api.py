@@ -1,0 +1,98 @@
+"""What a metric's file must offer, the look into the folder that finds them all, and how arms are compared by them.
+
+As everywhere the set is the replicate: each gives one figure an arm, and intervals are Student's over the logarithms of
+their ratios. What needs the rounds of a set, as speed does, is not a metric of a launch.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from hotlap.measure.levels import geometric
+from hotlap.records import Estimate, MetricComparison, MetricVerdict, Run, TurnSet
+
+_OWN_FILES = frozenset({"api"})
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One figure, of which less is better. ``of_run`` gives that of a launch, in ``unit``, and 0 where it is not known;
+    ``smallest_change`` is what counts as a difference, as a share."""
+
+    name: str
+    unit: str
+    smallest_change: float
+    of_run: Callable[[Run], float]
+
+
+@cache
+def all_metrics() -> Mapping[str, Metric]:
+    """Every metric of the folder by name, in alphabetical order."""
+    import hotlap.measure.metrics as metrics
+
+    names = sorted(it.name for it in pkgutil.iter_modules(metrics.__path__) if it.name not in _OWN_FILES)
+    return {name: _metric(name) for name in names}
+
+
+def compare_metrics(
+    sets: Sequence[TurnSet], *, confidence: float, arms: tuple[int, int, int] = (0, 1, 2)
+) -> tuple[MetricComparison, ...]:
+    """The arm ``arms[2]`` against ``arms[0]``, with ``arms[1]`` as the latter's repeat, by every metric.
+
+    Nothing of one that is not known of every launch, and nothing with fewer than two sets. Where the repeat differs
+    from the baseline by more than what counts, no difference is claimed.
+    """
+    found = (_compared(metric, sets, confidence, arms) for metric in all_metrics().values())
+    return tuple(it for it in found if it is not None)
+
+
+def _metric(name: str) -> Metric:
+    module = importlib.import_module(f"hotlap.measure.metrics.{name}")
+    return Metric(name=name, unit=module.unit, smallest_change=module.smallest_change, of_run=module.of_run)
+
+
+def _compared(
+    metric: Metric, sets: Sequence[TurnSet], confidence: float, arms: tuple[int, int, int]
+) -> MetricComparison | None:
+    rows = [[metric.of_run(it.runs[arm]) for arm in arms] for it in sets]
+    if len(rows) < 2 or not all(all(row) for row in rows):
+        return None
+    baseline, repeat, candidate = ([math.log(row[arm]) for row in rows] for arm in range(3))
+    ratio = geometric(list(_differences(baseline, candidate)), "x", confidence)
+    own = geometric(list(_differences(baseline, repeat)), "x", confidence)
+    delta = metric.smallest_change
+    return MetricComparison(
+        metric=metric.name,
+        baseline=geometric(baseline, metric.unit, confidence),
+        candidate=geometric(candidate, metric.unit, confidence),
+        ratio=ratio,
+        verdict=_verdict(ratio, delta) if _reaches_into(own, delta) else "inconclusive",
+        smallest_change=delta,
+        sets=len(rows),
+        confidence=confidence,
+    )
+
+
+def _differences(baseline: Sequence[float], other: Sequence[float]) -> Iterator[float]:
+    return (b - a for a, b in zip(baseline, other, strict=True))
+
+
+def _verdict(ratio: Estimate, delta: float) -> MetricVerdict:
+    """As of speeds: a difference is claimed where the interval leaves out 1 and the estimate counts; none, where the
+    whole interval is smaller than what counts."""
+    if ratio.high < 1 and ratio.value <= 1 / (1 + delta):
+        return "better"
+    if ratio.low > 1 and ratio.value >= 1 + delta:
+        return "worse"
+    is_small = 1 / (1 + delta) < ratio.low and ratio.high < 1 + delta
+    return "no-effect" if is_small else "inconclusive"
+
+
+def _reaches_into(own: Estimate, delta: float) -> bool:
+    """Whether the baseline agrees with itself: its interval reaches into the band of differences that do not count."""
+    return own.low < 1 + delta and own.high > 1 / (1 + delta)

@@ -1,0 +1,121 @@
+"""What a comparison says of an objective: whether its metric is better, and whether its limits are kept.
+
+All of it is read off intervals that are there already, so that a study that was saved is judged as it was when it was
+made. A claim needs the metric and every limit at once, each at the confidence of its interval; so all of them together
+claim no more often wrongly than one alone (an intersection-union test).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from hotlap.records import (
+    PEAK_BYTES,
+    SECONDS_PER_SAMPLE,
+    Comparison,
+    Estimate,
+    Judgement,
+    Limit,
+    LimitJudgement,
+    LimitState,
+    MetricComparison,
+    MetricVerdict,
+    Objective,
+    SpeedComparison,
+    SpeedVerdict,
+)
+
+_NOTHING_USED: Final[Mapping[str, float]] = MappingProxyType({})
+PEAKS = ("device_peak_bytes", "host_peak_bytes")
+"""What ``peak_bytes`` stands for: the first that is known."""
+
+USUAL_SLOWDOWN = 1.1
+"""How many times longer a step may take where memory is to be saved, unless somebody says otherwise."""
+
+_OF_SPEED: Final[Mapping[SpeedVerdict, MetricVerdict]] = MappingProxyType(
+    {"faster": "better", "slower": "worse", "no-effect": "no-effect", "inconclusive": "inconclusive"}
+)
+
+
+def for_memory(slowdown: float = USUAL_SLOWDOWN) -> Objective:
+    """The smallest peak of memory, with steps that take at most so many times as long."""
+    return Objective(metric=PEAK_BYTES, limits=(Limit(metric=SECONDS_PER_SAMPLE, most=slowdown),))
+
+
+def slowdown_of(objective: Objective) -> float | None:
+    """The slowdown of an objective that :func:`for_memory` made; None of any other."""
+    limits = {it.metric: it.most for it in objective.limits}
+    most = limits.get(SECONDS_PER_SAMPLE)
+    return most if most is not None and objective == for_memory(most) else None
+
+
+def is_speed(objective: Objective) -> bool:
+    """Whether it is speed alone that counts, without limits."""
+    return objective.metric == SECONDS_PER_SAMPLE and not objective.limits
+
+
+def metric_of(comparison: Comparison, name: str) -> MetricComparison | None:
+    """What a comparison says of one metric; None where it is not known."""
+    if name == SECONDS_PER_SAMPLE:
+        return _of_speed(comparison.speed, comparison.baseline_seconds_per_sample)
+    known = {it.metric: it for it in comparison.metrics}
+    names = PEAKS if name == PEAK_BYTES else (name,)
+    return next((known[it] for it in names if it in known), None)
+
+
+def judge(objective: Objective, comparison: Comparison, used: Mapping[str, float] = _NOTHING_USED) -> Judgement:
+    """The verdict on a candidate. ``used`` is what its baseline takes already, as a part of what the untouched script
+    takes: of a limit of 1.3 a baseline with 1.2 leaves a candidate 1.083."""
+    found = metric_of(comparison, objective.metric)
+    verdict: MetricVerdict = found.verdict if found is not None else "inconclusive"
+    if not comparison.speed.baseline_agrees:
+        verdict = "inconclusive"
+    limits = tuple(
+        LimitJudgement(limit=it, state=_state(metric_of(comparison, it.metric), it, used)) for it in objective.limits
+    )
+    return Judgement(verdict=_together(verdict, limits), metric_verdict=verdict, limits=limits)
+
+
+def gain(objective: Objective, comparison: Comparison) -> Estimate | None:
+    """How many times better the metric became, above 1 for the better: a speedup, or how many times less memory. None
+    where it is not known."""
+    if objective.metric == SECONDS_PER_SAMPLE:
+        return comparison.speed.speedup
+    found = metric_of(comparison, objective.metric)
+    return inverse(found.ratio) if found is not None else None
+
+
+def _together(verdict: MetricVerdict, limits: tuple[LimitJudgement, ...]) -> MetricVerdict:
+    states = {it.state for it in limits}
+    if verdict != "better":
+        return verdict
+    if "broken" in states:
+        return "worse"
+    return "inconclusive" if "open" in states else "better"
+
+
+def _state(found: MetricComparison | None, limit: Limit, used: Mapping[str, float]) -> LimitState:
+    if found is None:
+        return "open"
+    most = limit.most / used.get(limit.metric, 1.0)
+    if found.ratio.high <= most:
+        return "kept"
+    return "broken" if found.ratio.low > most else "open"
+
+
+def _of_speed(speed: SpeedComparison, level: Estimate | None) -> MetricComparison:
+    return MetricComparison(
+        metric=SECONDS_PER_SAMPLE,
+        baseline=level,
+        ratio=inverse(speed.speedup),
+        verdict=_OF_SPEED[speed.verdict],
+        sets=speed.sets,
+        confidence=speed.confidence,
+    )
+
+
+def inverse(ratio: Estimate) -> Estimate:
+    """The same ratio seen from the other side."""
+    return Estimate(value=1 / ratio.value, low=1 / ratio.high, high=1 / ratio.low, unit="x")

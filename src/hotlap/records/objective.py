@@ -1,0 +1,49 @@
+"""What a search is to make better, and what it may cost."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, TypeAlias
+
+from hotlap.records.base import Record
+from hotlap.records.comparisons import MetricVerdict
+
+SECONDS_PER_SAMPLE: Final = "seconds_per_sample"
+PEAK_BYTES: Final = "peak_bytes"
+"""The peak of the device's memory where there is a device, else of the host's."""
+
+
+class Limit(Record, frozen=True, kw_only=True):
+    """A metric of the plan may be ``most`` times that of the untouched script: 1.1 allows a tenth more."""
+
+    metric: str
+    most: float
+
+
+class Objective(Record, frozen=True, kw_only=True):
+    """The metric that is to become better, within limits of others."""
+
+    metric: str = SECONDS_PER_SAMPLE
+    limits: tuple[Limit, ...] = ()
+
+
+LimitState: TypeAlias = Literal["kept", "broken", "open"]
+
+
+class LimitJudgement(Record, frozen=True, kw_only=True):
+    """Whether a comparison shows that a limit is kept or broken; ``open`` where its interval allows both, or where the
+    metric is not known."""
+
+    limit: Limit
+    state: LimitState
+
+
+class Judgement(Record, frozen=True, kw_only=True):
+    """What a comparison says of an objective.
+
+    ``metric_verdict`` is that of the metric alone; ``verdict`` is ``better`` only where every limit is shown to be kept
+    too, ``worse`` where one is broken, and ``inconclusive`` where one is open.
+    """
+
+    verdict: MetricVerdict
+    metric_verdict: MetricVerdict
+    limits: tuple[LimitJudgement, ...] = ()

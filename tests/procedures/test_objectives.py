@@ -1,0 +1,142 @@
+"""A search for something else than speed: what is kept, within which limits, and what is said."""
+
+from __future__ import annotations
+
+import pytest
+from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript, lever, named
+
+from hotlap.errors import UsageError
+from hotlap.experiment.options import Options
+from hotlap.gain import claimed, recorded_gain
+from hotlap.objective import for_memory
+from hotlap.plan import setting
+from hotlap.procedures.search import tune
+from hotlap.records import (
+    PEAK_BYTES,
+    SECONDS_PER_SAMPLE,
+    Kept,
+    Limit,
+    NoGain,
+    Objective,
+    ParityLost,
+    Seen,
+    Skipped,
+    Study,
+)
+
+CHECKPOINT, HALF, FAST, IDLE, LIAR = (setting(it) for it in ("checkpoint", "half", "fast", "idle", "liar"))
+EFFECTS = {
+    CHECKPOINT: Effect(peak=0.5, compute=1.1),
+    HALF: Effect(peak=0.8, compute=0.6, loss=1.00001),
+    FAST: Effect(optimizer=0.3),
+    IDLE: Effect(),
+    LIAR: Effect(peak=0.3, loss=1.02),
+}
+LEVERS = named(*(lever(it.lever, proof="rounding") for it in EFFECTS))
+
+
+def search(objective: Objective, *, levers=LEVERS, effects=EFFECTS, seed: int = 0, **options: object) -> Study:
+    executor = FakeExecutor(FakeScript(effects=effects), seed=seed)
+    chosen = Options(objective=objective, **options)  # type: ignore[arg-type]
+    return tune(WORKLOAD, chosen, executor, levers=levers, clock=executor.clock)
+
+
+def verdicts(study: Study) -> dict[str, object]:
+    return {it.lever: it.verdict for it in study.outcomes}
+
+
+def test_what_halves_the_peak_at_slower_steps_is_kept_where_memory_counts() -> None:
+    study = search(for_memory(1.3))
+    assert {it.lever for it in study.plan.settings} == {"checkpoint", "half"}
+    found = verdicts(study)
+    assert isinstance(found["checkpoint"], Kept) and isinstance(found["liar"], ParityLost)
+    assert isinstance(found["idle"], NoGain) and isinstance(found["fast"], NoGain)
+    assert study.status == "finished" and study.verification is not None
+    assert claimed(study) is study.verification
+    (peak,) = study.verification.metrics
+    assert peak.metric == "host_peak_bytes" and peak.verdict == "better" and peak.ratio.value == pytest.approx(0.4)
+
+
+def test_the_same_is_not_worth_having_where_speed_counts() -> None:
+    study = search(Objective())
+    found = verdicts(study)
+    assert isinstance(found["checkpoint"], NoGain)
+    assert {it.lever for it in study.plan.settings} == {"half", "fast"}
+
+
+def test_a_plan_that_is_slower_promises_no_speed() -> None:
+    study = search(for_memory(1.3), only=("checkpoint",))
+    assert [it.lever for it in study.plan.settings] == ["checkpoint"]
+    assert claimed(study) is not None and recorded_gain(study) is None
+
+
+def test_a_limit_is_kept_or_the_lever_is_not() -> None:
+    heavy = {CHECKPOINT: Effect(peak=0.5, compute=1.5)}
+    study = search(for_memory(1.1), levers=named(lever("checkpoint")), effects=heavy)
+    assert not study.plan.settings
+    (verdict,) = verdicts(study).values()
+    assert isinstance(verdict, NoGain)
+    assert "1.1x of the script's is allowed" in verdict.reason and "time per sample" in verdict.reason.lower()
+
+
+def test_a_limit_holds_for_all_levers_together() -> None:
+    """Each of three stays within the limit, two of them together do not."""
+    levers = ("first", "second", "third")
+    effects = {setting(it): Effect(peak=0.6, compute=1.12) for it in levers}
+    study = search(for_memory(1.15), levers=named(*map(lever, levers)), effects=effects)
+    assert len(study.plan.settings) == 1
+    assert study.verification is not None and study.verification.speed.speedup.value > 1 / 1.15
+
+
+def test_what_makes_up_for_a_slower_lever_earns_its_place() -> None:
+    """A lever that saves a little memory and much time stays, although the peak is hardly worse without it."""
+    effects = {CHECKPOINT: Effect(peak=0.5, compute=1.1), HALF: Effect(peak=0.95, compute=0.5)}
+    study = search(for_memory(1.2), levers=named(lever("checkpoint"), lever("half")), effects=effects)
+    assert {it.lever for it in study.plan.settings} == {"checkpoint", "half"}
+
+
+def test_levers_that_are_not_meant_to_save_memory_are_passed_over() -> None:
+    levers = named(lever("fast", improves=(SECONDS_PER_SAMPLE,)), lever("checkpoint"))
+    found = verdicts(search(for_memory(), levers=levers))
+    assert found["fast"] == Skipped(reason="It does not improve the peak memory.")
+
+
+def test_a_bound_of_speed_does_not_speak_against_saving_memory() -> None:
+    found = verdicts(search(for_memory(), levers=named(lever("checkpoint", bound=1.0))))
+    assert isinstance(found["checkpoint"], Kept)
+
+
+def test_speed_within_a_limit_of_memory() -> None:
+    """A lever that is faster and needs more memory than is allowed is not kept."""
+    effects = {setting("greedy"): Effect(compute=0.5, peak=3.0), HALF: Effect(compute=0.7)}
+    within = Objective(limits=(Limit(metric=PEAK_BYTES, most=1.5),))
+    study = search(within, levers=named(lever("greedy"), lever("half")), effects=effects)
+    assert [it.lever for it in study.plan.settings] == ["half"]
+    refused = verdicts(study)["greedy"]
+    assert isinstance(refused, NoGain) and "Peak memory becomes 3.000x" in refused.reason
+
+
+def test_a_quick_look_shows_what_memory_it_saw() -> None:
+    study = search(for_memory(), quick=True, budget_seconds=600.0)
+    looked = verdicts(study)["checkpoint"]
+    assert isinstance(looked, Seen) and looked.metric == PEAK_BYTES and looked.speedup == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(
+    "objective", [Objective(metric="beauty"), Objective(limits=(Limit(metric="beauty", most=1.0),))]
+)
+def test_a_metric_that_does_not_exist_is_named(objective: Objective) -> None:
+    with pytest.raises(UsageError, match="'beauty', which is no metric"):
+        search(objective)
+
+
+@pytest.mark.parametrize("most", [0.0, -1.0, float("nan"), float("inf"), 0.9])
+def test_a_limit_that_makes_no_sense_is_refused(most: float) -> None:
+    with pytest.raises(UsageError, match="The limit of seconds_per_sample"):
+        search(for_memory(most))
+
+
+def test_speed_without_limits_is_decided_as_ever() -> None:
+    """The same answers, bit for bit, whether the objective is named or not."""
+    one, other = search(Objective()), search(Objective(metric=SECONDS_PER_SAMPLE))
+    assert one == other

@@ -1,0 +1,76 @@
+"""What a study says whose objective is not speed alone."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from fakes import FINISHED, LOADER, MIXED, estimate, speed
+
+from hotlap.gain import claimed, claimed_speedup
+from hotlap.objective import for_memory
+from hotlap.records import Comparison, Estimate, MetricComparison, MetricVerdict, NoGain, Outcome, Seen, Study
+from hotlap.render.headline import headline
+from hotlap.render.lever_table import tried_rows
+
+
+def peak(ratio: Estimate, verdict: MetricVerdict) -> MetricComparison:
+    return MetricComparison(metric="device_peak_bytes", ratio=ratio, verdict=verdict, sets=5, confidence=0.95)
+
+
+def with_memory(found: Study, ratio: float, verdict: MetricVerdict, faster: float, slowdown: float = 1.3) -> Study:
+    assert found.verification is not None
+    measured = speed(faster, 0.01, "slower" if faster < 1 else "faster")
+    metrics = (peak(estimate(ratio, 0.01), verdict),)
+    verification = msgspec.structs.replace(found.verification, speed=measured, metrics=metrics)
+    return msgspec.structs.replace(found, objective=for_memory(slowdown), verification=verification)
+
+
+def test_a_gain_of_memory_is_the_headline_with_what_it_costs() -> None:
+    found = headline(with_memory(FINISHED, 0.52, "better", 0.93))
+    assert found.tone == "good"
+    assert found.sentence.startswith(
+        "Peak memory 0.52x of the script's (95 % interval 0.51 to 0.53), time per sample 1.08x (1.06 to 1.09), no "
+    )
+    assert "faster" not in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("ratio", "verdict", "faster", "said"),
+    [
+        (0.52, "better", 0.5, "Nothing gained within the limits (time per sample at most 1.3x of the script's)"),
+        (1.0, "no-effect", 0.99, "Nothing gained: Peak memory 1.00x"),
+        (0.95, "inconclusive", 0.99, "Inconclusive: fresh launches could not confirm a gain"),
+    ],
+)
+def test_what_is_no_gain_is_not_called_one(ratio: float, verdict: MetricVerdict, faster: float, said: str) -> None:
+    found = headline(with_memory(FINISHED, ratio, verdict, faster))
+    assert found.tone == "neutral" and found.sentence.startswith(said)
+
+
+def test_no_speed_is_claimed_for_it() -> None:
+    """Not in a plan file, not in the history, not in what training costs."""
+    study = with_memory(FINISHED, 0.52, "better", 0.93)
+    assert claimed(study) is not None and claimed_speedup(study) is None
+
+
+def test_a_study_without_a_plan_says_what_was_asked_for() -> None:
+    nothing = msgspec.structs.replace(FINISHED, objective=for_memory(), verification=None, plan=type(FINISHED.plan)())
+    nothing = msgspec.structs.replace(nothing, outcomes=())
+    assert headline(nothing).sentence.startswith("Nothing improved the peak memory with time per sample at most 1.1x")
+
+
+def test_a_quick_look_shows_the_memory_that_it_saw() -> None:
+    outcome = Outcome(lever="loader", setting=LOADER, verdict=Seen(speedup=2.0, metric="peak_bytes", rounds=12))
+    looked = msgspec.structs.replace(
+        FINISHED, objective=for_memory(), status="quick-look", outcomes=(outcome,), verification=None
+    )
+    assert "peak memory with loader 0.50x seen in one set, without an interval" in headline(looked).sentence
+    (row,) = tried_rows(looked.outcomes)
+    assert (row.speedup, row.memory) == ("", "0.50x  no interval")
+
+
+def test_the_levers_table_does_not_call_a_lever_slower_that_was_not_to_be_faster() -> None:
+    trial = Comparison(baseline=FINISHED.plan, candidate=FINISHED.plan, speed=speed(0.9, 0.01, "slower"))
+    verdict = NoGain(comparison=trial, metric="peak_bytes", reason="Its peak memory becomes 1.200x what it was.")
+    (row,) = tried_rows((Outcome(lever="mixed-precision", setting=MIXED, verdict=verdict),))
+    assert row.verdict == "no gain" and row.speedup.startswith("0.90x")
