@@ -104,7 +104,7 @@ UNPROTECTED = msgspec.structs.replace(
     ),
 )
 
-LOADER = Setting(lever="loader", values=(("persistent-workers", True), ("pin-memory", True), ("workers", 4)))
+LOADER = Setting(lever="loader", values=(("num_workers", 4), ("persistent_workers", True), ("pin_memory", True)))
 MIXED = Setting(lever="mixed-precision", values=(("dtype", "bfloat16"),))
 COMPILE = Setting(lever="compile", values=(("dynamic", False), ("mode", "default")))
 FUSED = Setting(lever="fused-optimizer", values=(("implementation", "fused"),))

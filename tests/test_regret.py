@@ -37,7 +37,7 @@ from hotlap.records import (
 )
 
 WORKLOAD = Workload(kind="script", target="train.py", directory="/", python="python")
-LOADER, MORE = setting("loader", workers=1), setting("loader", workers=2)
+LOADER, MORE = setting("loader", num_workers=1), setting("loader", num_workers=2)
 HALF, FUSED = setting("mixed-precision", dtype="bfloat16"), setting("fused-optimizer", implementation="fused")
 CHOICES = {"loader": (LOADER, MORE), "mixed-precision": (HALF,), "fused-optimizer": (FUSED,)}
 FACTORS = {LOADER: 0.8, MORE: 0.7, HALF: 0.6, FUSED: 1.02}
@@ -189,7 +189,7 @@ def test_the_report_names_the_plans_and_what_was_not_measured() -> None:
         result=result,
     )
     text = report.markdown([row], Terms())
-    assert "mixed-precision (dtype bfloat16), loader (workers 1)" in text
+    assert "mixed-precision (dtype bfloat16), loader (num_workers 1)" in text
     assert "7 of 12 plans were measured" in text
     assert report.data([row])[0]["verdict"] == "missed"
 

@@ -165,7 +165,7 @@ class _Short:
         wanted = not self.naive.only or "loader" in self.naive.only
         if not wanted or phases.wall <= 0 or phases.data_wait < WORTH_A_SWEEP * phases.wall:
             return ()
-        settings = [it for it in loader.sweep_candidates(situation) if dict(it.values)["workers"]]
+        settings = [it for it in loader.sweep_candidates(situation) if dict(it.values)["num_workers"]]
         self.say("the loader alone")
         assignment = msgspec.structs.replace(self.trials.assignment(), loader_sweep=tuple(settings[-WORKERS_SWEPT:]))
         return self.trials.launch(assignment, steps=1).loader_rates

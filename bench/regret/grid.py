@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TypeAlias
 
-from hotlap import plan as plans
 from hotlap.levers.api import Lever
 from hotlap.levers.data import loader
 from hotlap.records import Failed, NotVerified, Outcome, ParityLost, Plan, Setting, Situation, Study
@@ -108,7 +107,7 @@ def _settings(lever: Lever, situation: Situation) -> Sequence[Setting]:
     if lever.name != loader.NAME:
         return lever.candidates(situation)
     own = {it.workers for it in situation.facts.loaders}
-    return [it for it in loader.sweep_candidates(situation) if plans.value(it, "workers") not in own]
+    return [it for it in loader.sweep_candidates(situation) if dict(it.values)["num_workers"] not in own]
 
 
 def _refused(outcomes: Sequence[Outcome]) -> set[str | Setting]:

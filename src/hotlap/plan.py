@@ -3,7 +3,7 @@
 A plan file holds one table per lever, in the order of installation::
 
     [hotlap]
-    format = 1
+    format = 2
     torch = "2.13.0"
 
     [hotlap.gain]
@@ -11,8 +11,8 @@ A plan file holds one table per lever, in the order of installation::
     ...
 
     [levers.loader]
-    workers = 4
-    pin-memory = true
+    num_workers = 4
+    pin_memory = true
 
 ``gain`` is what the plan gave when it was verified. It names the plan it belongs to, and says nothing of one that was
 edited since.
@@ -24,29 +24,34 @@ import hashlib
 import math
 import tomllib
 from pathlib import Path
+from types import MappingProxyType
+from typing import Final
 
 import msgspec
 
 from hotlap import files
 from hotlap.errors import PlanError
 from hotlap.levers.api import validate
-from hotlap.records import Estimate, Plan, RecordedGain, Setting, Value
+from hotlap.levers.support.situations import make_setting
+from hotlap.records import Estimate, Plan, RecordedGain, Setting
 
-FORMAT = 1
+FORMAT = 2
+"""What is written. Format 1 had other names for the values of the lever ``loader``; it is read as well."""
+
+_NAMES_IN_FORMAT_1: Final = MappingProxyType(
+    {
+        "workers": "num_workers",
+        "pin-memory": "pin_memory",
+        "persistent-workers": "persistent_workers",
+        "prefetch-factor": "prefetch_factor",
+    }
+)
+
 EMPTY = Plan()
+setting = make_setting
 
 LARGEST_PLAN_BYTES = files.MEBIBYTE
 """A plan of every lever takes a few kilobytes."""
-
-
-def setting(lever: str, **values: Value) -> Setting:
-    """A setting with its values sorted, so that equal settings compare equal."""
-    return Setting(lever=lever, values=tuple(sorted(values.items())))
-
-
-def value(of: Setting, key: str, default: Value | None = None) -> Value | None:
-    """The value of one key of a setting, or the default."""
-    return dict(of.values).get(key, default)
 
 
 def with_setting(plan: Plan, added: Setting) -> Plan:
@@ -65,7 +70,7 @@ def key(plan: Plan) -> str:
 
 
 def describe(of: Setting) -> str:
-    """``loader (workers 4, pin-memory)`` for a person."""
+    """``loader (num_workers 4, pin_memory)`` for a person."""
     parts = [name if it is True else f"{name} {it}" for name, it in of.values if it is not False]
     return f"{of.lever} ({', '.join(parts)})" if parts else of.lever
 
@@ -103,7 +108,8 @@ def from_toml(text: str, *, where: str = "the plan") -> Plan:
     tables = document.get("levers", {})
     if not isinstance(tables, dict):
         raise PlanError("`levers` is not a table.", where=where, remedy="Write [levers.NAME] tables.")
-    settings = tuple(_read_setting(name, table, where) for name, table in tables.items())
+    version = _format_of(document)
+    settings = tuple(_read_setting(name, table, version, where) for name, table in tables.items())
     return Plan(settings=settings)
 
 
@@ -143,7 +149,7 @@ def read_gain(path: Path) -> RecordedGain | None:
         table = msgspec.convert(head["gain"], type=_GainTable)
     except msgspec.ValidationError as error:
         raise _senseless_gain(path, str(error)) from None
-    if table.plan != key(plan):
+    if table.plan not in (key(plan), _key_in_format_1(plan)):
         return None
     if not (0 < table.low <= table.speedup <= table.high < math.inf and 0 < table.confidence < 1 and table.sets >= 2):
         raise _senseless_gain(path, "its interval is none")
@@ -194,17 +200,37 @@ def _check_head(document: dict[str, object], where: str) -> None:
     unknown = set(document) - {"hotlap", "levers"}
     if unknown:
         raise PlanError(f"Unknown table {sorted(unknown)[0]!r}.", where=where, remedy="Use [levers.NAME] tables.")
-    head = document.get("hotlap", {})
-    version = head.get("format", FORMAT) if isinstance(head, dict) else None
-    if version != FORMAT:
+    version = _format_of(document)
+    if version not in range(1, FORMAT + 1):
         raise PlanError(
-            f"The plan has format {version!r}; this hotlap reads format {FORMAT}.",
+            f"The plan has format {version!r}; this hotlap reads formats up to {FORMAT}.",
             where=where,
             remedy="Tune again, or use the hotlap that wrote it.",
         )
 
 
-def _read_setting(name: str, table: object, where: str) -> Setting:
+def _format_of(document: dict[str, object]) -> object:
+    """What the head says. A plan without one was written by hand, in the present format."""
+    head = document.get("hotlap", {})
+    return head.get("format", FORMAT) if isinstance(head, dict) else None
+
+
+def _key_in_format_1(plan: Plan) -> str:
+    """The key that the plan had when it was written with the names of format 1."""
+    old = {new: name for name, new in _NAMES_IN_FORMAT_1.items()}
+    return key(
+        Plan(
+            settings=tuple(
+                Setting(lever=it.lever, values=tuple(sorted((old.get(name, name), value) for name, value in it.values)))
+                if it.lever == "loader"
+                else it
+                for it in plan.settings
+            )
+        )
+    )
+
+
+def _read_setting(name: str, table: object, version: object, where: str) -> Setting:
     if not isinstance(table, dict):
         raise PlanError(f"`levers.{name}` is not a table.", where=where, remedy=f"Write [levers.{name}].")
     for name_of_key, it in table.items():
@@ -212,6 +238,8 @@ def _read_setting(name: str, table: object, where: str) -> Setting:
             raise PlanError(
                 f"levers.{name}.{name_of_key} is {it!r}.", where=where, remedy="Give a number, a text or true / false."
             )
+    if version == 1 and name == "loader":
+        table = {_NAMES_IN_FORMAT_1.get(key_of, key_of): it for key_of, it in table.items()}
     read_setting = setting(name, **table)
     try:
         validate(read_setting)

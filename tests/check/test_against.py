@@ -9,7 +9,7 @@ import fakes
 import msgspec
 import pytest
 
-from hotlap import api, plan
+from hotlap import api
 from hotlap.errors import HotlapError, UsageError
 from hotlap.experiment.options import Options
 from hotlap.gain import comparison_of_plan, recorded_gain
@@ -77,7 +77,7 @@ def test_a_plan_that_was_edited_brings_none(work: Workload) -> None:
     text = Path("a.toml").read_text()
     Path("a.toml").write_text(text.replace("workers = 4", "workers = 8"))
     found = ask(work, "a.toml")
-    assert found.recorded is None and plan.value(found.plan.settings[0], "workers") == 8
+    assert found.recorded is None and dict(found.plan.settings[0].values)["num_workers"] == 8
 
 
 @pytest.mark.parametrize(

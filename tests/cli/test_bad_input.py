@@ -87,7 +87,7 @@ def test_bad_words(work: Path, capsys: pytest.CaptureFixture[str], words: list[s
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[levers.loader]\nworkers = 'many'\n", "loader.workers is 'many'"),
+        ("[levers.loader]\nnum_workers = 'many'\n", "loader.num_workers is 'many'"),
         ("[levers.loader]\nwrokers = 4\n", "no key 'wrokers'"),
         ("[levers.lodaer]\nworkers = 4\n", "no lever named 'lodaer'"),
         ("[hotlap]\nformat = 99\n", "format 99"),

@@ -40,7 +40,7 @@ from hotlap.records import (
 
 
 def rate(workers: int, seconds: float, prefetch: int = 2) -> LoaderRate:
-    values = (("prefetch-factor", prefetch), ("workers", workers)) if workers else (("workers", 0),)
+    values = (("num_workers", workers), ("prefetch_factor", prefetch)) if workers else (("num_workers", 0),)
     return LoaderRate(setting=Setting(lever="loader", values=values), seconds_per_sample=seconds)
 
 

@@ -115,15 +115,15 @@ def test_a_data_set_that_is_made_anew_in_every_epoch_is_one() -> None:
 
 
 def rate(seconds: float = 0.01, error: str = "", **values: int | bool) -> LoaderRate:
-    named = tuple(sorted((key.replace("_", "-"), value) for key, value in values.items()))
+    named = tuple(sorted(values.items()))
     return LoaderRate(setting=Setting(lever="loader", values=named), seconds_per_sample=seconds, error=error)
 
 
 def test_the_scripts_own_rate_is_that_of_its_own_arguments() -> None:
-    pinned = rate(0.1, workers=4, prefetch_factor=2, pin_memory=True)
-    unpinned = rate(0.2, workers=4, prefetch_factor=2, pin_memory=False)
-    deep = rate(0.3, workers=4, prefetch_factor=4, pin_memory=False)
-    alone = rate(0.4, workers=0, pin_memory=True)
+    pinned = rate(0.1, num_workers=4, prefetch_factor=2, pin_memory=True)
+    unpinned = rate(0.2, num_workers=4, prefetch_factor=2, pin_memory=False)
+    deep = rate(0.3, num_workers=4, prefetch_factor=4, pin_memory=False)
+    alone = rate(0.4, num_workers=0, pin_memory=True)
     profile = Profile(loader_rates=(alone, deep, pinned, unpinned))
     assert own_rate(profile, TRAINING) == unpinned
     assert own_rate(profile, LoaderFacts(dataset="Train", workers=4, pin_memory=True)) == pinned
@@ -133,7 +133,7 @@ def test_the_scripts_own_rate_is_that_of_its_own_arguments() -> None:
 
 
 def test_settings_that_failed_have_no_rate() -> None:
-    good = rate(workers=1)
-    assert working_rates(Profile(loader_rates=(rate(workers=2, error="OSError"), good, rate(0.0, workers=4)))) == (
-        good,
-    )
+    good = rate(num_workers=1)
+    assert working_rates(
+        Profile(loader_rates=(rate(num_workers=2, error="OSError"), good, rate(0.0, num_workers=4)))
+    ) == (good,)

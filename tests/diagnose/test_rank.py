@@ -142,7 +142,7 @@ def waiting_for(workers: int, *rates: tuple[int, float]) -> Profile:
         machine=Machine(cores=12),
         loader_rates=tuple(
             LoaderRate(
-                setting=Setting(lever="loader", values=(("prefetch-factor", 2 if it else 0), ("workers", it))),
+                setting=Setting(lever="loader", values=(("num_workers", it), ("prefetch_factor", 2 if it else 0))),
                 seconds_per_sample=1 / per_second,
             )
             for it, per_second in rates

@@ -93,7 +93,7 @@ def test_a_healthy_lever_passes(setting: Setting, launches: Launches) -> None:
 
 
 def test_workers_change_nothing_to_the_last_bit(launches: Launches) -> None:
-    workers = make_setting("loader", workers=2, pin_memory=False, persistent_workers=True, prefetch_factor=2)
+    workers = make_setting("loader", num_workers=2, pin_memory=False, persistent_workers=True, prefetch_factor=2)
     found = judge(launches.evidence(launches.of(plan=Plan(settings=(workers,))), "exact"))
     assert found.verdict == "exact", found.text
 

@@ -26,7 +26,7 @@ from hotlap.trial.source import script_of
 ROOT = Path(__file__).parents[2]
 STEPS = 12
 
-LOADER = make_setting("loader", workers=1, persistent_workers=True, prefetch_factor=2)
+LOADER = make_setting("loader", num_workers=1, persistent_workers=True, prefetch_factor=2)
 BFLOAT16 = make_setting("mixed-precision", dtype="bfloat16")
 FLOAT16 = make_setting("mixed-precision", dtype="float16")
 FUSED = make_setting("fused-optimizer", implementation="fused")

@@ -43,7 +43,7 @@ def test_speedups_text_and_hyperparameters(gathered: Gathered, tmp_path: Path) -
     loader = accumulated(target / "levers" / "loader")
     assert loader.Scalars("levers/speedup")[0].value == pytest.approx(1.91)
     chosen = loader.summary_metadata["_hparams_/session_start_info"].plugin_data.content
-    assert b"loader/workers" in chosen and b"kept" in chosen
+    assert b"loader/num_workers" in chosen and b"kept" in chosen
 
 
 def test_foreign_text_stays_text_and_in_its_folder(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def test_what_a_tracker_is_told(gathered: Gathered) -> None:
     assert told.name == fakes.FINISHED.identifier
     assert told.note.startswith("3.65x faster (95 % interval 3.58 to 3.72)")
     assert config["command"] == "train.py --epochs 1"
-    assert config["plan/loader"] == '{"persistent-workers": true, "pin-memory": true, "workers": 4}'
+    assert config["plan/loader"] == '{"num_workers": 4, "persistent_workers": true, "pin_memory": true}'
     assert summary["speedup"] == 3.65 and summary["speedup_low"] < 3.65 < summary["speedup_high"]
     assert summary["levers/mixed-precision/speedup"] == 1.62
     steps = {step: dict(row) for step, row in told.series}

@@ -20,7 +20,7 @@ CHANNELS_LAST = make_setting("channels-last")
 BENCHMARK = make_setting("cudnn-benchmark")
 COMPILED = make_setting("compile", mode="default")
 GRAPHED = make_setting("compile", mode="reduce-overhead")
-LOADER = make_setting("loader", workers=2, pin_memory=True, persistent_workers=True, prefetch_factor=2)
+LOADER = make_setting("loader", num_workers=2, pin_memory=True, persistent_workers=True, prefetch_factor=2)
 AHEAD = make_setting("device-prefetch")
 
 

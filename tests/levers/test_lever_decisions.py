@@ -253,27 +253,27 @@ def test_device_prefetch_wants_copies_on_a_gpu() -> None:
 
 def swept(situation: Situation, seconds: dict[int, float], account: PhaseAccount | None = None) -> Situation:
     """The situation after a sweep with these seconds per sample by number of workers."""
-    by_workers = {dict(it.values)["workers"]: it for it in loader.sweep_candidates(situation)[: len(seconds)]}
+    by_workers = {dict(it.values)["num_workers"]: it for it in loader.sweep_candidates(situation)[: len(seconds)]}
     rates = tuple(LoaderRate(setting=by_workers[count], seconds_per_sample=it) for count, it in seconds.items())
     return msgspec.structs.replace(situation, loader_rates=rates, account=account or situation.account)
 
 
 def workers(situation: Situation) -> list[object]:
-    return [dict(setting.values)["workers"] for setting in loader.candidates(situation)]
+    return [dict(setting.values)["num_workers"] for setting in loader.candidates(situation)]
 
 
 def test_the_sweep_is_bounded_by_cores_and_shared_memory() -> None:
     plenty = on_gpu(cores=6, loaders=(LoaderFacts(dataset="D", batch_bytes=1000),))
-    counts = [dict(it.values)["workers"] for it in loader.sweep_candidates(plenty)]
+    counts = [dict(it.values)["num_workers"] for it in loader.sweep_candidates(plenty)]
     assert counts == [0, 1, 2, 4, 6, 6]
-    assert all(dict(it.values)["pin-memory"] for it in loader.sweep_candidates(plenty))
-    assert "persistent-workers" not in dict(loader.sweep_candidates(plenty)[0].values)
+    assert all(dict(it.values)["pin_memory"] for it in loader.sweep_candidates(plenty))
+    assert "persistent_workers" not in dict(loader.sweep_candidates(plenty)[0].values)
     tight = Machine(cores=6, shared_memory_bytes=10_000)
     situation = on_cpu(tight, loaders=(LoaderFacts(dataset="D", batch_bytes=1000),))
-    assert [dict(it.values)["workers"] for it in loader.sweep_candidates(situation)] == [0, 1, 2]
+    assert [dict(it.values)["num_workers"] for it in loader.sweep_candidates(situation)] == [0, 1, 2]
     assert loader.sweep_candidates(on_cpu(loaders=(LoaderFacts(dataset="D", iterable=True),))) == ()
     shared = on_cpu(Machine(cores=4), processes=2, loaders=(LoaderFacts(dataset="D"),))
-    assert max(dict(it.values)["workers"] for it in loader.sweep_candidates(shared)) == 2
+    assert max(dict(it.values)["num_workers"] for it in loader.sweep_candidates(shared)) == 2
 
 
 def test_the_fewest_workers_within_two_percent_of_the_best_come_first_on_a_gpu() -> None:
@@ -295,7 +295,7 @@ def test_failed_sweeps_are_not_chosen_and_what_the_script_has_is_not_tried_again
     assert loader.candidates(rates) == ()
     anew = msgspec.structs.replace(has, persistent_workers=False)
     (setting,) = loader.candidates(swept(on_gpu(cores=4, loaders=(anew,)), {0: 8e-3, 1: 4e-3, 2: 2e-3, 4: 2e-3}))
-    assert dict(setting.values)["persistent-workers"] is True
+    assert dict(setting.values)["persistent_workers"] is True
     assert already(loader, rates)
     broken = tuple(
         msgspec.structs.replace(rate, seconds_per_sample=0.0, error="OSError: full") for rate in rates.loader_rates
@@ -312,12 +312,12 @@ def test_only_training_loaders_decide_about_the_loader() -> None:
     assert loader.candidates(swept(on_gpu(cores=4, loaders=(held_out, tuned)), seconds)) == ()
     untuned = msgspec.structs.replace(tuned, workers=0)
     situation = on_gpu(cores=4, loaders=(msgspec.structs.replace(held_out, iterable=False), untuned))
-    assert loader.proof_for(situation, make_setting("loader", workers=2, pin_memory=True)) == "exact"
+    assert loader.proof_for(situation, make_setting("loader", num_workers=2, pin_memory=True)) == "exact"
 
 
 def test_the_loader_leaves_iterable_data_sets_alone_and_owes_less_where_data_is_random() -> None:
     assert "iterable" in reason(loader, on_cpu(loaders=(LoaderFacts(dataset="D", iterable=True),)))
-    setting = make_setting("loader", workers=1)
+    setting = make_setting("loader", num_workers=1)
     assert loader.proof_for(on_cpu(loaders=(LoaderFacts(dataset="D"),)), setting) == "exact"
     assert loader.proof_for(on_cpu(loaders=(LoaderFacts(dataset="D", draws_random=True),)), setting) == "rounding"
 
@@ -327,8 +327,8 @@ def test_on_a_cpu_workers_are_also_tried_with_a_core_of_their_own() -> None:
     rates = {0: 0.012, 1: 0.009, 2: 0.009}
     full = on_cpu(Machine(cores=2), loaders=(LoaderFacts(dataset="D"),), threads=2)
     tried = [dict(it.values) for it in loader.candidates(swept(full, rates, account))]
-    assert [(it["workers"], it.get("threads")) for it in tried] == [(1, 1), (1, None)]
-    with_room = make_setting("loader", workers=1, threads=1)
+    assert [(it["num_workers"], it.get("threads")) for it in tried] == [(1, 1), (1, None)]
+    with_room = make_setting("loader", num_workers=1, threads=1)
     assert loader.proof_for(full, with_room) == "rounding"
     assert not loader.changes_randomness(full, with_room)
     idle = on_cpu(Machine(cores=2), loaders=(LoaderFacts(dataset="D"),), threads=1)

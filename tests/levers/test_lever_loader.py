@@ -12,8 +12,8 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler
 from hotlap.levers.data import loader as lever
 from hotlap.levers.support.situations import make_setting
 
-TWO = make_setting("loader", workers=2, pin_memory=False, persistent_workers=True, prefetch_factor=3)
-NONE = make_setting("loader", workers=0, pin_memory=False)
+TWO = make_setting("loader", num_workers=2, pin_memory=False, persistent_workers=True, prefetch_factor=3)
+NONE = make_setting("loader", num_workers=0, pin_memory=False)
 
 
 class Squares(Dataset):
@@ -252,7 +252,7 @@ def test_copies_of_pinned_batches_do_not_wait_and_others_do(driver, monkeypatch:
 
 @pytest.mark.gpu
 def test_pinned_copies_arrive_whole(driver) -> None:
-    driver.install(make_setting("loader", workers=2, pin_memory=True, persistent_workers=True))
+    driver.install(make_setting("loader", num_workers=2, pin_memory=True, persistent_workers=True))
     loader = driver.loader(Squares(), batch_size=4)
     arrived = [batch.to("cuda") for batch in driver.batches(loader)]
     assert torch.equal(torch.cat(arrived).cpu(), torch.stack([Squares()[index] for index in range(12)]))

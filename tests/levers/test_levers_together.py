@@ -25,7 +25,7 @@ for setting in (
     make_setting("channels-last"),
     make_setting("cpu-threads", threads=1),
     make_setting("fused-optimizer", implementation="fused"),
-    make_setting("loader", workers=1, pin_memory=False, persistent_workers=True, prefetch_factor=2),
+    make_setting("loader", num_workers=1, pin_memory=False, persistent_workers=True, prefetch_factor=2),
     make_setting("mixed-precision", dtype=sys.argv[1]),
 ):
     find(setting.lever).install(interception.hooks, setting)

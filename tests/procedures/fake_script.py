@@ -257,7 +257,7 @@ class FakeExecutor:
             script.effects.get(it, Effect()).startup_seconds for it in arm.plan.settings
         )
         sweep = tuple(
-            LoaderRate(setting=it, seconds_per_sample=0.002 / (1 + int(dict(it.values)["workers"])), batches=10)
+            LoaderRate(setting=it, seconds_per_sample=0.002 / (1 + int(dict(it.values)["num_workers"])), batches=10)
             for it in arm.loader_sweep
         )
         return Run(

@@ -50,7 +50,7 @@ def test_the_answer_the_bars_and_the_levers_are_there() -> None:
     before, after = (it["aria-label"] for it in page.all("div") if it.get("role") == "img")
     assert before is not None and before.startswith("before: data wait 101 ms,")
     assert after is not None and after.startswith("after: data wait 1.20 ms,")
-    assert "✓ loader (persistent-workers, pin-memory, workers 4)" in page.text
+    assert "✓ loader (num_workers 4, persistent_workers, pin_memory)" in page.text
     assert "Graph break at train.py:41 (2 times): data-dependent branch on a tensor." in page.text
     assert "steps.." not in page.text
     assert "3 levers not tried" in page.text and "The model has no convolution." in page.text

@@ -99,8 +99,8 @@ def test_a_speedup_comes_with_its_interval() -> None:
 
 
 def test_settings_show_switches_that_are_on() -> None:
-    setting = Setting(lever="loader", values=(("persistent-workers", False), ("pin-memory", True), ("workers", 4)))
-    assert text.setting(setting) == "loader (pin-memory, workers 4)"
+    setting = Setting(lever="loader", values=(("num_workers", 4), ("persistent_workers", False), ("pin_memory", True)))
+    assert text.setting(setting) == "loader (num_workers 4, pin_memory)"
     assert text.setting(Setting(lever="channels-last")) == "channels-last"
 
 

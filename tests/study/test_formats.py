@@ -70,7 +70,6 @@ def test_the_frozen_study_is_read(frozen: Path) -> None:
 
 
 def test_its_journal_is_gone_on_with(frozen: Path) -> None:
-    before = (frozen / JOURNAL).read_bytes()
     with open_study(frozen) as journal:
         kinds = [type(it) for it in journal.answers.values()]
         assert kinds == [MachineAnswer, LaunchAnswer, TurnAnswer, TurnAnswer]
@@ -80,7 +79,10 @@ def test_its_journal_is_gone_on_with(frozen: Path) -> None:
         assert endings == [Completed, TimedOut, OutOfMemory]
         assert [len(it) for it in turns.answer.rounds] == [3, 3, 3]
         assert journal.header.source.script_sha256 == "ab" * 32
-    assert (frozen / JOURNAL).read_bytes() == before
+    present = (frozen / JOURNAL).read_bytes()
+    with open_study(frozen) as again:
+        assert again.answers == journal.answers
+    assert (frozen / JOURNAL).read_bytes() == present, "a journal of the present format is not written again"
 
 
 def test_its_profile_is_read(frozen: Path) -> None:
@@ -104,16 +106,39 @@ def held_by(whole: Any, part: Any, where: str = "") -> list[str]:
 
 
 def test_nothing_of_it_is_lost() -> None:
-    """Every value of the frozen files comes back from the records: a field that was renamed or dropped fails here, and
-    needs a step in migrations.py and a new format."""
-    assert FORMAT == 1, "keep this for format 1, and compare what has been migrated in a test of its own"
+    """Every value of the frozen files, migrated, comes back from the records: a field that was renamed or dropped fails
+    here, and needs a step in migrations.py and a new format."""
     lines = (FROZEN / JOURNAL).read_bytes().splitlines()
     kinds = {it.__struct_config__.tag: it for it in (reading.Header, MachineAnswer, LaunchAnswer, TurnAnswer)}
-    texts = [(text, kinds[json.loads(text)["type"]]) for text in lines]
-    texts += [((FROZEN / SUMMARY).read_bytes(), Study), ((FROZEN / PROFILE).read_bytes(), Profile)]
-    for text, kind in texts:
-        again = json.loads(msgspec.json.encode(msgspec.json.decode(text, type=kind)))
-        assert held_by(again, json.loads(text)) == []
+    texts: list[tuple[bytes, Any, Part]] = [
+        (text, kinds[json.loads(text)["type"]], "answer" if number else "header") for number, text in enumerate(lines)
+    ]
+    texts += [((FROZEN / SUMMARY).read_bytes(), Study, "summary")]
+    texts += [((FROZEN / PROFILE).read_bytes(), Profile, "attachment")]
+    for text, kind, part in texts:
+        present = migrated(part, json.loads(text), 1)
+        again = json.loads(msgspec.json.encode(msgspec.json.decode(msgspec.json.encode(present), type=kind)))
+        assert held_by(again, present) == []
+
+
+def test_the_second_format_calls_what_a_loader_is_given_as_torch_does(frozen: Path) -> None:
+    study = load_study(frozen)
+    assert dict(study.plan.settings[0].values)["num_workers"] == 4 and study.format_version == 2
+    profile = attachment_of(frozen, PROFILE, Profile)
+    assert profile is not None
+    names = {name for it in profile.loader_rates for name, _ in it.setting.values}
+    assert names <= {"num_workers", "pin_memory", "persistent_workers", "prefetch_factor"}
+    with open_study(frozen):
+        pass
+    old = ("pin-memory", "persistent-workers", "prefetch-factor")
+    assert any(it in (FROZEN / JOURNAL).read_text() for it in old), "the frozen journal has the old names"
+    assert not any(it in (frozen / JOURNAL).read_text() for it in old)
+
+
+def test_what_is_of_the_second_format_already_is_left_unchanged() -> None:
+    """An attachment does not say in which format it is."""
+    once = migrated("attachment", json.loads((FROZEN / PROFILE).read_text()), 1)
+    assert migrated("attachment", once, 1) == once
 
 
 # -- steps from one format to the next --------------------------------------------------------------

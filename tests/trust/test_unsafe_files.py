@@ -50,7 +50,7 @@ def within_seconds(work: Callable[[], object]) -> BaseException | None:
 
     thread = threading.Thread(target=guarded, daemon=True)
     thread.start()
-    thread.join(20)
+    thread.join(60)
     assert not thread.is_alive(), "it hangs"
     return raised[0] if raised else None
 

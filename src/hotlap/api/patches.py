@@ -139,7 +139,7 @@ def _comparable_steps(facts: ScriptFacts, patch: Patch, wanted: int) -> tuple[in
     Workers that persist draw no new seed in a second epoch. From outside that draw is made for them; a script that says
     ``persistent_workers=True`` itself does without it.
     """
-    persists = any(key == "persistent-workers" and value for it in patch.written for key, value in it.values)
+    persists = any(key == "persistent_workers" and value for it in patch.written for key, value in it.values)
     lengths = [
         it.length for it in facts.training_loaders if it.length and not it.persistent_workers and not it.iterable
     ]

@@ -90,7 +90,7 @@ def working_rates(profile: Profile) -> tuple[LoaderRate, ...]:
 
 def workers_of(rate: LoaderRate) -> int:
     """With how many workers the loader alone was timed."""
-    return int(dict(rate.setting.values).get("workers", 0))
+    return int(dict(rate.setting.values).get("num_workers", 0))
 
 
 def best_rate(rates: Iterable[LoaderRate]) -> LoaderRate | None:
@@ -107,9 +107,9 @@ def own_rate(profile: Profile, loader: LoaderFacts) -> LoaderRate | None:
     alike = [
         it
         for it in working_rates(profile)
-        if workers_of(it) == loader.workers and int(dict(it.setting.values).get("prefetch-factor", 0)) == prefetch
+        if workers_of(it) == loader.workers and int(dict(it.setting.values).get("prefetch_factor", 0)) == prefetch
     ]
-    pinned_alike = [it for it in alike if bool(dict(it.setting.values).get("pin-memory", False)) == loader.pin_memory]
+    pinned_alike = [it for it in alike if bool(dict(it.setting.values).get("pin_memory", False)) == loader.pin_memory]
     return next(iter(pinned_alike or alike), None)
 
 

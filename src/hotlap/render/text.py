@@ -201,13 +201,13 @@ def listed(items: list[str]) -> str:
 
 
 def setting(of: Setting) -> str:
-    """``loader (workers 4, pin-memory)``, cleaned."""
+    """``loader (num_workers 4, pin_memory)``, cleaned."""
     values = setting_values(of)
     return f"{one_line(of.lever)} ({values})" if values else one_line(of.lever)
 
 
 def setting_values(of: Setting) -> str:
-    """``workers 4, pin-memory``: what is switched on, with its value where it is more than a switch."""
+    """``num_workers 4, pin_memory``: what is switched on, with its value where it is more than a switch."""
     names = [one_line(name if it is True else f"{name} {it}") for name, it in of.values if it is not False]
     return ", ".join(names)
 

@@ -10,23 +10,52 @@ the object, and returns the object as the next format has it::
     STEPS: Mapping[int, Step] = {1: from_1_to_2}
 
 A step looks at nothing but its own two formats, and is never changed after a release: a study of the first format goes
-through all of them.
+through all of them. An attachment does not say in which format it was written, so it goes through all of them too, and
+a step must leave one unchanged that is of a later format already.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeAlias
+from types import MappingProxyType
+from typing import Any, Final, Literal, TypeAlias
 
 Document: TypeAlias = dict[str, Any]
 
-Part: TypeAlias = Literal["summary", "header", "answer"]
-"""``study.json``, the journal's first line, or one of its others."""
+Part: TypeAlias = Literal["summary", "header", "answer", "attachment"]
+"""``study.json``, the journal's first line, one of its others, or a file that is attached to a study."""
 
 Step: TypeAlias = Callable[[Part, Document], Document]
 
-STEPS: Mapping[int, Step] = {}
-"""Each step by the format that it starts from. There is one format so far."""
+_LOADER_NAMES: Final = MappingProxyType(
+    {
+        "workers": "num_workers",
+        "pin-memory": "pin_memory",
+        "persistent-workers": "persistent_workers",
+        "prefetch-factor": "prefetch_factor",
+    }
+)
+
+
+def from_1_to_2(part: Part, document: Document) -> Document:
+    """Settings of the lever ``loader`` have the names that torch gives the arguments."""
+    found: Document = _renamed(document)
+    return found
+
+
+def _renamed(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_renamed(it) for it in value]
+    if not isinstance(value, dict):
+        return value
+    if value.get("lever") == "loader" and isinstance(value.get("values"), list):
+        values = sorted([_LOADER_NAMES.get(name, name), it] for name, it in value["values"])
+        return {**value, "values": values}
+    return {name: _renamed(it) for name, it in value.items()}
+
+
+STEPS: Mapping[int, Step] = {1: from_1_to_2}
+"""Each step by the format that it starts from."""
 
 
 def migrated(part: Part, document: Document, written_in: int, steps: Mapping[int, Step] = STEPS) -> Document:

@@ -77,8 +77,10 @@ def attachment_of(directory: Path, name: str, kind: type[RecordType]) -> RecordT
     """What was attached to the study in that folder under that name; None where nothing was, or where it cannot be read
     as ``kind``."""
     try:
-        return msgspec.json.decode(read_bounded(directory / name, ATTACHMENT_LIMIT_BYTES), type=kind)
-    except (StudyError, *_UNREADABLE):
+        text = read_bounded(directory / name, ATTACHMENT_LIMIT_BYTES)
+        document = migrations.migrated("attachment", msgspec.json.decode(text, type=dict[str, Any]), 1)
+        return msgspec.convert(document, type=kind)
+    except (StudyError, *_UNREADABLE, *_NO_LONGER_FITS):
         return None
 
 

@@ -65,10 +65,12 @@ def losses(difference: float = 0.0, steps: int = 300) -> Run:
 
 
 def loader_rates() -> tuple[LoaderRate, ...]:
-    shared = (("persistent-workers", True), ("prefetch-factor", 2))
+    shared = (("persistent_workers", True), ("prefetch_factor", 2))
     rates = [
         LoaderRate(
-            setting=Setting(lever="loader", values=(*shared[: 2 * workers], ("pin-memory", pin), ("workers", workers))),
+            setting=Setting(
+                lever="loader", values=(("num_workers", workers), ("pin_memory", pin), *shared[: 2 * workers])
+            ),
             seconds_per_sample=0.0031 / (workers or 0.9) ** 0.8 * (0.98 if pin else 1),
             first_batch_seconds=0.1,
             batches=50,
@@ -147,7 +149,7 @@ def full_material(folder: Path) -> Material:
 
 def hostile_material(folder: Path) -> Material:
     """Every text that a script, a trace, an environment or a file could bring is an attack."""
-    setting = Setting(lever=ATTACK, values=((ATTACK, ATTACK), ("workers", 2)))
+    setting = Setting(lever=ATTACK, values=((ATTACK, ATTACK), ("num_workers", 2)))
     comparison = fakes.comparison((setting,), fakes.speed(1.5, remarks=(ATTACK,)), fakes.EXACT)
     machine = msgspec.structs.replace(
         fakes.MACHINE,

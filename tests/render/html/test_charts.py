@@ -87,10 +87,10 @@ def test_the_scripts_own_loader_stands_out_and_failures_are_in_the_table() -> No
     found = loader.chart(msgspec.structs.replace(fakes.FINISHED, loader_rates=rates, ceilings=(own,)))
     assert found is not None
     rows = found.drawn["layer"][0]["data"]["values"]
-    assert [row["setting"] for row in rows if row["kind"] == "the script's own"] == ["workers 1"]
-    assert [row["setting"] for row in rows][-1] == "workers 4, pin-memory"
+    assert [row["setting"] for row in rows if row["kind"] == "the script's own"] == ["num_workers 1"]
+    assert [row["setting"] for row in rows][-1] == "num_workers 4, pin_memory"
     assert any("A worker was killed." in row for row in found.table.rows)
-    assert found.notes == ("Where there are workers: persistent-workers, prefetch-factor 2.",)
+    assert found.notes == ("Where there are workers: persistent_workers, prefetch_factor 2.",)
 
 
 def test_batch_sizes_are_drawn_with_their_intervals_and_failures_are_in_the_table() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from hotlap.records import Setting, Stopped
 
-SETTING = Setting(lever="loader", values=(("pin-memory", False), ("workers", 0)))
+SETTING = Setting(lever="loader", values=(("pin_memory", False), ("num_workers", 0)))
 
 
 def test_the_loader_that_trains_is_timed(launch: Any) -> None:

@@ -14,7 +14,7 @@ from hotlap.records import CallSite, LoaderFacts, ScriptFacts
 from hotlap.source.patch.make import make_patch
 
 HEAD = "from torch.utils.data import DataLoader\n"
-PLAN = {"workers": 4, "persistent_workers": True, "prefetch_factor": 2}
+PLAN = {"num_workers": 4, "persistent_workers": True, "prefetch_factor": 2}
 NEW = "num_workers=4, prefetch_factor=2, persistent_workers=True"
 
 
@@ -176,7 +176,9 @@ def test_no_workers_take_what_needs_them_along(tmp_path: Path) -> None:
         dataset="Images", workers=8, persistent_workers=True, prefetch_factor=4, pin_memory=True, site=site
     )
     base = msgspec.structs.replace(FACTS, loaders=(loader,))
-    assert patched(tmp_path, f"{HEAD}{call}\n", "loader", base, workers=0) == f"{HEAD}DataLoader(ds, num_workers=0)\n"
+    assert (
+        patched(tmp_path, f"{HEAD}{call}\n", "loader", base, num_workers=0) == f"{HEAD}DataLoader(ds, num_workers=0)\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -191,9 +193,9 @@ def test_no_workers_in_a_dictionary(tmp_path: Path, before: str, after: str) -> 
     site = CallSite(role="loader", file=str(tmp_path / "train.py"), line=3, column=0, end_line=3, end_column=len(call))
     loader = LoaderFacts(dataset="Images", workers=8, prefetch_factor=4, site=site)
     base = msgspec.structs.replace(FACTS, loaders=(loader,))
-    assert patched(tmp_path, f"{HEAD}{before}{call}\n", "loader", base, workers=0) == f"{HEAD}{after}{call}\n"
+    assert patched(tmp_path, f"{HEAD}{before}{call}\n", "loader", base, num_workers=0) == f"{HEAD}{after}{call}\n"
     hidden = "options = {'num_workers': 8, 'prefetch_factor': 4}\n"
-    assert "would have to go" in left_out(tmp_path, f"{HEAD}{hidden}{call}\n", "loader", base, workers=0)
+    assert "would have to go" in left_out(tmp_path, f"{HEAD}{hidden}{call}\n", "loader", base, num_workers=0)
 
 
 def test_copies_need_not_wait_for_pinned_memory(tmp_path: Path) -> None:

@@ -263,7 +263,7 @@ def test_levers_without_a_form_in_source_say_so(tmp_path: Path, lever: str) -> N
 
 
 def test_every_lever_says_what_it_wants(tmp_path: Path) -> None:
-    values = {"workers": 2, "mode": "default", "threads": 1, "implementation": "fused", "precision": "high"}
+    values = {"num_workers": 2, "mode": "default", "threads": 1, "implementation": "fused", "precision": "high"}
     values |= {"dtype": "bfloat16"}
     for lever in all_levers().values():
         needed = {name: values[name] for name, it in lever.parameters.items() if it.required}
@@ -281,7 +281,7 @@ def test_sites_in_several_files(tmp_path: Path) -> None:
     loaders = tuple(it for it in two.loaders if it.site is not None and "DataLoader" in it.site.what)
     facts = msgspec.structs.replace(one, loaders=loaders, files=(*one.files, *two.files))
     settings = (
-        make_setting("loader", workers=1, persistent_workers=True, prefetch_factor=2),
+        make_setting("loader", num_workers=1, persistent_workers=True, prefetch_factor=2),
         make_setting("fused-optimizer", implementation="fused"),
         make_setting("mixed-precision", dtype="bfloat16"),
     )

@@ -21,7 +21,7 @@ LEVERS = (
     make_setting("compile", mode="default"),
     make_setting("cpu-threads", threads=1),
     make_setting("fused-optimizer", implementation="fused"),
-    make_setting("loader", workers=2, persistent_workers=True, prefetch_factor=2),
+    make_setting("loader", num_workers=2, persistent_workers=True, prefetch_factor=2),
     make_setting("matmul-precision", precision="medium"),
     make_setting("mixed-precision", dtype="bfloat16"),
 )
@@ -107,7 +107,7 @@ def test_levers_that_change_no_number_leave_behaviour_alone(tmp_path: Path, numb
     """Run in this very process, without workers: what is printed is what the unpatched script prints."""
     random_of = random.Random(number)
     source = script(random_of)
-    exact = (make_setting("loader", workers=0), make_setting("fused-optimizer", implementation="foreach"))
+    exact = (make_setting("loader", num_workers=0), make_setting("fused-optimizer", implementation="foreach"))
     path = tmp_path / "train.py"
     path.write_text(source)
     seen = facts_of(path)

@@ -167,7 +167,7 @@ def _remedy(profile: Profile, loader: LoaderFacts, cores: int) -> str:
 
 def _rate(workers: int, seconds_per_sample: float, own_cpu_seconds_per_sample: float | None = None) -> LoaderRate:
     return LoaderRate(
-        setting=Setting(lever="loader", values=(("workers", workers),)),
+        setting=Setting(lever="loader", values=(("num_workers", workers),)),
         seconds_per_sample=seconds_per_sample,
         own_cpu_seconds_per_sample=own_cpu_seconds_per_sample,
     )

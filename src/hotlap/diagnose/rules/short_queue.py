@@ -99,7 +99,7 @@ _NEVER = LoaderUse(dataset="Texts", fetch_seconds=_BURSTS.fetch_seconds, queue_l
 
 def _profile(use: LoaderUse, *, prefetch: int | None = 2, rate: float = 0.004) -> Profile:
     loader = LoaderFacts(dataset="Texts", workers=4, prefetch_factor=prefetch)
-    setting = Setting(lever="loader", values=(("prefetch-factor", prefetch or 2), ("workers", 4)))
+    setting = Setting(lever="loader", values=(("prefetch_factor", prefetch or 2), ("num_workers", 4)))
     return Profile(
         account=_ACCOUNT,
         facts=ScriptFacts(device="cuda", loaders=(loader,)),

@@ -114,7 +114,7 @@ def _finding(loader: LoaderFacts, *, title: str, evidence: tuple[str, ...], reme
 
 
 def _rate(workers: int, seconds_per_sample: float) -> LoaderRate:
-    values = (("prefetch-factor", 2), ("workers", workers))
+    values = (("prefetch_factor", 2), ("num_workers", workers))
     return LoaderRate(setting=Setting(lever="loader", values=values), seconds_per_sample=seconds_per_sample)
 
 

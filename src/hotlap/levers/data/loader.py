@@ -77,10 +77,10 @@ addresses = (
     "blocking-copies",
 )
 parameters = {
-    "workers": Parameter(int, minimum=0, maximum=256),
-    "pin-memory": Parameter(bool, required=False),
-    "persistent-workers": Parameter(bool, required=False),
-    "prefetch-factor": Parameter(int, minimum=1, maximum=64, required=False),
+    "num_workers": Parameter(int, minimum=0, maximum=256),
+    "pin_memory": Parameter(bool, required=False),
+    "persistent_workers": Parameter(bool, required=False),
+    "prefetch_factor": Parameter(int, minimum=1, maximum=64, required=False),
     "threads": Parameter(int, minimum=1, maximum=1024, required=False),
 }
 
@@ -174,11 +174,11 @@ def changes_randomness(situation: Situation, setting: Setting) -> bool:
 def edited(arguments: dict[str, Any], setting: Setting) -> dict[str, Any]:
     """The constructor's arguments with the setting's values, in a combination that ``DataLoader`` accepts."""
     values = dict(setting.values)
-    workers = int(values["workers"])
-    result = {**arguments, "num_workers": workers, "pin_memory": bool(values.get("pin-memory", False))}
+    workers = int(values["num_workers"])
+    result = {**arguments, "num_workers": workers, "pin_memory": bool(values.get("pin_memory", False))}
     if workers > 0:
-        result["prefetch_factor"] = values.get("prefetch-factor", USUAL_PREFETCH)
-        result["persistent_workers"] = bool(values.get("persistent-workers", False))
+        result["prefetch_factor"] = values.get("prefetch_factor", USUAL_PREFETCH)
+        result["persistent_workers"] = bool(values.get("persistent_workers", False))
         if hasattr(arguments.get("dataset"), "set_epoch"):
             result["persistent_workers"] = False
     else:
@@ -190,18 +190,18 @@ def edited(arguments: dict[str, Any], setting: Setting) -> dict[str, Any]:
 def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceWish, ...]:
     """The arguments of the training loaders; copies that need not wait, and torch's threads, where the setting says."""
     values = dict(setting.values)
-    arguments: dict[str, Value] = {"num_workers": int(values["workers"])}
-    if values.get("pin-memory"):
+    arguments: dict[str, Value] = {"num_workers": int(values["num_workers"])}
+    if values.get("pin_memory"):
         arguments["pin_memory"] = True
     only_with_workers = ("prefetch_factor", "persistent_workers")
-    if values["workers"]:
-        arguments["prefetch_factor"] = int(values.get("prefetch-factor", USUAL_PREFETCH))
-        arguments["persistent_workers"] = bool(values.get("persistent-workers", False))
-    removed = [] if values["workers"] else [*only_with_workers, "timeout", "multiprocessing_context"]
-    if not values.get("pin-memory"):
+    if values["num_workers"]:
+        arguments["prefetch_factor"] = int(values.get("prefetch_factor", USUAL_PREFETCH))
+        arguments["persistent_workers"] = bool(values.get("persistent_workers", False))
+    removed = [] if values["num_workers"] else [*only_with_workers, "timeout", "multiprocessing_context"]
+    if not values.get("pin_memory"):
         removed.append("pin_memory")
     wishes: list[SourceWish] = [LoaderArguments(values=tuple(arguments.items()), removed=tuple(removed))]
-    if values.get("pin-memory") and facts.device.startswith("cuda"):
+    if values.get("pin_memory") and facts.device.startswith("cuda"):
         wishes.append(CopiesWithoutWaiting())
     if "threads" in values:
         name = "torch.set_num_threads"
@@ -238,7 +238,7 @@ def install(hooks: Hooks, setting: Setting) -> None:
     if "threads" in dict(setting.values):
         hooks.torch.set_num_threads(dict(setting.values)["threads"])
     hooks.around_loader_start.append(start_epoch)
-    if dict(setting.values).get("pin-memory"):
+    if dict(setting.values).get("pin_memory"):
         copy_without_waiting(hooks)
 
 
@@ -272,8 +272,8 @@ def _map_style(situation: Situation) -> tuple[LoaderFacts, ...]:
 def _setting(situation: Situation, *, workers: int, prefetch: int = USUAL_PREFETCH) -> Setting:
     pin = is_nvidia_like(situation)
     if workers == 0:
-        return make_setting(NAME, workers=0, pin_memory=pin)
-    return make_setting(NAME, workers=workers, pin_memory=pin, persistent_workers=True, prefetch_factor=prefetch)
+        return make_setting(NAME, num_workers=0, pin_memory=pin)
+    return make_setting(NAME, num_workers=workers, pin_memory=pin, persistent_workers=True, prefetch_factor=prefetch)
 
 
 def _fits_shared_memory(situation: Situation, workers: int, prefetch: int) -> bool:
@@ -288,7 +288,7 @@ def _fewest(rates: Iterable[LoaderRate]) -> Setting | None:
 
     def effort(rate: LoaderRate) -> tuple[int, int, float]:
         values = dict(rate.setting.values)
-        return int(values.get("workers", 0)), int(values.get("prefetch-factor", 0)), rate.seconds_per_sample
+        return int(values.get("num_workers", 0)), int(values.get("prefetch_factor", 0)), rate.seconds_per_sample
 
     chosen = min(rates, key=effort, default=None)
     return chosen.setting if chosen else None
@@ -298,7 +298,7 @@ def _step_seconds_per_sample(situation: Situation, rate: LoaderRate) -> float:
     """What a step would take for each sample with a loader of that rate."""
     account = situation.account
     computing = (account.wall - account.data_wait) / max(account.samples_per_step, 1.0)
-    if dict(rate.setting.values).get("workers", 0) == 0:
+    if dict(rate.setting.values).get("num_workers", 0) == 0:
         return rate.seconds_per_sample + computing
     return max(rate.seconds_per_sample, computing)
 
@@ -311,12 +311,12 @@ def _with_room(situation: Situation, setting: Setting | None) -> Setting | None:
     """
     if setting is None:
         return None
-    workers = int(dict(setting.values)["workers"])
+    workers = int(dict(setting.values)["num_workers"])
     cores, threads = cores_per_process(situation), situation.facts.threads
     left = max(1, cores - workers)
     if workers == 0 or left >= threads:
         return None
-    return make_setting(NAME, **{key.replace("-", "_"): value for key, value in setting.values}, threads=left)
+    return make_setting(NAME, **dict(setting.values), threads=left)
 
 
 def _that_change_something(situation: Situation, settings: tuple[Setting, ...]) -> tuple[Setting, ...]:
@@ -326,11 +326,11 @@ def _that_change_something(situation: Situation, settings: tuple[Setting, ...]) 
 def _has(loader: LoaderFacts, setting: Setting) -> bool:
     """Whether the script's loader works as the setting says."""
     values = dict(setting.values)
-    if loader.workers != values["workers"] or loader.pin_memory != values.get("pin-memory", False):
+    if loader.workers != values["num_workers"] or loader.pin_memory != values.get("pin_memory", False):
         return False
-    if loader.workers and loader.persistent_workers != values.get("persistent-workers", False):
+    if loader.workers and loader.persistent_workers != values.get("persistent_workers", False):
         return False
-    return loader.workers == 0 or (loader.prefetch_factor or USUAL_PREFETCH) >= int(values.get("prefetch-factor", 0))
+    return loader.workers == 0 or (loader.prefetch_factor or USUAL_PREFETCH) >= int(values.get("prefetch_factor", 0))
 
 
 def _evaluation_watch(hooks: Hooks) -> Callable[[], bool]:
@@ -369,7 +369,7 @@ def _reason_to_leave(hooks: Hooks, loader: Any, setting: Setting) -> str:
         return "its data set is iterable, and what it hands out depends on the number of workers"
     if loader._iterator is not None:
         return "an evaluation has started its persistent workers"
-    if dict(setting.values)["workers"] == 0:
+    if dict(setting.values)["num_workers"] == 0:
         return ""
     if multiprocessing.current_process().daemon:
         return "this process is daemonic and may not start workers"

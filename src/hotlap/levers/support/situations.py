@@ -10,9 +10,8 @@ NO_MODEL = "No model was seen: the script never calls one through its __call__, 
 
 
 def make_setting(lever: str, **values: Value) -> Setting:
-    """A setting; in the names of its values ``_`` stands for ``-``."""
-    named = ((name.replace("_", "-"), value) for name, value in values.items())
-    return Setting(lever=lever, values=tuple(sorted(named)))
+    """A setting with its values sorted, so that equal settings compare equal."""
+    return Setting(lever=lever, values=tuple(sorted(values.items())))
 
 
 def device_kind(situation: Situation) -> str:

@@ -82,12 +82,12 @@ def _common(rates: tuple[LoaderRate, ...]) -> dict[str, Value]:
     for rate in rates:
         for name, value in rate.setting.values:
             said.setdefault(name, set()).add(value)
-    return {name: next(iter(values)) for name, values in said.items() if len(values) == 1 and name != "workers"}
+    return {name: next(iter(values)) for name, values in said.items() if len(values) == 1 and name != "num_workers"}
 
 
 def _label(rate: LoaderRate, common: dict[str, Value]) -> str:
-    """``workers 4, pin-memory``: what this setting does not share with the others, workers first."""
-    own = sorted((it for it in rate.setting.values if it[0] not in common), key=lambda it: it[0] != "workers")
+    """``num_workers 4, pin_memory``: what this setting does not share with the others, workers first."""
+    own = sorted((it for it in rate.setting.values if it[0] not in common), key=lambda it: it[0] != "num_workers")
     return text.one_line(_in_words(own), limit=60) or "as it is"
 
 
