@@ -13,7 +13,8 @@ On a CPU: the untouched step, less its data wait and its backward pass (which ru
 between operators), less the time that the traced steps spent inside other operators. Tracing makes operators longer and
 never shorter, so what is left was spent outside of them at least; from that 6 % of the step are taken off for the low
 end, since the two come from different launches. Where the traced step takes more than twice as long, as one of
-thousands of tiny operators does, it is the part of each phase's samples that was met in Python, if that is more. Lines
+thousands of tiny operators does, it is the part of each phase's samples that was met in Python, if that is more, up to
+the time that the traced steps spent in Python. Lines
 that print or log, and what they prepare for it, are left to `logging-cost`. A compiled model's kernels are no operators
 to the profiler: then nothing is said. On an accelerator: the time for which the device idled while the host was in no
 operator and no call, between kernels or between steps, as it falls on an untouched step.
@@ -97,7 +98,7 @@ def _on_cpu(profile: Profile, host: HostTime) -> Iterator[Finding]:
     # Tracing makes small operators many times as long, so that they leave too little of the step, or nothing.
     by_samples = host.step_nanoseconds / 1e9 / window.steps > _DISTORTED * wall and sampled.value > share.value
     if by_samples or operators > wall - elsewhere:
-        by_samples, share = True, sampled
+        by_samples, share = True, _no_more_than_traced(profile, host, sampled)
         title = f"Lines in Python take {percent(share.value)} of the step, by where sampling met them."
     # What the step lost to other programs was spent in no operator, as Python is.
     in_doubt = (profile.was_disturbed(USUAL_GROUND) or by_samples) and not _is_shown(profile, share)
@@ -127,6 +128,13 @@ def _beside_operators(profile: Profile, host: HostTime, operators: float, elsewh
     value -= waiting_share(profile)
     traced = host.python_nanoseconds / 1e9 / profiled_steps(profile)
     return between(value, value - _LAUNCH_NOISE, max(value, min(traced, wall - elsewhere) / wall - named))
+
+
+def _no_more_than_traced(profile: Profile, host: HostTime, sampled: Estimate) -> Estimate:
+    """The sampled share, which is never more of the step than the traced steps spent in Python: tracing makes that
+    longer, not shorter, while the sampler meets a line that waits for its turn as often as one that is at work."""
+    most = host.python_nanoseconds / 1e9 / profiled_steps(profile) / profile.account.wall
+    return between(min(sampled.value, most), min(sampled.low, most), min(sampled.high, most))
 
 
 def _is_shown(profile: Profile, share: Estimate) -> bool:
@@ -286,6 +294,9 @@ silent = {
     "nothing measured": Profile(),
     "others were busy, and no line shows it": msgspec.structs.replace(_on_a_cpu(60.0), disturbed=("profile",)),
     "operators fill the step, and tracing made it longer": _on_a_cpu(95.0),
+    "operators fill the traced step, and lines were met that waited for a core": _sampled(
+        _on_a_cpu(105.0, traced_step=110.0), msgspec.structs.replace(_LOOP, phase="forward", seconds=2.6)
+    ),
     "the untouched step was slower for another reason": _on_a_cpu(80.0, traced_step=82.0),
     "memory is freed within backward": _on_a_cpu(70.0, backward=(60.0, 35.0)),
     "it sleeps, of which another rule speaks": _sleeping(_on_a_cpu(60.0)),
