@@ -20,10 +20,12 @@ from hotlap.records import (
     Machine,
     ModelFacts,
     OptimizerFacts,
+    ReplayBatch,
     Run,
     ScriptFacts,
     Steps,
     Stopped,
+    SweepLoader,
     TurnRequest,
     TurnSet,
 )
@@ -51,8 +53,9 @@ class FakeExecutor:
     def launch(self, request: LaunchRequest) -> Run:
         self._count()
         assignment = request.assignment
-        if assignment.loader_sweep:
-            rates = tuple(LoaderRate(setting=it, seconds_per_sample=1e-4, batches=50) for it in assignment.loader_sweep)
+        sweep = assignment.instrument(SweepLoader)
+        if sweep is not None:
+            rates = tuple(LoaderRate(setting=it, seconds_per_sample=1e-4, batches=50) for it in sweep.settings)
             return Run(facts=_facts(), loader_rates=rates)
         return self._run(assignment, max(1, request.steps), self.requests)
 
@@ -78,7 +81,7 @@ class FakeExecutor:
         seconds = self.seconds_per_sample
         for it in arm.plan.settings:
             seconds /= self.factors.get(it.lever, 1.0)
-        return seconds * (0.6 if arm.replay else 1.0)
+        return seconds * (0.6 if arm.instrument(ReplayBatch) else 1.0)
 
     def _run(self, arm: Assignment, steps: int, seed: int) -> Run:
         if not isinstance(self.ending, Stopped):

@@ -26,6 +26,7 @@ from hotlap.records import (
     Run,
     Setting,
     Study,
+    SweepLoader,
     TurnRequest,
     TurnSet,
     Workload,
@@ -400,19 +401,21 @@ def test_without_a_journal_it_only_counts() -> None:
 def test_keys_are_equal_for_equal_requests_only(one: int, other: int, a: str, b: str) -> None:
     def request(steps: int, lever: str) -> LaunchRequest:
         sweep = (Setting(lever=lever),)
-        return LaunchRequest(assignment=Assignment(workload=WORKLOAD, loader_sweep=sweep), steps=steps)
+        return LaunchRequest(
+            assignment=Assignment(workload=WORKLOAD, instruments=(SweepLoader(settings=sweep),)), steps=steps
+        )
 
     same = (one, a) == (other, b)
     assert (request_key("launch", request(one, a)) == request_key("launch", request(other, b))) is same
     assert request_key("launch", request(one, a)) != request_key("turns", request(one, a))
 
 
-def test_keys_of_older_studies_are_found() -> None:
-    """The keys that these requests had before they got fields for time limits, waits and options of the interpreter."""
+def test_keys_of_earlier_studies_of_this_format_are_found() -> None:
+    """The keys that these requests had when the second format began: a new field must be left out of them."""
     workload = Workload(kind="script", target="t.py", directory="/", python="python")
     assignment = Assignment(workload=workload, plan=Plan(), seed=0)
-    assert request_key("launch", LaunchRequest(assignment=assignment, steps=3)) == "1d8c5617fbd27d11"
-    assert request_key("turns", TurnRequest(arms=(assignment,))) == "61ccc2f34a1dd266"
+    assert request_key("launch", LaunchRequest(assignment=assignment, steps=3)) == "cb34cc66c85f0a12"
+    assert request_key("turns", TurnRequest(arms=(assignment,))) == "0f304e1e72b3151c"
 
 
 def test_study_json_is_plain_json(journal: Journal) -> None:

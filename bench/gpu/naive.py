@@ -38,6 +38,7 @@ from hotlap.records import (
     Run,
     Situation,
     SpeedComparison,
+    SweepLoader,
     TurnRequest,
     TurnSet,
     Workload,
@@ -167,7 +168,8 @@ class _Short:
             return ()
         settings = [it for it in loader.sweep_candidates(situation) if dict(it.values)["num_workers"]]
         self.say("the loader alone")
-        assignment = msgspec.structs.replace(self.trials.assignment(), loader_sweep=tuple(settings[-WORKERS_SWEPT:]))
+        sweep = SweepLoader(settings=tuple(settings[-WORKERS_SWEPT:]))
+        assignment = msgspec.structs.replace(self.trials.assignment(), instruments=(sweep,))
         return self.trials.launch(assignment, steps=1).loader_rates
 
     def _first_guesses(self, situation: Situation) -> Plan:

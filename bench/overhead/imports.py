@@ -10,8 +10,9 @@ import torch
 gc.disable()  # as hotlap does while it imports: a collection would walk through all that torch has just made
 began = time.perf_counter()
 
-from hotlap.runtime import boot, comparing, files, randomness, replay, session, sweep  # noqa: E402, F401
+from hotlap.runtime import boot, files, randomness, session  # noqa: E402, F401
 from hotlap.runtime.hooks import Hooks  # noqa: E402
+from hotlap.runtime.instruments import api  # noqa: E402, F401
 from hotlap.runtime.interception import Interception  # noqa: E402
 
 Interception(Hooks(torch=torch)).install()

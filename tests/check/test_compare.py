@@ -13,10 +13,12 @@ from hotlap.plan import setting
 from hotlap.procedures.check.compare import without_plan
 from hotlap.records import (
     Against,
+    AlignRandomness,
     Completed,
     Crashed,
     Estimate,
     Machine,
+    Observe,
     Plan,
     RecordedGain,
     TimedOut,
@@ -84,7 +86,7 @@ def test_speed_only() -> None:
     executor = Pair(Effect(loss=1.5))
     found = compare(executor, speed_only=True)
     assert (found.verdict, found.numbers) == ("passed", None)
-    assert not any(it.aligned_randomness for it in executor.assignments)
+    assert not any(it.instrument(AlignRandomness) is not None for it in executor.assignments)
 
 
 def test_numbers_that_cannot_be_compared_are_no_pass() -> None:
@@ -185,17 +187,17 @@ def test_both_run_under_the_plan() -> None:
     executor = Pair(effects={HALF: Effect(compute=0.5)})
     found = compare(executor, against, sides, levers=LEVERS)
     assert found.verdict == "passed"
-    timed = [it for it in executor.assignments if not it.observe]
+    timed = [it for it in executor.assignments if not it.instrument(Observe)]
     assert timed and all(it.plan == PLAN for it in timed)
 
 
 def test_numbers_that_the_sets_have_shown_are_not_computed_again() -> None:
     executor = Pair()
     compare(executor, parity_steps=30)
-    assert not any(it.aligned_randomness for it in executor.assignments)
+    assert not any(it.instrument(AlignRandomness) is not None for it in executor.assignments)
     executor = Pair()
     compare(executor, parity_steps=300)
-    assert sum(it.aligned_randomness for it in executor.assignments) == 3
+    assert sum(it.instrument(AlignRandomness) is not None for it in executor.assignments) == 3
 
 
 # -- the budget -------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ from hotlap.records import (
     TimedOut,
     TurnRequest,
     TurnSet,
+    WatchNumbers,
 )
 from hotlap.trial import sweeping
 from hotlap.trial.guard import guard
@@ -80,7 +81,7 @@ class Answers:
     @property
     def starts(self) -> list[int | None]:
         """From where each run checked operations."""
-        return [it.assignment.check_numbers_from for it in self.requests]
+        return [watch.check_from for it in self.requests for watch in it.assignment.instruments]
 
 
 def hunt(answers: Answers, *options: str) -> int:
@@ -104,8 +105,7 @@ def test_nothing_to_find(capsys: pytest.CaptureFixture[str]) -> None:
     assert "The script ended by itself." in page
     assert "could not be read" not in page
     (request,) = answers.requests
-    assert request.assignment.watch_numbers
-    assert request.assignment.check_numbers_from is None
+    assert request.assignment.instruments == (WatchNumbers(),)
     assert request.seconds == 600
 
 

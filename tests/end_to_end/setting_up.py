@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from hotlap.errors import HotlapError
-from hotlap.records import Assignment, Isolation, LaunchRequest, NetworkMode, Plan, Run, Workload
+from hotlap.records import Assignment, Isolation, LaunchRequest, NetworkMode, Observe, Plan, Run, Workload
 from hotlap.trial.isolating import Isolator
 from hotlap.trial.local import LocalExecutor
 
@@ -106,7 +106,7 @@ class Setup:
         assignment = Assignment(
             workload=workload,
             plan=plan or Plan(),
-            observe=observe,
+            instruments=(Observe(),) if observe else (),
             startup_limit_seconds=_LIMIT_SECONDS,
             block_limit_seconds=_LIMIT_SECONDS,
         )

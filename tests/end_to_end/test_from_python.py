@@ -13,7 +13,7 @@ import hotlap
 from hotlap import study as studies
 from hotlap.experiment.options import Options
 from hotlap.levers.support.situations import make_setting
-from hotlap.records import Assignment, LaunchRequest, Setting, Workload
+from hotlap.records import Assignment, LaunchRequest, Observe, Setting, Workload
 from hotlap.trial.local import LocalExecutor
 
 SCRIPT = """\
@@ -48,7 +48,7 @@ def keep(script: Path, *settings: Setting) -> Path:
     """A finished study of the script that kept these levers; what it knows of the script is what a launch saw."""
     workload = Workload(kind="script", target="train.py", directory=str(script.parent), python=sys.executable)
     executor = LocalExecutor(script.parent.parent / "runs")
-    seen = executor.launch(LaunchRequest(assignment=Assignment(workload=workload, observe=True), steps=4))
+    seen = executor.launch(LaunchRequest(assignment=Assignment(workload=workload, instruments=(Observe(),)), steps=4))
     with studies.create_study(script.parent / ".hotlap", workload, Options()) as journal:
         found = studies.load_study(journal.directory)
         plan = hotlap.Plan(settings=settings)

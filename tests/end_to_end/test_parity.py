@@ -12,7 +12,21 @@ import pytest
 from hotlap import plan as plans_of
 from hotlap.levers.support.situations import make_setting
 from hotlap.measure.parity.verdict import ParityEvidence, judge
-from hotlap.records import Assignment, LaunchRequest, Plan, Proof, Run, Setting, Stopped, Workload
+from hotlap.records import (
+    AlignRandomness,
+    Assignment,
+    CaptureGradients,
+    ComputeInFloat64,
+    LaunchRequest,
+    NudgeWeights,
+    Plan,
+    Proof,
+    Run,
+    Setting,
+    Stopped,
+    WithoutDropout,
+    Workload,
+)
 from hotlap.trial.local import LocalExecutor
 
 SCRIPT = Path(__file__).with_name("training.py")
@@ -39,11 +53,13 @@ class Launches:
         assignment = Assignment(
             workload=workload,
             plan=plan,
-            aligned_randomness=True,
-            without_dropout=bug != "eval-mode",
-            capture_gradients=True,
-            nudge=kind == "nudged",
-            reference_precision=kind == "reference",
+            instruments=(
+                *((WithoutDropout(),) if bug != "eval-mode" else ()),
+                AlignRandomness(),
+                CaptureGradients(),
+                *((NudgeWeights(),) if kind == "nudged" else ()),
+                *((ComputeInFloat64(),) if kind == "reference" else ()),
+            ),
         )
         steps = 1 if kind == "reference" else STEPS
         run = self._executor.launch(LaunchRequest(assignment=assignment, steps=steps))

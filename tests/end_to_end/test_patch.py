@@ -17,7 +17,19 @@ import pytest
 
 from hotlap.levers.api import find
 from hotlap.levers.support.situations import make_setting
-from hotlap.records import Assignment, LaunchRequest, Patch, Plan, Run, Setting, Stopped, Workload
+from hotlap.records import (
+    AlignRandomness,
+    Assignment,
+    LaunchRequest,
+    Observe,
+    Patch,
+    Plan,
+    Run,
+    Setting,
+    Stopped,
+    WithoutDropout,
+    Workload,
+)
 from hotlap.source.patch.make import encoded, make_patch
 from hotlap.trial.local import LocalExecutor
 from hotlap.trial.patched_copy import patched_copy
@@ -128,7 +140,9 @@ def test_patched_equals_injected(case: Case, tmp_path: Path) -> None:
 
 
 def patch_of(workload: Workload, plan: tuple[Setting, ...], executor: LocalExecutor) -> Patch:
-    observed = executor.launch(LaunchRequest(assignment=Assignment(workload=workload, observe=True), steps=4))
+    observed = executor.launch(
+        LaunchRequest(assignment=Assignment(workload=workload, instruments=(Observe(),)), steps=4)
+    )
     assert isinstance(observed.ending, Stopped), observed.ending
     facts = observed.facts
     wishes = [(it, find(it.lever).rewrite(facts, it)) for it in plan]
@@ -138,7 +152,7 @@ def patch_of(workload: Workload, plan: tuple[Setting, ...], executor: LocalExecu
 
 
 def launched(executor: LocalExecutor, workload: Workload, plan: Plan) -> Run:
-    assignment = Assignment(workload=workload, plan=plan, aligned_randomness=True, without_dropout=True)
+    assignment = Assignment(workload=workload, plan=plan, instruments=(WithoutDropout(), AlignRandomness()))
     run = executor.launch(LaunchRequest(assignment=assignment, steps=STEPS))
     assert isinstance(run.ending, Stopped), run.ending
     assert len(run.steps.loss) >= STEPS

@@ -14,7 +14,21 @@ from hotlap.levers.api import find
 from hotlap.levers.support.situations import make_setting
 from hotlap.measure.parity.verdict import ParityEvidence, judge
 from hotlap.plan import EMPTY
-from hotlap.records import Assignment, LaunchRequest, ParityComparison, Plan, Run, Setting, Stopped, Workload
+from hotlap.records import (
+    AlignRandomness,
+    Assignment,
+    CaptureGradients,
+    ComputeInFloat64,
+    LaunchRequest,
+    NudgeWeights,
+    ParityComparison,
+    Plan,
+    Run,
+    Setting,
+    Stopped,
+    WithoutDropout,
+    Workload,
+)
 from hotlap.trial.local import LocalExecutor
 
 TRAINER = Path(__file__).with_name("trainer.py")
@@ -68,11 +82,13 @@ class Lab:
             plan = EMPTY if setting is None else Plan(settings=(setting,))
             assignment = msgspec.structs.replace(
                 self.assignment("--model", model, plan=plan),
-                aligned_randomness=True,
-                without_dropout=True,
-                capture_gradients=True,
-                nudge=kind == "nudged",
-                reference_precision=kind == "reference",
+                instruments=(
+                    WithoutDropout(),
+                    AlignRandomness(),
+                    CaptureGradients(),
+                    *((NudgeWeights(),) if kind == "nudged" else ()),
+                    *((ComputeInFloat64(),) if kind == "reference" else ()),
+                ),
             )
             steps = 1 if kind == "reference" else STEPS_COMPARED
             run = self.executor.launch(LaunchRequest(assignment=assignment, steps=steps))

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from hotlap.evidence import RunEvidence
-from hotlap.records import LaunchRequest, Run, Stopped
+from hotlap.records import CollectEvidence, LaunchRequest, Run, Stopped
 from hotlap.traces import analyse, read_trace
 
 pytestmark = pytest.mark.gpu
@@ -19,7 +19,9 @@ STEPS, PROFILED = 45, 5
 
 
 def launched(lab: Any, *words: str) -> tuple[Run, RunEvidence]:
-    assignment = msgspec.structs.replace(lab.assignment(*words), collect_evidence=True, profiled_steps=PROFILED)
+    assignment = msgspec.structs.replace(
+        lab.assignment(*words), instruments=(CollectEvidence(profiled_steps=PROFILED),)
+    )
     run = lab.executor.launch(LaunchRequest(assignment=assignment, steps=STEPS))
     assert isinstance(run.ending, Stopped), run.ending
     return run, msgspec.json.decode(Path(run.evidence_path).read_bytes(), type=RunEvidence)

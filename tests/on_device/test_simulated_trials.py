@@ -10,7 +10,7 @@ import pytest
 from simulated.environment import SimulatedDevice
 
 from hotlap.levers.support.situations import make_setting
-from hotlap.records import Assignment, LaunchRequest, Plan, Run, Setting, Stopped, TurnRequest, Workload
+from hotlap.records import Assignment, LaunchRequest, Observe, Plan, Run, Setting, Stopped, TurnRequest, Workload
 from hotlap.trial.local import LocalExecutor
 
 pytestmark = pytest.mark.slow
@@ -56,7 +56,7 @@ def lab(tmp_path: Path, device: Callable[..., SimulatedDevice]) -> Lab:
         script.write_text(TRAINING.format(width=width, batch=batch, rows=rows), encoding="utf-8")
         workload = Workload(kind="script", target=str(script), directory=str(tmp_path), python=sys.executable)
         executor = LocalExecutor(tmp_path / "runs", environment=device(kind).variables)
-        return executor, Assignment(workload=workload, plan=Plan(settings=settings), observe=True)
+        return executor, Assignment(workload=workload, plan=Plan(settings=settings), instruments=(Observe(),))
 
     return made
 

@@ -25,20 +25,24 @@ from hotlap.records import (
     Assignment,
     Block,
     Ceilings,
+    CollectEvidence,
     CompileReport,
     Completed,
     Crashed,
     Ending,
+    Instrument,
     Invariants,
     LaunchRequest,
     LoaderFacts,
     LoaderRate,
     Machine,
     ModelFacts,
+    NudgeWeights,
     OptimizerFacts,
     OutOfMemory,
     Plan,
     Proof,
+    ReplayBatch,
     Run,
     ScriptFacts,
     Setting,
@@ -46,6 +50,7 @@ from hotlap.records import (
     Skipped,
     Steps,
     Stopped,
+    SweepLoader,
     TimedOut,
     TurnRequest,
     TurnSet,
@@ -108,10 +113,10 @@ class FakeScript:
     def level(self, arm: Assignment) -> float:
         """Seconds for a sample: of a step, ``fixed_share`` is the same for any number of samples."""
         growth = self.fixed_share + (1 - self.fixed_share) * self.scale(arm)
-        return self.step_seconds(arm.plan, replay=arm.replay) * growth / self.scale(arm)
+        return self.step_seconds(arm.plan, replay=is_replayed(arm)) * growth / self.scale(arm)
 
     def scale(self, arm: Assignment) -> float:
-        return arm.replay_scale if self.resizable else 1.0
+        return scale_of(arm) if self.resizable else 1.0
 
     def step_seconds(self, plan: Plan, *, replay: bool = False) -> float:
         return sum(self.phases(plan, replay=replay).values())
@@ -194,8 +199,7 @@ class FakeExecutor:
             left = request.most_seconds - self.script.startup_seconds
             steps = min(steps, max(2, math.ceil(left / self.script.step_seconds(request.assignment.plan))))
         run = self._run(request.assignment, steps, noise)
-        if request.assignment.loader_sweep:
-            self._pass_time(2.0 * len(request.assignment.loader_sweep))
+        self._pass_time(2.0 * len(swept(request.assignment)))
         self._pass_time(run.startup_seconds + sum(run.steps.wall_seconds))
         self._wait_for(run.ending)
         return run
@@ -252,13 +256,15 @@ class FakeExecutor:
     def _run(self, arm: Assignment, steps: int, noise: random.Random) -> Run:
         script = self.script
         ending, done = self._ending(arm, steps)
-        phases = {name: it * self._slowdown(arm) for name, it in script.phases(arm.plan, replay=arm.replay).items()}
+        phases = {
+            name: it * self._slowdown(arm) for name, it in script.phases(arm.plan, replay=is_replayed(arm)).items()
+        }
         startup = script.startup_seconds + sum(
             script.effects.get(it, Effect()).startup_seconds for it in arm.plan.settings
         )
         sweep = tuple(
             LoaderRate(setting=it, seconds_per_sample=0.002 / (1 + int(dict(it.values)["num_workers"])), batches=10)
-            for it in arm.loader_sweep
+            for it in swept(arm)
         )
         return Run(
             plan=arm.plan,
@@ -275,8 +281,8 @@ class FakeExecutor:
             loader_rates=sweep,
             compile=CompileReport(seconds=startup - script.startup_seconds),
             blocks=self._blocks(arm, done, sum(phases.values())),
-            evidence_path=next(iter(script.evidence_paths), "") if arm.collect_evidence else "",
-            rank_evidence_paths=script.evidence_paths if arm.collect_evidence else (),
+            evidence_path=next(iter(script.evidence_paths), "") if arm.instrument(CollectEvidence) else "",
+            rank_evidence_paths=script.evidence_paths if arm.instrument(CollectEvidence) else (),
         )
 
     def _blocks(self, arm: Assignment, steps: int, step_seconds: float) -> tuple[Block, ...]:
@@ -304,9 +310,9 @@ class FakeExecutor:
                 return TimedOut(limit_seconds=arm.block_limit_seconds, during="warm-up"), 3
             if fails == "memory":
                 return OutOfMemory(error="planted"), 0
-        if arm.replay_scale > self.script.largest_scale:
+        if scale_of(arm) > self.script.largest_scale:
             return OutOfMemory(error="planted"), 0
-        if arm.collect_evidence and not isinstance(self.script.profiled_ending, Stopped):
+        if arm.instrument(CollectEvidence) and not isinstance(self.script.profiled_ending, Stopped):
             return self.script.profiled_ending, 0
         if not arm.plan.settings and not isinstance(self.script.baseline_ending, Stopped):
             return self.script.baseline_ending, self.script.baseline_steps or 0
@@ -319,7 +325,7 @@ class FakeExecutor:
     def _losses(self, arm: Assignment, steps: int, noise: random.Random) -> tuple[float | None, ...]:
         if not self.script.reads_loss:
             return (None,) * steps
-        factor = 1.0 + (1e-6 if arm.nudge else 0.0)
+        factor = 1.0 + (1e-6 if arm.instrument(NudgeWeights) else 0.0)
         for setting in arm.plan.settings:
             factor *= self.script.effects.get(setting, Effect()).loss
         if not self.script.repeatable:
@@ -355,6 +361,20 @@ class FakeExecutor:
             self._pass_time(ending.limit_seconds)
 
 
+def is_replayed(arm: Assignment) -> bool:
+    return arm.instrument(ReplayBatch) is not None
+
+
+def scale_of(arm: Assignment) -> float:
+    replay = arm.instrument(ReplayBatch)
+    return replay.scale if replay is not None else 1.0
+
+
+def swept(arm: Assignment) -> tuple[Setting, ...]:
+    sweep = arm.instrument(SweepLoader)
+    return sweep.settings if sweep is not None else ()
+
+
 def _told(value: object) -> object:
     """A record as the fields that say something else than their default; a workload's are the tests' own folders."""
     if isinstance(value, tuple):
@@ -364,7 +384,8 @@ def _told(value: object) -> object:
     if isinstance(value, Workload):
         return value.kind
     fields = ((it.name, getattr(value, it.name), it.default) for it in msgspec.structs.fields(value))
-    return {name: _told(given) for name, given, default in fields if given != default}
+    told = {name: _told(given) for name, given, default in fields if given != default}
+    return {type(value).__name__: told} if isinstance(value, Instrument) else told
 
 
 def _steps(phases: dict[str, float], losses: tuple[float | None, ...], samples: int) -> Steps:

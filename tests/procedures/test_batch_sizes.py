@@ -29,7 +29,7 @@ def by_scale(study: Study) -> dict[float, BatchRate]:
 def test_nobody_asked() -> None:
     executor = FakeExecutor(FakeScript(has_loader=True))
     assert profile(WORKLOAD, Options(), executor, clock=executor.clock).batch_rates == ()
-    assert not any(b'"replay_scale":2' in it for it in executor.requests)
+    assert not any(b'"scale":2' in it for it in executor.requests)
 
 
 def test_larger_batches_share_what_is_fixed() -> None:

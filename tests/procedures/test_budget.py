@@ -19,6 +19,7 @@ from hotlap.records import (
     Failed,
     Kept,
     LaunchRequest,
+    Observe,
     ParityComparison,
     Plan,
     Run,
@@ -139,7 +140,7 @@ def test_a_quick_look_on_purpose_tries_nothing_however_long_the_budget() -> None
     assert isinstance(verdicts(study)["half"], Seen)
     assert executor.seconds < 600
     assert study.profiled_steps == 0  # the fake has no evidence; its launch was made
-    assert any(b'"collect_evidence":true' in it for it in executor.requests)
+    assert any(b'"collect-evidence"' in it for it in executor.requests)
 
 
 def test_what_a_search_had_no_time_for_is_seen() -> None:
@@ -171,7 +172,7 @@ class Disturbed(FakeExecutor):
 
     def launch(self, request: LaunchRequest) -> Run:
         quiet = self.script
-        if request.assignment.observe:
+        if request.assignment.instrument(Observe):
             self.script = script(step=30 * 0.036, startup=quiet.startup_seconds)
         try:
             return super().launch(request)

@@ -19,7 +19,7 @@ from hotlap.experiment.quiet import LONGEST_WAIT_SECONDS
 from hotlap.plan import setting
 from hotlap.procedures.profile import profile
 from hotlap.procedures.search import tune
-from hotlap.records import Ceilings, Finding, LaunchRequest, Machine, Study
+from hotlap.records import Ceilings, CollectEvidence, Finding, LaunchRequest, Machine, Observe, Study
 from hotlap.render.headline import headline
 from hotlap.render.json import study_json
 from hotlap.render.markdown import markdown_report
@@ -68,7 +68,7 @@ def test_what_others_disturbed_is_measured_again_when_they_pause() -> None:
     assert study.account_before is not None and study.account_before.wall == pytest.approx(STEP_SECONDS)
     assert study.baseline is not None and study.baseline.steps.wall_seconds[0] == pytest.approx(STEP_SECONDS)
     assert study.disturbances == () and not any("busy" in it for it in study.warnings)
-    assert sum(it.assignment.observe for it in launches(executor)) == 2
+    assert sum(it.assignment.instrument(Observe) is not None for it in launches(executor)) == 2
 
 
 def test_a_machine_that_never_calms_down_is_named_with_every_figure(one_cause: None) -> None:
@@ -128,7 +128,7 @@ def test_a_script_is_measured_with_as_many_threads_as_others_leave_cores(
     assert study.account_before is not None and study.account_before.wall == pytest.approx(STEP_SECONDS)
     assert disturbed(study) == set() and not any(it.disturbed for it in study.findings)
     later = [it.assignment for it in launches(executor)][-1]
-    assert later.collect_evidence and dict(later.plan.settings[0].values) == {"threads": left}
+    assert later.instrument(CollectEvidence) and dict(later.plan.settings[0].values) == {"threads": left}
     threads = "1 thread" if left == 1 else f"{left} threads"
     assert any(f"measured with {threads} instead of {cores}" in it for it in study.warnings)
     for page in (plain(study), markdown_report(study), fragment(study)):

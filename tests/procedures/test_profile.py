@@ -22,16 +22,20 @@ from hotlap.procedures.profile import profile
 from hotlap.procedures.screen import prospects_of
 from hotlap.procedures.search import tune
 from hotlap.records import (
+    Assignment,
     CallSite,
     Ceilings,
+    CollectEvidence,
     Crashed,
     Finding,
     LaunchRequest,
     Machine,
     ModelFacts,
+    ReplayBatch,
     Run,
     Situation,
     Study,
+    SweepLoader,
     TimedOut,
 )
 from hotlap.study import create_study, load_study, open_study
@@ -40,6 +44,12 @@ SITE = CallSite(role="model", file="train.py", line=7)
 SYNC = HostSync(kind="item", phase="other", calls=40, steps=40, seconds=0.2, on_device=True, site=SITE)
 LEVERS = named(lever("half"), lever("feed", proof="exact"))
 EFFECTS = {setting("half"): Effect(compute=0.5), setting("feed"): Effect(data=0.05)}
+
+
+def evidence_of(assignment: Assignment) -> CollectEvidence:
+    found = assignment.instrument(CollectEvidence)
+    assert found is not None
+    return found
 
 
 def bounded(rule: str, share: float, *levers: str) -> Finding:
@@ -104,22 +114,22 @@ def test_a_profile_finds_causes_and_tries_nothing(evidence: Path) -> None:
 def test_a_loader_that_only_evaluates_bounds_no_step(evidence: Path) -> None:
     study, executor = look(script(evidence, has_loader=True, loader_trains=False))
     assert {it.name for it in study.ceilings} == {"matmul"}
-    assert not any(it.assignment.loader_sweep or it.assignment.replay for it in launches(executor))
+    assert not any(it.assignment.instrument(SweepLoader | ReplayBatch) for it in launches(executor))
 
 
 def test_evidence_is_collected_in_one_launch_of_its_own(evidence: Path) -> None:
     """Neither the run that gives the time account nor any set is watched."""
     executor = FakeExecutor(script(evidence, has_loader=True))
     tune(WORKLOAD, Options(), executor, levers=LEVERS, clock=executor.clock)
-    watched = [it.assignment for it in launches(executor) if it.assignment.collect_evidence]
-    assert len(watched) == 1 and watched[0].profiled_steps >= 3
-    assert not any(b'"collect_evidence":true' in it for it in executor.requests if b'"arms"' in it)
-    assert sum(b'"collect_evidence":true' in it for it in executor.requests) == 1
+    watched = [it.assignment for it in launches(executor) if it.assignment.instrument(CollectEvidence)]
+    assert len(watched) == 1 and evidence_of(watched[0]).profiled_steps >= 3
+    assert not any(b'"collect-evidence"' in it for it in executor.requests if b'"arms"' in it)
+    assert sum(b'"collect-evidence"' in it for it in executor.requests) == 1
 
 
 def test_steps_stay_within_a_script_that_ends_soon(evidence: Path) -> None:
     study, executor = look(script(evidence, total_steps=90))
-    watched = next(it for it in launches(executor) if it.assignment.collect_evidence)
+    watched = next(it for it in launches(executor) if it.assignment.instrument(CollectEvidence))
     assert watched.steps == 88
     assert study.findings
 
@@ -162,7 +172,7 @@ def test_every_rank_is_heard(evidence: Path, tmp_path: Path) -> None:
 )
 def test_a_profiled_launch_that_fails_is_a_warning(its: FakeScript, says: str) -> None:
     study, executor = look(its)
-    watched = next(it.assignment for it in launches(executor) if it.assignment.collect_evidence)
+    watched = next(it.assignment for it in launches(executor) if it.assignment.instrument(CollectEvidence))
     assert watched.startup_limit_seconds < 60 and watched.block_limit_seconds < 120
     assert (study.status, study.profiled_steps, study.findings) == ("finished", 0, ())
     assert len(study.warnings) == 1 and says in study.warnings[0]
@@ -185,7 +195,7 @@ class _EndsSooner(FakeExecutor):
         self._steps = iter(steps)
 
     def launch(self, request: LaunchRequest) -> Run:
-        if request.assignment.collect_evidence:
+        if request.assignment.instrument(CollectEvidence):
             total = next(self._steps, None)
             self.script = replace(self.script, total_steps=total)
         return super().launch(request)
@@ -200,13 +210,13 @@ def without_window(evidence: Path) -> Path:
 def look_while_it_ends(evidence: Path, *steps: int) -> tuple[Study, list[LaunchRequest]]:
     executor = _EndsSooner(script(evidence), *steps)
     study = profile(WORKLOAD, Options(), executor, clock=executor.clock)
-    return study, [it for it in launches(executor) if it.assignment.collect_evidence]
+    return study, [it for it in launches(executor) if it.assignment.instrument(CollectEvidence)]
 
 
 def test_a_script_that_ended_before_its_profiled_steps_is_watched_once_more_for_fewer(evidence: Path) -> None:
     study, watched = look_while_it_ends(evidence, 40)
     assert [it.steps for it in watched][1:] == [38] and watched[0].steps > 40
-    assert watched[1].assignment.profiled_steps >= 3
+    assert evidence_of(watched[1].assignment).profiled_steps >= 3
     assert study.findings and study.trace_path and not study.warnings
 
 
@@ -218,7 +228,7 @@ def test_a_script_that_ends_before_its_profiled_steps_is_said_to(
     assert len(watched) == launched
     (warning,) = study.warnings
     last = watched[-1].steps
-    first = last - watched[-1].assignment.profiled_steps + 1
+    first = last - evidence_of(watched[-1].assignment).profiled_steps + 1
     assert f"the script ended after {ended} steps, and steps {first} to {last} were to be" in warning
     assert "Let it train longer" in warning and "can be read" not in warning
 
@@ -264,7 +274,7 @@ def test_a_search_spends_only_a_share_of_its_budget_on_causes(evidence: Path, mo
         executor = FakeExecutor(script(evidence))
         study = tune(WORKLOAD, Options(budget_seconds=budget), executor, levers=LEVERS, clock=executor.clock)
         assert executor.seconds <= budget
-        found = [it for it in launches(executor) if it.assignment.collect_evidence]
+        found = [it for it in launches(executor) if it.assignment.instrument(CollectEvidence)]
         assert bool(found) != any("was not profiled" in it for it in study.warnings)
         return found
 

@@ -12,11 +12,11 @@ import pytest
 import torch
 from torch import distributed, nn
 
-from hotlap.records import Assignment, Workload
+from hotlap.records import Assignment, CaptureGradients, Workload
 from hotlap.runtime.clock import StepClock
-from hotlap.runtime.comparing import nudge_weights
 from hotlap.runtime.devices import device_kind, matmul_precision
 from hotlap.runtime.hooks import Hooks
+from hotlap.runtime.instruments.nudge_weights import nudge_weights
 from hotlap.runtime.interception import Interception
 from hotlap.runtime.invariants import InvariantsRecorder
 from hotlap.runtime.observer import Observer
@@ -107,7 +107,7 @@ def sharded() -> nn.Module:
 def test_gradients_of_a_model_that_processes_share(group: None, tmp_path: Path) -> None:
     interception = Interception(Hooks(torch=torch))
     StepClock(interception.hooks, source="auto", scaling=interception, on_step=lambda: None)
-    recorder = InvariantsRecorder(interception, Assignment(workload=WORKLOAD, capture_gradients=True))
+    recorder = InvariantsRecorder(interception, Assignment(workload=WORKLOAD, instruments=(CaptureGradients(),)))
     recorder.directory = tmp_path
     interception.install()
     try:

@@ -365,7 +365,7 @@ def test_suspending_puts_everything_back() -> None:
 
 
 def test_a_replayed_batch_may_be_taken_apart(watched: Watched) -> None:
-    from hotlap.runtime.replay import replay_first_batches
+    from hotlap.runtime.instruments.replay_batch import replay_first_batches
 
     replay_first_batches(watched.hooks)
     rows = [{"inputs": torch.full((2,), float(row)), "labels": torch.tensor(row)} for row in range(12)]
@@ -377,7 +377,7 @@ def test_a_replayed_batch_may_be_taken_apart(watched: Watched) -> None:
 
 
 def test_a_replayed_batch_may_be_grown_and_cut() -> None:
-    from hotlap.runtime.replay import resized
+    from hotlap.runtime.instruments.replay_batch import resized
 
     batch = {"inputs": torch.arange(6).reshape(3, 2), "labels": (torch.arange(3), torch.tensor(7)), "name": "x"}
     grown = resized(batch, 2.5)
@@ -391,7 +391,7 @@ def test_a_replayed_batch_may_be_grown_and_cut() -> None:
 
 
 def test_a_grown_batch_is_counted_with_all_its_samples(watched: Watched) -> None:
-    from hotlap.runtime.replay import replay_first_batches
+    from hotlap.runtime.instruments.replay_batch import replay_first_batches
 
     replay_first_batches(watched.hooks, 2.0)
     model = nn.Linear(4, 1)

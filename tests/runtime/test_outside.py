@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from hotlap.evidence import RunEvidence
-from hotlap.records import Assignment, LaunchRequest, Run, Stopped, Workload
+from hotlap.records import Assignment, CollectEvidence, LaunchRequest, Observe, Run, Stopped, Workload
 from hotlap.trial.local import LocalExecutor
 
 SCRIPT = """
@@ -43,7 +43,7 @@ def observe(tmp_path: Path) -> Callable[[float], Run]:
     def run(epoch_end_seconds: float) -> Run:
         (tmp_path / "train.py").write_text(textwrap.dedent(SCRIPT))
         workload = Workload(kind="script", target="train.py", directory=str(tmp_path), python=sys.executable)
-        assignment = Assignment(workload=workload, observe=True, epoch_end_seconds=epoch_end_seconds)
+        assignment = Assignment(workload=workload, instruments=(Observe(epoch_end_seconds=epoch_end_seconds),))
         return LocalExecutor(tmp_path / "runs").launch(LaunchRequest(assignment=assignment, steps=12))
 
     return run
@@ -108,7 +108,7 @@ def test_where_training_has_no_loader_the_evaluations_does_not_train(
     script = RESIDENT.replace("GRADIENTS", gradients).replace("batch_size=2", f"batch_size={batch_size}")
     (tmp_path / "train.py").write_text(script)
     workload = Workload(kind="script", target="train.py", directory=str(tmp_path), python=sys.executable)
-    assignment = Assignment(workload=workload, observe=True, collect_evidence=True)
+    assignment = Assignment(workload=workload, instruments=(Observe(), CollectEvidence()))
     run = LocalExecutor(tmp_path / "runs").launch(LaunchRequest(assignment=assignment, steps=18))
     assert [(it.trains, it.evaluates) for it in run.facts.loaders] == [(False, True)]
     evaluation = run.facts.evaluation

@@ -23,6 +23,7 @@ from hotlap.records import (
     Run,
     Setting,
     Stopped,
+    SweepLoader,
     TimedOut,
     Workload,
 )
@@ -99,7 +100,7 @@ def test_the_loader_sweep_reports_without_hello(executor: LocalExecutor, assign:
         "line.sendall(json.dumps(report).encode() + b'\\n')\n"
         "os._exit(0)\n"
     )
-    sweep = assign(loader_sweep=(Setting(lever="loader"),))
+    sweep = assign(instruments=(SweepLoader(settings=(Setting(lever="loader"),)),))
     sweep = msgspec.structs.replace(sweep, workload=msgspec.structs.replace(sweep.workload, target=str(script)))
     run = launch(executor, sweep)
     assert isinstance(run.ending, Stopped)

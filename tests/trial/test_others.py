@@ -14,7 +14,7 @@ import pytest
 
 from hotlap.machine import control_groups
 from hotlap.measure.disturbance import disturbance
-from hotlap.records import Assignment, LaunchRequest, Setting
+from hotlap.records import Assignment, LaunchRequest, Setting, SweepLoader
 from hotlap.trial import others, tree
 from hotlap.trial.local import LocalExecutor
 from hotlap.trial.others import busy_seconds, wait_for_quiet
@@ -116,7 +116,7 @@ def test_a_loader_sweep_tells_what_others_did(
 ) -> None:
     script = tmp_path / "sweep.py"
     script.write_text("import time\nuntil = time.monotonic() + 2.5\nwhile time.monotonic() < until: pass\n")
-    sweep = assign(loader_sweep=(Setting(lever="loader"),))
+    sweep = assign(instruments=(SweepLoader(settings=(Setting(lever="loader"),)),))
     sweep = msgspec.structs.replace(sweep, workload=msgspec.structs.replace(sweep.workload, target=str(script)))
     (block,) = executor.launch(LaunchRequest(assignment=sweep, steps=1)).blocks
     assert block.steps == 0 and block.own_cpu_seconds > 0 and block.other_load > 0.2

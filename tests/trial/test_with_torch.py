@@ -13,6 +13,7 @@ from hotlap.records import (
     FileWrite,
     Isolation,
     LaunchRequest,
+    Observe,
     ProtectionMode,
     Stopped,
     TurnRequest,
@@ -84,7 +85,7 @@ def test_an_object_that_answers_no_question_ends_no_run(tmp_path: Path) -> None:
     (tmp_path / "guarded.py").write_text(GUARDED)
     workload = Workload(kind="script", target="guarded.py", directory=str(tmp_path), python=sys.executable)
     executor = LocalExecutor(tmp_path / "runs")
-    run = executor.launch(LaunchRequest(assignment=Assignment(workload=workload, observe=True), steps=5))
+    run = executor.launch(LaunchRequest(assignment=Assignment(workload=workload, instruments=(Observe(),)), steps=5))
     assert isinstance(run.ending, Stopped), run.ending
     assert len(run.steps.wall_seconds) == 5
     assert any("ask the registry" in it for it in run.notes)
@@ -111,7 +112,7 @@ def test_what_a_program_of_the_script_writes_is_named(
 ) -> None:
     text = (tmp_path / "train.py").read_text()
     (tmp_path / "train.py").write_text(f"import os\nos.system('echo copied > copied.txt')\n{text}")
-    watching = msgspec.structs.replace(assignment, observe=True)
+    watching = msgspec.structs.replace(assignment, instruments=(Observe(),))
     executor = LocalExecutor(tmp_path / "runs", isolation=Isolation(mode=mode))
     run = executor.launch(LaunchRequest(assignment=watching, steps=3))
     assert FileWrite(path=str(tmp_path / "copied.txt"), redirected=kept_away) in run.files

@@ -22,10 +22,12 @@ from hotlap.records import (
     Measurement,
     PhaseAccount,
     Plan,
+    ReplayBatch,
     Run,
     ScriptFacts,
     Setting,
     Situation,
+    SweepLoader,
 )
 
 _SWEEP_SECONDS_PER_SETTING = 4.0
@@ -114,7 +116,7 @@ def _loader_alone(trials: Trials, book: Book, situation: Situation) -> tuple[Loa
         book.warn("The loader alone was not timed: the budget is too small.")
         return ()
     book.tell("ceilings", f"The loader alone, with {len(settings)} settings")
-    assignment = msgspec.structs.replace(trials.assignment(), loader_sweep=settings)
+    assignment = msgspec.structs.replace(trials.assignment(), instruments=(SweepLoader(settings=settings),))
     run, disturbed = quietly(
         trials,
         book,
@@ -134,10 +136,10 @@ def _own_setting(facts: ScriptFacts) -> Setting:
     loaders = facts.training_loaders
     own = next((it for it in loaders if not it.iterable), loaders[0])
     if own.workers == 0:
-        return make_setting("loader", workers=0, pin_memory=own.pin_memory)
+        return make_setting("loader", num_workers=0, pin_memory=own.pin_memory)
     return make_setting(
         "loader",
-        workers=own.workers,
+        num_workers=own.workers,
         pin_memory=own.pin_memory,
         prefetch_factor=own.prefetch_factor or 2,
         persistent_workers=own.persistent_workers,
@@ -170,7 +172,7 @@ def _model_ceiling(trials: Trials, book: Book, phases: PhaseAccount) -> list[Cei
         book.warn("The model alone was not timed: the budget is too small.")
         return []
     book.tell("ceilings", "The model alone, its first batch replayed from memory")
-    replay = msgspec.structs.replace(trials.assignment(), replay=True)
+    replay = msgspec.structs.replace(trials.assignment(), instruments=(ReplayBatch(),))
     turns, disturbed = quietly(
         trials,
         book,

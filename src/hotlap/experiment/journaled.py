@@ -21,16 +21,9 @@ from hotlap.study import Answer, Journal, LaunchAnswer, MachineAnswer, TurnAnswe
 from hotlap.trial.executor import Executor
 
 _MOST_HOSTS = 100
-_ABSENT = (
-    b',"most_seconds":null',
-    b',"patience_seconds":0.0',
-    b',"epoch_end_seconds":0.0',
-    b',"interpreter_options":[]',
-    b',"waits_on_device":false',
-    b',"suspended":false',
-)
-"""Fields that requests did not have at first, with their defaults: left out of keys, which thus stay those of older
-studies."""
+_ABSENT: tuple[bytes, ...] = ()
+"""Fields that requests did not have when the present format began, as JSON with their defaults (``,"name":null``): left
+out of keys, which thus stay those of studies that were made before."""
 
 
 class JournaledExecutor:

@@ -17,6 +17,7 @@ from hotlap.measure.account import account, warm_up_steps
 from hotlap.records import (
     Completed,
     Crashed,
+    Observe,
     OutOfMemory,
     PhaseAccount,
     Run,
@@ -108,9 +109,8 @@ def _run(trials: Trials, patience_seconds: float = 0.0) -> Run:
     budget_seconds = trials.options.budget_seconds or math.inf
     assignment = msgspec.structs.replace(
         assignment,
-        observe=True,
+        instruments=(Observe(epoch_end_seconds=min(_EPOCH_END_SECONDS, _BUDGET_SHARE * budget_seconds)),),
         block_limit_seconds=patience,
-        epoch_end_seconds=min(_EPOCH_END_SECONDS, _BUDGET_SHARE * budget_seconds),
     )
     left = trials.most_seconds
     return trials.launch(

@@ -26,7 +26,7 @@ from hotlap.experiment.quiet import quietly
 from hotlap.experiment.trials import Trials, ran_through, steps_done
 from hotlap.files import read_bounded
 from hotlap.measure.run_account import run_account
-from hotlap.records import Completed, Disturbance, Run
+from hotlap.records import CollectEvidence, Completed, Disturbance, Run
 from hotlap.study import PROFILE
 from hotlap.traces import Breakdown, HostTime, OperatorRow, analyse, host_time, operators, read_trace
 from hotlap.wording import ending_text
@@ -215,8 +215,7 @@ def _launch(trials: Trials, length: Length, *, processes: int, patience_seconds:
     startup = _LONGEST_DELAY_SECONDS + 3 * trials.costs.startup_seconds
     watched = msgspec.structs.replace(
         assignment,
-        collect_evidence=True,
-        profiled_steps=length.profiled,
+        instruments=(CollectEvidence(profiled_steps=length.profiled),),
         startup_limit_seconds=min(assignment.startup_limit_seconds, startup),
         block_limit_seconds=_LONGEST_DELAY_SECONDS + 3 * length.seconds(trials),
         # The profiler's start and its end come between two steps.

@@ -15,7 +15,24 @@ from hotlap.experiment.trials import Failure, Trials, ran_through
 from hotlap.levers.api import Lever
 from hotlap.measure.parity.losses import FEWEST_STEPS
 from hotlap.measure.parity.verdict import ParityEvidence, judge, judge_exact
-from hotlap.records import Assignment, ParityComparison, Plan, Proof, Run, Setting, Situation, TurnSet
+from hotlap.records import (
+    AlignRandomness,
+    Assignment,
+    CaptureGradients,
+    ComputeInFloat64,
+    Instrument,
+    NudgeWeights,
+    ParityComparison,
+    Plan,
+    Proof,
+    ReseedAugmentation,
+    RoundWeights,
+    Run,
+    Setting,
+    Situation,
+    TurnSet,
+    WithoutDropout,
+)
 from hotlap.wording import ending_text
 
 _STRENGTH: Mapping[Proof, int] = {"exact": 0, "rounding": 1, "behaviour": 2}
@@ -120,16 +137,16 @@ class Prover:
         whose, _, seed = kind.partition(" with seed ")
         if seed:
             return msgspec.structs.replace(plain, seed=plain.seed + 1 + int(seed))
-        return msgspec.structs.replace(
-            plain,
-            aligned_randomness=True,
-            without_dropout=True,
-            capture_gradients=True,
-            nudge=whose == "nudged",
-            reference_precision=whose == "reference",
-            rounded_weights=kind.removeprefix("rounded to ") if kind.startswith("rounded to ") else "",
-            augmentation_seed=plain.seed + 1 if whose == "reseeded" else None,
-        )
+        instruments: list[Instrument] = [WithoutDropout(), AlignRandomness(), CaptureGradients()]
+        if whose == "nudged":
+            instruments.append(NudgeWeights())
+        elif whose == "reference":
+            instruments.append(ComputeInFloat64())
+        elif whose == "reseeded":
+            instruments.append(ReseedAugmentation(seed=plain.seed + 1))
+        elif kind.startswith("rounded to "):
+            instruments.append(RoundWeights(number_format=kind.removeprefix("rounded to ")))
+        return msgspec.structs.replace(plain, instruments=tuple(instruments))
 
     def _seed_pairs(self, plan: Plan, runs: Mapping[str, Run]) -> tuple[tuple[Run, Run], ...]:
         if self._proof_of(plan) != "behaviour":

@@ -21,7 +21,7 @@ from hotlap.experiment.quiet import quietly, runs_of_set
 from hotlap.experiment.trials import Failure, Trials
 from hotlap.measure.levels import geometric
 from hotlap.measure.speed import HEADLINE_CONFIDENCE
-from hotlap.records import BatchRate, Machine, Run, TurnSet
+from hotlap.records import BatchRate, Machine, ReplayBatch, Run, TurnSet
 
 SCALES = (0.5, 2.0, 4.0)
 SETS = 3
@@ -79,8 +79,8 @@ class _Sizes:
 
     def _timed(self, scale: float) -> BatchRate:
         trials, sets = self._trials, list[TurnSet]()
-        own = msgspec.structs.replace(trials.assignment(), replay=True)
-        other = msgspec.structs.replace(own, replay_scale=scale)
+        own = msgspec.structs.replace(trials.assignment(), instruments=(ReplayBatch(),))
+        other = msgspec.structs.replace(own, instruments=(ReplayBatch(scale=scale),))
         while len(sets) < SETS:
             text = f"The model alone, {scale * self._samples:g} samples a step: set {len(sets) + 1} of {SETS}"
             self._book.tell("ceilings", text)

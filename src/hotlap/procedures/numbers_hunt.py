@@ -38,6 +38,7 @@ from hotlap.records import (
     Run,
     StepSource,
     TimedOut,
+    WatchNumbers,
     Workload,
 )
 from hotlap.redact import redacted, redacted_record, secrets_of
@@ -236,8 +237,7 @@ class _Hunter:
             workload=self._workload,
             seed=options.seed,
             step_source=self._step_source,
-            watch_numbers=True,
-            check_numbers_from=check_from,
+            instruments=(WatchNumbers(check_from=check_from),),
             startup_limit_seconds=options.startup_limit_seconds,
             block_limit_seconds=options.block_limit_seconds,
             step_limit_seconds=options.block_limit_seconds * (1.0 if check_from is None else _CHECKING_FACTOR),

@@ -34,6 +34,21 @@ from hotlap.records.comparisons import (
 )
 from hotlap.records.costs import BreakEven, Costs, Price, WholeRun
 from hotlap.records.disturbance import Disturbance, Measurement
+from hotlap.records.instruments import (
+    AlignRandomness,
+    CaptureGradients,
+    CollectEvidence,
+    ComputeInFloat64,
+    Instrument,
+    NudgeWeights,
+    Observe,
+    ReplayBatch,
+    ReseedAugmentation,
+    RoundWeights,
+    SweepLoader,
+    WatchNumbers,
+    WithoutDropout,
+)
 from hotlap.records.machine import (
     Accelerator,
     AttentionRate,
@@ -86,6 +101,7 @@ from hotlap.records.patches import LeftOut, Patch, PatchedFile, PatchProof
 from hotlap.records.phases import PHASE_WORDS, STEP_PHASES, Phase, PhaseWords, StepPhase
 from hotlap.records.progress import Progress, Stage
 from hotlap.records.protection import Isolation, NetworkMode, Protection, ProtectionMode
+from hotlap.records.requests import Assignment, LaunchRequest, TurnRequest
 from hotlap.records.run_account import OutsideKind, OutsidePart, RunAccount
 from hotlap.records.runs import (
     Block,
@@ -132,17 +148,7 @@ from hotlap.records.wishes import (
     SourceWish,
     TopStatement,
 )
-from hotlap.records.workload import (
-    Assignment,
-    Checkout,
-    LaunchRequest,
-    Plan,
-    Setting,
-    Source,
-    StepSource,
-    TurnRequest,
-    Workload,
-)
+from hotlap.records.workload import Checkout, Plan, Setting, Source, StepSource, Workload
 
 __all__ = [
     "CONNECTION_LOST",
@@ -155,6 +161,7 @@ __all__ = [
     "STEP_PHASES",
     "Accelerator",
     "Against",
+    "AlignRandomness",
     "Arrived",
     "Assignment",
     "AttentionArgument",
@@ -165,6 +172,7 @@ __all__ = [
     "BlockDone",
     "BreakEven",
     "CallSite",
+    "CaptureGradients",
     "Ceiling",
     "Ceilings",
     "Check",
@@ -172,9 +180,11 @@ __all__ = [
     "CheckVerdict",
     "Checkout",
     "CheckpointFacts",
+    "CollectEvidence",
     "Comparison",
     "CompileReport",
     "Completed",
+    "ComputeInFloat64",
     "Contact",
     "CopiesWithoutWaiting",
     "Costs",
@@ -197,6 +207,7 @@ __all__ = [
     "GateResult",
     "GraphBreak",
     "Hello",
+    "Instrument",
     "Invariants",
     "Isolation",
     "Judgement",
@@ -223,6 +234,7 @@ __all__ = [
     "NoSourceForm",
     "NotVerified",
     "NoticedIn",
+    "NudgeWeights",
     "NumberOrigin",
     "NumberPhase",
     "NumberRange",
@@ -230,6 +242,7 @@ __all__ = [
     "NumbersCheck",
     "NumbersHunt",
     "Objective",
+    "Observe",
     "OptimizerArguments",
     "OptimizerFacts",
     "OutOfMemory",
@@ -255,7 +268,10 @@ __all__ = [
     "ProtectionMode",
     "Record",
     "RecordedGain",
+    "ReplayBatch",
     "Report",
+    "ReseedAugmentation",
+    "RoundWeights",
     "Run",
     "RunAccount",
     "SampleSource",
@@ -282,6 +298,7 @@ __all__ = [
     "Study",
     "StudyKind",
     "StudyStatus",
+    "SweepLoader",
     "TimedOut",
     "ToChild",
     "TopStatement",
@@ -291,6 +308,8 @@ __all__ = [
     "Value",
     "Values",
     "Verdict",
+    "WatchNumbers",
     "WholeRun",
+    "WithoutDropout",
     "Workload",
 ]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, get_args
 import msgspec
 
 from hotlap.errors import HotlapError, ScriptError
-from hotlap.records import Assignment, LoaderRate, Plan, ProtectionMode
+from hotlap.records import Assignment, Plan, ProtectionMode
 from hotlap.runtime import presence
 from hotlap.runtime.entrance import FailureEndsProcess
 from hotlap.runtime.hooks import Hooks
@@ -162,7 +162,8 @@ def _boot_trial() -> None:
 
     def _begin_trial(torch: ModuleType, assignment: Assignment, run_directory: Path) -> None:
         with _without_collecting():
-            from hotlap.runtime import comparing, randomness, replay, sweep
+            from hotlap.runtime import randomness
+            from hotlap.runtime.instruments import api as instruments
             from hotlap.runtime.session import Session
 
         interception = _intercepted(torch)
@@ -174,24 +175,9 @@ def _boot_trial() -> None:
         session = Session(assignment, address, run_directory, redirection)
         # The clock hangs on first and so stands outermost: what the others do inside a phase is timed in it.
         session.begin(interception)
-        if assignment.replay:
-            replay.replay_first_batches(hooks, assignment.replay_scale)
-        comparing.prepare(hooks, assignment)
-        if assignment.watch_numbers:
-            from hotlap.runtime.not_finite.watch import NumbersWatch
-
-            NumbersWatch(
-                interception,
-                session.clock,
-                assignment.check_numbers_from,
-                lambda bad_number: session.finish_early(bad_number=bad_number),
-            )
-        if assignment.loader_sweep:
-
-            def finish(rates: tuple[LoaderRate, ...]) -> None:
-                session.finish_early(loader_rates=rates)
-
-            sweep.sweep_the_training_loader(hooks, assignment.loader_sweep, finish)
+        instruments.install(
+            instruments.Place(interception, session.clock, session.finish_early), assignment.instruments
+        )
         _install_levers(hooks, assignment.plan)
 
     _watch(watched, imported)

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from hotlap.records import Assignment, Invariants, Steps
+from hotlap.records import AlignRandomness, Assignment, CaptureGradients, Invariants, Steps
 from hotlap.runtime.batches import tensors
 from hotlap.runtime.devices import local_part
 from hotlap.runtime.hooks import Fetch
@@ -28,8 +28,8 @@ class InvariantsRecorder:
         self._torch = interception.hooks.torch
         self._roots = interception.roots
         self._before_scaling = interception.before_scaling
-        self._on = assignment.aligned_randomness or assignment.capture_gradients
-        self._capture = assignment.capture_gradients
+        self._capture = assignment.instrument(CaptureGradients) is not None
+        self._on = self._capture or assignment.instrument(AlignRandomness) is not None
         self._optimizers: list[Any] = []
         self._rates: list[tuple[float, ...]] = []
         self._decays: list[tuple[float, ...]] = []

@@ -9,7 +9,7 @@ import random
 import time
 from typing import Any
 
-from hotlap.records import Assignment, CallSite, LoaderFacts, ModelFacts, OptimizerFacts, ScriptFacts
+from hotlap.records import Assignment, CallSite, LoaderFacts, ModelFacts, Observe, OptimizerFacts, ScriptFacts
 from hotlap.runtime import randomness
 from hotlap.runtime.autocast_watch import AutocastWatch
 from hotlap.runtime.batches import size_in_bytes, tensors
@@ -36,7 +36,7 @@ class Observer:
         self._torch = interception.hooks.torch
         self._clock = clock
         self._roots = interception.roots
-        self._observing = assignment.observe
+        self._observing = assignment.instrument(Observe) is not None
         self._sites: dict[tuple[str, str, int, int | None], CallSite] = {}
         self._loaders: dict[int, _Loader] = {}
         self._fetched_with_gradients: set[_Loader] = set()

@@ -10,7 +10,20 @@ from collections.abc import Callable, MutableSequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from hotlap.records import Arrived, Assignment, Block, BlockDone, End, Hello, Proceed, Report, Run, ScriptFacts
+from hotlap.records import (
+    Arrived,
+    Assignment,
+    Block,
+    BlockDone,
+    CollectEvidence,
+    End,
+    Hello,
+    Observe,
+    Proceed,
+    Report,
+    Run,
+    ScriptFacts,
+)
 from hotlap.runtime import compile_report, connections
 from hotlap.runtime.channel import Channel
 from hotlap.runtime.checkouts import imported_from_original
@@ -72,22 +85,27 @@ class Session:
         self._hooks = interception.hooks
         self._roots = interception.roots
         self._torch = interception.hooks.torch
+        evidence = self.assignment.instrument(CollectEvidence)
         self.clock = StepClock(
             self._hooks,
             source=self.assignment.step_source,
             scaling=interception,
-            on_step=self._watched_step_ended if self.assignment.collect_evidence else self._step_ended,
+            on_step=self._step_ended if evidence is None else self._watched_step_ended,
         )
         time_copies(self._torch, self.clock, interception.patches.replace)
         be_patient(self._torch, interception.patches.replace)
         self._observer = Observer(interception, self.clock, self.assignment)
         self._invariants = InvariantsRecorder(interception, self.assignment)
         self._invariants.directory = self.run_directory
-        if self.assignment.collect_evidence:
+        if evidence is not None:
             from hotlap.runtime.evidence.recorder import Recorder  # other launches need not wait for it
 
             self._evidence = Recorder(
-                interception, self.clock, self.assignment, self.run_directory, lambda: _place_in_group(self._torch)[0]
+                interception,
+                self.clock,
+                evidence.profiled_steps,
+                self.run_directory,
+                lambda: _place_in_group(self._torch)[0],
             )
         # Watching begins once torch's compiler is loaded, which may be by now or only with the first model.
         compile_report.start(self._torch)
@@ -171,7 +189,8 @@ class Session:
         self.clock.resume()
 
     def _awaits_epoch_end(self, step_seconds: float) -> bool:
-        limit = self.assignment.epoch_end_seconds
+        observed = self.assignment.instrument(Observe)
+        limit = observed.epoch_end_seconds if observed is not None else 0.0
         return limit > 0 and self._observer.awaits_epoch_end(limit, step_seconds)
 
     def _close_block(self) -> None:

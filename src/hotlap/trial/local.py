@@ -19,8 +19,10 @@ from hotlap.records import (
     Isolation,
     LaunchRequest,
     Machine,
+    Observe,
     Proceed,
     Run,
+    SweepLoader,
     TurnRequest,
     TurnSet,
     Workload,
@@ -84,7 +86,7 @@ class LocalExecutor:
         A run that observes also names the files of the working directory that changed behind the redirection's back,
         written by a program that the script started, say.
         """
-        if not request.assignment.observe or self._isolator.protection.mode == "namespaces":
+        if request.assignment.instrument(Observe) is None or self._isolator.protection.mode == "namespaces":
             return self._launch(request)
         directory = Path(request.assignment.workload.directory)
         before = snapshot(directory)
@@ -102,7 +104,7 @@ class LocalExecutor:
         wait_for_quiet(request.patience_seconds)
         began = time.perf_counter()
         with self._child(request.assignment) as child:
-            if request.assignment.loader_sweep:
+            if request.assignment.instrument(SweepLoader) is not None:
                 limit = min(_sweep_limit_seconds(request.assignment), request.most_seconds or math.inf)
                 child.wait_over(limit, "loader sweep")
             elif child.wait_ready():
@@ -173,7 +175,9 @@ class LocalExecutor:
 
 def _sweep_limit_seconds(assignment: Assignment) -> float:
     """A sweep says nothing until it is done: it may take as long as a block for each setting."""
-    return assignment.startup_limit_seconds + assignment.block_limit_seconds * len(assignment.loader_sweep)
+    sweep = assignment.instrument(SweepLoader)
+    settings = len(sweep.settings) if sweep is not None else 0
+    return assignment.startup_limit_seconds + assignment.block_limit_seconds * settings
 
 
 def _run_steps(child: Child, request: LaunchRequest, spent_seconds: float) -> None:

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from hotlap.evidence import RunEvidence
-from hotlap.records import Assignment, LaunchRequest, Run, Workload
+from hotlap.records import Assignment, CollectEvidence, Instrument, LaunchRequest, Run, Workload
 from hotlap.trial.local import LocalExecutor
 
 MODEL = """
@@ -33,11 +33,21 @@ Launch = Callable[..., tuple[Run, RunEvidence]]
 def launch(tmp_path: Path) -> Launch:
     """Runs a script (appended to ``MODEL``) for so many steps; the run, and the evidence that was asked for."""
 
-    def run(script: str, *, steps: int = 16, request: dict[str, object] | None = None, **fields: object):  # type: ignore[no-untyped-def]
+    def run(  # type: ignore[no-untyped-def]
+        script: str,
+        *,
+        steps: int = 16,
+        profiled_steps: int = 0,
+        instruments: tuple[Instrument, ...] | None = None,
+        request: dict[str, object] | None = None,
+        **fields: object,
+    ):
         (tmp_path / "train.py").write_text(MODEL + textwrap.dedent(script))
         workload = Workload(kind="script", target="train.py", directory=str(tmp_path), python=sys.executable)
         assignment = Assignment(
-            workload=workload, **{"collect_evidence": True, "startup_limit_seconds": 120.0, **fields}
+            workload=workload,
+            instruments=(CollectEvidence(profiled_steps=profiled_steps),) if instruments is None else instruments,
+            **{"startup_limit_seconds": 120.0, **fields},
         )
         found = LocalExecutor(tmp_path / "runs").launch(
             LaunchRequest(assignment=assignment, steps=steps, **(request or {}))

@@ -23,6 +23,7 @@ from torch.utils.data import (
 )
 
 from hotlap.evidence import DatasetProfile
+from hotlap.records import Observe
 from hotlap.runtime.evidence import datasets
 from hotlap.runtime.evidence.datasets import PORTIONS, _spread, profile_dataset
 
@@ -311,7 +312,7 @@ print("loss", loss.item())
         (found,) = evidence.datasets
         assert (found.dataset, found.samples) == ("Noisy", 64)
         assert any(it.name.startswith("built-in method torch.randn") for it in found.functions)
-    plain, _ = launch(script, steps=1000, collect_evidence=False)
+    plain, _ = launch(script, steps=1000, instruments=())
     assert len(plain.steps.loss) == 20
     assert watched.steps.loss == plain.steps.loss
     assert watched.facts.loaders[0].draws_random == plain.facts.loaders[0].draws_random
@@ -338,7 +339,7 @@ for epoch in range(3):
         for (batch,) in evaluates:
             model(batch)
 """
-    watched, _ = launch(script, steps=8, collect_evidence=False, observe=True)
+    watched, _ = launch(script, steps=8, instruments=(Observe(),))
     lengths = [(it.length, it.trains) for it in watched.facts.loaders]
     assert lengths == [(4, False), (3, True), (4, True), (4, False)]
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from hotlap.evidence import RunEvidence
-from hotlap.records import Assignment, Crashed, LaunchRequest, Stopped, Workload
+from hotlap.records import Assignment, CollectEvidence, Crashed, LaunchRequest, Stopped, Workload
 from hotlap.traces import analyse, read_trace
 from hotlap.trial.local import LocalExecutor
 
@@ -25,7 +25,7 @@ for inputs, targets in DataLoader(data, batch_size=32, shuffle=True):
 
 def test_losses_are_those_of_a_launch_without_evidence(launch) -> None:  # type: ignore[no-untyped-def]
     watched, evidence = launch(LOOP, steps=20, profiled_steps=4)
-    plain, nothing = launch(LOOP, steps=20, collect_evidence=False)
+    plain, nothing = launch(LOOP, steps=20, instruments=())
     assert isinstance(watched.ending, Stopped) and isinstance(plain.ending, Stopped)
     assert None not in plain.steps.loss
     assert watched.steps.loss == plain.steps.loss
@@ -78,7 +78,9 @@ def test_processes_that_train_together_write_files_of_their_own(tmp_path: Path) 
         directory=str(tmp_path),
         python=sys.executable,
     )
-    assignment = Assignment(workload=workload, collect_evidence=True, profiled_steps=3, startup_limit_seconds=120.0)
+    assignment = Assignment(
+        workload=workload, instruments=(CollectEvidence(profiled_steps=3),), startup_limit_seconds=120.0
+    )
     executor = LocalExecutor(tmp_path / "runs", environment={"OMP_NUM_THREADS": "1"})
     run = executor.launch(LaunchRequest(assignment=assignment, steps=12))
     assert [Path(it).name for it in run.rank_evidence_paths] == ["evidence.json", "evidence-1.json"]

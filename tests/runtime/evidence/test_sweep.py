@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from hotlap.records import Setting, Stopped
+from hotlap.records import Setting, Stopped, SweepLoader
 
 SETTING = Setting(lever="loader", values=(("pin_memory", False), ("num_workers", 0)))
 
@@ -17,7 +17,7 @@ def test_the_loader_that_trains_is_timed(launch: Any) -> None:
         nn.functional.mse_loss(model(inputs), targets).backward()
         optimizer.step()
     """
-    run, _ = launch(script, steps=1, collect_evidence=False, loader_sweep=(SETTING,))
+    run, _ = launch(script, steps=1, instruments=(SweepLoader(settings=(SETTING,)),))
     assert isinstance(run.ending, Stopped)
     (rate,) = run.loader_rates
     assert rate.seconds_per_sample > 0 and rate.error == ""
@@ -39,8 +39,7 @@ def test_nothing_is_waited_for_where_training_has_no_loader(launch: Any) -> None
     run, _ = launch(
         script,
         steps=1,
-        collect_evidence=False,
-        loader_sweep=(SETTING,),
+        instruments=(SweepLoader(settings=(SETTING,)),),
         startup_limit_seconds=240.0,
         block_limit_seconds=1.0,
     )

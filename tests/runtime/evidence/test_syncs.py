@@ -323,7 +323,7 @@ def test_the_script_notices_nothing(launch: Any) -> None:
     """Its output, to the last character: losses, weights, the random state, and what it learns of torch's functions."""
     watched, evidence = launch(UNNOTICED, steps=1000)
     output = Path(watched.output_path).read_text()
-    plain, _ = launch(UNNOTICED, steps=1000, collect_evidence=False)
+    plain, _ = launch(UNNOTICED, steps=1000, instruments=())
     assert watched.ending == plain.ending == Completed(), (watched.ending, plain.ending)
     assert evidence.syncs
     assert output == Path(plain.output_path).read_text()
@@ -365,7 +365,7 @@ for inputs, targets in DataLoader(data, batch_size=32):
 @pytest.mark.slow
 def test_compiled_code_has_the_same_graphs_and_breaks(launch: Any, line_of: Any) -> None:
     watched, evidence = launch(COMPILED, steps=12)
-    plain, _ = launch(COMPILED, steps=12, collect_evidence=False)
+    plain, _ = launch(COMPILED, steps=12, instruments=())
     assert isinstance(watched.ending, Stopped) and isinstance(plain.ending, Stopped), (watched.ending, plain.ending)
     assert plain.compile.graphs > 1 and plain.compile.graph_breaks
     assert watched.compile.graphs == plain.compile.graphs

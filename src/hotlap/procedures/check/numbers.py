@@ -9,7 +9,16 @@ import msgspec
 from hotlap.experiment.prove import affordable_steps
 from hotlap.experiment.trials import Failure, Trials, ran_through
 from hotlap.measure.parity.verdict import ParityEvidence, judge
-from hotlap.records import ParityComparison, Run, Sides, TurnSet
+from hotlap.records import (
+    AlignRandomness,
+    Instrument,
+    NudgeWeights,
+    ParityComparison,
+    Run,
+    Sides,
+    TurnSet,
+    WithoutDropout,
+)
 from hotlap.wording import ending_text
 
 _LAUNCHES = 4
@@ -60,12 +69,11 @@ class TwoScripts:
     def _run(self, *, now: bool = False, nudge: bool = False) -> Run:
         sides = self._sides
         plain = self._trials.assignment(sides.now_plan if now else sides.before_plan)
+        instruments: tuple[Instrument, ...] = (WithoutDropout(), AlignRandomness())
         assignment = msgspec.structs.replace(
             plain,
             workload=sides.now if now else sides.before,
-            aligned_randomness=True,
-            without_dropout=True,
-            nudge=nudge,
+            instruments=(*instruments, NudgeWeights()) if nudge else instruments,
         )
         return self._trials.launch(assignment, steps=self.steps)
 

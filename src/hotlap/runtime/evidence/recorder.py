@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from hotlap.evidence import RunEvidence
-from hotlap.records import Assignment, Steps
+from hotlap.records import Steps
 from hotlap.runtime.clock import StepClock
 from hotlap.runtime.evidence.collector import Collector, Counter
 from hotlap.runtime.evidence.layers import LayerWatch
@@ -44,7 +44,7 @@ class Recorder:
         self,
         interception: Interception,
         clock: StepClock,
-        assignment: Assignment,
+        profiled_steps: int,
         directory: Path,
         rank: Callable[[], int],
     ) -> None:
@@ -54,7 +54,7 @@ class Recorder:
         self._rank = rank
         self._collectors = tuple(make(interception, clock) for make in COLLECTORS)
         self._counters: tuple[Counter, ...] = tuple(it for it in self._collectors if isinstance(it, Counter))
-        self._window = ProfilerWindow(interception, clock, assignment.profiled_steps, self._path_of_trace)
+        self._window = ProfilerWindow(interception, clock, profiled_steps, self._path_of_trace)
         self._counting = False
         self._observed: list[int] = []
         self._hooks.step_ended.insert(0, self._step_ended)  # what the other listeners do is not to be profiled

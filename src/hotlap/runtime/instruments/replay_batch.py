@@ -9,13 +9,19 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from hotlap.records import ReplayBatch
 from hotlap.runtime.batches import leading_size, second_size, transform
 from hotlap.runtime.hooks import Fetch, Hooks
+from hotlap.runtime.instruments.api import Place
+
+
+def install(place: Place, asked: ReplayBatch) -> None:
+    """Map-style loaders start no workers; an epoch keeps its number of batches."""
+    replay_first_batches(place.hooks, asked.scale)
 
 
 def replay_first_batches(hooks: Hooks, scale: float = 1.0) -> None:
-    """Hang on the replay. Map-style loaders start no workers; an epoch keeps its number of batches, each of ``scale``
-    times as many samples."""
+    """The same, each batch of ``scale`` times as many samples."""
     hooks.batch_scale = scale
     first: dict[int, Any] = {}
     delivered: dict[int, int] = {}

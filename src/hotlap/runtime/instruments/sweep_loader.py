@@ -10,15 +10,21 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from hotlap.records import LoaderRate, Setting
+from hotlap.records import LoaderRate, Setting, SweepLoader
 from hotlap.runtime.hooks import Fetch, Hooks
+from hotlap.runtime.instruments.api import Place
 from hotlap.runtime.samples import BatchCounter
 
 SECONDS_PER_SETTING = 1.5
 MINIMUM_BATCHES = 8
 MAXIMUM_BATCHES = 2000
 
-Finish = Callable[[tuple[LoaderRate, ...]], None]
+Finish = Callable[[tuple[LoaderRate, ...]], object]
+
+
+def install(place: Place, asked: SweepLoader) -> None:
+    """The process ends with the rates."""
+    sweep_the_training_loader(place.hooks, asked.settings, lambda rates: place.finish(loader_rates=rates))
 
 
 def sweep_the_training_loader(hooks: Hooks, settings: tuple[Setting, ...], finish: Finish) -> None:

@@ -1,0 +1,99 @@
+"""What a trial does besides running the script: each asks for one thing, and is a file of its own in
+``runtime/instruments`` (or a part of what every session records).
+
+An instrument makes steps longer, feeds them otherwise, or changes what they compute, so that a run with one is compared
+with nothing but runs that have the same.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from hotlap.records.base import Record
+from hotlap.records.workload import Setting
+
+
+class Observe(Record, frozen=True, kw_only=True, tag="observe"):
+    """Counts operations and watches for randomness and for what lies between steps, which costs a few of the first
+    steps.
+
+    A launch of one process whose time or steps are over goes on for ``epoch_end_seconds`` at most, where the training
+    loader comes to its end by then, up to the step after it: so that an evaluation between two epochs is seen.
+    """
+
+    epoch_end_seconds: float = 0.0
+
+
+class CollectEvidence(Record, frozen=True, kw_only=True, tag="collect-evidence"):
+    """Watches for the causes of slowness (:mod:`hotlap.evidence`); ``profiled_steps`` of the last steps run under
+    ``torch.profiler``."""
+
+    profiled_steps: int = 0
+
+
+class ReplayBatch(Record, frozen=True, kw_only=True, tag="replay-batch"):
+    """Feeds the first training batch again and again, so that only the model is timed; with ``scale`` times its
+    samples, repeated or left out."""
+
+    scale: float = 1.0
+
+
+class SweepLoader(Record, frozen=True, kw_only=True, tag="sweep-loader"):
+    """Times the training loader alone with each of these settings, and no model."""
+
+    settings: tuple[Setting, ...]
+
+
+class WatchNumbers(Record, frozen=True, kw_only=True, tag="watch-numbers"):
+    """Ends the run at the first loss, gradient or weight that is NaN or infinite; from step ``check_from`` on (0: from
+    torch's import on; None: never) every operation is checked too, without ``torch.compile``."""
+
+    check_from: int | None = None
+
+
+class AlignRandomness(Record, frozen=True, kw_only=True, tag="align-randomness"):
+    """Compiled code draws eager's random numbers, and what may not change from step to step is recorded."""
+
+
+class WithoutDropout(Record, frozen=True, kw_only=True, tag="without-dropout"):
+    """Every dropout probability is zero."""
+
+
+class CaptureGradients(Record, frozen=True, kw_only=True, tag="capture-gradients"):
+    """Saves the loss and the gradients of the first step."""
+
+
+class NudgeWeights(Record, frozen=True, kw_only=True, tag="nudge-weights"):
+    """Every initial weight is moved by one unit in the last place."""
+
+
+class RoundWeights(Record, frozen=True, kw_only=True, tag="round-weights"):
+    """Initial weights are rounded to that number format, and computed with in their own."""
+
+    number_format: str
+
+
+class ComputeInFloat64(Record, frozen=True, kw_only=True, tag="compute-in-float64"):
+    """Everything is computed in float64."""
+
+
+class ReseedAugmentation(Record, frozen=True, kw_only=True, tag="reseed-augmentation"):
+    """What the data pipeline draws comes from another seed, while weights and sample order stay."""
+
+    seed: int
+
+
+Instrument: TypeAlias = (
+    Observe
+    | CollectEvidence
+    | ReplayBatch
+    | SweepLoader
+    | WatchNumbers
+    | AlignRandomness
+    | WithoutDropout
+    | CaptureGradients
+    | NudgeWeights
+    | RoundWeights
+    | ComputeInFloat64
+    | ReseedAugmentation
+)

@@ -1,0 +1,74 @@
+"""What one child is asked to do, and what a set of them."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from hotlap.records.base import Record
+from hotlap.records.instruments import Instrument
+from hotlap.records.workload import Plan, StepSource, Workload
+
+_Kind = TypeVar("_Kind", bound=Record)
+
+
+class Assignment(Record, frozen=True, kw_only=True):
+    """Everything that a child process must know about the trial it is.
+
+    ``instruments`` is what it does besides running the script, in the order in which they are installed.
+    ``block_limit_seconds`` is for all steps of a block together (to which a launch's ``seconds`` are added),
+    ``step_limit_seconds`` for a single step of it: a block may have many. With ``waits_on_device`` a process whose
+    model lies on an accelerator waits before its first step until it is let go on.
+    """
+
+    workload: Workload
+    plan: Plan = Plan()
+    seed: int = 0
+    step_source: StepSource = "auto"
+    instruments: tuple[Instrument, ...] = ()
+    startup_limit_seconds: float = 600.0
+    block_limit_seconds: float = 300.0
+    step_limit_seconds: float | None = None
+    show_output: bool = False
+    waits_on_device: bool = False
+
+    def instrument(self, kind: type[_Kind]) -> _Kind | None:
+        """The instrument of that kind; None where it has none."""
+        return next((it for it in self.instruments if isinstance(it, kind)), None)
+
+
+class LaunchRequest(Record, frozen=True, kw_only=True):
+    """One child alone: run until ``steps`` steps are done, or until ``seconds`` have passed since the
+    first step and at least ``minimum_steps`` are done, or until the script ends by itself. Before it starts, others on
+    the machine are given up to ``patience_seconds`` to leave it alone.
+
+    ``most_seconds`` bounds the whole launch, start-up included: what was begun then, the start or a step, is the last.
+    """
+
+    assignment: Assignment
+    steps: int
+    seconds: float | None = None
+    minimum_steps: int = 1
+    patience_seconds: float = 0.0
+    most_seconds: float | None = None
+
+
+class TurnRequest(Record, frozen=True, kw_only=True):
+    """A set: a fresh launch of every arm; after warm-up each round runs one block of each arm, in
+    random order drawn from ``order_seed``. A block is at least ``block_seconds`` and ``block_steps``. Before the arms
+    start, others on the machine are given up to ``patience_seconds`` to leave it alone.
+
+    With ``suspended`` an arm's device memory moves to the host while it waits, since the device has no room for all.
+    ``most_seconds`` bounds the whole set: no round is begun that would probably end later, so that there may be fewer
+    than were asked for, or none.
+    """
+
+    arms: tuple[Assignment, ...]
+    rounds: int = 15
+    block_seconds: float = 0.3
+    block_steps: int = 8
+    order_seed: int = 0
+    warm_up_limit_seconds: float = 120.0
+    interleaved: bool = True
+    suspended: bool = False
+    patience_seconds: float = 0.0
+    most_seconds: float | None = None

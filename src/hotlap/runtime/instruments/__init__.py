@@ -1,0 +1,1 @@
+"""One file each: what a trial does besides running the script."""

@@ -1,0 +1,46 @@
+"""How an instrument is installed: what its file is given, and the look into the folder that finds it.
+
+An instrument is a record of :mod:`hotlap.records.instruments`; its tag names the file of this folder whose ``install``
+hangs it onto the hooks: ``replay-batch`` is ``replay_batch.py``. Those that only have the session record more are read
+by the session itself.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from hotlap.records import CaptureGradients, CollectEvidence, Instrument, Observe
+from hotlap.runtime.clock import StepClock
+from hotlap.runtime.hooks import Hooks
+from hotlap.runtime.interception import Interception
+
+RECORDED_BY_THE_SESSION: Final = (Observe, CollectEvidence, CaptureGradients)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an instrument is hung on. ``finish`` ends the process, with what it found as fields of its report."""
+
+    interception: Interception
+    clock: StepClock
+    finish: Callable[..., object]
+
+    @property
+    def hooks(self) -> Hooks:
+        return self.interception.hooks
+
+
+def install(place: Place, instruments: Iterable[Instrument]) -> None:
+    """Hang on what is asked for, in that order. Must come before the levers, so that they see the prepared model."""
+    for it in instruments:
+        if not isinstance(it, RECORDED_BY_THE_SESSION):
+            module = importlib.import_module(f"hotlap.runtime.instruments.{file_of(it)}")
+            module.install(place, it)
+
+
+def file_of(instrument: Instrument) -> str:
+    """The name of its file, by its tag."""
+    return str(type(instrument).__struct_config__.tag).replace("-", "_")

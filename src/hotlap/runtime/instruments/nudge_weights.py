@@ -1,0 +1,23 @@
+"""A yardstick: the same run with every initial weight moved by one unit in the last place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hotlap.records import NudgeWeights
+from hotlap.runtime.devices import local_part
+from hotlap.runtime.instruments.api import Place
+
+
+def install(place: Place, asked: NudgeWeights) -> None:
+    """As soon as a model is known."""
+    place.hooks.model_found.append(lambda root: nudge_weights(place.hooks.torch, root))
+
+
+def nudge_weights(torch: Any, root: Any) -> None:
+    """Move every trained weight to the next representable number above it."""
+    with torch.no_grad():
+        for parameter in root.parameters():
+            if parameter.requires_grad and parameter.is_floating_point():
+                held = local_part(parameter)
+                held.copy_(torch.nextafter(held, torch.full_like(held, float("inf"))))

@@ -1,0 +1,44 @@
+"""Every instrument is a file of its folder, or recorded by the session."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from typing import get_args
+
+import msgspec
+import pytest
+
+from hotlap.records import Assignment, Instrument, NudgeWeights, Observe, Workload
+from hotlap.runtime import instruments
+from hotlap.runtime.instruments.api import RECORDED_BY_THE_SESSION
+
+KINDS = get_args(Instrument)
+FILES = {it.name for it in pkgutil.iter_modules(instruments.__path__)} - {"api"}
+WORKLOAD = Workload(kind="script", target="train.py", directory="/", python="python")
+
+
+def file_name(kind: type[msgspec.Struct]) -> str:
+    return str(kind.__struct_config__.tag).replace("-", "_")
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda it: it.__name__)
+def test_an_instrument_has_a_file_or_is_the_sessions(kind: type[msgspec.Struct]) -> None:
+    assert (file_name(kind) in FILES) is not (kind in RECORDED_BY_THE_SESSION)
+    assert kind.__doc__
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_a_file_installs_the_instrument_of_its_name(name: str) -> None:
+    module = importlib.import_module(f"hotlap.runtime.instruments.{name}")
+    place, asked = inspect.signature(module.install).parameters.values()
+    (kind,) = [it for it in KINDS if file_name(it) == name]
+    assert (place.annotation, asked.annotation) == ("Place", kind.__name__) and module.__doc__
+
+
+def test_an_assignment_is_asked_for_an_instrument_by_its_kind() -> None:
+    asked = Assignment(workload=WORKLOAD, instruments=(Observe(epoch_end_seconds=3.0),))
+    again = msgspec.json.decode(msgspec.json.encode(asked), type=Assignment)
+    assert again == asked and again.instrument(Observe) == Observe(epoch_end_seconds=3.0)
+    assert again.instrument(NudgeWeights) is None
