@@ -92,13 +92,13 @@ def test_a_stall_is_not_blamed_on_whoever_was_running() -> None:
             return self.make()
 
         def make(self) -> torch.Tensor:
-            return torch.full((10,), float(sum(range(20_000))))
+            return torch.full((10,), float(sum(range(50_000))))
 
     found = profiled(Rows())
     assert found is not None and 30 <= found.samples <= 38, "fewer where others use the machine"
     times = {it.name: it.own_seconds for it in found.functions}
     assert times.get("built-in method time.sleep", 0.0) < 0.02
-    assert times["built-in method builtins.sum"] > 0.5 * found.seconds
+    assert found.functions[0].name == "built-in method builtins.sum"
 
 
 def test_a_stall_is_not_blamed_on_whoever_was_collating() -> None:
