@@ -7,6 +7,7 @@ claim no more often wrongly than one alone (an intersection-union test).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
@@ -117,5 +118,6 @@ def _of_speed(speed: SpeedComparison, level: Estimate | None) -> MetricCompariso
 
 
 def inverse(ratio: Estimate) -> Estimate:
-    """The same ratio seen from the other side."""
-    return Estimate(value=1 / ratio.value, low=1 / ratio.high, high=1 / ratio.low, unit="x")
+    """The same ratio seen from the other side. A study that somebody wrote may hold one of zero."""
+    value, low, high = (1 / it if it else math.inf for it in (ratio.value, ratio.high, ratio.low))
+    return Estimate(value=value, low=low, high=high, unit="x")

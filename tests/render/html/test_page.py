@@ -18,9 +18,10 @@ from hotlap.errors import MissingPackageError
 from hotlap.records import Estimate, Finding, Plan, Study
 from hotlap.render.headline import headline
 from hotlap.render.html import drawing
+from hotlap.render.html.charts.api import charts_of as charts
 from hotlap.render.html.embedding import code, embedded_json
 from hotlap.render.html.material import Material
-from hotlap.render.html.page import charts, page
+from hotlap.render.html.page import page
 
 LARGEST_BYTES = 2_000_000
 SECTIONS = (
@@ -40,7 +41,7 @@ def without_scripts(text: str) -> str:
 def test_a_chart_that_the_template_does_not_place_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     material = full_material(tmp_path)
     new = dataclasses.replace(next(charts(material)), name="new-chart", title="A chart of next year")
-    monkeypatch.setattr("hotlap.render.html.page.charts", lambda material: [*charts(material), new])
+    monkeypatch.setattr("hotlap.render.html.page.charts_of", lambda material: [*charts(material), new])
     text = page(material)
     assert text.count('id="drawn-new-chart"') == 1 and "A chart of next year" in without_scripts(text)
     assert all(text.count(f'id="drawn-{it.name}"') == 1 for it in charts(material))

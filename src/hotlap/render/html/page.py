@@ -16,7 +16,8 @@ from hotlap.render.cost import cost_lines
 from hotlap.render.findings import answers, overlap
 from hotlap.render.headline import headline
 from hotlap.render.html import sections
-from hotlap.render.html.charts import batch_sizes, ceilings, levers, loader, losses, memory, steps, timeline
+from hotlap.render.html.charts import ceilings, timeline
+from hotlap.render.html.charts.api import charts_of
 from hotlap.render.html.drawing import drawing_code, still_picture
 from hotlap.render.html.embedding import code, embedded_json, policy
 from hotlap.render.html.material import Material
@@ -88,22 +89,6 @@ def page(material: Material) -> str:
     )
 
 
-def charts(material: Material) -> Iterator[Chart]:
-    """All charts for which something was measured, in the order of the page."""
-    study = material.study
-    found = [
-        steps.chart(study),
-        levers.chart(study),
-        ceilings.chart(study),
-        *losses.charts(study),
-        loader.chart(study),
-        batch_sizes.chart(study),
-        memory.chart(material.profile.evidence.memory) if material.profile is not None else None,
-        timeline.chart(material.lanes),
-    ]
-    yield from (it for it in found if it is not None)
-
-
 def _content(material: Material) -> dict[str, Any]:
     material = _presentable(material)
     study, costs = material.study, material.costs
@@ -120,7 +105,7 @@ def _content(material: Material) -> dict[str, Any]:
         "costs": tuple(cost_sentences(study, costs)),
         "pictures": Pictures(
             Picture(it, embedded_json(it.drawn), still_picture(it.still or it.drawn, it.name))
-            for it in charts(material)
+            for it in charts_of(material)
         ),
         "tried": tried_rows(study.outcomes, study.account_before, beside),
         "tried_note": footnote(study.outcomes),

@@ -7,13 +7,22 @@ from hotlap.render import text
 from hotlap.render.batch_sizes import HEADINGS, batch_remark, batch_rows
 from hotlap.render.disturbance import batch_doubt
 from hotlap.render.html.drawing import colours, specification
+from hotlap.render.html.material import Material
 from hotlap.render.html.parts import Chart, Table
+
+order = 60
 
 _HEIGHT = 200
 _OWN = "the script's own"
 _OTHER = "another size"
 _LEGEND = ((_OWN, "var(--as-it-is)"), (_OTHER, "var(--kept)"))
 _FEWEST = 2
+
+
+def for_page(material: Material) -> tuple[Chart, ...]:
+    """Of what a page is made of."""
+    found = chart(material.study)
+    return () if found is None else (found,)
 
 
 def chart(study: Study) -> Chart | None:

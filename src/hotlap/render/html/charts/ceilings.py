@@ -8,14 +8,23 @@ from typing import NamedTuple
 from hotlap.records import PhaseAccount, Study
 from hotlap.render import text
 from hotlap.render.html.drawing import PADDING_FOR_LABELS, colours, specification
+from hotlap.render.html.material import Material
 from hotlap.render.html.parts import Chart, Table
 from hotlap.render.terminal import ceiling_meaning
+
+order = 30
 
 _ROW_PIXELS = 30
 _FAR_ABOVE = 8.0
 """A ceiling that is so many times the script's rate would press all other bars flat; it is named instead."""
 
 _LEGEND = (("measured", "var(--kept)"), ("ceiling", "var(--not-kept)"))
+
+
+def for_page(material: Material) -> tuple[Chart, ...]:
+    """Of what a page is made of."""
+    found = chart(material.study)
+    return () if found is None else (found,)
 
 
 def chart(study: Study) -> Chart | None:

@@ -11,8 +11,11 @@ from collections.abc import Iterable, Iterator
 from hotlap.records import Comparison, Estimate, Kept, Outcome, ParityLost, Plan, Study
 from hotlap.render import text
 from hotlap.render.html.drawing import colours, specification
+from hotlap.render.html.material import Material
 from hotlap.render.html.parts import Chart, Specification, Table
 from hotlap.render.lever_table import parity_word, verdict_word
+
+order = 20
 
 _ROW_PIXELS = 40
 _START = "the script as it is"
@@ -29,6 +32,12 @@ _KINDS = {
     "numbers differ": "var(--differ)",
     "verified": "var(--verified)",
 }
+
+
+def for_page(material: Material) -> tuple[Chart, ...]:
+    """Of what a page is made of."""
+    found = chart(material.study)
+    return () if found is None else (found,)
 
 
 def chart(study: Study) -> Chart | None:

@@ -7,13 +7,22 @@ from collections.abc import Iterable
 from hotlap.records import LoaderRate, Study, Value
 from hotlap.render import text
 from hotlap.render.html.drawing import PADDING_FOR_LABELS, colours, specification
+from hotlap.render.html.material import Material
 from hotlap.render.html.parts import Chart, Specification, Table
+
+order = 50
 
 _ROW_PIXELS = 34
 _AXIS = {"labelExpr": "split(datum.label, ', ')", "labelLineHeight": 13, "labelLimit": 130}
 _OWN = "the script's own"
 _OTHER = "tried"
 _LEGEND = ((_OWN, "var(--as-it-is)"), (_OTHER, "var(--kept)"))
+
+
+def for_page(material: Material) -> tuple[Chart, ...]:
+    """Of what a page is made of."""
+    found = chart(material.study)
+    return () if found is None else (found,)
 
 
 def chart(study: Study) -> Chart | None:

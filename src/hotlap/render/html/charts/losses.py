@@ -7,13 +7,21 @@ from collections.abc import Iterator
 from hotlap.records import LossCurves, ParityComparison, Study
 from hotlap.render import text
 from hotlap.render.html.drawing import colours, specification
+from hotlap.render.html.material import Material
 from hotlap.render.html.parts import Chart, Table
+
+order = 40
 
 _HEIGHT = 220
 _ROWS = 12
 _LEGEND = (("baseline", "var(--as-it-is)"), ("with the plan", "var(--kept)"))
 _ARMS = tuple(name for name, _ in _LEGEND)
 _MARKS = {"baseline": [1, 0], "with the plan": [5, 4]}
+
+
+def for_page(material: Material) -> tuple[Chart, ...]:
+    """Of what a page is made of."""
+    return charts(material.study)
 
 
 def charts(study: Study) -> tuple[Chart, ...]:

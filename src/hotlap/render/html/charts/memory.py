@@ -5,7 +5,10 @@ from __future__ import annotations
 from hotlap.evidence import MemoryTimeline
 from hotlap.render import text
 from hotlap.render.html.drawing import colours, specification
+from hotlap.render.html.material import Material
 from hotlap.render.html.parts import Chart, Specification, Table
+
+order = 70
 
 _FEWEST = 3
 _LIMIT_IN_SIGHT = 2.0
@@ -19,6 +22,12 @@ _KINDS = {
     "device, reserved": ("reserved_bytes", "var(--not-kept)"),
     "host": ("host_bytes", "var(--as-it-is)"),
 }
+
+
+def for_page(material: Material) -> tuple[Chart, ...]:
+    """Of what a page is made of."""
+    found = chart(material.profile.evidence.memory) if material.profile is not None else None
+    return () if found is None else (found,)
 
 
 def chart(memory: MemoryTimeline) -> Chart | None:

@@ -7,10 +7,19 @@ from hotlap.render import text
 from hotlap.render.account import PHASES, account_remarks, bottleneck, samples_factor
 from hotlap.render.disturbance import account_doubt
 from hotlap.render.html.drawing import PADDING_FOR_LABELS, colours, specification
+from hotlap.render.html.material import Material
 from hotlap.render.html.parts import Chart, Table
+
+order = 10
 
 _BAR_PIXELS = 46
 _LEGEND = tuple((phase, f"var(--{field.replace('_', '-')})") for field, phase, *_ in PHASES)
+
+
+def for_page(material: Material) -> tuple[Chart, ...]:
+    """Of what a page is made of."""
+    found = chart(material.study)
+    return () if found is None else (found,)
 
 
 def chart(study: Study) -> Chart | None:

@@ -8,8 +8,11 @@ from hotlap.render import text
 from hotlap.render.event_names import event_name
 from hotlap.render.html.drawing import colours, specification
 from hotlap.render.html.embedding import embedded_json
+from hotlap.render.html.material import Material
 from hotlap.render.html.parts import Chart, Specification, Table
 from hotlap.traces.lanes import Lane, Lanes, SpanKind, coarser
+
+order = 80
 
 _ROW_PIXELS = 30
 _MILLION = 1e6
@@ -30,6 +33,12 @@ _KINDS: dict[SpanKind, tuple[str, str]] = {
     "memset": ("memset", "var(--other)"),
     "communication": ("communication", "var(--communication)"),
 }
+
+
+def for_page(material: Material) -> tuple[Chart, ...]:
+    """Of what a page is made of."""
+    found = chart(material.lanes)
+    return () if found is None else (found,)
 
 
 def chart(lanes: Lanes | None) -> Chart | None:

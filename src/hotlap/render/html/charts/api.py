@@ -1,0 +1,34 @@
+"""What a chart's file must offer, and the look into the folder that finds them all.
+
+One file is one chart. Its ``order`` places it among the others, and ``for_page`` makes it of what a page is made of: no
+chart where what it would show was not measured. A chart for which the page has no section of its own stands in one of
+its title, after the others.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from functools import cache
+from types import ModuleType
+
+from hotlap.render.html.material import Material
+from hotlap.render.html.parts import Chart
+
+_OWN_FILES = frozenset({"api"})
+
+
+def charts_of(material: Material) -> Iterator[Chart]:
+    """All charts for which something was measured, in the order of the page."""
+    for module in _modules():
+        yield from module.for_page(material)
+
+
+@cache
+def _modules() -> tuple[ModuleType, ...]:
+    import hotlap.render.html.charts as folder
+
+    names = [it.name for it in pkgutil.iter_modules(folder.__path__) if it.name not in _OWN_FILES]
+    modules = [importlib.import_module(f"{folder.__name__}.{it}") for it in names]
+    return tuple(sorted(modules, key=lambda it: (it.order, it.__name__)))
