@@ -21,8 +21,8 @@ ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1] / "src")
 
 def test_the_surface_is_what_it_is() -> None:
     named = {
-        "HotlapError", "Plan", "Study", "__version__", "apply", "check", "lint", "load_study", "nan", "patch",
-        "profile", "trace", "tune",
+        "HotlapError", "Limit", "Objective", "Plan", "Study", "__version__", "apply", "check", "lint", "load_study",
+        "nan", "patch", "profile", "trace", "tune",
     }  # fmt: skip
     assert set(hotlap.__all__) == named
     assert dir(hotlap) == sorted(hotlap.__all__)
@@ -63,8 +63,9 @@ def test_other_names_do_not_exist() -> None:
         ),
         (
             "tune",
-            ["script", "arguments", "module", "budget_seconds", "only", "skip", "allow", "accept_unverified", "delta",
-             "seed", "parity_steps", "quick", "network", "unprotected", "directory", "plan_path", "on_progress"],
+            ["script", "arguments", "module", "objective", "budget_seconds", "only", "skip", "allow",
+             "accept_unverified", "delta", "seed", "parity_steps", "quick", "network", "unprotected", "directory",
+             "plan_path", "on_progress"],
         ),
     ],
 )  # fmt: skip
