@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import select
+import shlex  # noqa: F401 (for rows)
 import shutil  # noqa: F401 (for rows)
 import signal
 import stat

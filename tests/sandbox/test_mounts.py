@@ -57,6 +57,16 @@ def mount(point: str, *, kind: str = "ext4", writable: bool = True) -> Mount:
     return Mount(number=1, parent=0, point=point, kind=kind, writable=writable, flags=0)
 
 
+def test_the_folder_that_is_worked_in_has_a_layer_however_many_others_could(tmp_path: Path) -> None:
+    """Something is mounted in a folder of the user's own, so that each of its many folders wants a layer."""
+    for number in range(300):
+        (tmp_path / f"{number:03}").mkdir()
+    mounts = [mount("/", writable=False), mount(str(tmp_path)), mount(str(tmp_path / "000"))]
+    worked_in = [str(tmp_path / f"{number:03}") for number in range(100, 200)]
+    points = points_of_user(mounts, worked_in)
+    assert set(worked_in) <= set(points) and len(points) <= 200
+
+
 @pytest.fixture
 def foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A disk whose folders belong to others, but for those below a folder named ``me``."""

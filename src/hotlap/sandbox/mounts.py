@@ -124,11 +124,11 @@ def points_of_user(mounts: Sequence[Mount], interest: Iterable[str]) -> list[str
     there (the kernel refuses, as it could bare what the mount hides). What has no layer becomes read-only.
     """
     search = _Search(mounts)
+    for path in interest:  # first, as there may be more folders than can have layers
+        search.look_along(path)
     for it in mounts:
         if it.writable and not it.of_the_kernel:
             search.look_through(it.point, depth=_DEEPEST)
-    for path in interest:
-        search.look_along(path)
     return sorted(search.points, key=lambda it: (it.count("/"), it))
 
 

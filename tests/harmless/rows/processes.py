@@ -34,7 +34,7 @@ CHILDREN = (
         "a child without PYTHONPATH", 'python(code, env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"})'
     ),
     _child("a child by env -i", 'run("env", "-i", sys.executable, "-c", code)'),
-    _child("a child by the shell", 'sh(f"unset PYTHONPATH; \'{sys.executable}\' -c \\"{code}\\"")'),
+    _child("a child by the shell", 'sh(f"unset PYTHONPATH; {shlex.quote(sys.executable)} -c {shlex.quote(code)}")'),
     Operation(
         "a child sees what was written",
         """
