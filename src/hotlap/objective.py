@@ -28,7 +28,9 @@ from hotlap.records import (
     SpeedVerdict,
 )
 
-_NOTHING_USED: Final[Mapping[str, float]] = MappingProxyType({})
+NOTHING_USED: Final[Mapping[str, float]] = MappingProxyType({})
+"""What the untouched script takes already of what is limited."""
+
 PEAKS = ("device_peak_bytes", "host_peak_bytes")
 """What ``peak_bytes`` stands for: the first that is known."""
 
@@ -66,16 +68,14 @@ def metric_of(comparison: Comparison, name: str) -> MetricComparison | None:
     return next((known[it] for it in names if it in known), None)
 
 
-def judge(objective: Objective, comparison: Comparison, used: Mapping[str, float] = _NOTHING_USED) -> Judgement:
+def judge(objective: Objective, comparison: Comparison, used: Mapping[str, float] = NOTHING_USED) -> Judgement:
     """The verdict on a candidate. ``used`` is what its baseline takes already, as a part of what the untouched script
     takes: of a limit of 1.3 a baseline with 1.2 leaves a candidate 1.083."""
     found = metric_of(comparison, objective.metric)
     verdict: MetricVerdict = found.verdict if found is not None else "inconclusive"
     if not comparison.speed.baseline_agrees:
         verdict = "inconclusive"
-    limits = tuple(
-        LimitJudgement(limit=it, state=_state(metric_of(comparison, it.metric), it, used)) for it in objective.limits
-    )
+    limits = tuple(_judged(it, metric_of(comparison, it.metric), used) for it in objective.limits)
     return Judgement(verdict=_together(verdict, limits), metric_verdict=verdict, limits=limits)
 
 
@@ -97,13 +97,14 @@ def _together(verdict: MetricVerdict, limits: tuple[LimitJudgement, ...]) -> Met
     return "inconclusive" if "open" in states else "better"
 
 
-def _state(found: MetricComparison | None, limit: Limit, used: Mapping[str, float]) -> LimitState:
-    if found is None:
-        return "open"
-    most = limit.most / used.get(limit.metric, 1.0)
-    if found.ratio.high <= most:
-        return "kept"
-    return "broken" if found.ratio.low > most else "open"
+def _judged(limit: Limit, found: MetricComparison | None, used: Mapping[str, float]) -> LimitJudgement:
+    left = limit.most / used.get(limit.metric, 1.0)
+    state: LimitState = "open"
+    if found is not None and found.ratio.high <= left:
+        state = "kept"
+    elif found is not None and found.ratio.low > left:
+        state = "broken"
+    return LimitJudgement(limit=limit, left=left, state=state)
 
 
 def _of_speed(speed: SpeedComparison, level: Estimate | None) -> MetricComparison:

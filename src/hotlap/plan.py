@@ -217,17 +217,14 @@ def _format_of(document: dict[str, object]) -> object:
 
 def _key_in_format_1(plan: Plan) -> str:
     """The key that the plan had when it was written with the names of format 1."""
-    old = {new: name for name, new in _NAMES_IN_FORMAT_1.items()}
-    return key(
-        Plan(
-            settings=tuple(
-                Setting(lever=it.lever, values=tuple(sorted((old.get(name, name), value) for name, value in it.values)))
-                if it.lever == "loader"
-                else it
-                for it in plan.settings
-            )
-        )
-    )
+    return key(Plan(settings=tuple(map(_as_in_format_1, plan.settings))))
+
+
+def _as_in_format_1(of: Setting) -> Setting:
+    if of.lever != "loader":
+        return of
+    names = {new: old for old, new in _NAMES_IN_FORMAT_1.items()}
+    return setting(of.lever, **{names.get(name, name): it for name, it in of.values})
 
 
 def _read_setting(name: str, table: object, version: object, where: str) -> Setting:

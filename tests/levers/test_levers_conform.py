@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from hotlap.errors import PlanError
+from hotlap.experiment.goal import known_metrics
 from hotlap.levers.api import Lever, Parameter, all_levers, find, validate
 from hotlap.plan import from_toml, to_toml
 from hotlap.records import (
@@ -103,6 +104,11 @@ def test_the_page_has_its_sections_in_order(lever: Lever) -> None:
 @every_lever
 def test_the_page_says_the_proof_that_the_lever_owes(lever: Lever) -> None:
     assert f"`{lever.proof}`" in lever.page.split("## What is proved")[1]
+
+
+@every_lever
+def test_it_improves_metrics_that_exist(lever: Lever) -> None:
+    assert lever.improves and set(lever.improves) <= set(known_metrics())
 
 
 @every_lever

@@ -86,6 +86,9 @@ def test_a_limit_holds_for_all_levers_together() -> None:
     study = search(for_memory(1.15), levers=named(*map(lever, levers)), effects=effects)
     assert len(study.plan.settings) == 1
     assert study.verification is not None and study.verification.speed.speedup.value > 1 / 1.15
+    refused = [it.reason for it in verdicts(study).values() if isinstance(it, NoGain)]
+    assert len(refused) == 2
+    assert all("1.15x of the script's is allowed, of which the levers before it leave 1.0" in it for it in refused)
 
 
 def test_what_makes_up_for_a_slower_lever_earns_its_place() -> None:

@@ -37,8 +37,13 @@ def test_a_gain_of_memory_is_the_headline_with_what_it_costs() -> None:
 @pytest.mark.parametrize(
     ("ratio", "verdict", "faster", "said"),
     [
-        (0.52, "better", 0.5, "Nothing gained within the limits (time per sample at most 1.3x of the script's)"),
-        (1.0, "no-effect", 0.99, "Nothing gained: Peak memory 1.00x"),
+        (
+            0.52,
+            "better",
+            0.5,
+            "Nothing gained within the limits (time per sample at most 1.3x of the script's). Peak memory 0.52x",
+        ),
+        (1.0, "no-effect", 0.99, "Nothing gained. Peak memory 1.00x"),
         (0.95, "inconclusive", 0.99, "Inconclusive: fresh launches could not confirm a gain"),
     ],
 )
@@ -67,6 +72,12 @@ def test_a_quick_look_shows_the_memory_that_it_saw() -> None:
     assert "peak memory with loader 0.50x seen in one set, without an interval" in headline(looked).sentence
     (row,) = tried_rows(looked.outcomes)
     assert (row.speedup, row.memory) == ("", "0.50x  no interval")
+
+
+def test_a_look_that_somebody_else_wrote_may_hold_nought() -> None:
+    verdict = Seen(speedup=0.0, metric="peak_bytes", rounds=12)
+    (row,) = tried_rows((Outcome(lever="loader", setting=LOADER, verdict=verdict),))
+    assert row.memory == ""
 
 
 def test_the_levers_table_does_not_call_a_lever_slower_that_was_not_to_be_faster() -> None:

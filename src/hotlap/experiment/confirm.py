@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from types import MappingProxyType
-from typing import Final
 
 from hotlap import plan as plans_of
 from hotlap.experiment.book import Book
@@ -15,12 +13,12 @@ from hotlap.experiment.trials import Failure, Trials
 from hotlap.measure import levels, speed
 from hotlap.measure.disturbance import disturbances
 from hotlap.measure.metrics.api import compare_metrics
+from hotlap.objective import NOTHING_USED
 from hotlap.records import Comparison, Estimate, Plan, Run, SpeedComparison, Stage, Stopped, TurnSet
 
 BASELINE, REPEAT, CANDIDATE = range(3)
 
 _OUT_OF_SIGHT_CONFIDENCE = 0.6
-_NOTHING_USED: Final[Mapping[str, float]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +51,7 @@ def confirm(
     *,
     lever: str,
     stage: Stage = "trial",
-    used: Mapping[str, float] = _NOTHING_USED,
+    used: Mapping[str, float] = NOTHING_USED,
 ) -> Confirmation | Failure:
     """Take sets until a look decides; ``used`` is what the reference takes of what is limited.
 

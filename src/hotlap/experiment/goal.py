@@ -9,15 +9,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from types import MappingProxyType
-from typing import Final
 
 from hotlap.measure import speed
 from hotlap.measure.metrics.api import Metric, all_metrics
 from hotlap.objective import PEAKS, gain, is_speed, judge, metric_of
 from hotlap.records import PEAK_BYTES, SECONDS_PER_SAMPLE, Comparison, Objective, TurnSet
-
-_NOTHING_USED: Final[Mapping[str, float]] = MappingProxyType({})
 
 
 def known_metrics() -> tuple[str, ...]:
@@ -44,7 +40,7 @@ class Goal:
             return self.speed_delta
         return max(it.smallest_change for it in _metrics(self.objective.metric))
 
-    def is_decided(self, comparison: Comparison, sets: int, used: Mapping[str, float] = _NOTHING_USED) -> bool:
+    def is_decided(self, comparison: Comparison, sets: int, used: Mapping[str, float]) -> bool:
         """Whether a trial may stop at this look; ``used`` is what :func:`hotlap.objective.judge` takes."""
         if is_speed(self.objective):
             return speed.decided(comparison.speed, sets, delta=self.speed_delta)

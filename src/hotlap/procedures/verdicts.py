@@ -10,7 +10,7 @@ from hotlap.records import (
     Estimate,
     Judgement,
     Kept,
-    Limit,
+    LimitJudgement,
     NoGain,
     NotVerified,
     ParityComparison,
@@ -97,18 +97,20 @@ def _why_limited(comparison: Comparison, judgement: Judgement) -> str:
     for state in ("broken", "open"):
         for it in judgement.limits:
             if it.state == state:
-                return _of_limit(comparison, it.limit, is_broken=state == "broken")
+                return _of_limit(comparison, it)
     return ""
 
 
-def _of_limit(comparison: Comparison, limit: Limit, *, is_broken: bool) -> str:
-    what = metric_words(limit.metric).capitalize()
+def _of_limit(comparison: Comparison, judged: LimitJudgement) -> str:
+    limit, what = judged.limit, metric_words(judged.limit.metric).capitalize()
+    allowed = f"{limit.most:g}x of the script's is allowed"
+    if judged.left != limit.most:
+        allowed += f", of which the levers before it leave {judged.left:.3f}x"
     found = metric_of(comparison, limit.metric)
     if found is None:
-        return f"{what} is not known here, so whether {limit.most:g} times the script's is kept cannot be shown."
-    if is_broken:
-        return f"{what} becomes {_ratio(found.ratio)} what it was; {limit.most:g}x of the script's is allowed."
-    return f"{what} becomes {_ratio(found.ratio)} what it was: that {limit.most:g}x is kept was not shown."
+        return f"{what} is not known here: {allowed}, and that it is kept cannot be shown."
+    doubt = "" if judged.state == "broken" else ", and that it is kept was not shown"
+    return f"{what} becomes {_ratio(found.ratio)} what it was: {allowed}{doubt}."
 
 
 def _why_not_better(comparison: Comparison, goal: Goal, judgement: Judgement, unfinished: bool) -> str:

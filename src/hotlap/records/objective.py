@@ -31,9 +31,10 @@ LimitState: TypeAlias = Literal["kept", "broken", "open"]
 
 class LimitJudgement(Record, frozen=True, kw_only=True):
     """Whether a comparison shows that a limit is kept or broken; ``open`` where its interval allows both, or where the
-    metric is not known."""
+    metric is not known. ``left`` is what the baseline leaves of it, as a multiple of what the baseline takes."""
 
     limit: Limit
+    left: float
     state: LimitState
 
 

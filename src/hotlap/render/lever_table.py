@@ -168,7 +168,7 @@ def _speedup_cell(comparison: Comparison | None, verdict: Verdict) -> str:
 
 def _memory_cell(comparison: Comparison | None, verdict: Verdict) -> str:
     if isinstance(verdict, Seen) and verdict.metric != SECONDS_PER_SAMPLE:
-        return f"{text.ratio(1 / verdict.speedup)}  no interval"
+        return f"{text.ratio(1 / verdict.speedup)}  no interval" if verdict.speedup > 0 else ""
     if comparison is None:
         return ""
     return text.change_of_size(comparison.baseline_peak_bytes, comparison.candidate_peak_bytes)

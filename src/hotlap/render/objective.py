@@ -30,12 +30,12 @@ def limit_words(objective: Objective) -> str:
 def not_better(objective: Objective, comparison: Comparison) -> str:
     """Why a plan is not claimed to be better, in one sentence."""
     judgement = judge(objective, comparison)
-    measured = gain_words(objective, comparison) or f"{metric_words(objective.metric)} is not known"
+    measured = gain_words(objective, comparison) or f"{metric_words(objective.metric).capitalize()} is not known"
     if judgement.metric_verdict == "better":
-        return f"Nothing gained within the limits ({limit_words(objective)}): {measured}."
+        return f"Nothing gained within the limits ({limit_words(objective)}). {measured}."
     if judgement.metric_verdict == "inconclusive":
         return f"Inconclusive: fresh launches could not confirm a gain. {measured}."
-    return f"Nothing gained: {measured}."
+    return f"Nothing gained. {measured}."
 
 
 def _others(objective: Objective, comparison: Comparison) -> Iterator[str]:
