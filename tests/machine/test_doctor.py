@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotlap.machine.doctor import GIBIBYTE, advice
-from hotlap.records import Accelerator, Machine
+from hotlap.records import Accelerator, Ceilings, Machine
 
 DEVICE = Accelerator(
     kind="cuda",
@@ -63,6 +63,15 @@ def test_a_healthy_machine_is_left_in_peace() -> None:
         (on(HEALTHY, environment=(("OMP_NUM_THREADS", "1"),)), "warning", "leaves cores idle"),
         (on(HEALTHY, environment=(("MKL_NUM_THREADS", "64"),)), "warning", "more than there are cores"),
         (on(WITHOUT_DEVICE, native_dtypes=("float32",)), "note", "no bfloat16 products"),
+        (
+            on(
+                WITHOUT_DEVICE,
+                native_dtypes=("float32",),
+                ceilings=Ceilings(matmul_flops_per_second=(("cpu:bfloat16", 1.71e11), ("cpu:float32", 3.19e11))),
+            ),
+            "note",
+            "bfloat16 reach 171 GFLOP/s here, in float32 319: mixed precision would not pay",
+        ),
         (on_device(native_dtypes=("float32", "float16")), "note", "Good Device has no bfloat16"),
         (on(HEALTHY, library_versions=(("torch", "2.13.0+cpu"),)), "problem", "built without support"),
         (on_device(kind="rocm", driver=""), "problem", "built without support"),

@@ -117,14 +117,22 @@ def _thread_variables(machine: Machine) -> Iterator[Advice]:
 # ---------------------------------------------------------------------------------------------
 
 
+def _why_no_bfloat16(machine: Machine) -> str:
+    """By the rates that were measured; a processor may have the instructions and gain nothing by them."""
+    rates = dict(machine.ceilings.matmul_flops_per_second)
+    short, full = rates.get("cpu:bfloat16"), rates.get("cpu:float32")
+    if short is None or full is None:
+        return "The processor has no bfloat16 products in hardware: mixed precision would be emulated, and slower."
+    return (
+        f"Products in bfloat16 reach {short / 1e9:,.0f} GFLOP/s here, in float32 {full / 1e9:,.0f}: mixed precision would "
+        "not pay."
+    )
+
+
 def _no_bfloat16(machine: Machine) -> Iterator[Advice]:
     if not machine.accelerators:
         if "bfloat16" not in machine.native_dtypes:
-            yield Advice(
-                "note",
-                "The processor has no bfloat16 products in hardware: mixed precision would be emulated, and slower.",
-                "Stay with float32 here.",
-            )
+            yield Advice("note", _why_no_bfloat16(machine), "Stay with float32 here.")
         return
     for device in _distinct(machine.accelerators):
         if device.native_dtypes and "bfloat16" not in device.native_dtypes:
