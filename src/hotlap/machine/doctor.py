@@ -123,10 +123,8 @@ def _why_no_bfloat16(machine: Machine) -> str:
     short, full = rates.get("cpu:bfloat16"), rates.get("cpu:float32")
     if short is None or full is None:
         return "The processor has no bfloat16 products in hardware: mixed precision would be emulated, and slower."
-    return (
-        f"Products in bfloat16 reach {short / 1e9:,.0f} GFLOP/s here, in float32 {full / 1e9:,.0f}: mixed precision would "
-        "not pay."
-    )
+    reached = f"Products in bfloat16 reach {short / 1e9:,.0f} GFLOP/s here, in float32 {full / 1e9:,.0f}"
+    return f"{reached}: mixed precision would not pay."
 
 
 def _no_bfloat16(machine: Machine) -> Iterator[Advice]:
