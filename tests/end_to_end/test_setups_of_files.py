@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from accounts import NOBODY, ordinary_user
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from setting_up import CHECKPOINT, REPLACES_ITS_CHECKPOINT, SOURCE, command_line, make_project
 
 INSIDE = Path(__file__).with_name("setups_inside.py")
-NOBODY = 65534
 _LIMIT_SECONDS = 800.0
 
 
@@ -230,8 +230,7 @@ def nobodys() -> Iterator[Path]:
     """A folder of an ordinary user's; skips where we cannot act as one, or it could not read our interpreter."""
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         pytest.skip("only root can act as another user")
-    if subprocess.run([*_as_nobody(), sys.executable, "-c", "import torch"], check=False).returncode:
-        pytest.skip("an ordinary user cannot read this interpreter or its torch")
+    ordinary_user("torch")
     folder = Path(tempfile.mkdtemp(prefix="set-up-"))
     folder.chmod(0o755)
     os.chown(folder, NOBODY, NOBODY)

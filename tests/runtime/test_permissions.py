@@ -10,12 +10,11 @@ import tempfile
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from accounts import NOBODY, ordinary_user
 
 CHILD = Path(__file__).with_name("redirected_child.py")
-NOBODY = 65534
 CAUGHT = """
 import os, shutil
 def caught(function, *arguments):
@@ -47,25 +46,12 @@ def work() -> Iterator[Path]:
     shutil.rmtree(top)
 
 
-def can_import_hotlap(user: dict[str, Any]) -> bool:
-    """Whether that user may start this interpreter at all, and find hotlap with it."""
-    try:
-        return subprocess.run([sys.executable, "-c", "import hotlap"], cwd="/", check=False, **user).returncode == 0
-    except PermissionError:
-        return False
-
-
 def run(work: Path, script: str) -> str:
     """What the script printed under redirection, run by a user who is not root."""
     path = work.parent / "script.py"
     path.write_text(CAUGHT + textwrap.dedent(script))
     words = [sys.executable, str(CHILD), str(work.parent / "study" / "overlay"), str(path)]
-    if os.geteuid() == 0:
-        nobody = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
-        if not can_import_hotlap(nobody):
-            pytest.skip("an ordinary user cannot read this interpreter or the sources")
-    else:
-        nobody = {}
+    nobody = ordinary_user("hotlap")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "HOME": str(work.parent)}
     done = subprocess.run(
         words, cwd=work, env=environment, capture_output=True, text=True, timeout=300, check=False, **nobody

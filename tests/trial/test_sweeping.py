@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from accounts import NOBODY, ordinary_user
 
 from hotlap.api import local_executor
 from hotlap.records import Assignment, LaunchRequest
@@ -75,10 +76,10 @@ def test_folders_without_permissions_go(runs: Path) -> None:
     (locked / "deeper").mkdir()
     for folder, mode in ((work, 0o000), (locked, 0o555), (runs / "0002" / "files", 0o500)):
         folder.chmod(mode)
-    as_somebody = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+    as_somebody = ordinary_user("hotlap")
     if as_somebody:  # root may do anything
         for path in (runs.parent, runs, *runs.rglob("*")):
-            os.chown(path, 65534, 65534)
+            os.chown(path, NOBODY, NOBODY)
         for path in runs.parents:
             if stat.S_IMODE(path.stat().st_mode) & 0o005 != 0o005 and path.owner() == "root":
                 path.chmod(path.stat().st_mode | 0o005)
@@ -226,8 +227,8 @@ def test_the_folder_of_another_user_stays(temporary: Path) -> None:
     folder = temporary / "hotlap-theirs"
     folder.mkdir()
     (folder / sweeping.OWNER).touch()
-    os.chown(folder, 65534, 65534)
-    os.chown(folder / sweeping.OWNER, 65534, 65534)
+    os.chown(folder, NOBODY, NOBODY)
+    os.chown(folder / sweeping.OWNER, NOBODY, NOBODY)
     assert sweep_temporary_folders() == 0
     assert folder.exists()
 

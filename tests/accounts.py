@@ -1,0 +1,34 @@
+"""Another account than the tests' own: an ordinary user's, whom only root can act as."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+NOBODY = 65534
+"""The number of an account that owns nothing."""
+
+
+def ordinary_user(imports: str) -> dict[str, Any]:
+    """The words for ``subprocess`` that make a child an ordinary user's; none where this process is one already.
+
+    Skips where such a user may not start this interpreter, or not import what it must. The child is made as hotlap
+    makes its own, without any of root's rights when the program begins: ``setpriv`` would lend them for that moment.
+    """
+    if os.geteuid() != 0:
+        return {}
+    user = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+    path = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", f"import {imports}"], cwd="/", env=path, capture_output=True, check=False, **user
+        )
+    except PermissionError:
+        pytest.skip("an ordinary user may not start this interpreter")
+    if done.returncode:
+        pytest.skip(f"an ordinary user cannot import {imports} with this interpreter")
+    return user
