@@ -16,7 +16,7 @@ import msgspec
 
 from hotlap import plan as plans_of
 from hotlap.api import begin as search
-from hotlap.experiment.confirm import compare_sets
+from hotlap.experiment.comparing import compare_sets
 from hotlap.experiment.costs import Costs
 from hotlap.experiment.journaled import JournaledExecutor
 from hotlap.experiment.observe import account_of, first_run, understand

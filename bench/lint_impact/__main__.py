@@ -22,14 +22,15 @@ from bench.lint_impact.report import Impact
 from bench.report import command_line, write, written
 from hotlap.errors import HotlapError
 from hotlap.experiment.book import Book, say_nothing
-from hotlap.experiment.confirm import BASELINE, CANDIDATE, compare_sets, peak_bytes
+from hotlap.experiment.comparing import BASELINE, CANDIDATE, compare_sets, largest_peak_bytes
 from hotlap.experiment.costs import USUAL_ROUNDS
 from hotlap.experiment.journaled import JournaledExecutor
 from hotlap.experiment.options import Options
+from hotlap.experiment.replicates import Design, anything, replicate
 from hotlap.experiment.stages import begin, blank_study
-from hotlap.experiment.trials import Failure, Trials
+from hotlap.experiment.trials import Arm, Trials
 from hotlap.measure.speed import HEADLINE_CONFIDENCE, HEADLINE_SETS
-from hotlap.records import TurnSet, Workload
+from hotlap.records import Workload
 from hotlap.source.lint.api import Rule, all_rules
 from hotlap.source.lint.fix import fix
 from hotlap.trial.local import LocalExecutor
@@ -70,15 +71,14 @@ def measure(rule: Rule, folder: Path, scratch: Path) -> Impact:
     about = (ast.get_docstring(ast.parse((folder / SLOW).read_text(encoding="utf-8"))) or "").rstrip(".")
     slow, fast = (workload_of(it, rule) for it in (folder / SLOW, without_pattern(rule, folder, scratch)))
     trials = Trials(slow, Options(), JournaledExecutor(LocalExecutor(scratch / "runs"), clock=time.monotonic))
-    begin(trials, Book(blank_study(slow, trials.options, None), trials, None, say_nothing))
-    with_pattern = trials.assignment()
-    arms = [with_pattern, with_pattern, msgspec.structs.replace(with_pattern, workload=fast)]
-    sets: list[TurnSet] = []
-    while len(sets) < HEADLINE_SETS:
-        turns = trials.take_set(arms, rounds=USUAL_ROUNDS, purpose="impact")
-        if isinstance(turns, Failure):
-            return Impact(code=rule.code, name=rule.name, about=about, trouble=turns.reason)
-        sets.append(turns)
+    book = Book(blank_study(slow, trials.options, None), trials, None, say_nothing)
+    begin(trials, book)
+    arms = [Arm(), Arm(), Arm(workload=fast)]
+    design = Design(arms=arms, purpose="impact", looks=(HEADLINE_SETS,), rounds=USUAL_ROUNDS, accept=anything)
+    found = replicate(trials, book, design)
+    if found.failure is not None:
+        return Impact(code=rule.code, name=rule.name, about=about, trouble=found.failure.reason)
+    sets = found.sets
     compared = compare_sets(sets, delta=trials.options.delta, confidence=HEADLINE_CONFIDENCE)
     return Impact(
         code=rule.code,
@@ -90,8 +90,8 @@ def measure(rule: Rule, folder: Path, scratch: Path) -> Impact:
         confidence=compared.confidence,
         sets=compared.sets,
         rounds=compared.rounds,
-        slow_peak_bytes=max(peak_bytes(it.runs[BASELINE]) for it in sets),
-        fast_peak_bytes=max(peak_bytes(it.runs[CANDIDATE]) for it in sets),
+        slow_peak_bytes=largest_peak_bytes(sets, BASELINE),
+        fast_peak_bytes=largest_peak_bytes(sets, CANDIDATE),
         trouble="" if compared.baseline_agrees else " ".join(compared.remarks),
     )
 

@@ -12,7 +12,7 @@ from hotlap.experiment.book import Book
 from hotlap.experiment.costs import FEWEST_ROUNDS
 from hotlap.experiment.observe import Observation, account_of
 from hotlap.experiment.quiet import quietly, runs_of_set
-from hotlap.experiment.trials import Failure, Trials
+from hotlap.experiment.trials import Arm, Failure, Trials
 from hotlap.levers.data import loader as loader_lever
 from hotlap.levers.support.situations import make_setting
 from hotlap.records import (
@@ -172,14 +172,12 @@ def _model_ceiling(trials: Trials, book: Book, phases: PhaseAccount) -> list[Cei
         book.warn("The model alone was not timed: the budget is too small.")
         return []
     book.tell("ceilings", "The model alone, its first batch replayed from memory")
-    replay = msgspec.structs.replace(trials.assignment(), instruments=(ReplayBatch(),))
+    arms = [Arm(), Arm(instruments=(ReplayBatch(),))]
     turns, disturbed = quietly(
         trials,
         book,
         "model-alone",
-        lambda patience: trials.take_set(
-            [trials.assignment(), replay], rounds=FEWEST_ROUNDS, purpose="model alone", patience_seconds=patience
-        ),
+        lambda patience: trials.take_set(arms, rounds=FEWEST_ROUNDS, purpose="model alone", patience_seconds=patience),
         runs_of_set,
         stage="ceilings",
     )

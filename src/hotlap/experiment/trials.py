@@ -22,6 +22,7 @@ from hotlap.records import (
     Crashed,
     Disturbance,
     Ending,
+    Instrument,
     LaunchRequest,
     Machine,
     Measurement,
@@ -60,6 +61,16 @@ class Failure:
     ending: Ending
     reason: str
     cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """What one of the launches that take turns runs: a plan, of another workload or with instruments where these are
+    given."""
+
+    plan: Plan = plans_of.EMPTY
+    workload: Workload | None = None
+    instruments: tuple[Instrument, ...] = ()
 
 
 class Trials:
@@ -205,7 +216,7 @@ class Trials:
 
     def take_set(
         self,
-        arms: Sequence[Plan | Assignment],
+        arms: Sequence[Plan | Arm],
         *,
         rounds: int,
         purpose: str,
@@ -217,7 +228,7 @@ class Trials:
 
         A set whose *first* arm failed is tried once more, and one whose script ended too soon with shorter blocks.
         """
-        assignments = tuple(it if isinstance(it, Assignment) else self.assignment(it) for it in arms)
+        assignments = tuple(map(self._assigned, arms))
         retried = False
         while True:
             rounds_here = min(rounds, self.costs.shape.most_rounds)
@@ -234,6 +245,13 @@ class Trials:
                 retried = True
             else:
                 return failure
+
+    def _assigned(self, arm: Plan | Arm) -> Assignment:
+        if isinstance(arm, Plan):
+            return self.assignment(arm)
+        assignment = self.assignment(arm.plan)
+        workload = arm.workload or assignment.workload
+        return msgspec.structs.replace(assignment, workload=workload, instruments=arm.instruments)
 
     def _ask(
         self, arms: tuple[Assignment, ...], rounds: int, purpose: str, cut: Shape | None, patience_seconds: float

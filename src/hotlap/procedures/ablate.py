@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from hotlap import plan as plans_of
 from hotlap.experiment.book import Book
-from hotlap.experiment.confirm import compare_sets, comparison_of
-from hotlap.experiment.trials import FEWEST_ARMS, Failure, Trials
+from hotlap.experiment.comparing import compare_sets, comparison_of
+from hotlap.experiment.replicates import Design, anything, replicate
+from hotlap.experiment.trials import FEWEST_ARMS, Trials
 from hotlap.measure import speed
 from hotlap.objective import gain, inverse, judge, metric_of
 from hotlap.records import Comparison, Objective, Plan, TurnSet
@@ -71,25 +72,30 @@ def _round(trials: Trials, book: Book, plan: Plan) -> dict[str, Comparison] | No
     return found
 
 
-def _sets(trials: Trials, book: Book, arms: Sequence[Plan], group: Sequence[str]) -> list[TurnSet] | None:
+def _sets(trials: Trials, book: Book, arms: Sequence[Plan], group: Sequence[str]) -> Sequence[TurnSet] | None:
+    def fits(to_come: int) -> bool:
+        """Sets may take longer than was thought; the verification's share is not touched."""
+        return trials.fits(to_come * trials.costs.of_set(arms, trials.rounds))
+
     if not trials.fits(_MARGIN * _SETS * trials.costs.of_set(arms, trials.rounds)):
         return None
-    sets: list[TurnSet] = []
     names = ", ".join(group)
-    while len(sets) < _SETS:
-        if not trials.fits((_SETS - len(sets)) * trials.costs.of_set(arms, trials.rounds)):
-            return None  # these sets take longer than was thought; the verification's share is not touched
-        text = f"Without {names}: set {len(sets) + 1} of {_SETS}"
-        book.tell("ablation", text, sets_done=len(sets), sets_planned=_SETS)
-        purpose = f"ablation {plans_of.key(arms[0])} {names}"
-        turns = trials.take_set(arms, rounds=trials.rounds, purpose=purpose)
-        if isinstance(turns, Failure):
-            if len(arms) > FEWEST_ARMS:
-                trials.arms_at_once = FEWEST_ARMS
-            book.warn(f"The check whether each lever is still needed could not be made. {turns.reason}")
-            return None
-        sets.append(turns)
-    return sets
+    design = Design(
+        arms=arms,
+        purpose=f"ablation {plans_of.key(arms[0])} {names}",
+        looks=(_SETS,),
+        accept=anything,
+        goes_on=fits,
+        compares=False,
+        stage="ablation",
+        label=f"Without {names}",
+    )
+    found = replicate(trials, book, design)
+    if found.failure is not None and not found.failure.cut:
+        if len(arms) > FEWEST_ARMS:
+            trials.arms_at_once = FEWEST_ARMS
+        book.warn(f"The check whether each lever is still needed could not be made. {found.failure.reason}")
+    return found.sets or None
 
 
 def _earns_its_place(without: Comparison, trials: Trials, is_doubtful: bool) -> bool:

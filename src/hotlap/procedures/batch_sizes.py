@@ -10,18 +10,16 @@ import math
 from collections.abc import Sequence
 from statistics import fmean, median
 
-import msgspec
-
 from hotlap import plan as plans_of
 from hotlap.experiment.book import Book
-from hotlap.experiment.confirm import peak_bytes
+from hotlap.experiment.comparing import peak_bytes
 from hotlap.experiment.costs import FEWEST_ROUNDS
 from hotlap.experiment.observe import Observation
-from hotlap.experiment.quiet import quietly, runs_of_set
-from hotlap.experiment.trials import Failure, Trials
+from hotlap.experiment.replicates import Design, replicate
+from hotlap.experiment.trials import Arm, Failure, Trials
 from hotlap.measure.levels import geometric
 from hotlap.measure.speed import HEADLINE_CONFIDENCE
-from hotlap.records import BatchRate, Machine, ReplayBatch, Run, TurnSet
+from hotlap.records import BatchRate, Machine, ReplayBatch, Run, Stopped, TurnSet
 
 SCALES = (0.5, 2.0, 4.0)
 SETS = 3
@@ -78,27 +76,21 @@ class _Sizes:
         return "" if self._trials.fits(SETS * max(1.0, scale) * cost) else "Not tried: the budget is too small."
 
     def _timed(self, scale: float) -> BatchRate:
-        trials, sets = self._trials, list[TurnSet]()
-        own = msgspec.structs.replace(trials.assignment(), instruments=(ReplayBatch(),))
-        other = msgspec.structs.replace(own, instruments=(ReplayBatch(scale=scale),))
-        while len(sets) < SETS:
-            text = f"The model alone, {scale * self._samples:g} samples a step: set {len(sets) + 1} of {SETS}"
-            self._book.tell("ceilings", text)
-            turns, _ = quietly(
-                trials,
-                self._book,
-                "batch-sizes",
-                lambda patience: trials.take_set(
-                    [own, other], rounds=FEWEST_ROUNDS, purpose=f"batch size {scale:g}", patience_seconds=patience
-                ),
-                runs_of_set,
-                stage="ceilings",
-            )
-            if isinstance(turns, Failure):
-                return self._failed(scale, turns.reason)
-            if abs(_samples(turns.runs[_OTHER]) / (scale * _samples(turns.runs[_OWN])) - 1) > _ALIKE:
-                return self._failed(scale, "Its batches are of a kind that cannot be grown or cut.")
-            sets.append(turns)
+        design = Design(
+            arms=(Arm(instruments=(ReplayBatch(),)), Arm(instruments=(ReplayBatch(scale=scale),))),
+            purpose=f"batch size {scale:g}",
+            looks=(SETS,),
+            rounds=FEWEST_ROUNDS,
+            accept=lambda turns: _of_the_size(turns, scale),
+            measured="batch-sizes",
+            compares=False,
+            stage="ceilings",
+            label=f"The model alone, {scale * self._samples:g} samples a step",
+        )
+        found = replicate(self._trials, self._book, design)
+        if found.failure is not None:
+            return self._failed(scale, found.failure.reason)
+        sets = found.sets
         self._sets += sets
         ratios = [_log(it, _OWN) - _log(it, _OTHER) for it in sets]
         return BatchRate(
@@ -120,6 +112,14 @@ class _Sizes:
 
     def _failed(self, scale: float, reason: str) -> BatchRate:
         return BatchRate(scale=scale, samples_per_step=scale * self._samples, error=reason)
+
+
+def _of_the_size(turns: TurnSet, scale: float) -> Failure | None:
+    """A failure where the other arm's batches are not of the size that was asked for."""
+    own, other = (_samples(turns.runs[arm]) for arm in (_OWN, _OTHER))
+    if abs(other / (scale * own) - 1) <= _ALIKE:
+        return None
+    return Failure(_OTHER, Stopped(), "Its batches are of a kind that cannot be grown or cut.")
 
 
 def _log(turns: TurnSet, arm: int) -> float:

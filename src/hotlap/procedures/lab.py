@@ -16,10 +16,11 @@ from hotlap import plan as plans_of
 from hotlap.diagnose.rules.small_mixed_precision_gain import RULE_OF_THUMB, bottleneck
 from hotlap.errors import BudgetError
 from hotlap.experiment.book import Book, OnProgress, say_nothing
-from hotlap.experiment.confirm import compare_sets, comparison_of
+from hotlap.experiment.comparing import compare_sets, comparison_of
 from hotlap.experiment.journaled import JournaledExecutor
 from hotlap.experiment.options import Options, check
 from hotlap.experiment.prove import Prover
+from hotlap.experiment.replicates import Design, anything, replicate
 from hotlap.experiment.stages import begin, blank_study, guarded
 from hotlap.experiment.trials import Failure, Trials
 from hotlap.levers.api import Lever, all_levers
@@ -132,27 +133,27 @@ def _arms(book: Book, situation: Situation, levers: Mapping[str, Lever]) -> list
     return arms
 
 
-def _take_sets(trials: Trials, book: Book, arms: Sequence[_Arm]) -> tuple[list[_Arm], list[TurnSet]]:
-    """The sets of all arms; an arm that fails is taken out, and the sets begin anew without it."""
+def _take_sets(trials: Trials, book: Book, arms: Sequence[_Arm]) -> tuple[list[_Arm], Sequence[TurnSet]]:
+    """The sets of all arms; an arm that fails is taken out, and the sets begin again without it."""
     running = list(arms)
-    sets: list[TurnSet] = []
-    wanted = _SETS
-    while running and len(sets) < wanted:
+    while running:
         plans = [plans_of.EMPTY, plans_of.EMPTY, *(it.plan for it in running)]
-        if not sets:
-            wanted = _affordable_sets(trials, plans)
         names = ", ".join(it.name for it in running)
-        text = f"The script as it is, {names}: set {len(sets) + 1} of {wanted}"
-        book.tell("trial", text, sets_done=len(sets), sets_planned=wanted)
-        turns = trials.take_set(plans, rounds=trials.rounds, purpose=f"lab {names}")
-        if not isinstance(turns, Failure):
-            sets.append(turns)
-            continue
-        failed = running.pop(max(0, turns.arm - 2))
-        verdict = Failed(ending=turns.ending, reason=turns.reason)
+        design = Design(
+            arms=plans,
+            purpose=f"lab {names}",
+            looks=(_affordable_sets(trials, plans),),
+            accept=anything,
+            compares=False,
+            label=f"The script as it is, {names}",
+        )
+        found = replicate(trials, book, design)
+        if found.failure is None:
+            return running, found.sets
+        failed = running.pop(max(0, found.failure.arm - 2))
+        verdict = Failed(ending=found.failure.ending, reason=found.failure.reason)
         book.decide(Outcome(lever=failed.name, setting=failed.plan.settings[-1], verdict=verdict))
-        sets.clear()
-    return running, sets
+    return running, ()
 
 
 def _affordable_sets(trials: Trials, plans: Sequence[Plan]) -> int:

@@ -17,7 +17,8 @@ from hotlap import plan as plans_of
 from hotlap.diagnose.profile import Profile
 from hotlap.experiment.book import Book, OnProgress, say_nothing
 from hotlap.experiment.ceilings import measure_ceilings, note_bounds, situation_with
-from hotlap.experiment.confirm import Confirmation, confirm, launch_noise
+from hotlap.experiment.comparing import launch_noise
+from hotlap.experiment.confirm import Confirmation, confirm
 from hotlap.experiment.findings import note_findings
 from hotlap.experiment.journaled import JournaledExecutor
 from hotlap.experiment.observe import account_of

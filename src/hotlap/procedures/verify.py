@@ -3,15 +3,17 @@ so nothing that chose the plan is used again."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
 
 from hotlap import plan as plans_of
 from hotlap.experiment.book import Book
-from hotlap.experiment.confirm import BASELINE, CANDIDATE, compare_sets, comparison_of, take_sets
+from hotlap.experiment.comparing import BASELINE, CANDIDATE, compare_sets, comparison_of
 from hotlap.experiment.costs import FEWEST_ROUNDS
 from hotlap.experiment.prove import Prover
+from hotlap.experiment.replicates import Design, replicate
 from hotlap.experiment.trials import Failure, Trials
 from hotlap.measure import speed
 from hotlap.objective import judge
@@ -75,27 +77,31 @@ def verify(
 
 def measure_plan(trials: Trials, book: Book, plan: Plan) -> Verification | Failure:
     """What the objective asks for, without a proof of sameness."""
-    sets: list[TurnSet] = []
-    while len(sets) < speed.HEADLINE_SETS:
-        _fit_rounds(trials, plan, speed.HEADLINE_SETS - len(sets))
-        failure = take_sets(
-            *(trials, book, plans_of.EMPTY, plan, sets),
-            upto=len(sets) + 1,
-            planned=speed.HEADLINE_SETS,
-            stage="verification",
-        )
-        if failure is not None:
-            return failure
-    comparison = _compared(trials, plan, sets, speed.HEADLINE_CONFIDENCE)
-    more = (MORE_SETS.sets - len(sets)) * trials.costs.of_set([plans_of.EMPTY] * 2 + [plan], trials.rounds)
-    if judge(trials.options.objective, comparison).verdict == "inconclusive" and trials.fits(more):
-        failure = take_sets(trials, book, plans_of.EMPTY, plan, sets, upto=MORE_SETS.sets, stage="verification")
-        if failure is not None:
-            return failure
-        comparison = _compared(trials, plan, sets, 1 - MORE_SETS.alpha)
-    return Verification(comparison, sets[-1].runs[BASELINE], sets[-1].runs[CANDIDATE], tuple(sets))
+
+    def goes_on(to_come: int) -> bool:
+        _fit_rounds(trials, plan, to_come)
+        return True
+
+    def decided(sets: Sequence[TurnSet]) -> bool:
+        return judge(trials.options.objective, _compared(trials, plan, sets)).verdict != "inconclusive"
+
+    design = Design(
+        arms=(plans_of.EMPTY, plans_of.EMPTY, plan),
+        purpose=f"verification {plans_of.key(plans_of.EMPTY)} {plans_of.key(plan)}",
+        looks=(speed.HEADLINE_SETS, MORE_SETS.sets),
+        goes_on=goes_on,
+        stage="verification",
+        label="the whole plan",
+    )
+    found = replicate(trials, book, design, decided)
+    if found.failure is not None:
+        return found.failure
+    last = found.sets[-1].runs
+    return Verification(_compared(trials, plan, found.sets), last[BASELINE], last[CANDIDATE], found.sets)
 
 
-def _compared(trials: Trials, plan: Plan, sets: list[TurnSet], confidence: float) -> Comparison:
+def _compared(trials: Trials, plan: Plan, sets: Sequence[TurnSet]) -> Comparison:
+    """At 95 %, or where the first look decided nothing with what the second may spend."""
+    confidence = speed.HEADLINE_CONFIDENCE if len(sets) <= speed.HEADLINE_SETS else 1 - MORE_SETS.alpha
     found = compare_sets(sets, delta=trials.options.delta, confidence=confidence)
     return comparison_of(plans_of.EMPTY, plan, sets, found)

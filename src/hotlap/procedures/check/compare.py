@@ -10,34 +10,25 @@ import msgspec
 from hotlap import plan as plans_of
 from hotlap.errors import HotlapError, ScriptError, UsageError
 from hotlap.experiment.book import Book, OnProgress, say_nothing
-from hotlap.experiment.confirm import (
-    BASELINE,
-    CANDIDATE,
-    adapt_rounds,
-    compare_sets,
-    comparison_of,
-    divergence,
-    peak_bytes,
-)
+from hotlap.experiment.comparing import BASELINE, CANDIDATE, comparison_of, largest_peak_bytes
 from hotlap.experiment.costs import FEWEST_ROUNDS
 from hotlap.experiment.journaled import JournaledExecutor
 from hotlap.experiment.observe import Observation
 from hotlap.experiment.options import Options
 from hotlap.experiment.options import check as check_options
 from hotlap.experiment.prove import Prover
-from hotlap.experiment.quiet import quietly, runs_of_set
+from hotlap.experiment.replicates import Design, replicate, timed_out
 from hotlap.experiment.stages import begin, blank_study
-from hotlap.experiment.trials import Failure, Trials
+from hotlap.experiment.trials import Arm, Failure, Trials
 from hotlap.levers.api import Lever, all_levers
 from hotlap.machine.label import machine_label
 from hotlap.measure import speed
 from hotlap.procedures.check.numbers import TwoScripts, without_blame
 from hotlap.procedures.check.phases import phase_shifts
-from hotlap.procedures.check.rule import limit_of, look_at
+from hotlap.procedures.check.rule import is_decided, limit_of, look_at
 from hotlap.procedures.check.wording import numbers_text, over_budget_text, overall, speed_text
 from hotlap.records import (
     Against,
-    Assignment,
     Check,
     CheckCost,
     CheckVerdict,
@@ -118,10 +109,9 @@ class _Checker:
         self._book = book
         self._levers = levers
         self._speed_only = speed_only
-        self._sets: list[TurnSet] = []
+        self._sets: Sequence[TurnSet] = ()
         self._cost: CheckCost | None = None
         self._ended_soon = False
-        self._asked_twice = False
 
     def run(self) -> Check:
         try:
@@ -243,25 +233,25 @@ class _Checker:
 
     def _time(self) -> SpeedCheck:
         """Sets until a look decides, the last look is done, or the budget is."""
-        delta, short = self._trials.options.delta, False
-        for position, look in enumerate(speed.LOOKS):
-            if position > 0 and not self._trials.fits((look.sets - len(self._sets)) * self._set_seconds):
-                short = True
-                break
-            failure = self._take_sets(look.sets)
-            if failure is not None:
-                return self._failed(failure)
-            verdict, judged, at_least, found = look_at(self._sets, self._against.recorded, delta)
-            if verdict != "inconclusive":
-                break
-            adapt_rounds(self._trials, self._sets)
-        runs = [run for it in self._sets for run in it.runs]
-        self._book.judge("speed", runs)
+        delta, recorded, sides = self._trials.options.delta, self._against.recorded, self._sides
+        before, now = Arm(sides.before_plan), Arm(sides.now_plan, workload=sides.now)
+        design = Design(
+            arms=(before, before, now), purpose="check", measured="speed", repeats_time_outs=True, adapts_rounds=True
+        )
+        taken = replicate(self._trials, self._book, design, lambda sets: is_decided(sets, recorded, delta))
+        if taken.failure is not None:
+            return self._failed(taken.failure, again=taken.timed_out_again)
+        self._sets = taken.sets
+        verdict, judged, at_least, found = look_at(self._sets, recorded, delta)
+        self._book.judge("speed", [run for it in self._sets for run in it.runs])
         phases, busy = phase_shifts(self._sets), self._disturbance_of("speed")
         return SpeedCheck(
             verdict=verdict,
             text=speed_text(
-                verdict, self._against, delta, found, judged, at_least, short=short, phases=phases, disturbance=busy
+                *(verdict, self._against, delta, found, judged, at_least),
+                short=taken.unfinished,
+                phases=phases,
+                disturbance=busy,
             ),
             limit=self._limit,
             judged=judged,
@@ -270,52 +260,9 @@ class _Checker:
             phases=phases,
         )
 
-    def _take_sets(self, upto: int) -> Failure | None:
-        while len(self._sets) < upto:
-            running = None
-            if len(self._sets) > 1:
-                confidence = speed.HEADLINE_CONFIDENCE
-                running = compare_sets(self._sets, delta=self._trials.options.delta, confidence=confidence).speedup
-            text = f"set {len(self._sets) + 1} of {upto}"
-            self._book.tell("trial", text, sets_done=len(self._sets), sets_planned=upto, running=running)
-            turns = self._take_set(upto)
-            if _timed_out(turns) and self._trials.fits((upto - len(self._sets)) * self._set_seconds):
-                turns, self._asked_twice = self._take_set(upto), True  # the machine may no longer be busy
-            if isinstance(turns, Failure):
-                return turns
-            diverged = divergence(turns.runs[BASELINE], turns.runs[CANDIDATE])
-            if diverged is not None:
-                return diverged
-            self._sets.append(turns)
-        return None
-
-    def _take_set(self, upto: int) -> TurnSet | Failure:
-        """A set, taken again where it was disturbed, as long as those that follow still fit into the budget."""
-        trials = self._trials
-        others_seconds = (upto - len(self._sets) - 1) * self._set_seconds
-        turns, _ = quietly(
-            trials,
-            self._book,
-            "speed",
-            lambda patience: trials.take_set(
-                self._arms(), rounds=trials.rounds, purpose="check", patience_seconds=patience
-            ),
-            runs_of_set,
-            stage="trial",
-            most_seconds=max(0.0, trials.left_seconds - others_seconds),
-        )
-        return turns
-
-    def _arms(self) -> Sequence[Assignment]:
-        sides = self._sides
-        before = self._trials.assignment(sides.before_plan)
-        now = msgspec.structs.replace(self._trials.assignment(sides.now_plan), workload=sides.now)
-        return [before, before, now]
-
-    def _failed(self, failure: Failure) -> SpeedCheck:
-        """An arm that gave no numbers: the present one's failure is an answer."""
-        self._sets.clear()
-        if _timed_out(failure) and not (failure.arm == CANDIDATE and self._asked_twice):
+    def _failed(self, failure: Failure, *, again: bool) -> SpeedCheck:
+        """An arm that gave no numbers, perhaps ``again``: the present one's failure is an answer."""
+        if timed_out(failure) and not (failure.arm == CANDIDATE and again):
             side = "the script as it is now" if failure.arm == CANDIDATE else self._against.name
             text = f"The speed could not be compared: in a trial of {side}: {failure.reason}"
             return SpeedCheck(verdict="inconclusive", text=text, limit=self._limit)
@@ -349,7 +296,7 @@ class _Checker:
         self._book.tell("parity", "Does it still compute the same?")
         parity = proof.prove(self._sets)
         if isinstance(parity, Failure):
-            verdict: CheckVerdict = "inconclusive" if _timed_out(parity) else "failed"
+            verdict: CheckVerdict = "inconclusive" if timed_out(parity) else "failed"
             return NumbersCheck(verdict=verdict, text=parity.reason)
         parity = without_blame(parity)
         return NumbersCheck(verdict=_VERDICTS[parity.verdict], text=numbers_text(self._against, parity), parity=parity)
@@ -369,8 +316,8 @@ class _Checker:
             delta=self._trials.options.delta,
             machine=machine_label(machine),
             torch_version=_torch_version(machine),
-            before_peak_bytes=self._peak_bytes(BASELINE),
-            now_peak_bytes=self._peak_bytes(CANDIDATE),
+            before_peak_bytes=largest_peak_bytes(self._sets, BASELINE),
+            now_peak_bytes=largest_peak_bytes(self._sets, CANDIDATE),
             spent_seconds=self._trials.spent_seconds,
             budget_seconds=self._trials.options.budget_seconds,
             cost=self._cost,
@@ -394,9 +341,6 @@ class _Checker:
         self._book.attach(CHECK, check)
         self._book.close("finished", check.text)
 
-    def _peak_bytes(self, arm: int) -> int:
-        return max((peak_bytes(it.runs[arm]) for it in self._sets), default=0)
-
 
 class _PlanProof:
     """The proof that the levers of the recorded plan owe, of which exact ones are proved by the timing runs."""
@@ -413,11 +357,6 @@ class _PlanProof:
     def prove(self, sets: Sequence[TurnSet]) -> ParityComparison | Failure:
         """The plan against the untouched script."""
         return self._prover.prove_exact(sets) if self._exact else self._prover.prove(self._plan)
-
-
-def _timed_out(turns: TurnSet | ParityComparison | Failure) -> bool:
-    """Whether it timed out: on a busy machine that says nothing about the script."""
-    return isinstance(turns, Failure) and isinstance(turns.ending, TimedOut)
 
 
 def _torch_version(machine: Machine) -> str:

@@ -13,25 +13,24 @@ import msgspec
 
 from hotlap.errors import HotlapError
 from hotlap.experiment.book import Book, OnProgress, say_nothing
-from hotlap.experiment.confirm import BASELINE, CANDIDATE, adapt_rounds, compare_sets, divergence
+from hotlap.experiment.comparing import CANDIDATE
 from hotlap.experiment.journaled import JournaledExecutor
 from hotlap.experiment.options import Options
+from hotlap.experiment.replicates import Design, replicate, same_numbers
 from hotlap.experiment.stages import begin, blank_study
-from hotlap.experiment.trials import Failure, Trials
+from hotlap.experiment.trials import Arm, Failure, Trials
 from hotlap.machine.label import machine_label
-from hotlap.measure import speed
 from hotlap.procedures.check.numbers import TwoScripts, without_blame
 from hotlap.procedures.check.rule import look_at
 from hotlap.records import (
-    Assignment,
     CheckVerdict,
     Completed,
-    Estimate,
     ParityComparison,
     PatchProof,
     Run,
     Sides,
     SpeedComparison,
+    Stopped,
     TurnSet,
 )
 from hotlap.trial.executor import Executor
@@ -66,7 +65,7 @@ class _Proof:
         self._replaced = replaced
         self._trials = trials
         self._book = book
-        self._sets: list[TurnSet] = []
+        self._sets: Sequence[TurnSet] = ()
 
     def run(self) -> PatchProof:
         verdict, found = self._time()
@@ -88,56 +87,32 @@ class _Proof:
 
     def _time(self) -> tuple[CheckVerdict, SpeedComparison | str]:
         """Sets until a look decides; in place of a comparison, why the patched copy could not be timed."""
-        delta = self._trials.options.delta
-        verdict: CheckVerdict = "inconclusive"
-        found: SpeedComparison | None = None
-        for look in speed.LOOKS:
-            if found is not None and not self._trials.fits((look.sets - len(self._sets)) * self._set_seconds):
-                break
-            problem = self._take_sets(look.sets)
-            if problem:
-                return "failed", problem
-            verdict, _, _, found = look_at(self._sets, None, delta)
-            if verdict != "inconclusive":
-                break
-            adapt_rounds(self._trials, self._sets)
-        assert found is not None
+        delta, sides = self._trials.options.delta, self._sides
+        before, after = Arm(sides.before_plan), Arm(sides.now_plan, workload=sides.now)
+        design = Design(
+            arms=(before, before, after),
+            purpose="patch",
+            accept=self._accept,
+            adapts_rounds=True,
+            label="the patched copy against the levers",
+        )
+        taken = replicate(
+            self._trials, self._book, design, lambda sets: look_at(sets, None, delta)[0] != "inconclusive"
+        )
+        if taken.failure is not None:
+            return "failed", self._failed(taken.failure)
+        self._sets = taken.sets
+        verdict, _, _, found = look_at(self._sets, None, delta)
         return verdict, found
 
-    @property
-    def _set_seconds(self) -> float:
-        plan = self._sides.before_plan
-        return self._trials.costs.of_set([plan, plan, plan], self._trials.rounds)
-
-    def _take_sets(self, upto: int) -> str:
-        while len(self._sets) < upto:
-            text = f"the patched copy against the levers: set {len(self._sets) + 1} of {upto}"
-            running = self._running()
-            self._book.tell("trial", text, sets_done=len(self._sets), sets_planned=upto, running=running)
-            turns = self._trials.take_set(self._arms(), rounds=self._trials.rounds, purpose="patch")
-            if isinstance(turns, Failure):
-                return self._failed(turns)
-            diverged = divergence(turns.runs[BASELINE], turns.runs[CANDIDATE])
-            if diverged is not None:
-                return f"The patched copy diverged. {diverged.reason}"
-            self._check_copy(turns.runs[CANDIDATE])
-            self._sets.append(turns)
-        return ""
-
-    def _running(self) -> Estimate | None:
-        if len(self._sets) < 2:
-            return None
-        confidence = speed.HEADLINE_CONFIDENCE
-        return compare_sets(self._sets, delta=self._trials.options.delta, confidence=confidence).speedup
-
-    def _arms(self) -> Sequence[Assignment]:
-        sides = self._sides
-        before = self._trials.assignment(sides.before_plan)
-        after = msgspec.structs.replace(self._trials.assignment(sides.now_plan), workload=sides.now)
-        return [before, before, after]
+    def _accept(self, turns: TurnSet) -> Failure | None:
+        self._check_copy(turns.runs[CANDIDATE])
+        return same_numbers(turns)
 
     def _failed(self, failure: Failure) -> str:
         """Why the patched copy failed. Raises :class:`HotlapError` when the original did."""
+        if isinstance(failure.ending, Stopped):
+            return f"The patched copy diverged. {failure.reason}"
         if failure.arm == CANDIDATE and not isinstance(failure.ending, Completed):
             return f"The patched copy does not run through: {failure.reason}"
         if isinstance(failure.ending, Completed):

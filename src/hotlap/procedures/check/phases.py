@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from statistics import fmean, stdev
 
-from hotlap.experiment.confirm import BASELINE, CANDIDATE
+from hotlap.experiment.comparing import BASELINE, CANDIDATE
 from hotlap.measure import student
 from hotlap.measure.account import warm_up_steps
 from hotlap.records import STEP_PHASES, Estimate, PhaseShift, Run, TurnSet

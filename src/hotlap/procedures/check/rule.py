@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from hotlap.experiment.confirm import compare_sets
+from hotlap.experiment.comparing import compare_sets
 from hotlap.measure import speed, student
 from hotlap.records import CheckVerdict, Estimate, RecordedGain, SpeedComparison, TurnSet
 
@@ -35,6 +35,11 @@ def look_at(
         judged = share_of(found.speedup, recorded, 1 - alpha)
         at_least = share_of(one_sided.speedup, recorded, 1 - 2 * alpha).low
     return decide(judged, at_least, delta, agrees=found.baseline_agrees), judged, at_least, found
+
+
+def is_decided(sets: Sequence[TurnSet], recorded: RecordedGain | None, delta: float) -> bool:
+    """Whether the look at these sets gives a verdict."""
+    return look_at(sets, recorded, delta)[0] != "inconclusive"
 
 
 def decide(judged: Estimate, at_least: float, delta: float, *, agrees: bool) -> CheckVerdict:

@@ -1,0 +1,79 @@
+"""From replicates to records: how the arms of the same replicates compare."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import fmean
+
+from hotlap.experiment.trials import Failure
+from hotlap.measure import levels, speed
+from hotlap.measure.disturbance import disturbances
+from hotlap.measure.metrics.api import compare_metrics
+from hotlap.records import Comparison, Plan, Run, SpeedComparison, Stopped, TurnSet
+
+BASELINE, REPEAT, CANDIDATE = range(3)
+
+
+def compare_sets(
+    sets: Sequence[TurnSet], *, delta: float, confidence: float, arms: tuple[int, int, int] = (0, 1, 2)
+) -> SpeedComparison:
+    """The arm ``arms[2]`` against ``arms[0]``, with ``arms[1]`` as the reference's repeat."""
+    runs = [run for it in sets for run in it.runs]
+    remarks = list(disturbances(runs))
+    if not all(it.interleaved for it in sets):
+        remarks.append("Memory allowed one launch at a time only, so whole launches were alternated.")
+    baseline, repeat, candidate = ([it.rounds[arm] for it in sets] for arm in arms)
+    return speed.compare(baseline, repeat, candidate, delta=delta, confidence=confidence, remarks=remarks)
+
+
+def comparison_of(
+    reference: Plan,
+    candidate: Plan,
+    sets: Sequence[TurnSet],
+    found: SpeedComparison,
+    *,
+    candidate_arm: int = CANDIDATE,
+) -> Comparison:
+    """The record of a comparison, with the memory peaks of both sides (per launch, the largest), the level of the
+    reference, and what the candidate changes beside the speed: its start and its energy."""
+    arms = (BASELINE, candidate_arm)
+    return Comparison(
+        baseline=reference,
+        candidate=candidate,
+        speed=found,
+        baseline_peak_bytes=largest_peak_bytes(sets, BASELINE),
+        candidate_peak_bytes=largest_peak_bytes(sets, candidate_arm),
+        metrics=compare_metrics(sets, confidence=found.confidence, arms=(BASELINE, REPEAT, candidate_arm)),
+        baseline_seconds_per_sample=levels.seconds_per_sample(sets, BASELINE, confidence=found.confidence),
+        extra_startup_seconds=levels.extra_startup_seconds(sets, confidence=found.confidence, arms=arms),
+        energy=levels.energy(sets, confidence=found.confidence, arms=arms),
+    )
+
+
+def peak_bytes(run: Run) -> int:
+    """The device's peak where there is one, else the host's."""
+    return run.device_peak_bytes or run.host_peak_bytes
+
+
+def launch_noise(sets: Sequence[TurnSet]) -> list[float]:
+    """What each set's repeat of the reference differed from it by, as logarithms."""
+    return [_log_ratio(it.rounds[BASELINE], it.rounds[REPEAT]) for it in sets]
+
+
+def divergence(reference: Run, candidate: Run) -> Failure | None:
+    """A loss that became NaN or infinite where the reference's stayed finite."""
+    reached = len(reference.steps.wall_seconds)
+    rows = [row for row in candidate.steps.not_finite if row < reached]
+    if not rows or reference.steps.not_finite:
+        return None
+    return Failure(CANDIDATE, Stopped(), f"It diverged: from step {rows[0] + 1} on the loss is no longer finite.")
+
+
+def _log_ratio(one: Sequence[float], other: Sequence[float]) -> float:
+    return fmean(math.log(a / b) for a, b in zip(one, other, strict=True))
+
+
+def largest_peak_bytes(sets: Sequence[TurnSet], arm: int) -> int:
+    """The largest peak of an arm's launches; 0 where there was none."""
+    return max((peak_bytes(it.runs[arm]) for it in sets), default=0)

@@ -1,0 +1,188 @@
+"""The one loop over replicates: take them until a look decides, the last look is done, or the budget is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from hotlap.experiment.book import Book
+from hotlap.experiment.comparing import BASELINE, CANDIDATE, REPEAT, compare_sets, divergence, largest_peak_bytes
+from hotlap.experiment.quiet import quietly, runs_of_set
+from hotlap.experiment.trials import Arm, Failure, Trials
+from hotlap.measure import speed
+from hotlap.records import Estimate, Measurement, Plan, Stage, Stopped, TimedOut, TurnSet
+
+Rule: TypeAlias = Callable[[Sequence[TurnSet]], bool]
+"""Whether the replicates so far decide. How often it is asked is what its share of false alarms rests on."""
+
+LOOKS = tuple(look.sets for look in speed.LOOKS)
+
+
+def same_numbers(turns: TurnSet) -> Failure | None:
+    """A failure where the candidate's loss is no longer finite while the baseline's is."""
+    return divergence(turns.runs[BASELINE], turns.runs[CANDIDATE])
+
+
+def anything(turns: TurnSet) -> Failure | None:
+    """No objection."""
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Design:
+    """What takes turns, after how many replicates the rule is asked, and how progress is announced.
+
+    The replicates of the first look are taken whatever they cost: whoever asks for them has made sure that they fit,
+    or has ``goes_on`` stop them, which is asked before each with how many are to come until the next look. Later looks
+    are taken where all their replicates fit into the budget.
+
+    ``accept`` says what is wrong with a replicate. With ``measured`` one that others disturbed is taken again, as long
+    as those to come still fit; with ``repeats_time_outs`` one that timed out as well, once. With ``adapts_rounds``
+    each look corrects the number of rounds (``rounds`` where it is fixed). ``compares`` has progress show the interval
+    so far of the third arm against the first.
+    """
+
+    arms: Sequence[Plan | Arm]
+    purpose: str
+    looks: Sequence[int] = LOOKS
+    rounds: int | None = None
+    accept: Callable[[TurnSet], Failure | None] = same_numbers
+    goes_on: Callable[[int], bool] = lambda to_come: True
+    measured: Measurement | None = None
+    repeats_time_outs: bool = False
+    adapts_rounds: bool = False
+    compares: bool = True
+    stage: Stage = "trial"
+    label: str = ""
+    lever: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Replicates:
+    """The replicates of all looks that were completed. ``unfinished`` says that the budget ended the looks early, and
+    ``failure`` why there is nothing to look at. ``timed_out_again`` says that a repetition did not help either."""
+
+    sets: tuple[TurnSet, ...]
+    failure: Failure | None = None
+    unfinished: bool = False
+    timed_out_again: bool = False
+
+
+def replicate(trials: Trials, book: Book, design: Design, decided: Rule = lambda sets: False) -> Replicates:
+    """Take replicates up to each look of the design until one decides, or a replicate fails."""
+    return _Loop(trials, book, design).run(decided)
+
+
+class _Loop:
+    def __init__(self, trials: Trials, book: Book, design: Design) -> None:
+        self._trials = trials
+        self._book = book
+        self._design = design
+        self._sets: list[TurnSet] = []
+        self._timed_out_again = False
+
+    def run(self, decided: Rule) -> Replicates:
+        looked_at = 0
+        for look in self._design.looks:
+            if looked_at and not self._trials.fits(self._cost(look - looked_at)):
+                return self._unfinished(looked_at)
+            failure = self._take_up_to(look)
+            if failure is not None and failure.cut and looked_at:
+                return self._unfinished(looked_at)
+            if failure is not None:
+                return Replicates((), failure, timed_out_again=self._timed_out_again)
+            if decided(self._sets):
+                break
+            looked_at = look
+            if self._design.adapts_rounds:
+                adapt_rounds(self._trials, self._sets)
+        return Replicates(tuple(self._sets))
+
+    def _unfinished(self, looked_at: int) -> Replicates:
+        return Replicates(tuple(self._sets[:looked_at]), unfinished=True)
+
+    def _take_up_to(self, look: int) -> Failure | None:
+        """Add replicates until there are so many; a Failure where one gave no numbers."""
+        while (to_come := look - len(self._sets)) > 0:
+            if not self._design.goes_on(to_come):
+                return Failure(BASELINE, Stopped(), "The budget ended before the first look.", cut=True)
+            self._announce(look)
+            turns = self._take(to_come)
+            if timed_out(turns) and self._design.repeats_time_outs and self._trials.fits(self._cost(to_come)):
+                turns, self._timed_out_again = self._take(to_come), True  # the machine may no longer be busy
+            if isinstance(turns, Failure):
+                return turns
+            objection = self._design.accept(turns)
+            if objection is not None:
+                return objection
+            self._sets.append(turns)
+        return None
+
+    def _take(self, to_come: int) -> TurnSet | Failure:
+        trials, design = self._trials, self._design
+        if design.measured is None:
+            return self._ask(0.0)
+        others_seconds = self._cost(to_come - 1)
+        turns, _ = quietly(
+            trials,
+            self._book,
+            design.measured,
+            self._ask,
+            runs_of_set,
+            stage=design.stage,
+            most_seconds=max(0.0, trials.left_seconds - others_seconds),
+        )
+        return turns
+
+    def _ask(self, patience_seconds: float) -> TurnSet | Failure:
+        return self._trials.take_set(
+            self._design.arms, rounds=self._rounds, purpose=self._design.purpose, patience_seconds=patience_seconds
+        )
+
+    @property
+    def _rounds(self) -> int:
+        return self._design.rounds or self._trials.rounds
+
+    def _cost(self, count: int) -> float:
+        plans = [it.plan if isinstance(it, Arm) else it for it in self._design.arms]
+        return count * self._trials.costs.of_set(plans, self._rounds)
+
+    def _announce(self, look: int) -> None:
+        design, sets = self._design, self._sets
+        number = f"set {len(sets) + 1} of {look}"
+        more: dict[str, Any] = {}
+        if design.compares:
+            more = {
+                "running": self._interval_so_far(),
+                "peak_bytes": largest_peak_bytes(sets, CANDIDATE),
+                "baseline_peak_bytes": largest_peak_bytes(sets, BASELINE),
+            }
+        text = f"{design.label}: {number}" if design.label else number
+        self._book.tell(design.stage, text, lever=design.lever, sets_done=len(sets), sets_planned=look, **more)
+
+    def _interval_so_far(self) -> Estimate | None:
+        """For somebody who watches; no decision rests on it."""
+        if len(self._sets) < 2:
+            return None
+        delta = self._trials.options.delta
+        return compare_sets(self._sets, delta=delta, confidence=speed.HEADLINE_CONFIDENCE).speedup
+
+
+def adapt_rounds(trials: Trials, sets: Sequence[TurnSet]) -> None:
+    """More rounds where rounds are noisy and launches dear, fewer where launches differ anyway (method, item 9)."""
+    first, second = ([it.rounds[arm] for it in sets] for arm in (BASELINE, REPEAT))
+    if len(sets) < 2 or min(len(it) for it in first) < 2:
+        return
+    costs = trials.costs
+    rounds = speed.round_count(
+        launch_seconds=costs.overhead_seconds,
+        round_seconds=costs.shape.round_seconds,
+        parts=speed.variance_parts(first, second),
+    )
+    trials.set_rounds(rounds)
+
+
+def timed_out(taken: object) -> bool:
+    """Whether it timed out: on a busy machine that says nothing about the script."""
+    return isinstance(taken, Failure) and isinstance(taken.ending, TimedOut)
