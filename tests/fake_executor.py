@@ -29,10 +29,11 @@ from hotlap.records import (
     TurnRequest,
     TurnSet,
 )
+from hotlap.trial.executor import OneSlot
 
 
 @dataclass
-class FakeExecutor:
+class FakeExecutor(OneSlot):
     """Trials by arithmetic: every lever divides the time of a step by a fixed factor, give or take ``noise``.
 
     ``ending`` is how the script as it is ends, after ``steps_before_end`` steps where it does not just go on.

@@ -35,6 +35,7 @@ from hotlap.records import (
     TurnSet,
     Workload,
 )
+from hotlap.trial.executor import OneSlot
 
 WORKLOAD = Workload(kind="script", target="train.py", directory="/", python="python")
 LOADER, MORE = setting("loader", num_workers=1), setting("loader", num_workers=2)
@@ -43,7 +44,7 @@ CHOICES = {"loader": (LOADER, MORE), "mixed-precision": (HALF,), "fused-optimize
 FACTORS = {LOADER: 0.8, MORE: 0.7, HALF: 0.6, FUSED: 1.02}
 
 
-class Arithmetic:
+class Arithmetic(OneSlot):
     """An executor in which every setting multiplies the time; a plan with ``broken`` crashes."""
 
     def __init__(

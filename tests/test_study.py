@@ -42,6 +42,7 @@ from hotlap.study import (
     load_study,
     open_study,
 )
+from hotlap.trial.executor import OneSlot
 
 WORKLOAD = Workload(
     kind="script", target="train.py", arguments=("--epochs", "1"), directory="/home/ada", python="python"
@@ -52,7 +53,7 @@ class Choices(Record, frozen=True, kw_only=True):
     number: int = 0
 
 
-class Counting:
+class Counting(OneSlot):
     """An executor whose answers tell them apart, and whose clock moves by three seconds a call."""
 
     def __init__(self) -> None:
@@ -351,7 +352,7 @@ def test_answers_are_replayed_by_key_and_ordinal(journal: Journal) -> None:
         executor.launch(launch()),
         executor.launch(launch()),
         executor.launch(launch(4)),
-        executor.take_turns(turns),
+        executor.take_turns([turns]),
     )
     assert executor.spent_seconds == 15.0 and (executor.measured, executor.replayed) == (5, 0)
     assert first[1] != first[2]
@@ -364,7 +365,7 @@ def test_answers_are_replayed_by_key_and_ordinal(journal: Journal) -> None:
             resumed.launch(launch()),
             resumed.launch(launch()),
             resumed.launch(launch(4)),
-            resumed.take_turns(turns),
+            resumed.take_turns([turns]),
         )
         assert second == first
         assert later.calls == 0 and resumed.spent_seconds == 15.0

@@ -11,7 +11,7 @@ from pathlib import Path
 from bench.aa.noise import Arm
 from bench.aa.procedure import LAST_LOOK, PROCEDURES, Decision, Tally, tally
 from hotlap.records import Assignment, TurnRequest, Workload
-from hotlap.trial.executor import Executor
+from hotlap.trial.executor import OneSlot
 
 ROLES = 3
 
@@ -29,7 +29,7 @@ def workload(script: Path, arguments: tuple[str, ...]) -> Workload:
 
 
 def measure(
-    executor: Executor, of: Workload, *, sets: int, rounds: int, progress: Callable[[int], None]
+    executor: OneSlot, of: Workload, *, sets: int, rounds: int, progress: Callable[[int], None]
 ) -> tuple[Arm, Arm, Arm]:
     """Take that many sets of three equal arms. Raises :class:`SetFailed` when a script ends too early."""
     arms: tuple[Arm, Arm, Arm] = ([], [], [])

@@ -10,7 +10,7 @@ from bench.gpu.naive import Naive, NotMeasured, Say
 from bench.overhead import __main__ as overhead
 from hotlap.measure import speed
 from hotlap.records import Assignment, SpeedComparison, TurnRequest
-from hotlap.trial.executor import Executor
+from hotlap.trial.executor import OneSlot
 
 KINDS = ("tiny", "many-layers")
 LAUNCHES = 3
@@ -50,7 +50,7 @@ class FalseAlarms:
     ratios: tuple[tuple[float, ...], ...]
 
 
-def false_alarms(naive: Naive, executor: Executor, seconds: float, say: Say) -> FalseAlarms:
+def false_alarms(naive: Naive, executor: OneSlot, seconds: float, say: Say) -> FalseAlarms:
     """As many sets of three equal arms as the time allows. Raises :class:`NotMeasured` when these are fewer than three,
     and :class:`HotlapError` as the executor does."""
     one = Assignment(

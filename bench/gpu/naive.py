@@ -43,7 +43,7 @@ from hotlap.records import (
     TurnSet,
     Workload,
 )
-from hotlap.trial.executor import Executor
+from hotlap.trial.executor import Executor, OneSlot
 from hotlap.trial.local import LocalExecutor
 
 ROUNDS = 6
@@ -97,7 +97,7 @@ class Result:
     seconds: float = 0.0
 
 
-class KnownMachine:
+class KnownMachine(OneSlot):
     """The executor, with the machine measured once for all parts."""
 
     def __init__(self, inner: Executor, machine: Machine) -> None:

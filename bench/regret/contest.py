@@ -15,7 +15,7 @@ from statistics import fmean
 from hotlap.measure import speed
 from hotlap.plan import EMPTY
 from hotlap.records import Assignment, Plan, SpeedComparison, TurnRequest, TurnSet, Workload
-from hotlap.trial.executor import Executor
+from hotlap.trial.executor import OneSlot
 
 RIVALS_PER_SET = 4
 
@@ -53,7 +53,7 @@ class Result:
 class Contest:
     """All sets of one workload; ``progress`` is told what comes next."""
 
-    executor: Executor
+    executor: OneSlot
     workload: Workload
     found: Plan
     terms: Terms

@@ -14,7 +14,7 @@ from hotlap.experiment.options import Options, check
 from hotlap.levers.api import all_levers
 from hotlap.records import Completed, Isolation, LaunchRequest, Machine, Run, Study, TurnRequest, TurnSet, Workload
 from hotlap.study import Journal
-from hotlap.trial.executor import Executor
+from hotlap.trial.executor import Executor, OneSlot
 
 STRICT = Isolation(network="none", unprotected=True)
 
@@ -39,7 +39,7 @@ class Engines:
         return fakes.INTERRUPTED
 
 
-class _NeverTrains:
+class _NeverTrains(OneSlot):
     def machine(self) -> Machine:
         return fakes.MACHINE
 

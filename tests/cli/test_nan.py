@@ -35,6 +35,7 @@ from hotlap.records import (
     WatchNumbers,
 )
 from hotlap.trial import sweeping
+from hotlap.trial.executor import OneSlot
 from hotlap.trial.guard import guard
 
 SITE = CallSite(role="operation", file="model.py", line=41, function="forward", what="return torch.log(x)")
@@ -61,7 +62,7 @@ def account(steps: int, seconds: float = 0.01, loss: float | None = 1.0) -> Step
     return Steps(wall_seconds=(seconds,) * steps, loss=(loss,) * steps)
 
 
-class Answers:
+class Answers(OneSlot):
     """Gives these runs as answers, one after the other, and keeps what was asked."""
 
     def __init__(self, *runs: Run) -> None:

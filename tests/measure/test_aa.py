@@ -15,6 +15,7 @@ import pytest
 from scipy import stats
 
 from hotlap.records import Crashed, LaunchRequest, Machine, Run, TurnRequest, TurnSet
+from hotlap.trial.executor import OneSlot
 
 ROOT = Path(__file__).parents[2]
 
@@ -94,7 +95,7 @@ def test_too_few_real_sets_are_refused(aa: Any, tmp_path: Path, capsys: pytest.C
     assert "at least 8" in capsys.readouterr().err
 
 
-class Noisy:
+class Noisy(OneSlot):
     """An executor whose every launch has a level of its own, or whose scripts all crash."""
 
     def __init__(self, *, crashes: bool = False) -> None:

@@ -56,6 +56,7 @@ from hotlap.records import (
     TurnSet,
     Workload,
 )
+from hotlap.trial.executor import OneSlot
 
 WORKLOAD = Workload(kind="script", target="train.py", directory="/home/ada", python="python")
 PHASES = ("data", "compute", "optimizer")
@@ -146,7 +147,7 @@ class Interrupt:
         self.error = error
 
 
-class FakeExecutor:
+class FakeExecutor(OneSlot):
     """Answers from arithmetic; ``seconds`` is what real trials would have taken, ``requests`` all it was asked."""
 
     def __init__(self, script: FakeScript, *, seed: int = 0, interrupt: Interrupt | None = None) -> None:

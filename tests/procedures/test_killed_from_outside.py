@@ -15,6 +15,7 @@ from hotlap.plan import setting
 from hotlap.procedures.search import tune
 from hotlap.records import Crashed, Failed, LaunchRequest, Machine, Run, Steps, Study, TurnRequest, TurnSet
 from hotlap.study import create_study, open_study
+from hotlap.trial.executor import OneSlot
 
 HALF = setting("half")
 SCRIPT = FakeScript(effects={HALF: Effect(compute=0.5)})
@@ -22,7 +23,7 @@ LEVERS = named(lever("half"))
 KILLED = Crashed(exit_code=-9, error="killed", steps_done=3, killed_from_outside=True)
 
 
-class Killing:
+class Killing(OneSlot):
     """A fake executor whose answers to these calls (from 1, the machine not counted) are runs that were killed."""
 
     def __init__(self, *calls: int) -> None:

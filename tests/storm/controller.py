@@ -38,7 +38,8 @@ def search(
         if number == len(journal.answers) and "--resume" in sys.argv:
             arms = arms[:1]
         on_progress(Progress(stage="trial", text=f"set {number}"))
-        measured.take_turns(TurnRequest(arms=arms, rounds=4, block_seconds=0.01, block_steps=2, order_seed=number))
+        request = TurnRequest(arms=arms, rounds=4, block_seconds=0.01, block_steps=2, order_seed=number)
+        measured.take_turns([request])
         journal.save(study)
     return msgspec.structs.replace(study, status="complete")
 

@@ -36,7 +36,7 @@ class Confirmation:
 
 def first_look_cost(trials: Trials, reference: Plan, candidate: Plan, rounds: int) -> float:
     """Seconds until the first look can decide anything."""
-    return speed.LOOKS[0].sets * trials.costs.of_set([reference, reference, candidate], rounds)
+    return trials.replicates_seconds([reference, reference, candidate], speed.LOOKS[0].sets, rounds)
 
 
 def confirm(

@@ -11,7 +11,9 @@ import hashlib
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from itertools import cycle
 
 import msgspec
 
@@ -65,17 +67,48 @@ class JournaledExecutor:
         if isinstance(known, LaunchAnswer):
             self._count(known)
             return redacted_record(known.answer, self._secrets(request.assignment))
-        run = redacted_record(self._inner.launch(request), self._secrets(request.assignment))
+        asked = self._inner.submit(request, self._inner.slots()[0])
+        try:
+            run = redacted_record(asked.result(), self._secrets(request.assignment))
+        finally:
+            asked.cancel()
         self._keep(LaunchAnswer(key=key, ordinal=ordinal, elapsed_seconds=self._elapsed(), answer=run))
         return run
 
-    def take_turns(self, request: TurnRequest) -> TurnSet:
-        """One set, or what the journal says about it."""
-        key, ordinal, known = self._look_up("turns", request)
-        if isinstance(known, TurnAnswer):
+    @property
+    def slots(self) -> int:
+        """How many replicates can be taken at the same time."""
+        return len(self._inner.slots())
+
+    def take_turns(self, requests: Sequence[TurnRequest]) -> list[TurnSet]:
+        """So many replicates, each on a slot of its own, or what the journal says about them.
+
+        They are journaled and returned in the order in which they were asked for, when all are there: which came first
+        decides nothing, and a study that was cut in between resumes with the same answers.
+        """
+        looked_up = [self._look_up("turns", it) for it in requests]
+        asked: dict[int, Future[TurnSet]] = {}
+        try:
+            for position, ((_, _, known), slot) in enumerate(zip(looked_up, cycle(self._inner.slots()), strict=False)):
+                if not isinstance(known, TurnAnswer):
+                    asked[position] = self._inner.submit(requests[position], slot)
+            return [
+                self._answer(request, *found, asked.get(position))
+                for position, (request, found) in enumerate(zip(requests, looked_up, strict=True))
+            ]
+        finally:
+            for future in asked.values():
+                future.cancel()
+
+    def _answer(
+        self, request: TurnRequest, key: str, ordinal: int, known: Answer | None, asked: Future[TurnSet] | None
+    ) -> TurnSet:
+        secrets = self._secrets(*request.arms)
+        if asked is None:
+            assert isinstance(known, TurnAnswer)
             self._count(known)
-            return redacted_record(known.answer, self._secrets(*request.arms))
-        turns = redacted_record(self._inner.take_turns(request), self._secrets(*request.arms))
+            return redacted_record(known.answer, secrets)
+        turns = redacted_record(asked.result(), secrets)
         self._keep(TurnAnswer(key=key, ordinal=ordinal, elapsed_seconds=self._elapsed(), answer=turns))
         return turns
 

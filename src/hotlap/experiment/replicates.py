@@ -108,45 +108,48 @@ class _Loop:
             if not self._design.goes_on(to_come):
                 return Failure(BASELINE, Stopped(), "The budget ended before the first look.", cut=True)
             self._announce(look)
-            turns = self._take(to_come)
-            if timed_out(turns) and self._design.repeats_time_outs and self._trials.fits(self._cost(to_come)):
-                turns, self._timed_out_again = self._take(to_come), True  # the machine may no longer be busy
-            if isinstance(turns, Failure):
-                return turns
-            objection = self._design.accept(turns)
-            if objection is not None:
-                return objection
-            self._sets.append(turns)
+            for turns in self._take(to_come):
+                if isinstance(turns, Failure):
+                    return turns
+                objection = self._design.accept(turns)
+                if objection is not None:
+                    return objection
+                self._sets.append(turns)
         return None
 
-    def _take(self, to_come: int) -> TurnSet | Failure:
+    def _take(self, to_come: int) -> Sequence[TurnSet | Failure]:
+        """As many at once as there are slots; one, where it may have to be taken again."""
         trials, design = self._trials, self._design
+        if design.measured is None and not design.repeats_time_outs:
+            count = min(to_come, trials.executor.slots)
+            return trials.take_sets(design.arms, count=count, rounds=self._rounds, purpose=design.purpose)
+        turns = self._undisturbed(to_come)
+        if timed_out(turns) and design.repeats_time_outs and trials.fits(self._cost(to_come)):
+            turns, self._timed_out_again = self._undisturbed(to_come), True  # the machine may no longer be busy
+        return [turns]
+
+    def _undisturbed(self, to_come: int) -> TurnSet | Failure:
+        trials, design = self._trials, self._design
+
+        def ask(patience_seconds: float) -> TurnSet | Failure:
+            return trials.take_set(
+                design.arms, rounds=self._rounds, purpose=design.purpose, patience_seconds=patience_seconds
+            )
+
         if design.measured is None:
-            return self._ask(0.0)
-        others_seconds = self._cost(to_come - 1)
+            return ask(0.0)
+        most_seconds = max(0.0, trials.left_seconds - self._cost(to_come - 1))
         turns, _ = quietly(
-            trials,
-            self._book,
-            design.measured,
-            self._ask,
-            runs_of_set,
-            stage=design.stage,
-            most_seconds=max(0.0, trials.left_seconds - others_seconds),
+            *(trials, self._book, design.measured, ask, runs_of_set), stage=design.stage, most_seconds=most_seconds
         )
         return turns
-
-    def _ask(self, patience_seconds: float) -> TurnSet | Failure:
-        return self._trials.take_set(
-            self._design.arms, rounds=self._rounds, purpose=self._design.purpose, patience_seconds=patience_seconds
-        )
 
     @property
     def _rounds(self) -> int:
         return self._design.rounds or self._trials.rounds
 
     def _cost(self, count: int) -> float:
-        plans = [it.plan if isinstance(it, Arm) else it for it in self._design.arms]
-        return count * self._trials.costs.of_set(plans, self._rounds)
+        return self._trials.replicates_seconds(self._design.arms, count, self._rounds)
 
     def _announce(self, look: int) -> None:
         design, sets = self._design, self._sets

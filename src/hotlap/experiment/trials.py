@@ -134,6 +134,11 @@ class Trials:
         """Whether something that takes so long can still be paid for."""
         return seconds <= self.left_seconds
 
+    def replicates_seconds(self, arms: Sequence[Plan | Arm], count: int, rounds: int) -> float:
+        """How long so many replicates of these arms will take: on several slots as many run at the same time."""
+        plans = [it.plan if isinstance(it, Arm) else it for it in arms]
+        return math.ceil(count / self.executor.slots) * self.costs.of_set(plans, rounds)
+
     # -- requests -----------------------------------------------------------------------------
 
     @property
@@ -223,28 +228,52 @@ class Trials:
         shape: Shape | None = None,
         patience_seconds: float = 0.0,
     ) -> TurnSet | Failure:
-        """One set with a fresh launch of each arm, cut as ``shape`` says (by default as usual); ``purpose`` tells sets
-        apart, so that each has its own order.
+        """One replicate, as :meth:`take_sets` takes several."""
+        (taken,) = self.take_sets(
+            arms, count=1, rounds=rounds, purpose=purpose, shape=shape, patience_seconds=patience_seconds
+        )
+        return taken
+
+    def take_sets(
+        self,
+        arms: Sequence[Plan | Arm],
+        *,
+        count: int,
+        rounds: int,
+        purpose: str,
+        shape: Shape | None = None,
+        patience_seconds: float = 0.0,
+    ) -> list[TurnSet | Failure]:
+        """So many replicates (at most as many as there are slots) with a fresh launch of each arm, cut as ``shape``
+        says (by default as usual); ``purpose`` tells sets apart, so that each has its own order.
 
         A set whose *first* arm failed is tried once more, and one whose script ended too soon with shorter blocks.
         """
         assignments = tuple(map(self._assigned, arms))
+
+        def ask(count: int) -> list[TurnSet]:
+            rounds_here = min(rounds, self.costs.shape.most_rounds)
+            return self._ask(assignments, rounds_here, purpose, shape, patience_seconds, count)
+
+        return [self._settled(turns, lambda: ask(1)[0], may_shorten=shape is None) for turns in ask(count)]
+
+    def _settled(self, turns: TurnSet, again: Callable[[], TurnSet], *, may_shorten: bool) -> TurnSet | Failure:
+        """A replicate, or why there is none after what can be done about it."""
         retried = False
         while True:
-            rounds_here = min(rounds, self.costs.shape.most_rounds)
-            turns = self._ask(assignments, rounds_here, purpose, shape, patience_seconds)
             failure = failure_of(turns)
             if failure is None:
                 return turns
             if failure.cut or not self._time_is_left():
                 return failure
-            short = isinstance(failure.ending, Completed) and shape is None
+            short = isinstance(failure.ending, Completed) and may_shorten
             if short and self.costs.shape.block_steps > FEWEST_BLOCK_STEPS:
                 self._shorten_blocks()
             elif failure.arm == 0 and not retried:
                 retried = True
             else:
                 return failure
+            turns = again()
 
     def _assigned(self, arm: Plan | Arm) -> Assignment:
         if isinstance(arm, Plan):
@@ -254,35 +283,58 @@ class Trials:
         return msgspec.structs.replace(assignment, workload=workload, instruments=arm.instruments)
 
     def _ask(
-        self, arms: tuple[Assignment, ...], rounds: int, purpose: str, cut: Shape | None, patience_seconds: float
-    ) -> TurnSet:
+        self,
+        arms: tuple[Assignment, ...],
+        rounds: int,
+        purpose: str,
+        cut: Shape | None,
+        patience_seconds: float,
+        count: int,
+    ) -> list[TurnSet]:
+        shape = cut or self.costs.shape
+        warm_up_limit_seconds = min(120.0, max(_SHORTEST_LIMIT_SECONDS, _BLOCK_SHARE * self.left_seconds))
+        requests = [
+            TurnRequest(
+                arms=arms,
+                rounds=rounds,
+                block_seconds=shape.block_seconds,
+                block_steps=shape.block_steps,
+                order_seed=self._order_seed(purpose),
+                warm_up_limit_seconds=warm_up_limit_seconds,
+                interleaved=self.interleaved,
+                suspended=self.suspended,
+                patience_seconds=patience_seconds,
+                most_seconds=self.most_seconds if self.cuts_sets else None,
+            )
+            for _ in range(count)
+        ]
+        began = self.spent_seconds
+        answers = self.executor.take_turns(requests)
+        alone = count == 1 and not patience_seconds
+        return [self._learned(it, turns, shape, began, alone) for it, turns in zip(requests, answers, strict=True)]
+
+    def _order_seed(self, purpose: str) -> int:
         number = self._sets_taken.get(purpose, 0)
         self._sets_taken[purpose] = number + 1
-        shape = cut or self.costs.shape
-        request = TurnRequest(
-            arms=arms,
-            rounds=rounds,
-            block_seconds=shape.block_seconds,
-            block_steps=shape.block_steps,
-            order_seed=zlib.crc32(f"{self.options.seed} {purpose} {number}".encode()),
-            warm_up_limit_seconds=min(120.0, max(_SHORTEST_LIMIT_SECONDS, _BLOCK_SHARE * self.left_seconds)),
-            interleaved=self.interleaved,
-            suspended=self.suspended,
-            patience_seconds=patience_seconds,
-            most_seconds=self.most_seconds if self.cuts_sets else None,
-        )
-        before = 0.0
+        return zlib.crc32(f"{self.options.seed} {purpose} {number}".encode())
 
-        def take_turns() -> TurnSet:
-            nonlocal before
-            before = self.spent_seconds
-            return self.executor.take_turns(request)
+    def _learned(self, request: TurnRequest, first: TurnSet, shape: Shape, began: float, alone: bool) -> TurnSet:
+        """The replicate, taken again where something outside killed it, with its costs remembered: of one that was
+        taken ``alone`` all that passed since it began."""
+        answers = iter([first])
 
-        turns = repeated(take_turns, lambda turns: turns.runs, self._note_repetition, allowed=self._time_is_left)
+        def answer() -> TurnSet:
+            nonlocal began
+            if (known := next(answers, None)) is not None:
+                return known
+            began = self.spent_seconds
+            return self.executor.take_turns([request])[0]
+
+        turns = repeated(answer, lambda turns: turns.runs, self._note_repetition, allowed=self._time_is_left)
         if failure_of(turns) is None:
-            elapsed_seconds = turns.wall_seconds if patience_seconds else self.spent_seconds - before
-            self.costs.learn_set(turns, [it.plan for it in arms], elapsed_seconds, shape)
-            self._learn_room(turns, len(arms))
+            elapsed_seconds = self.spent_seconds - began if alone else turns.wall_seconds
+            self.costs.learn_set(turns, [it.plan for it in request.arms], elapsed_seconds, shape)
+            self._learn_room(turns, len(request.arms))
         return turns
 
     def _learn_room(self, turns: TurnSet, arms: int) -> None:
@@ -328,7 +380,7 @@ class Trials:
     def choose_rounds(self, levers: int) -> None:
         """Fewer rounds where the budget could not otherwise give every lever its first look."""
         if self.options.rounds is None:
-            wish = levers * 3 * self.costs.of_set([plans_of.EMPTY] * 3, USUAL_ROUNDS)
+            wish = levers * self.replicates_seconds([plans_of.EMPTY] * 3, 3, USUAL_ROUNDS)
             self.rounds = USUAL_ROUNDS if self.fits(wish) and not self.suspended else FEWEST_ROUNDS
         self.rounds = min(self.rounds, self.costs.shape.most_rounds)
 

@@ -75,9 +75,9 @@ def _round(trials: Trials, book: Book, plan: Plan) -> dict[str, Comparison] | No
 def _sets(trials: Trials, book: Book, arms: Sequence[Plan], group: Sequence[str]) -> Sequence[TurnSet] | None:
     def fits(to_come: int) -> bool:
         """Sets may take longer than was thought; the verification's share is not touched."""
-        return trials.fits(to_come * trials.costs.of_set(arms, trials.rounds))
+        return trials.fits(trials.replicates_seconds(arms, to_come, trials.rounds))
 
-    if not trials.fits(_MARGIN * _SETS * trials.costs.of_set(arms, trials.rounds)):
+    if not trials.fits(_MARGIN * trials.replicates_seconds(arms, _SETS, trials.rounds)):
         return None
     names = ", ".join(group)
     design = Design(

@@ -158,12 +158,11 @@ def _take_sets(trials: Trials, book: Book, arms: Sequence[_Arm]) -> tuple[list[_
 
 def _affordable_sets(trials: Trials, plans: Sequence[Plan]) -> int:
     trials.choose_rounds(1)
-    cost = trials.costs.of_set(plans, trials.rounds)
-    if trials.fits(_SETS * cost):
-        return _SETS
-    if trials.fits(_FEWEST_SETS * cost):
-        return _FEWEST_SETS
-    needed = rounded_up(trials.spent_seconds + ADVICE_MARGIN * _FEWEST_SETS * cost)
+    for sets in (_SETS, _FEWEST_SETS):
+        cost = trials.replicates_seconds(plans, sets, trials.rounds)
+        if trials.fits(cost):
+            return sets
+    needed = rounded_up(trials.spent_seconds + ADVICE_MARGIN * cost)
     raise BudgetError(
         f"The budget is too small for the lab: this script needs about {needed:.0f} s.",
         remedy=f"Give at least --budget {needed:.0f}s, or none.",

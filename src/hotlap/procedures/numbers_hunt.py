@@ -245,7 +245,7 @@ class _Hunter:
         )
         request = LaunchRequest(assignment=assignment, steps=steps, seconds=seconds)
         run = repeated(
-            lambda: self._executor.launch(request),
+            lambda: self._executor.submit(request, self._executor.slots()[0]).result(),
             lambda run: (run,),
             lambda: self._tell("the script was killed from outside (SIGKILL); once more"),
         )

@@ -44,7 +44,7 @@ def verification_cost(trials: Trials, prover: Prover | None, plan: Plan, rounds:
     """Seconds that the verification of this plan will take, with so many rounds (by default as many as now)."""
     arms = [plans_of.EMPTY, plans_of.EMPTY, plan]
     proof = prover.cost(plan) if prover is not None and plan.settings else 0.0
-    return speed.HEADLINE_SETS * trials.costs.of_set(arms, rounds or trials.rounds) + proof
+    return trials.replicates_seconds(arms, speed.HEADLINE_SETS, rounds or trials.rounds) + proof
 
 
 def can_verify(trials: Trials, prover: Prover, plan: Plan) -> bool:
@@ -56,7 +56,7 @@ def _fit_rounds(trials: Trials, plan: Plan, sets: int) -> None:
     """Fewer rounds where the sets that are left would otherwise take longer than there is time."""
     arms = [plans_of.EMPTY, plans_of.EMPTY, plan]
     for rounds in (trials.rounds, FEWEST_ROUNDS, _LAST_RESORT_ROUNDS):
-        if rounds <= trials.rounds and trials.fits(sets * trials.costs.of_set(arms, rounds)):
+        if rounds <= trials.rounds and trials.fits(trials.replicates_seconds(arms, sets, rounds)):
             trials.rounds = rounds
             return
 

@@ -101,7 +101,7 @@ from hotlap.records.patches import LeftOut, Patch, PatchedFile, PatchProof
 from hotlap.records.phases import PHASE_WORDS, STEP_PHASES, Phase, PhaseWords, StepPhase
 from hotlap.records.progress import Progress, Stage
 from hotlap.records.protection import Isolation, NetworkMode, Protection, ProtectionMode
-from hotlap.records.requests import Assignment, LaunchRequest, TurnRequest
+from hotlap.records.requests import Assignment, LaunchRequest, Slot, TurnRequest
 from hotlap.records.run_account import OutsideKind, OutsidePart, RunAccount
 from hotlap.records.runs import (
     Block,
@@ -285,6 +285,7 @@ __all__ = [
     "Situation",
     "SizedRate",
     "Skipped",
+    "Slot",
     "Source",
     "SourceWish",
     "SpeedCheck",

@@ -36,6 +36,12 @@ class Assignment(Record, frozen=True, kw_only=True):
         return next((it for it in self.instruments if isinstance(it, kind)), None)
 
 
+class Slot(Record, frozen=True, kw_only=True):
+    """A place where one trial can run while others run elsewhere: this machine, or a node of a cluster."""
+
+    name: str
+
+
 class LaunchRequest(Record, frozen=True, kw_only=True):
     """One child alone: run until ``steps`` steps are done, or until ``seconds`` have passed since the
     first step and at least ``minimum_steps`` are done, or until the script ends by itself. Before it starts, others on

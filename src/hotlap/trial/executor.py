@@ -1,15 +1,19 @@
-"""The port through which the search makes trials happen.
+"""The port through which trials happen.
 
-The real executor starts children (:mod:`hotlap.trial.local`); tests use a deterministic fake; a
-resumed study replays what its journal holds (:mod:`hotlap.study`).
+The real executor starts children (:mod:`hotlap.trial.local`); tests use a deterministic fake; a resumed study replays
+what its journal holds (:mod:`hotlap.experiment.journaled`). An executor of a cluster has several slots.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, overload
 
-from hotlap.records import Isolation, LaunchRequest, Machine, Run, TurnRequest, TurnSet
+from hotlap.records import Isolation, LaunchRequest, Machine, Run, Slot, TurnRequest, TurnSet
+
+THIS_MACHINE = Slot(name="this machine")
 
 
 class Executor(Protocol):
@@ -17,16 +21,56 @@ class Executor(Protocol):
     memory is a result (see ``Run.ending``), not an exception."""
 
     def machine(self) -> Machine:
-        """Facts about this machine and its measured ceilings."""
+        """Facts about the machine of the first slot and its measured ceilings."""
         ...
 
+    def slots(self) -> tuple[Slot, ...]:
+        """Where trials can run at the same time without disturbing each other; one at least. Their hardware and
+        software are alike."""
+        ...
+
+    @overload
+    def submit(self, request: LaunchRequest, slot: Slot) -> Future[Run]: ...
+
+    @overload
+    def submit(self, request: TurnRequest, slot: Slot) -> Future[TurnSet]: ...
+
+    def submit(self, request: LaunchRequest | TurnRequest, slot: Slot) -> Future[Run] | Future[TurnSet]:
+        """Run a request as a whole on one slot, after whatever was submitted to that slot before: what takes turns is
+        compared, and only arms that met the same hardware can be. Cancelling the future ends what it started."""
+        ...
+
+
+class OneSlot(ABC):
+    """An executor that does one thing after the other on this machine: it has finished when ``submit`` returns."""
+
+    @abstractmethod
     def launch(self, request: LaunchRequest) -> Run:
         """One child alone, to its last wanted step."""
-        ...
 
+    @abstractmethod
     def take_turns(self, request: TurnRequest) -> TurnSet:
         """One fresh launch of every arm, taking turns block by block."""
-        ...
+
+    def slots(self) -> tuple[Slot, ...]:
+        """This machine."""
+        return (THIS_MACHINE,)
+
+    @overload
+    def submit(self, request: LaunchRequest, slot: Slot) -> Future[Run]: ...
+
+    @overload
+    def submit(self, request: TurnRequest, slot: Slot) -> Future[TurnSet]: ...
+
+    def submit(self, request: LaunchRequest | TurnRequest, slot: Slot) -> Future[Run] | Future[TurnSet]:
+        """Run the request now. What it raises, KeyboardInterrupt too, is raised here."""
+        if isinstance(request, LaunchRequest):
+            run: Future[Run] = Future()
+            run.set_result(self.launch(request))
+            return run
+        turns: Future[TurnSet] = Future()
+        turns.set_result(self.take_turns(request))
+        return turns
 
 
 class MakeExecutor(Protocol):

@@ -30,6 +30,7 @@ from hotlap.records import (
 from hotlap.trial import command, turns
 from hotlap.trial.child import Child
 from hotlap.trial.endings import may_lack_room
+from hotlap.trial.executor import OneSlot
 from hotlap.trial.handshake import shake_hands
 from hotlap.trial.isolating import Isolator
 from hotlap.trial.machine import measured_machine
@@ -42,7 +43,7 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 _DEFAULT_ISOLATION = Isolation()
 
 
-class LocalExecutor:
+class LocalExecutor(OneSlot):
     """Starts children whose files go to numbered folders below ``directory``; ``environment`` is added to theirs.
 
     Whatever ends a method, KeyboardInterrupt too, no process that it started is left. Children end also when this
