@@ -123,7 +123,7 @@ def test_load_study(tmp_path: Path) -> None:
         pass
     found = hotlap.load_study(tmp_path)
     assert isinstance(found, hotlap.Study)
-    assert (found.identifier, found.workload, found.plan) == (journal.identifier, workload, hotlap.Plan())
+    assert (found.identifier, found.workload, found.plan) == (journal.header.identifier, workload, hotlap.Plan())
 
 
 def test_errors_have_one_root() -> None:

@@ -91,17 +91,17 @@ def journal(tmp_path: Path) -> Journal:
 
 def test_a_new_study_is_there_at_once(journal: Journal) -> None:
     study = load_study(journal.directory)
-    assert study.identifier == journal.identifier == journal.directory.name
+    assert study.identifier == journal.header.identifier == journal.directory.name
     assert study.workload == WORKLOAD and study.status == "running" and study.hotlap_version == "1.2"
     assert re.fullmatch(r"\d{8}-\d{6}-\d{3}", study.identifier)
-    assert study.started and journal.runs.is_dir()
+    assert study.started and (journal.directory / "runs").is_dir()
 
 
 def test_identifiers_are_unique_and_sort_by_time(tmp_path: Path) -> None:
     names = []
     for _ in range(20):
         with create_study(tmp_path, WORKLOAD, Choices()) as it:
-            names.append(it.identifier)
+            names.append(it.header.identifier)
     assert len(set(names)) == 20 and names == sorted(names)
     assert latest_study(tmp_path).name == names[-1]
     assert load_study(tmp_path).identifier == names[-1]
@@ -249,7 +249,7 @@ def test_a_killed_run_leaves_no_lock_and_reads_as_interrupted(tmp_path: Path) ->
         "from hotlap.study import create_study\n"
         "from hotlap.records import Workload\n"
         "w = Workload(kind='script', target='t', directory='/', python='p')\n"
-        "j = create_study(Path(sys.argv[1]), w, w); print(j.identifier, flush=True); time.sleep(60)"
+        "j = create_study(Path(sys.argv[1]), w, w); print(j.header.identifier, flush=True); time.sleep(60)"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", program, str(tmp_path)]
@@ -261,11 +261,11 @@ def test_a_killed_run_leaves_no_lock_and_reads_as_interrupted(tmp_path: Path) ->
         child.kill()
     assert load_study(tmp_path).status == "interrupted"
     with open_study(tmp_path) as again:
-        assert again.identifier == identifier
+        assert again.header.identifier == identifier
 
 
 def test_a_finished_study_stays_finished(journal: Journal) -> None:
-    journal.save(Study(workload=WORKLOAD, status="finished", identifier=journal.identifier))
+    journal.save(Study(workload=WORKLOAD, status="finished", identifier=journal.header.identifier))
     journal.close()
     study = load_study(journal.directory)
     assert study.status == "finished" and study.directory == str(journal.directory)

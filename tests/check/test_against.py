@@ -34,7 +34,7 @@ def work(repository: Path, commit: Commit) -> Workload:
 def keep(found: Study, work: Workload, root: Path = STUDIES) -> Path:
     """Write a study of that workload, as a search would leave it."""
     with create_study(root, work, Options()) as journal:
-        journal.save(msgspec.structs.replace(found, workload=work, identifier=journal.identifier))
+        journal.save(msgspec.structs.replace(found, workload=work, identifier=journal.header.identifier))
     return journal.directory
 
 

@@ -26,7 +26,7 @@ def study(work: Path) -> Path:
 
 def _study(root: Path, what: Study, options: Options) -> Path:
     with create_study(root, what.workload, options, hotlap_version="0.1.0") as journal:
-        identity = {"identifier": journal.identifier, "directory": str(journal.directory)}
+        identity = {"identifier": journal.header.identifier, "directory": str(journal.directory)}
         journal.save(msgspec.structs.replace(what, **identity))
         memory = MemoryTimeline(host_bytes=(2**30,) * 5)
         journal.attach("profile.json", Profile(evidence=RunEvidence(memory=memory)))

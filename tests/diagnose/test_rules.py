@@ -8,12 +8,13 @@ import msgspec
 import pytest
 
 from hotlap.diagnose import Profile, diagnose
-from hotlap.diagnose.api import SECTIONS, Rule, all_rules
+from hotlap.diagnose.api import Rule, all_rules
 from hotlap.diagnose.shares import RUN, UNIT
 from hotlap.diagnose.wording import levers_for
 from hotlap.levers.api import all_levers
 from hotlap.records import Finding
 
+SECTIONS = ("What it is", "Why it is slow", "How to see it", "What to do", "When it is fine")
 EXPECTED = {
     "data": {
         "accelerator-in-dataset",

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotlap.errors import StudyError
-from hotlap.export.csv_files import COLUMNS, as_csv, write_csv
+from hotlap.export.csv_files import as_csv, write_csv
 from hotlap.export.gather import Gathered
 from hotlap.export.tables import Table, tables
 from hotlap.records import Block
@@ -38,10 +38,10 @@ def test_every_column_is_described_and_nothing_else(gathered: Gathered, tmp_path
     paths = write_csv(tables(gathered), tmp_path)
     assert sorted(it.name for it in tmp_path.iterdir()) == sorted(it.name for it in paths)
     assert [it.stem for it in paths] == [*NAMES, "columns"]
-    described = [(row["table"], row["column"]) for row in read(tmp_path / COLUMNS)]
+    described = [(row["table"], row["column"]) for row in read(tmp_path / "columns.csv")]
     found = [(path.stem, name) for path in paths[:-1] for name in csv_header(path)]
     assert described == found
-    assert all(row["meaning"] for row in read(tmp_path / COLUMNS))
+    assert all(row["meaning"] for row in read(tmp_path / "columns.csv"))
 
 
 def csv_header(path: Path) -> list[str]:

@@ -27,7 +27,7 @@ def kept(root: Path, *sets: TurnSet, study: Study = fakes.FINISHED) -> Study:
     with create_study(root, study.workload, Options()) as journal:
         for number, answer in enumerate(sets):
             journal.append(TurnAnswer(key="k", ordinal=number, elapsed_seconds=1.0, answer=answer))
-        journal.save(msgspec.structs.replace(study, identifier=journal.identifier))
+        journal.save(msgspec.structs.replace(study, identifier=journal.header.identifier))
         return load_study(journal.directory)
 
 

@@ -37,7 +37,7 @@ def keep(root: Path, found: Study, day: int, **fields: object) -> Path:
     """Write a study as the command would leave it that made it on that day of February 2026."""
     with create_study(root, found.workload, Options()) as journal:
         started = f"2026-02-{day:02d}T10:00:00+00:00"
-        named = {"identifier": journal.identifier, "started": started, **fields}
+        named = {"identifier": journal.header.identifier, "started": started, **fields}
         journal.save(msgspec.structs.replace(found, **named))
     return journal.directory
 

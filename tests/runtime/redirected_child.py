@@ -29,11 +29,12 @@ def missed(name: str, module: ModuleType) -> None:
 if __name__ == "__main__":
     overlay, script = sys.argv[1:3]
     sys.argv = sys.argv[2:]
-    redirection = None if overlay == "-" else redirect(overlay, *filter(None, [os.environ.get("PASSTHROUGH")]))
-    try:
+    if overlay == "-":
         runpy.run_path(script, run_name="__main__")
-    finally:
-        if redirection is not None:
-            told = [[it.path, it.redirected] for it in redirection.files()]
-            redirection.uninstall()
-            Path(overlay).with_name("files.json").write_text(json.dumps(told))
+    else:
+        with Path(overlay).with_name("files.json").open("w") as report:  # before anything is redirected
+            redirection = redirect(overlay, *filter(None, [os.environ.get("PASSTHROUGH")]))
+            try:
+                runpy.run_path(script, run_name="__main__")
+            finally:
+                json.dump([[it.path, it.redirected] for it in redirection.files()], report)

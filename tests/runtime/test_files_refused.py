@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from pathlib import Path
-
 from desk import Desk
-
-from hotlap.runtime.files import redirect_writes
 
 
 def test_a_writer_that_goes_around_is_named(desk: Desk) -> None:
@@ -104,16 +98,3 @@ def test_the_study_folder_passes(desk: Desk) -> None:
     desk.run("open('.hotlap/report.json', 'w').write('{}')", PASSTHROUGH=str(study))
     assert desk.kept() == {".hotlap/report.json": "{}"}
     assert desk.written == {}
-
-
-def test_everything_is_put_back(tmp_path: Path) -> None:
-    names = ("open", "stat", "listdir", "scandir", "rename", "unlink", "mkdir", "getcwd")
-    originals = [open, *(getattr(os, name) for name in names)]
-    closing = tempfile._TemporaryFileCloser.__dict__  # type: ignore[attr-defined]
-    defaults = [function.__defaults__ for function in closing.values() if hasattr(function, "__defaults__")]
-    redirection = redirect_writes(tmp_path / "overlay", passthrough=())
-    changed = [open, *(getattr(os, name) for name in names)]
-    redirection.uninstall()
-    assert not set(map(id, changed)) & set(map(id, originals))
-    assert [open, *(getattr(os, name) for name in names)] == originals
-    assert [function.__defaults__ for function in closing.values() if hasattr(function, "__defaults__")] == defaults

@@ -33,7 +33,7 @@ def search(
 ) -> Study:
     measured = JournaledExecutor(inner, journal)
     arms = tuple(Assignment(workload=workload, seed=number) for number in range(ARMS))
-    study = Study(identifier=journal.identifier, workload=workload, status="running")
+    study = Study(identifier=journal.header.identifier, workload=workload, status="running")
     for number in range(len(journal.answers) + 1 if "--resume" in sys.argv else MOST_SETS):
         if number == len(journal.answers) and "--resume" in sys.argv:
             arms = arms[:1]

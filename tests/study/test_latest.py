@@ -26,8 +26,8 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def keep(root: Path, found: Study) -> str:
     """One more study; its name."""
     with create_study(root, found.workload, Options()) as journal:
-        journal.save(msgspec.structs.replace(found, identifier=journal.identifier))
-    return journal.identifier
+        journal.save(msgspec.structs.replace(found, identifier=journal.header.identifier))
+    return journal.header.identifier
 
 
 def by_somebody_else(root: Path, name: str) -> str:

@@ -13,7 +13,7 @@ import pytest
 from hotlap.traces import Timeline, read_trace
 from hotlap.traces.critical_path import critical_path
 from hotlap.traces.memory import memory_use
-from hotlap.traces.usage import device_time
+from hotlap.traces.usage import DeviceSpans, kernels_of
 
 TRACES = Path(__file__).parents[3] / "shared" / "traces"
 WITH_TOTALS = ("hta_v100x2_ddp_216k.json.gz", "tracelens_h100_owlv2.json.gz")
@@ -63,7 +63,8 @@ def test_the_path_covers_the_steps(file: str) -> None:
     assert sum(it.nanoseconds for it in path.parts) == path.nanoseconds
     assert sum(it.nanoseconds for it in path.steps) == path.nanoseconds
     on_device = sum(it.nanoseconds for it in path.parts if it.kind in ("compute", "communication", "copy"))
-    assert on_device <= device_time(line, range(len(line.device))).busy_nanoseconds
+    events = range(len(line.device))
+    assert on_device <= DeviceSpans(line, events, kernels_of(line, events)).whole().busy_nanoseconds
     steps = line.steps
     assert path.nanoseconds >= steps[-1].end - steps[0].start
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hotlap.traces import Timeline, analyse, read_trace
-from hotlap.traces.usage import device_time, kernel_table, stream_idle
+from hotlap.traces.usage import DeviceSpans, kernel_table, kernels_of, stream_idle
 
 TRACES = Path(__file__).parents[3] / "shared" / "traces"
 REFERENCE = TRACES / "reference.json"
@@ -53,7 +53,8 @@ def nanoseconds(microseconds: float) -> int:
 def test_device_time(reference: dict[str, Any], selection: str) -> None:
     line = timeline(reference["file"])
     expected = reference[selection]
-    found = device_time(line, selected(line, selection))
+    events = selected(line, selection)
+    found = DeviceSpans(line, events, kernels_of(line, events)).whole()
     assert found.events == expected["n_gpu"]
     assert found.window_nanoseconds == nanoseconds(expected["span_us"])
     assert found.busy_nanoseconds == nanoseconds(expected["busy_us"])

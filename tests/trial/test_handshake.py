@@ -56,7 +56,7 @@ def test_an_interpreter_that_has_everything(tmp_path: Path) -> None:
     found = shake_hands(starter(), sys.executable, tmp_path)
     assert found.executable == sys.executable
     assert found.python == ".".join(map(str, sys.version_info[:3]))
-    assert found.torch and found.packages["msgspec"].version
+    assert found.packages["torch"].version and found.packages["msgspec"].version
 
 
 def test_nothing_but_the_answer_is_written_and_torch_is_not_imported(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_versions_that_fit(tmp_path: Path, version: str) -> None:
 def test_torch_is_too_old(tmp_path: Path, version: str, fits: bool) -> None:
     given = answer(packages={"torch": {"found": True, "version": version, "problem": ""}})
     if fits:
-        assert read(tmp_path, given).torch == version
+        assert read(tmp_path, given).packages["torch"].version == version
         return
     with pytest.raises(ScriptError, match=r"has torch 2\.5\.1; hotlap needs 2\.6 or newer"):
         read(tmp_path, given)

@@ -21,7 +21,6 @@ from hotlap.levers.api import all_levers
 from hotlap.records import Finding, Measurement
 
 Group: TypeAlias = Literal["data", "host", "compute", "compile", "memory", "numbers", "distributed", "machine", "run"]
-SECTIONS = ("What it is", "Why it is slow", "How to see it", "What to do", "When it is fine")
 
 
 USUAL_GROUND: tuple[Measurement, ...] = ("account", "profile")

@@ -26,10 +26,6 @@ class Confirmation:
     unfinished: bool = False
 
     @property
-    def speed(self) -> SpeedComparison:
-        return self.comparison.speed
-
-    @property
     def candidate_run(self) -> Run:
         return self.sets[-1].runs[CANDIDATE]
 

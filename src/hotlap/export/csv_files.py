@@ -13,9 +13,6 @@ from hotlap.export.tables import Cell, Table
 from hotlap.files import read_bounded, replace
 from hotlap.render.text import clean
 
-COLUMNS = "columns.csv"
-"""The file that says what every column of every other file means."""
-
 _BEGINS_A_FORMULA = ("=", "+", "-", "@")
 _LARGEST_BYTES = 2**20
 _LONGEST_TEXT = 32_000

@@ -25,7 +25,7 @@ from hotlap.runtime.overlay import WRITE_FLAGS, Overlay
 from hotlap.runtime.places import Places, find_places, places_within
 from hotlap.runtime.program_stand_ins import program_stand_ins
 from hotlap.runtime.raw_files import raw_stand_ins
-from hotlap.runtime.stand_ins import Open, StandIn, stand_ins
+from hotlap.runtime.stand_ins import Open, stand_ins
 from hotlap.sandbox.boundary import Boundary
 
 __all__ = ["WATCHED", "Redirection", "redirect_writes"]
@@ -75,8 +75,6 @@ class Redirection:
         self._open: Open = self._stand_ins[io.open]
         self._stand_ins |= raw_stand_ins(self._open) | program_stand_ins(self._overlay)
         self._by_identity = {id(original): stand_in for original, stand_in in self._stand_ins.items()}
-        self._replaced: list[tuple[Any, str, Any]] = []
-        self._added: list[tuple[set[Any], StandIn]] = []
 
     def install(self) -> None:
         """Put the stand-ins wherever an original is held: in ``os``, ``io`` and ``builtins``, and in all modules that
@@ -88,7 +86,6 @@ class Redirection:
             for original, stand_in in self._stand_ins.items():
                 if original in functions:
                     functions.add(stand_in)
-                    self._added.append((functions, stand_in))
 
     def _replace_in(self, owner: Any) -> None:
         # By type() and not isinstance(), which asks an object for its __class__: deprecated ones warn when asked.
@@ -96,7 +93,7 @@ class Redirection:
             held = value.__func__ if issubclass(type(value), staticmethod) else value
             stand_in = self._by_identity.get(id(held))
             if stand_in is not None:
-                self._replace(owner, name, stand_in)
+                setattr(owner, name, stand_in)
             elif issubclass(type(held), FunctionType):
                 self._replace_defaults(held)
             elif issubclass(type(value), type) and isinstance(owner, ModuleType) and value.__module__ == owner.__name__:
@@ -106,26 +103,11 @@ class Redirection:
         defaults = function.__defaults__ or ()
         replaced = tuple(self._by_identity.get(id(value), value) for value in defaults)
         if any(new is not old for new, old in zip(replaced, defaults, strict=True)):
-            self._replace(function, "__defaults__", replaced)
-
-    def _replace(self, owner: Any, name: str, value: Any) -> None:
-        self._replaced.append((owner, name, vars(owner)[name] if name in vars(owner) else getattr(owner, name)))
-        setattr(owner, name, value)
+            function.__defaults__ = replaced
 
     def on_import(self, name: str, module: ModuleType) -> None:
         """To be called once one of :data:`WATCHED` was imported."""
-        self._replaced += redirect_native_calls(name, module, self._overlay)
-
-    def uninstall(self) -> None:
-        """Put everything back."""
-        global _active
-        for owner, name, value in reversed(self._replaced):
-            setattr(owner, name, value)
-        for functions, stand_in in self._added:
-            functions.discard(stand_in)
-        self._replaced, self._added = [], []
-        if _active is self:
-            _active = None
+        redirect_native_calls(name, module, self._overlay)
 
     def files(self) -> tuple[FileWrite, ...]:
         """Every path that was opened for writing, in the order of first sight; at most a thousand of each kind.

@@ -17,9 +17,8 @@ from hotlap.runtime.overlay import Overlay
 WATCHED = tuple(dict.fromkeys(call.module for call in TABLE))
 
 
-def redirect_native_calls(name: str, module: ModuleType, overlay: Overlay) -> list[tuple[Any, str, Any]]:
-    """Redirect what ``module`` has of the table; returns (owner, attribute, original) of each for taking it back."""
-    replaced = []
+def redirect_native_calls(name: str, module: ModuleType, overlay: Overlay) -> None:
+    """Redirect what ``module``, imported as ``name``, has of the table."""
     calls: dict[str, list[NativeCall]] = {}
     for call in TABLE:
         if call.module == name:
@@ -36,9 +35,7 @@ def redirect_native_calls(name: str, module: ModuleType, overlay: Overlay) -> li
         stand_in: Any = (
             _derived(original, same[0], overlay) if kind in ("class", "new") else _Redirected(original, same, overlay)
         )
-        replaced.append((owner, attribute, original))
         setattr(owner, attribute, stand_in)
-    return replaced
 
 
 class _Redirected:

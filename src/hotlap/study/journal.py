@@ -69,15 +69,6 @@ class Journal:
             self._file = open_to_append(directory / JOURNAL)
             self._length = os.fstat(self._file).st_size
 
-    @property
-    def identifier(self) -> str:
-        return self.header.identifier
-
-    @property
-    def runs(self) -> Path:
-        """The folder for what trials leave behind; it exists."""
-        return self.directory / RUNS
-
     def options(self, kind: type[OptionsType]) -> OptionsType:
         """The options this study was created with.
 

@@ -120,10 +120,6 @@ class StreamIdle(Record, frozen=True, kw_only=True):
     others: int
 
 
-CopyDirection: TypeAlias = Literal["HtoD", "DtoH", "DtoD", "HtoH", "unknown"]
-CopyMemory: TypeAlias = Literal["pageable", "pinned", "device", "unknown"]
-
-
 class CopyRow(Record, frozen=True, kw_only=True):
     """All copies of one direction and one kind of host memory."""
 

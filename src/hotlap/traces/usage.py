@@ -73,11 +73,6 @@ class DeviceSpans:
         )
 
 
-def device_time(timeline: Timeline, selected: Selection) -> DeviceTime:
-    """How the selected events of one device spent the time from the first one's start to the last one's end."""
-    return DeviceSpans(timeline, selected, kernels_of(timeline, selected)).whole()
-
-
 def stream_idle(timeline: Timeline, selected: Selection) -> list[StreamIdle]:
     """The waits within each stream among the selected events of one device."""
     events = timeline.device

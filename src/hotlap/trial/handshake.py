@@ -52,11 +52,6 @@ class Handshake(Record, frozen=True, kw_only=True):
     executable: str
     packages: dict[str, Package]
 
-    @property
-    def torch(self) -> str:
-        """The version of torch that is installed there; empty where its metadata do not say."""
-        return self.packages["torch"].version
-
 
 class _Versioned(Record, frozen=True, kw_only=True):
     protocol: int

@@ -39,10 +39,6 @@ class Device:
         self._handles = _handles(visible_devices) if _library_present() else []
         self._handle = self._handles[0] if self._handles else None
 
-    @property
-    def present(self) -> bool:
-        return self._handle is not None
-
     def clock_mhz(self) -> float | None:
         """The clock of the multiprocessors right now."""
         if self._handle is None:

@@ -12,12 +12,14 @@ from types import ModuleType
 import pytest
 
 from hotlap.errors import LintError
-from hotlap.source.lint.api import GROUPS, SECTIONS, SECTIONS_OF_WRONG, FixSafety, Rule, all_rules, build
+from hotlap.source.lint.api import GROUPS, FixSafety, Rule, all_rules, build
 from hotlap.source.lint.check import check
 from hotlap.source.lint.context import Context
 from hotlap.source.lint.fix import fix
 
 ROOT = Path(__file__).parents[3]
+SECTIONS = ("What it does", "Why it is slow", "Example", "Use instead", "Fix safety", "References")
+SECTIONS_OF_WRONG = ("What it does", "Why it is wrong", *SECTIONS[2:])  # for a rule about wrong numbers
 LONGEST_MESSAGE = 200
 FEWEST_EXAMPLES = 3
 

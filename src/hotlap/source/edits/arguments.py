@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
 
 import libcst as cst
 
 from hotlap.source.edits.refusals import CannotEdit
-
-Item = TypeVar("Item", cst.Arg, cst.BaseDictElement)
 
 _NOTHING = cst.SimpleWhitespace("")
 

@@ -91,11 +91,6 @@ class Tree:
         """Which bytes the node covers, without parentheses around it."""
         return self._ranges[node]
 
-    def line_of(self, node: cst.CSTNode) -> int:
-        """The line that the node begins in."""
-        start = self.range_of(node)[0]
-        return sum(1 for it in self._line_starts if it <= start)
-
     def line_at(self, node: cst.CSTNode) -> tuple[str, int]:
         """The text of the line that the node begins in, and the node's column in characters."""
         start = self.range_of(node)[0]

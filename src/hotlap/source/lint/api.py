@@ -26,10 +26,6 @@ FixSafety: TypeAlias = Literal["safe", "unsafe", "shown", "none"]
 """``safe``: what the program computes stays the same. ``unsafe``: it should, but that cannot be seen from the source,
 or comments may move. ``shown``: only ever shown, never written. ``none``: there is no fix."""
 
-SECTIONS = ("What it does", "Why it is slow", "Example", "Use instead", "Fix safety", "References")
-SECTIONS_OF_WRONG = ("What it does", "Why it is wrong", *SECTIONS[2:])
-"""The headings of a page; a rule about wrong numbers says why it is wrong."""
-
 GROUPS = {
     "1": "Data: reading, transforming and feeding batches",
     "2": "Host: what makes the device wait for Python",
@@ -116,7 +112,7 @@ def all_rules() -> Mapping[str, Rule]:
     for entry in sorted(pkgutil.iter_modules(folder.__path__), key=lambda it: it.name):
         if entry.name.startswith("_"):
             continue
-        rule = build(importlib.import_module(f"{folder.__name__}.{entry.name}"))
+        rule = build(importlib.import_module(f"hotlap.source.lint.rules.{entry.name}"))
         if rule.code in found:
             raise LintError(
                 f"The rules {found[rule.code].name!r} and {rule.name!r} both have the code {rule.code}.",

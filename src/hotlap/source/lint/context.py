@@ -137,10 +137,6 @@ class Context:
         """The function of this file that a call runs, also as a method or as a module's ``forward``."""
         return self.call_graph.callee(call)
 
-    def classes_of(self, *qualified: str) -> Iterator[ast.ClassDef]:
-        """The classes of this file that derive from one of these, also through one another."""
-        return self.call_graph.classes_of(*qualified)
-
     def bindings(self, name: ast.Name) -> tuple[Binding, ...]:
         """The bindings that a name may have where it is read."""
         return self.names.reaching(name)

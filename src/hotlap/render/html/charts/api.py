@@ -30,5 +30,5 @@ def _modules() -> tuple[ModuleType, ...]:
     import hotlap.render.html.charts as folder
 
     names = [it.name for it in pkgutil.iter_modules(folder.__path__) if it.name not in _OWN_FILES]
-    modules = [importlib.import_module(f"{folder.__name__}.{it}") for it in names]
+    modules = [importlib.import_module(f"hotlap.render.html.charts.{it}") for it in names]
     return tuple(sorted(modules, key=lambda it: (it.order, it.__name__)))

@@ -141,13 +141,8 @@ class Calls:
             self._bases[definition] = frozenset(found)
         return self._bases[definition]
 
-    def classes_of(self, *qualified: str) -> Iterator[ast.ClassDef]:
-        """The classes of this file that derive from one of these."""
-        wanted = set(qualified)
-        return (it for it in self._tree.of(ast.ClassDef) if self.base_names(it) & wanted)
-
     def classes_everywhere(self, *qualified: str) -> Iterator[ast.ClassDef]:
-        """As ``classes_of``, in this file and in those that it is joined with."""
+        """The classes of this file and of those that it is joined with that derive from one of these."""
         wanted = set(qualified)
         return (it for it in self._tree.everywhere(ast.ClassDef) if self.base_names(it) & wanted)
 

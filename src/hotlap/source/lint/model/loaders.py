@@ -36,10 +36,6 @@ class Loaders:
         found = (it for name in known.LOADERS for it in self._calls.named(name))
         return tuple(it for it in found if self._names.qualified_name(it.func) in known.LOADERS)
 
-    def of(self, expression: ast.expr | None) -> Made:
-        """The loader that an expression is."""
-        return self._loader(expression, (), _DEEPEST)
-
     def of_batch(self, expression: ast.expr | None) -> Made:
         """The loader that gave a batch, or the batch that an expression is a part of."""
         return self._batch(expression, _DEEPEST)

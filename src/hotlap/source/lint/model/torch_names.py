@@ -40,9 +40,6 @@ HOST_VALUES = _words(
     "requires_grad_ retain_grad storage_offset equal allclose"
 )
 """Methods of a tensor that give something else than a tensor (``requires_grad_`` gives it back; nobody asks)."""
-HOST_ATTRIBUTES = _words(
-    "shape device dtype ndim requires_grad is_cuda is_leaf grad_fn layout is_sparse names itemsize nbytes"
-)
 TENSOR_ATTRIBUTES = frozenset({"grad", "data", "T", "mT", "H", "mH", "real", "imag"})
 
 # Methods that only tensors (and arrays) have: their result on what a model gave back is a tensor.
@@ -67,7 +64,6 @@ MODULE_WRAPPERS = frozenset(
         "torch.distributed.fsdp.FullyShardedDataParallel",
     }
 )
-NOT_OPTIMIZERS = frozenset({"lr_scheduler", "swa_utils"})
 LOADERS = frozenset({"torch.utils.data.DataLoader"})
 SCALERS = frozenset(
     {"torch.amp.GradScaler", "torch.cuda.amp.GradScaler", "torch.cpu.amp.GradScaler",

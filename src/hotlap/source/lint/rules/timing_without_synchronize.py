@@ -51,7 +51,6 @@ _WAITS = frozenset(
     {"synchronize", "item", "cpu", "tolist", "numpy", "barrier", "wait", "wait_for_everyone", "elapsed_time"}
 )
 _READS = frozenset({"builtins.print", "builtins.float", "builtins.int", "builtins.bool"})
-_WORK = frozenset({"backward", "step"})
 
 
 def check(context: Context) -> Iterator[Violation]:
