@@ -12,7 +12,7 @@ from hotlap.experiment.replicates import Design, replicate
 from hotlap.experiment.trials import Failure, Trials
 from hotlap.measure import speed
 from hotlap.objective import NOTHING_USED
-from hotlap.records import Comparison, Plan, Run, SpeedComparison, TurnSet
+from hotlap.records import Comparison, Plan, Run, TurnSet
 
 _OUT_OF_SIGHT_CONFIDENCE = 0.6
 
