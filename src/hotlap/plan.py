@@ -99,7 +99,7 @@ def from_toml(text: str, *, where: str = "the plan") -> Plan:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise PlanError(f"The plan is not valid TOML: {error}.", where=where, remedy="Mend that line.") from None
+        raise PlanError(f"The plan is not valid TOML: {error}.", where=where, remedy="Correct that line.") from None
     except RecursionError:
         raise PlanError(
             "The plan is nested too deeply.", where=where, remedy="Use [levers.NAME] tables, which need no nesting."
@@ -190,7 +190,7 @@ def _gain_table(plan: Plan, gain: RecordedGain) -> dict[str, object]:
 
 def _senseless_gain(path: Path, how: str) -> PlanError:
     return PlanError(
-        f"The gain that the plan records makes no sense: {how}.",
+        f"The gain recorded in the plan is invalid: {how}.",
         where=str(path),
         remedy="Remove the table [hotlap.gain], or have `hotlap tune` write the plan again.",
     )

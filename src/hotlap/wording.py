@@ -25,10 +25,10 @@ def ending_text(ending: Ending) -> str:
         case OutOfMemory(error=error):
             return f"It ran out of memory: {error}" if error else "It ran out of memory."
         case TimedOut(limit_seconds=limit, during=during):
-            return f"Nothing came from it for {limit:.0f} s{f' during {during}' if during else ''}."
+            return f"It made no progress for {limit:.0f} s{f' during {during}' if during else ''}."
         case Completed(exit_code=code) if code != 0:
             return f"The script ended with exit code {code}."
         case Completed():
-            return "The script ran to its own end."
+            return "The script ran to completion."
         case Stopped():
-            return "It ran to its last wanted step."
+            return "It ran to the last requested step."

@@ -86,7 +86,7 @@ def test_a_plan_that_was_edited_brings_none(work: Workload) -> None:
 )
 def test_a_gain_that_makes_no_sense_is_told(work: Workload, head: str) -> None:
     Path("a.toml").write_text(f"[hotlap]\nformat = 1\n{head}\n[levers.channels-last]\n")
-    with pytest.raises(HotlapError, match="makes no sense"):
+    with pytest.raises(HotlapError, match="is invalid"):
         ask(work, "a.toml")
 
 
@@ -124,7 +124,7 @@ def test_by_default_without_a_study(work: Workload) -> None:
     with pytest.raises(UsageError, match="nothing to compare with"):
         ask(work)
     Path("hotlap.toml").write_text("[hotlap]\nformat = 1\n")
-    with pytest.raises(UsageError, match="holds no lever"):
+    with pytest.raises(UsageError, match="has no levers"):
         ask(work)
 
 
@@ -138,7 +138,7 @@ def test_a_name_that_means_two_things(work: Workload, commit: Commit) -> None:
 
 
 def test_names_that_mean_nothing(work: Workload) -> None:
-    with pytest.raises(UsageError, match=r"no plan or study 'none\.toml'"):
+    with pytest.raises(UsageError, match=r"No plan or study 'none\.toml'"):
         ask(work, "none.toml")
     with pytest.raises(UsageError, match="no git revision 'none'"):
         ask(work, "none")
@@ -147,7 +147,7 @@ def test_names_that_mean_nothing(work: Workload) -> None:
 def test_the_plans_options_need_a_revision(work: Workload) -> None:
     api.write_plan(fakes.FINISHED, Path("a.toml"))
     for more in ({"plan_path": Path("a.toml")}, {"without_plan": True}):
-        with pytest.raises(UsageError, match="says which plan"):
+        with pytest.raises(UsageError, match="is the plan that is compared with no plan"):
             ask(work, "a.toml", **more)
 
 

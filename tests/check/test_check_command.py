@@ -74,9 +74,9 @@ def test_passing(capsys: pytest.CaptureFixture[str], project: Path) -> None:
         "Passed.",
         "speed passed Not slower than at HEAD~1 by 5 % or more",
         "numbers passed The losses of 300 steps are identical to the last bit.",
-        "as it was at HEAD~1 (",
+        "version at HEAD~1 (",
         "both without a plan.",
-        "the script against itself varied by",
+        "Run-to-run noise is",
     ):
         assert piece in page
     assert sorted(it.name for it in project.iterdir()) == [".git", ".hotlap", "train.py"]
@@ -124,7 +124,7 @@ def test_a_budget_that_is_too_small_is_no_bad_usage(capsys: pytest.CaptureFixtur
     for more, code in (([], 3), (["--inconclusive-is", "pass"], 0), (["--inconclusive-is", "fail"], 1)):
         assert run(Pair(), *QUICK, "--budget", "20s", *more, "train.py") == code
         page = " ".join(capsys.readouterr().out.split())
-        assert "the budget of 20 s cannot hold a check of this script, which takes about" in page
+        assert "the budget of 20 s is too small for a check, which takes about" in page
         assert "Give at least --budget" in page
 
 
@@ -156,7 +156,7 @@ def test_a_check_is_never_taken_for_a_search(capsys: pytest.CaptureFixture[str])
 def test_a_folder_that_cannot_be_written_fails_nothing(capsys: pytest.CaptureFixture[str], project: Path) -> None:
     (project / ".hotlap").write_text("a file")
     assert run(Pair(), *QUICK, "train.py") == 0
-    assert "`hotlap history` lacks it" in capsys.readouterr().out
+    assert "`hotlap history` does not show it" in capsys.readouterr().out
 
 
 def test_an_interrupted_check_says_so_in_the_history(project: Path) -> None:
@@ -172,12 +172,12 @@ def test_an_interrupted_check_says_so_in_the_history(project: Path) -> None:
 def test_bad_words(capsys: pytest.CaptureFixture[str], project: Path) -> None:
     (project / "folder").mkdir()
     for words, says in (
-        ([], "No script was named."),
+        ([], "No script was given."),
         (["--baseline", "nowhere", "train.py"], "no git revision 'nowhere'"),
         (["train.py"], "nothing to compare with"),
-        (["--baseline", "HEAD", "--delta", "0", "train.py"], "is no share"),
-        (["--baseline", "HEAD", "--junit", "folder", "train.py"], "no file that can be written"),
-        (["--baseline", "HEAD", "--markdown", "no/where.md", "train.py"], "no file that can be written"),
+        (["--baseline", "HEAD", "--delta", "0", "train.py"], "is not a share"),
+        (["--baseline", "HEAD", "--junit", "folder", "train.py"], "not a writable file"),
+        (["--baseline", "HEAD", "--markdown", "no/where.md", "train.py"], "not a writable file"),
         (["--inconclusive-is", "maybe", "train.py"], "invalid choice"),
     ):
         assert run(Pair(), "check", *words) == 2
@@ -206,14 +206,14 @@ def test_against_a_plan(capsys: pytest.CaptureFixture[str], project: Path) -> No
     api.write_plan(fakes.FINISHED, project / "hotlap.toml")
     assert run(Pair(), "check", "--quiet", "train.py") == 0
     page = " ".join(capsys.readouterr().out.split())
-    assert "Compared: the script with the plan of hotlap.toml, and without." in page
+    assert "Compared: the script with and without the plan of hotlap.toml." in page
     assert "recorded on AMD EPYC 7742, 16 cores, NVIDIA A10" in page
 
 
 def test_progress_goes_beside_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(Pair(), "check", "--baseline", "HEAD", "train.py") == 0
     out, err = capsys.readouterr()
-    assert "trying, set 3 of 3" in err and "comparing numbers" in err
+    assert "trying, replicate 3 of 3" in err and "comparing numbers" in err
     assert "trying" not in out
 
 

@@ -33,7 +33,7 @@ def test_a_copy_that_does_what_the_levers_do() -> None:
 
 def test_a_copy_that_is_slower_is_refused_with_the_numbers() -> None:
     found = proved(Effect(), Effect(compute=0.5))
-    assert "slower than the levers: 0." in found.refusal and "sets of" in found.refusal
+    assert "slower than the levers: 0." in found.refusal and "replicates of" in found.refusal
 
 
 def test_a_copy_that_is_faster_is_not() -> None:
@@ -42,12 +42,12 @@ def test_a_copy_that_is_faster_is_not() -> None:
 
 def test_a_copy_that_computes_something_else_is_refused() -> None:
     found = proved(Effect(compute=0.5, loss=1.01), Effect(compute=0.5))
-    assert found.refusal.startswith("The patched copy does not compute what the levers do.")
+    assert found.refusal.startswith("The patched copy does not produce the same results as the levers.")
 
 
 @pytest.mark.parametrize("fails", ["crash", "memory", "hang"])
 def test_a_copy_that_fails_is_refused(fails: str) -> None:
-    assert "does not run through" in proved(Effect(fails=fails)).refusal
+    assert "does not run to completion" in proved(Effect(fails=fails)).refusal
 
 
 def test_a_copy_that_diverges_is_refused() -> None:
@@ -63,7 +63,7 @@ def test_a_script_that_fails_with_the_levers_proves_nothing() -> None:
 
 def test_a_copy_that_runs_the_originals_files_proves_nothing() -> None:
     executor = _FromOriginal(Effect())
-    with pytest.raises(HotlapError, match=r"still ran /home/ada/train\.py"):
+    with pytest.raises(HotlapError, match=r"still used the unpatched /home/ada/train\.py"):
         prove_patch(SIDES, {"/home/ada/train.py"}, OPTIONS, executor, clock=executor.clock)
 
 

@@ -156,7 +156,7 @@ def test_a_terminal_is_no_trace(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stdin", terminal)
     assert main(["trace", "-"]) == 2
-    assert "Nothing is piped in." in capsys.readouterr().err
+    assert "Standard input is empty." in capsys.readouterr().err
 
 
 def test_standard_input_that_is_no_trace(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

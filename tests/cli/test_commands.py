@@ -38,7 +38,7 @@ class Recorder:
         self, workload: Workload, options: Options, journal: Journal, executor: Executor, tell: OnProgress
     ) -> Study:
         self.workload, self.options = workload, options
-        tell(Progress(stage="baseline", text="the script as it is", spent_seconds=1.0))
+        tell(Progress(stage="baseline", text="unmodified script", spent_seconds=1.0))
         study = msgspec.structs.replace(self.answer, workload=workload, identifier=journal.header.identifier)
         journal.save(study)
         return study
@@ -56,7 +56,7 @@ def test_tune_prints_the_report_writes_the_plan_and_keeps_the_study(
     out, err = capsys.readouterr()
     assert "3.65x faster (95 % interval 3.58 to 3.72)" in out
     assert "hotlap run --plan hotlap.toml train.py --epochs 1" in out
-    assert "running the script as it is" in err
+    assert "running the unmodified script" in err
     assert plan.read(work / "hotlap.toml") == fakes.FINISHED.plan
     assert main(["report"]) == 0
     assert "3.65x faster" in capsys.readouterr().out
@@ -112,7 +112,7 @@ def test_nothing_gained_is_success_said_clearly_and_leaves_no_plan(
     work: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["tune", "train.py"], engine=engine(Recorder(fakes.NOTHING))) == 0
-    assert "Nothing made it faster, and here is why." in capsys.readouterr().out
+    assert "No lever made it faster." in capsys.readouterr().out
     assert not (work / "hotlap.toml").exists()
 
 
@@ -168,9 +168,9 @@ def test_a_goal_is_what_the_search_gets(words: list[str], objective: Objective, 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--slowdown", "1.3"], "but speed is the goal"),
-        (["--goal", "memory", "--slowdown", "0.9"], "no number from 1 on"),
-        (["--goal", "memory", "--slowdown", "nan"], "no number from 1 on"),
+        (["--slowdown", "1.3"], "no effect when the goal is speed"),
+        (["--goal", "memory", "--slowdown", "0.9"], "not a number of at least 1"),
+        (["--goal", "memory", "--slowdown", "nan"], "not a number of at least 1"),
         (["--goal", "beauty"], "invalid choice: 'beauty'"),
         (["--resume", "--goal", "memory"], "--goal cannot be given with --resume"),
     ],
@@ -213,7 +213,7 @@ def test_a_quick_look_claims_nothing(work: Path, capsys: pytest.CaptureFixture[s
     search = Recorder(fakes.QUICK_LOOK)
     assert main(["tune", "--quiet", "--budget", "4m", "train.py"], engine=engine(search)) == 4
     out = capsys.readouterr().out
-    assert "Quick look, nothing proved: loader 1.84x seen in one set, without an interval." in out
+    assert "Quick look, nothing proved: loader 1.84x in one replicate, without an interval." in out
     assert "hotlap tune --budget 9m train.py" in out
     assert not (work / "hotlap.toml").exists()
     for words in (["patch"], ["report", "--plan-out", "a.toml"]):
@@ -258,7 +258,7 @@ def test_profile_names_causes_writes_no_plan_and_is_shown_again(work: Path, caps
     assert out.startswith("hotlap  train.py --epochs 1  48 s\n\n2 causes of lost time were found")
     assert "loader-bound  train.py:12  46 % to 50 % of a step" in out
     assert "hotlap tune --only channels-last,loader,sdpa-attention train.py --epochs 1" in out
-    assert "running the script as it is" in err
+    assert "running the unmodified script" in err
     assert search.options == Options(budget_seconds=60.0, seed=7)
     assert not (work / "hotlap.toml").exists()
     assert main(["report"]) == 0
@@ -357,7 +357,7 @@ def test_findings_lists_every_rule_in_its_group_and_shows_its_page(capsys: pytes
         assert main(["findings", name]) == 0
         page = capsys.readouterr().out
         assert page.startswith(name)
-        assert f"\n  group                  {rule.group}\n" in page
+        assert f"\n  group                   {rule.group}\n" in page
         assert all(f"\n{section}\n" in page for section in ("What it is", "Why it is slow", "How to see it"))
         assert all(f"\n{section}\n" in page for section in ("What to do", "When it is fine"))
 

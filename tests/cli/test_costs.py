@@ -35,7 +35,7 @@ def test_prices(text: str, amount: float, currency: str) -> None:
     "text", ["", "free", "0", "-1", "1e9999", "$2EUR", "2.50 per hour", "nan", "1,50", "2\x1b[31m"]
 )
 def test_what_is_no_price(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match="is no price"):
+    with pytest.raises(argparse.ArgumentTypeError, match="is not a price"):
         price(text)
 
 
@@ -48,7 +48,7 @@ def test_samples(text: str, count: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "many", "0", "-5", "1G", "9" * 40, "0.0001"])
 def test_what_is_no_number_of_samples(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match="is no number of samples"):
+    with pytest.raises(argparse.ArgumentTypeError, match="is not a number of samples"):
         samples(text)
 
 
@@ -71,7 +71,7 @@ def test_epochs_are_samples_where_the_study_knows_its_loader(work: Path, capsys:
         assert main(["report", "--epochs", "10", str(path)]) == code
         out, err = capsys.readouterr()
         assert ("A run of 64,000 samples takes" in " ".join(out.split())) is (code == 0)
-        assert ("not known from this study" in err) is (code == 2)
+        assert ("does not record the number of samples" in err) is (code == 2)
     assert main(["report", "--epochs", "10", "--samples", "5", str(path)]) == 2
 
 
@@ -79,7 +79,7 @@ def test_an_epochs_option_in_front_of_a_script_is_refused_as_ever(
     work: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["tune", "--epochs", "1", "train.py"]) == 2
-    assert "The script's own options go behind it" in capsys.readouterr().err
+    assert "Options of the script go after it" in capsys.readouterr().err
 
 
 def test_without_a_price_the_break_even_is_told(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,4 +117,4 @@ def test_energy_is_reported_with_its_interval(work: Path, capsys: pytest.Capture
 
 def test_bad_prices_are_bad_usage(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "--price", "cheap", str(study)]) == 2
-    assert "'cheap' is no price of an hour" in capsys.readouterr().err
+    assert "'cheap' is not a price per hour" in capsys.readouterr().err

@@ -211,7 +211,7 @@ def test_one_path_is_not_enough(tmp_path: Path, capsys: pytest.CaptureFixture[st
 def test_a_study_that_ended_before_its_account(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cut = kept_study(tmp_path, msgspec.structs.replace(study(), account_before=None))
     good = training_trace().write(tmp_path / "good.json")
-    assert "ended before it knew" in complaint([str(cut), str(good)], capsys)
+    assert "ended before it measured" in complaint([str(cut), str(good)], capsys)
 
 
 def test_steps_and_whole_traces_do_not_compare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -219,4 +219,4 @@ def test_steps_and_whole_traces_do_not_compare(tmp_path: Path, capsys: pytest.Ca
     unmarked.launch("matmul", 0, 10, 100)
     words = [str(unmarked.write(tmp_path / "a.json")), str(training_trace().write(tmp_path / "b.json"))]
     said = complaint(words, capsys)
-    assert "marks no steps" in said and "a.json" in said
+    assert "has no step marks" in said and "a.json" in said

@@ -30,7 +30,7 @@ def test_csv_goes_below_the_working_directory(study: Path, work: Path, capsys: p
     assert all((work / it).parent == work / "hotlap-export" / "csv" for it in written)
     with (work / "hotlap-export/csv/levers.csv").open(encoding="utf-8", newline="") as file:
         assert len(list(csv.DictReader(file))) == len(fakes.OUTCOMES)
-    assert "columns.csv says what every column means" in err
+    assert "columns.csv describes every column" in err
 
 
 def test_what_was_written_as_json(study: Path, work: Path, capsys: pytest.CaptureFixture[str]) -> None:

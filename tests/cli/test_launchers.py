@@ -74,19 +74,19 @@ def test_what_people_type(words: str, options: str, target: str, arguments: str)
     [
         ("accelerate config", "Of accelerate only `accelerate launch` starts a script.", "accelerate launch train.py"),
         ("fabric train.py", "Of fabric only `fabric run`", "hotlap tune fabric run train.py"),
-        ("srun -n 4 train.py", "hotlap does not know how 'srun' starts a script.", "(`srun ... hotlap tune train.py`)"),
+        ("srun -n 4 train.py", "hotlap does not support 'srun' as a launcher.", "(`srun ... hotlap tune train.py`)"),
         ("conda run -n torch python train.py", "'conda'", "conda ... hotlap tune train.py"),
-        ("uv sync", "Of uv only `uv run`", "`uv run hotlap tune ...`"),
-        ("uv run --with rich train.py", "`uv run --with` does to the environment", "`uv run hotlap tune ...`"),
-        ("uv run", "names no script", "hotlap tune uv run train.py"),
-        ("poetry install", "Of poetry only `poetry run`", "`poetry run hotlap tune ...`"),
-        ("python -I train.py", "With `python -I` hotlap cannot be loaded", "Leave -I, -E and -S out"),
-        ("python -uE train.py", "With `python -uE`", "Leave"),
-        ("python -c pass", "names no script", "into a file"),
-        ("python --wrong train.py", "the option '--wrong' of Python", "name the script"),
-        ("python", "No script was named.", "hotlap tune train.py"),
-        ("python -u", "No script was named.", "hotlap tune train.py"),
-        ("python -m", "No script was named.", "hotlap tune train.py"),
+        ("uv sync", "Only `uv run`", "`uv run hotlap tune ...`"),
+        ("uv run --with rich train.py", "`uv run --with`: its effect on the environment", "`uv run hotlap tune ...`"),
+        ("uv run", "has no script", "hotlap tune uv run train.py"),
+        ("poetry install", "Only `poetry run`", "`poetry run hotlap tune ...`"),
+        ("python -I train.py", "With `python -I` hotlap cannot be loaded", "Omit -I, -E and -S"),
+        ("python -uE train.py", "With `python -uE`", "Omit"),
+        ("python -c pass", "has no script", "into a file"),
+        ("python --wrong train.py", "the option '--wrong' of Python", "pass the script"),
+        ("python", "No script was given.", "hotlap tune train.py"),
+        ("python -u", "No script was given.", "hotlap tune train.py"),
+        ("python -m", "No script was given.", "hotlap tune train.py"),
     ],
 )
 def test_what_cannot_be_taken_over_is_said_with_what_to_type(words: str, says: str, remedy: str) -> None:
@@ -97,7 +97,7 @@ def test_what_cannot_be_taken_over_is_said_with_what_to_type(words: str, says: s
 
 def test_a_launcher_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.path", [])
-    with pytest.raises(UsageError, match="there is no package 'deepspeed' here") as caught:
+    with pytest.raises(UsageError, match="the package 'deepspeed' is not installed here") as caught:
         workload_from(["deepspeed", "train.py"], "tune")
     assert "Install deepspeed" in caught.value.remedy
 
@@ -158,7 +158,7 @@ def test_commands_that_make_studies_understand_it(name: str) -> None:
 def test_the_others_do_too(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     Path("p.toml").write_text("[hotlap]\nformat = 1\n")
     assert main([*words, "srun", "-n", "2", "train.py"]) == 2
-    assert "does not know how 'srun' starts a script" in capsys.readouterr().err
+    assert "does not support 'srun' as a launcher" in capsys.readouterr().err
 
 
 def test_it_is_shown_as_it_was_typed() -> None:

@@ -28,7 +28,7 @@ CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 COLOUR = re.compile(r"\x1b\[[0-9;]*(?:3[0-9]|4[0-9]|9[0-7]|38;|48;)[0-9;]*m")
 TRYING = Progress(
     stage="trial",
-    text="mixed-precision: set 2 of 3",
+    text="mixed-precision: replicate 2 of 3",
     lever="mixed-precision",
     running=fakes.estimate(1.3, 0.1),
     best=fakes.estimate(2.0, 0.05),
@@ -138,7 +138,7 @@ def test_a_terminal_that_cannot_move_its_cursor_gets_lines(watched: Callable[...
     shown = watched(TERM=terminal)
     assert "\x1b" not in shown
     assert lines(shown)[0] == (
-        "[1 min 40 s] trying mixed-precision, set 2 of 3 "
+        "[1 min 40 s] trying mixed-precision, replicate 2 of 3 "
         "(so far 1.30x, 1.18 to 1.44; best plan 2.00x, 1.90 to 2.10; memory 5.0 GiB (-3.0 GiB))"
     )
 
@@ -165,7 +165,7 @@ def test_a_pipe_gets_lines_and_no_cursor_is_moved(
         monkeypatch.setenv(name, value)
     assert main(["tune", "train.py"], engine=Engine(executor=_no_executor, search=search)) == 0
     err = capfd.readouterr().err
-    assert "trying mixed-precision, set 2 of 3" in err
+    assert "trying mixed-precision, replicate 2 of 3" in err
     assert not re.search(r"\x1b\[(?:\?25|[0-9]*[A-HJK])", err)
     if not variables:
         assert "\x1b" not in err

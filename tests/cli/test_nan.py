@@ -102,7 +102,7 @@ def test_nothing_to_find(capsys: pytest.CaptureFixture[str]) -> None:
     answers = Answers(run(200, ending=Completed()))
     assert hunt(answers) == 0
     page = shown(capsys)
-    assert "All was finite for 200 steps: losses, gradients and weights." in page
+    assert "Everything was finite for 200 steps: losses, gradients and weights." in page
     assert "The script ended by itself." in page
     assert "could not be read" not in page
     (request,) = answers.requests
@@ -156,16 +156,16 @@ def test_the_limits_are_passed_on() -> None:
 def test_a_find_that_does_not_come_again(capsys: pytest.CaptureFixture[str]) -> None:
     assert hunt(Answers(run(17, NOTICED), run(21))) == 1
     page = shown(capsys)
-    assert "It did not come again: in a second run with seed 0 all was finite for 21 steps." in page
-    assert "does not compute the same twice" in page
+    assert "It did not recur: in a second run with seed 0 everything was finite for 21 steps." in page
+    assert "is therefore not reproducible" in page
 
 
 def test_a_compiled_find_that_does_not_come_again(capsys: pytest.CaptureFixture[str]) -> None:
     first = run(17, NOTICED, compile=CompileReport(graphs=1))
     assert hunt(Answers(first, run(21))) == 1
     page = shown(capsys)
-    assert "The second run did without torch.compile, so what is compiled may be at fault" in page
-    assert "does not compute the same twice" not in page
+    assert "The second run did not use torch.compile, so compiled code may be the cause" in page
+    assert "is therefore not reproducible" not in page
 
 
 def test_a_repetition_that_fails(capsys: pytest.CaptureFixture[str]) -> None:
@@ -256,7 +256,7 @@ def test_an_overflow_of_what_stood_for_infinities(capsys: pytest.CaptureFixture[
     [
         (
             NumberOrigin(source="batch", phase="data", step=17, name="Pictures", outputs=LOG.outputs, site=SITE),
-            ["The batch of Pictures for step 18 already held 3 NaN.", "held float32", "in rows 0, 7", "leave out or"],
+            ["The batch of Pictures for step 18 already held 3 NaN.", "held float32", "in rows 0, 7", "drop or replace"],
         ),
         (
             NumberOrigin(source="state", phase="forward", step=17, name="bn.running_var", inputs=LOG.outputs),
@@ -281,9 +281,9 @@ def test_an_overflow_of_what_stood_for_infinities(capsys: pytest.CaptureFixture[
                 source="operation", phase="optimizer", step=17, operation="_foreach_add_", arguments=("alpha=-inf",),
                 name="fc.weight",
             ),
-            ["in the optimizer's update of fc.weight", "given alpha=-inf: look at the learning rate"],
+            ["in the optimizer's update of fc.weight", "given alpha=-inf: check the learning rate"],
         ),
-        (None, ["No operation that torch shows made it"]),
+        (None, ["No operation visible to torch produced it"]),
     ],
     ids=lambda it: it.source if isinstance(it, NumberOrigin) else None,
 )  # fmt: skip
@@ -318,7 +318,7 @@ def test_a_script_that_left_because_it_saw_nan(capsys: pytest.CaptureFixture[str
     assert hunt(answers) == 1
     assert answers.starts == [None, 15]
     page = shown(capsys)
-    assert "In step 18 the script looked at a number that was NaN, and ended." in page
+    assert "In step 18 the script read a number that was NaN, and ended." in page
     assert "It came from log" in page
 
 
@@ -326,7 +326,7 @@ def test_a_number_that_a_script_looks_at_in_passing_is_no_find(capsys: pytest.Ca
     """Only the check sees such looks: where the loss was at fault they explain nothing."""
     seen = msgspec.structs.replace(FOUND, noticed_in="script", step=20)
     assert hunt(Answers(run(17, NOTICED), run(21, seen, ending=Completed()))) == 1
-    assert "It did not come again" in shown(capsys)
+    assert "It did not recur" in shown(capsys)
 
 
 @pytest.mark.parametrize(
@@ -377,14 +377,14 @@ def test_a_script_that_was_killed_from_outside_is_run_again(capsys: pytest.Captu
     answers = Answers(run(0, ending=killed), run(30, ending=Completed()))
     assert hunt(answers) == 0
     assert answers.starts == [None, None]
-    assert "killed from outside (SIGKILL); once more" in capsys.readouterr().err
+    assert "killed from outside (SIGKILL); running it again" in capsys.readouterr().err
 
 
 def test_a_hang_names_the_option_that_allows_for_more(capsys: pytest.CaptureFixture[str]) -> None:
     hang = TimedOut(limit_seconds=4.0, during="block", steps_done=5)
     assert hunt(Answers(run(0, ending=hang)), "--block-limit", "4s") == 1
     said = capsys.readouterr().err
-    assert "hung after 5 training steps: Nothing came from it for 4 s during block." in said
+    assert "hung after 5 training steps: It made no progress for 4 s during block." in said
     assert "--block-limit" in said
     assert hunt(Answers(run(0, ending=TimedOut(limit_seconds=9.0, during="startup")))) == 1
     assert "--startup-limit" in capsys.readouterr().err
@@ -462,10 +462,10 @@ def test_foreign_text_is_cleaned(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["nan"], "No script was named."),
+        (["nan"], "No script was given."),
         (["nan", "nope.py"], "There is no script 'nope.py'"),
-        (["nan", "--steps", "0", "train.py"], "'0' is no whole number from 1 on"),
-        (["nan", "--seconds", "soon", "train.py"], "'soon' is no time above zero"),
+        (["nan", "--steps", "0", "train.py"], "'0' is not a whole number of at least 1"),
+        (["nan", "--seconds", "soon", "train.py"], "'soon' is not a time above zero"),
         (["nan", "--sceonds", "3", "train.py"], "Did you mean '--seconds'?"),
     ],
 )

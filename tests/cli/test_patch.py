@@ -160,8 +160,8 @@ def test_check_gives_json_where_it_is_asked_for(script: Path, capsys: pytest.Cap
     ("patched", "words"),
     [
         (Effect(compute=1.5), "slower than the levers"),
-        (Effect(loss=1.02), "does not compute what the levers do"),
-        (Effect(fails="crash"), "does not run through"),
+        (Effect(loss=1.02), "does not produce the same results as the levers"),
+        (Effect(fails="crash"), "does not run to completion"),
     ],
 )
 def test_a_patch_that_differs_is_refused(

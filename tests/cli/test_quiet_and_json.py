@@ -130,7 +130,7 @@ def test_errors_are_said_all_the_same(ready: Path, capsys: pytest.CaptureFixture
 def test_being_quiet_ends_with_the_command(ready: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("export", "--quiet", "csv", "study.json") == 0
     assert run("export", "csv", "study.json") == 0
-    assert "hotlap: columns.csv says" in capsys.readouterr().err
+    assert "hotlap: columns.csv describes" in capsys.readouterr().err
 
 
 def test_what_follows_the_script_quiets_nobody(ready: Path, capsys: pytest.CaptureFixture[str]) -> None:

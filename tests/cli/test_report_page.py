@@ -57,7 +57,7 @@ def test_a_report_is_replaced_by_a_newer_one(study: Path, work: Path) -> None:
 def test_other_files_are_left_alone(study: Path, work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = (work / "train.py").read_bytes()
     assert main(["report", "--html", "train.py"]) == 2
-    assert "no report of hotlap" in capsys.readouterr().err
+    assert "not a report of hotlap" in capsys.readouterr().err
     assert (work / "train.py").read_bytes() == before
     assert main(["report", "--html", str(study)]) == 2
     assert "Name the study first" in capsys.readouterr().err

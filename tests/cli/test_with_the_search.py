@@ -50,7 +50,7 @@ def test_an_interrupted_search_is_resumed_and_repeats_nothing(work: Path, capsys
 
 def test_nothing_faster(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*QUICK, "train.py"], engine=engine(FakeExecutor(factors={}))) == 0
-    assert "Nothing made it faster, and here is why." in capsys.readouterr().out
+    assert "No lever made it faster." in capsys.readouterr().out
     assert not (work / "hotlap.toml").exists()
 
 
@@ -97,7 +97,7 @@ def test_profile(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (found["kind"], found["status"], found["profiled_steps"]) == ("profile", "finished", 0)
     assert {it["name"] for it in found["ceilings"]} >= {"loader-alone", "model-alone"}
     assert found["outcomes"] == [] and found["plan"] == {"settings": []}
-    assert any("brought no evidence" in it for it in found["warnings"])
+    assert any("returned no evidence" in it for it in found["warnings"])
 
 
 @pytest.mark.parametrize(("ending", "code"), [(Crashed(exit_code=3, error="ValueError: no"), 3), (Completed(), 1)])

@@ -71,7 +71,7 @@ def test_all_sorts_of_studies(root: Path, capsys: pytest.CaptureFixture[str]) ->
         ["2026-02-06 10:00", "tune", "no gain shown (0.98 to 1.06)"],
         ["2026-02-07 10:00", "tune", "interrupted"],
         ["2026-02-08 10:00", "tune", "interrupted"],
-        ["2026-02-09 10:00", "tune", "no claim: the plan was given up", "no difference"],
+        ["2026-02-09 10:00", "tune", "no claim: the plan was dropped", "no difference"],
         ["2026-02-10 10:00", "tune", "quick look, nothing proved"],
     ]
     for piece in (

@@ -57,7 +57,7 @@ def test_a_size_that_fails_is_the_last() -> None:
     rates = by_scale(look(largest_scale=1.5))
     assert rates[0.5].speedup is not None
     assert "memory" in rates[2.0].error
-    assert rates[4.0].error == "Not tried, since 16 did not work."
+    assert rates[4.0].error == "Not tried, because 16 did not work."
 
 
 def test_what_might_not_fit_beside_the_script_is_not_tried() -> None:
@@ -68,13 +68,13 @@ def test_what_might_not_fit_beside_the_script_is_not_tried() -> None:
 
 def test_batches_that_cannot_be_resized_are_not_taken_for_others() -> None:
     rates = by_scale(look(resizable=False))
-    assert all("grown or cut" in rates[it].error or "did not work" in rates[it].error for it in rates)
+    assert all("enlarged or reduced" in rates[it].error or "did not work" in rates[it].error for it in rates)
     assert 1.0 not in rates
 
 
 def test_a_single_sample_is_not_halved() -> None:
     rates = by_scale(look(samples_per_step=1))
-    assert "single sample" in rates[0.5].error and rates[2.0].speedup is not None
+    assert "only one sample" in rates[0.5].error and rates[2.0].speedup is not None
 
 
 def test_a_budget_is_kept() -> None:
@@ -99,8 +99,8 @@ def test_the_command_shows_the_curve(
     engine = Engine(executor=lambda directory, isolation: FakeExecutor(script))
     assert main(["profile", "--quiet", "--batch-sizes", "train.py"], engine=engine) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "Batch sizes samples a step samples a second ratio interval peak memory" in out
-    assert "as it is" in out and "ran out of memory" in out and "no plan holds one" in out
+    assert "Batch sizes samples per step samples per second ratio interval peak memory" in out
+    assert "unmodified" in out and "ran out of memory" in out and "no plan contains one" in out
 
 
 @pytest.mark.slow

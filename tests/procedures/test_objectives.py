@@ -116,7 +116,7 @@ def test_speed_within_a_limit_of_memory() -> None:
     study = search(within, levers=named(lever("greedy"), lever("half")), effects=effects)
     assert [it.lever for it in study.plan.settings] == ["half"]
     refused = verdicts(study)["greedy"]
-    assert isinstance(refused, NoGain) and "Peak memory becomes 3.000x" in refused.reason
+    assert isinstance(refused, NoGain) and "Peak memory is 3.000x" in refused.reason
 
 
 def test_a_quick_look_shows_what_memory_it_saw() -> None:
@@ -129,7 +129,7 @@ def test_a_quick_look_shows_what_memory_it_saw() -> None:
     "objective", [Objective(metric="beauty"), Objective(limits=(Limit(metric="beauty", most=1.0),))]
 )
 def test_a_metric_that_does_not_exist_is_named(objective: Objective) -> None:
-    with pytest.raises(UsageError, match="'beauty', which is no metric"):
+    with pytest.raises(UsageError, match="'beauty' does not exist"):
         search(objective)
 
 

@@ -164,10 +164,10 @@ def test_every_rank_is_heard(evidence: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("its", "says"),
     [
-        (FakeScript(), "brought no evidence"),
-        (FakeScript(evidence_paths=("/nowhere/evidence.json",)), "brought no evidence"),
+        (FakeScript(), "returned no evidence"),
+        (FakeScript(evidence_paths=("/nowhere/evidence.json",)), "returned no evidence"),
         (FakeScript(profiled_ending=Crashed(exit_code=1, error="RuntimeError: planted")), "planted"),
-        (FakeScript(profiled_ending=TimedOut(limit_seconds=9.0)), "Nothing came from it for 9 s"),
+        (FakeScript(profiled_ending=TimedOut(limit_seconds=9.0)), "It made no progress for 9 s"),
     ],
 )
 def test_a_profiled_launch_that_fails_is_a_warning(its: FakeScript, says: str) -> None:
@@ -184,7 +184,7 @@ def test_evidence_that_cannot_be_read_is_no_evidence(tmp_path: Path, text: bytes
     path = tmp_path / "evidence.json"
     path.write_bytes(text)
     study, _ = look(script(path))
-    assert study.profiled_steps == 0 and "brought no evidence" in study.warnings[0]
+    assert study.profiled_steps == 0 and "returned no evidence" in study.warnings[0]
 
 
 class _EndsSooner(FakeExecutor):
@@ -235,7 +235,7 @@ def test_a_script_that_ends_before_its_profiled_steps_is_said_to(
 
 def test_a_launch_without_profiled_steps_says_what_that_leaves_out(evidence: Path) -> None:
     study, _ = look(script(without_window(evidence)))
-    assert study.warnings == ("No steps were profiled. Causes that only a trace shows were not looked for.",)
+    assert study.warnings == ("No steps were profiled. Causes that only a trace shows were not checked.",)
 
 
 @pytest.mark.parametrize("text", ["", "{", "no trace", '{"traceEvents": []}'])
@@ -243,7 +243,7 @@ def test_a_trace_that_cannot_be_read_leaves_the_rest(evidence: Path, text: str) 
     evidence.with_name("trace.json").write_text(text, encoding="utf-8")
     study, _ = look(script(evidence))
     assert [it.rule for it in study.findings] == ["host-sync"]
-    assert study.trace_path == "" and "no trace that can be read" in study.warnings[0]
+    assert study.trace_path == "" and "no readable trace" in study.warnings[0]
 
 
 def test_a_rule_that_stumbles_ends_nothing(evidence: Path, monkeypatch: pytest.MonkeyPatch) -> None:

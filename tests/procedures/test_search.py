@@ -182,7 +182,7 @@ def test_only_and_skip() -> None:
     study, _ = search(only=("half", "idle"), skip=("idle",))
     assert [it.lever for it in study.plan.settings] == ["half"]
     left_out = verdicts(study)["feed"]
-    assert isinstance(left_out, Skipped) and "options" in left_out.reason
+    assert isinstance(left_out, Skipped) and "--only" in left_out.reason
 
 
 def test_ceilings_are_measured_where_there_is_a_loader() -> None:
@@ -340,7 +340,7 @@ def test_a_script_that_cannot_be_tuned(script: FakeScript, says: str, code: int)
             "/scratch/x",
             "OSError: [Errno 30] Read-only file system: '/scratch/x'",
             "the kernel denied writing /scratch/x (mode namespaces). OSError",
-            "No layer of the run can lie over that place.",
+            "No layer of the run can cover that path.",
         ),
         (
             "ckpt",

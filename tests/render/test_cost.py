@@ -38,9 +38,9 @@ def test_with_a_price_and_a_length_everything_is_said() -> None:
         "A run of 1.28 million samples takes 3 h 33 min and costs 12.81 EUR before; 1 h 47 min and 6.44 EUR "
         "(95 % interval 5.14 EUR to 8.05 EUR) after, in training steps alone.",
         "Starting takes 30.0 s (95 % interval 20.0 s to 40.0 s) longer with the plan, earned back after 300 "
-        "(95 % interval 167 to 534) steps of the script as it was, which are 6,000 samples.",
-        "This study took 1 min 40 s (0.100 EUR), earned back after 1,000 (95 % interval 834 to 1,330) steps of the "
-        "script as it was, which are 20,000 samples.",
+        "(95 % interval 167 to 534) steps of the unmodified script, which are 6,000 samples.",
+        "This study took 1 min 40 s (0.100 EUR), earned back after 1,000 (95 % interval 834 to 1,330) steps of "
+        "the unmodified script, which are 20,000 samples.",
     )
 
 
@@ -129,5 +129,5 @@ def test_what_was_guessed_is_not_priced_and_is_said_to_be_unknown() -> None:
     said = lines(msgspec.structs.replace(guessed, account_before=account), Price(per_hour=3.6, currency="EUR"), 1000)
     assert said[0] == "What a sample or a whole run costs is unknown: the samples of a step are a guess."
     assert not any("illion" in it or "run of" in it for it in said)
-    assert any("earned back after" in it and "steps of the script as it was" in it for it in said)
+    assert any("earned back after" in it and "steps of the unmodified script" in it for it in said)
     assert not any("samples" in it for it in said[1:])

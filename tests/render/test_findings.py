@@ -42,7 +42,7 @@ def test_what_costs_no_time_is_called_what_it_is(kind: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("verdict", "says"),
     [
-        (KEPT.verdict, "Answered by loader: 1.91x (95 % interval 1.86 to 1.96), kept."),
+        (KEPT.verdict, "Addressed by loader: 1.91x (95 % interval 1.86 to 1.96), kept."),
         (NoGain(comparison=KEPT.verdict.comparison), "loader tried: 1.91x (95 % interval 1.86 to 1.96), no gain."),
         (NoGain(reason="Not in sight."), "loader tried: no gain."),
         (Failed(ending=TimedOut(limit_seconds=3.0)), "loader tried: timed out."),
@@ -57,7 +57,7 @@ def test_what_became_of_a_finding(verdict: Verdict, says: str) -> None:
 
 def test_a_finding_whose_lever_was_not_reached_is_not_called_unanswerable() -> None:
     assert fates(fakes.FINDINGS[0], [])[0][1] == "loader was not tried."
-    assert "No lever answers it" in fates(fakes.FINDINGS[2], fakes.OUTCOMES)[0][1]
+    assert "No lever addresses it" in fates(fakes.FINDINGS[2], fakes.OUTCOMES)[0][1]
 
 
 def test_what_a_lever_answers() -> None:
@@ -122,7 +122,7 @@ def test_wrong_numbers_come_before_slow_ones() -> None:
     study = msgspec.structs.replace(fakes.PROFILED, findings=(wrong, *fakes.FINDINGS))
     found = headline(study)
     assert found.tone == "bad"
-    assert found.sentence == "The numbers come first: The loss is NaN from step 31 on."
+    assert found.sentence == "Fix the numbers first: The loss is NaN from step 31 on."
 
 
 def test_one_cause_and_several() -> None:
@@ -131,4 +131,4 @@ def test_one_cause_and_several() -> None:
     assert "risk" not in " ".join(one.beside)
     several = headline(fakes.PROFILED)
     assert several.sentence == "2 causes of lost time were found; the largest costs 48 % of a step."
-    assert several.beside[-1] == "Besides, 1 risk or hint below."
+    assert several.beside[-1] == "Also 1 risk or hint; see below."

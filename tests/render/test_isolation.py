@@ -31,7 +31,7 @@ def plain(what: RenderableType, width: int = 120) -> str:
 def test_a_script_that_was_denied_a_write_is_not_blamed() -> None:
     found = headline(fakes.DENIED)
     assert found.sentence.startswith("The script failed in isolation: the kernel denied writing out/t.parquet")
-    assert any("is why, not the script" in it for it in found.beside)
+    assert any("caused this, not the script" in it for it in found.beside)
     assert "The script itself failed" not in what_was_done(fakes.DENIED)
     assert '"denied_path": "out/t.parquet"' in study_json(fakes.DENIED)
     assert not any("isolation" in it for it in headline(fakes.SCRIPT_FAILED).beside)
@@ -52,7 +52,7 @@ def shown(study: Study) -> str:
         (
             fakes.FENCED,
             "Isolation: fence; what the script's Python code wrote went to the run and was thrown away, and the kernel "
-            "denied all other writes. Trials had no network but loopback.",
+            "denied all other writes. Trials had no network except loopback.",
             "Not protected: Programs that the script starts may change modes, owners, times and extended attributes",
         ),
         (
@@ -102,8 +102,8 @@ def test_files_read_off_the_layers_are_called_untouched() -> None:
         (fakes.MACHINE, "mode namespaces"),
         (fakes.MACHINE, "shared ~/.cache (caches, as the script uses them)"),
         (fakes.MACHINE, "processes ended by the kernel with the run"),
-        (fakes.MACHINE, "network open: trials reach what the script reaches"),
-        (fakes.FENCED, "network none: trials reach loopback alone"),
+        (fakes.MACHINE, "network open: trials have the script's network access"),
+        (fakes.FENCED, "network none: trials reach only loopback"),
         (fakes.FENCED, "not in use namespaces: Operation not permitted (unshare) EPERM"),
         (fakes.FENCED, "processes ended by hotlap one by one"),
         (fakes.UNPROTECTED, "trials are refused without `--unprotected`."),

@@ -41,9 +41,9 @@ def test_a_gain_of_memory_is_the_headline_with_what_it_costs() -> None:
             0.52,
             "better",
             0.5,
-            "Nothing gained within the limits (time per sample at most 1.3x of the script's). Peak memory 0.52x",
+            "No gain within the limits (time per sample at most 1.3x of the script's). Peak memory 0.52x",
         ),
-        (1.0, "no-effect", 0.99, "Nothing gained. Peak memory 1.00x"),
+        (1.0, "no-effect", 0.99, "No gain. Peak memory 1.00x"),
         (0.95, "inconclusive", 0.99, "Inconclusive: fresh launches could not confirm a gain"),
     ],
 )
@@ -61,7 +61,7 @@ def test_no_speed_is_claimed_for_it() -> None:
 def test_a_study_without_a_plan_says_what_was_asked_for() -> None:
     nothing = msgspec.structs.replace(FINISHED, objective=for_memory(), verification=None, plan=type(FINISHED.plan)())
     nothing = msgspec.structs.replace(nothing, outcomes=())
-    assert headline(nothing).sentence.startswith("Nothing improved the peak memory with time per sample at most 1.1x")
+    assert headline(nothing).sentence.startswith("No lever improved the peak memory with time per sample at most 1.1x")
 
 
 def test_a_quick_look_shows_the_memory_that_it_saw() -> None:
@@ -69,7 +69,7 @@ def test_a_quick_look_shows_the_memory_that_it_saw() -> None:
     looked = msgspec.structs.replace(
         FINISHED, objective=for_memory(), status="quick-look", outcomes=(outcome,), verification=None
     )
-    assert "peak memory with loader 0.50x seen in one set, without an interval" in headline(looked).sentence
+    assert "peak memory with loader 0.50x in one replicate, without an interval" in headline(looked).sentence
     (row,) = tried_rows(looked.outcomes)
     assert (row.speedup, row.memory) == ("", "0.50x  no interval")
 

@@ -100,7 +100,7 @@ def test_doctor(matches_snapshot: Callable[[str, str], bool]) -> None:
 def test_doctor_without_complaints() -> None:
     machine = msgspec.structs.replace(fakes.MACHINE, warnings=(), accelerators=())
     text = shown(doctor(machine))
-    assert "Nothing to mend was found." in text
+    assert "No problems found." in text
     assert "accelerator    none found" in text
 
 
@@ -138,7 +138,7 @@ def test_live_screen_before_anything_is_known() -> None:
 def test_lines_for_pipes() -> None:
     state = after(RUNNING)
     assert line(state) == (
-        "[1 min 40 s] trying compile, set 2 of 3: mode [bold]reduce-overhead[/bold] "
+        "[1 min 40 s] trying compile, replicate 2 of 3: mode [bold]reduce-overhead[/bold] "
         "(so far 1.30x, 1.18 to 1.44; best plan 2.00x, 1.90 to 2.10; memory 5.0 GiB (-3.0 GiB))"
     )
     kept = line(after(outcomes()[0]))
@@ -167,8 +167,8 @@ def test_plain_view_prints_each_thing_once() -> None:
         view.update(msgspec.structs.replace(RUNNING, spent_seconds=101.0))
         view.update(msgspec.structs.replace(RUNNING, sets_done=2))
     lines = stream.getvalue().splitlines()
-    assert [it.count("set 2 of 3") for it in lines] == [1, 0]
-    assert "set 3 of 3" in lines[1]
+    assert [it.count("replicate 2 of 3") for it in lines] == [1, 0]
+    assert "replicate 3 of 3" in lines[1]
 
 
 def test_live_view_on_a_terminal_counts_the_time_on_and_leaves_nothing_behind() -> None:

@@ -80,7 +80,7 @@ def test_no_ratio_without_its_interval(name: str) -> None:
     for found in RATIO.finditer(text):
         after = text[found.end() : found.end() + 60]
         followed = re.match(r"(?: faster)? (?:\([\d.]+ % interval )?[\d.]+ to [\d.]+", after)
-        seen = re.match(r" (?:seen )?in one set,? (?:without|not proved)| no interval", after)
+        seen = re.match(r" in one replicate,? (?:without|not proved)| no interval", after)
         assert followed or seen or (found[0] in bounds and "bound" in text), text[found.start() - 40 : found.end() + 40]
 
 
@@ -102,7 +102,7 @@ def test_lone_surrogates_in_arguments_can_be_printed() -> None:
     ("study", "tone", "words"),
     [
         (fakes.FINISHED, "good", "3.65x faster (95 % interval 3.58 to 3.72), no difference found within 0.1 %"),
-        (fakes.NOTHING, "neutral", "Nothing made it faster, and here is why."),
+        (fakes.NOTHING, "neutral", "No lever made it faster."),
         (
             fakes.INTERRUPTED,
             "neutral",
@@ -110,7 +110,7 @@ def test_lone_surrogates_in_arguments_can_be_printed() -> None:
         ),
         (fakes.OUT_OF_BUDGET, "neutral", "The budget ended the search after 15 min: loader 1.91x"),
         (fakes.SCRIPT_FAILED, "bad", "The script failed: ValueError: data/train.bin is empty."),
-        (fakes.DISTURBED, "bad", "No claim: the unchanged script differed from itself"),
+        (fakes.DISTURBED, "bad", "No claim: two copies of the unmodified script differed"),
         (fakes.NOT_CONFIRMED, "neutral", "Inconclusive: fresh launches could not confirm a gain, 1.02x (95 % interval"),
     ],
 )
@@ -124,9 +124,9 @@ def test_headline(study: Study, tone: str, words: str) -> None:
     ("parity", "tone", "words"),
     [
         (fakes.EXACT, "good", "losses agree to the last bit over 300 steps"),
-        (fakes.UNKNOWN, "neutral", "not verified that training still computes the same"),
-        (None, "neutral", "not verified that training still computes the same"),
-        (fakes.LOST, "bad", "but training no longer computes the same"),
+        (fakes.UNKNOWN, "neutral", "not verified that training still produces the same results"),
+        (None, "neutral", "not verified that training still produces the same results"),
+        (fakes.LOST, "bad", "but training no longer produces the same results"),
     ],
 )
 def test_headline_never_claims_sameness_that_was_not_found(

@@ -32,7 +32,7 @@ def test_the_rest_of_the_run_is_said_with_what_the_step_can_give() -> None:
         "checkpoints 2 % (1.00 s with every epoch of 50 steps), as 150 steps showed."
     ]
     assert bound_sentence(ACCOUNT) == (
-        "Tuning the step can make the whole run at most 1.14x as fast, since steps are 12 % of it (the rest: "
+        "Tuning the step can make the whole run at most 1.14x as fast, because steps are 12 % of it (the rest: "
         "evaluation 86 % and checkpoints 2 %)."
     )
 

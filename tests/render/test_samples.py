@@ -41,7 +41,7 @@ def test_a_study_of_before_says_nothing() -> None:
 
 
 def test_a_guess_is_no_rate_and_all_trainers_count() -> None:
-    assert rate_of(account("loader", trainers=2)) == ("samples a second", 256.0)
-    assert rate_of(account("")) == ("samples a second", 128.0)
-    assert rate_of(account("inputs")) == ("steps a second", 2.0)
-    assert rate_of(account("none", samples=1)) == ("steps a second", 2.0)
+    assert rate_of(account("loader", trainers=2)) == ("samples per second", 256.0)
+    assert rate_of(account("")) == ("samples per second", 128.0)
+    assert rate_of(account("inputs")) == ("steps per second", 2.0)
+    assert rate_of(account("none", samples=1)) == ("steps per second", 2.0)

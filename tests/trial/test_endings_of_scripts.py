@@ -50,7 +50,7 @@ MISDEEDS = {
     "raise SystemExit('no more data')": (AFTER, "Its last line was: no more data"),
     "raise ValueError('planted')": (AFTER, "ValueError: planted"),
     "os.kill(os.getpid(), signal.SIGSTOP)": ("hung after 30 training steps", "while stopped by a signal"),
-    "time.sleep(1000)": ("hung after 30 training steps", "Nothing came from it for 2 s during block."),
+    "time.sleep(1000)": ("hung after 30 training steps", "It made no progress for 2 s during block."),
 }  # fmt: skip
 
 

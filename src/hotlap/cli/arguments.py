@@ -34,7 +34,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise what argparse would print."""
         message = message.removeprefix("argument ")
-        raise UsageError(f"{message[:1].upper()}{message[1:]}.", remedy=f"`{self.prog} --help` shows what there is.")
+        raise UsageError(f"{message[:1].upper()}{message[1:]}.", remedy=f"`{self.prog} --help` lists the options.")
 
     def add_json(self, what: str = "print one JSON document") -> None:
         """The option of every command whose answer is its own."""
@@ -43,7 +43,7 @@ class Parser(argparse.ArgumentParser):
     def add_debug(self) -> None:
         """The options that every command has."""
         if "--quiet" not in self._option_string_actions:
-            self.add_argument("--quiet", action=_Quiet, help="the answer and errors alone: no progress, no remarks")
+            self.add_argument("--quiet", action=_Quiet, help="print only the answer and errors, no progress or remarks")
         self.add_argument("--debug", action="store_true", help="show tracebacks of hotlap's own errors")
 
     def split(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -66,8 +66,8 @@ class Parser(argparse.ArgumentParser):
         if name not in self._option_string_actions:
             hint = nearest(name, self._option_string_actions)
             raise UsageError(
-                f"There is no option {name!r} in front of the script.",
-                remedy=f"{hint}The script's own options go behind it; `{self.prog} --help` shows ours.",
+                f"There is no option {name!r} before the script.",
+                remedy=f"{hint}Options of the script go after it; `{self.prog} --help` lists those of hotlap.",
             )
         return False
 
@@ -97,7 +97,7 @@ def seconds(text: str) -> float:
     match = _TIME.fullmatch(text.strip().lower())
     total = sum(float(match[unit] or 0) * factor for unit, factor in _UNITS) if match else 0.0
     if total <= 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time above zero; write it like 90s, 10m or 1h30m")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time above zero; write it like 90s, 10m or 1h30m")
     return total
 
 
@@ -109,7 +109,7 @@ def share(text: str) -> float:
     except ValueError:
         found = -1.0
     if not 0 < found < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no share between 0 and 1; write it like 1% or 0.01")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share between 0 and 1; write it like 1% or 0.01")
     return found
 
 
@@ -125,7 +125,7 @@ def whole(least: int, text: str) -> int:
     except ValueError:
         number = least - 1
     if number < least:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {least}")
     return number
 
 

@@ -60,21 +60,25 @@ def parser() -> Parser:
         "--delta", type=arguments.share, default=0.05, metavar="SHARE",
         help="the smallest slowdown that counts (default: 5%%)",
     )  # fmt: skip
-    group.add_argument("--speed-only", action="store_true", help="do not compare the numbers")
+    group.add_argument("--speed-only", action="store_true", help="compare only the speed, not the losses")
     group.add_argument(
         "--inconclusive-is",
         choices=("pass", "fail"),
         help="treat an inconclusive result as pass or fail (default: exit 3)",
     )
     group.add_argument(
-        "--budget", type=arguments.seconds, metavar="TIME", help="take no longer: 90s, 10m (default: no limit)"
+        "--budget", type=arguments.seconds, metavar="TIME", help="stop after this long: 90s, 10m (default: no limit)"
     )
     group.add_argument(
         "--parity-steps", type=partial(arguments.whole, 1), default=300, metavar="N",
-        help="over how many steps losses are compared (default: 300)",
+        help="compare losses over this many steps (default: 300)",
     )  # fmt: skip
     group.add_argument(
-        "--seed", type=partial(arguments.whole, 0), default=0, metavar="N", help="seed of the trials (default: 0)"
+        "--seed",
+        type=partial(arguments.whole, 0),
+        default=0,
+        metavar="N",
+        help="seed the trials with this number (default: 0)",
     )
     add_isolation_options(made)
     add_limit_options(made)
@@ -87,7 +91,7 @@ def _add_output_options(made: Parser) -> None:
     group.add_argument("--markdown", type=Path, metavar="FILE", help="append the answer to this file as Markdown")
     group.add_argument("--junit", type=Path, metavar="FILE", help="write the answer to this file as JUnit XML")
     group.add_argument(
-        "--study", type=Path, default=api.STUDIES, metavar="DIR", help="the folder of studies (default: .hotlap)"
+        "--study", type=Path, default=api.STUDIES, metavar="DIR", help="store studies in this folder (default: .hotlap)"
     )
     group.add_argument("--json", action="store_true", help="print one JSON document")
     group.add_argument("--show-output", action="store_true", help="show what the script prints in each trial")
@@ -168,4 +172,4 @@ def _write(path: Path, said: str, mode: str) -> None:
 def _refuse_folder(path: Path | None) -> None:
     """Raises :class:`UsageError` at once for what would only be found out after minutes of trials."""
     if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
-        raise UsageError(f"{path} is no file that can be written.", remedy="Name a file in a folder that exists.")
+        raise UsageError(f"{path} is not a writable file.", remedy="Name a file in a folder that exists.")

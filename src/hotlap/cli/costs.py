@@ -26,16 +26,12 @@ def add_cost_options(parser: Parser, *, epochs: bool = False) -> None:
     """
     group = parser.add_argument_group("costs")
     group.add_argument(
-        "--price", type=price, metavar="PER_HOUR", help="what an hour of this machine costs: 2.50, or 2.50EUR"
+        "--price", type=price, metavar="PER_HOUR", help="price of one hour of this machine: 2.50, or 2.50EUR"
     )
     length = group.add_mutually_exclusive_group()
-    length.add_argument(
-        "--samples", type=samples, metavar="N", help="how many samples a whole run trains on: 1281167, 90M"
-    )
+    length.add_argument("--samples", type=samples, metavar="N", help="samples that a whole run trains on: 1281167, 90M")
     if epochs:
-        length.add_argument(
-            "--epochs", type=partial(whole, 1), metavar="N", help="how often a whole run goes through its data"
-        )
+        length.add_argument("--epochs", type=partial(whole, 1), metavar="N", help="epochs of a whole run")
 
 
 def costs_of(study: Study, choices: argparse.Namespace) -> Costs | None:
@@ -48,7 +44,7 @@ def costs_of(study: Study, choices: argparse.Namespace) -> Costs | None:
         length = samples_of_epochs(study, choices.epochs)
         if length is None:
             raise UsageError(
-                "How many samples an epoch has is not known from this study.", remedy="Give --samples instead."
+                "This study does not record the number of samples per epoch.", remedy="Give --samples instead."
             )
     return costs(study, price=choices.price, samples=length)
 
@@ -59,7 +55,7 @@ def price(text: str) -> Price:
     amount = float(match["amount"]) if match else 0.0
     currencies = [it for it in (match["before"], match["behind"]) if it] if match else []
     if not 0 < amount < math.inf or len(currencies) > 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no price of an hour above zero; write it like 2.50 or 2.50EUR")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a price per hour above zero; write it like 2.50 or 2.50EUR")
     return Price(per_hour=amount, currency="".join(currencies))
 
 
@@ -68,5 +64,5 @@ def samples(text: str) -> int:
     match = _SAMPLES.fullmatch(text.strip().replace("_", ""))
     found = round(float(match["amount"]) * _UNITS[match["unit"]]) if match and len(text) < 30 else 0
     if not 0 < found <= _MOST_SAMPLES:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of samples; write it like 1281167, 50k or 1.28M")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of samples; write it like 1281167, 50k or 1.28M")
     return found

@@ -65,7 +65,7 @@ def _patient(search: api.Search) -> api.Search:
         if found.status != "quick-look" or found.needed_seconds is None:
             return found
         longer = msgspec.structs.replace(options, budget_seconds=found.needed_seconds)
-        text = f"This machine needs longer than the demo was made for: giving it {found.needed_seconds:.0f} s"
+        text = f"This machine needs more time than the default of the demo: using {found.needed_seconds:.0f} s"
         on_progress(Progress(stage="baseline", text=text, budget_seconds=found.needed_seconds))
         return search(workload, longer, journal, executor, on_progress)
 

@@ -56,7 +56,7 @@ def main(words: list[str], engine: api.Engine) -> int:
     if before.marks_steps != after.marks_steps:
         unmarked = before if after.marks_steps else after
         raise UsageError(
-            "This trace marks no steps, so it cannot be compared with one of the other side's steps.",
+            "This trace has no step marks, so it cannot be compared with a trace that has.",
             where=unmarked.path,
             remedy="Record it again with a schedule and `profiler.step()` after each step, or compare two traces "
             "without marks.",
@@ -110,9 +110,9 @@ def _study_side(path: Path) -> Side:
     study = api.load_study(path)
     if study.account_before is None or study.account_before.wall <= 0:
         raise StudyError(
-            "This study ended before it knew where a step's time goes.",
+            "This study ended before it measured where a step's time goes.",
             where=str(path),
-            remedy="Compare a study that came as far as the time account; `hotlap report` shows how far this one came.",
+            remedy="Compare a study that has a time account; `hotlap report` shows how far this one got.",
         )
     profile = _profile_of(study)
     return side_of_study(_shown(path, study), study, profile.breakdowns, profile.operators, profile.host_time)

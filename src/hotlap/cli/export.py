@@ -41,11 +41,15 @@ def parser() -> Parser:
     made = Parser("hotlap export", _DESCRIPTION, _EXAMPLES, usage="hotlap export [options] FORMAT [STUDY]")
     made.add_argument("format", choices=FORMATS, metavar="FORMAT", help=f"one of {', '.join(FORMATS)}")
     made.add_argument("study", nargs="?", type=Path, default=api.STUDIES, help="a study, or a folder of studies")
-    made.add_argument("--out", type=Path, metavar="DIR", help="where to write (default: hotlap-export/FORMAT)")
-    made.add_argument("--tracking-uri", metavar="URI", help="mlflow: where the run goes instead of a folder")
-    made.add_argument("--experiment", metavar="NAME", help=f"mlflow: the experiment (default: {EXPERIMENT})")
-    made.add_argument("--online", action="store_true", help="wandb: send the run to where you are logged in")
-    made.add_argument("--project", metavar="NAME", help=f"wandb: the project (default: {PROJECT})")
+    made.add_argument("--out", type=Path, metavar="DIR", help="write to this folder (default: hotlap-export/FORMAT)")
+    made.add_argument(
+        "--tracking-uri", metavar="URI", help="mlflow: store the run on this tracking server instead of in a folder"
+    )
+    made.add_argument("--experiment", metavar="NAME", help=f"mlflow: name of the experiment (default: {EXPERIMENT})")
+    made.add_argument(
+        "--online", action="store_true", help="wandb: send the run to the server that you are logged in to"
+    )
+    made.add_argument("--project", metavar="NAME", help=f"wandb: name of the project (default: {PROJECT})")
     made.add_argument("--force", action="store_true", help="csv: replace the tables of another study")
     made.add_json("print one JSON document: what was written")
     made.add_debug()
@@ -73,7 +77,7 @@ def _write(choices: argparse.Namespace, gathered: Gathered, folder: Path) -> tup
     """Write it; what was written, and what to do with it now."""
     if choices.format == "csv":
         files = write_csv(tables(gathered), folder, force=choices.force)
-        return [str(it) for it in files], "columns.csv says what every column means"
+        return [str(it) for it in files], "columns.csv describes every column"
     if choices.format == "tensorboard":
         return [str(write_tensorboard(gathered, folder))], f"`tensorboard --logdir {folder}` shows it"
     if choices.format == "mlflow":

@@ -17,7 +17,7 @@ why it is slow, how to see it, what to do, and when it is fine."""
 def parser() -> Parser:
     """The command's options."""
     made = Parser("hotlap findings", _DESCRIPTION, usage="hotlap findings [options] [RULE]")
-    made.add_argument("rule", nargs="?", help="the rule whose page to show")
+    made.add_argument("rule", nargs="?", help="show the page of this rule")
     made.add_json()
     made.add_debug()
     return made

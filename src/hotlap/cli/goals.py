@@ -20,13 +20,13 @@ def add_goal_options(parser: Parser) -> None:
         "--goal",
         choices=_GOALS,
         default=_GOALS[0],
-        help="what to make better; memory: the smallest peak, of the device where there is one (default: speed)",
+        help="optimise this; memory: peak memory, of the device where there is one (default: speed)",
     )
     group.add_argument(
         "--slowdown",
         type=ratio,
         metavar="TIMES",
-        help=f"with --goal memory: how many times longer a step may take (default: {USUAL_SLOWDOWN:g})",
+        help=f"with --goal memory: a step may take this many times as long (default: {USUAL_SLOWDOWN:g})",
     )
 
 
@@ -36,7 +36,9 @@ def objective_from(choices: argparse.Namespace) -> Objective:
     if goal == "memory":
         return for_memory(USUAL_SLOWDOWN if slowdown is None else slowdown)
     if slowdown is not None:
-        raise UsageError("--slowdown was given, but speed is the goal.", remedy="Add --goal memory, or leave it out.")
+        raise UsageError(
+            "--slowdown has no effect when the goal is speed.", remedy="Add --goal memory, or leave it out."
+        )
     return Objective()
 
 
@@ -53,5 +55,7 @@ def ratio(text: str) -> float:
     except ValueError:
         found = 0.0
     if not (math.isfinite(found) and found >= 1):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on; write it like 1.3 for 30 % more time")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of at least 1; write it like 1.3 for 30 % more time"
+        )
     return found

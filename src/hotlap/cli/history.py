@@ -57,7 +57,8 @@ def _plot(path: Path, found: History) -> str:
         lines = plot_lines(spans, _TEXT_WIDTH, ascii_only=False) if spans else iter(())
         return "".join(f"{line.rstrip()}\n" for line, _ in lines)
     raise UsageError(
-        f"A plot cannot be written to {path}: its name says neither .svg nor .txt.", remedy="Name it like speedups.svg."
+        f"A plot cannot be written to {path}: its name ends in neither .svg nor .txt.",
+        remedy="Name it like speedups.svg.",
     )
 
 

@@ -75,9 +75,9 @@ def _without_tool(words: list[str], command: str) -> Typed:
     tool = words[0] if words else ""
     if tool not in _TOOLS or _is_script(Path(tool)):
         return Typed(sys.executable, tuple(words))
-    inside = f"Put it in front: `{tool} run hotlap {command} ...`."
+    inside = f"Put it before hotlap: `{tool} run hotlap {command} ...`."
     if words[1:2] != ["run"]:
-        raise UsageError(f"Of {tool} only `{tool} run` is understood.", remedy=inside)
+        raise UsageError(f"Only `{tool} run` is supported.", remedy=inside)
     rest = words[2:]
     while rest and rest[0] in _OF_THE_TOOL.get(tool, ()):
         del rest[0]
@@ -86,9 +86,11 @@ def _without_tool(words: list[str], command: str) -> Typed:
     elif rest and rest[0] in ("--module", "-m"):
         rest[0] = "-m"
     elif rest and rest[0].startswith("-"):
-        raise UsageError(f"hotlap does not know what `{tool} run {rest[0]}` does to the environment.", remedy=inside)
+        raise UsageError(
+            f"hotlap does not support `{tool} run {rest[0]}`: its effect on the environment is unknown.", remedy=inside
+        )
     if not rest:
-        raise UsageError(f"`{tool} run` names no script.", remedy=f"As in `hotlap {command} {tool} run train.py`.")
+        raise UsageError(f"`{tool} run` has no script.", remedy=f"Write `hotlap {command} {tool} run train.py`.")
     return Typed(_interpreter_of_the_project(), tuple(rest))
 
 
@@ -119,7 +121,7 @@ def _without_python(typed: Typed) -> Typed:
     # With a tool in front a bare name means the project's interpreter, else the first one on the path.
     python = shutil.which(first if is_path or typed.python == sys.executable else typed.python)
     if python is None:
-        raise UsageError(f"There is no interpreter {first!r}.", remedy="Leave it out: hotlap uses its own.")
+        raise UsageError(f"There is no interpreter {first!r}.", remedy="Omit it: hotlap then uses its own interpreter.")
     options, rest = _options_of_python(typed.words[1:])
     return Typed(python, tuple(rest), tuple(options))
 
@@ -146,14 +148,14 @@ def _check_options(word: str, letters: str) -> None:
     if any(it in _KEEPS_HOTLAP_OUT for it in letters):
         raise UsageError(
             f"With `python {word}` hotlap cannot be loaded into the script's process.",
-            remedy="Leave -I, -E and -S out for hotlap.",
+            remedy="Omit -I, -E and -S.",
         )
     if "c" in letters or "i" in letters:
-        raise UsageError(f"`python {word}` names no script.", remedy="Put the code into a file and name that.")
+        raise UsageError(f"`python {word}` has no script.", remedy="Put the code into a file and pass that file.")
     unknown = [it for it in letters if it not in _ALONE and it not in _WITH_VALUE]
     if unknown or word.startswith("--"):
         raise UsageError(
-            f"hotlap does not know the option {word!r} of Python.", remedy="Leave it out, and name the script."
+            f"hotlap does not support the option {word!r} of Python.", remedy="Omit it, and pass the script."
         )
 
 
@@ -174,15 +176,15 @@ def _as_module(typed: Typed, command: str) -> Typed:
         if rest[: len(following)] != following:
             raise UsageError(
                 f"Of {name} only `{' '.join((name, *following))}` starts a script.",
-                remedy=f"As in `hotlap {command} {' '.join((name, *following))} train.py`.",
+                remedy=f"Write `hotlap {command} {' '.join((name, *following))} train.py`.",
             )
         python = os.fspath(path.with_name("python")) if os.sep in first else typed.python
         words = ("-m", _home_of(module, name, python), *rest[len(following) :])
         return replace(typed, python=python, words=words)
     if name in _OTHERS or name in _TOOLS or shutil.which(first) is not None:
         raise UsageError(
-            f"hotlap does not know how {name!r} starts a script.",
-            remedy=f"Put it in front (`{name} ... hotlap {command} train.py`), or name the module that it runs: "
+            f"hotlap does not support {name!r} as a launcher.",
+            remedy=f"Put it before hotlap (`{name} ... hotlap {command} train.py`), or pass the module that it runs: "
             f"`hotlap {command} -m MODULE ...`.",
         )
     return typed
@@ -215,6 +217,6 @@ def _home_of(module: str, launcher: str, python: str) -> str:
         return module
     package = module.partition(".")[0]
     raise UsageError(
-        f"{launcher} cannot be started: there is no package {package!r} here.",
+        f"{launcher} cannot be started: the package {package!r} is not installed here.",
         remedy=f"Install {package} next to hotlap, or run hotlap where it is installed.",
     )

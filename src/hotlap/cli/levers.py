@@ -9,13 +9,15 @@ from hotlap.errors import UsageError
 from hotlap.levers.api import Lever, Parameter, all_levers
 from hotlap.render.lever_pages import LeverPage, lever_list, lever_page
 
-_DESCRIPTION = "Lists the levers, or shows the page of one: what it does, when it helps, what it costs, what it owes."
+_DESCRIPTION = (
+    "Lists the levers, or shows the page of one: what it does, when it helps, what it costs, and the proof it requires."
+)
 
 
 def parser() -> Parser:
     """The command's options."""
     made = Parser("hotlap levers", _DESCRIPTION, usage="hotlap levers [options] [NAME]")
-    made.add_argument("name", nargs="?", help="the lever whose page to show")
+    made.add_argument("name", nargs="?", help="show the page of this lever")
     made.add_json()
     made.add_debug()
     return made

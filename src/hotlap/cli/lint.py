@@ -54,10 +54,10 @@ def parser() -> Parser:
     made.add_argument(
         "paths", nargs="*", default=["."], metavar="PATH", help="files, folders, or - for standard input (default: .)"
     )
-    made.add_argument("--fix", action="store_true", help="carry out the safe fixes")
-    made.add_argument("--unsafe-fixes", action="store_true", help="with --fix or --diff: those graded unsafe too")
-    made.add_argument("--diff", action="store_true", help="show what --fix would change, and change nothing")
-    for name, what in (("select", "ask these rules alone"), ("ignore", "leave these rules out")):
+    made.add_argument("--fix", action="store_true", help="apply the safe fixes")
+    made.add_argument("--unsafe-fixes", action="store_true", help="with --fix or --diff: include unsafe fixes")
+    made.add_argument("--diff", action="store_true", help="show what --fix would change, without changing it")
+    for name, what in (("select", "check only these rules"), ("ignore", "skip these rules")):
         made.add_argument(
             f"--{name}", type=arguments.names, action="extend", default=[], metavar="HL1,HL201", help=what
         )
@@ -65,7 +65,7 @@ def parser() -> Parser:
         "--output-format", choices=("text", "json", "sarif", "github"), default="text", help="(default: text)"
     )
     made.add_argument(
-        "--json", action="store_const", const="json", dest="output_format", help="as --output-format json"
+        "--json", action="store_const", const="json", dest="output_format", help="same as --output-format json"
     )
     made.add_debug()
     return made
@@ -97,7 +97,7 @@ def _check(choices: argparse.Namespace) -> None:
         raise UsageError("--diff prints a diff, not a report.", remedy="Leave --output-format out.")
     if _STANDARD_INPUT in choices.paths and (len(choices.paths) > 1 or (choices.fix and not choices.diff)):
         raise UsageError(
-            "Standard input stands alone, and cannot be fixed in place.", remedy="Use --diff, or name the file."
+            "Standard input cannot be combined with files or fixed in place.", remedy="Use --diff, or name the file."
         )
 
 
@@ -112,7 +112,7 @@ def _report(paths: list[str], configuration: Configuration, options: Options) ->
         return report_of([_from_standard_input(options)], options.rules)
     files = files_of([Path(it) for it in paths], configuration)
     if not files:
-        raise LintError("There is no Python file or notebook there.", where=", ".join(paths), remedy="Name others.")
+        raise LintError("It contains no Python file or notebook.", where=", ".join(paths), remedy="Name others.")
     return lint_many(files, options)
 
 

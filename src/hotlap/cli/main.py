@@ -22,25 +22,25 @@ if TYPE_CHECKING:
     from hotlap.api import Engine
 
 COMMANDS = {
-    "tune": "find what makes a script faster here, prove it, keep it as a plan",
-    "run": "run a script with the levers of a plan, its source unchanged",
-    "profile": "say why a script is slow: causes, evidence, lines; nothing is tried",
-    "patch": "the kept levers as a diff of the script's source, run and compared before it is shown",
-    "report": "show the last study again; nothing is measured",
-    "history": "all studies of this project, as a table and a plot",
-    "check": "for CI: has the script become slower, does it still compute the same?",
-    "lab": "full precision, mixed precision, mixed precision + compile, side by side",
-    "nan": "which operation made the first NaN or infinity, on which line, out of what",
-    "trace": "where a profiler's trace says the time went, and why the device waited",
-    "diff": "what got slower between two traces or studies, and why",
-    "doctor": "what this machine is, what it reaches, what is wrong with it",
-    "findings": "the known causes of slowness, and what to do about each",
-    "lint": "patterns in the source that make training slow or wrong, and their fixes",
-    "rule": "the patterns that lint looks for, and the page of each",
+    "tune": "find what makes a script faster here, prove it, and store it as a plan",
+    "run": "run a script with the levers of a plan, without changing its source",
+    "profile": "show why a script is slow: causes, evidence, lines; no levers are tried",
+    "patch": "write the kept levers as a diff of the source, tested before it is shown",
+    "report": "show the last study again; measures nothing",
+    "history": "show all studies of this project, as a table and a plot",
+    "check": "for CI: check for slowdowns and changed results",
+    "lab": "compare full precision, mixed precision, and mixed precision + compile",
+    "nan": "find the operation and line that produced the first NaN or infinity",
+    "trace": "analyse a trace of torch.profiler: where time went, why the device waited",
+    "diff": "show what got slower between two traces or studies, and why",
+    "doctor": "show this machine's hardware, measured rates and problems",
+    "findings": "list the known causes of slowness, and what to do about each",
+    "lint": "find patterns in the source that make training slow or wrong, and fix them",
+    "rule": "list the patterns that lint finds, or show the page of one",
     "new": "write a complete, fast training script to begin with",
-    "levers": "what each lever does, when it helps, what proof it owes",
-    "export": "a study as CSV tables, or for TensorBoard, MLflow or Weights & Biases",
-    "demo": "the main job on a small workload that ships with hotlap",
+    "levers": "list the levers: what each does, when it helps, which proof it requires",
+    "export": "write a study as CSV tables, or for TensorBoard, MLflow or Weights & Biases",
+    "demo": "tune a small workload that ships with hotlap",
 }
 
 RUNS_SCRIPTS = frozenset({"tune", "run", "profile", "patch", "check", "lab", "nan", "doctor", "demo"})
@@ -137,7 +137,7 @@ def overview() -> str:
             "",
             *lines,
             "",
-            "Begin with `hotlap tune train.py`; `hotlap COMMAND --help` says more.",
+            "Begin with `hotlap tune train.py`; see `hotlap COMMAND --help` for details.",
         ]
     )
 
@@ -164,7 +164,7 @@ def _dispatch(words: list[str], engine: Engine | None) -> int:
 
 def _no_such_command(word: str) -> UsageError:
     if word.endswith(".py") or Path(word).is_file():
-        return UsageError(f"{word!r} is no command of hotlap.", remedy=f"Did you mean `hotlap tune {word}`?")
+        return UsageError(f"{word!r} is not a command of hotlap.", remedy=f"Did you mean `hotlap tune {word}`?")
     return UsageError(
         f"There is no command named {word!r}.", remedy=f"{nearest(word, COMMANDS)}`hotlap --help` lists them."
     )

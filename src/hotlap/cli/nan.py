@@ -37,21 +37,29 @@ def parser() -> Parser:
         "--steps",
         type=partial(arguments.whole, 1),
         metavar="N",
-        help="look at this many steps (default: until the script ends)",
+        help="check this many steps (default: until the script ends)",
     )
     made.add_argument(
         "--seconds",
         type=arguments.seconds,
         default=defaults.seconds,
         metavar="TIME",
-        help=f"look for no longer than this: 90s, 10m, 1h (default: {defaults.seconds / 60:g}m)",
+        help=f"stop after this long: 90s, 10m, 1h (default: {defaults.seconds / 60:g}m)",
     )
     made.add_argument(
-        "--seed", type=partial(arguments.whole, 0), default=0, metavar="N", help="seed of the runs (default: 0)"
+        "--seed",
+        type=partial(arguments.whole, 0),
+        default=0,
+        metavar="N",
+        help="seed the runs with this number (default: 0)",
     )
     for flag, default, what in (
-        ("--startup-limit", defaults.startup_limit_seconds, "how long the script may take to its first step"),
-        ("--block-limit", defaults.block_limit_seconds, "how long it may hang once it trains"),
+        (
+            "--startup-limit",
+            defaults.startup_limit_seconds,
+            "abort a run that takes longer than this to its first step",
+        ),
+        ("--block-limit", defaults.block_limit_seconds, "abort a run if training makes no progress for this long"),
     ):
         made.add_argument(
             flag, type=arguments.seconds, default=default, metavar="TIME", help=f"{what} (default: {default / 60:g}m)"

@@ -32,10 +32,14 @@ def parser() -> Parser:
     """The command's options."""
     usage = f"hotlap new [DIR] --task {'|'.join(TASKS)} [options]"
     made = Parser("hotlap new", _DESCRIPTION, usage=usage)
-    made.add_argument("directory", nargs="?", default=".", metavar="DIR", help="where it goes (default: here)")
-    made.add_argument("--task", choices=TASKS, help="what is learned")
-    made.add_argument("--script-only", action="store_true", help="write train.py without README.md, requirements.txt")
-    made.add_argument("--force", action="store_true", help="replace these files where they exist")
+    made.add_argument(
+        "directory", nargs="?", default=".", metavar="DIR", help="write to this folder (default: the current one)"
+    )
+    made.add_argument("--task", choices=TASKS, help="task that the script trains for")
+    made.add_argument(
+        "--script-only", action="store_true", help="write only train.py, without README.md and requirements.txt"
+    )
+    made.add_argument("--force", action="store_true", help="overwrite existing files")
     made.add_json("print one JSON document: what was written")
     made.add_debug()
     return made
@@ -46,10 +50,10 @@ def main(words: list[str], engine: Engine | None) -> int:
     choices = parser().parse_args(words)
     if choices.task is None:
         raise UsageError(
-            "What should the script learn?", remedy="Say --task image, --task text or --task lm; --help explains them."
+            "No task was given.", remedy="Give --task image, --task text or --task lm; --help explains them."
         )
     if not choices.directory:
-        raise UsageError("The folder's name is empty.", remedy="Name a folder, or leave it out for this one.")
+        raise UsageError("The folder's name is empty.", remedy="Give a folder, or omit it to use this one.")
     project = create(Path(choices.directory), choices.task, force=choices.force, script_only=choices.script_only)
     if choices.json:
         made = {"directory": str(project.directory), "files": project.files, "replaced": project.replaced}

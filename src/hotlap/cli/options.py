@@ -24,8 +24,8 @@ def add_quick_option(parser: Parser) -> None:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="prove nothing: where the time goes, the causes, the bounds, and one look at each lever "
-        f"(within {QUICK_SECONDS / 60:g}m, or --budget)",
+        help="prove nothing: show the time account, causes, bounds and one measurement of each lever (within "
+        f"{QUICK_SECONDS / 60:g}m, or --budget)",
     )
 
 
@@ -38,7 +38,7 @@ def add_search_options(parser: Parser, *, budget: float | None = None) -> None:
         type=arguments.seconds,
         default=budget,
         metavar="TIME",
-        help=f"end in time with what can be verified by then: 90s, 10m, 1h (default: {default})",
+        help=f"stop after this long, with what is verified by then: 90s, 10m, 1h (default: {default})",
     )
     group.add_argument(
         "--delta",
@@ -53,15 +53,19 @@ def add_search_options(parser: Parser, *, budget: float | None = None) -> None:
         type=partial(arguments.whole, 1),
         default=300,
         metavar="N",
-        help="over how many steps losses are compared (default: 300)",
+        help="compare losses over this many steps (default: 300)",
     )
     group.add_argument(
         "--accept-unverified",
         action="store_true",
-        help="keep a faster lever even where nothing could show that training still computes the same",
+        help="keep a faster lever even if it could not be verified that training produces the same results",
     )
     group.add_argument(
-        "--seed", type=partial(arguments.whole, 0), default=0, metavar="N", help="seed of the trials (default: 0)"
+        "--seed",
+        type=partial(arguments.whole, 0),
+        default=0,
+        metavar="N",
+        help="seed the trials with this number (default: 0)",
     )
     add_isolation_options(parser)
     add_limit_options(parser)
@@ -71,8 +75,8 @@ def add_limit_options(parser: Parser) -> None:
     """What is rarely needed."""
     group = parser.add_argument_group("limits, rarely needed")
     for flag, default, what in (
-        ("--startup-limit", 600.0, "how long the script may take to its first step"),
-        ("--block-limit", 300.0, "how long nothing may come from a script that trains"),
+        ("--startup-limit", 600.0, "abort a trial that takes longer than this to its first step"),
+        ("--block-limit", 300.0, "abort a trial if training makes no progress for this long"),
     ):
         group.add_argument(
             flag,
@@ -82,7 +86,10 @@ def add_limit_options(parser: Parser) -> None:
             help=f"{what} (default: {default / 60:g}m)",
         )
     group.add_argument(
-        "--rounds", type=partial(arguments.whole, 2), metavar="N", help="rounds of a set (default: as many as pay)"
+        "--rounds",
+        type=partial(arguments.whole, 2),
+        metavar="N",
+        help="timing rounds per replicate (default: chosen adaptively)",
     )
 
 
@@ -94,27 +101,27 @@ def add_isolation_options(parser: Parser) -> None:
         choices=get_args(NetworkMode),
         default="open",
         metavar="MODE",
-        help="`none`: trials get no network, only loopback (default: open, since data may come from there)",
+        help="`none`: trials have no network except loopback (default: open, because scripts may load data over it)",
     )
     group.add_argument(
         "--unprotected",
         action="store_true",
-        help="go on where namespaces do not work, without the fence: programs that the script starts, and "
-        "libraries that write without Python, then change your files",
+        help="continue without the fence where namespaces do not work: programs that the script starts, and "
+        "libraries that write without Python, can then change your files",
     )
 
 
 def add_lever_options(parser: Parser) -> None:
     """Which levers to try."""
     group = parser.add_argument_group("the levers (`hotlap levers` lists them)")
-    group.add_argument("--only", type=arguments.names, default=(), metavar="A,B", help="try these alone")
-    group.add_argument("--skip", type=arguments.names, default=(), metavar="A,B", help="leave these out")
+    group.add_argument("--only", type=arguments.names, default=(), metavar="A,B", help="try only these")
+    group.add_argument("--skip", type=arguments.names, default=(), metavar="A,B", help="do not try these")
     group.add_argument(
         "--allow",
         type=arguments.names,
         default=(),
         metavar="A,B",
-        help="try these although they change what is learned",
+        help="also try these, although they change what is learned",
     )
 
 
@@ -125,11 +132,11 @@ def add_output_options(parser: Parser, *, plan_out: str = "", plan: bool = True)
         default = f" (default: {plan_out})" if plan_out else ""
         group.add_argument(
             "--plan-out", type=Path, default=Path(plan_out) if plan_out else None, metavar="FILE",
-            help=f"where the plan of the kept levers goes{default}",
+            help=f"write the plan of the kept levers to this file{default}",
         )  # fmt: skip
     parser.set_defaults(plan_out=Path(plan_out) if plan_out else None)
     group.add_argument(
-        "--study", type=Path, default=api.STUDIES, metavar="DIR", help="the folder of studies (default: .hotlap)"
+        "--study", type=Path, default=api.STUDIES, metavar="DIR", help="store studies in this folder (default: .hotlap)"
     )
     group.add_argument("--json", action="store_true", help="print one JSON document instead of the report")
     group.add_argument("--show-output", action="store_true", help="show what the script prints in each trial")
@@ -169,5 +176,5 @@ def refuse_changed(parser: Parser, choices: argparse.Namespace, names: Sequence[
             flag = f"--{name.replace('_', '-')}"
             raise UsageError(
                 f"{flag} cannot be given with --resume.",
-                remedy="A study goes on with the options it began with; leave it out, or begin a new study.",
+                remedy="A study continues with its original options; omit it, or begin a new study.",
             )

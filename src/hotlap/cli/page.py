@@ -35,7 +35,7 @@ def write_page(study: Study, path: Path, costs: Costs | None) -> None:
     except OSError as error:
         raise HotlapError(
             f"The report {path} cannot be written: {error.strerror or error}.",
-            remedy="Name another place: `hotlap report --html PATH`.",
+            remedy="Give another path: `hotlap report --html PATH`.",
         ) from error
 
 
@@ -46,7 +46,7 @@ def check_place(path: Path) -> None:
     """
     if path.is_dir():
         raise UsageError(
-            f"{path} is a folder, and --html takes the file to write.",
+            f"{path} is a folder, but --html takes the file to write.",
             remedy="Name the study first: `hotlap report STUDY --html`.",
         )
     if not path.exists():
@@ -56,12 +56,12 @@ def check_place(path: Path) -> None:
             head = file.read(_HEAD_BYTES)
     except OSError as error:
         raise UsageError(
-            f"{path} lies there and cannot be read: {error.strerror or error}.", remedy="Name another file."
+            f"{path} exists and cannot be read: {error.strerror or error}.", remedy="Give another file."
         ) from error
     if head and f'name="generator" content="{GENERATOR}"'.encode() not in head:
         raise UsageError(
-            f"{path} lies there and is no report of hotlap, so it is left alone.",
-            remedy="Name another file, or move that one away.",
+            f"{path} exists and is not a report of hotlap, so it was not overwritten.",
+            remedy="Give another file, or move that one away.",
         )
 
 

@@ -52,15 +52,17 @@ def parser() -> Parser:
     )
     made.add_argument("study", nargs="?", type=Path, default=api.STUDIES, help="a study, or a folder of studies")
     what = made.add_mutually_exclusive_group()
-    what.add_argument("--write", action="store_true", help="change the files, all of them or none")
-    what.add_argument("--check", action="store_true", help="only say whether the patch still applies; runs nothing")
+    what.add_argument("--write", action="store_true", help="write the changes to the files, all or none")
+    what.add_argument("--check", action="store_true", help="only check whether the patch still applies; runs nothing")
     group = made.add_argument_group("the proof")
-    group.add_argument("--no-proof", action="store_true", help="do not run the patched script; the diff says so")
     group.add_argument(
-        "--again", action="store_true", help="prove it anew (default: a proof of the same diff is used again)"
+        "--no-proof", action="store_true", help="do not run the patched script; the diff is marked as unproven"
     )
     group.add_argument(
-        "--budget", type=arguments.seconds, metavar="TIME", help="take no longer: 90s, 10m (default: no limit)"
+        "--again", action="store_true", help="prove it again (default: reuse the proof of the same diff)"
+    )
+    group.add_argument(
+        "--budget", type=arguments.seconds, metavar="TIME", help="stop after this long: 90s, 10m (default: no limit)"
     )
     group.add_argument(
         "--delta", type=arguments.share, default=0.05, metavar="SHARE",
@@ -68,10 +70,14 @@ def parser() -> Parser:
     )  # fmt: skip
     group.add_argument(
         "--parity-steps", type=partial(arguments.whole, 1), default=300, metavar="N",
-        help="over how many steps losses are compared (default: 300)",
+        help="compare losses over this many steps (default: 300)",
     )  # fmt: skip
     group.add_argument(
-        "--seed", type=partial(arguments.whole, 0), default=0, metavar="N", help="seed of the trials (default: 0)"
+        "--seed",
+        type=partial(arguments.whole, 0),
+        default=0,
+        metavar="N",
+        help="seed the trials with this number (default: 0)",
     )
     add_isolation_options(made)
     add_limit_options(made)
@@ -119,7 +125,7 @@ def _checked(patch: Patch, *, as_json: bool) -> int:
 
 def _why_nothing(patch: Patch) -> str:
     if patch.written and not patch.left_out:
-        return "The script says all of this already; there is nothing to write."
+        return "The script already contains all of this; there is nothing to write."
     return " ".join(["Nothing can be written.", *(f"{it.setting.lever}: {it.reason}" for it in patch.left_out)])
 
 

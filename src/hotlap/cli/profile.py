@@ -38,10 +38,14 @@ def parser() -> Parser:
     )
     group = made.add_argument_group("the profile")
     group.add_argument(
-        "--budget", type=arguments.seconds, metavar="TIME", help="take no longer: 90s, 10m (default: no limit)"
+        "--budget", type=arguments.seconds, metavar="TIME", help="stop after this long: 90s, 10m (default: no limit)"
     )
     group.add_argument(
-        "--seed", type=partial(arguments.whole, 0), default=0, metavar="N", help="seed of the launches (default: 0)"
+        "--seed",
+        type=partial(arguments.whole, 0),
+        default=0,
+        metavar="N",
+        help="seed the launches with this number (default: 0)",
     )
     group.add_argument(
         "--batch-sizes", action="store_true",

@@ -43,7 +43,7 @@ def parser() -> Parser:
         "--html", nargs="?", type=Path, const=PAGE, metavar="PATH",
         help=f"write it as one HTML file that needs nothing else (default: {PAGE})",
     )  # fmt: skip
-    made.add_argument("--open", action="store_true", help="show the HTML report in the browser")
+    made.add_argument("--open", action="store_true", help="open the HTML report in the browser")
     made.add_argument("--plan-out", type=Path, metavar="FILE", help="write the study's plan to this file")
     add_cost_options(made, epochs=True)
     made.add_debug()
@@ -54,7 +54,7 @@ def main(words: list[str], engine: api.Engine) -> int:
     """Run the command. Raises :class:`hotlap.errors.HotlapError`."""
     choices = parser().parse_args(words)
     if choices.open and (choices.json or choices.markdown):
-        raise UsageError("--open shows the HTML report, and no other.", remedy="Leave --json and --markdown out.")
+        raise UsageError("--open works only with the HTML report.", remedy="Omit --json and --markdown.")
     if choices.html is not None or choices.open:
         from hotlap.cli.page import check_place
 
@@ -63,7 +63,7 @@ def main(words: list[str], engine: api.Engine) -> int:
     found = named_study(choices.study, "answer" if plan_path is None else "plan")
     if plan_path is not None:
         if not found.plan.settings:
-            raise StudyError("The study kept no lever, so there is no plan to write.", remedy="Leave --plan-out out.")
+            raise StudyError("The study kept no lever, so there is no plan to write.", remedy="Omit --plan-out.")
         api.write_plan(found, plan_path)
     costs = costs_of(found, choices)
     if choices.json:

@@ -32,7 +32,7 @@ def parser() -> Parser:
     """The command's options."""
     made = Parser("hotlap run", _DESCRIPTION, _EXAMPLES, usage="hotlap run [options] SCRIPT [arguments of the script]")
     made.add_argument(
-        "--plan", type=Path, default=Path("hotlap.toml"), metavar="FILE", help="the plan (default: hotlap.toml)"
+        "--plan", type=Path, default=Path("hotlap.toml"), metavar="FILE", help="use this plan (default: hotlap.toml)"
     )
     made.add_debug()
     return made
@@ -67,4 +67,7 @@ def _other_torch(path: Path, workload: Workload) -> str:
         return ""
     if planned.partition("+")[0] == installed.partition("+")[0]:
         return ""
-    return f"{path} was made with torch {planned}, this is torch {installed}; `hotlap tune` would measure it anew"
+    return (
+        f"{path} was made with torch {planned}, but torch {installed} is installed; run `hotlap tune` to "
+        "measure it again"
+    )

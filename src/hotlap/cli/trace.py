@@ -84,7 +84,7 @@ def parser() -> Parser:
         help=f"rows of the tables of kernels, operators, modules and source lines (default: {ROWS_SHOWN})",
     )
     made.add_argument(
-        "--instances", action="store_true", help="a row for each instance of a module, not for each class"
+        "--instances", action="store_true", help="one row per instance of a module instead of one per class"
     )
     made.add_argument("--json", action="store_true", help="print one JSON document")
     made.add_debug()
@@ -144,7 +144,7 @@ def _judged(path: Path, *, most: int, instances: bool) -> _Judged:
 def _from_standard_input(judged: Callable[[Path], _Judged]) -> _Judged:
     """A trace that is piped in. It is kept in a temporary file meanwhile, since some of it is read twice."""
     if sys.stdin is None or sys.stdin.isatty():
-        raise UsageError("Nothing is piped in.", remedy="Pipe a trace: `hotlap trace - < trace.json`.")
+        raise UsageError("Standard input is empty.", remedy="Pipe a trace: `hotlap trace - < trace.json`.")
     with TemporaryDirectory(prefix="hotlap-trace-") as folder:
         path = Path(folder) / "trace"
         with path.open("wb") as file:

@@ -18,7 +18,7 @@ from hotlap.study import Approve, Opening, refuse_foreign
 def add_trust_option(parser: Parser) -> None:
     """The option that stands for the answer."""
     parser.add_argument(
-        "--yes", action="store_true", help="run the command of a study that was not made here without asking"
+        "--yes", action="store_true", help="without confirmation, run the command of a study that was not made here"
     )
 
 

@@ -59,7 +59,7 @@ def parser() -> Parser:
     options.add_quick_option(made)
     options.add_lever_options(made)
     options.add_output_options(made, plan_out="hotlap.toml")
-    made.add_argument("--resume", action="store_true", help="go on with a study, by default the last one")
+    made.add_argument("--resume", action="store_true", help="continue a study, by default the last one")
     add_trust_option(made)
     return made
 
@@ -89,7 +89,7 @@ def _study_named(words: list[str], root: Path) -> tuple[Path, list[str]]:
     if len(words) > 1 or path.is_dir():
         return root, words
     raise UsageError(
-        f"{words[0]!r} is no folder of a study.",
-        remedy="After --resume name a study's folder or nothing. The study knows its script and arguments; only where "
-        "they hold secrets, give the whole command again.",
+        f"{words[0]!r} is not the folder of a study.",
+        remedy="After --resume give a study's folder or nothing. The study stores its script and arguments; give "
+        "the whole command again only if they contain secrets.",
     )

@@ -13,7 +13,7 @@ from hotlap.cli.launchers import Typed, has_package, understood
 from hotlap.errors import UsageError
 from hotlap.records import Workload
 
-_EXAMPLE = "Name one, as in `hotlap {command} train.py --epochs 1` or `hotlap {command} -m package.train`."
+_EXAMPLE = "Give one, for example `hotlap {command} train.py --epochs 1` or `hotlap {command} -m package.train`."
 
 
 def workload_from(words: Sequence[str], command: str) -> Workload:
@@ -25,7 +25,7 @@ def workload_from(words: Sequence[str], command: str) -> Workload:
     """
     typed = understood(words, command)
     if not typed.words or typed.words == ("-m",):
-        raise UsageError("No script was named.", remedy=_EXAMPLE.format(command=command))
+        raise UsageError("No script was given.", remedy=_EXAMPLE.format(command=command))
     found = _module(typed) if typed.words[0] == "-m" else _script(typed)
     return msgspec.structs.replace(found, interpreter_options=typed.options)
 
@@ -35,13 +35,13 @@ def _script(typed: Typed) -> Workload:
     path = Path(target)
     if target.startswith("-"):
         raise UsageError(
-            f"{target!r} is no script.", remedy="Put options of Python behind `python`, or name the script."
+            f"{target!r} is not a script.", remedy="Put options of Python after `python`, or give the script."
         )
     if not path.exists():
         raise UsageError(f"There is no script {target!r} in {Path.cwd()}.", remedy="Check the name and the directory.")
     if path.is_dir() and not (path / "__main__.py").exists():
         raise UsageError(
-            f"{target!r} is a folder without a __main__.py.", remedy="Name the script inside it, or use -m."
+            f"{target!r} is a folder without a __main__.py.", remedy="Give the script inside it, or use -m."
         )
     return _workload("script", target, typed.words[1:], typed.python)
 
@@ -49,7 +49,10 @@ def _script(typed: Typed) -> Workload:
 def _module(typed: Typed) -> Workload:
     name = typed.words[1]
     if typed.python == sys.executable and not has_package(name.partition(".")[0]):
-        raise UsageError(f"There is no module {name!r}.", remedy="Check the name, or start where `python -m` finds it.")
+        raise UsageError(
+            f"There is no module {name!r}.",
+            remedy="Check the name, or run hotlap from a directory where `python -m` finds it.",
+        )
     return _workload("module", name, typed.words[2:], typed.python)
 
 

@@ -171,7 +171,7 @@ def _model_ceiling(trials: Trials, book: Book, phases: PhaseAccount) -> list[Cei
     if not trials.fits(trials.costs.of_set([plans_of.EMPTY] * 2, FEWEST_ROUNDS)):
         book.warn("The model alone was not timed: the budget is too small.")
         return []
-    book.tell("ceilings", "The model alone, its first batch replayed from memory")
+    book.tell("ceilings", "The model alone, with its first batch replayed from memory")
     arms = [Arm(), Arm(instruments=(ReplayBatch(),))]
     turns, disturbed = quietly(
         trials,
@@ -221,8 +221,8 @@ def _flops(
         )
         return None, []
     text = (
-        f"A step's {flops:.3g} floating-point operations take at least {1000 * least:.3g} ms at the {dtype} rate of "
-        f"{rate:.3g} a second that this machine reached."
+        f"A step's {flops:.3g} floating-point operations take at least {1000 * least:.3g} ms at the {dtype} rate "
+        f"of {rate:.3g} per second measured on this machine."
     )
     doubt = dict(machine.ceilings.doubts).get(device, "")
     if doubt:

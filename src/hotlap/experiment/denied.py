@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from hotlap.records import Crashed
 from hotlap.trial.denials import UNNAMED, Denial, denial_of
 
-_DOCTOR = "`hotlap doctor` says whether this machine can"
+_DOCTOR = "`hotlap doctor` shows whether this machine can"
 _FENCE_WAY_OUT = (
     f"Isolated by namespaces, trials could write there; {_DOCTOR}, and how. `--unprotected` runs trials without the "
     "kernel's fence: then programs that the script starts, and libraries that write without Python, change your files."
@@ -19,7 +19,7 @@ _WAYS_OUT: Mapping[Denial, str] = {
         "It belongs to another user or group, so it cannot be copied in a user namespace. Give it to yourself (chown, "
         "chgrp), have the script write elsewhere, or run hotlap as root."
     ),
-    "read-only": "No layer of the run can lie over that place. Have the script write elsewhere.",
+    "read-only": "No layer of the run can cover that path. Have the script write elsewhere.",
     "rename": (
         "In a user namespace, a folder that was there before the run cannot be renamed. Have the script write to a "
         "new folder, or run hotlap as root."

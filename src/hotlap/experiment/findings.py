@@ -23,7 +23,7 @@ def note_findings(book: Book, profile: Profile) -> tuple[Finding, ...]:
     try:
         findings = diagnose(profile)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        book.warn(f"The causes were not looked for: a rule failed ({type(error).__name__}: {error}). Please report it.")
+        book.warn(f"Causes could not be checked: a rule failed ({type(error).__name__}: {error}). Please report it.")
         return ()
     book.update(findings=findings)
     return findings

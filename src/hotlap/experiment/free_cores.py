@@ -37,7 +37,7 @@ def with_threads_that_fit(
     cost_seconds = run.startup_seconds + sum(run.steps.wall_seconds)
     if threads >= run.facts.threads or run.facts.processes > 1 or not trials.fits(cost_seconds):
         return run, disturbed
-    book.tell("baseline", f"The script with {count(threads, 'thread')}: others leave no core for more")
+    book.tell("baseline", f"The script with {count(threads, 'thread')}: other processes use the remaining cores")
     trials.own_plan = plan_for(threads)
     again = first_run(trials)
     calm = ran_through(again) and again.steps.wall_seconds and trials.disturbance("account", [again]) is None
@@ -46,7 +46,8 @@ def with_threads_that_fit(
         return run, disturbed
     book.update(threads_left=threads)
     book.warn(
-        f"Others kept {disturbed.other_load:.1f} of {disturbed.cores} cores busy and did not pause, so the script was "
+        f"Other processes kept {disturbed.other_load:.1f} of {disturbed.cores} cores busy and did not pause, so "
+        "the script was "
         f"measured with {count(threads, 'thread')} instead of {run.facts.threads}. On a quiet machine its steps may be "
         "shorter, and their shares different."
     )

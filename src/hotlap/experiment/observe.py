@@ -161,7 +161,7 @@ def _few_steps(steps: int) -> tuple[str, ...]:
     if steps >= FEWEST_STEPS:
         return ()
     seen = "1 step was" if steps == 1 else f"{steps} steps were"
-    return (f"Only {seen} seen before half of the budget was spent, warm-up included: the time account is rough.",)
+    return (f"Only {seen} measured before half of the budget was spent, warm-up included: the time account is rough.",)
 
 
 def _check(run: Run, workload: Workload) -> None:
@@ -172,7 +172,7 @@ def _check(run: Run, workload: Workload) -> None:
             _explain_crash(crash, done, command)
         case OutOfMemory() as ending:
             raise ScriptError(
-                f"The script runs out of memory{_after(done) or ' as it is'}. {ending.error}".strip(),
+                f"The unmodified script runs out of memory{_after(done)}. {ending.error}".strip(),
                 where=command,
                 remedy="Make its batch smaller first; there is no baseline to compare with.",
             )
@@ -186,7 +186,7 @@ def _check(run: Run, workload: Workload) -> None:
             raise ScriptError(
                 f"The script ended with exit code {code}{_after(done)}.",
                 where=command,
-                remedy="Make it run by itself first.",
+                remedy="Make it run without hotlap first.",
                 exit_code=code,
             )
         case Completed() if done == 0:
@@ -208,13 +208,13 @@ def _explain_crash(crash: Crashed, done: int, command: str) -> None:
         raise ScriptError(
             "The script waits for input from the terminal, which a trial does not have.",
             where=command,
-            remedy="Give it everything by arguments, then tune it with these.",
+            remedy="Pass everything as arguments, then tune it with these.",
             exit_code=crash.exit_code,
         )
     raise ScriptError(
         failure_of(crash, after_steps(done)),
         where=command,
-        remedy=remedy_of(crash) or "Make it run by itself first; hotlap changed nothing in this run.",
+        remedy=remedy_of(crash) or "Make it run without hotlap first; hotlap changed nothing in this run.",
         exit_code=crash.exit_code or 1,  # it may have left with 0 before it was done
     )
 
@@ -222,14 +222,14 @@ def _explain_crash(crash: Crashed, done: int, command: str) -> None:
 def remedy_of(crash: Crashed) -> str:
     """What to do where it is not the script that has to be repaired; else nothing."""
     if crash.killed_from_outside:
-        return "Look for what ends processes on this machine: a job scheduler, a memory limit, a person."
+        return "Find what kills processes on this machine: a job scheduler, a memory limit, a person."
     return way_out(crash)
 
 
 def limit_to_raise(ending: TimedOut) -> str:
     """The remedy for a hang that may be none: which option allows for more time."""
     if WHILE_STOPPED in ending.during:
-        return "Look for what stops it: SIGSTOP or SIGTSTP, sent by itself or from outside."
+        return "Find what stops it: SIGSTOP or SIGTSTP, sent by the script or from outside."
     if ending.during == "startup":
         return "If its start really takes longer, raise --startup-limit."
     return "If a step, or what comes between two, really takes longer, raise --block-limit."

@@ -91,13 +91,13 @@ def check(options: Options, levers: Mapping[str, Lever]) -> None:
 
 def _check_objective(objective: Objective) -> None:
     for name in unknown_names(objective):
-        raise UsageError(f"The objective names {name!r}, which is no metric.", remedy=f"One of {_listed_metrics()}.")
+        raise UsageError(f"The objective's metric {name!r} does not exist.", remedy=f"Use one of {_listed_metrics()}.")
     for it in objective.limits:
         if not (math.isfinite(it.most) and it.most > 0):
             raise UsageError(f"The limit of {it.metric} is {it.most:g} times the script's.", remedy="Give 1 or more.")
         if it.most < 1 and it.metric == SECONDS_PER_SAMPLE:
             raise UsageError(
-                f"The limit of {it.metric} is {it.most:g} times the script's, which asks for more speed.",
+                f"The limit of {it.metric} is {it.most:g} times the script's, which requires more speed.",
                 remedy="Give at least 1; for more speed leave the objective out.",
             )
 
@@ -118,4 +118,6 @@ def _check_names(flag: str, names: Iterable[str], levers: Mapping[str, Lever]) -
             continue
         near = difflib.get_close_matches(name, levers, n=1)
         hint = f"Did you mean {near[0]!r}? " if near else ""
-        raise UsageError(f"{flag} names {name!r}, which is no lever.", remedy=f"{hint}`hotlap levers` lists them.")
+        raise UsageError(
+            f"{flag} contains {name!r}, which is not a lever.", remedy=f"{hint}`hotlap levers` lists them."
+        )

@@ -62,7 +62,7 @@ _ENDING_SECONDS = 3.0
 _MOST_RANKS = 8
 _MOST_OPERATORS = 5_000
 _MOST_EVIDENCE_BYTES = 64 * 2**20
-_WITHOUT_OPERATORS = "Causes that only a trace shows were not looked for."
+_WITHOUT_OPERATORS = "Causes that only a trace shows were not checked."
 _WITHOUT = "The findings rest on the time account and the ceilings alone."
 
 
@@ -96,7 +96,7 @@ def take_profile(
     length = _affordable(trials, book, budget_share)
     if length is None:
         return known
-    book.tell("profile", f"{length.steps} steps of the script as it is, {length.profiled} of them under the profiler")
+    book.tell("profile", f"{length.steps} steps of the unmodified script, {length.profiled} of them under the profiler")
     run, disturbed = _quiet_launch(trials, book, length, observation, budget_share)
     shorter = _shorter(length, run)
     if shorter is not None and shorter.seconds(trials) <= trials.left_seconds:
@@ -111,7 +111,7 @@ def take_profile(
         return known
     profile = book.attachment(ATTACHMENT, Profile) or _with_evidence(known, run)
     if not profile.evidence.observed_steps:
-        book.warn(f"The profiled launch brought no evidence. {_WITHOUT}")
+        book.warn(f"The profiled launch returned no evidence. {_WITHOUT}")
         return known
     book.attach(ATTACHMENT, profile)
     _note(book, profile, run, length)
@@ -313,8 +313,8 @@ def _doubts(profile: Profile, run: Run, length: Length) -> Iterable[str]:
         why = next((it for it in run.notes if "profiled" in it), "No steps were profiled.")  # as the window noted
         yield f"{why} {_WITHOUT_OPERATORS}"
     elif not profile.breakdowns:
-        at = f" `hotlap trace {window.trace_path}` says why." if window.trace_path else ""
-        yield f"The profiled steps gave no trace that can be read.{at}"
+        at = f" `hotlap trace {window.trace_path}` shows why." if window.trace_path else ""
+        yield f"The profiled steps produced no readable trace.{at}"
     for breakdown in profile.breakdowns:
         if breakdown.unreliable:
-            yield f"The trace of the profiled steps is not to be trusted: {breakdown.unreliable}."
+            yield f"The trace of the profiled steps is unreliable: {breakdown.unreliable}."

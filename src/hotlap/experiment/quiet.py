@@ -58,7 +58,9 @@ def quietly(
     while found is not None and (patience := patience_for(trials, cost_seconds)):
         if most_seconds is not None and trials.spent_seconds - before + patience + cost_seconds > most_seconds:
             break
-        book.tell(stage, f"While this was measured, {found.words}: again, once they pause (within {patience:.0f} s)")
+        book.tell(
+            stage, f"While this was measured, {found.words}: measuring again once they pause (within {patience:.0f} s)"
+        )
         began = trials.spent_seconds
         again = take(patience)
         trials.again_seconds += trials.spent_seconds - began

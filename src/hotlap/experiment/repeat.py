@@ -40,6 +40,6 @@ def repetitions_text(count: int) -> str:
     what = "One trial was" if count == 1 else f"{count} trials were"
     again = "was" if count == 1 else "were"
     return (
-        f"{what} killed from outside (SIGKILL) and {again} repeated. Look for what ends processes on this machine: "
+        f"{what} killed from outside (SIGKILL) and {again} repeated. Find what kills processes on this machine: "
         "a job scheduler, a memory limit, a person."
     )

@@ -67,7 +67,7 @@ def begin(trials: Trials, book: Book, *, on_free_cores: bool = False) -> tuple[M
     machine = trials.executor.machine()
     book.update(machine=machine)
     book.warn(*machine.warnings)
-    book.tell("baseline", "The script as it is")
+    book.tell("baseline", "The unmodified script")
     trials.cores = machine.cores
     trials.most_waits = 1 if on_free_cores else trials.most_waits
     book.disturbed("matmul", disturbance_of_rates(machine))

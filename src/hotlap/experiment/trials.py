@@ -404,8 +404,8 @@ def failure_of(turns: TurnSet) -> Failure | None:
         return None
     ended = next((i for i, run in enumerate(turns.runs) if isinstance(run.ending, Completed)), None)
     if ended is None:
-        return Failure(0, Stopped(), "The budget ended before the set was through.", cut=True)
-    return Failure(ended, Completed(), "The script ended before the set was through.")
+        return Failure(0, Stopped(), "The budget ended before the replicate was complete.", cut=True)
+    return Failure(ended, Completed(), "The script ended before the replicate was complete.")
 
 
 def ran_through(run: Run) -> bool:

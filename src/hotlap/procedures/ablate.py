@@ -128,7 +128,7 @@ def _reason(trials: Trials, without: Comparison, is_doubtful: bool) -> str:
     level = f"{ratio.value:.3f}x ({ratio.low:.3f} to {ratio.high:.3f})"
     text = f"It gained on its own, but the full plan without it {of_what.format(level)}, so it was dropped."
     if is_doubtful:
-        text += " Its own trial did not stand up to the number of levers that were tried."
+        text += " Its own trial is not significant for the number of levers that were tried."
     return text
 
 
@@ -136,9 +136,9 @@ def _without_doubtful(
     book: Book, plan: Plan, doubtful: Collection[str], dropped: list[Dropped]
 ) -> tuple[Plan, list[Dropped]]:
     """Without fresh evidence only the levers stay whose own trials stand up to the number of levers tried."""
-    book.warn("Whether each kept lever is still needed beside the others was not checked.")
+    book.warn("It was not checked whether each kept lever is still needed next to the others.")
     for lever in [it.lever for it in plan.settings if it.lever in doubtful]:
-        reason = "Its trial did not stand up to the number of levers that were tried."
+        reason = "Its trial is not significant for the number of levers that were tried."
         dropped.append(Dropped(lever, None, reason))
         plan = plans_of.without(plan, lever)
     return plan, dropped

@@ -66,12 +66,12 @@ class _Sizes:
         """Why a size is not tried; empty where nothing speaks against it."""
         failed = next((it for it in before if it.scale > 1 and it.error), None)
         if scale > 1 and failed is not None:
-            return f"Not tried, since {failed.samples_per_step:g} did not work."
+            return f"Not tried, because {failed.samples_per_step:g} did not work."
         if scale * self._samples < 1:
-            return "Not tried: a step has a single sample."
+            return "Not tried: a step has only one sample."
         both = (1 + scale) * self._run.host_peak_bytes
         if self._run.facts.device.startswith("cpu") and both > _MEMORY_SHARE * self._machine.memory_bytes > 0:
-            return "Not tried: beside the script as it is, it might not fit into memory."
+            return "Not tried: next to the unmodified script, it might not fit into memory."
         cost = self._trials.costs.of_set([plans_of.EMPTY] * 2, FEWEST_ROUNDS)
         return "" if self._trials.fits(SETS * max(1.0, scale) * cost) else "Not tried: the budget is too small."
 
@@ -119,7 +119,7 @@ def _of_the_size(turns: TurnSet, scale: float) -> Failure | None:
     own, other = (_samples(turns.runs[arm]) for arm in (_OWN, _OTHER))
     if abs(other / (scale * own) - 1) <= _ALIKE:
         return None
-    return Failure(_OTHER, Stopped(), "Its batches are of a kind that cannot be grown or cut.")
+    return Failure(_OTHER, Stopped(), "Its batches cannot be enlarged or reduced.")
 
 
 def _log(turns: TurnSet, arm: int) -> float:

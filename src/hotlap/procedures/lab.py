@@ -83,7 +83,7 @@ def run_lab(
 
 def reading(phases: PhaseAccount, mixed: SpeedComparison | None) -> str:
     """What the gain of mixed precision says about the bottleneck, and what was measured to be it."""
-    where = f"In the script as it is, {bottleneck(phases)}."
+    where = f"In the unmodified script, {bottleneck(phases)}."
     if mixed is None:
         return where
     found = mixed.speedup
@@ -93,7 +93,7 @@ def reading(phases: PhaseAccount, mixed: SpeedComparison | None) -> str:
         return f"{gain} {rule} {where}"
     if found.low > RULE_OF_THUMB:
         return f"{gain} {rule} This is more: the multiplications were the bottleneck. {where}"
-    return f"{gain} {rule} The interval holds both. {where}"
+    return f"{gain} {rule} The interval contains both. {where}"
 
 
 def _compare(trials: Trials, book: Book, levers: Mapping[str, Lever]) -> None:
@@ -125,7 +125,7 @@ def _arms(book: Book, situation: Situation, levers: Mapping[str, Lever]) -> list
         obstacle = lever.obstacle(situation)
         settings = () if obstacle else lever.candidates(situation)
         if not settings:
-            skipped = obstacle or Skipped(reason="There is no setting of it that fits this script and machine.")
+            skipped = obstacle or Skipped(reason="No setting of it fits this script and machine.")
             book.decide(Outcome(lever=name, verdict=skipped))
             continue
         plan = plans_of.with_setting(plan, settings[0])
@@ -195,7 +195,7 @@ def _verdicts(
 
 def _verdict(trials: Trials, book: Book, prover: Prover, comparison: Comparison) -> Verdict:
     """Unlike the search, the lab also proves what is not faster: the numbers are half of the experiment."""
-    book.tell("parity", "Does it still compute the same?")
+    book.tell("parity", "Does it still produce the same results?")
     parity = prover.prove(comparison.candidate)
     if isinstance(parity, Failure):
         return Failed(ending=parity.ending, reason=parity.reason)

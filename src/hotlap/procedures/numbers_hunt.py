@@ -216,18 +216,18 @@ class _Hunter:
         match run.ending:
             case Crashed(exit_code=code) as crash:
                 what = failure_of(crash, when)
-                remedy = remedy_of(crash) or "Make it run by itself first."
+                remedy = remedy_of(crash) or "Make it run without hotlap first."
                 return ScriptError(what, where=command, remedy=remedy, exit_code=code or 1)
             case Completed(exit_code=code):
                 what = f"The script ended with exit code {code}{when}."
-                return ScriptError(what, where=command, remedy="Make it run by itself first.", exit_code=code)
+                return ScriptError(what, where=command, remedy="Make it run without hotlap first.", exit_code=code)
             case OutOfMemory(error=error):
                 what = f"The script ran out of memory{when}. {error}".strip()
                 return ScriptError(what, where=command, remedy="Make its batch smaller first.")
             case TimedOut() as ending:
                 what = f"The script hung{when}: {ending_text(ending)}"
                 return ScriptError(what, where=command, remedy=limit_to_raise(ending))
-        return ScriptError(f"{ending_text(run.ending)}", where=command, remedy="Make it run by itself first.")
+        return ScriptError(f"{ending_text(run.ending)}", where=command, remedy="Make it run without hotlap first.")
 
     # -- launches ------------------------------------------------------------------------------
 
@@ -247,7 +247,7 @@ class _Hunter:
         run = repeated(
             lambda: self._executor.submit(request, self._executor.slots()[0]).result(),
             lambda run: (run,),
-            lambda: self._tell("the script was killed from outside (SIGKILL); once more"),
+            lambda: self._tell("the script was killed from outside (SIGKILL); running it again"),
         )
         return redacted_record(run, secrets_of(self._workload, os.environ))
 

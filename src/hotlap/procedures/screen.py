@@ -199,14 +199,16 @@ def _reason_to_skip(lever: Lever, situation: Situation, options: Options) -> Ski
     if obstacle is not None:
         return obstacle
     if not lever.candidates(situation):
-        return Skipped(reason="There is no setting of it that fits this script and machine.")
+        return Skipped(reason="No setting of it fits this script and machine.")
     if not _settings(lever, situation, options):
         return Skipped(reason=f"It changes what is learned, so it is only tried with --allow {lever.name}.")
     if not _may_improve(lever, options.objective.metric):
         return Skipped(reason=f"It does not improve the {metric_words(options.objective.metric)}.")
     bound = bound_of(lever, situation) if options.goal.is_of_speed else None
     if bound is not None and bound < 1 + options.delta:
-        text = f"It could give {bound:.3f}x at most, and less than {1 + options.delta:.3g}x is not worth having."
+        text = (
+            f"It could give {bound:.3f}x at most, less than the smallest gain worth having, {1 + options.delta:.3g}x."
+        )
         return Skipped(reason=text, bound=bound)
     return None
 
@@ -237,7 +239,7 @@ def _measure(
         group = waiting[: look.settings]
         arms = [incumbent, *(plans_of.with_setting(incumbent, it) for it in group)]
         names = ", ".join(plans_of.describe(it) for it in group)
-        book.tell("screening", f"A first look at {names}", sets_planned=1)
+        book.tell("screening", f"A first measurement of {names}", sets_planned=1)
         before = trials.spent_seconds
         purpose = f"screening {plans_of.key(incumbent)} {names}"
         turns = trials.take_set(arms, rounds=look.rounds, purpose=purpose, shape=look.shape)
@@ -276,8 +278,8 @@ def _let_go(
     if seen:
         best = max(seen, key=lambda it: it.gain or 0.0)
         text = (
-            f"A first look (one set, no interval) showed {best.gain or 0.0:.3f}x: a gain of {delta:.1%} was not in "
-            f"sight, even with {noise:.1%} for launches that differ."
+            f"A first measurement (one replicate, no interval) showed {best.gain or 0.0:.3f}x: a gain of "
+            f"{delta:.1%} is unlikely, even with run-to-run noise of {noise:.1%}."
         )
         report = best.compile if best.compile and best.compile.seconds else None
         no_gain = NoGain(metric=book.study.objective.metric, reason=text)

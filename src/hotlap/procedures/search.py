@@ -185,7 +185,7 @@ class _Search:
         """Close the study with what is known; the levers that were not decided are named."""
         for name in self._open:
             if self._book.outcome_of(name) is None:
-                verdict = Skipped(reason="It was not tried: the search was interrupted before.")
+                verdict = Skipped(reason="Not tried: the search was interrupted before.")
                 self._book.decide(Outcome(lever=name, verdict=verdict))
         self._find_with_outcomes()
         kept = {it.lever for it in self._book.study.outcomes if isinstance(it.verdict, Kept)}
@@ -204,7 +204,7 @@ class _Search:
         self._book.rank(self._levers)
         for name in self._levers:
             if name not in self._open:
-                self._book.note(Outcome(lever=name, verdict=Skipped(reason="The options leave it out.")))
+                self._book.note(Outcome(lever=name, verdict=Skipped(reason="Excluded by `--only` or `--skip`.")))
 
     def _prospects(self, names: Sequence[str]) -> tuple[list[Prospect], list[Outcome]]:
         levers = [self._levers[it] for it in names]
@@ -365,7 +365,7 @@ class _Search:
         if self._prover.proof_for(candidate.settings[-1]) == "exact":
             parity: ParityComparison | Failure = self._prover.prove_exact(result.sets)
         elif self._trials.fits(self._prover.cost(candidate)):
-            self._book.tell("parity", f"Does {candidate.settings[-1].lever} still compute the same?")
+            self._book.tell("parity", f"Does {candidate.settings[-1].lever} produce the same results?")
             parity = self._prover.prove(candidate)
         else:
             return NotVerified(comparison=result.comparison, reason="The budget left no time for the proof.")
@@ -460,7 +460,7 @@ class _Search:
         while self._plan.settings:
             if all(self._prover.proof_for(it) == "exact" for it in self._plan.settings):
                 return None
-            self._book.tell("parity", "Does the whole plan still compute the same?")
+            self._book.tell("parity", "Does the whole plan produce the same results?")
             parity = self._prover.prove(self._plan)
             if isinstance(parity, ParityComparison) and self._acceptable(parity):
                 return parity
@@ -479,7 +479,7 @@ class _Search:
     def _why_not(self, verification: Comparison) -> str:
         """Why the plan must not be kept, or nothing."""
         if verification.parity is not None and not self._acceptable(verification.parity):
-            return f"The plan was given up. {verification.parity.text}"
+            return f"The plan was dropped. {verification.parity.text}"
         return why_given_up(verification, judge(self._trials.options.objective, verification))
 
     def _withdraw(self, reason: str) -> None:

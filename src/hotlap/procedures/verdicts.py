@@ -27,9 +27,9 @@ def of_parity(comparison: Comparison, parity: ParityComparison, accept_unverifie
     if parity.verdict == "lost":
         return ParityLost(comparison=comparison, reason=parity.text)
     if parity.verdict == "not-verified" and not accept_unverified:
-        return NotVerified(comparison=comparison, reason=f"{parity.text} --accept-unverified keeps it all the same.")
+        return NotVerified(comparison=comparison, reason=f"{parity.text} Use --accept-unverified to keep it anyway.")
     if parity.verdict == "not-verified":
-        return Kept(comparison=comparison, reason=f"Kept without proof, as --accept-unverified asks. {parity.text}")
+        return Kept(comparison=comparison, reason=f"Kept without proof (--accept-unverified). {parity.text}")
     return Kept(comparison=comparison, reason=parity.text)
 
 
@@ -50,21 +50,23 @@ def no_gain(
 
 def seen(gain: float, rounds: int, goal: Goal) -> Seen:
     """What becomes of something that was looked at and could not be proved."""
-    reason = f"Seen in one set of {rounds} rounds, not proved: no interval, and the losses were not compared."
+    reason = f"Measured in one replicate of {rounds} rounds, not proved: no interval, and losses were not compared."
     return Seen(speedup=gain, metric=goal.objective.metric, rounds=rounds, reason=reason)
 
 
 def no_time(look_seconds: float, left_seconds: float) -> Skipped:
     """What becomes of something that could not even be looked at."""
     left = max(0.0, left_seconds)
-    return Skipped(reason=f"Even a look takes about {look_seconds:.0f} s, and the budget leaves {left:.0f} s.")
+    return Skipped(
+        reason=f"Even one replicate takes about {look_seconds:.0f} s, and {left:.0f} s of the budget are left."
+    )
 
 
 def quick_look_text(budget_seconds: float | None, needed_seconds: float | None, *, on_purpose: bool) -> str:
     """Why a study proved nothing, and what would."""
     proof = f" A proof needs --budget {needed_seconds:.0f}s." if needed_seconds is not None else ""
     if on_purpose or budget_seconds is None:
-        return f"With --quick nothing is proved.{proof}"
+        return f"Nothing is proved with --quick.{proof}"
     return f"The budget of {budget_seconds:.0f} s is too small for a proof.{proof}"
 
 
@@ -75,10 +77,13 @@ def _why(comparison: Comparison, delta: float, unfinished: bool) -> str:
     if found.verdict == "no-effect":
         return f"It makes no difference: less than {delta:.1%} either way."
     if unfinished:
-        return f"Undecided after {found.sets} sets, when the budget ended."
+        return f"Inconclusive after {found.sets} replicates, when the budget ended."
     if found.speedup.value < 1 + delta:
-        return f"After {found.sets} sets a gain of {delta:.1%} was not in sight, so it was not pursued."
-    return f"Undecided after {found.sets} sets: an effect from {found.smallest_detectable:.1%} on would have shown."
+        return f"After {found.sets} replicates a gain of {delta:.1%} was unlikely, so its trial was stopped."
+    return (
+        f"Inconclusive after {found.sets} replicates: the smallest detectable effect is "
+        f"{found.smallest_detectable:.1%}."
+    )
 
 
 def why_given_up(verification: Comparison, judgement: Judgement) -> str:
@@ -86,10 +91,13 @@ def why_given_up(verification: Comparison, judgement: Judgement) -> str:
     if judgement.verdict == "better":
         return ""
     if not verification.speed.baseline_agrees:
-        return "No claim, and no plan: the script differed from itself. Tune again when the machine is quieter."
+        return (
+            "No claim and no plan: two copies of the unmodified script differed. Tune again when the machine "
+            "is quieter."
+        )
     if judgement.metric_verdict == "better":
-        return f"The plan was given up, since a limit was not kept. {_why_limited(verification, judgement)}"
-    return "Fresh launches did not confirm a gain of the whole plan, so it was given up."
+        return f"The plan was dropped, because a limit was not kept. {_why_limited(verification, judgement)}"
+    return "Fresh launches did not confirm a gain of the whole plan, so it was dropped."
 
 
 def _why_limited(comparison: Comparison, judgement: Judgement) -> str:
@@ -108,9 +116,9 @@ def _of_limit(comparison: Comparison, judged: LimitJudgement) -> str:
         allowed += f", of which the levers before it leave {judged.left:.3f}x"
     found = metric_of(comparison, limit.metric)
     if found is None:
-        return f"{what} is not known here: {allowed}, and that it is kept cannot be shown."
-    doubt = "" if judged.state == "broken" else ", and that it is kept was not shown"
-    return f"{what} becomes {_ratio(found.ratio)} what it was: {allowed}{doubt}."
+        return f"{what} is unknown here, so the limit cannot be checked: {allowed}."
+    doubt = "" if judged.state == "broken" else ", and it was not shown that this limit is kept"
+    return f"{what} is {_ratio(found.ratio)} of the baseline's: {allowed}{doubt}."
 
 
 def _why_not_better(comparison: Comparison, goal: Goal, judgement: Judgement, unfinished: bool) -> str:
@@ -119,15 +127,15 @@ def _why_not_better(comparison: Comparison, goal: Goal, judgement: Judgement, un
         return limited
     what, best = metric_words(goal.objective.metric), gain_of(goal.objective, comparison)
     if best is None:
-        return f"Its {what} is not known here."
+        return f"Its {what} is unknown here."
     level = _ratio(inverse(best))
     if judgement.metric_verdict == "worse":
-        return f"Its {what} becomes {level} what it was."
+        return f"Its {what} is {level} of the baseline's."
     if judgement.metric_verdict == "no-effect":
         return f"It makes no difference to the {what}: less than {goal.delta:.1%} either way."
     if unfinished:
-        return f"Undecided after {comparison.speed.sets} sets, when the budget ended: {what} {level}."
-    return f"A gain of {goal.delta:.1%} was not shown in {comparison.speed.sets} sets: {what} {level}."
+        return f"Inconclusive after {comparison.speed.sets} replicates, when the budget ended: {what} {level}."
+    return f"A gain of {goal.delta:.1%} was not shown in {comparison.speed.sets} replicates: {what} {level}."
 
 
 def _ratio(ratio: Estimate) -> str:

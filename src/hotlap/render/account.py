@@ -51,7 +51,7 @@ def time_account(
     where a step has come to hold more samples.
     """
     factor = samples_factor(before, after)
-    accounts = [("before" if after else "as it is", before, 1.0)]
+    accounts = [("before" if after else "unmodified", before, 1.0)]
     if after:
         accounts.append((after_name, after, factor))
     pieces: list[RenderableType] = [_bars(accounts), Text(), _table(accounts)]
@@ -90,7 +90,7 @@ def _table(accounts: list[tuple[str, PhaseAccount, float]]) -> Table:
         table.add_column(justify="right", no_wrap=True, min_width=8)
         table.add_column(justify="right", no_wrap=True, min_width=5)
     headings = [Text(cell, style="dim") for name, _, _ in accounts for cell in (name, "share")]
-    table.add_row("", Text(f"mean {unit} a step", style="dim"), *headings)
+    table.add_row("", Text(f"mean {unit} per step", style="dim"), *headings)
 
     def cells(seconds: Sequence[float], style: str = "") -> list[Text]:
         shown: list[Text] = []
@@ -135,8 +135,8 @@ def account_remarks(
 def rate_of(account: PhaseAccount) -> tuple[str, float]:
     """What is done in a second, by its name: samples of all trainers; steps where samples were only guessed."""
     if account.samples_are_guessed:
-        return "steps a second", 1 / account.wall
-    return "samples a second", account.samples_of_all / account.wall
+        return "steps per second", 1 / account.wall
+    return "samples per second", account.samples_of_all / account.wall
 
 
 def samples_remark(account: PhaseAccount) -> str:

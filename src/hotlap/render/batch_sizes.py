@@ -12,7 +12,7 @@ from hotlap.records import BatchRate
 from hotlap.render import text
 from hotlap.render.layout import paragraphs
 
-HEADINGS = (">samples a step", ">samples a second", ">ratio", "interval", ">peak memory", "")
+HEADINGS = (">samples per step", ">samples per second", ">ratio", "interval", ">peak memory", "")
 
 
 def batch_rows(rates: Sequence[BatchRate]) -> tuple[tuple[str, ...], ...]:
@@ -36,8 +36,8 @@ def batch_remark(rates: Sequence[BatchRate], doubt: str = "") -> str:
     confidence = rates[0].confidence if rates else 0.0
     return (
         f"The model alone, fed from memory with its first batch grown or cut; {100 * confidence:g} % intervals over "
-        "launches. Another batch size also changes what is learned, and may want another learning rate, so no plan "
-        "holds one: that is yours to decide." + (f" {doubt}" if doubt else "")
+        "launches. Another batch size also changes what is learned and may need another learning rate, so no "
+        "plan contains one: that decision is yours." + (f" {doubt}" if doubt else "")
     )
 
 
@@ -47,6 +47,6 @@ def _row(rate: BatchRate) -> tuple[str, ...]:
         return size, "", "", "", "", text.one_line(rate.error)
     speed, peak = text.number(1 / rate.seconds_per_sample), text.size(rate.peak_bytes) if rate.peak_bytes else ""
     if rate.speedup is None:
-        return size, speed, "", "", peak, "as it is"
+        return size, speed, "", "", peak, "unmodified"
     interval = f"{rate.speedup.low:.2f} to {rate.speedup.high:.2f}"
     return size, speed, text.ratio(rate.speedup.value), interval, peak, ""

@@ -70,9 +70,9 @@ def against_words(against: Against) -> str:
     """Which two were compared."""
     name = text.one_line(against.name)
     if against.kind == "plan":
-        return f"Compared: the script with the plan of {name}, and without."
+        return f"Compared: the script with and without the plan of {name}."
     under = f"both under the plan {text.one_line(against.plan_name)}" if against.plan_name else "both without a plan"
-    return f"Compared: the script as it is now, and as it was at {name} ({against.commit[:12]}), {under}."
+    return f"Compared: the current script and its version at {name} ({against.commit[:12]}), {under}."
 
 
 def verdicts(found: Check) -> Iterator[tuple[str, CheckVerdict | None, str]]:
@@ -81,9 +81,9 @@ def verdicts(found: Check) -> Iterator[tuple[str, CheckVerdict | None, str]]:
     if found.numbers is not None:
         yield "numbers", found.numbers.verdict, text.one_line(found.numbers.text, limit=2000)
     elif found.speed.comparison is not None:
-        yield "numbers", None, "Left out, as --speed-only asks."
+        yield "numbers", None, "Not compared (--speed-only)."
     else:
-        yield "numbers", None, "Not compared, since the speed could not be."
+        yield "numbers", None, "Not compared, because the speed could not be compared."
 
 
 def _parts(found: Check) -> RenderableType:

@@ -12,9 +12,9 @@ UNKNOWN_ENERGY = (
     "Energy is not known: neither an accelerator's driver nor the processor (RAPL) reported it while this was measured."
 )
 _COUNTERS: dict[EnergySource, str] = {
-    "device-counter": "by the energy counter of the whole device, whoever used it",
-    "device-power": "by power samples of the whole device, whoever used it",
-    "processor-counter": "by the machine-wide counters of its processors: all that ran on them is in it",
+    "device-counter": "by the energy counter of the whole device, including other processes",
+    "device-power": "by power samples of the whole device, including other processes",
+    "processor-counter": "by the machine-wide counters of its processors, including other processes",
 }
 _LARGE = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 _ENERGY_UNITS = ((1e3, "kJ"), (1.0, "J"), (1e-3, "mJ"), (0.0, "uJ"))
@@ -120,13 +120,13 @@ def _tuning(costs: Costs) -> Iterator[str]:
 
 def _earned_back(it: BreakEven, costs: Costs) -> str:
     if it.samples is None:
-        return "; whether that is ever earned back is open, as the gain may be none"
+        return "; whether it is ever earned back is unknown, because the gain may be zero"
     if it.steps is not None and not costs.counted:
-        return f", earned back after {_with_interval(it.steps, costs, _count)} steps of the script as it was"
+        return f", earned back after {_with_interval(it.steps, costs, _count)} steps of the unmodified script"
     if it.steps is None:
         return f", earned back after {_with_interval(it.samples, costs, _count)} samples"
     steps = _with_interval(it.steps, costs, _count)
-    return f", earned back after {steps} steps of the script as it was, which are {number(it.samples.value)} samples"
+    return f", earned back after {steps} steps of the unmodified script, which are {number(it.samples.value)} samples"
 
 
 def _with_interval(of: Estimate, costs: Costs, show: Callable[[Estimate], str]) -> str:

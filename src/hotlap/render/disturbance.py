@@ -43,21 +43,24 @@ def ceiling_doubt(study: Study, name: Measurement) -> str:
 def batch_doubt(study: Study) -> str:
     """The remark on other batch sizes, or nothing."""
     busy = while_busy(study, "batch-sizes")
-    return f"Measured {busy}; the sizes took turns, so their ratios suffered less than their rates." if busy else ""
+    return f"Measured {busy}; the sizes took turns, so their ratios are affected less than their rates." if busy else ""
 
 
 def finding_doubt(finding: Finding, study: Study) -> str:
     """The remark on a finding that rests on disturbed times, or nothing."""
     if not finding.disturbed:
         return ""
-    return f"Measured {while_busy(study, *_OF_FINDINGS) or 'on a busy machine'}; the share may be theirs."
+    return (
+        f"Measured {while_busy(study, *_OF_FINDINGS) or 'on a busy machine'}; other processes may have caused "
+        "this share."
+    )
 
 
 def in_sentence(study: Study, sentence: str) -> str:
     """A profile's headline, with what disturbed the shares that it names."""
     busy = while_busy(study, *_OF_FINDINGS)
     if busy and any(it.disturbed for it in study.findings):
-        return f"{sentence.removesuffix('.')}, {busy}; shares may be theirs."
+        return f"{sentence.removesuffix('.')}, {busy}; other processes may have caused these shares."
     threads = on_threads_left(study)
     return f"{sentence.removesuffix('.')}, {threads}." if threads else sentence
 

@@ -50,7 +50,7 @@ def doctor(machine: Machine, remarks: Sequence[Remark] = ()) -> RenderableType:
 
 def _advice(remarks: Sequence[Remark]) -> Iterator[RenderableType]:
     if not remarks:
-        yield Text("Nothing to mend was found.", style="green")
+        yield Text("No problems found.", style="green")
         return
     yield Text("What to know", style="bold")
     for it in remarks:

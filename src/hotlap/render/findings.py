@@ -23,9 +23,9 @@ _LABELS: dict[FindingKind, tuple[str, str]] = {
     "hint": ("hint", "cyan"),
 }
 _TO_DO = ("→", ">")
-_OVERLAP = "Shares are of the step as it is{or_of}, and do not add up where one cause lies behind another."
+_OVERLAP = "Shares are of the unmodified step{or_of}, and do not add up where one cause leads to another."
 _USUAL_WHOLE = "of a step"
-_UNANSWERED = "No lever answers it: what to do is described above."
+_UNANSWERED = "No lever addresses it: see above for what to do."
 
 
 def findings_list(study: Study) -> RenderableType:
@@ -81,8 +81,8 @@ def _fate(name: str, outcome: Outcome | None) -> tuple[Tone, str]:
         why = text.sentence(verdict.reason)
         return tone, f"{lever} is {word}. {why}" if verdict.already else f"{lever} was not tried. {why}"
     if isinstance(verdict, Seen):
-        return tone, f"{lever} was seen at {text.ratio(verdict.speedup)} in one set, not proved."
-    begin = f"Answered by {lever}" if isinstance(verdict, Kept) else f"{lever} tried"
+        return tone, f"{lever} reached {text.ratio(verdict.speedup)} in one replicate, not proved."
+    begin = f"Addressed by {lever}" if isinstance(verdict, Kept) else f"{lever} tried"
     comparison = getattr(verdict, "comparison", None)
     if not isinstance(comparison, Comparison):
         return tone, f"{begin}: {word}."
@@ -116,7 +116,7 @@ def rules(it: Finding) -> str:
 def answering(levers: Sequence[str]) -> str:
     """``The levers loader and compile answer it.``"""
     names = text.listed([text.one_line(it) for it in levers])
-    return f"The lever {names} answers it." if len(levers) == 1 else f"The levers {names} answer it."
+    return f"The lever {names} addresses it." if len(levers) == 1 else f"The levers {names} address it."
 
 
 def place(it: Finding, directory: str) -> str:

@@ -74,7 +74,7 @@ def _searched(study: Study) -> Headline:
 def parity_phrase(parity: ParityComparison | None) -> str:
     """``no difference found within 0.1 % over 300 steps``, and its like for the other verdicts."""
     if parity is None:
-        return "not verified that training still computes the same"
+        return "not verified that training still produces the same results"
     over = f" over {text.count(parity.steps, 'step')}" if parity.steps else ""
     if parity.verdict == "exact":
         return f"losses agree to the last bit{over}"
@@ -82,8 +82,8 @@ def parity_phrase(parity: ParityComparison | None) -> str:
         limit = parity_limit(parity)
         return f"no difference found{f' within {text.share(limit)}' if limit is not None else ''}{over}"
     if parity.verdict == "lost":
-        return "but training no longer computes the same"
-    return "not verified that training still computes the same"
+        return "but training no longer produces the same results"
+    return "not verified that training still produces the same results"
 
 
 def parity_limit(parity: ParityComparison) -> float | None:
@@ -95,9 +95,9 @@ def parity_limit(parity: ParityComparison) -> float | None:
 def how_measured(speed: SpeedComparison) -> str:
     """The evidence behind a ratio: sets, rounds, noise."""
     return (
-        f"Measured in {text.count(speed.sets, 'set')} of fresh launches with {text.count(speed.rounds, 'round')} each, "
-        f"taking turns; the script against itself varied by {text.share(speed.noise_floor)}, and an effect from "
-        f"{text.share(speed.smallest_detectable)} on could have been shown."
+        f"Measured in {text.count(speed.sets, 'replicate')} of fresh launches with "
+        f"{text.count(speed.rounds, 'round')} each. Run-to-run noise is {text.share(speed.noise_floor)}; the "
+        f"smallest detectable effect is {text.share(speed.smallest_detectable)}."
     )
 
 
@@ -111,15 +111,15 @@ def _verified(study: Study, comparison: Comparison) -> Headline:
     elif study.status in ("interrupted", "running"):
         beside.append("The search was ended before every lever was tried.")
     if not speed.baseline_agrees:
-        sentence = "No claim: the unchanged script differed from itself, so something disturbed this machine."
+        sentence = "No claim: two copies of the unmodified script differed, so something disturbed this machine."
         if speed.baseline_speedup is not None:
             itself = text.speedup(speed.baseline_speedup, speed.confidence)
-            beside.insert(0, f"The script against itself: {itself}.")
-        beside.insert(0, f"The plan measured {measured}, which these sets cannot vouch for.")
+            beside.insert(0, f"Unmodified script against itself: {itself}.")
+        beside.insert(0, f"The plan measured {measured}, but the baseline was too unstable to support that claim.")
         return Headline("bad", sentence, tuple(beside))
     beside += _about_numbers(comparison.parity)
     if study.verification is None:
-        beside.append("This is the best of several comparisons, not verified once more on fresh launches.")
+        beside.append("This is the best of several comparisons; it was not verified again on fresh launches.")
     if not is_speed(study.objective):
         return _by_objective(study, comparison, beside)
     if speed.verdict == "faster":
@@ -174,19 +174,19 @@ def _tone(parity: ParityComparison | None) -> Tone:
 
 def _not_faster(speed: SpeedComparison, measured: str) -> str:
     if speed.verdict == "slower":
-        return f"Nothing gained: what looked faster lever by lever is slower together, {measured}."
+        return f"No gain: the levers were faster one by one, but slower together, {measured}."
     if speed.verdict == "no-effect":
-        return f"Nothing gained: what looked faster lever by lever makes no difference together, {measured}."
+        return f"No gain: the levers were faster one by one, but make no difference together, {measured}."
     return f"Inconclusive: fresh launches could not confirm a gain, {measured}."
 
 
 def _nothing_faster(study: Study) -> Headline:
     if study.plan.settings:
         return Headline("neutral", f"Not verified: {_so_far(study)}")
-    sentence, metric = "Nothing made it faster, and here is why.", _other_metric(study)
+    sentence, metric = "No lever made it faster.", _other_metric(study)
     if metric:
         limits = limit_words(study.objective)
-        sentence = f"Nothing improved the {metric}{f' with {limits}' if limits else ''}, and here is why."
+        sentence = f"No lever improved the {metric}{f' with {limits}' if limits else ''}."
     return Headline("neutral", sentence, tuple(_reasons(study)))
 
 
@@ -210,10 +210,10 @@ def _by_result(study: Study) -> list[tuple[str, list[str]]]:
     named = [
         ("kept", Kept),
         ("gave no gain", NoGain),
-        ("changed what is computed", ParityLost),
+        ("changed the results", ParityLost),
         ("could not be verified", NotVerified),
         ("failed", Failed),
-        ("were seen and not proved", Seen),
+        ("were measured once and not proved", Seen),
     ]
     groups = [(words, [it.lever for it in study.outcomes if isinstance(it.verdict, kind)]) for words, kind in named]
     groups.append(("already in the script", [lever for lever, verdict in skipped.items() if verdict.already]))
@@ -243,12 +243,12 @@ def _quick_look(study: Study) -> Headline:
     ]
     if shown:
         of_what = f"{metric} with " if metric else ""
-        sentence = f"Quick look, nothing proved: {of_what}{text.listed(shown)} seen in one set, without an interval."
+        sentence = f"Quick look, nothing proved: {of_what}{text.listed(shown)} in one replicate, without an interval."
     elif looked:
         better = f"had less {metric}" if metric else "was faster"
-        sentence = f"Quick look, nothing proved: no lever that was looked at {better} in one set."
+        sentence = f"Quick look, nothing proved: no lever that was measured {better} in one replicate."
     else:
-        sentence = "Quick look, nothing proved: no lever was looked at."
+        sentence = "Quick look, nothing proved: no lever was measured."
     beside = [text.sentence(study.status_text)] if study.status_text else []
     beside += _step_words(study)
     costs = [it for it in study.findings if it.kind == "cost"]
@@ -296,16 +296,16 @@ def _profiled(study: Study) -> Headline:
     beside = [*_step_words(study), *_run_words(study)]
     if study.status != "finished":
         why = [text.sentence(study.status_text)] if study.status_text else []
-        return Headline("neutral", "Not finished: the causes were not looked for to the end.", (*why, *beside))
+        return Headline("neutral", "Not finished: not all causes were checked.", (*why, *beside))
     costs = [it for it in study.findings if it.kind == "cost"]
     wrong = [it for it in study.findings if it.kind == "wrong-numbers"]
     others = len(study.findings) - len(costs) - len(wrong)
     if others:
-        beside.append(f"Besides, {text.count(others, 'risk or hint', 'risks and hints')} below.")
+        beside.append(f"Also {text.count(others, 'risk or hint', 'risks and hints')}; see below.")
     if not study.profiled_steps:
-        beside.append("The script was not profiled, so most causes could not be looked for; the warnings say why.")
+        beside.append("The script was not profiled, so most causes could not be checked; see the warnings.")
     if wrong:
-        return Headline("bad", f"The numbers come first: {text.one_line(wrong[0].title)}", tuple(beside))
+        return Headline("bad", f"Fix the numbers first: {text.one_line(wrong[0].title)}", tuple(beside))
     if costs:
         largest = f"{text.cost(costs[0].share)} {text.whole_of(costs[0].share)}"
         sentence = f"1 cause of lost time was found; it costs {largest}."
@@ -316,7 +316,7 @@ def _profiled(study: Study) -> Headline:
         return Headline("neutral", "No cause of lost time was found in the time account.", tuple(beside))
     busy = while_busy(study, "account", "profile") or on_threads_left(study)
     if busy:
-        return Headline("neutral", f"No known cause of lost time was found {busy}: look again.", tuple(beside))
+        return Headline("neutral", f"No known cause of lost time was found {busy}: profile again.", tuple(beside))
     return Headline("good", "No known cause of lost time was found.", tuple(beside))
 
 
@@ -356,7 +356,9 @@ def _script_failed(study: Study) -> Headline:
     sentence = text.sentence(study.status_text or f"The script failed: {error or why or 'no reason is known'}")
     beside = [text.sentence(why)] if why and (error or why).rstrip(".") not in sentence else []
     if isinstance(ending, Crashed) and ending.denied_path:
-        beside.append("The trial's isolation is why, not the script: `hotlap doctor` says what this machine offers.")
+        beside.append(
+            "The trial's isolation caused this, not the script: `hotlap doctor` shows what this machine supports."
+        )
     if study.baseline is not None and study.baseline.output_path:
         beside.append(f"Its whole output is in {text.one_line(study.baseline.output_path)}")
     output = text.last_lines(getattr(ending, "output_tail", ""), 12)

@@ -73,7 +73,7 @@ def result(entry: Entry) -> str:
     if entry.speedup is not None and entry.claimed:
         return f"{text.ratio(entry.speedup.value)} ({text.interval(entry.speedup)})"
     if entry.speedup is not None and entry.verdict == "faster":
-        return "no claim: the plan was given up"
+        return "no claim: the plan was dropped"
     if entry.speedup is not None:
         return f"no gain shown ({text.interval(entry.speedup)})"
     return "nothing faster" if entry.status == "finished" else entry.status.replace("-", " ")

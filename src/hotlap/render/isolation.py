@@ -24,8 +24,8 @@ _MEANS: Mapping[ProtectionMode, str] = {
     "trials are refused without `--unprotected`.",
 }
 _NETWORK = {
-    "open": "open: trials reach what the script reaches (`--network none` leaves them loopback alone)",
-    "none": "none: trials reach loopback alone",
+    "open": "open: trials have the script's network access (`--network none` leaves them only loopback)",
+    "none": "none: trials reach only loopback",
 }
 _UNPROTECTED = "The kernel did not isolate the trials: programs and libraries in them may have changed your files."
 
@@ -35,7 +35,7 @@ def isolation_lines(machine: Machine) -> Iterator[str]:
     protection = machine.protection
     if protection is None:
         return
-    network = " Trials had no network but loopback." if protection.network == "none" else ""
+    network = " Trials had no network except loopback." if protection.network == "none" else ""
     yield f"Isolation: {protection.mode}; {_DONE[protection.mode]}.{network}"
     if protection.mode != "namespaces":
         yield from (f"Not protected: {text.one_line(it)}" for it in protection.gaps)

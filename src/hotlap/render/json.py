@@ -52,7 +52,7 @@ def document_json(kind: str, what: object, *, exact: bool = False) -> str:
     """
     fields = _in_seconds(msgspec.to_builtins(what))
     fields = fields if exact else portable(fields)
-    assert isinstance(fields, dict), "a document is an object, or it could say nothing of itself"
+    assert isinstance(fields, dict), "a document must be an object, to hold its name and version"
     head = {"document": f"hotlap-{kind}", "document_version": VERSIONS[kind]}
     return msgspec.json.format(msgspec.json.encode(head | fields), indent=2).decode()
 

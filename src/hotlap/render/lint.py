@@ -114,7 +114,7 @@ def _what_to_do(findings: Sequence[LintFinding]) -> str:
     unsafe = sum(it.fix == "unsafe" for it in findings)
     said = [f"`hotlap rule {findings[0].code}` explains a rule."]
     if safe:
-        said.append(f"--fix puts {safe} right" + (f", with --unsafe-fixes {safe + unsafe}." if unsafe else "."))
+        said.append(f"--fix fixes {safe}" + (f", with --unsafe-fixes {safe + unsafe}." if unsafe else "."))
     elif unsafe:
-        said.append(f"--fix --unsafe-fixes puts {unsafe} right.")
+        said.append(f"--fix --unsafe-fixes fixes {unsafe}.")
     return " ".join(said)

@@ -28,13 +28,13 @@ _WIDEST = 100
 _OUTCOMES_SHOWN = 12
 _STAGES = {
     "machine": "looking at the machine",
-    "baseline": "running the script as it is",
+    "baseline": "running the unmodified script",
     "ceilings": "measuring ceilings",
     "profile": "looking for causes",
     "screening": "screening",
     "trial": "trying",
     "parity": "comparing numbers",
-    "ablation": "leaving levers out once more",
+    "ablation": "checking that each lever is still needed",
     "verification": "verifying the whole plan",
 }
 
@@ -220,7 +220,7 @@ def _said(latest: Progress) -> str:
 def _after_stage(latest: Progress) -> str:
     lever = f" {text.one_line(latest.lever)}" if latest.lever else ""
     planned = latest.sets_planned
-    return f"{lever}, set {min(latest.sets_done + 1, planned)} of {planned}" if planned else lever
+    return f"{lever}, replicate {min(latest.sets_done + 1, planned)} of {planned}" if planned else lever
 
 
 def _numbers(latest: Progress, best: Estimate | None) -> list[str]:

@@ -95,7 +95,7 @@ def _account(study: Study) -> Iterator[str]:
     before, after = study.account_before, study.account_after
     assert before is not None
     factor = samples_factor(before, after)
-    accounts = [("before" if after else "as it is", before, 1.0)]
+    accounts = [("before" if after else "unmodified", before, 1.0)]
     if after is not None:
         accounts.append(("after" if study.plan.settings else "given up", after, factor))
     rows = []

@@ -17,7 +17,7 @@ from hotlap.render.presentable import presentable
 
 _WIDEST = 110
 _ROWS_KEPT = 5
-_UNSEEN = "No operation that torch shows made it: a kernel of its own did, or memory is shared with something else."
+_UNSEEN = "No operation visible to torch produced it: a custom kernel did, or its memory is shared with other code."
 _PHASES = {
     "setup": "before the first step",
     "data": "while the batch was made",
@@ -41,7 +41,7 @@ def nan_report(hunt: NumbersHunt) -> RenderableType:
 
 def _nothing(hunt: NumbersHunt) -> Iterator[RenderableType]:
     steps = text.count(hunt.finite_steps, "step")
-    yield Text(f"All was finite for {steps}: losses, gradients and weights.", style="bold green")
+    yield Text(f"Everything was finite for {steps}: losses, gradients and weights.", style="bold green")
     unread = hunt.finite_steps - hunt.losses_read
     if unread > 0:
         yield from paragraphs([f"In {unread} of them the loss could not be read; gradients and weights could."])
@@ -95,7 +95,7 @@ def _headline(bad: BadNumber) -> str:
         case "weights":
             return f"{step} the weights{name} were {number} after the update."
         case "script":
-            return f"{step} the script looked at a number that was {number}, and ended."
+            return f"{step} the script read a number that was {number}, and ended."
 
 
 def _origin_sentence(origin: NumberOrigin) -> str:
@@ -135,18 +135,18 @@ def _amount(ranges: tuple[NumberRange, ...]) -> str:
 def _not_repeated(hunt: NumbersHunt, noticed: BadNumber) -> Iterator[str]:
     if isinstance(hunt.repeated_ending, (Completed, Stopped)):
         steps = text.count(hunt.repeated_steps, "step")
-        yield f"It did not come again: in a second run with seed {hunt.seed} all was finite for {steps}."
+        yield f"It did not recur: in a second run with seed {hunt.seed} everything was finite for {steps}."
     else:
         error = text.sentence(getattr(hunt.repeated_ending, "error", ""))
         yield f"The second run, in which every operation is checked, ended before step {noticed.step + 1}. {error}"
     if hunt.compiled:
         yield (
-            "The second run did without torch.compile, so what is compiled may be at fault: run the script with "
+            "The second run did not use torch.compile, so compiled code may be the cause: run the script with "
             "TORCH_COMPILE_DISABLE=1 to see whether it trains."
         )
     else:
         yield (
-            "So the script does not compute the same twice: seed all its generators, try "
+            "The script is therefore not reproducible: seed all its generators, try "
             "torch.use_deterministic_algorithms(True), and run this again."
         )
 
@@ -158,7 +158,7 @@ def _method(hunt: NumbersHunt) -> Iterator[str]:
         f"finite; the last one repeated them with seed {hunt.seed} and checked every operation from {start} on."
     )
     if hunt.compiled:
-        yield "The script compiles; the run that checks did without torch.compile."
+        yield "The script uses torch.compile; the checking run did not."
 
 
 # ---------------------------------------------------------------------------------------------

@@ -12,11 +12,11 @@ _DEVIATIONS = frozenset({"std", "var", "std_mean", "var_mean"})
 _EXPONENTIALS = frozenset({"exp", "expm1", "exp2", "cosh", "sinh"})
 _PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm", "convolution", "linear"})
 
-_BATCH = "Find these samples in the data, and leave out or mend what is not finite where samples are read."
+_BATCH = "Find these samples in the data, and drop or replace non-finite values where samples are read."
 _UNINITIALISED = "Fill it where it is made: torch.zeros, or one of torch.nn.init."
-_WRITTEN = "See that it is taken away again before the loss: a class that is masked, for one, must not be a target."
-_STATE = "Look at what fills it: a checkpoint that was loaded, or code that writes to it between steps."
-_ENTERED = "Look at what makes that tensor: NumPy, a file, another library, or a kernel of its own."
+_WRITTEN = "Make sure that it is removed before the loss: a masked class, for example, must not be a target."
+_STATE = "Check what fills it: a checkpoint that was loaded, or code that writes to it between steps."
+_ENTERED = "Check what makes that tensor: NumPy, a file, another library, or a custom kernel."
 _UPDATE = "The update was larger than the weights' format holds: lower the learning rate, or clip the gradients."
 _SLOPE = (
     "Its slope there is infinite although its value is finite. Keep what it is given away from that point, as in "
@@ -56,7 +56,7 @@ def advice(bad: BadNumber) -> str:
 def _of_operation(origin: NumberOrigin, masked: bool) -> str:
     if origin.phase == "optimizer":
         given = text.one_line(", ".join(origin.arguments))
-        return f"The optimizer was given {given}: look at the learning rate and its schedule." if given else _UPDATE
+        return f"The optimizer was given {given}: check the learning rate and its schedule." if given else _UPDATE
     if origin.phase == "backward":
         return _SLOPE if origin.autograd_node.startswith(_INFINITE_SLOPES) else ""
     if masked:

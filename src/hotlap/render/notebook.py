@@ -80,7 +80,7 @@ def fragment(study: Study) -> str:
 
 def _account(whole: Element, before: PhaseAccount, after: PhaseAccount | None, after_name: str) -> None:
     """Bars on one scale, for the samples of one step of the original script, with their figures as a table."""
-    accounts = [("before" if after else "as it is", before, 1.0)]
+    accounts = [("before" if after else "unmodified", before, 1.0)]
     if after is not None:
         accounts.append((after_name, after, samples_factor(before, after)))
     _heading(whole, "Where a step's time goes")

@@ -32,10 +32,10 @@ def not_better(objective: Objective, comparison: Comparison) -> str:
     judgement = judge(objective, comparison)
     measured = gain_words(objective, comparison) or f"{metric_words(objective.metric).capitalize()} is not known"
     if judgement.metric_verdict == "better":
-        return f"Nothing gained within the limits ({limit_words(objective)}). {measured}."
+        return f"No gain within the limits ({limit_words(objective)}). {measured}."
     if judgement.metric_verdict == "inconclusive":
         return f"Inconclusive: fresh launches could not confirm a gain. {measured}."
-    return f"Nothing gained. {measured}."
+    return f"No gain. {measured}."
 
 
 def _others(objective: Objective, comparison: Comparison) -> Iterator[str]:

@@ -47,7 +47,7 @@ def _header(patch: Patch, base: str) -> list[str]:
     for left in patch.left_out:
         lines += _paragraph(f"  left out  {describe(left.setting)}: ", left.reason)
     if patch.left_out:
-        lines += _paragraph("", "What is left out works from outside: `hotlap run --plan hotlap.toml`.")
+        lines += _paragraph("", "Levers that are left out still work with `hotlap run --plan hotlap.toml`.")
     for remark in patch.remarks:
         lines += _paragraph("", remark)
     if patch.proof is None:

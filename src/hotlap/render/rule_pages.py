@@ -20,10 +20,10 @@ GROUPS = {
     "host": "Host: what the Python process does while the device could work",
     "compute": "Compute: the operators themselves",
     "compile": "Compile: what torch.compile makes of the model",
-    "memory": "Memory: what it holds, and what it is wasted on",
+    "memory": "Memory: what is stored, and what is wasted",
     "numbers": "Numbers: losses and gradients that are not what they should be",
-    "distributed": "Distributed: several processes that wait for each other",
-    "run": "Run: what the script does besides its steps",
+    "distributed": "Distributed: processes that wait for each other",
+    "run": "Run: what the script does outside of steps",
     "machine": "Machine: what slows every program down",
 }
 
@@ -59,7 +59,7 @@ def rule_page(rule: RulePage) -> RenderableType:
     table.add_column(style="dim")
     table.add_row(Text("  group"), Text(rule.group))
     levers = text.listed([text.one_line(it) for it in rule.levers]) if rule.levers else "none: see what to do"
-    table.add_row(Text("  levers that answer it"), Text(levers))
+    table.add_row(Text("  levers that address it"), Text(levers))
     return Trimmed(Constrain(Group(top, table, *docstring_page(rule.page, rule.title)), _WIDEST))
 
 

@@ -36,7 +36,8 @@ def bound_sentence(account: RunAccount) -> str:
         shares.append(f"start-up {text.share(account.startup_share)}")
     beside = f" (the rest: {text.listed(shares)})" if shares else ""
     return (
-        f"Tuning the step can make the whole run at most {text.ratio(account.most_speedup)} as fast, since steps are "
+        f"Tuning the step can make the whole run at most {text.ratio(account.most_speedup)} as fast, because "
+        "steps are "
         f"{_range(account)} of it{beside}."
     )
 

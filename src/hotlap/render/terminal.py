@@ -124,10 +124,10 @@ def next_commands(study: Study, plan_path: str) -> list[tuple[str, str]]:
         place = text.shell_word(study.directory)
         found.append((f"hotlap report --plan-out hotlap.toml {place}".rstrip(), "writes the plan of the kept levers"))
     if study.status in ("interrupted", "running"):
-        found.append((_resuming(study), "goes on where this ended"))
+        found.append((_resuming(study), "continues where this ended"))
     elif study.status == "quick-look":
         budget = f" --budget {budget_words(study.needed_seconds)}" if study.needed_seconds else ""
-        found.append((f"hotlap tune{budget} {text.command(study.workload)}", "proves what was only seen"))
+        found.append((f"hotlap tune{budget} {text.command(study.workload)}", "proves what was only measured once"))
     elif study.status == "out-of-budget":
         budget = budget_words(study.needed_seconds or 2 * (study.budget_seconds or _USUAL_BUDGET_SECONDS))
         found.append((f"hotlap tune --budget {budget} {text.command(study.workload)}", "looks further"))
@@ -148,7 +148,7 @@ def _after_a_profile(study: Study) -> Iterator[tuple[str, str]]:
         yield f"hotlap profile {text.command(study.workload)}", "begins anew"
     elif levers:
         only = ("--only", ",".join(levers))
-        yield f"hotlap tune {text.command(study.workload, *only)}", "tries the levers that answer these findings"
+        yield f"hotlap tune {text.command(study.workload, *only)}", "tries the levers that address these findings"
     else:
         yield f"hotlap tune {text.command(study.workload)}", "tries every lever that could gain here"
     if study.findings:

@@ -16,7 +16,7 @@ from hotlap.render.trace_work import work_lines
 
 _SHOWN = 5
 _PRODUCTS_SHOWN = 8
-_OVERLAP = "Shares overlap where one cause lies behind another."
+_OVERLAP = "Shares overlap where one cause leads to another."
 _NOTHING = "No cause of slowness is seen in this trace."
 _TO_DO = ("\u2192", "->")
 _LABELS = {"wrong-numbers": "wrong numbers", "risk": "risk", "hint": "hint"}

@@ -77,7 +77,7 @@ def test_a_ceiling_far_away_is_named_and_not_drawn() -> None:
     found = ceilings.chart(study)
     assert found is not None
     names = [row["name"] for row in found.drawn["data"]["values"]]
-    assert names == ["the script as it is", "with the plan", "loader alone", "model alone"]
+    assert names == ["unmodified script", "with the plan", "loader alone", "model alone"]
     assert "matmul (1,000,000)" in found.notes[-1]
 
 
@@ -87,7 +87,7 @@ def test_the_scripts_own_loader_stands_out_and_failures_are_in_the_table() -> No
     found = loader.chart(msgspec.structs.replace(fakes.FINISHED, loader_rates=rates, ceilings=(own,)))
     assert found is not None
     rows = found.drawn["layer"][0]["data"]["values"]
-    assert [row["setting"] for row in rows if row["kind"] == "the script's own"] == ["num_workers 1"]
+    assert [row["setting"] for row in rows if row["kind"] == "unmodified"] == ["num_workers 1"]
     assert [row["setting"] for row in rows][-1] == "num_workers 4, pin_memory"
     assert any("A worker was killed." in row for row in found.table.rows)
     assert found.notes == ("Where there are workers: persistent_workers, prefetch_factor 2.",)
@@ -99,7 +99,7 @@ def test_batch_sizes_are_drawn_with_their_intervals_and_failures_are_in_the_tabl
     assert found is not None
     rows = found.drawn["data"]["values"]
     assert [row["samples"] for row in rows] == [16, 32, 64]
-    assert [row["kind"] for row in rows].index("the script's own") == 1
+    assert [row["kind"] for row in rows].index("unmodified") == 1
     assert all(row["low"] <= row["rate"] <= row["high"] for row in rows)
     assert any("out of memory" in row[-1] for row in found.table.rows) and len(found.table.rows) == 4
     alone = msgspec.structs.replace(study, batch_rates=batch_rates()[1:2])
@@ -110,7 +110,7 @@ def test_losses_that_agree_to_the_last_bit_have_no_difference_to_draw() -> None:
     curves = loss_curves(losses(), losses(), fakes.EXACT)
     found = loss_charts.charts(msgspec.structs.replace(fakes.FINISHED, losses=curves))
     assert [it.name for it in found] == ["losses"]
-    assert found[0].notes[-1] == "Both are the same to the last bit, so the lines lie on each other."
+    assert found[0].notes[-1] == "Both are identical to the last bit, so the lines coincide."
 
 
 def test_the_difference_is_in_percent_of_the_limits_scale() -> None:

@@ -76,11 +76,11 @@ def test_everything_is_there_in_its_order(full_page: Path) -> None:
 def test_a_busy_machine_is_named_wherever_its_figures_are() -> None:
     words = " ".join(without_scripts(page(Material(study=fakes.BUSY))).split())
     for it in (
-        "the largest costs 48 % of a step, while others used 1.3 of 2 cores; shares may be theirs.",
+        "the largest costs 48 % of a step, while others used 1.3 of 2 cores; other processes may have caused these shares.",
         "A step took 212 ms while others used 1.3 of 2 cores",
         "Measured while others used 1.3 of 2 cores; on a quiet machine the step may be shorter",
         "it may differ on a quiet machine",
-        "Measured while others used 1.3 of 2 cores; the share may be theirs.",
+        "Measured while others used 1.3 of 2 cores; other processes may have caused this share.",
         "The machine was busy while hotlap measured the time of a step, the loader alone and the profiled steps",
     ):
         assert it in words, it
@@ -132,7 +132,7 @@ def test_a_profile_says_that_nothing_was_changed() -> None:
     assert "Nothing was changed." in words
     assert "Levers kept" not in words
     assert 'id="levers"' not in words
-    assert "The levers loader answers it." not in words
+    assert "The levers loader address it." not in words
 
 
 def test_a_clean_profile_says_so() -> None:
@@ -172,7 +172,7 @@ def test_where_the_script_differed_from_itself_nothing_is_set_beside_it() -> Non
 @pytest.mark.parametrize(
     ("study", "said"),
     [
-        (fakes.FINISHED, "Each was compared with the script as it is"),
+        (fakes.FINISHED, "Each was compared with the unmodified script"),
         (fakes.SCRIPT_FAILED, "so nothing was tried"),
         (fakes.DENIED, "The isolation of the trial denied it a write"),
         (Study(workload=fakes.WORKLOAD), "No change was tried yet."),

@@ -111,7 +111,7 @@ def test_text() -> None:
     assert "broken.py:3 not checked This is no Python" in shown
     assert "3 findings in 3 files; 3 files checked." in shown
     assert "Fixed 2 problems in 1 file: HL502 2x." in shown
-    assert "--fix --unsafe-fixes puts 1 right." in shown
+    assert "--fix --unsafe-fixes fixes 1." in shown
     assert "Nothing was found in 1 file." in lint_report(LintReport(checked_files=1), Paper())
 
 

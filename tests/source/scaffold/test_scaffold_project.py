@@ -139,7 +139,7 @@ def test_what_is_not_installed_is_said(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "What should the script learn?"),
+        ([], "No task was given."),
         (["--task", "speech"], "invalid choice: 'speech'"),
         (["", "--task", "lm"], "name is empty"),
         (["a", "b", "--task", "lm"], "nrecognized arguments: b"),

@@ -35,7 +35,7 @@ def find_against(
         return Against(kind="revision", name=name, commit=commit, plan=plan, plan_name=plan_name)
     if plan_path is not None or without_plan:
         raise UsageError(
-            f"{found.name} says which plan is compared with none.",
+            f"{found.name} is the plan that is compared with no plan.",
             remedy="--plan and --no-plan go with a git revision as the baseline; leave them out.",
         )
     return found
@@ -46,7 +46,7 @@ def _is_file(name: str, workload: Workload) -> bool:
     path = Path(name)
     if not path.exists():
         if path.suffix in (".toml", ".json"):
-            raise UsageError(f"There is no plan or study {name!r}.", remedy="`hotlap tune` writes both.")
+            raise UsageError(f"No plan or study {name!r} found.", remedy="`hotlap tune` writes both.")
         return False
     explicit = path.is_absolute() or name.startswith(("./", "../"))
     if not explicit and is_commit(Path(workload.directory), name):
@@ -107,7 +107,7 @@ def _same_script(one: Workload, other: Workload) -> bool:
 def _of_plan_file(path: Path) -> Against:
     plan = plans_of.read(path)
     if not plan.settings:
-        raise UsageError(f"The plan {path} holds no lever.", remedy="Compare with a git revision instead.")
+        raise UsageError(f"The plan {path} has no levers.", remedy="Compare with a git revision instead.")
     return Against(kind="plan", name=str(path), plan=plan, plan_name=str(path), recorded=plans_of.read_gain(path))
 
 

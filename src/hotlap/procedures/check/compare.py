@@ -141,7 +141,7 @@ class _Checker:
             found = SpeedCheck(verdict="failed", text=f"{error.what} {error.remedy}", limit=self._limit)
             return self._answer(self._book.study.machine, found, None)
         raise HotlapError(
-            f"The script as it was at {self._against.name} cannot be measured. {error.what}",
+            f"The script at {self._against.name} cannot be measured. {error.what}",
             where=error.where,
             remedy=f"Compare with a revision at which it runs. {error.remedy}",
         ) from error
@@ -152,7 +152,7 @@ class _Checker:
         if not names:
             return
         raise UsageError(
-            f"At {self._against.name} the script still imports {', '.join(names[:3])} as of now.",
+            f"At {self._against.name} the script still imports the current {', '.join(names[:3])}.",
             where=self._original,
             remedy="They are installed in place. Put their folder on the path, as in `PYTHONPATH=$PWD/src hotlap check "
             "...`: a path inside the repository is taken to mean the same folder at that revision.",
@@ -171,13 +171,13 @@ class _Checker:
             return
         if recorded is None:
             self._book.warn(
-                f"The plan of {self._against.name} records no gain, so all that is asked is that it costs no speed."
+                f"The plan of {self._against.name} records no gain, so the check only requires that it costs no speed."
             )
         elif recorded.machine != here:
             there = recorded.machine or "an unknown machine"
             self._book.warn(
                 f"The gain of {recorded.speedup.value:.2f}x was recorded on {there}, and this is {here or 'another'}: "
-                "all that is asked is that the plan costs no speed."
+                "the check only requires that the plan costs no speed."
             )
             self._against = msgspec.structs.replace(self._against, recorded=None)
         elif recorded.torch_version not in ("", _torch_version(machine)):
@@ -206,7 +206,7 @@ class _Checker:
         budget = trials.options.budget_seconds
         if budget is not None and cost.least_seconds <= budget < cost.most_seconds:
             self._book.warn(
-                f"The budget of {budget:.0f} s may end before the last look: all {last} sets take about "
+                f"The budget of {budget:.0f} s may end before the last look: all {last} replicates take about "
                 f"{cost.most_seconds:.0f} s."
             )
         return trials.fits(first * self._set_seconds)
@@ -263,20 +263,22 @@ class _Checker:
     def _failed(self, failure: Failure, *, again: bool) -> SpeedCheck:
         """An arm that gave no numbers, perhaps ``again``: the present one's failure is an answer."""
         if timed_out(failure) and not (failure.arm == CANDIDATE and again):
-            side = "the script as it is now" if failure.arm == CANDIDATE else self._against.name
+            side = "the current script" if failure.arm == CANDIDATE else self._against.name
             text = f"The speed could not be compared: in a trial of {side}: {failure.reason}"
             return SpeedCheck(verdict="inconclusive", text=text, limit=self._limit)
         if failure.arm != CANDIDATE:
             raise HotlapError(
                 f"The other side of the comparison, {self._against.name}, failed while it was timed. {failure.reason}",
-                remedy="Run the check again; if it fails again, make that script run by itself first.",
+                remedy="Run the check again; if it fails again, make that script run without hotlap first.",
             )
         if isinstance(failure.ending, Completed):
             self._ended_soon = True
             text = f"The speed could not be compared: {failure.reason} Let it train longer."
             return SpeedCheck(verdict="inconclusive", text=text, limit=self._limit)
-        now = "With the plan the script" if self._against.kind == "plan" else "The script as it is now"
-        return SpeedCheck(verdict="failed", text=f"{now} does not run through: {failure.reason}", limit=self._limit)
+        now = "With the plan the script" if self._against.kind == "plan" else "The current script"
+        return SpeedCheck(
+            verdict="failed", text=f"{now} does not run to completion: {failure.reason}", limit=self._limit
+        )
 
     # -- numbers -------------------------------------------------------------------------------
 
@@ -293,7 +295,7 @@ class _Checker:
         return _PlanProof(Prover(self._trials, self._levers, situation), self._against)
 
     def _numbers(self, proof: TwoScripts | _PlanProof) -> NumbersCheck:
-        self._book.tell("parity", "Does it still compute the same?")
+        self._book.tell("parity", "Does it still produce the same results?")
         parity = proof.prove(self._sets)
         if isinstance(parity, Failure):
             verdict: CheckVerdict = "inconclusive" if timed_out(parity) else "failed"

@@ -45,7 +45,7 @@ def check_and_keep(
         except StudyError as error:
             found = compare()
             return msgspec.structs.replace(
-                found, warnings=(*found.warnings, f"`hotlap history` lacks it: {error.what}")
+                found, warnings=(*found.warnings, f"`hotlap history` does not show it: {error.what}")
             )
         with journal:
             return compare(journal=journal)

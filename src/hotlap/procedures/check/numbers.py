@@ -49,7 +49,7 @@ class TwoScripts:
         if not ran_through(candidate):
             return Failure(2, candidate.ending, f"In the run that compares numbers: {ending_text(candidate.ending)}")
         if not candidate.steps.wall_seconds:
-            return Failure(2, candidate.ending, "The script as it is now ended, and no training step was seen.")
+            return Failure(2, candidate.ending, "The current script ended without a training step.")
         exact = judge(_exactly(baseline, again, candidate))
         if exact.verdict == "exact" or exact.gates[0].passed is False:
             return exact
@@ -87,7 +87,7 @@ def without_blame(parity: ParityComparison) -> ParityComparison:
     changed = invariants is not None and invariants.passed is False
     if parity.verdict != "lost" or changed or itself is None or itself.passed is not False:
         return parity
-    text = f"Not verified: {itself.text[:1].lower()}{itself.text[1:]} Seed it, and what it changes can be told."
+    text = f"Not verified: {itself.text[:1].lower()}{itself.text[1:]} Seed the script to make changes detectable."
     return msgspec.structs.replace(parity, verdict="not-verified", text=text)
 
 

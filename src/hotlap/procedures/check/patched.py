@@ -71,7 +71,7 @@ class _Proof:
         verdict, found = self._time()
         if isinstance(found, str):
             return PatchProof(text=found, refusal=found)
-        self._book.tell("parity", "Does the patched copy compute the same?")
+        self._book.tell("parity", "Does the patched copy produce the same results?")
         numbers = TwoScripts(self._trials, self._sides).prove(self._sets)
         if isinstance(numbers, Failure):
             return PatchProof(text=numbers.reason, refusal=f"The patched copy failed. {numbers.reason}", speed=found)
@@ -114,7 +114,7 @@ class _Proof:
         if isinstance(failure.ending, Stopped):
             return f"The patched copy diverged. {failure.reason}"
         if failure.arm == CANDIDATE and not isinstance(failure.ending, Completed):
-            return f"The patched copy does not run through: {failure.reason}"
+            return f"The patched copy does not run to completion: {failure.reason}"
         if isinstance(failure.ending, Completed):
             raise HotlapError(
                 f"The patch cannot be proved. {failure.reason}",
@@ -131,7 +131,7 @@ class _Proof:
         if not taken:
             return
         raise HotlapError(
-            f"The patched copy still ran {taken[0]} as it was, since that is installed in place.",
+            f"The patched copy still used the unpatched {taken[0]}, because that is installed in place.",
             remedy="Put its folder on the path (PYTHONPATH), or leave the proof out with --no-proof.",
         )
 
@@ -141,7 +141,7 @@ class _Proof:
 
 def _refusal(numbers: ParityComparison, found: SpeedComparison, verdict: CheckVerdict) -> str:
     if numbers.verdict == "lost":
-        return f"The patched copy does not compute what the levers do. {numbers.text}"
+        return f"The patched copy does not produce the same results as the levers. {numbers.text}"
     if verdict == "failed":
         return f"The patched copy is slower than the levers: {_interval(found)}."
     return ""
@@ -155,7 +155,7 @@ def _speed_text(found: SpeedComparison, verdict: CheckVerdict) -> str:
     words = {
         "passed": "as fast as the levers",
         "failed": "slower than the levers",
-        "inconclusive": "not told apart from the levers",
+        "inconclusive": "not distinguishable from the levers",
     }
     return f"Speed: {words[verdict]}, {_interval(found)}."
 
@@ -163,4 +163,4 @@ def _speed_text(found: SpeedComparison, verdict: CheckVerdict) -> str:
 def _interval(found: SpeedComparison) -> str:
     it = found.speedup
     confidence = f"{100 * found.confidence:g} % interval {it.low:.3f} to {it.high:.3f}"
-    return f"{it.value:.3f}x ({confidence}, {found.sets} sets of {found.rounds} rounds)"
+    return f"{it.value:.3f}x ({confidence}, {found.sets} replicates of {found.rounds} rounds)"

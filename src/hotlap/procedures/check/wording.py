@@ -66,7 +66,9 @@ def _about_speed(
         return f"The plan still makes it faster as recorded: {measured}; recorded {then}, and {kept}."
     if verdict == "failed":
         return f"The recorded gain is no longer there: {measured}, where {then} was recorded; that is {share}."
-    return f"Undecided whether the recorded gain of {then} is still there: {measured}; {_undecided(comparison, short)}."
+    return (
+        f"Inconclusive whether the recorded gain of {then} is still there: {measured}; {_undecided(comparison, short)}."
+    )
 
 
 _MARGIN = 1.15
@@ -77,7 +79,7 @@ def phases_text(phases: Sequence[PhaseShift], *, failed: bool) -> str:
     """Which phases moved, the largest change first, each as a share of the step before."""
     moved = sorted((it for it in phases if it.moved), key=lambda it: -abs(it.change.value))
     if not moved:
-        return "No single phase of the step can be shown to have moved." if failed and phases else ""
+        return "No single phase of the step changed measurably." if failed and phases else ""
     parts = [_shift_words(it) for it in moved]
     return f"As a share of the step before, {'; '.join(parts)}."
 
@@ -95,7 +97,7 @@ def over_budget_text(cost: CheckCost, budget_seconds: float, disturbance: Distur
     """Why nothing was compared: what a check takes, and what the budget is."""
     busy = f" That was estimated while {disturbance.words}, and may be less on a quiet machine." if disturbance else ""
     return (
-        f"Nothing was compared: the budget of {budget_seconds:.0f} s cannot hold a check of this script, which takes "
+        f"Nothing was compared: the budget of {budget_seconds:.0f} s is too small for a check, which takes "
         f"about {cost.least_seconds:.0f} s to the first look and up to {cost.most_seconds:.0f} s to the last.{busy} "
         f"Give at least --budget {_MARGIN * cost.least_seconds:.0f}s, or none."
     )
@@ -110,7 +112,7 @@ def _of_revision(
         return f"Not slower than at {against.name} by {_percent(delta)} or more: {measured}."
     if verdict == "failed":
         return f"Slower than at {against.name}: {measured}; {_percent(delta)} is allowed."
-    return f"Undecided whether it became slower than at {against.name}: {measured}; {_undecided(found, short)}."
+    return f"Inconclusive whether it became slower than at {against.name}: {measured}; {_undecided(found, short)}."
 
 
 def _of_plan(verdict: CheckVerdict, delta: float, measured: str, found: SpeedComparison, *, short: bool) -> str:
@@ -118,13 +120,13 @@ def _of_plan(verdict: CheckVerdict, delta: float, measured: str, found: SpeedCom
         return f"The plan does not make it slower by {_percent(delta)} or more: {measured}."
     if verdict == "failed":
         return f"The plan makes it slower: {measured}; {_percent(delta)} is allowed."
-    return f"Undecided whether the plan makes it slower: {measured}; {_undecided(found, short)}."
+    return f"Inconclusive whether the plan makes it slower: {measured}; {_undecided(found, short)}."
 
 
 def _undecided(found: SpeedComparison, short: bool) -> str:
     why = "the budget ended the measurement, and " if short else ""
     remedy = f"{'a longer --budget, ' if short else ''}a quieter machine or a larger --delta can decide it"
-    return f"{why}an effect from {_percent(found.smallest_detectable)} on would have shown; {remedy}"
+    return f"{why}the smallest detectable effect is {_percent(found.smallest_detectable)}; {remedy}"
 
 
 def numbers_text(against: Against, parity: ParityComparison) -> str:
@@ -135,7 +137,7 @@ def numbers_text(against: Against, parity: ParityComparison) -> str:
         return parity.text
     if parity.verdict == "lost":
         return f"{parity.text} If the change is meant to change training, check its speed alone: --speed-only."
-    return f"{parity.text} --speed-only leaves this question out."
+    return f"{parity.text} Use --speed-only to skip this comparison."
 
 
 def overall(speed: SpeedCheck, numbers: NumbersCheck | None) -> tuple[CheckVerdict, str]:

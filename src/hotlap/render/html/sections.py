@@ -59,8 +59,9 @@ def what_was_done(study: Study) -> str:
         )
     if study.kind == "check":
         return (
-            f"hotlap ran {script} as it is now and as it was, or with a plan and without, in fresh launches that took "
-            "turns, to see whether it became slower and whether training still computes the same."
+            f"hotlap ran {script} in its current and its earlier version, or with and without a plan, in fresh "
+            "launches that took turns, to see whether it became slower and whether training still produces the "
+            "same results."
         )
     if study.status == "script-failed" and _denied(study):
         return (
@@ -81,8 +82,8 @@ def what_was_done(study: Study) -> str:
         return f"hotlap ran {script} unmodified, to find out what makes its training faster. No change was tried yet."
     return (
         f"hotlap ran {script} unmodified on one machine and tried known ways to make training faster, one at a time. "
-        "Each was compared with the script as it is in fresh launches that took turns, and checked for whether "
-        "training still computes the same. The script itself was not changed."
+        "Each was compared with the unmodified script in fresh launches that took turns, and checked for whether "
+        "training still produces the same results. The script itself was not changed."
     )
 
 

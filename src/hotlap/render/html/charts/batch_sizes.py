@@ -13,7 +13,7 @@ from hotlap.render.html.parts import Chart, Table
 order = 60
 
 _HEIGHT = 200
-_OWN = "the script's own"
+_OWN = "unmodified"
 _OTHER = "another size"
 _LEGEND = ((_OWN, "var(--as-it-is)"), (_OTHER, "var(--kept)"))
 _FEWEST = 2
@@ -44,16 +44,16 @@ def chart(study: Study) -> Chart | None:
         for samples, speedup in points
     ]
     sizes = [samples for samples, _ in points]
-    x = {"type": "quantitative", "title": "samples a step", "scale": {"type": "log", "base": 2, "nice": False}}
+    x = {"type": "quantitative", "title": "samples per step", "scale": {"type": "log", "base": 2, "nice": False}}
     x |= {"axis": {"values": sizes, "format": "~r", "grid": False}}
-    y = {"type": "quantitative", "title": "samples a second", "scale": {"zero": True}, "axis": {"grid": True}}
+    y = {"type": "quantitative", "title": "samples per second", "scale": {"zero": True}, "axis": {"grid": True}}
     at = {**x, "field": "samples"}
     colour = {"field": "kind", "scale": colours(_LEGEND)}
     return Chart(
         name="batch-sizes",
         title="The model alone, by the size of its batch",
-        description="A line of samples a second: "
-        + ", ".join(f"{text.number(samples)} a step {text.number(level * it.value)}" for samples, it in points)
+        description="A line of samples per second: "
+        + ", ".join(f"{text.number(samples)} per step {text.number(level * it.value)}" for samples, it in points)
         + ".",
         drawn=specification(
             height=_HEIGHT,

@@ -38,12 +38,12 @@ def chart(study: Study) -> Chart | None:
     rows = [*script, *(_Rate(name, rate, "ceiling") for name, rate in rates.items() if rate <= nearest)]
     beyond = [f"{name} ({text.number(rate)})" for name, rate in rates.items() if rate > nearest]
     y = {"field": "name", "type": "nominal", "sort": [it.name for it in rows], "title": None}
-    x = {"field": "rate", "type": "quantitative", "scale": {"nice": False}, "title": "samples a second"}
+    x = {"field": "rate", "type": "quantitative", "scale": {"nice": False}, "title": "samples per second"}
     colour = {"field": "kind", "scale": colours(_LEGEND)}
     return Chart(
         name="ceilings",
-        title="Samples a second, and the most that is possible",
-        description="Bars of samples a second: " + ", ".join(f"{it.name} {it.label}" for it in rows) + ".",
+        title="Samples per second, and the most that is possible",
+        description="Bars of samples per second: " + ", ".join(f"{it.name} {it.label}" for it in rows) + ".",
         drawn=specification(
             height=_ROW_PIXELS * len(rows),
             padding=PADDING_FOR_LABELS,
@@ -60,7 +60,7 @@ def chart(study: Study) -> Chart | None:
                 },
             ],
         ),
-        table=Table(("", ">samples a second"), tuple((it.name, it.label) for it in rows)),
+        table=Table(("", ">samples per second"), tuple((it.name, it.label) for it in rows)),
         legend=_LEGEND,
         notes=tuple(_notes(study, beyond)),
     )
@@ -92,7 +92,7 @@ class _Rate(NamedTuple):
 
 
 def _script(study: Study, before: PhaseAccount) -> Iterator[_Rate]:
-    yield _Rate("the script as it is", before.samples_per_step / before.wall, "measured")
+    yield _Rate("unmodified script", before.samples_per_step / before.wall, "measured")
     after = study.account_after
     if after is not None and after.wall > 0 and study.plan.settings:
         yield _Rate("with the plan", after.samples_per_step / after.wall, "measured")
@@ -100,6 +100,6 @@ def _script(study: Study, before: PhaseAccount) -> Iterator[_Rate]:
 
 def _notes(study: Study, beyond: list[str]) -> Iterator[str]:
     if study.account_after is not None and study.plan.settings:
-        yield "The ceilings are those of the script as it is; a plan that changes the loader or the model moves them."
+        yield "The ceilings are those of the unmodified script; a plan that changes the loader or the model moves them."
     if beyond:
-        yield f"Too far above to be drawn: {text.listed(beyond)} samples a second."
+        yield f"Too far above to be drawn: {text.listed(beyond)} samples per second."

@@ -18,15 +18,15 @@ from hotlap.render.lever_table import parity_word, verdict_word
 order = 20
 
 _ROW_PIXELS = 40
-_START = "the script as it is"
+_START = "unmodified script"
 _END, _END_OPEN = "all together, verified", "all together, not confirmed"
 _NOTE = (
-    "100 % is the time that a sample takes in the script as it is. Each lever was measured on top of those kept above "
-    "it; thin lines are intervals. Below is the whole plan against the script as it is, measured once more on "
-    "fresh launches: what levers gave one by one need not multiply to it."
+    "100 % is the time per sample of the unmodified script. Each lever was measured on top of those kept above "
+    "it; thin lines are intervals. Below is the whole plan against the unmodified script, measured again on "
+    "fresh launches: the gains of single levers need not multiply to it."
 )
 _KINDS = {
-    "as it is": "var(--as-it-is)",
+    "unmodified": "var(--as-it-is)",
     "kept": "var(--kept)",
     "not kept": "var(--not-kept)",
     "numbers differ": "var(--differ)",
@@ -53,7 +53,7 @@ def chart(study: Study) -> Chart | None:
     return Chart(
         name="levers",
         title="Lever by lever",
-        description=f"A waterfall from the script as it is to the plan: {', '.join(map(_in_words, rows[1:]))}.",
+        description=f"A waterfall from the unmodified script to the plan: {', '.join(map(_in_words, rows[1:]))}.",
         drawn=specification(
             height=_ROW_PIXELS * len(rows),
             data={"values": rows},
@@ -61,7 +61,7 @@ def chart(study: Study) -> Chart | None:
             layer=[_bars(x, colour), _intervals(x)],
         ),
         table=Table(
-            ("lever", ">speedup", ">interval", "what became of it"),
+            ("lever", ">speedup", ">interval", "verdict"),
             tuple((row["lever"], row["label"], row["interval"], row["word"]) for row in rows[1:]),
         ),
         legend=legend,
@@ -97,7 +97,7 @@ def _intervals(x: Specification) -> Specification:
 
 def _rows(study: Study) -> Iterator[Specification]:
     """A row for each lever that was timed, kept ones in the order in which they came into the plan."""
-    yield {"lever": _START, "name": _START, "from": 0.0, "to": 100.0, "kind": "as it is"}
+    yield {"lever": _START, "name": _START, "from": 0.0, "to": 100.0, "kind": "unmodified"}
     level: dict[Plan, float] = {Plan(): 100.0}
     for outcome, comparison in _timed(study.outcomes):
         above = level.get(comparison.baseline, _nearest(level, comparison.baseline))

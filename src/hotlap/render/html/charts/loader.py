@@ -14,7 +14,7 @@ order = 50
 
 _ROW_PIXELS = 34
 _AXIS = {"labelExpr": "split(datum.label, ', ')", "labelLineHeight": 13, "labelLimit": 130}
-_OWN = "the script's own"
+_OWN = "unmodified"
 _OTHER = "tried"
 _LEGEND = ((_OWN, "var(--as-it-is)"), (_OTHER, "var(--kept)"))
 
@@ -44,7 +44,7 @@ def chart(study: Study) -> Chart | None:
     ]
     model = next((it.seconds_per_sample for it in study.ceilings if it.name == "model-alone"), None)
     y = {"field": "setting", "type": "nominal", "sort": [row["setting"] for row in rows], "title": None, "axis": _AXIS}
-    x = {"type": "quantitative", "title": "samples a second", "scale": {"nice": False}}
+    x = {"type": "quantitative", "title": "samples per second", "scale": {"nice": False}}
     colour = {"field": "kind", "scale": colours(_LEGEND)}
     layers: list[Specification] = [
         {
@@ -69,7 +69,7 @@ def chart(study: Study) -> Chart | None:
     return Chart(
         name="loader",
         title="The loader alone, by its settings",
-        description="Bars of samples a second: " + ", ".join(f"{it['setting']} {it['label']}" for it in rows) + ".",
+        description="Bars of samples per second: " + ", ".join(f"{it['setting']} {it['label']}" for it in rows) + ".",
         drawn=specification(height=_ROW_PIXELS * len(rows), padding=PADDING_FOR_LABELS, layer=layers),
         table=_table(study.loader_rates, common),
         legend=_LEGEND,
@@ -81,7 +81,7 @@ def _notes(common: dict[str, Value], model: float | None) -> list[str]:
     shared = text.one_line(_in_words(common.items()))
     notes = [f"Where there are workers: {shared}."] if shared else []
     if model:
-        notes.append(f"The dashed line is what the model alone can take: {text.number(1 / model)} samples a second.")
+        notes.append(f"The dashed line is what the model alone can take: {text.number(1 / model)} samples per second.")
     return notes
 
 
@@ -97,7 +97,7 @@ def _common(rates: tuple[LoaderRate, ...]) -> dict[str, Value]:
 def _label(rate: LoaderRate, common: dict[str, Value]) -> str:
     """``num_workers 4, pin_memory``: what this setting does not share with the others, workers first."""
     own = sorted((it for it in rate.setting.values if it[0] not in common), key=lambda it: it[0] != "num_workers")
-    return text.one_line(_in_words(own), limit=60) or "as it is"
+    return text.one_line(_in_words(own), limit=60) or "unmodified"
 
 
 def _in_words(values: Iterable[tuple[str, Value]]) -> str:
@@ -112,4 +112,4 @@ def _table(rates: tuple[LoaderRate, ...], common: dict[str, Value]) -> Table:
         else:
             rate = text.number(1 / it.seconds_per_sample) if it.seconds_per_sample > 0 else ""
             rows.append((_label(it, common), rate, text.duration(it.first_batch_seconds), str(it.batches)))
-    return Table(("setting", ">samples a second", ">first batch after", ">batches timed"), tuple(rows))
+    return Table(("setting", ">samples per second", ">first batch after", ">batches timed"), tuple(rows))

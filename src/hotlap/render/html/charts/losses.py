@@ -46,7 +46,7 @@ def _curves(curves: LossCurves) -> Chart:
     last = len(curves.steps) - 1
     return Chart(
         name="losses",
-        title="Loss, the script as it is and with the plan",
+        title="Loss of the unmodified script and with the plan",
         description=(
             f"Two loss curves over {curves.compared_steps} steps. Smoothed, the baseline goes from "
             f"{curves.baseline_average[0]:.4g} to {curves.baseline_average[last]:.4g}, and the plan from "
@@ -97,7 +97,7 @@ def _difference(curves: LossCurves, parity: ParityComparison | None) -> tuple[Ch
         title="How far apart the smoothed losses are",
         description=(
             f"A line of the difference of the smoothed losses, which stays within {largest:.2g} %; the band of "
-            f"{percent:.2g} % up and down is what this script's own noise and rounding allow."
+            f"{percent:.2g} % up and down is what run-to-run noise and rounding of this script allow."
         ),
         drawn=specification(
             height=150,
@@ -116,8 +116,8 @@ def _difference(curves: LossCurves, parity: ParityComparison | None) -> tuple[Ch
         ),
         table=Table(("", ">share of the loss"), (("largest shown", f"{largest:.2g} %"), ("limit", f"{percent:.2g} %"))),
         notes=(
-            f"The band is the limit of {text.share(gate.limit)}: the larger of 0.1 % and three times what the script "
-            "differs from itself by, or is moved by a change in the last digit of its initial weights.",
+            f"The band is the limit of {text.share(gate.limit)}: the larger of 0.1 % and three times the "
+            "run-to-run noise of the script, or the effect of a change in the last digit of its initial weights.",
         ),
     )
     return (chart,)
@@ -139,6 +139,6 @@ def _table(curves: LossCurves) -> Table:
 
 def _remarks(curves: LossCurves) -> Iterator[str]:
     if curves.baseline == curves.plan:
-        yield "Both are the same to the last bit, so the lines lie on each other."
+        yield "Both are identical to the last bit, so the lines coincide."
     if curves.every > 1:
         yield f"Of {curves.compared_steps} steps that were compared one in {curves.every} is drawn."

@@ -40,7 +40,7 @@ def chart(study: Study) -> Chart | None:
     ]
     y = {"field": "account", "type": "nominal", "sort": [name for name, *_ in accounts], "title": None}
     longest = max(it.wall * factor * scale for _, it, factor in accounts)
-    x = {"type": "quantitative", "title": f"{unit} a step", "scale": {"domainMax": longest, "nice": False}}
+    x = {"type": "quantitative", "title": f"{unit} per step", "scale": {"domainMax": longest, "nice": False}}
     return Chart(
         name="steps",
         title="Time of a step by phase",
@@ -87,7 +87,7 @@ def chart(study: Study) -> Chart | None:
 def _accounts(study: Study, before: PhaseAccount) -> list[tuple[str, PhaseAccount, float]]:
     after = study.account_after
     if after is None:
-        return [("as it is", before, 1.0)]
+        return [("unmodified", before, 1.0)]
     name = "after" if study.plan.settings else "given up"
     return [("before", before, 1.0), (name, after, samples_factor(before, after))]
 

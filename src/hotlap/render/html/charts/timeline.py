@@ -157,8 +157,8 @@ def _description(lanes: Lanes) -> str:
 
 def _notes(lanes: Lanes) -> Iterator[str]:
     yield (
-        "Under the profiler everything takes longer than in the figures above; what follows what, and what waits for "
-        "what, is as it was."
+        "Under the profiler everything takes longer than in the figures above, but the order of events and their "
+        "waits are the same."
     )
     if lanes.steps_in_trace > len(lanes.steps):
         yield f"Shown are the last {text.count(len(lanes.steps), 'step')} of {lanes.steps_in_trace} in the trace."
