@@ -345,7 +345,10 @@ QUICK_LOOK = msgspec.structs.replace(
             verdict=Seen(speedup=0.97, rounds=8, reason="Seen in one set of 8 rounds, not proved."),
             trial_seconds=31.0,
         ),
-        Outcome(lever="compile", verdict=Skipped(reason="Even one replicate takes about 60 s, and 28 s of the budget are left.")),
+        Outcome(
+            lever="compile",
+            verdict=Skipped(reason="Even one replicate takes about 60 s, and 28 s of the budget are left."),
+        ),
         *OUTCOMES[-3:],
     ),
 )

@@ -256,7 +256,7 @@ def test_an_overflow_of_what_stood_for_infinities(capsys: pytest.CaptureFixture[
     [
         (
             NumberOrigin(source="batch", phase="data", step=17, name="Pictures", outputs=LOG.outputs, site=SITE),
-            ["The batch of Pictures for step 18 already held 3 NaN.", "held float32", "in rows 0, 7", "drop or replace"],
+            ["The batch of Pictures for step 18 already held 3 NaN.", "held float32", "in rows 0, 7", "or replace"],
         ),
         (
             NumberOrigin(source="state", phase="forward", step=17, name="bn.running_var", inputs=LOG.outputs),

@@ -129,5 +129,5 @@ def test_progress_may_be_of_more_arms_than_are_compared() -> None:
     design = Design(arms=(*THREE, Plan()), purpose="x", looks=(2,), accept=anything, compares=False, label="Four")
     assert len(replicate(lab.trials, quiet, design).sets) == 2
     replicate(lab.trials, lab.book, design)
-    assert [it.text for it in lab.told] == ["Four: set 1 of 2", "Four: set 2 of 2"]
+    assert [it.text for it in lab.told] == ["Four: replicate 1 of 2", "Four: replicate 2 of 2"]
     assert all(it.running is None for it in lab.told)

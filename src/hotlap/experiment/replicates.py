@@ -153,7 +153,7 @@ class _Loop:
 
     def _announce(self, look: int) -> None:
         design, sets = self._design, self._sets
-        number = f"set {len(sets) + 1} of {look}"
+        number = f"replicate {len(sets) + 1} of {look}"
         more: dict[str, Any] = {}
         if design.compares:
             more = {

@@ -94,7 +94,7 @@ def _sets(trials: Trials, book: Book, arms: Sequence[Plan], group: Sequence[str]
     if found.failure is not None and not found.failure.cut:
         if len(arms) > FEWEST_ARMS:
             trials.arms_at_once = FEWEST_ARMS
-        book.warn(f"The check whether each lever is still needed could not be made. {found.failure.reason}")
+        book.warn(f"It could not be checked whether each lever is still needed. {found.failure.reason}")
     return found.sets or None
 
 

@@ -85,7 +85,7 @@ class _Sizes:
             measured="batch-sizes",
             compares=False,
             stage="ceilings",
-            label=f"The model alone, {scale * self._samples:g} samples a step",
+            label=f"The model alone, {scale * self._samples:g} samples per step",
         )
         found = replicate(self._trials, self._book, design)
         if found.failure is not None:

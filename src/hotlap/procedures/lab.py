@@ -145,7 +145,7 @@ def _take_sets(trials: Trials, book: Book, arms: Sequence[_Arm]) -> tuple[list[_
             looks=(_affordable_sets(trials, plans),),
             accept=anything,
             compares=False,
-            label=f"The script as it is, {names}",
+            label=f"The unmodified script, {names}",
         )
         found = replicate(trials, book, design)
         if found.failure is None:

@@ -76,7 +76,8 @@ def test_everything_is_there_in_its_order(full_page: Path) -> None:
 def test_a_busy_machine_is_named_wherever_its_figures_are() -> None:
     words = " ".join(without_scripts(page(Material(study=fakes.BUSY))).split())
     for it in (
-        "the largest costs 48 % of a step, while others used 1.3 of 2 cores; other processes may have caused these shares.",
+        "the largest costs 48 % of a step, while others used 1.3 of 2 cores; "
+        "other processes may have caused these shares.",
         "A step took 212 ms while others used 1.3 of 2 cores",
         "Measured while others used 1.3 of 2 cores; on a quiet machine the step may be shorter",
         "it may differ on a quiet machine",
