@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -20,16 +19,15 @@ from hotlap.records import (
     Source,
     SpeedVerdict,
     Study,
+    StudyKind,
     StudyStatus,
     Workload,
 )
-from hotlap.study import CHECKS, LABS, PROFILES, load_study, studies_in
-
-StudySort: TypeAlias = Literal["tune", "lab", "profile", "check"]
+from hotlap.study import FOLDERS, command_of, load_study, studies_in
 
 
 class Entry(Record, frozen=True, kw_only=True):
-    """One study. ``sort`` is the command that made it.
+    """One study. ``sort`` is the command that made it, without ``hotlap``.
 
     ``speedup`` is that of its plan against the untouched script, with an interval of ``confidence``; a claim is made
     only where ``claimed`` says so. ``levers`` are those of the plan. ``findings`` counts the causes that were found,
@@ -39,7 +37,8 @@ class Entry(Record, frozen=True, kw_only=True):
 
     directory: str
     identifier: str
-    sort: StudySort
+    sort: str
+    kind: StudyKind = "search"
     started: str
     status: StudyStatus
     workload: Workload
@@ -83,9 +82,9 @@ def history_of(root: Path) -> History:
     """
     entries: list[Entry] = []
     unreadable: list[Unreadable] = []
-    for sort, directory in _directories(root):
+    for directory in _directories(root):
         try:
-            entries.append(_entry(load_study(directory), sort))
+            entries.append(_entry(load_study(directory)))
         except StudyError as error:
             unreadable.append(Unreadable(directory=str(directory), problem=error.what))
     if not entries and not unreadable:
@@ -94,21 +93,19 @@ def history_of(root: Path) -> History:
     return History(root=str(root), entries=tuple(entries), unreadable=tuple(unreadable))
 
 
-def _directories(root: Path) -> Iterator[tuple[StudySort, Path]]:
-    folders: tuple[tuple[StudySort, Path], ...] = (
-        ("tune", root), ("lab", root / LABS), ("profile", root / PROFILES), ("check", root / CHECKS)
-    )  # fmt: skip
-    for sort, folder in folders:
-        yield from ((sort, it) for it in studies_in(folder))
+def _directories(root: Path) -> Iterator[Path]:
+    for folder in (root, *(root / it for it in FOLDERS)):
+        yield from studies_in(folder)
 
 
-def _entry(study: Study, sort: StudySort) -> Entry:
+def _entry(study: Study) -> Entry:
     comparison = comparison_of_plan(study)
     costly = [it.share for it in study.findings if it.kind == "cost"]
     entry = Entry(
         directory=study.directory,
         identifier=study.identifier,
-        sort=study.kind if study.kind != "search" else sort,
+        sort=command_of(study),
+        kind=study.kind,
         started=study.started,
         status=study.status,
         workload=study.workload,

@@ -13,9 +13,10 @@ from rich.console import Console, RenderableType
 from hotlap.records import FileWrite, Machine, Protection, Study
 from hotlap.render.doctor import doctor
 from hotlap.render.headline import headline
-from hotlap.render.html.sections import machine_facts, warnings, what_was_done
+from hotlap.render.html.sections import machine_facts, warnings
 from hotlap.render.isolation import isolation_document, study_warnings
 from hotlap.render.json import study_json
+from hotlap.render.kinds.search import what_was_done
 from hotlap.render.markdown import markdown_report
 from hotlap.render.terminal import report
 from hotlap.render.text import markdown

@@ -46,6 +46,11 @@ class Parser(argparse.ArgumentParser):
             self.add_argument("--quiet", action=_Quiet, help="print only the answer and errors, no progress or remarks")
         self.add_argument("--debug", action="store_true", help="show tracebacks of hotlap's own errors")
 
+    @property
+    def flags(self) -> frozenset[str]:
+        """Every option that the command takes, as it is typed."""
+        return frozenset(self._option_string_actions)
+
     def split(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
         """Our options, and everything from the script (or ``-m``) on."""
         index = 0

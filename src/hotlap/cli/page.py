@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import shlex
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
 from hotlap import study as studies
-from hotlap.api import LABS
 from hotlap.cli.goals import option_words
 from hotlap.diagnose.profile import Profile
 from hotlap.errors import HotlapError, StudyError, TraceError, UsageError
@@ -102,23 +103,31 @@ def _lanes(trace_path: str) -> Lanes | None:
 
 def _command(study: Study, options: Options | None) -> str:
     """The command that made the study, as one would type it again."""
-    in_lab = Path(study.directory).parent.name == LABS
-    command = "profile" if study.kind == "profile" else "lab" if in_lab else "tune"
-    words = ["hotlap", command, *(_option_words(options, command) if options is not None else ())]
+    command = studies.command_of(study)
+    taken = importlib.import_module(f"hotlap.cli.{command}").parser().flags
+    changed = _changed(options) if options is not None else ()
+    words = ["hotlap", command, *(word for option in changed if option[0] in taken for word in option)]
     return f"{shlex.join(words)} {text.command(study.workload)}"
 
 
-def _option_words(options: Options, command: str) -> list[str]:
+def _changed(options: Options) -> Iterator[Sequence[str]]:
+    """The options that are not the usual ones, each with its value."""
     usual = Options()
-    words = [] if options.budget_seconds is None else ["--budget", f"{options.budget_seconds:g}s"]
-    words += ["--seed", str(options.seed)] if options.seed != usual.seed else []
-    if command != "tune":
-        return words
-    words += option_words(options.objective)
+    if options.budget_seconds is not None:
+        yield "--budget", f"{options.budget_seconds:g}s"
+    if options.seed != usual.seed:
+        yield "--seed", str(options.seed)
+    goal = option_words(options.objective)
+    if goal:
+        yield goal
     for flag, names in (("--only", options.only), ("--skip", options.skip), ("--allow", options.allow)):
-        words += [flag, ",".join(names)] if names else []
-    words += ["--accept-unverified"] if options.accept_unverified else []
-    words += ["--delta", f"{options.delta:g}"] if options.delta != usual.delta else []
-    words += ["--parity-steps", str(options.parity_steps)] if options.parity_steps != usual.parity_steps else []
-    words += ["--rounds", str(options.rounds)] if options.rounds is not None else []
-    return words
+        if names:
+            yield flag, ",".join(names)
+    if options.accept_unverified:
+        yield ("--accept-unverified",)
+    if options.delta != usual.delta:
+        yield "--delta", f"{options.delta:g}"
+    if options.parity_steps != usual.parity_steps:
+        yield "--parity-steps", str(options.parity_steps)
+    if options.rounds is not None:
+        yield "--rounds", str(options.rounds)

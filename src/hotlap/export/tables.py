@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 import msgspec
 
 from hotlap import plan as plans_of
 from hotlap.export.gather import Gathered
-from hotlap.records import Block, Comparison, Outcome, Run, Setting, Skipped
+from hotlap.records import Block, Comparison, Outcome, Run, Setting, Skipped, StudyKind
 
 Cell: TypeAlias = str | int | float | bool | None
 
@@ -105,7 +105,7 @@ def _study(of: Gathered) -> Table:
         ("study", "identifier of the study", study.identifier),
         ("started", "when it began, UTC", study.started),
         ("hotlap_version", "the hotlap that made it", study.hotlap_version),
-        ("kind", "search or profile", study.kind),
+        ("kind", " or ".join(get_args(StudyKind)), study.kind),
         ("status", "how it ended", study.status),
         ("target", "the script or module", study.workload.target),
         ("arguments", "its arguments, a JSON array", json.dumps(study.workload.arguments)),

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from hotlap.records import Against, Check, CheckVerdict
 from hotlap.render import text
-from hotlap.render.headline import how_measured
+from hotlap.render.comparison import how_measured
 from hotlap.render.layout import Trimmed, paragraphs
 from hotlap.render.presentable import presentable
 

@@ -13,8 +13,9 @@ from rich.text import Text
 
 from hotlap.records import Comparison, Finding, FindingKind, Kept, Outcome, Seen, Skipped, Study
 from hotlap.render import text
+from hotlap.render.blocks import Tone
 from hotlap.render.disturbance import finding_doubt
-from hotlap.render.lever_table import COLOURS, MARKS, Tone, verdict_word
+from hotlap.render.lever_table import COLOURS, MARKS, verdict_word
 
 _LABELS: dict[FindingKind, tuple[str, str]] = {
     "cost": ("", "bold yellow"),
@@ -63,6 +64,13 @@ def answers(lever: str, findings: Sequence[Finding]) -> str:
     return f"answers {text.listed(list(found.values()))}" if found else ""
 
 
+def answered(it: Finding, study: Study) -> list[tuple[Tone, str]]:
+    """What became of a finding once levers were tried; until then which levers answer it."""
+    if study.outcomes:
+        return fates(it, study.outcomes)
+    return [("neutral", answering(it.levers))] if it.levers else []
+
+
 def fates(finding: Finding, outcomes: Sequence[Outcome]) -> list[tuple[Tone, str]]:
     """What became of a finding once levers were tried: a sentence for each lever that answers it."""
     if not finding.levers:
@@ -99,12 +107,8 @@ def _body(it: Finding, study: Study) -> Iterator[RenderableType]:
         yield Text(finding_doubt(it, study), style="yellow")
     if it.remedy:
         yield _Marked(_TO_DO, "default", text.one_line(it.remedy))
-    if study.kind == "profile":
-        if it.levers:
-            yield Text(answering(it.levers))
-    elif study.outcomes:
-        for tone, words in fates(it, study.outcomes):
-            yield _Marked(MARKS[tone], COLOURS[tone], words)
+    for tone, words in answered(it, study):
+        yield _Marked(MARKS[tone], COLOURS[tone], words) if study.outcomes else Text(words)
 
 
 def rules(it: Finding) -> str:

@@ -13,6 +13,7 @@ from rich.text import Text
 from hotlap.history import Entry, History
 from hotlap.records import Estimate
 from hotlap.render import text
+from hotlap.render.kinds.api import presenter_of
 from hotlap.render.layout import Trimmed, paragraphs
 from hotlap.render.presentable import presentable
 
@@ -60,32 +61,7 @@ def result(entry: Entry) -> str:
     """What the study came to, in a few words; a ratio never without its interval."""
     if entry.status == "script-failed":
         return "the script failed"
-    if entry.sort == "profile":
-        found = text.count(entry.findings, "cause")
-        costliest = entry.dearest_share
-        return f"{found}, up to {text.share(costliest.value)} {text.whole_of(costliest)}" if costliest else found
-    if entry.sort == "check":
-        return _of_check(entry)
-    if entry.status == "quick-look":
-        return "quick look, nothing proved"
-    if entry.speedup is not None and not entry.baseline_agrees:
-        return "no claim: disturbed"
-    if entry.speedup is not None and entry.claimed:
-        return f"{text.ratio(entry.speedup.value)} ({text.interval(entry.speedup)})"
-    if entry.speedup is not None and entry.verdict == "faster":
-        return "no claim: the plan was dropped"
-    if entry.speedup is not None:
-        return f"no gain shown ({text.interval(entry.speedup)})"
-    return "nothing faster" if entry.status == "finished" else entry.status.replace("-", " ")
-
-
-def _of_check(entry: Entry) -> str:
-    """``failed, 0.87x the speed (0.84 to 0.90)``."""
-    if entry.check is None:
-        return entry.status.replace("-", " ")
-    if entry.speedup is None:
-        return entry.check
-    return f"{entry.check}, {text.ratio(entry.speedup.value)} the speed ({text.interval(entry.speedup)})"
+    return presenter_of(entry.kind).result(entry)
 
 
 def spans_of(entries: Sequence[Entry]) -> list[Span]:
@@ -93,7 +69,7 @@ def spans_of(entries: Sequence[Entry]) -> list[Span]:
     return [
         Span(when(it), it.speedup, it.claimed)
         for it in entries
-        if it.speedup is not None and it.sort != "check" and _can_be_drawn(it.speedup)
+        if it.speedup is not None and presenter_of(it.kind).shows_gain and _can_be_drawn(it.speedup)
     ]
 
 
@@ -124,7 +100,7 @@ def _table(entries: Sequence[Entry]) -> RenderableType:
     widths = [max(map(len, column)) for column in zip(_HEAD, *rows, strict=True)]
     pieces: list[RenderableType] = [_line(_HEAD, widths, ("dim",) * len(_HEAD))]
     for it, row in zip(entries, rows, strict=True):
-        green = "green" if it.claimed and it.sort != "check" else ""
+        green = "green" if it.claimed else ""
         pieces.append(_line(row, widths, ("", "", green, "red" if it.parity == "lost" else "")))
         pieces += paragraphs([text.command(it.workload)], _INDENT, style="")
         pieces += paragraphs(_details(it), _INDENT)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -33,11 +32,11 @@ from hotlap.records import (
     Verdict,
 )
 from hotlap.render import text
-from hotlap.render.headline import parity_limit
+from hotlap.render.blocks import Tone
+from hotlap.render.comparison import parity_limit
 from hotlap.render.layout import indented
 from hotlap.wording import ending_text
 
-Tone = Literal["good", "neutral", "bad"]
 COLOURS: dict[Tone, str] = {"good": "green", "neutral": "default", "bad": "red"}
 MARKS: dict[Tone, tuple[str, str]] = {"good": ("✓", "+"), "neutral": ("·", "-"), "bad": ("✗", "x")}
 NOTHING_BESIDE: Mapping[str, str] = MappingProxyType({})

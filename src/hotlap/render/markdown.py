@@ -13,12 +13,13 @@ from hotlap.render import text
 from hotlap.render.account import PHASES, account_remarks, rate_of, samples_factor
 from hotlap.render.batch_sizes import HEADINGS, batch_remark, batch_rows
 from hotlap.render.disturbance import account_doubt, batch_doubt, finding_doubt, step_takes
-from hotlap.render.findings import fates, label, place, rules, share_interval
-from hotlap.render.headline import Headline, headline
+from hotlap.render.findings import answered, label, place, rules, share_interval
+from hotlap.render.headline import headline
 from hotlap.render.isolation import isolation_lines, study_warnings
+from hotlap.render.kinds.api import Headline, presenter_of
 from hotlap.render.lever_table import MARKS, footnote, skipped_rows, tried_rows
 from hotlap.render.presentable import presentable
-from hotlap.render.terminal import ceiling_meaning, ceiling_rates, cost_sentences, machine_line, next_commands
+from hotlap.render.terminal import ceiling_meaning, ceiling_rates, cost_sentences, machine_line
 
 _MOST_FINDINGS = 30
 
@@ -145,8 +146,7 @@ def _findings(study: Study) -> Iterator[str]:
         yield from (f"  - {text.markdown(line)}" for line in (*it.evidence, finding_doubt(it, study)) if line)
         if it.remedy:
             yield f"  - What to do: {text.markdown(it.remedy)}"
-        if study.kind == "search" and study.outcomes:
-            yield from (f"  - {text.markdown(words)}" for _, words in fates(it, study.outcomes))
+        yield from (f"  - {text.markdown(words)}" for _, words in answered(it, study))
     if len(study.findings) > _MOST_FINDINGS:
         yield f"- and {len(study.findings) - _MOST_FINDINGS} more"
 
@@ -165,7 +165,7 @@ def _rest(study: Study) -> Iterator[str]:
     yield f"- {text.markdown(f'hotlap {began}'.strip())}"
     if study.source.git_revision:
         yield f"- {text.markdown(f'git {study.source.git_revision}')}"
-    for command, purpose in next_commands(study, "hotlap.toml"):
+    for command, purpose in presenter_of(study.kind).next_commands(study, "hotlap.toml"):
         yield f"- {_code(command)} {text.markdown(purpose)}"
 
 

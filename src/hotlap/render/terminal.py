@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
@@ -12,22 +11,21 @@ from rich.table import Table
 from rich.text import Text
 
 from hotlap.records import Ceiling, Costs, FileWrite, Machine, Study
-from hotlap.redact import is_redacted
 from hotlap.render import text
 from hotlap.render.account import time_account
 from hotlap.render.batch_sizes import batch_table
 from hotlap.render.cost import cost_lines, energy_line
 from hotlap.render.disturbance import account_doubt, batch_doubt, ceiling_doubt
 from hotlap.render.findings import answers, findings_list
-from hotlap.render.headline import Headline, headline
+from hotlap.render.headline import headline
 from hotlap.render.isolation import isolation_lines, study_warnings
+from hotlap.render.kinds.api import Headline, presenter_of
 from hotlap.render.layout import Trimmed, indented, paragraphs
 from hotlap.render.lever_table import lever_table
 from hotlap.render.presentable import presentable
 
 WIDEST = 120
 _FILES_SHOWN = 8
-_USUAL_BUDGET_SECONDS = 300.0
 CEILING_MEANINGS = {
     "loader-alone": "No model can train faster than this loader delivers.",
     "model-alone": "No loader can make this model train faster.",
@@ -107,55 +105,9 @@ def _sections(study: Study, plan_path: str, costs: Costs | None) -> Iterator[tup
         yield "Warnings", Group(*paragraphs(warnings, style="yellow"))
     if study.machine.processor or study.machine.accelerators:
         yield "Machine", Group(*paragraphs([machine_line(study.machine), *isolation_lines(study.machine)]))
-    following = next_commands(study, plan_path)
+    following = tuple(presenter_of(study.kind).next_commands(study, plan_path))
     if following:
         yield "Next", _commands(following)
-
-
-def next_commands(study: Study, plan_path: str) -> list[tuple[str, str]]:
-    """What to type now, with what it is for."""
-    if study.kind == "profile":
-        return list(_after_a_profile(study))
-    found: list[tuple[str, str]] = []
-    if study.plan.settings and plan_path and study.status != "script-failed":
-        option = ("--plan", plan_path)
-        found.append((f"hotlap run {text.command(study.workload, *option)}", "runs it with the levers that were kept"))
-    elif study.plan.settings and study.status != "script-failed":
-        place = text.shell_word(study.directory)
-        found.append((f"hotlap report --plan-out hotlap.toml {place}".rstrip(), "writes the plan of the kept levers"))
-    if study.status in ("interrupted", "running"):
-        found.append((_resuming(study), "continues where this ended"))
-    elif study.status == "quick-look":
-        budget = f" --budget {budget_words(study.needed_seconds)}" if study.needed_seconds else ""
-        found.append((f"hotlap tune{budget} {text.command(study.workload)}", "proves what was only measured once"))
-    elif study.status == "out-of-budget":
-        budget = budget_words(study.needed_seconds or 2 * (study.budget_seconds or _USUAL_BUDGET_SECONDS))
-        found.append((f"hotlap tune --budget {budget} {text.command(study.workload)}", "looks further"))
-    return found
-
-
-def _resuming(study: Study) -> str:
-    """A study does not store the secrets of its command, which must be given again."""
-    again = text.command(study.workload) if is_redacted(study.workload) else ""
-    return " ".join(filter(None, ("hotlap tune --resume", text.shell_word(study.directory), again)))
-
-
-def _after_a_profile(study: Study) -> Iterator[tuple[str, str]]:
-    if study.status == "script-failed":
-        return
-    levers = sorted({lever for it in study.findings for lever in it.levers})
-    if study.status != "finished":
-        yield f"hotlap profile {text.command(study.workload)}", "begins anew"
-    elif levers:
-        only = ("--only", ",".join(levers))
-        yield f"hotlap tune {text.command(study.workload, *only)}", "tries the levers that address these findings"
-    else:
-        yield f"hotlap tune {text.command(study.workload)}", "tries every lever that could gain here"
-    if study.findings:
-        yield f"hotlap findings {text.shell_word(study.findings[0].rule)}", "explains the first finding"
-    if study.trace_path:
-        purpose = "shows where the profiled steps spent their time; https://ui.perfetto.dev draws the same file"
-        yield f"hotlap trace {text.shell_word(study.trace_path)}", purpose
 
 
 def _top(study: Study) -> Text:
@@ -222,9 +174,3 @@ def _commands(commands: Sequence[tuple[str, str]]) -> RenderableType:
         pieces.append(indented(Text(command, style="bold cyan", overflow="fold"), 2))
         pieces.append(indented(Text(purpose, style="dim"), 4))
     return Group(*pieces)
-
-
-def budget_words(seconds: float) -> str:
-    """A budget as it is typed: ``440s`` or ``12m``; never less than it is."""
-    whole = math.ceil(seconds)
-    return f"{whole // 60}m" if whole % 60 == 0 else f"{whole}s"

@@ -17,8 +17,22 @@ A study is a folder::
 """
 
 from hotlap.study.journal import Journal, attach_to, create_study, open_study
+from hotlap.study.kinds import command_of
 from hotlap.study.latest import Last, Need, is_study, last_study
-from hotlap.study.layout import CHECK, CHECKS, FORMAT, JOURNAL, LABS, LOCK, PATCH, PROFILE, PROFILES, RUNS, SUMMARY
+from hotlap.study.layout import (
+    CHECK,
+    CHECKS,
+    FOLDERS,
+    FORMAT,
+    JOURNAL,
+    LABS,
+    LOCK,
+    PATCH,
+    PROFILE,
+    PROFILES,
+    RUNS,
+    SUMMARY,
+)
 from hotlap.study.reading import (
     RecordType,
     attachment_of,
@@ -36,6 +50,7 @@ from hotlap.study.trust import Approve, Opening, completed, refuse_foreign
 __all__ = [
     "CHECK",
     "CHECKS",
+    "FOLDERS",
     "FORMAT",
     "JOURNAL",
     "LABS",
@@ -58,6 +73,7 @@ __all__ = [
     "TurnAnswer",
     "attach_to",
     "attachment_of",
+    "command_of",
     "completed",
     "create_study",
     "directory_of",

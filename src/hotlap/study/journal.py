@@ -30,7 +30,7 @@ from hotlap.study.files import (
     open_to_append,
     replace,
 )
-from hotlap.study.layout import CHECKS, FORMAT, JOURNAL, LABS, PROFILES, RUNS, SUMMARY
+from hotlap.study.layout import FOLDERS, FORMAT, JOURNAL, RUNS, SUMMARY
 from hotlap.study.reading import RecordType, attachment_of, directory_of, read_journal, study_of
 from hotlap.study.records import Answer, Header
 from hotlap.study.trust import Approve, Opening, Signer, completed, why_foreign
@@ -223,7 +223,7 @@ def _line(entry: Record) -> bytes:
 def _new_directory(root: Path) -> Path:
     """A folder named by the time, to the millisecond; a name that is taken is waited out. Only its owner may enter it,
     nor the folders of studies above it that are made with it."""
-    if root.name in (CHECKS, LABS, PROFILES):
+    if root.name in FOLDERS:
         root.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     root.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     while True:

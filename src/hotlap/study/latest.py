@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 
 from hotlap.errors import StudyError
 from hotlap.records import Study
+from hotlap.study.kinds import resumes
 from hotlap.study.layout import JOURNAL
 from hotlap.study.reading import latest_study, load_study, made_here, studies_in
 
@@ -79,7 +80,7 @@ def _has(study: Study, need: Need) -> bool:
     if need == "plan":
         return bool(study.plan.settings)
     if need == "search":
-        return study.kind == "search"
+        return resumes(study)
     return study.account_before is not None
 
 

@@ -25,6 +25,9 @@ PROFILES: Final = "profile"
 CHECKS: Final = "check"
 """The folder for the studies of ``hotlap check``, which nothing but ``hotlap history`` looks for."""
 
+FOLDERS: Final = (LABS, PROFILES, CHECKS)
+"""All of these: folders in the folder of studies that hold studies of their own."""
+
 SUMMARY_LIMIT_BYTES: Final = 32 * 2**20
 ATTACHMENT_LIMIT_BYTES: Final = 64 * 2**20
 LINE_LIMIT_BYTES: Final = 256 * 2**20

@@ -13,6 +13,7 @@ from hotlap.records import Record, Study, Workload
 from hotlap.redact import redacted, redacted_record, secrets_of
 from hotlap.study import migrations
 from hotlap.study.files import damaged, explained, is_locked, open_study_file, read_bounded
+from hotlap.study.kinds import resumes
 from hotlap.study.layout import (
     ATTACHMENT_LIMIT_BYTES,
     FORMAT,
@@ -68,7 +69,7 @@ def load_study(path: Path) -> Study:
         study = study_of(directory, read_header(directory / JOURNAL))
     if study.status == "running" and not is_locked(directory):
         goes_on = "`hotlap tune --resume` goes on with it"
-        text = f"The run was killed; {goes_on if study.kind == 'search' else 'only what it had found is known'}."
+        text = f"The run was killed; {goes_on if resumes(study) else 'only what it had found is known'}."
         study = msgspec.structs.replace(study, status="interrupted", status_text=text)
     return msgspec.structs.replace(study, directory=str(directory))
 

@@ -22,9 +22,10 @@ from hotlap.render.html.drawing import drawing_code, still_picture
 from hotlap.render.html.embedding import code, embedded_json, policy
 from hotlap.render.html.material import Material
 from hotlap.render.html.parts import Chart
+from hotlap.render.kinds.api import presenter_of
 from hotlap.render.lever_table import footnote, skipped_rows, tried_rows
 from hotlap.render.presentable import presentable
-from hotlap.render.terminal import cost_sentences, next_commands
+from hotlap.render.terminal import cost_sentences
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -92,6 +93,7 @@ def page(material: Material) -> str:
 def _content(material: Material) -> dict[str, Any]:
     material = _presentable(material)
     study, costs = material.study, material.costs
+    presenter = presenter_of(study.kind)
     beside = {it.lever: answers(it.lever, study.findings) for it in study.outcomes}
     findings = sections.finding_views(study)
     return {
@@ -99,7 +101,7 @@ def _content(material: Material) -> dict[str, Any]:
         "script": sections.script_name(study),
         "script_command": text.command(study.workload),
         "headline": headline(study),
-        "what_was_done": sections.what_was_done(study),
+        "what_was_done": presenter.what_was_done(study),
         "facts": tuple(sections.facts(study)),
         "price": tuple(cost_lines(costs))[:1] if costs is not None and costs.million_before is not None else (),
         "costs": tuple(cost_sentences(study, costs)),
@@ -121,7 +123,7 @@ def _content(material: Material) -> dict[str, Any]:
         "patch_command": f"hotlap patch {text.shell_word(study.directory)}".rstrip(),
         "patch": sections.diff_lines(material.patch),
         "plan": sections.plan_text(study),
-        "next": next_commands(study, "hotlap.toml"),
+        "next": tuple(presenter.next_commands(study, "hotlap.toml")),
         "study_facts": tuple(sections.study_facts(study, material.command, material.seed)),
         "machine_facts": tuple(sections.machine_facts(study.machine)),
         "files": (*sections.files(study.files), *sections.hosts(study.hosts)),

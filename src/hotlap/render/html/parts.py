@@ -1,20 +1,14 @@
-"""What pages are built of: tables, charts, and short facts. All text in them is plain and already cleaned."""
+"""What only pages hold: charts. All text in them is plain and already cleaned."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from hotlap.render.blocks import Table
+
 Specification: TypeAlias = dict[str, Any]
 """A Vega-Lite specification, or a part of one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """``>`` before a heading aligns its column to the right. The first cell of a row names it."""
-
-    headings: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,12 +29,3 @@ class Chart:
     notes: tuple[str, ...] = ()
     still: Specification | None = None
     zooms: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """A figure with its name; ``before`` is what it was."""
-
-    name: str
-    value: str
-    before: str = ""

@@ -8,15 +8,15 @@ from pathlib import Path
 
 from hotlap import plan
 from hotlap.gain import claimed
-from hotlap.records import Crashed, FileWrite, Finding, Kept, Machine, Skipped, Study
+from hotlap.records import FileWrite, Finding, Kept, Machine, Study
 from hotlap.render import text
 from hotlap.render.account import rate_of, samples_factor
+from hotlap.render.blocks import Fact, Tone
+from hotlap.render.comparison import parity_phrase
 from hotlap.render.disturbance import finding_doubt
-from hotlap.render.findings import answering, fates, label, place, rules, share_interval
-from hotlap.render.headline import parity_phrase
-from hotlap.render.html.parts import Fact
+from hotlap.render.findings import answered, label, place, rules, share_interval
 from hotlap.render.isolation import isolation_lines, study_warnings
-from hotlap.render.lever_table import Tone
+from hotlap.render.kinds.api import presenter_of
 from hotlap.render.terminal import ceiling_rates
 
 _FILES_SHOWN = 40
@@ -49,50 +49,6 @@ class DiffLine:
     text: str
 
 
-def what_was_done(study: Study) -> str:
-    """For a reader who knows nothing of hotlap: how the figures came about."""
-    script = text.one_line(study.workload.target, limit=120)
-    if study.kind == "profile":
-        return (
-            f"hotlap ran {script} unmodified on one machine, measured where the time of a training step goes, and "
-            "looked for known causes of lost time. Nothing was changed."
-        )
-    if study.kind == "check":
-        return (
-            f"hotlap ran {script} in its current and its earlier version, or with and without a plan, in fresh "
-            "launches that took turns, to see whether it became slower and whether training still produces the "
-            "same results."
-        )
-    if study.status == "script-failed" and _denied(study):
-        return (
-            f"hotlap ran {script} unmodified, to find out what makes its training faster. The isolation of the trial "
-            "denied it a write, so it failed and nothing was tried."
-        )
-    if study.status == "script-failed":
-        return (
-            f"hotlap ran {script} unmodified, to find out what makes its training faster. The script itself failed, so "
-            "nothing was tried."
-        )
-    if study.status == "quick-look":
-        return (
-            f"hotlap ran {script} unmodified on one machine, measured where the time of a training step goes, and took "
-            "a first look at known ways to make training faster, as far as the time allowed. Nothing was proved."
-        )
-    if all(isinstance(it.verdict, Skipped) for it in study.outcomes):
-        return f"hotlap ran {script} unmodified, to find out what makes its training faster. No change was tried yet."
-    return (
-        f"hotlap ran {script} unmodified on one machine and tried known ways to make training faster, one at a time. "
-        "Each was compared with the unmodified script in fresh launches that took turns, and checked for whether "
-        "training still produces the same results. The script itself was not changed."
-    )
-
-
-def _denied(study: Study) -> bool:
-    """Whether the first run failed because its isolation denied it a write."""
-    ending = study.baseline.ending if study.baseline is not None else None
-    return isinstance(ending, Crashed) and bool(ending.denied_path)
-
-
 def facts(study: Study) -> Iterator[Fact]:
     """The figures of the first screen."""
     before = study.account_before
@@ -110,11 +66,10 @@ def facts(study: Study) -> Iterator[Fact]:
             peaks = text.size(verification.candidate_peak_bytes), text.size(verification.baseline_peak_bytes)
             yield Fact("Peak memory", *peaks)
         yield Fact("Does it train the same?", _capital(parity_phrase(verification.parity)))
-    if study.kind == "search" and study.outcomes:
+    if study.outcomes:
         kept = sum(1 for it in study.outcomes if isinstance(it.verdict, Kept))
         yield Fact("Levers kept", f"{kept} of {len(study.outcomes)}")
-    if study.kind == "profile":
-        yield Fact("Causes found", str(len(study.findings)))
+    yield from presenter_of(study.kind).facts(study)
     if study.spent_seconds:
         yield Fact("Time spent measuring", text.clock(study.spent_seconds))
 
@@ -144,7 +99,7 @@ def finding_views(study: Study) -> tuple[FindingView, ...]:
             about=tuple(filter(None, (rules(it), place(it, study.workload.directory), _interval(it)))),
             evidence=tuple(filter(None, (*map(text.one_line, it.evidence), finding_doubt(it, study)))),
             remedy=text.one_line(it.remedy),
-            fates=_fates(it.levers, study, fates(it, study.outcomes)),
+            fates=tuple(answered(it, study)),
         )
         for it in study.findings
     )
@@ -154,12 +109,6 @@ def _interval(it: Finding) -> str:
     """The interval of what it costs; what the share is of stands in the label."""
     found = share_interval(it)
     return "" if found == text.whole_of(it.share) else found
-
-
-def _fates(levers: Sequence[str], study: Study, after_trials: list[tuple[Tone, str]]) -> tuple[tuple[Tone, str], ...]:
-    if study.kind == "profile":
-        return (("neutral", answering(levers)),) if levers else ()
-    return tuple(after_trials) if study.outcomes else ()
 
 
 def plan_text(study: Study) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from hotlap.records import Estimate, Study
 from hotlap.render import text
 from hotlap.render.batch_sizes import HEADINGS, batch_remark, batch_rows
+from hotlap.render.blocks import Table
 from hotlap.render.disturbance import batch_doubt
 from hotlap.render.html.drawing import colours, specification
 from hotlap.render.html.material import Material
-from hotlap.render.html.parts import Chart, Table
+from hotlap.render.html.parts import Chart
 
 order = 60
 

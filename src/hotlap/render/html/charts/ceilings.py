@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 from hotlap.records import PhaseAccount, Study
 from hotlap.render import text
+from hotlap.render.blocks import Table
 from hotlap.render.html.drawing import PADDING_FOR_LABELS, colours, specification
 from hotlap.render.html.material import Material
-from hotlap.render.html.parts import Chart, Table
+from hotlap.render.html.parts import Chart
 from hotlap.render.terminal import ceiling_meaning
 
 order = 30

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator
 
 from hotlap.records import Comparison, Estimate, Kept, Outcome, ParityLost, Plan, Study
 from hotlap.render import text
+from hotlap.render.blocks import Table
 from hotlap.render.html.drawing import colours, specification
 from hotlap.render.html.material import Material
-from hotlap.render.html.parts import Chart, Specification, Table
+from hotlap.render.html.parts import Chart, Specification
 from hotlap.render.lever_table import parity_word, verdict_word
 
 order = 20

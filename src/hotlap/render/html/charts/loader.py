@@ -6,9 +6,10 @@ from collections.abc import Iterable
 
 from hotlap.records import LoaderRate, Study, Value
 from hotlap.render import text
+from hotlap.render.blocks import Table
 from hotlap.render.html.drawing import PADDING_FOR_LABELS, colours, specification
 from hotlap.render.html.material import Material
-from hotlap.render.html.parts import Chart, Specification, Table
+from hotlap.render.html.parts import Chart, Specification
 
 order = 50
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from hotlap.evidence import MemoryTimeline
 from hotlap.render import text
+from hotlap.render.blocks import Table
 from hotlap.render.html.drawing import colours, specification
 from hotlap.render.html.material import Material
-from hotlap.render.html.parts import Chart, Specification, Table
+from hotlap.render.html.parts import Chart, Specification
 
 order = 70
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from hotlap.records import PhaseAccount, Study
 from hotlap.render import text
 from hotlap.render.account import PHASES, account_remarks, bottleneck, samples_factor
+from hotlap.render.blocks import Table
 from hotlap.render.disturbance import account_doubt
 from hotlap.render.html.drawing import PADDING_FOR_LABELS, colours, specification
 from hotlap.render.html.material import Material
-from hotlap.render.html.parts import Chart, Table
+from hotlap.render.html.parts import Chart
 
 order = 10
 

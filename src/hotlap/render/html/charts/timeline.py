@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hotlap.render import text
+from hotlap.render.blocks import Table
 from hotlap.render.event_names import event_name
 from hotlap.render.html.drawing import colours, specification
 from hotlap.render.html.embedding import embedded_json
 from hotlap.render.html.material import Material
-from hotlap.render.html.parts import Chart, Specification, Table
+from hotlap.render.html.parts import Chart, Specification
 from hotlap.traces.lanes import Lane, Lanes, SpanKind, coarser
 
 order = 80

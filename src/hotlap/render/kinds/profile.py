@@ -1,0 +1,90 @@
+"""A profile: where the time goes and why, and nothing is tried."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hotlap.history import Entry
+from hotlap.records import Study
+from hotlap.render import text
+from hotlap.render.blocks import Fact
+from hotlap.render.disturbance import in_sentence, on_threads_left, while_busy
+from hotlap.render.kinds.api import Headline
+from hotlap.render.run_account import bound_sentence
+from hotlap.render.step_words import step_words
+
+
+def headline(study: Study) -> Headline:
+    """How many causes were found, and what the step is made of."""
+    beside = [*step_words(study), *_run_words(study)]
+    if study.status != "finished":
+        why = [text.sentence(study.status_text)] if study.status_text else []
+        return Headline("neutral", "Not finished: not all causes were checked.", (*why, *beside))
+    costs = [it for it in study.findings if it.kind == "cost"]
+    wrong = [it for it in study.findings if it.kind == "wrong-numbers"]
+    others = len(study.findings) - len(costs) - len(wrong)
+    if others:
+        beside.append(f"Also {text.count(others, 'risk or hint', 'risks and hints')}; see below.")
+    if not study.profiled_steps:
+        beside.append("The script was not profiled, so most causes could not be checked; see the warnings.")
+    if wrong:
+        return Headline("bad", f"Fix the numbers first: {text.one_line(wrong[0].title)}", tuple(beside))
+    if costs:
+        largest = f"{text.cost(costs[0].share)} {text.whole_of(costs[0].share)}"
+        sentence = f"1 cause of lost time was found; it costs {largest}."
+        if len(costs) > 1:
+            sentence = f"{len(costs)} causes of lost time were found; the largest costs {largest}."
+        return Headline("neutral", in_sentence(study, sentence), tuple(beside))
+    if not study.profiled_steps:
+        return Headline("neutral", "No cause of lost time was found in the time account.", tuple(beside))
+    busy = while_busy(study, "account", "profile") or on_threads_left(study)
+    if busy:
+        return Headline("neutral", f"No known cause of lost time was found {busy}: profile again.", tuple(beside))
+    return Headline("good", "No known cause of lost time was found.", tuple(beside))
+
+
+def _run_words(study: Study) -> Iterator[str]:
+    """What tuning the step can give the whole run at most."""
+    bound = bound_sentence(study.run_account) if study.run_account is not None else ""
+    if bound:
+        yield bound
+
+
+def what_was_done(study: Study) -> str:
+    """How the figures came about."""
+    script = text.one_line(study.workload.target, limit=120)
+    return (
+        f"hotlap ran {script} unmodified on one machine, measured where the time of a training step goes, and "
+        "looked for known causes of lost time. Nothing was changed."
+    )
+
+
+def facts(study: Study) -> Iterator[Fact]:
+    """How many causes were found."""
+    yield Fact("Causes found", str(len(study.findings)))
+
+
+def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
+    """What answers the findings, and what explains them."""
+    if study.status == "script-failed":
+        return
+    levers = sorted({lever for it in study.findings for lever in it.levers})
+    if study.status != "finished":
+        yield f"hotlap profile {text.command(study.workload)}", "starts again"
+    elif levers:
+        only = ("--only", ",".join(levers))
+        yield f"hotlap tune {text.command(study.workload, *only)}", "tries the levers that address these findings"
+    else:
+        yield f"hotlap tune {text.command(study.workload)}", "tries every lever that could gain here"
+    if study.findings:
+        yield f"hotlap findings {text.shell_word(study.findings[0].rule)}", "explains the first finding"
+    if study.trace_path:
+        purpose = "shows where the profiled steps spent their time; https://ui.perfetto.dev draws the same file"
+        yield f"hotlap trace {text.shell_word(study.trace_path)}", purpose
+
+
+def result(entry: Entry) -> str:
+    """How many causes were found, and what the costliest costs."""
+    found = text.count(entry.findings, "cause")
+    costliest = entry.dearest_share
+    return f"{found}, up to {text.share(costliest.value)} {text.whole_of(costliest)}" if costliest else found

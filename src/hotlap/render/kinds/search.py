@@ -1,0 +1,319 @@
+"""A search for what makes training better: ``hotlap tune``, and ``hotlap lab``, which tries three plans."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from hotlap.gain import comparison_of_plan
+from hotlap.history import Entry
+from hotlap.objective import is_speed, judge
+from hotlap.records import (
+    Comparison,
+    Crashed,
+    Failed,
+    Kept,
+    NoGain,
+    NotVerified,
+    ParityComparison,
+    ParityLost,
+    Seen,
+    Skipped,
+    SpeedComparison,
+    Study,
+)
+from hotlap.redact import is_redacted
+from hotlap.render import text
+from hotlap.render.account import bottleneck
+from hotlap.render.blocks import Tone
+from hotlap.render.comparison import how_measured, parity_phrase, ratio_words
+from hotlap.render.disturbance import beside_headline
+from hotlap.render.kinds.api import Headline
+from hotlap.render.objective import gain_words, limit_words, not_better
+from hotlap.render.run_account import whole_run_speedup
+from hotlap.render.step_words import step_words
+from hotlap.wording import metric_words
+
+shows_gain = True
+
+_SEEN_SHOWN = 3
+_USUAL_BUDGET_SECONDS = 300.0
+
+
+def headline(study: Study) -> Headline:
+    """The gain, or why there is none, with what disturbed the measurements."""
+    found = _answer(study)
+    busy = beside_headline(study)
+    return replace(found, beside=(*found.beside, busy)) if busy else found
+
+
+def _answer(study: Study) -> Headline:
+    if study.status == "quick-look":
+        return _quick_look(study)
+    measured = comparison_of_plan(study)
+    if measured is not None:
+        return _verified(study, measured)
+    return _nothing_faster(study) if study.status == "finished" else _unfinished(study)
+
+
+def _verified(study: Study, comparison: Comparison) -> Headline:
+    speed = comparison.speed
+    measured = text.speedup(speed.speedup, speed.confidence)
+    beside = [text.sentence(study.status_text)] if study.status_text else []
+    beside += [how_measured(speed), *map(text.sentence, speed.remarks)]
+    if study.status == "out-of-budget":
+        beside.append("The budget ended the search before every lever was tried.")
+    elif study.status in ("interrupted", "running"):
+        beside.append("The search was ended before every lever was tried.")
+    if not speed.baseline_agrees:
+        sentence = "No claim: two copies of the unmodified script differed, so something disturbed this machine."
+        if speed.baseline_speedup is not None:
+            itself = text.speedup(speed.baseline_speedup, speed.confidence)
+            beside.insert(0, f"Unmodified script against itself: {itself}.")
+        beside.insert(0, f"The plan measured {measured}, but the baseline was too unstable to support that claim.")
+        return Headline("bad", sentence, tuple(beside))
+    beside += _about_numbers(comparison.parity)
+    if study.verification is None:
+        beside.append("This is the best of several comparisons; it was not verified again on fresh launches.")
+    if not is_speed(study.objective):
+        return _by_objective(study, comparison, beside)
+    if speed.verdict == "faster":
+        beside[:0] = _gain_of_the_run(study, speed)
+        faster = f"{ratio_words(speed)}, {parity_phrase(comparison.parity)}."
+        return Headline(_tone(comparison.parity), faster, tuple(beside))
+    return Headline("neutral", _not_faster(speed, measured), tuple(beside))
+
+
+def _by_objective(study: Study, comparison: Comparison, beside: list[str]) -> Headline:
+    """Where something else than speed alone was to become better."""
+    if judge(study.objective, comparison).verdict != "better":
+        return Headline("neutral", not_better(study.objective, comparison), tuple(beside))
+    sentence = f"{gain_words(study.objective, comparison)}, {parity_phrase(comparison.parity)}."
+    return Headline(_tone(comparison.parity), sentence, tuple(beside))
+
+
+def _gain_of_the_run(study: Study, speed: SpeedComparison) -> Iterator[str]:
+    """What the gain of a step is to the whole run, where much else happens in it."""
+    whole = whole_run_speedup(study.run_account, speed.speedup.value) if study.run_account is not None else None
+    if whole is not None and study.run_account is not None:
+        yield (
+            f"Steps are {text.share(study.run_account.step_share.value)} of the run: by this the whole run becomes "
+            f"{text.ratio(whole)} as fast from its first step on (computed, not measured)."
+        )
+
+
+def _about_numbers(parity: ParityComparison | None) -> list[str]:
+    """What stands behind the words about sameness, less what the headline has said already."""
+    if parity is None:
+        return []
+    if parity.verdict not in ("exact", "within"):
+        return [text.sentence(parity.text)] if parity.text else []
+    found = next((gate.found for gate in parity.gates if gate.gate == "G3" and gate.found), None)
+    largest = f"The largest difference of the smoothed loss was {text.share(found)}." if found else ""
+    beyond = text.one_line(parity.text).partition(". ")[2]
+    return [line for line in (largest, text.sentence(beyond)) if line]
+
+
+def _tone(parity: ParityComparison | None) -> Tone:
+    if parity is None or parity.verdict == "not-verified":
+        return "neutral"
+    return "bad" if parity.verdict == "lost" else "good"
+
+
+def _not_faster(speed: SpeedComparison, measured: str) -> str:
+    if speed.verdict == "slower":
+        return f"No gain: the levers were faster one by one, but slower together, {measured}."
+    if speed.verdict == "no-effect":
+        return f"No gain: the levers were faster one by one, but make no difference together, {measured}."
+    return f"Inconclusive: fresh launches could not confirm a gain, {measured}."
+
+
+def _nothing_faster(study: Study) -> Headline:
+    if study.plan.settings:
+        return Headline("neutral", f"Not verified: {_so_far(study)}")
+    sentence, metric = "No lever made it faster.", _other_metric(study)
+    if metric:
+        limits = limit_words(study.objective)
+        sentence = f"No lever improved the {metric}{f' with {limits}' if limits else ''}."
+    return Headline("neutral", sentence, tuple(_reasons(study)))
+
+
+def _reasons(study: Study) -> list[str]:
+    found: list[str] = []
+    if study.status_text:
+        found.append(text.sentence(study.status_text))
+    if study.account_before is not None:
+        phase, share = bottleneck(study.account_before)
+        if phase:
+            found.append(f"Most of a step is {phase} ({text.share(share)}).")
+    groups = [f"{len(levers)} {words}" for words, levers in _by_result(study) if levers]
+    if groups:
+        found.append(f"Of {text.count(len(study.outcomes), 'lever')}: {text.listed(groups)}.")
+    return found
+
+
+def _by_result(study: Study) -> list[tuple[str, list[str]]]:
+    """Lever names by what became of them, in words that follow a number."""
+    skipped = {it.lever: it.verdict for it in study.outcomes if isinstance(it.verdict, Skipped)}
+    named = [
+        ("kept", Kept),
+        ("gave no gain", NoGain),
+        ("changed the results", ParityLost),
+        ("could not be verified", NotVerified),
+        ("failed", Failed),
+        ("were measured once and not proved", Seen),
+    ]
+    groups = [(words, [it.lever for it in study.outcomes if isinstance(it.verdict, kind)]) for words, kind in named]
+    groups.append(("already in the script", [lever for lever, verdict in skipped.items() if verdict.already]))
+    groups.append(("not worth a trial here", [lever for lever, verdict in skipped.items() if not verdict.already]))
+    return groups
+
+
+def _unfinished(study: Study) -> Headline:
+    spent = text.clock(study.spent_seconds)
+    start = {
+        "interrupted": f"Interrupted with {spent} of trials done",
+        "out-of-budget": f"The budget ended the search after {spent}",
+    }.get(study.status, f"Not finished, {spent} of trials done")
+    beside = [text.sentence(study.status_text)] if study.status_text else []
+    return Headline("neutral", f"{start}: {_so_far(study)}", tuple(beside))
+
+
+def _quick_look(study: Study) -> Headline:
+    """What was seen where nothing could be proved, or should be: no claim."""
+    looked = [(it.lever, it.verdict) for it in study.outcomes if isinstance(it.verdict, Seen)]
+    best = sorted(looked, key=lambda it: -it[1].speedup)[:_SEEN_SHOWN]
+    metric = _other_metric(study)
+    shown = [
+        f"{text.one_line(lever)} {text.ratio(1 / it.speedup if metric else it.speedup)}"
+        for lever, it in best
+        if it.speedup > 1
+    ]
+    if shown:
+        of_what = f"{metric} with " if metric else ""
+        sentence = f"Quick look, nothing proved: {of_what}{text.listed(shown)} in one replicate, without an interval."
+    elif looked:
+        better = f"had less {metric}" if metric else "was faster"
+        sentence = f"Quick look, nothing proved: no lever that was measured {better} in one replicate."
+    else:
+        sentence = "Quick look, nothing proved: no lever was measured."
+    beside = [text.sentence(study.status_text)] if study.status_text else []
+    beside += step_words(study)
+    costs = [it for it in study.findings if it.kind == "cost"]
+    if costs:
+        costliest = max(costs, key=lambda it: it.share.value)
+        beside.append(f"The costliest cause that was found: {text.sentence(costliest.title)}")
+    return Headline("neutral", sentence, tuple(beside))
+
+
+def _so_far(study: Study) -> str:
+    kept = [(it.lever, it.verdict.comparison) for it in study.outcomes if isinstance(it.verdict, Kept)]
+    if not kept:
+        metric = _other_metric(study)
+        return f"no lever is known to {f'improve the {metric}' if metric else 'be faster'} yet."
+    gains = [f"{text.one_line(lever)} {_gain_of_lever(study, comparison)}" for lever, comparison in kept]
+    each = "measured" if len(kept) == 1 else "each measured"
+    return f"{text.listed(gains)}, {each} in trials; the whole plan is not verified against the original."
+
+
+def _other_metric(study: Study) -> str:
+    """What is to become better, where that is not speed alone."""
+    return "" if is_speed(study.objective) else metric_words(study.objective.metric)
+
+
+def _gain_of_lever(study: Study, comparison: Comparison) -> str:
+    if is_speed(study.objective):
+        return text.speedup(comparison.speed.speedup, comparison.speed.confidence)
+    words = gain_words(study.objective, comparison)
+    return words[:1].lower() + words[1:]
+
+
+# ---------------------------------------------------------------------------------------------
+# All but the headline
+# ---------------------------------------------------------------------------------------------
+
+
+def what_was_done(study: Study) -> str:
+    """How the figures came about, by how far the search came."""
+    script = text.one_line(study.workload.target, limit=120)
+    if study.status == "script-failed" and _denied(study):
+        return (
+            f"hotlap ran {script} unmodified, to find out what makes its training faster. The isolation of the trial "
+            "denied it a write, so it failed and nothing was tried."
+        )
+    if study.status == "script-failed":
+        return (
+            f"hotlap ran {script} unmodified, to find out what makes its training faster. The script itself failed, so "
+            "nothing was tried."
+        )
+    if study.status == "quick-look":
+        return (
+            f"hotlap ran {script} unmodified on one machine, measured where the time of a training step goes, and took "
+            "a first look at known ways to make training faster, as far as the time allowed. Nothing was proved."
+        )
+    if all(isinstance(it.verdict, Skipped) for it in study.outcomes):
+        return f"hotlap ran {script} unmodified, to find out what makes its training faster. No change was tried yet."
+    return (
+        f"hotlap ran {script} unmodified on one machine and tried known ways to make training faster, one at a time. "
+        "Each was compared with the unmodified script in fresh launches that took turns, and checked for whether "
+        "training still produces the same results. The script itself was not changed."
+    )
+
+
+def _denied(study: Study) -> bool:
+    """Whether the first run failed because its isolation denied it a write."""
+    ending = study.baseline.ending if study.baseline is not None else None
+    return isinstance(ending, Crashed) and bool(ending.denied_path)
+
+
+def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
+    """The plan, and going on with a search that did not come to its end."""
+    if study.status == "script-failed":
+        return
+    if study.plan.settings and plan_path:
+        command = f"hotlap run {text.command(study.workload, '--plan', plan_path)}"
+        yield command, "runs it with the levers that were kept"
+    elif study.plan.settings:
+        place = text.shell_word(study.directory)
+        yield f"hotlap report --plan-out hotlap.toml {place}".rstrip(), "writes the plan of the kept levers"
+    if study.status in ("interrupted", "running"):
+        yield _resuming(study), "continues where this ended"
+    elif study.status == "quick-look":
+        budget = f" --budget {_budget_words(study.needed_seconds)}" if study.needed_seconds else ""
+        yield f"hotlap tune{budget} {text.command(study.workload)}", "proves what was only measured once"
+    elif study.status == "out-of-budget":
+        budget = _budget_words(study.needed_seconds or 2 * (study.budget_seconds or _USUAL_BUDGET_SECONDS))
+        yield f"hotlap tune --budget {budget} {text.command(study.workload)}", "looks further"
+
+
+def _resuming(study: Study) -> str:
+    """A study does not store the secrets of its command, which must be given again."""
+    again = text.command(study.workload) if is_redacted(study.workload) else ""
+    return " ".join(filter(None, ("hotlap tune --resume", text.shell_word(study.directory), again)))
+
+
+def sides(study: Study) -> tuple[str, str]:
+    """The untouched script, and the plan unless it was given up."""
+    return "before", "after" if study.plan.settings else "given up"
+
+
+def result(entry: Entry) -> str:
+    """What the search came to, in a few words; a ratio never without its interval."""
+    if entry.status == "quick-look":
+        return "quick look, nothing proved"
+    if entry.speedup is not None and not entry.baseline_agrees:
+        return "no claim: disturbed"
+    if entry.speedup is not None and entry.claimed:
+        return f"{text.ratio(entry.speedup.value)} ({text.interval(entry.speedup)})"
+    if entry.speedup is not None and entry.verdict == "faster":
+        return "no claim: the plan was dropped"
+    if entry.speedup is not None:
+        return f"no gain shown ({text.interval(entry.speedup)})"
+    return "nothing faster" if entry.status == "finished" else entry.status.replace("-", " ")
+
+
+def _budget_words(seconds: float) -> str:
+    """A budget as it is typed: ``440s`` or ``12m``; never less than it is."""
+    whole = math.ceil(seconds)
+    return f"{whole // 60}m" if whole % 60 == 0 else f"{whole}s"

@@ -1,0 +1,72 @@
+"""Every kind of study has a file that says what is different of it, and nothing else asks for a kind."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pkgutil
+from dataclasses import fields
+from pathlib import Path
+from typing import get_args
+
+import fakes
+import msgspec
+import pytest
+
+import hotlap
+from hotlap.history import Entry
+from hotlap.records import Study, StudyKind, StudyStatus
+from hotlap.render import kinds
+from hotlap.render.headline import headline
+from hotlap.render.kinds.api import Presenter, presenter_of
+from hotlap.study.kinds import KINDS
+
+NAMES: tuple[StudyKind, ...] = get_args(StudyKind)
+STATES: tuple[StudyStatus, ...] = get_args(StudyStatus)
+
+
+def test_each_kind_is_one_file_and_one_line() -> None:
+    files = {it.name for it in pkgutil.iter_modules(kinds.__path__)} - {"api"}
+    assert files == set(NAMES) == set(KINDS)
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_a_file_offers_nothing_that_is_not_asked_for(kind: StudyKind) -> None:
+    module = importlib.import_module(f"{kinds.__name__}.{kind}")
+    own = {name for name, it in inspect.getmembers(module, inspect.isfunction) if it.__module__ == module.__name__}
+    assert {it for it in own if not it.startswith("_")} <= {it.name for it in fields(Presenter)}
+
+
+@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("status", STATES)
+@pytest.mark.parametrize("found", [fakes.FINISHED, Study(workload=fakes.WORKLOAD)])
+def test_every_study_of_a_kind_has_its_sentences(kind: StudyKind, status: StudyStatus, found: Study) -> None:
+    study = msgspec.structs.replace(found, kind=kind, status=status)
+    presenter = presenter_of(kind)
+    assert headline(study).sentence[-1] in ".:" and presenter.what_was_done(study).endswith(".")
+    assert all(command.startswith("hotlap ") and purpose for command, purpose in presenter.next_commands(study, "p"))
+    entry = Entry(directory="", identifier="", sort="", kind=kind, started="", status=status, workload=study.workload)
+    assert presenter.result(entry)
+
+
+def test_a_check_that_was_cut_is_not_resumed_as_a_search() -> None:
+    study = msgspec.structs.replace(fakes.INTERRUPTED, kind="check")
+    assert not tuple(presenter_of("check").next_commands(study, "hotlap.toml"))
+
+
+def test_nothing_compares_the_kind_of_a_study() -> None:
+    """What depends on it stands in the folders and tables that are looked up by it."""
+    source = Path(hotlap.__file__).parent
+    asking = [f"{path.name}:{node.lineno}" for path in source.rglob("*.py")
+              for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if _compares_a_kind(node)]  # fmt: skip
+    assert asking == []
+
+
+def _compares_a_kind(node: ast.AST) -> bool:
+    """Whether it is ``x.kind == "search"``, ``x.sort in ("tune", ...)`` and the like."""
+    if not isinstance(node, ast.Compare):
+        return False
+    words = {it.value for it in ast.walk(node) if isinstance(it, ast.Constant)}
+    names = {it.attr for it in ast.walk(node) if isinstance(it, ast.Attribute)}
+    return bool(names & {"kind", "sort"} and words & {*NAMES, *(it.command for it in KINDS.values())})
