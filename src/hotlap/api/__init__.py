@@ -46,9 +46,11 @@ def local_executor(directory: Path, isolation: Isolation = _DEFAULT_ISOLATION) -
     """Real trials on this machine; what they leave behind goes into that folder, a study's."""
     require_linux("hotlap")
     from hotlap.runtime.trackers import tracker_environment
+    from hotlap.trial.handshake import require_numpy
     from hotlap.trial.local import LocalExecutor
     from hotlap.trial.sweeping import sweep_leftovers, sweep_temporary_folders
 
+    require_numpy()
     # The study is locked by now, and nothing of it runs yet.
     sweep_temporary_folders()
     sweep_leftovers(directory / study.RUNS)

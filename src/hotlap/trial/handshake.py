@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
 
-from hotlap.errors import NOT_BOOTED, ScriptError
+from hotlap.errors import NOT_BOOTED, MissingPackageError, ScriptError
 from hotlap.files import read_bounded
 from hotlap.records.base import Record
 
@@ -55,6 +57,16 @@ class Handshake(Record, frozen=True, kw_only=True):
 
 class _Versioned(Record, frozen=True, kw_only=True):
     protocol: int
+
+
+def require_numpy() -> None:
+    """Raise :class:`MissingPackageError` where this interpreter, which compares what trials computed, has no numpy."""
+    if find_spec("numpy") is None:
+        raise MissingPackageError(
+            "Trials are compared with numpy, which is not installed where hotlap is.",
+            where=sys.executable,
+            remedy='Install it: pip install "hotlap[trials]"',
+        )
 
 
 def handshake_environment(path: Path) -> dict[str, str]:

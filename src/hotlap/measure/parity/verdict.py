@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from hotlap.measure.parity.first_step import first_step
 from hotlap.measure.parity.invariants import compare_invariants
 from hotlap.measure.parity.learning import learning
 from hotlap.measure.parity.losses import INTENDED_STEPS, pair, percent
@@ -97,6 +96,8 @@ def _gates(evidence: ParityEvidence) -> Iterable[GateResult]:
     if evidence.proof == "exact":
         yield exact_trajectory(baseline, candidate, again=again, noisy=evidence.noisy)
         return
+    from hotlap.measure.parity.first_step import first_step  # with numpy, which only this gate needs
+
     yield first_step(
         baseline,
         candidate,
