@@ -30,6 +30,7 @@ from hotlap.records import (
 )
 
 if TYPE_CHECKING:
+    from hotlap.levers.support.switching import Switch
     from hotlap.runtime.hooks import Hooks
 
 
@@ -58,7 +59,9 @@ class Lever:
     set before the process starts. ``improves`` names the metrics that it may make better: a search for
     another one passes it over. ``proof_for`` says what a setting owes, and ``changes_randomness`` whether the
     data pipeline draws other random numbers with it (from the same distribution). ``rewrite`` is what a
-    setting wants changed in the script's source, which :mod:`hotlap.source.patch` carries out.
+    setting wants changed in the script's source, which :mod:`hotlap.source.patch` carries out. ``switch`` hangs the
+    lever onto the hooks of a child that puts it on and takes it off while it trains; None for one that is decided when
+    the process or its loaders start.
     """
 
     name: str
@@ -76,6 +79,7 @@ class Lever:
     improves: tuple[str, ...] = (SECONDS_PER_SAMPLE,)
     changes_randomness: Callable[[Situation, Setting], bool] = lambda situation, setting: False
     rewrite: Callable[[ScriptFacts, Setting], tuple[SourceWish, ...]] = lambda facts, setting: (_NOT_SAID,)
+    switch: Callable[[Hooks, Setting], Switch] | None = None
 
 
 _REQUIRED = ("title", "proof", "addresses", "parameters", "obstacle", "bound", "candidates", "rewrite", "install")
@@ -181,5 +185,6 @@ def _build(name: str, module: ModuleType) -> Lever:
         proof_for=getattr(module, "proof_for", lambda situation, setting: module.proof),
         improves=getattr(module, "improves", (SECONDS_PER_SAMPLE,)),
         changes_randomness=getattr(module, "changes_randomness", lambda situation, setting: False),
+        switch=getattr(module, "switch", None),
         **member,
     )

@@ -46,6 +46,7 @@ from hotlap.records.instruments import (
     ReseedAugmentation,
     RoundWeights,
     SweepLoader,
+    SwitchLevers,
     WatchNumbers,
     WithoutDropout,
 )
@@ -300,6 +301,7 @@ __all__ = [
     "StudyKind",
     "StudyStatus",
     "SweepLoader",
+    "SwitchLevers",
     "TimedOut",
     "ToChild",
     "TopStatement",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from hotlap.records.base import Record
-from hotlap.records.workload import Setting
+from hotlap.records.workload import Plan, Setting
 
 
 class Observe(Record, frozen=True, kw_only=True, tag="observe"):
@@ -83,11 +83,19 @@ class ReseedAugmentation(Record, frozen=True, kw_only=True, tag="reseed-augmenta
     seed: int
 
 
+class SwitchLevers(Record, frozen=True, kw_only=True, tag="switch-levers"):
+    """Puts levers on and takes them off while the script trains: each block is of one of these configurations, which
+    are what its plan has besides that of the assignment. Before the first block none is on."""
+
+    configurations: tuple[Plan, ...]
+
+
 Instrument: TypeAlias = (
     Observe
     | CollectEvidence
     | ReplayBatch
     | SweepLoader
+    | SwitchLevers
     | WatchNumbers
     | AlignRandomness
     | WithoutDropout

@@ -53,13 +53,15 @@ class Proceed(Record, frozen=True, kw_only=True, tag="proceed"):
     """Controller: do ``lead_in`` steps that do not count, then ``steps`` steps as one block. To one that has
     :class:`Arrived`: go on.
 
-    ``seconds`` ends the block earlier, once so long has passed and ``minimum_steps`` are done; it is
+    Before the first of these steps the process switches to ``configuration`` of its :class:`SwitchLevers`; None: it
+    stays as it is. ``seconds`` ends the block earlier, once so long has passed and ``minimum_steps`` are done; it is
     never used with several processes, whose blocks must end at the same step. ``most_seconds`` ends it too, however few
     steps are done.
     """
 
     steps: int
     lead_in: int = 0
+    configuration: int | None = None
     seconds: float | None = None
     minimum_steps: int = 1
     most_seconds: float | None = None

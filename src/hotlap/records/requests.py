@@ -64,8 +64,9 @@ class TurnRequest(Record, frozen=True, kw_only=True):
     start, others on the machine are given up to ``patience_seconds`` to leave it alone.
 
     With ``suspended`` an arm's device memory moves to the host while it waits, since the device has no room for all.
-    ``most_seconds`` bounds the whole set: no round is begun that would probably end later, so that there may be fewer
-    than were asked for, or none.
+    With ``one_launch`` the arms differ in nothing but their plans and share one process, the first arm's, which between
+    two blocks switches what the others have besides. ``most_seconds`` bounds the whole set: no round is begun that
+    would probably end later, so that there may be fewer than were asked for, or none.
     """
 
     arms: tuple[Assignment, ...]
@@ -76,5 +77,6 @@ class TurnRequest(Record, frozen=True, kw_only=True):
     warm_up_limit_seconds: float = 120.0
     interleaved: bool = True
     suspended: bool = False
+    one_launch: bool = False
     patience_seconds: float = 0.0
     most_seconds: float | None = None

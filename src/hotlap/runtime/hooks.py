@@ -86,6 +86,9 @@ class Hooks:
     # `stopwatch.py`. Called repeatedly while it lasts.
     was_outside: list[Callable[[int], None]] = field(default_factory=list)
 
+    # The steps that follow are of that configuration (told by the session, between two steps).
+    configuration_changed: list[Callable[[int], None]] = field(default_factory=list)
+
     # torch.save and its like, and evaluation forwards of a root: wraps them (time outside steps).
     around_save: list[Callable[[Fetch], Any]] = field(default_factory=list)
     around_evaluation: list[Callable[[Any, Fetch], Any]] = field(default_factory=list)

@@ -177,6 +177,9 @@ class Session:
         assert isinstance(word, Proceed)
         self._lead_in = word.lead_in
         self._wanted = word
+        if word.configuration is not None:
+            for tell in self._hooks.configuration_changed:
+                tell(word.configuration)
         self.clock.resume()
         if word.lead_in == 0:
             self._open_block()

@@ -261,6 +261,11 @@ class Child:
         self._wait(lambda: False, limit_seconds, during, sample_memory=True)
         self.blocks += [it for it in (self._alone,) if it is not None]
 
+    @property
+    def steps_done(self) -> int:
+        """As the last block told."""
+        return self._steps_done
+
     def run_block(self, order: Proceed, *, sample_memory: bool = False) -> Block | None:
         """Have one block done by a child that is ready, thawing it first.
 

@@ -34,6 +34,7 @@ from hotlap.trial.executor import OneSlot
 from hotlap.trial.handshake import shake_hands
 from hotlap.trial.isolating import Isolator
 from hotlap.trial.machine import measured_machine
+from hotlap.trial.one_launch import shared_assignment, switch_turns
 from hotlap.trial.others import wait_for_quiet
 from hotlap.trial.owned_folder import owned_folder
 from hotlap.trial.snapshot import changed, snapshot
@@ -115,11 +116,16 @@ class LocalExecutor(OneSlot):
     def take_turns(self, request: TurnRequest) -> TurnSet:
         """A fresh launch of every arm, taking turns block by block; see :mod:`hotlap.trial.turns`.
 
-        With ``request.suspended`` arms leave the device while they wait. Where they did not fit into memory together
+        With ``request.one_launch`` they are configurations of one process (:mod:`hotlap.trial.one_launch`). With
+        ``request.suspended`` arms leave the device while they wait. Where they did not fit into memory together
         or could not be suspended, and also where ``request.interleaved`` is false, whole launches are alternated.
         """
         wait_for_quiet(request.patience_seconds)
         began = time.perf_counter()
+        if request.one_launch:
+            with self._child(shared_assignment(request)) as child:
+                runs, rounds = switch_turns(child, request)
+            return TurnSet(runs=runs, rounds=rounds, wall_seconds=time.perf_counter() - began)
         suspender = Suspender.found() if request.suspended else None
         interleaved = request.interleaved and (suspender is not None or not request.suspended)
         if interleaved:

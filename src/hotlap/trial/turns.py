@@ -23,7 +23,7 @@ _MARGIN = 1.25
 """A block is planned so much longer than it must be, since step times vary."""
 _STEPS_AFTER_A_SUSPENSION = 3
 _LONGEST_BLOCK_STEPS = 1_000_000
-_MOST_VOID = 0.5
+MOST_VOID = 0.5
 """Of the wanted rounds. A void one is repeated: in one of its blocks an allocator had to give back what it kept and ask
 again, which costs a multiple of a step, and happens because the others hold the memory."""
 
@@ -36,28 +36,28 @@ def take_turns(children: Sequence[Child], request: TurnRequest) -> tuple[tuple[R
     """
     rounds = _interleaved_blocks(children, request)
     runs = tuple(child.finish() for child in children)
-    return runs, _seconds_per_sample(rounds, len(children)) if _all_sound(runs) else _no_rounds(len(children))
+    return runs, seconds_per_sample(rounds, len(children)) if all_sound(runs) else no_rounds(len(children))
 
 
 def _interleaved_blocks(children: Sequence[Child], request: TurnRequest) -> list[list[Block]]:
     """One row a round, with one block for each arm."""
-    deadline = _deadline(request)
+    deadline = deadline_of(request)
     if not _start_up(children, deadline):
         return []
     steps: list[int] = []
     for child in children:
         too_late = any(it.over for it in children) or time.perf_counter() > deadline
-        enough = None if too_late else _warm_up(child, request, deadline)
-        if enough is None:
+        long_enough = None if too_late else warm_up(child, request, deadline)
+        if long_enough is None:
             return []
         child.freeze()
-        steps.append(enough)
+        steps.append(long_enough)
     order = list(range(len(children)))
     shuffle = random.Random(request.order_seed).shuffle
     rounds: list[list[Block]] = []
     void_rounds = 0
-    while len(rounds) < request.rounds and void_rounds <= _MOST_VOID * request.rounds:
-        if time.perf_counter() + _seconds_of(rounds) > deadline:
+    while len(rounds) < request.rounds and void_rounds <= MOST_VOID * request.rounds:
+        if time.perf_counter() + seconds_of(rounds) > deadline:
             break
         shuffle(order)
         blocks: dict[int, Block] = {}
@@ -67,7 +67,7 @@ def _interleaved_blocks(children: Sequence[Child], request: TurnRequest) -> list
                 return rounds
             children[index].freeze()
             blocks[index] = block
-            steps[index] = _enough(steps[index], block, request.block_seconds)
+            steps[index] = enough(steps[index], block, request.block_seconds)
         if any(it.allocator_retries for it in blocks.values()):
             void_rounds += 1
             continue
@@ -80,15 +80,15 @@ def is_cramped(runs: Sequence[Run], request: TurnRequest) -> bool:
     better not be alive together."""
     timed = (run.blocks[run.warm_up_blocks :] for run in runs)
     void_rounds = max((sum(it.allocator_retries > 0 for it in blocks) for blocks in timed), default=0)
-    return len(runs) > 1 and void_rounds > _MOST_VOID * request.rounds
+    return len(runs) > 1 and void_rounds > MOST_VOID * request.rounds
 
 
-def _deadline(request: TurnRequest) -> float:
+def deadline_of(request: TurnRequest) -> float:
     """On the clock of ``time.perf_counter``, when a set that begins now must be over."""
     return math.inf if request.most_seconds is None else time.perf_counter() + request.most_seconds
 
 
-def _seconds_of(rounds: Sequence[Sequence[Block]]) -> float:
+def seconds_of(rounds: Sequence[Sequence[Block]]) -> float:
     """What another round will take at most, judging by the last one."""
     return _MARGIN * sum(it.wall_seconds for it in rounds[-1]) if rounds else 0.0
 
@@ -119,23 +119,23 @@ def _start_up(children: Sequence[Child], deadline: float) -> bool:
     return True
 
 
-def _warm_up(child: Child, request: TurnRequest, deadline: float) -> int | None:
+def warm_up(child: Child, request: TurnRequest, deadline: float, *, configuration: int | None = None) -> int | None:
     """Blocks, half as long as those that count, until their times stop falling. Returns how many steps make a block
     that is long enough, or None when the child is over."""
     began = time.perf_counter()
     long_enough_seconds = request.block_seconds / 2
     steps = max(1, request.block_steps // 2)
-    seconds_per_sample: list[float] = []
+    times: list[float] = []
     while True:
-        block = child.run_block(_order(steps, _lead_in(request)))
+        block = child.run_block(_order(steps, _lead_in(request), configuration))
         if block is None:
             return None
         child.warm_up_blocks += 1
         if block.wall_seconds >= long_enough_seconds:
-            seconds_per_sample.append(block.wall_seconds / (block.samples or block.steps))
-            if warmed_up(seconds_per_sample):
+            times.append(block.wall_seconds / (block.samples or block.steps))
+            if warmed_up(times):
                 break
-        steps = _enough(steps, block, long_enough_seconds)
+        steps = enough(steps, block, long_enough_seconds)
         if time.perf_counter() - began > request.warm_up_limit_seconds:
             child.notes.append(f"The step time had not settled after {request.warm_up_limit_seconds:g} s of warm-up.")
             break
@@ -144,9 +144,9 @@ def _warm_up(child: Child, request: TurnRequest, deadline: float) -> int | None:
     return max(request.block_steps, _steps_for(request.block_seconds, block))
 
 
-def _order(steps: int, lead_in: int = 1) -> Proceed:
+def _order(steps: int, lead_in: int = 1, configuration: int | None = None) -> Proceed:
     """One block. The steps before it do not count: they may live on what was prefetched during the pause."""
-    return Proceed(steps=steps, lead_in=lead_in)
+    return Proceed(steps=steps, lead_in=lead_in, configuration=configuration)
 
 
 def _lead_in(request: TurnRequest) -> int:
@@ -154,7 +154,7 @@ def _lead_in(request: TurnRequest) -> int:
     return _STEPS_AFTER_A_SUSPENSION if request.suspended else 1
 
 
-def _enough(steps: int, block: Block, wanted_seconds: float) -> int:
+def enough(steps: int, block: Block, wanted_seconds: float) -> int:
     """How many steps the next block must have, after this one: more where it was too short, as a machine that was busy
     is not any more. Blocks may differ in length, since what is compared are seconds per sample."""
     return steps if block.wall_seconds >= wanted_seconds else max(steps, _steps_for(wanted_seconds, block))
@@ -170,7 +170,7 @@ def alternate(start: Start, request: TurnRequest) -> tuple[tuple[Run, ...], Roun
     """The same without ever having two arms alive: every arm is launched twice, in random order and then backwards,
     and has half of its blocks in each launch. Ends at the first arm that fails; a run is that of an arm's last launch.
     """
-    arms, deadline = range(len(request.arms)), _deadline(request)
+    arms, deadline = range(len(request.arms)), deadline_of(request)
     order = random.Random(request.order_seed).sample(arms, len(arms))
     runs: list[Run] = [_not_started(assignment) for assignment in request.arms]
     halves = (order, request.rounds - request.rounds // 2), (order[::-1], request.rounds // 2)
@@ -179,12 +179,12 @@ def alternate(start: Start, request: TurnRequest) -> tuple[tuple[Run, ...], Roun
         columns: dict[int, list[Block]] = {}
         for index in sequence if wanted else ():
             if time.perf_counter() > deadline:
-                return tuple(runs), _seconds_per_sample(rounds, len(arms))
+                return tuple(runs), seconds_per_sample(rounds, len(arms))
             runs[index], columns[index] = _blocks_alone(start, request, index, wanted, deadline)
             if not isinstance(runs[index].ending, (Completed, Stopped)):
-                return tuple(runs), _no_rounds(len(arms))
+                return tuple(runs), no_rounds(len(arms))
         rounds += [list(row) for row in zip(*(columns[index] for index in sorted(columns)), strict=False)]
-    return tuple(runs), _seconds_per_sample(rounds, len(arms))
+    return tuple(runs), seconds_per_sample(rounds, len(arms))
 
 
 def _blocks_alone(
@@ -193,12 +193,12 @@ def _blocks_alone(
     """One launch of one arm, and its timed blocks, as many as are wanted or as it has steps for."""
     with start(request.arms[index]) as child:
         blocks: list[Block] = []
-        steps = _warm_up(child, request, deadline) if child.wait_ready() else None
+        steps = warm_up(child, request, deadline) if child.wait_ready() else None
         while steps is not None and len(blocks) < wanted and not child.over and time.perf_counter() <= deadline:
             block = child.run_block(_order(steps))
             if block is not None:
                 blocks.append(block)
-                steps = _enough(steps, block, request.block_seconds)
+                steps = enough(steps, block, request.block_seconds)
         return child.finish(), blocks
 
 
@@ -207,15 +207,15 @@ def _not_started(assignment: Assignment) -> Run:
     return Run(plan=assignment.plan, seed=assignment.seed, ending=Stopped(), notes=(note,))
 
 
-def _all_sound(runs: Sequence[Run]) -> bool:
+def all_sound(runs: Sequence[Run]) -> bool:
     return all(isinstance(run.ending, (Completed, Stopped)) for run in runs)
 
 
-def _no_rounds(arms: int) -> Rounds:
+def no_rounds(arms: int) -> Rounds:
     return ((),) * arms
 
 
-def _seconds_per_sample(rounds: Sequence[Sequence[Block]], arms: int) -> Rounds:
+def seconds_per_sample(rounds: Sequence[Sequence[Block]], arms: int) -> Rounds:
     """One row an arm. Where samples could not be counted, steps are: in all blocks, so that rows stay comparable."""
     counted = all(block.samples > 0 for row in rounds for block in row)
     return tuple(

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 
 from hotlap.levers.api import Parameter
 from hotlap.levers.support.situations import bound_of_computing, cores_per_process, device_kind, make_setting
+from hotlap.levers.support.switching import Switch, remembered
 from hotlap.records import Proof, ScriptFacts, Setting, Situation, Skipped, SourceWish, TopStatement
 
 if TYPE_CHECKING:
@@ -70,3 +71,9 @@ def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceWish, ...]:
 def install(hooks: Hooks, setting: Setting) -> None:
     """Set it at once; a script that sets its own afterwards wins."""
     hooks.torch.set_num_threads(dict(setting.values)["threads"])
+
+
+def switch(hooks: Hooks, setting: Setting) -> Switch:
+    """The number of threads; those that exist wait where fewer are asked for."""
+    torch = hooks.torch
+    return remembered(torch.get_num_threads, torch.set_num_threads, dict(setting.values)["threads"])

@@ -27,10 +27,12 @@ which can eat the gain. A model that calls `.view` on a convolution's output fai
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from hotlap.levers.support.situations import bound_without, device_kind, make_setting, models_with, without_model
+from hotlap.levers.support.switching import Switch
 from hotlap.records import ModelInputs, ModelStatement, Proof, ScriptFacts, Setting, Situation, Skipped, SourceWish
 
 if TYPE_CHECKING:
@@ -83,25 +85,74 @@ def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceWish, ...]:
 
 def install(hooks: Hooks, setting: Setting) -> None:
     """Convert each root that convolves images, and from then on its inputs."""
-    torch = hooks.torch
-    order = torch.channels_last
+    order = hooks.torch.channels_last
     converted: WeakSet[Any] = WeakSet()
 
     def convert_model(root: Any) -> None:
-        if any(isinstance(it, (torch.nn.Conv2d, torch.nn.ConvTranspose2d)) for it in root.modules()):
+        if _convolves(hooks, root):
             root.to(memory_format=order)  # keeps every Parameter object, so an optimizer that holds them goes on
             converted.add(root)
 
+    hooks.model_found.append(convert_model)
+    hooks.before_forward.append(_converted_inputs(hooks, converted))
+
+
+def switch(hooks: Hooks, setting: Setting) -> Switch:
+    """Weights and buffers change their order in memory, with their gradients and what optimizers keep for them; going
+    back, all get the strides that the weight had."""
+    torch = hooks.torch
+    roots: WeakSet[Any] = WeakSet()
+    optimizers: WeakSet[Any] = WeakSet()
+    converted: WeakSet[Any] = WeakSet()
+    strides: list[tuple[Any, tuple[int, ...]]] = []
+
+    def on() -> None:
+        for root in roots:
+            converted.add(root)
+            for tensor in (*root.parameters(), *root.buffers()):
+                if tensor.dim() == IMAGE_DIMENSIONS:
+                    strides.append((tensor, tensor.stride()))
+                    for it in _held_with(tensor, optimizers):
+                        it.data = it.data.contiguous(memory_format=torch.channels_last)
+
+    def off() -> None:
+        converted.clear()
+        while strides:
+            tensor, its_strides = strides.pop()
+            for it in _held_with(tensor, optimizers):
+                it.data = torch.empty_strided(it.shape, its_strides, dtype=it.dtype, device=it.device).copy_(it.data)
+
+    hooks.model_found.append(lambda root: roots.add(root) if _convolves(hooks, root) else None)
+    hooks.after_optimizer.append(optimizers.add)
+    hooks.before_forward.append(_converted_inputs(hooks, converted))
+    return Switch(on, off)
+
+
+def _convolves(hooks: Hooks, root: Any) -> bool:
+    convolutions = (hooks.torch.nn.Conv2d, hooks.torch.nn.ConvTranspose2d)
+    return any(isinstance(it, convolutions) for it in root.modules())
+
+
+def _converted_inputs(hooks: Hooks, roots: Collection[Any]) -> Callable[..., Any]:
+    """A hook that converts what these roots are given."""
+    torch = hooks.torch
+
     def convert(value: Any) -> Any:
         is_image = isinstance(value, torch.Tensor) and value.dim() == IMAGE_DIMENSIONS and value.is_floating_point()
-        return value.contiguous(memory_format=order) if is_image else value
+        return value.contiguous(memory_format=torch.channels_last) if is_image else value
 
     def convert_inputs(
         root: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        if root not in converted:
+        if root not in roots:
             return args, kwargs
         return tuple(convert(it) for it in args), {name: convert(it) for name, it in kwargs.items()}
 
-    hooks.model_found.append(convert_model)
-    hooks.before_forward.append(convert_inputs)
+    return convert_inputs
+
+
+def _held_with(tensor: Any, optimizers: Iterable[Any]) -> list[Any]:
+    """The tensor, its gradient, and what optimizers keep for it in its shape."""
+    states = [optimizer.state[tensor] for optimizer in optimizers if tensor in optimizer.state]
+    kept = [it for state in states for it in state.values() if getattr(it, "shape", None) == tensor.shape]
+    return [tensor, *([tensor.grad] if tensor.grad is not None else []), *kept]

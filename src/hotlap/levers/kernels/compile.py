@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 from hotlap.levers.api import Parameter
 from hotlap.levers.support.situations import bound_without, device_kind, is_nvidia_like, make_setting, without_model
+from hotlap.levers.support.switching import Switch
 from hotlap.records import (
     PEAK_BYTES,
     SECONDS_PER_SAMPLE,
@@ -94,17 +95,61 @@ def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceWish, ...]:
 
 def install(hooks: Hooks, setting: Setting) -> None:
     """Compile each root in place: its class, its parameters and the names in its state_dict stay the same."""
-    values = dict(setting.values)
-    mode = values["mode"]
-    dynamic = True if values.get("dynamic") else None
 
     def compile_root(root: Any) -> None:
-        if isinstance(root, hooks.torch.jit.ScriptModule):
-            hooks.note(f"{type(root).__name__} is TorchScript already and was not compiled.")
-        elif getattr(root, "_compiled_call_impl", None) is None and not hasattr(root, "_orig_mod"):
-            root.compile(mode=None if mode == "default" else mode, dynamic=dynamic)
+        _compile(hooks, setting, root)
 
     hooks.model_found.append(compile_root)
+
+
+def switch(hooks: Hooks, setting: Setting) -> Switch:
+    """Compiled when it is first put on; after that a root's calls go through what was compiled, or past it.
+
+    ``Module.compile`` keeps its result in ``_compiled_call_impl``, and ``__call__`` goes by whether that is None (torch
+    2.6 to 2.13). ``torch.compiler.set_stance`` is public, and would switch what the script itself compiled as well.
+    """
+    compiled: dict[int, tuple[Any, Any]] = {}
+    roots: list[Any] = []
+    is_on = False
+
+    def put_on(root: Any) -> None:
+        if id(root) in compiled:
+            root._compiled_call_impl = compiled[id(root)][1]
+        elif _compile(hooks, setting, root):
+            compiled[id(root)] = root, root._compiled_call_impl
+
+    def found(root: Any) -> None:
+        roots.append(root)
+        if is_on:
+            put_on(root)
+
+    def on() -> None:
+        nonlocal is_on
+        is_on = True
+        for root in roots:
+            put_on(root)
+
+    def off() -> None:
+        nonlocal is_on
+        is_on = False
+        for root, _ in compiled.values():
+            root._compiled_call_impl = None
+
+    hooks.model_found.append(found)
+    return Switch(on, off)
+
+
+def _compile(hooks: Hooks, setting: Setting, root: Any) -> bool:
+    """Whether the root was compiled: one that is already, or that cannot be, is left alone."""
+    values = dict(setting.values)
+    if isinstance(root, hooks.torch.jit.ScriptModule):
+        hooks.note(f"{type(root).__name__} is TorchScript already and was not compiled.")
+        return False
+    if getattr(root, "_compiled_call_impl", None) is not None or hasattr(root, "_orig_mod"):
+        return False
+    mode = None if values["mode"] == "default" else values["mode"]
+    root.compile(mode=mode, dynamic=True if values.get("dynamic") else None)
+    return True
 
 
 def pay_back_steps(compile_seconds: float, baseline_step_seconds: float, step_seconds: float) -> float | None:

@@ -29,6 +29,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hotlap.levers.support.situations import bound_without, is_nvidia_like, make_setting, models_with, without_model
+from hotlap.levers.support.switching import Switch, remembered
 from hotlap.records import Proof, ScriptFacts, Setting, Situation, Skipped, SourceWish, TopStatement
 
 if TYPE_CHECKING:
@@ -82,3 +83,9 @@ def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceWish, ...]:
 def install(hooks: Hooks, setting: Setting) -> None:
     """Set it at once; a script that sets its own afterwards wins."""
     hooks.torch.backends.cudnn.benchmark = True
+
+
+def switch(hooks: Hooks, setting: Setting) -> Switch:
+    """What cuDNN found out is kept for the next time that it is on."""
+    cudnn = hooks.torch.backends.cudnn
+    return remembered(lambda: cudnn.benchmark, lambda value: setattr(cudnn, "benchmark", value), True)

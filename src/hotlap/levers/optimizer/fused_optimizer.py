@@ -26,11 +26,13 @@ parameters on one kind of device.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from hotlap.levers.api import Parameter
 from hotlap.levers.support.situations import bound_without, device_kind, make_setting
+from hotlap.levers.support.switching import Switch
 from hotlap.records import (
     PEAK_BYTES,
     SECONDS_PER_SAMPLE,
@@ -106,6 +108,66 @@ def install(hooks: Hooks, setting: Setting) -> None:
             arguments[implementation] = True
 
     hooks.before_optimizer.append(choose)
+
+
+def switch(hooks: Hooks, setting: Setting) -> Switch:
+    """The flags of the optimizer's groups, and the form in which the other implementation wants its count of steps."""
+    implementation = str(dict(setting.values)["implementation"])
+    optimizers: WeakSet[Any] = WeakSet()
+    changed: list[_Changed] = []
+
+    def made(optimizer: Any) -> None:
+        arguments = {**optimizer.defaults, "params": optimizer.param_groups}
+        left_open = arguments.get("fused") is None and arguments.get("foreach") is None
+        if left_open and not _refusal(hooks, type(optimizer), arguments, implementation):
+            optimizers.add(optimizer)
+
+    def on() -> None:
+        changed.extend(_Changed(hooks, it, implementation) for it in optimizers)
+
+    def off() -> None:
+        while changed:
+            changed.pop().undo()
+
+    hooks.after_optimizer.append(made)
+    return Switch(on, off)
+
+
+class _Changed:
+    """An optimizer that uses another implementation until it is undone.
+
+    What is set is what its constructor would set. A fused implementation keeps its count of steps on the device of the
+    weight, as float32; others on the host, in torch's default format.
+    """
+
+    _SUPPORTS_SCALING = "_step_supports_amp_scaling"
+
+    def __init__(self, hooks: Hooks, optimizer: Any, implementation: str) -> None:
+        self._torch = hooks.torch
+        self._optimizer = optimizer
+        self._is_fused = implementation == "fused"
+        self._before = [(group, group.get("fused"), group.get("foreach")) for group in optimizer.param_groups]
+        for group in optimizer.param_groups:
+            group[implementation] = True
+        if self._is_fused:
+            setattr(optimizer, self._SUPPORTS_SCALING, True)
+            self._move_steps(lambda weight, count: count.to(weight.device, hooks.torch.float32))
+
+    def undo(self) -> None:
+        """The implementation that torch would choose."""
+        for group, fused, foreach in self._before:
+            group.update({name: it for name, it in (("fused", fused), ("foreach", foreach)) if name in group})
+        if self._is_fused:
+            vars(self._optimizer).pop(self._SUPPORTS_SCALING, None)
+            wide = self._torch.get_default_dtype() == self._torch.float64
+            number_format = self._torch.float64 if wide else self._torch.float32
+            self._move_steps(lambda weight, count: count.to("cpu", number_format))
+
+    def _move_steps(self, moved: Callable[[Any, Any], Any]) -> None:
+        capturable = any(group.get("capturable") for group in self._optimizer.param_groups)
+        for weight, state in self._optimizer.state.items():
+            if hasattr(state.get("step"), "device") and not capturable:
+                state["step"] = moved(weight, state["step"])
 
 
 def _open(situation: Situation) -> tuple[OptimizerFacts, ...]:

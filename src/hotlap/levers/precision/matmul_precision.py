@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING
 
 from hotlap.levers.api import Parameter
 from hotlap.levers.support.situations import accelerator, bound_without, device_kind, make_setting, native_dtypes
+from hotlap.levers.support.switching import Switch
 from hotlap.records import Proof, ScriptFacts, Setting, Situation, Skipped, SourceWish, TopStatement
 
 if TYPE_CHECKING:
@@ -94,6 +95,26 @@ def install(hooks: Hooks, setting: Setting) -> None:
     if precision == "medium" and hasattr(onednn, "conv"):  # since torch 2.9; convolutions have a switch of their own
         onednn.conv.fp32_precision = "bf16"
         onednn.rnn.fp32_precision = "bf16"
+
+
+def switch(hooks: Hooks, setting: Setting) -> Switch:
+    """All of torch's switches for it come back as they were."""
+    torch = hooks.torch
+    onednn = torch.backends.mkldnn
+    parts = [onednn.conv, onednn.rnn] if hasattr(onednn, "conv") else []
+    before: list[tuple[str, list[str]]] = []
+
+    def on() -> None:
+        before.append((torch.get_float32_matmul_precision(), [it.fp32_precision for it in parts]))
+        install(hooks, setting)
+
+    def off() -> None:
+        precision, of_parts = before.pop()
+        torch.set_float32_matmul_precision(precision)
+        for part, own in zip(parts, of_parts, strict=True):
+            part.fp32_precision = own
+
+    return Switch(on, off)
 
 
 def _precision(situation: Situation) -> str:

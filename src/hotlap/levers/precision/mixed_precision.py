@@ -42,6 +42,7 @@ from typing import TYPE_CHECKING, Any
 from hotlap.levers.api import Parameter
 from hotlap.levers.support.loss_scaler import LossScaler
 from hotlap.levers.support.situations import bound_without, device_kind, make_setting, native_dtypes, without_model
+from hotlap.levers.support.switching import Switch, gated
 from hotlap.records import (
     PEAK_BYTES,
     SECONDS_PER_SAMPLE,
@@ -155,6 +156,11 @@ def install(hooks: Hooks, setting: Setting) -> None:
     hooks.before_exit.append(close)
     if dtype == "float16":
         _scale_losses(hooks)
+
+
+def switch(hooks: Hooks, setting: Setting) -> Switch:
+    """The region is opened in the steps for which it is on; it is closed whenever a step ends."""
+    return gated(hooks, lambda behind_gate: install(behind_gate, setting))
 
 
 class _Region:

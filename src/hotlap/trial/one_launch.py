@@ -1,0 +1,174 @@
+"""Arms that share one process: it switches levers between blocks, and so every arm has the same start, data and memory.
+
+A crossover design: each configuration follows each other one in random order, and every round has a block of each.
+Weights go on changing, so seconds are compared and nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from hotlap.records import Assignment, Block, Plan, Proceed, Run, Steps, Stopped, SwitchLevers, TurnRequest
+from hotlap.trial.child import Child
+from hotlap.trial.turns import (
+    MOST_VOID,
+    Rounds,
+    all_sound,
+    deadline_of,
+    enough,
+    no_rounds,
+    seconds_of,
+    seconds_per_sample,
+    warm_up,
+)
+
+_FEWEST_STEPS = 4
+"""Looked at one by one, before a configuration counts as settled and to see how many still feel a switch."""
+_SETTLED = 1.25
+"""Steps are alike whose times differ by no more than this factor."""
+
+
+def shared_assignment(request: TurnRequest) -> Assignment:
+    """The first arm's, with what the others have besides as configurations.
+
+    Raises :class:`ValueError` for arms that differ in more than their plans.
+    """
+    first = request.arms[0]
+    if any(msgspec.structs.replace(it, plan=first.plan) != first for it in request.arms):
+        raise ValueError("Arms that share a launch differ in their plans alone.")
+    more = tuple(
+        Plan(settings=tuple(it for it in arm.plan.settings if it not in first.plan.settings)) for arm in request.arms
+    )
+    return msgspec.structs.replace(first, instruments=(*first.instruments, SwitchLevers(configurations=more)))
+
+
+def switch_turns(child: Child, request: TurnRequest) -> tuple[tuple[Run, ...], Rounds]:
+    """Let the configurations of a child that was just started take turns, and end it. There is a run for each: that of
+    the process, with the configuration's plan and blocks, and how it ended for the one at whose turn it failed.
+
+    The rounds are those that all went through; they end before the first loss that is not finite.
+    """
+    turns = _Turns(child, request)
+    turns.take()
+    return turns.finish()
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """The blocks by configuration, in the order of the arms, and how many steps the process had done after them."""
+
+    blocks: list[Block]
+    steps_done: int
+
+
+class _Turns:
+    def __init__(self, child: Child, request: TurnRequest) -> None:
+        self._child = child
+        self._request = request
+        self._arms = len(request.arms)
+        self._at_turn = 0
+        self._rounds: list[_Round] = []
+        self._own_blocks: list[list[Block]] = [[] for _ in request.arms]
+
+    def take(self) -> None:
+        """Warm up, let every configuration settle, see how long a switch is felt, then round after round."""
+        child, request, deadline = self._child, self._request, deadline_of(self._request)
+        if not child.wait_ready() or warm_up(child, request, deadline, configuration=0) is None:
+            return
+        steps: list[int] = []
+        for arm in range(self._arms):
+            step_seconds = None if time.perf_counter() > deadline else self._settle(arm)
+            if step_seconds is None:
+                return
+            steps.append(max(request.block_steps, math.ceil(request.block_seconds / step_seconds)))
+        lead_in = self._steps_that_feel_a_switch()
+        order = list(range(self._arms))
+        shuffle = random.Random(request.order_seed).shuffle
+        void_rounds = 0
+        while lead_in and len(self._rounds) < request.rounds and void_rounds <= MOST_VOID * request.rounds:
+            if time.perf_counter() + seconds_of([it.blocks for it in self._rounds]) > deadline:
+                return
+            shuffle(order)
+            blocks: dict[int, Block] = {}
+            for arm in order:
+                block = self._block(arm, Proceed(steps=steps[arm], lead_in=lead_in))
+                if block is None:
+                    return
+                blocks[arm] = block
+                steps[arm] = enough(steps[arm], block, request.block_seconds)
+            if any(it.allocator_retries for it in blocks.values()):
+                void_rounds += 1
+                continue
+            self._rounds.append(_Round([blocks[it] for it in range(self._arms)], child.steps_done))
+
+    def _block(self, arm: int, order: Proceed) -> Block | None:
+        self._at_turn = arm
+        block = self._child.run_block(msgspec.structs.replace(order, configuration=arm))
+        if block is not None:
+            self._own_blocks[arm].append(block)
+        return block
+
+    def _single_steps(self, arm: int, count: int) -> list[float] | None:
+        """Seconds per sample of so many steps, each timed by itself; None where the child is over."""
+        found: list[float] = []
+        for _ in range(count):
+            block = self._block(arm, Proceed(steps=1))
+            if block is None:
+                return None
+            found.append(block.wall_seconds / max(1, block.samples))
+        return found
+
+    def _settle(self, arm: int) -> float | None:
+        """Take steps until what happens once is over (compiling, tuning, filling caches); the seconds of a step then,
+        or None where the child is over."""
+        began = time.perf_counter()
+        recent: list[float] = []
+        while len(recent) < _FEWEST_STEPS or not _alike(recent[-_FEWEST_STEPS + 1 :]):
+            block = self._block(arm, Proceed(steps=1))
+            if block is None:
+                return None
+            recent.append(block.wall_seconds)
+            if time.perf_counter() - began > self._request.warm_up_limit_seconds:
+                break
+        return max(min(recent), 1e-9)
+
+    def _steps_that_feel_a_switch(self) -> int:
+        """The most steps after a switch that any configuration takes to settle, one at least; 0 where the child is
+        over."""
+        most = 1
+        for arm in range(self._arms):
+            seconds = self._single_steps(arm, _FEWEST_STEPS)
+            if seconds is None:
+                return 0
+            usual = min(seconds[_FEWEST_STEPS // 2 :])
+            felt = [number for number, it in enumerate(seconds[: _FEWEST_STEPS // 2], start=1) if it > _SETTLED * usual]
+            most = max(most, *felt, 0)
+        return most
+
+    def finish(self) -> tuple[tuple[Run, ...], Rounds]:
+        """The run of each arm, and its rows."""
+        run = self._child.finish()
+        runs = tuple(self._run_of(arm, run) for arm in range(self._arms))
+        if not all_sound(runs):
+            return runs, no_rounds(self._arms)
+        finite = min(run.steps.not_finite, default=len(run.steps.wall_seconds))
+        whole = [it.blocks for it in self._rounds if it.steps_done <= finite]
+        return runs, seconds_per_sample(whole, self._arms)
+
+    def _run_of(self, arm: int, run: Run) -> Run:
+        plan, blocks = self._request.arms[arm].plan, tuple(self._own_blocks[arm])
+        # The steps of a process that had many configurations are no account of one of them.
+        mine = msgspec.structs.replace(run, plan=plan, blocks=blocks, warm_up_blocks=0, steps=Steps())
+        if all_sound([run]) or arm == self._at_turn:
+            return mine
+        return msgspec.structs.replace(mine, ending=Stopped())
+
+
+def _alike(seconds: Sequence[float]) -> bool:
+    return max(seconds) <= _SETTLED * min(seconds)

@@ -1,0 +1,124 @@
+"""Arms that share one process: real children that switch levers between blocks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hotlap.levers.support.situations import make_setting
+from hotlap.records import Assignment, Completed, Crashed, Plan, Run, Stopped, TurnRequest, TurnSet, Workload
+from hotlap.trial.local import LocalExecutor
+from hotlap.trial.one_launch import shared_assignment
+
+SCRIPT = """
+import sys, time, torch
+torch.set_num_threads(2)
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+data = torch.utils.data.TensorDataset(torch.randn(64, 8), torch.randn(64, 1))
+done = 0
+while done < {steps}:
+    for inputs, targets in torch.utils.data.DataLoader(data, 8):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(model(inputs).float(), targets)
+        {during}
+        loss.backward()
+        optimizer.step()
+        done += 1
+"""
+
+BF16 = Plan(settings=(make_setting("mixed-precision", dtype="bfloat16"),))
+ONE_THREAD = Plan(settings=(make_setting("cpu-threads", threads=1),))
+FUSED = Plan(settings=(make_setting("fused-optimizer", implementation="fused"),))
+
+Take = Callable[..., TurnSet]
+
+
+@pytest.fixture
+def take(tmp_path: Path) -> Take:
+    def take(*plans: Plan, during: str = "pass", steps: int = 10**9, **fields: object) -> TurnSet:
+        (tmp_path / "train.py").write_text(SCRIPT.format(during=during, steps=steps))
+        workload = Workload(kind="script", target="train.py", directory=str(tmp_path), python=sys.executable)
+        fields = {"rounds": 4, "block_seconds": 0.02, "block_steps": 3, "warm_up_limit_seconds": 20.0, **fields}
+        arms = tuple(Assignment(workload=workload, plan=it) for it in plans)
+        return LocalExecutor(tmp_path / "runs").take_turns(TurnRequest(arms=arms, one_launch=True, **fields))
+
+    return take
+
+
+def endings(turns: TurnSet) -> list[type]:
+    return [type(run.ending) for run in turns.runs]
+
+
+def test_one_process_gives_rounds_of_every_configuration(take: Take, tmp_path: Path) -> None:
+    plans = (Plan(), Plan(), BF16, ONE_THREAD, Plan(settings=BF16.settings + FUSED.settings))
+    turns = take(*plans)
+    assert endings(turns) == [Stopped] * 5
+    assert [len(row) for row in turns.rounds] == [4] * 5
+    assert all(seconds > 0 for row in turns.rounds for seconds in row)
+    assert tuple(run.plan for run in turns.runs) == plans
+    assert len(list((tmp_path / "runs").glob("[0-9]*"))) == 1, "one launch"
+    assert all(run.startup_seconds == turns.runs[0].startup_seconds for run in turns.runs)
+    for run in turns.runs:
+        assert len(run.blocks) > 4 and all(it.steps >= 1 for it in run.blocks)
+
+
+SLOW_UNDER_AUTOCAST = "time.sleep(0.02 if torch.is_autocast_enabled('cpu') else 0.001)"
+
+
+def test_each_configuration_is_timed_while_it_is_on(take: Take) -> None:
+    turns = take(Plan(), BF16, Plan(), ONE_THREAD, during=SLOW_UNDER_AUTOCAST)
+    plain, slow, again, other = (sorted(row)[len(row) // 2] for row in turns.rounds)
+    assert slow > 2 * max(plain, again, other)
+
+
+@pytest.mark.parametrize("arm", [1, 2])
+def test_the_configuration_at_whose_turn_it_failed_is_named(take: Take, arm: int) -> None:
+    plans = [Plan(), ONE_THREAD, ONE_THREAD]
+    plans[arm] = BF16
+    turns = take(*plans, during="assert not torch.is_autocast_enabled('cpu'), 'no autocast, please'")
+    expected = [Stopped, Stopped, Stopped]
+    expected[arm] = Crashed
+    assert endings(turns) == expected
+    ending = turns.runs[arm].ending
+    assert isinstance(ending, Crashed) and "no autocast, please" in ending.error
+    assert turns.rounds == ((), (), ())
+
+
+def test_a_script_that_ends_has_no_rounds(take: Take) -> None:
+    turns = take(Plan(), BF16, steps=12)
+    assert Completed in endings(turns)
+    assert all(len(row) < 4 for row in turns.rounds)
+
+
+def test_rounds_end_before_the_first_loss_that_is_not_finite(take: Take) -> None:
+    from_there_on = "loss = loss * (float('nan') if done >= 120 else 1.0)"
+    turns = take(Plan(), ONE_THREAD, during=from_there_on, rounds=30, block_seconds=0.001, block_steps=4)
+    assert endings(turns) == [Stopped, Stopped]
+    assert 1 <= len(turns.rounds[0]) < 30
+
+
+def test_time_that_is_over_ends_it(take: Take) -> None:
+    turns = take(Plan(), ONE_THREAD, during="time.sleep(0.05)", rounds=200, most_seconds=6.0)
+    assert endings(turns) == [Stopped, Stopped]
+    assert len(turns.rounds[0]) < 200
+
+
+def test_arms_that_differ_in_more_than_their_plans_share_nothing() -> None:
+    one = Assignment(workload=Workload(kind="script", target="train.py", directory="/", python="python"))
+    other = msgspec.structs.replace(one, plan=BF16, seed=1)
+    with pytest.raises(ValueError, match="plans alone"):
+        shared_assignment(TurnRequest(arms=(one, other), one_launch=True))
+
+
+def test_the_reference_has_its_own_levers_all_the_time(take: Take) -> None:
+    with_both = Plan(settings=BF16.settings + ONE_THREAD.settings)
+    turns = take(BF16, with_both, during="assert torch.is_autocast_enabled('cpu')")
+    assert endings(turns) == [Stopped, Stopped]
+    assert [len(row) for row in turns.rounds] == [4, 4]
+    assert isinstance(turns.runs[1], Run) and turns.runs[1].plan == with_both
