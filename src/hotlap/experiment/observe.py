@@ -99,6 +99,8 @@ def _with_source(phases: PhaseAccount, facts: ScriptFacts) -> PhaseAccount:
 
 def command_line(workload: Workload) -> str:
     """What a person would type to run the workload, without its secrets."""
+    if workload.kind == "inference":
+        return shlex.join(["hotlap", "infer", workload.target, *redacted(workload).arguments])
     target = [workload.target] if workload.kind == "script" else ["-m", workload.target]
     return shlex.join(["python", *workload.interpreter_options, *target, *redacted(workload).arguments])
 

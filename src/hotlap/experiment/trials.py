@@ -90,7 +90,7 @@ class Trials:
         self.workload = workload
         self.options = options
         self.executor = executor
-        self.step_source: StepSource = "auto"
+        self.step_source: StepSource = "call" if workload.kind == "inference" else "auto"
         self.costs = Costs(0.0, Shape(step_seconds=1.0))
         self.rounds = options.rounds or USUAL_ROUNDS
         self.arms_at_once = _MOST_ARMS

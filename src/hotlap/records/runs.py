@@ -45,7 +45,8 @@ class Block(Record, frozen=True, kw_only=True):
     Energies (None: nobody tells) are those of whole devices, as many as there are trainers, and of all processors of
     the machine, whoever used them in that time. ``device_power_sampled`` says that the former was not counted, but
     taken from samples of power. In ``allocator_retries`` the device's allocator found no memory, gave all that it kept
-    back and asked again: what such a block took says nothing of the script alone.
+    back and asked again: what such a block took says nothing of the script alone. ``first_step`` is the row of the
+    account at which the block begins (None in studies that did not record it).
     """
 
     steps: int
@@ -63,6 +64,7 @@ class Block(Record, frozen=True, kw_only=True):
     device_power_sampled: bool = False
     allocator_retries: int = 0
     processor_energy_joules: float | None = None
+    first_step: int | None = None
 
 
 class GraphBreak(Record, frozen=True, kw_only=True):

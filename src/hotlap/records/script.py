@@ -138,7 +138,7 @@ class ScriptFacts(Record, frozen=True, kw_only=True):
     """
 
     device: str = "cpu"
-    step_source: Literal["optimizer", "backward"] = "optimizer"
+    step_source: Literal["optimizer", "backward", "call"] = "optimizer"
     torch_version: str = ""
     processes: int = 1
     threads: int = 1

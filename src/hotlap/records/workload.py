@@ -24,12 +24,14 @@ class Checkout(Record, frozen=True, kw_only=True):
 class Workload(Record, frozen=True, kw_only=True):
     """The user's command: what python is told to run, and where.
 
-    ``kind`` is ``script`` (``target`` is a path) or ``module`` (``target`` is a dotted name, run as
-    ``python -m`` does). ``torchrun train.py`` is the module ``torch.distributed.run``. ``checkout`` is there where it
-    runs in a copy of its source tree. ``interpreter_options`` are those of ``python`` itself, such as ``-u``.
+    ``kind`` is ``script`` (``target`` is a path), ``module`` (``target`` is a dotted name, run as ``python -m`` does)
+    or ``inference``: ``target`` names a function that returns a model (``module:make_model``), ``arguments`` are those of
+    ``hotlap infer``, and :mod:`hotlap.runtime.inference` calls the model. ``torchrun train.py`` is the module
+    ``torch.distributed.run``. ``checkout`` is there where it runs in a copy of its source tree.
+    ``interpreter_options`` are those of ``python`` itself, such as ``-u``.
     """
 
-    kind: Literal["script", "module"]
+    kind: Literal["script", "module", "inference"]
     target: str
     arguments: tuple[str, ...] = ()
     directory: str
@@ -64,4 +66,6 @@ class Plan(Record, frozen=True, kw_only=True):
     settings: tuple[Setting, ...] = ()
 
 
-StepSource: TypeAlias = Literal["auto", "optimizer", "backward"]
+StepSource: TypeAlias = Literal["auto", "optimizer", "backward", "call"]
+"""What ends a unit of work, which is called a step whatever it is: an optimizer's update, a backward, or a call of the
+model of an inference target; ``auto`` is an update, or a backward where there is no optimizer."""

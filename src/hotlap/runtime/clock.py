@@ -23,7 +23,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from hotlap.records import SampleSource, Steps, StepSource
 from hotlap.runtime.batches import leading_size
@@ -368,6 +368,11 @@ class StepClock:
     def counts_backwards(self) -> bool:
         """Whether steps are counted by backwards, for want of an optimizer."""
         return self.source == "backward" or (self.source == "auto" and not self._has_optimizer)
+
+    @property
+    def counted(self) -> Literal["optimizer", "backward", "call"]:
+        """What ended the steps so far."""
+        return "backward" if self.counts_backwards() else "optimizer"
 
     # -- steps ---------------------------------------------------------------------------------
 

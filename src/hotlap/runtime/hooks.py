@@ -8,6 +8,7 @@ With all lists empty the user's program behaves exactly as without us.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -92,6 +93,11 @@ class Hooks:
     # torch.save and its like, and evaluation forwards of a root: wraps them (time outside steps).
     around_save: list[Callable[[Fetch], Any]] = field(default_factory=list)
     around_evaluation: list[Callable[[Any, Fetch], Any]] = field(default_factory=list)
+
+    # A call of an inference target's model is over, its output is consumed: a step of the clock.
+    call_ended: list[Callable[[], None]] = field(default_factory=list)
+    # What such calls run under: contexts that are entered once, before the first call, within ``torch.no_grad()``.
+    around_calls: list[Callable[[], AbstractContextManager[Any]]] = field(default_factory=list)
 
     # The process is about to end, also when hotlap ends it.
     before_exit: list[Callable[[], None]] = field(default_factory=list)

@@ -261,7 +261,7 @@ class Observer:
         device = models[0].device if models else "cpu"
         return ScriptFacts(
             device=device,
-            step_source="backward" if self._clock.counts_backwards() else "optimizer",
+            step_source=self._clock.counted,
             torch_version=str(torch.__version__),
             processes=self._processes,
             threads=torch.get_num_threads(),

@@ -48,6 +48,15 @@ class Roots:
         alive = (reference() for reference in self._known.values())
         return tuple(root for root in alive if root is not None)
 
+    def settle(self, root: Any) -> None:
+        """Take this module for the only root: no optimizer will tell, and whoever calls it calls the hooks of a forward
+        too, so that no module is watched from here on."""
+        self.searching = False
+        self._watch(self._plain_call)
+        self._known = {id(root): weakref.ref(root)}
+        for tell in self._hooks.model_found:
+            tell(root)
+
     def forward(self) -> CodeType | None:
         """The code of the only root's ``forward``; None with several roots, or where it is not written in Python."""
         # A compiled module stands before the one that the script wrote.

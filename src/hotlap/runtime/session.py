@@ -25,6 +25,7 @@ from hotlap.records import (
     ScriptFacts,
 )
 from hotlap.runtime import compile_report, connections
+from hotlap.runtime.call_clock import CallClock
 from hotlap.runtime.channel import Channel
 from hotlap.runtime.checkouts import imported_from_original
 from hotlap.runtime.clock import StepClock
@@ -86,7 +87,8 @@ class Session:
         self._roots = interception.roots
         self._torch = interception.hooks.torch
         evidence = self.assignment.instrument(CollectEvidence)
-        self.clock = StepClock(
+        kind = CallClock if self.assignment.step_source == "call" else StepClock
+        self.clock = kind(
             self._hooks,
             source=self.assignment.step_source,
             scaling=interception,
@@ -211,6 +213,7 @@ class Session:
             BlockDone(
                 steps_done=last,
                 block=Block(
+                    first_step=first,
                     steps=last - first,
                     samples=sum(steps.samples[first:last]),
                     wall_seconds=max(ended.wall_seconds - outside, 1e-9),

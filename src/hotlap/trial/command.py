@@ -17,6 +17,8 @@ from hotlap.trial.guard import PACKAGE_PARENT
 HOOKS_DIRECTORY = PACKAGE_PARENT / "hotlap" / "runtime" / "site"
 """The folder whose ``sitecustomize`` brings hotlap into a process."""
 
+INFERENCE_PROGRAM = "hotlap.runtime.inference"
+
 # What an outer hotlap may have left for its own children.
 _OURS = (
     "HOTLAP_ASSIGNMENT",
@@ -32,8 +34,10 @@ _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
 def command_of(workload: Workload) -> list[str]:
-    """What is executed, as ``python script.py ...`` or ``python -m module ...`` would be typed."""
-    target = [workload.target] if workload.kind == "script" else ["-m", workload.target]
+    """What is executed, as ``python script.py ...`` or ``python -m module ...`` would be typed; of an inference target
+    it is the program that calls the model."""
+    targets = {"script": [workload.target], "module": ["-m", workload.target]}
+    target = targets.get(workload.kind, ["-m", INFERENCE_PROGRAM, workload.target])
     return [workload.python, *workload.interpreter_options, *target, *workload.arguments]
 
 

@@ -25,14 +25,14 @@ def source_of(workload: Workload) -> Source:
 def script_of(workload: Workload) -> Path | None:
     """The file that is the script, as far as a look at the names can tell; None where it cannot.
 
-    Of a module it is the file below the working directory, and under a launcher (torchrun) the first Python file among
-    the arguments.
+    Of a module, also of one that makes a model, it is the file below the working directory, and under a launcher
+    (torchrun) the first Python file among the arguments.
     """
     directory = Path(workload.directory)
     if workload.kind == "script":
         target = directory / workload.target
         return target / "__main__.py" if target.is_dir() else target
-    module = directory.joinpath(*workload.target.split("."))
+    module = directory.joinpath(*workload.target.partition(":")[0].split("."))
     named = [directory / it for it in workload.arguments if it.endswith(".py")]
     candidates = [module.with_name(f"{module.name}.py"), module / "__main__.py", *named]
     return next((it for it in candidates if it.is_file()), None)

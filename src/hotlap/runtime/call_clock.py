@@ -1,0 +1,43 @@
+"""The step clock of an inference target: each call of its model is a step.
+
+A call is booked as the phase ``forward``; its inputs' conversions by levers and the consumption of its output are part
+of it, as they are of the latency that a user of the model sees. What lies between two calls is ``other``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from hotlap.runtime.batches import leading_size
+from hotlap.runtime.clock import StepClock
+from hotlap.runtime.hooks import Hooks
+from hotlap.runtime.stopwatch import FORWARD
+
+
+class CallClock(StepClock):
+    """Follows calls instead of a training loop. Samples are the leading size of a call's first tensor."""
+
+    def _hang_on(self, hooks: Hooks) -> None:
+        hooks.before_forward.append(self._call_begins)
+        hooks.call_ended.append(self._call_ended)
+
+    @property
+    def counted(self) -> Literal["optimizer", "backward", "call"]:
+        return "call"
+
+    def counts_backwards(self) -> bool:
+        """Never: what a model does within a call is no step."""
+        return False
+
+    def _call_begins(
+        self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        if not self._stopwatch_chosen:
+            self._choose_stopwatch(model)
+        self._step_forwarded = leading_size(args) or leading_size(kwargs)
+        self.enter(FORWARD)
+        return args, kwargs
+
+    def _call_ended(self) -> None:
+        self.leave()
+        self._end_step()

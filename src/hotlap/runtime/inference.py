@@ -1,0 +1,114 @@
+"""The program of an inference target: make the model and its inputs, then call the model on one input after the other.
+
+``python -m hotlap.runtime.inference module:make_model --inputs module:make_inputs`` is what a trial starts. Calls
+go on, under ``torch.no_grad()``, until the controller ends the process: the inputs are used again and again, in their
+order. What the user's functions raise, or return that is of no use, ends the trial as a crash of theirs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import itertools
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any, TypeAlias
+
+from hotlap.runtime.outputs import consume
+
+MOST_INPUTS = 256
+"""How many inputs are taken of those that ``make_inputs`` gives, which may go on for ever."""
+
+Arguments: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def main(words: Sequence[str]) -> None:
+    """Call the model until the process is ended. Raises what the user's functions and the model raise."""
+    parser = argparse.ArgumentParser(prog="hotlap infer", allow_abbrev=False)
+    parser.add_argument("model")
+    parser.add_argument("--inputs", required=True)
+    choices = parser.parse_args(words)
+    make_model, make_inputs = function_named(choices.model), function_named(choices.inputs)
+    import torch
+
+    from hotlap.runtime.boot import active
+
+    interception = active()
+    if interception is None:
+        raise RuntimeError("This program is a part of hotlap's trials; run `hotlap infer` instead.")
+    model = make_model()
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"{choices.model} returned a {type(model).__name__}, which is no torch.nn.Module.")
+    inputs = taken_inputs(make_inputs(), choices.inputs)
+    hooks = interception.hooks
+    if model.training and any(_behaves_otherwise(it) for it in model.modules()):
+        hooks.note(
+            f"{choices.model} returned a model in training mode, in which dropout and batch norm behave otherwise: "
+            "call model.eval() in it, unless that is meant."
+        )
+    with ExitStack() as stack:
+        stack.enter_context(torch.no_grad())
+        interception.roots.settle(model)
+        for enter in hooks.around_calls:
+            stack.enter_context(enter())
+        for args, kwargs in itertools.cycle(inputs):
+            for prepare in hooks.before_forward:
+                args, kwargs = prepare(model, args, kwargs)
+            output = model(*args, **kwargs)
+            consume(output)
+            for tell in hooks.after_forward:
+                tell(model, output)
+            for finish in hooks.call_ended:
+                finish()
+
+
+def function_named(target: str) -> Callable[[], Any]:
+    """What ``module:function`` names. Raises ImportError, AttributeError, or TypeError for what cannot be called."""
+    module, colon, name = target.partition(":")
+    if not (module and colon and name):
+        raise ValueError(f"{target!r} names no function: write it as module:function.")
+    found: Any = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    if not callable(found):
+        raise TypeError(f"{target} is a {type(found).__name__}, which cannot be called.")
+    made: Callable[[], Any] = found
+    return made
+
+
+def taken_inputs(made: Any, target: str) -> list[Arguments]:
+    """The first inputs of what the user's function returned, as arguments of a call each.
+
+    A tensor or a mapping is a single input; of anything else each item is one. A tuple or list holds positional
+    arguments, a mapping named ones, and anything else is the only argument.
+    """
+    if hasattr(made, "dim") or isinstance(made, Mapping):
+        return [as_arguments(made)]
+    try:
+        items: Iterator[Any] = iter(made)
+    except TypeError as error:
+        raise TypeError(f"{target} returned a {type(made).__name__}, which holds no inputs.") from error
+    inputs = [as_arguments(it) for it in itertools.islice(items, MOST_INPUTS)]
+    if not inputs:
+        raise ValueError(f"{target} gave no inputs.")
+    return inputs
+
+
+def as_arguments(item: Any) -> Arguments:
+    """What the model is called with for one input."""
+    if isinstance(item, Mapping):
+        return (), {str(key): value for key, value in item.items()}
+    if isinstance(item, (tuple, list)):
+        return tuple(item), {}
+    return (item,), {}
+
+
+def _behaves_otherwise(module: Any) -> bool:
+    """Whether training mode changes what the module computes."""
+    kind = type(module).__name__
+    return module.training and ("Dropout" in kind or "BatchNorm" in kind)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

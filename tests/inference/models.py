@@ -1,0 +1,97 @@
+"""A module as a user of ``hotlap infer`` writes it: functions that return models, and functions that return inputs."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+
+def mlp() -> torch.nn.Module:
+    return torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.ReLU(), torch.nn.Linear(64, 4)).eval()
+
+
+def rows() -> list[torch.Tensor]:
+    return [torch.randn(8, 16) for _ in range(5)]
+
+
+def endless_rows() -> Iterator[torch.Tensor]:
+    while True:
+        yield torch.randn(8, 16)
+
+
+def no_rows() -> list[torch.Tensor]:
+    return []
+
+
+@dataclasses.dataclass
+class Answer:
+    logits: torch.Tensor
+    hidden: dict[str, list[torch.Tensor]]
+
+
+class Nested(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(16, 4)
+
+    def forward(self, rows: torch.Tensor, scale: float = 1.0) -> Answer:
+        return Answer(logits=self.layer(rows) * scale, hidden={"all": [rows, rows + 1]})
+
+
+def nested() -> torch.nn.Module:
+    return Nested().eval()
+
+
+def named_rows() -> list[dict[str, Any]]:
+    return [{"rows": torch.randn(2, 16), "scale": 2.0}]
+
+
+class Raising(Nested):
+    calls = 0
+
+    def forward(self, rows: torch.Tensor, scale: float = 1.0) -> Answer:
+        Raising.calls += 1
+        if Raising.calls > 3:
+            raise ValueError("the fourth call is too much")
+        return super().forward(rows, scale)
+
+
+def raising() -> torch.nn.Module:
+    return Raising()
+
+
+class Hanging(Nested):
+    calls = 0
+
+    def forward(self, rows: torch.Tensor, scale: float = 1.0) -> Answer:
+        Hanging.calls += 1
+        if Hanging.calls > 3:
+            time.sleep(3600)
+        return super().forward(rows, scale)
+
+
+def hanging() -> torch.nn.Module:
+    return Hanging()
+
+
+class Poisoned(Nested):
+    def forward(self, rows: torch.Tensor, scale: float = 1.0) -> Answer:
+        answer = super().forward(rows, scale)
+        answer.logits[0, 0] = float("nan")
+        return answer
+
+
+def poisoned() -> torch.nn.Module:
+    return Poisoned()
+
+
+def in_training_mode() -> torch.nn.Module:
+    return torch.nn.Sequential(torch.nn.Linear(16, 4), torch.nn.Dropout(0.5))
+
+
+def no_model() -> int:
+    return 7

@@ -1,0 +1,68 @@
+"""A model's calls as steps: timed, taken in turns, and ended by whatever a model may do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from inference.conftest import Launch, Target
+
+from hotlap.records import Assignment, Crashed, Observe, Stopped, TimedOut, TurnRequest
+from hotlap.trial.local import LocalExecutor
+
+
+def test_every_call_is_a_step(launch: Launch) -> None:
+    run = launch("mlp", instruments=(Observe(),))
+    assert isinstance(run.ending, Stopped), run.ending
+    assert len(run.steps.wall_seconds) == 12
+    assert set(run.steps.samples) == {8}
+    assert all(0 < call <= whole for call, whole in zip(run.steps.forward_seconds, run.steps.wall_seconds, strict=True))
+    assert not any(run.steps.backward_seconds) and not any(run.steps.optimizer_seconds)
+    assert run.facts.step_source == "call"
+    (model,) = run.facts.models
+    assert (model.kind, model.linears, model.dtype, model.input_shapes) == ("Sequential", 2, "float32", ((8, 16),))
+    assert [(it.first_step, it.steps) for it in run.blocks] == [(1, 11)]
+
+
+def test_calls_take_turns(target: Target, tmp_path: Path) -> None:
+    arm = Assignment(workload=target("mlp"), step_source="call")
+    request = TurnRequest(arms=(arm, arm), rounds=3, block_seconds=0.05, warm_up_limit_seconds=20)
+    turns = LocalExecutor(tmp_path / "runs").take_turns(request)
+    assert [type(run.ending) for run in turns.runs] == [Stopped, Stopped]
+    assert [len(row) for row in turns.rounds] == [3, 3]
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs"), [("nested", "rows"), ("nested", "named_rows"), ("mlp", "endless_rows"), ("poisoned", "rows")]
+)
+def test_outputs_and_inputs_of_any_shape(launch: Launch, model: str, inputs: str) -> None:
+    run = launch(model, inputs)
+    assert isinstance(run.ending, Stopped), run.ending
+    assert len(run.steps.wall_seconds) == 12
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs", "error"),
+    [
+        ("raising", "rows", "ValueError: the fourth call is too much"),
+        ("no_model", "rows", "TypeError: models:no_model returned a int, which is no torch.nn.Module."),
+        ("mlp", "no_rows", "ValueError: models:no_rows gave no inputs."),
+        ("mlp", "nowhere", "AttributeError: module 'models' has no attribute 'nowhere'"),
+    ],
+)
+def test_what_a_target_raises_is_its_crash(launch: Launch, model: str, inputs: str, error: str) -> None:
+    run = launch(model, inputs)
+    assert isinstance(run.ending, Crashed)
+    assert run.ending.error == error
+
+
+def test_a_call_that_hangs_is_given_up(launch: Launch) -> None:
+    run = launch("hanging", block_limit_seconds=2.0)
+    assert isinstance(run.ending, TimedOut)
+
+
+def test_training_mode_is_said_and_not_changed(launch: Launch) -> None:
+    run = launch("in_training_mode")
+    assert [it for it in run.notes if "models:in_training_mode returned a model in training mode" in it]
+    assert isinstance(run.ending, Stopped)
+    assert not [it for it in launch("mlp").notes if "training mode" in it]
