@@ -287,6 +287,7 @@ def _plan_json(settings: Iterable[Setting]) -> str:
 
 
 _BLOCK_MEANINGS = {
+    "first_step": "the step at which the block begins, counted from 0",
     "steps": "steps of the block",
     "samples": "samples of the block",
     "wall_seconds": "wall seconds, those outside of steps excluded",

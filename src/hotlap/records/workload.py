@@ -25,8 +25,8 @@ class Workload(Record, frozen=True, kw_only=True):
     """The user's command: what python is told to run, and where.
 
     ``kind`` is ``script`` (``target`` is a path), ``module`` (``target`` is a dotted name, run as ``python -m`` does)
-    or ``inference``: ``target`` names a function that returns a model (``module:make_model``), ``arguments`` are those of
-    ``hotlap infer``, and :mod:`hotlap.runtime.inference` calls the model. ``torchrun train.py`` is the module
+    or ``inference``: ``target`` names a function that returns a model (``module:make_model``), ``arguments`` are those
+    of ``hotlap infer``, and :mod:`hotlap.runtime.inference` calls the model. ``torchrun train.py`` is the module
     ``torch.distributed.run``. ``checkout`` is there where it runs in a copy of its source tree.
     ``interpreter_options`` are those of ``python`` itself, such as ``-u``.
     """
