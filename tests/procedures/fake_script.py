@@ -216,6 +216,8 @@ class FakeExecutor(OneSlot):
             levels.append(level * math.exp(noise.gauss(0.0, self.script.launch_noise)))
             runs.append(self._run(arm, 40, noise))
         starts = sum(run.startup_seconds for run in runs)
+        if request.one_launch:
+            starts -= (len(runs) - 1) * runs[0].startup_seconds
         self._pass_time(starts if request.most_seconds is None else min(starts, request.most_seconds))
         for run in runs:
             self._wait_for(run.ending)
@@ -238,7 +240,8 @@ class FakeExecutor(OneSlot):
     def _rounds_until_the_end(self, request: TurnRequest, block: int) -> int:
         if self.script.total_steps is None:
             return request.rounds
-        return max(0, min(request.rounds, self.script.total_steps // block - 4))
+        of_round = block * len(request.arms) if request.one_launch else block
+        return max(0, min(request.rounds, self.script.total_steps // of_round - 4))
 
     def _rounds_in_time(self, request: TurnRequest, block: int, levels: list[float], began: float) -> int:
         """How many rounds are over by then, with the margin that real ones are begun with."""

@@ -18,6 +18,8 @@ from hotlap.records import Plan, TurnSet
 FEWEST_ROUNDS = 8
 USUAL_ROUNDS = 15
 MOST_ROUNDS = 40
+SETTLING_STEPS = 10
+"""What a configuration takes before its first block where a process switches; more where something compiles."""
 
 BLOCK_SECONDS = 0.3
 BLOCK_STEPS = 8
@@ -87,6 +89,20 @@ class Costs:
         overhead = self._scaled_overhead(self.overhead_seconds, self.shape, cut)
         launches = sum(overhead + self._extra(plan) for plan in plans)
         return launches + len(plans) * rounds * cut.round_seconds
+
+    def of_one_launch(self, plans: Sequence[Plan], rounds: int, shape: Shape | None = None) -> float:
+        """One process that switches between these plans: one start, and for each plan its rounds and its settling."""
+        cut = shape or self.shape
+        overhead = self._scaled_overhead(self.overhead_seconds, self.shape, cut)
+        extras = sum(self._extra(plan) for plan in plans)
+        settling = SETTLING_STEPS * len(plans) * cut.step_seconds
+        return overhead + extras + settling + len(plans) * rounds * cut.round_seconds
+
+    def steps_of_one_launch(self, plans: int, rounds: int, shape: Shape | None = None) -> int:
+        """How many steps the script must have for that."""
+        cut = shape or self.shape
+        of_round = math.ceil(cut.round_seconds / cut.step_seconds) + 1
+        return plans * (SETTLING_STEPS + rounds * of_round) + _FIRST_GUESS_WARM_UP_BLOCKS * of_round
 
     def of_launch(self, plan: Plan, steps: int) -> float:
         """One child alone for so many steps."""

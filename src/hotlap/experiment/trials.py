@@ -77,13 +77,13 @@ class Trials:
     """Everything that the stages ask of the executor goes through here, so that budget, seeds and limits are set in
     one place.
 
-    With ``suspended`` arms leave the device while they wait. ``reserve_seconds`` is what verification will need; no
-    trial may eat into it. With ``cuts_sets`` a set ends when its time is over, as a :class:`Failure` that is ``cut``,
-    which is no failure of an arm. ``cores`` are those that may be used here. ``own_plan`` is what an assignment without
-    a plan gets: nothing, but for fewer threads where others leave no core for them. ``waits_in_vain`` counts the waits
-    for a quiet machine after which it was no quieter, ``most_waits`` of them at most, and ``again_seconds`` is what
-    such waits and the measurements after them took. ``on_repetition`` is called when a trial is repeated because
-    something outside killed it, with how many were so far.
+    ``has_one_process`` says whether a launch is a single trainer. With ``suspended`` arms leave the device while they
+    wait. ``reserve_seconds`` is what verification will need; no trial may eat into it. With ``cuts_sets`` a set ends
+    when its time is over, as a :class:`Failure` that is ``cut``, which is no failure of an arm. ``cores`` are those
+    that may be used here. ``own_plan`` is what an assignment without a plan gets: nothing, but for fewer threads where
+    others leave no core for them. ``waits_in_vain`` counts the waits for a quiet machine after which it was no quieter,
+    ``most_waits`` of them at most, and ``again_seconds`` is what such waits and the measurements after them took.
+    ``on_repetition`` is called when a trial is repeated because something outside killed it, with how many were so far.
     """
 
     def __init__(self, workload: Workload, options: Options, executor: JournaledExecutor) -> None:
@@ -96,6 +96,7 @@ class Trials:
         self.arms_at_once = _MOST_ARMS
         self.interleaved = True
         self.suspended = False
+        self.has_one_process = True
         self.reserve_seconds = 0.0
         self.cores = 1
         self.own_plan = plans_of.EMPTY
@@ -227,10 +228,17 @@ class Trials:
         purpose: str,
         shape: Shape | None = None,
         patience_seconds: float = 0.0,
+        one_launch: bool = False,
     ) -> TurnSet | Failure:
-        """One replicate, as :meth:`take_sets` takes several."""
+        """One replicate, as :meth:`take_sets` takes several; with ``one_launch`` its arms share a process."""
         (taken,) = self.take_sets(
-            arms, count=1, rounds=rounds, purpose=purpose, shape=shape, patience_seconds=patience_seconds
+            arms,
+            count=1,
+            rounds=rounds,
+            purpose=purpose,
+            shape=shape,
+            patience_seconds=patience_seconds,
+            one_launch=one_launch,
         )
         return taken
 
@@ -243,6 +251,7 @@ class Trials:
         purpose: str,
         shape: Shape | None = None,
         patience_seconds: float = 0.0,
+        one_launch: bool = False,
     ) -> list[TurnSet | Failure]:
         """So many replicates (at most as many as there are slots) with a fresh launch of each arm, cut as ``shape``
         says (by default as usual); ``purpose`` tells sets apart, so that each has its own order.
@@ -253,12 +262,14 @@ class Trials:
 
         def ask(count: int) -> list[TurnSet]:
             rounds_here = min(rounds, self.costs.shape.most_rounds)
-            return self._ask(assignments, rounds_here, purpose, shape, patience_seconds, count)
+            return self._ask(assignments, rounds_here, purpose, shape, patience_seconds, count, one_launch)
 
-        return [self._settled(turns, lambda: ask(1)[0], may_shorten=shape is None) for turns in ask(count)]
+        is_usual = shape is None and not one_launch
+        return [self._settled(turns, lambda: ask(1)[0], is_usual) for turns in ask(count)]
 
-    def _settled(self, turns: TurnSet, again: Callable[[], TurnSet], *, may_shorten: bool) -> TurnSet | Failure:
-        """A replicate, or why there is none after what can be done about it."""
+    def _settled(self, turns: TurnSet, again: Callable[[], TurnSet], is_usual: bool) -> TurnSet | Failure:
+        """A replicate, or why there is none after what can be done about it. Only of usual ones the blocks are made
+        shorter: another one of which the script ended too soon is given up."""
         retried = False
         while True:
             failure = failure_of(turns)
@@ -266,7 +277,9 @@ class Trials:
                 return turns
             if failure.cut or not self._time_is_left():
                 return failure
-            short = isinstance(failure.ending, Completed) and may_shorten
+            short = isinstance(failure.ending, Completed)
+            if short and not is_usual:
+                return failure
             if short and self.costs.shape.block_steps > FEWEST_BLOCK_STEPS:
                 self._shorten_blocks()
             elif failure.arm == 0 and not retried:
@@ -290,6 +303,7 @@ class Trials:
         cut: Shape | None,
         patience_seconds: float,
         count: int,
+        one_launch: bool,
     ) -> list[TurnSet]:
         shape = cut or self.costs.shape
         warm_up_limit_seconds = min(120.0, max(_SHORTEST_LIMIT_SECONDS, _BLOCK_SHARE * self.left_seconds))
@@ -302,7 +316,8 @@ class Trials:
                 order_seed=self._order_seed(purpose),
                 warm_up_limit_seconds=warm_up_limit_seconds,
                 interleaved=self.interleaved,
-                suspended=self.suspended,
+                suspended=self.suspended and not one_launch,
+                one_launch=one_launch,
                 patience_seconds=patience_seconds,
                 most_seconds=self.most_seconds if self.cuts_sets else None,
             )
@@ -331,7 +346,7 @@ class Trials:
             return self.executor.take_turns([request])[0]
 
         turns = repeated(answer, lambda turns: turns.runs, self._note_repetition, allowed=self._time_is_left)
-        if failure_of(turns) is None:
+        if failure_of(turns) is None and not request.one_launch:
             elapsed_seconds = self.spent_seconds - began if alone else turns.wall_seconds
             self.costs.learn_set(turns, [it.plan for it in request.arms], elapsed_seconds, shape)
             self._learn_room(turns, len(request.arms))
@@ -362,6 +377,7 @@ class Trials:
         """How many arms may be alive together, by what the baseline took at most: on a device the allocator's reserve
         and the context count, and what other processes hold is not there to be had. Where that are too few, and the
         driver can move their memory to the host while they wait, arms are suspended."""
+        self.has_one_process = baseline.facts.processes == 1
         on_device, device_bytes = _fitting_on_device(machine, baseline)
         too_few = on_device < FEWEST_ARMS
         self.suspended = too_few and machine.suspends_devices and baseline.facts.processes == 1

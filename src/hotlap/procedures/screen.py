@@ -8,7 +8,7 @@ their point estimate, and lets go of those that are clearly slower. It claims no
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
@@ -32,6 +32,7 @@ from hotlap.records import (
     Setting,
     Situation,
     Skipped,
+    TurnSet,
 )
 from hotlap.wording import metric_words
 
@@ -74,12 +75,14 @@ class Screened:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A first look: at how many settings at once, in how many rounds, and how its blocks are cut (None: as usual)."""
+    """A first look: at how many settings at once, in how many rounds, and how its blocks are cut (None: as usual). With
+    ``one_launch`` a single process switches all of them."""
 
     settings: int
     rounds: int
     shape: Shape | None
     seconds: float
+    one_launch: bool = False
 
 
 def noise_of_a_set(differences: Sequence[float]) -> float:
@@ -124,7 +127,8 @@ def screen(
     wanted = [setting for it in prospects for setting in (it.settings[:1] if quick else it.settings)]
     if len(wanted) < 2 and not again and not quick:
         return {it.lever.name: [Screened(setting) for setting in it.settings] for it in prospects}
-    seen, failures = _measure(trials, book, incumbent, wanted)
+    switchable = {setting for it in prospects if it.lever.switch is not None for setting in it.settings}
+    seen, failures = _measure(trials, book, incumbent, wanted, switchable)
     hopeful: dict[str, list[Screened]] = {}
     for prospect in prospects:
         mine = [seen[it] for it in prospect.settings if it in seen]
@@ -136,33 +140,49 @@ def screen(
     return dict(sorted(hopeful.items(), key=lambda it: -(it[1][0].gain or 1.0)))
 
 
-def look_at(trials: Trials, book: Book, incumbent: Plan, setting: Setting) -> Screened | Failure:
+def look_at(trials: Trials, book: Book, incumbent: Plan, lever: Lever, setting: Setting) -> Screened | Failure:
     """A look at one setting alone; without a number where the time does not allow even the shortest."""
-    seen, failures = _measure(trials, book, incumbent, [setting])
+    switchable = {setting} if lever.switch is not None else set()
+    seen, failures = _measure(trials, book, incumbent, [setting], switchable)
     return failures[setting] if setting in failures else seen[setting]
 
 
-def affordable_look(trials: Trials, incumbent: Plan, waiting: Sequence[Setting]) -> Look | None:
-    """The best look that the time allows: at as many settings as may be alive together, else at fewer, else a shorter
-    one. None where there is no time for any."""
-    return next((it for it in looks(trials, incumbent, waiting) if trials.fits(_price(trials, it))), None)
+def affordable_look(trials: Trials, possible: Iterable[Look]) -> Look | None:
+    """The first look that the time allows; None where there is no time for any."""
+    return next((it for it in possible if trials.fits(_price(trials, it))), None)
 
 
 def _price(trials: Trials, look: Look) -> float:
     """What a look may take, should a lever start slowly or hang."""
-    hang = (look.settings + 1) * trials.costs.startup_seconds + trials.shortest_limit_seconds
+    launches = 1 if look.one_launch else look.settings + 1
+    hang = launches * trials.costs.startup_seconds + trials.shortest_limit_seconds
     return max(hang, look.seconds * (_SURPRISE if look.settings > 1 else 1.0))
 
 
 def looks(trials: Trials, incumbent: Plan, waiting: Sequence[Setting]) -> Iterator[Look]:
-    """The looks that may be taken, best first."""
-    usual = trials.costs.shape
-    for rounds, share in _LOOKS:
-        rounds = min(rounds, usual.most_rounds)
-        shape = None if share == 1.0 else _shorter(usual, share)
+    """The looks that may be taken with a launch for each setting: at as many as may be alive together, else at fewer,
+    else a shorter one."""
+    for rounds, shape in _lengths(trials):
         for settings in range(min(len(waiting), max(1, trials.arms_at_once - 1)), 0, -1):
             arms = [incumbent, *(plans_of.with_setting(incumbent, it) for it in waiting[:settings])]
             yield Look(settings, rounds, shape, trials.costs.of_set(arms, rounds, shape))
+
+
+def looks_in_one_launch(trials: Trials, incumbent: Plan, waiting: Sequence[Setting]) -> Iterator[Look]:
+    """The looks at settings that one process can switch, longest first; none where it has too few steps for them."""
+    most_steps = trials.costs.shape.most_steps or math.inf
+    plans = [incumbent, *(plans_of.with_setting(incumbent, it) for it in waiting)]
+    for rounds, shape in _lengths(trials):
+        if waiting and trials.costs.steps_of_one_launch(len(plans), rounds, shape) <= most_steps:
+            seconds = trials.costs.of_one_launch(plans, rounds, shape)
+            yield Look(len(waiting), rounds, shape, seconds, one_launch=True)
+
+
+def _lengths(trials: Trials) -> Iterator[tuple[int, Shape | None]]:
+    """Rounds, and how their blocks are cut; the usual look first."""
+    usual = trials.costs.shape
+    for rounds, share in _LOOKS:
+        yield min(rounds, usual.most_rounds), None if share == 1.0 else _shorter(usual, share)
 
 
 def _shorter(shape: Shape, share: float) -> Shape:
@@ -224,31 +244,30 @@ def _settings(lever: Lever, situation: Situation, options: Options) -> tuple[Set
 
 
 def _measure(
-    trials: Trials, book: Book, incumbent: Plan, wanted: Sequence[Setting]
+    trials: Trials, book: Book, incumbent: Plan, wanted: Sequence[Setting], switchable: Collection[Setting]
 ) -> tuple[dict[Setting, Screened], dict[Setting, Failure]]:
-    """One set for as many settings as may be alive together; what fails is taken out and the rest measured again. What
-    the budget does not allow remains unscreened."""
+    """One launch for all settings that a process can switch while it trains, and a set for as many others as may be
+    alive together; what fails is taken out and the rest measured again. What the budget does not allow remains
+    unscreened."""
     seen: dict[Setting, Screened] = {}
     failures: dict[Setting, Failure] = {}
     waiting = list(wanted)
     while waiting:
-        look = affordable_look(trials, incumbent, waiting)
+        look, group = _next_look(trials, incumbent, waiting, switchable)
         if look is None:
             seen.update((it, Screened(it)) for it in waiting)
             break
-        group = waiting[: look.settings]
-        arms = [incumbent, *(plans_of.with_setting(incumbent, it) for it in group)]
-        names = ", ".join(plans_of.describe(it) for it in group)
-        book.tell("screening", f"A first measurement of {names}", sets_planned=1)
         before = trials.spent_seconds
-        purpose = f"screening {plans_of.key(incumbent)} {names}"
-        turns = trials.take_set(arms, rounds=look.rounds, purpose=purpose, shape=look.shape)
+        turns = _look(trials, book, incumbent, look, group)
         if isinstance(turns, Failure) and turns.arm > 0:
             failed = group[turns.arm - 1]
             failures[failed] = turns
             waiting.remove(failed)
             continue
-        waiting = waiting[len(group) :]
+        if isinstance(turns, Failure) and look.one_launch:
+            switchable = ()  # it may train when nothing is switched
+            continue
+        waiting = [it for it in waiting if it not in group]
         if isinstance(turns, Failure):
             seen.update((it, Screened(it)) for it in group)
             continue
@@ -257,6 +276,32 @@ def _measure(
             gain = trials.options.goal.seen(turns, arm)
             seen[setting] = Screened(setting, gain, turns.runs[arm].compile, share, len(turns.rounds[arm]))
     return seen, failures
+
+
+def _next_look(
+    trials: Trials, incumbent: Plan, waiting: Sequence[Setting], switchable: Collection[Setting]
+) -> tuple[Look | None, Sequence[Setting]]:
+    """The look to take next, and at what. Of memory a process that switches tells nothing: its peak is that of all."""
+    together = [it for it in waiting if it in switchable]
+    if together and trials.options.goal.is_of_speed and trials.has_one_process:
+        look = affordable_look(trials, looks_in_one_launch(trials, incumbent, together))
+        if look is not None:
+            return look, together
+    look = affordable_look(trials, looks(trials, incumbent, waiting))
+    return look, waiting[: look.settings] if look is not None else ()
+
+
+def _look(trials: Trials, book: Book, incumbent: Plan, look: Look, group: Sequence[Setting]) -> TurnSet | Failure:
+    arms = [incumbent, *(plans_of.with_setting(incumbent, it) for it in group)]
+    names = ", ".join(plans_of.describe(it) for it in group)
+    book.tell("screening", f"A first measurement of {names}", sets_planned=1)
+    return trials.take_set(
+        arms,
+        rounds=look.rounds,
+        purpose=f"screening {plans_of.key(incumbent)} {names}",
+        shape=look.shape,
+        one_launch=look.one_launch,
+    )
 
 
 def _is_hopeful(it: Screened, delta: float, noise: float) -> bool:

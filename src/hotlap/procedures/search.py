@@ -300,7 +300,7 @@ class _Search:
         trials, done = self._trials, self._book.study.verification is not None
         to_come = 0.0 if done or not self._plan.settings else verification_cost(trials, self._prover, self._plan)
         trials.reserve_seconds = RESERVE_MARGIN * to_come
-        found = look_at(trials, self._book, self._plan, choice.setting)
+        found = look_at(trials, self._book, self._plan, self._levers[choice.setting.lever], choice.setting)
         return choice if isinstance(found, Failure) else found
 
     def _keeping_proof(self, candidate: Plan, ask: Callable[[], _Answer]) -> _Answer:

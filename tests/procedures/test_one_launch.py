@@ -1,0 +1,161 @@
+"""First looks at levers that a process can switch: one launch for all of them, or launches where that cannot be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript, lever, named
+
+from hotlap.experiment.options import Options
+from hotlap.levers.api import Lever
+from hotlap.levers.support.switching import Switch
+from hotlap.plan import setting
+from hotlap.procedures.search import tune
+from hotlap.records import (
+    PEAK_BYTES,
+    Crashed,
+    Failed,
+    Kept,
+    LaunchRequest,
+    Objective,
+    Run,
+    Setting,
+    Study,
+    TurnRequest,
+    TurnSet,
+)
+
+EFFECTS = {
+    setting("half"): Effect(compute=0.5),
+    setting("step"): Effect(optimizer=0.2),
+    setting("slow"): Effect(compute=1.5),
+    setting("stuck"): Effect(fails="hang"),
+    setting("feed"): Effect(data=0.05),
+}
+SWITCHED = ("half", "step", "slow", "idle")
+MORE = ("feed", "huge")
+
+
+def switchable(name: str) -> Lever:
+    def switch(hooks: object, setting: Setting) -> Switch:
+        raise AssertionError("a fake executor switches nothing")
+
+    return replace(lever(name), switch=switch)
+
+
+LEVERS = named(*(switchable(it) for it in SWITCHED), *(lever(it, proof="exact") for it in MORE))
+
+
+class Recording(FakeExecutor):
+    """Keeps what it was asked; ``processes`` is how many the script has, and one of them may never switch."""
+
+    def __init__(self, script: FakeScript, *, processes: int = 1, never_switches: bool = False) -> None:
+        super().__init__(script)
+        self.asked: list[TurnRequest] = []
+        self.processes = processes
+        self.never_switches = never_switches
+
+    def launch(self, request: LaunchRequest) -> Run:
+        run = super().launch(request)
+        return msgspec.structs.replace(run, facts=msgspec.structs.replace(run.facts, processes=self.processes))
+
+    def take_turns(self, request: TurnRequest) -> TurnSet:
+        self.asked.append(request)
+        turns = super().take_turns(request)
+        if not (request.one_launch and self.never_switches):
+            return turns
+        crashed = msgspec.structs.replace(turns.runs[0], ending=Crashed(exit_code=1, error="it will not"))
+        return msgspec.structs.replace(turns, runs=(crashed, *turns.runs[1:]), rounds=((),) * len(turns.runs))
+
+    def shared(self) -> list[TurnRequest]:
+        return [it for it in self.asked if it.one_launch]
+
+
+def search(executor: FakeExecutor, levers: object = LEVERS, **options: object) -> Study:
+    return tune(WORKLOAD, Options(**options), executor, levers=levers, clock=executor.clock)  # type: ignore[arg-type]
+
+
+def kept(study: Study) -> set[str]:
+    return {it.lever for it in study.outcomes if isinstance(it.verdict, Kept)}
+
+
+def tried(request: TurnRequest) -> list[str]:
+    return [it.plan.settings[-1].lever for it in request.arms[1:]]
+
+
+def test_one_launch_looks_at_all_that_can_be_switched() -> None:
+    executor = Recording(FakeScript(effects=EFFECTS))
+    study = search(executor)
+    first = executor.shared()[0]
+    assert sorted(tried(first)) == sorted(SWITCHED)
+    assert all(not it.plan.settings for it in first.arms[:1])
+    assert not set(MORE) & {name for it in executor.shared() for name in tried(it)}
+    assert {"half", "step", "feed"} <= kept(study)
+    assert not any(it.one_launch for it in executor.asked if len(it.arms) == 3 and it.arms[0] == it.arms[1]), (
+        "what is claimed rests on launches"
+    )
+
+
+def test_it_finds_what_launches_find_in_less_time() -> None:
+    without = named(*(lever(it) for it in SWITCHED), *(lever(it, proof="exact") for it in MORE))
+    script = FakeScript(effects=EFFECTS, startup_seconds=30.0)
+    fast, slow = Recording(script), Recording(script)
+    assert kept(search(fast)) == kept(search(slow, without))
+    assert slow.shared() == []
+    assert sum(1 if it.one_launch else len(it.arms) for it in fast.asked) < sum(len(it.arms) for it in slow.asked)
+    assert fast.seconds < slow.seconds
+
+
+def test_one_that_hangs_is_taken_out_and_the_rest_looked_at() -> None:
+    executor = Recording(FakeScript(effects=EFFECTS))
+    levers = named(*(switchable(it) for it in (*SWITCHED, "stuck")))
+    study = search(executor, levers)
+    first, second = executor.shared()[:2]
+    assert set(tried(first)) - set(tried(second)) == {"stuck"}
+    assert {"half", "step"} <= kept(study)
+    assert [it.lever for it in study.outcomes if isinstance(it.verdict, Failed)] == ["stuck"]
+
+
+def test_where_several_processes_train_each_setting_is_launched() -> None:
+    executor = Recording(FakeScript(effects=EFFECTS), processes=2)
+    study = search(executor)
+    assert executor.shared() == []
+    assert "half" in kept(study)
+
+
+def test_no_more_is_looked_at_in_one_launch_than_the_script_has_steps_for() -> None:
+    executor = Recording(FakeScript(effects=EFFECTS, total_steps=100))
+    study = search(executor)
+    assert all(len(it.arms) * it.rounds * it.block_steps <= 100 for it in executor.shared())
+    assert not any(len(it.arms) > len(SWITCHED) for it in executor.shared())
+    assert "half" in kept(study)
+
+
+@pytest.mark.parametrize(
+    "executor",
+    [
+        pytest.param(Recording(FakeScript(effects=EFFECTS), never_switches=True), id="it crashes"),
+        pytest.param(Recording(FakeScript(effects=EFFECTS, total_steps=420)), id="it ends"),
+    ],
+)
+def test_a_script_that_cannot_be_switched_is_launched(executor: Recording) -> None:
+    study = search(executor)
+    assert executor.shared()
+    assert {"half", "feed"} <= kept(study)
+
+
+def test_a_look_at_memory_has_a_process_for_each() -> None:
+    effects = {setting("half"): Effect(peak=0.5), setting("step"): Effect(peak=0.9)}
+    executor = Recording(FakeScript(effects=effects))
+    study = search(executor, named(switchable("half"), switchable("step")), objective=Objective(metric=PEAK_BYTES))
+    assert executor.shared() == []
+    assert "half" in kept(study)
+
+
+def test_a_quick_look_pays_for_one_start() -> None:
+    executor = Recording(FakeScript(effects=EFFECTS, startup_seconds=30.0))
+    study = search(executor, named(*(switchable(it) for it in SWITCHED)), quick=True)
+    assert study.status == "quick-look"
+    assert [it.one_launch for it in executor.asked] == [True]
