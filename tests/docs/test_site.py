@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 from docs_blocks import ROOT
-from mkdocs.commands.build import build
-from mkdocs.config import load_config
 
 from hotlap.cli.main import COMMANDS
 from hotlap.diagnose.api import all_rules
@@ -30,6 +28,9 @@ class _Loudest(logging.Handler):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    from mkdocs.commands.build import build
+    from mkdocs.config import load_config
+
     folder = tmp_path_factory.mktemp("site")
     heard = _Loudest()
     logging.getLogger("mkdocs").addHandler(heard)

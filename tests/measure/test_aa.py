@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from scipy import stats
+import scipy
 
 from hotlap.records import Crashed, LaunchRequest, Machine, Run, TurnRequest, TurnSet
 from hotlap.trial.executor import OneSlot
@@ -31,7 +31,7 @@ def aa(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.parametrize(("count", "of"), [(0, 10), (3, 10), (10, 10), (50, 2000)])
 def test_wilson_agrees_with_scipy(count: int, of: int, aa: Any) -> None:
     got = aa.report.rate(count, of)
-    expected = stats.binomtest(count, of).proportion_ci(method="wilson")
+    expected = scipy.stats.binomtest(count, of).proportion_ci(method="wilson")
     assert (got.low, got.high) == pytest.approx((expected.low, expected.high), abs=1e-12)
 
 

@@ -7,9 +7,9 @@ import random
 from collections.abc import Sequence
 
 import pytest
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from hotlap.measure import speed
 from hotlap.measure.speed import LOOKS, VarianceParts
@@ -115,7 +115,7 @@ def test_the_interval_agrees_with_scipys_paired_t_test() -> None:
     one, again, other = arms(random.Random(3), effect=-0.1)
     got = speed.compare(one, again, other)
     d = [sum(math.log(b / a) for a, b in zip(x, y, strict=True)) / len(x) for x, y in zip(one, other, strict=True)]
-    expected = stats.ttest_1samp(d, 0.0)
+    expected = scipy.stats.ttest_1samp(d, 0.0)
     low, high = expected.confidence_interval(0.95)
     assert got.speedup.value == pytest.approx(math.exp(-sum(d) / len(d)))
     assert (got.speedup.low, got.speedup.high) == pytest.approx((math.exp(-high), math.exp(-low)))
@@ -132,7 +132,7 @@ def test_the_interval_covers_the_truth_as_often_as_it_says(sets: int) -> None:
     for _ in range(studies):
         got = speed.compare(*arms(source, effect=-math.log(truth), sets=sets, rounds=4)).speedup
         covered += got.low <= truth <= got.high
-    assert stats.binomtest(covered, studies, 0.95).pvalue > 0.001
+    assert scipy.stats.binomtest(covered, studies, 0.95).pvalue > 0.001
 
 
 # -- verdicts -------------------------------------------------------------------------------------

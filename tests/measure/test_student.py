@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 import pytest
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from hotlap.measure import student
 
@@ -17,14 +17,14 @@ degrees_of_freedom = st.integers(1, 500)
 @given(degrees_of_freedom, st.floats(1e-9, 1 - 1e-9))
 def test_quantiles_agree_with_scipy(degrees: int, probability: float) -> None:
     assert student.quantile(probability, degrees) == pytest.approx(
-        stats.t.ppf(probability, degrees), rel=1e-8, abs=1e-8
+        scipy.stats.t.ppf(probability, degrees), rel=1e-8, abs=1e-8
     )
 
 
 @given(degrees_of_freedom, st.floats(-1e6, 1e6))
 def test_tails_agree_with_scipy(degrees: int, t: float) -> None:
-    assert student.survival(t, degrees) == pytest.approx(stats.t.sf(t, degrees), rel=1e-9, abs=1e-300)
-    assert student.survival(-t, degrees) == pytest.approx(stats.t.cdf(t, degrees), rel=1e-9, abs=1e-300)
+    assert student.survival(t, degrees) == pytest.approx(scipy.stats.t.sf(t, degrees), rel=1e-9, abs=1e-300)
+    assert student.survival(-t, degrees) == pytest.approx(scipy.stats.t.cdf(t, degrees), rel=1e-9, abs=1e-300)
 
 
 @given(degrees_of_freedom, st.floats(0.001, 0.999))

@@ -7,9 +7,12 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 TESTS = Path(__file__).parents[2]
 sys.path[:0] = [str(Path(__file__).parent), str(TESTS), str(TESTS / "traces")]
@@ -29,6 +32,8 @@ def browser() -> Iterator[Browser]:
     if found is None:
         text = "No chromium is installed, so nothing was tested in a browser: `make browser` installs it for root."
         pytest.fail(text) if os.environ.get("HOTLAP_NEEDS_BROWSER") else pytest.skip(text)
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=found, args=FLAGS)
         yield launched
