@@ -17,6 +17,7 @@ from hotlap.levers.api import Lever, Parameter, all_levers, find, validate
 from hotlap.plan import from_toml, to_toml
 from hotlap.records import (
     Accelerator,
+    BlockFacts,
     LoaderFacts,
     Machine,
     ModelFacts,
@@ -31,6 +32,7 @@ from hotlap.records import (
 )
 
 EXPECTED = {
+    "activation-checkpointing",
     "channels-last",
     "compile",
     "cpu-threads",
@@ -58,7 +60,14 @@ CPU = Situation(
             OptimizerFacts(kind="AdamW", parameters=4, learning_rate=0.1, supports_fused=True, supports_foreach=True),
         ),
         models=(
-            ModelFacts(kind="Net", parameters=10, convolutions=2, input_shapes=((32, 3, 8, 8),), attention="eager"),
+            ModelFacts(
+                kind="Net",
+                parameters=10,
+                convolutions=2,
+                input_shapes=((32, 3, 8, 8),),
+                attention="eager",
+                blocks=BlockFacts(kind="Block", count=4, place=".blocks"),
+            ),
         ),
     ),
     machine=Machine(cores=2, physical_cores=2, native_dtypes=("float32", "bfloat16"), shared_memory_bytes=1 << 30),

@@ -123,6 +123,7 @@ from hotlap.records.runs import (
 )
 from hotlap.records.script import (
     GUESSED_SAMPLES,
+    BlockFacts,
     CallSite,
     CheckpointFacts,
     EvaluationFacts,
@@ -171,6 +172,7 @@ __all__ = [
     "BatchRate",
     "Block",
     "BlockDone",
+    "BlockFacts",
     "BreakEven",
     "CallSite",
     "CaptureGradients",

@@ -104,6 +104,25 @@ class OptimizerFacts(Record, frozen=True, kw_only=True):
     site: CallSite | None = None
 
 
+class BlockFacts(Record, frozen=True, kw_only=True):
+    """The repeated blocks of a model: ``count`` modules of the class ``kind``.
+
+    ``place`` is how source reaches them from the model (``.layers``), empty where it cannot be written. ``switch`` is
+    the model's own method that recomputes their activations, ``switch_place`` the module that has it, and
+    ``switch_skips`` says whether it can leave out every second block. ``recomputed`` says that the script recomputes
+    them already, ``updates_buffers`` that a forward pass changed their buffers, as batch norm does.
+    """
+
+    kind: str
+    count: int
+    place: str = ""
+    switch: str = ""
+    switch_place: str = ""
+    switch_skips: bool = False
+    recomputed: bool = False
+    updates_buffers: bool = False
+
+
 class ModelFacts(Record, frozen=True, kw_only=True):
     """One root module: the outermost module that owns parameters an optimizer holds.
 
@@ -127,6 +146,7 @@ class ModelFacts(Record, frozen=True, kw_only=True):
     transformers_model: bool = False
     input_shapes: tuple[tuple[int, ...], ...] = ()
     flops_per_step: float | None = None
+    blocks: BlockFacts | None = None
     site: CallSite | None = None
 
 

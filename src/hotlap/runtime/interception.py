@@ -211,7 +211,8 @@ class Interception:
                 tensors = replace(tensors)
             if self.roots.searching:
                 self.roots.backward_seen()
-            run_backward(tensors, *args, **kwargs)
+            with self.roots.hidden():
+                run_backward(tensors, *args, **kwargs)
             self.unscaled = None
             for tell in hooks.after_backward:
                 tell()

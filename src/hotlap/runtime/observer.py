@@ -13,6 +13,7 @@ from hotlap.records import Assignment, CallSite, LoaderFacts, ModelFacts, Observ
 from hotlap.runtime import randomness
 from hotlap.runtime.autocast_watch import AutocastWatch
 from hotlap.runtime.batches import size_in_bytes, tensors
+from hotlap.runtime.blocks_watch import BlocksWatch
 from hotlap.runtime.call_sites import digests, exact_user_site
 from hotlap.runtime.clock import StepClock
 from hotlap.runtime.devices import device_kind, matmul_precision
@@ -44,6 +45,7 @@ class Observer:
         self._optimizers: list[tuple[Any, CallSite | None, dict[str, Any]]] = []
         self._models: dict[int, _Model] = {}
         self._autocast = AutocastWatch(self._torch)
+        self._blocks = BlocksWatch(self._torch)
         self._scaler = False
         self._clips = False
         self._random_in_forward = False
@@ -72,6 +74,7 @@ class Observer:
         hooks.before_forward.append(self._forward_begins)
         hooks.after_forward.append(self._forward_ends)
         hooks.before_backward.append(self._backward)
+        hooks.after_backward.append(self._blocks.backward_ends)
         hooks.before_clip.append(self._clip)
         hooks.before_update.append(self._update)
         hooks.step_ended.append(self._step_ended)
@@ -85,6 +88,7 @@ class Observer:
             (hooks.before_forward, self._forward_begins),
             (hooks.after_forward, self._forward_ends),
             (hooks.before_backward, self._backward),
+            (hooks.after_backward, self._blocks.backward_ends),
             (hooks.before_update, self._update),
         ):
             if own in listeners:
@@ -187,6 +191,7 @@ class Observer:
                 self._note(exact_user_site("model", type(root).__name__))
                 self._watch_autocast(root)
         if self._observing and self._early():
+            self._blocks.forward_begins(root)
             self._states_before_forward = randomness.states(self._torch)
         return args, kwargs
 
@@ -199,6 +204,7 @@ class Observer:
 
     def _forward_ends(self, root: Any, output: Any) -> None:
         self._autocast.forward_ends()
+        self._blocks.forward_ends(root)
         before = self._states_before_forward
         if before is not None:
             self._states_before_forward = None
@@ -209,6 +215,7 @@ class Observer:
         self._note_loaders_that_train()
         if self._early():
             self._note(exact_user_site("backward"))
+        self._blocks.backward_begins()
         return loss
 
     def _note_loaders_that_train(self) -> None:
@@ -257,7 +264,7 @@ class Observer:
         """Everything that was seen."""
         torch, steps = self._torch, max(self._clock.steps_done, 1)
         evaluation, checkpoints = self._outside.facts() if self._outside is not None else (None, None)
-        models = tuple(it.facts(self._flops, self._sites) for it in self._models.values())
+        models = tuple(it.facts(self._flops, self._sites, self._blocks) for it in self._models.values())
         device = models[0].device if models else "cpu"
         return ScriptFacts(
             device=device,
@@ -346,7 +353,9 @@ class _Model:
             for tensor in tensors((args, kwargs)):
                 self._shapes[tuple(int(size) for size in tensor.shape)] = None
 
-    def facts(self, flops: float | None, sites: dict[tuple[str, str, int, int | None], CallSite]) -> ModelFacts:
+    def facts(
+        self, flops: float | None, sites: dict[tuple[str, str, int, int | None], CallSite], blocks: BlocksWatch
+    ) -> ModelFacts:
         root = self._root
         parameters = list(root.parameters())
         kinds = [type(module).__name__ for module in root.modules()]
@@ -370,6 +379,7 @@ class _Model:
             transformers_model=any(it.__module__.startswith("transformers.") for it in type(root).__mro__),
             input_shapes=tuple(self._shapes),
             flops_per_step=flops,
+            blocks=blocks.facts(root),
             site=next((it for it in sites.values() if it.role == "model" and it.what == kind), None),
         )
 

@@ -10,7 +10,8 @@ the instance: pickles and deep copies of the model stay what they were.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from types import CodeType
 from typing import Any
 
@@ -68,6 +69,15 @@ class Roots:
         """An optimizer took these parameters: a new root may appear."""
         self._held.update(id(parameter) for parameter in parameters)
         self._search()
+
+    @contextmanager
+    def hidden(self) -> Iterator[None]:
+        """Within a backward pass no module is a root: what is called there recomputes activations."""
+        inside, self._inside = self._inside, True
+        try:
+            yield
+        finally:
+            self._inside = inside
 
     def backward_seen(self) -> None:
         """One backward went by; without any optimizer the modules called before it are the roots."""

@@ -11,7 +11,7 @@ from patching import FACTS, facts_of, left_out, patched
 
 from hotlap.levers.api import all_levers, find
 from hotlap.levers.support.situations import make_setting
-from hotlap.records import ModelFacts, OptimizerFacts
+from hotlap.records import BlockFacts, ModelFacts, OptimizerFacts
 from hotlap.source.patch.make import make_patch
 
 IMAGES = msgspec.structs.replace(
@@ -64,6 +64,21 @@ def test_compile_where_the_model_is_ready(tmp_path: Path, before: str, after: st
     new = compiled(tmp_path, before + LOOP)
     assert new == after + LOOP
     assert compiled(tmp_path, new) == new
+
+
+def test_activation_checkpointing_is_a_loop_over_the_blocks(tmp_path: Path) -> None:
+    blocks = BlockFacts(kind="Block", count=4, place=".layers")
+    base = msgspec.structs.replace(FACTS, models=(ModelFacts(kind="Net", parameters=1, blocks=blocks),))
+    source = "import torch\n\nnet = Net()\noptimizer = AdamW(net.parameters())\n" + LOOP.replace("model", "net")
+    new = patched(tmp_path, source, "activation-checkpointing", base, share="half")
+    assert (
+        "net = Net()\n"
+        "for repeated in net.layers[::2]:\n"
+        "    repeated.forward = functools.partial(checkpoint, repeated.forward, use_reentrant=False)\n"
+        "optimizer = "
+    ) in new
+    assert "from torch.utils.checkpoint import checkpoint\n" in new
+    assert "import functools" in new
 
 
 def test_compile_in_a_function_that_was_given_the_model(tmp_path: Path) -> None:
@@ -264,7 +279,7 @@ def test_levers_without_a_form_in_source_say_so(tmp_path: Path, lever: str) -> N
 
 def test_every_lever_says_what_it_wants(tmp_path: Path) -> None:
     values = {"num_workers": 2, "mode": "default", "threads": 1, "implementation": "fused", "precision": "high"}
-    values |= {"dtype": "bfloat16"}
+    values |= {"dtype": "bfloat16", "share": "all"}
     for lever in all_levers().values():
         needed = {name: values[name] for name, it in lever.parameters.items() if it.required}
         wishes = lever.rewrite(FACTS, make_setting(lever.name, **needed))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -34,7 +35,7 @@ def statement_edits(sources: Sources, wish: ModelStatement) -> Edits:
         if _has_already(model, wish):
             continue
         known = (model.name.partition(".")[0],)
-        statement = NewCode(wish.code.replace("_", model.name, 1), wish.needs, known)
+        statement = NewCode(re.sub(r"\b_\b", model.name, wish.code), wish.needs, known)
         after = _last_change(sources, model)
         if after is None:
             edits.append((model.code.path, InsertBefore(Span.of(model.optimizer), statement)))

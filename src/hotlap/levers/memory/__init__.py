@@ -1,0 +1,1 @@
+"""Levers that make the peak of memory smaller."""

@@ -1,0 +1,164 @@
+"""Activations of the model's blocks are recomputed in the backward pass.
+
+## What it does
+Finds the model's repeated blocks (the largest run of modules of one class in a `ModuleList` or `Sequential`) and runs
+each of them under `torch.utils.checkpoint.checkpoint(..., use_reentrant=False)`: only a block's inputs are kept, and
+the block's forward pass is made again when backward reaches it. The state of the random number generators is restored
+for it, so that dropout drops the same values. A model of `transformers` does it by its own switch. `share="half"` does
+it for every second block.
+
+## When it helps
+When activations, rather than weights and optimizer state, fill the memory: long sequences, large images, many layers.
+It is tried when the goal is memory (`hotlap tune --goal memory`).
+
+## What it costs
+One more forward pass of these blocks in each step: about a third of the step for all of them, half of that for
+`share="half"`. Blocks that change their own buffers in a forward pass, as batch norm does, are left out: they would
+do so twice.
+
+## Before
+    model = Transformer()
+
+## After
+    model = Transformer()
+    for block in model.layers:
+        block.forward = functools.partial(torch.utils.checkpoint.checkpoint, block.forward, use_reentrant=False)
+
+## What is proved
+`rounding`: the same operations run on the same values; kernels whose sums depend on timing may differ in the last bits.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import TYPE_CHECKING, Any
+
+from hotlap.levers.api import Parameter
+from hotlap.levers.support.blocks import own_switch, repeated_blocks, updates_statistics
+from hotlap.levers.support.situations import make_setting, without_model
+from hotlap.records import (
+    PEAK_BYTES,
+    BlockFacts,
+    ModelStatement,
+    NoSourceForm,
+    Proof,
+    ScriptFacts,
+    Setting,
+    Situation,
+    Skipped,
+    SourceWish,
+)
+
+if TYPE_CHECKING:
+    from hotlap.runtime.hooks import Hooks
+
+title = "Activations of the model's blocks are recomputed in the backward pass"
+proof: Proof = "rounding"
+improves = (PEAK_BYTES,)
+addresses = ("close-to-limit", "allocator-retries")
+parameters = {"share": Parameter(str, choices=("all", "half"))}
+
+
+def obstacle(situation: Situation) -> Skipped | None:
+    """A model with repeated blocks that are not recomputed yet and that keep no state of their own."""
+    if without_model(situation):
+        return without_model(situation)
+    blocks = _blocks(situation.facts)
+    if not blocks:
+        return Skipped(reason="No model has a ModuleList or Sequential of repeated blocks.")
+    if all(it.recomputed for it in blocks):
+        return Skipped(reason="The script already recomputes the model's blocks in the backward pass.", already=True)
+    if not _usable(situation.facts):
+        kind = blocks[0].kind
+        return Skipped(reason=f"{kind} changes its buffers in each forward pass, and would do so twice.")
+    return None
+
+
+def bound(situation: Situation) -> float | None:
+    """It makes no step faster."""
+    return None
+
+
+def candidates(situation: Situation) -> tuple[Setting, ...]:
+    """All blocks; every second one where the model's own switch, if it has one, can do that."""
+    can_halve = all(not it.switch or it.switch_skips for it in _usable(situation.facts))
+    return tuple(
+        make_setting("activation-checkpointing", share=it) for it in (("all", "half") if can_halve else ("all",))
+    )
+
+
+def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceWish, ...]:
+    """The model's own switch, or a loop over its blocks."""
+    if len(facts.models) != 1 or not _usable(facts):
+        return (NoSourceForm(reason="Several models were seen, and not all of them have such blocks."),)
+    (blocks,) = _usable(facts)
+    half = dict(setting.values)["share"] == "half"
+    place = blocks.switch_place if blocks.switch else blocks.place
+    if place.startswith(".module"):
+        return (NoSourceForm(reason="The model is wrapped, and which variable holds the model itself is unknown."),)
+    if blocks.switch:
+        keyword = f"{blocks.switch.removesuffix('_enable')}_kwargs"
+        every = ", every_n_layers=2" if half else ""
+        return (ModelStatement(code=f'_{place}.{blocks.switch}({keyword}={{"use_reentrant": False}}{every})'),)
+    if not place:
+        return (NoSourceForm(reason="The blocks have no name that Python source could use."),)
+    checkpoint = "torch.utils.checkpoint.checkpoint"
+    code = (
+        f"for repeated in _{_every_second(place) if half else place}:\n"
+        f"    repeated.forward = functools.partial({checkpoint}, repeated.forward, use_reentrant=False)"
+    )
+    return (ModelStatement(code=code, needs=("functools.partial", checkpoint)),)
+
+
+def install(hooks: Hooks, setting: Setting) -> None:
+    """Once for each root, before its first training forward."""
+    half = dict(setting.values)["share"] == "half"
+    done: set[int] = set()  # a root may lie within another one that was found later
+
+    def recompute(root: Any) -> None:
+        switch = own_switch(hooks.torch, root)
+        if switch is not None:
+            _switch_on(hooks, switch.owner, switch.method, half=half, done=done)
+            return
+        run = repeated_blocks(hooks.torch, root)
+        for block in run.blocks[:: 2 if half else 1] if run else ():
+            if updates_statistics(hooks.torch, block):
+                hooks.note(f"{type(block).__name__} is not recomputed: its batch norm would be updated twice.")
+            elif id(block) not in done:
+                done.add(id(block))
+                block.forward = checkpointed(block.forward)
+
+    hooks.model_found.append(recompute)
+
+
+def checkpointed(forward: Any) -> Any:
+    """The bound method under a checkpoint. Deep copies and pickles of its module bind it to the copy, and need nothing
+    of hotlap."""
+    from torch.utils.checkpoint import checkpoint
+
+    return functools.partial(checkpoint, forward, use_reentrant=False)
+
+
+def _switch_on(hooks: Hooks, owner: Any, method: str, *, half: bool, done: set[int]) -> None:
+    if id(owner) in done:
+        return
+    done.add(id(owner))
+    more = {"every_n_layers": 2} if half else {}
+    try:
+        getattr(owner, method)(**{f"{method.removesuffix('_enable')}_kwargs": {"use_reentrant": False}}, **more)
+    except (ValueError, TypeError) as error:
+        hooks.note(f"{type(owner).__name__} keeps its activations: {error}")
+
+
+def _every_second(place: str) -> str:
+    """``.layers[::2]`` for ``.layers``, ``[1:5:2]`` for ``[1:5]``."""
+    return f"{place[:-1]}:2]" if re.search(r"\[\d*:\d*\]$", place) else f"{place}[::2]"
+
+
+def _blocks(facts: ScriptFacts) -> list[BlockFacts]:
+    return [it.blocks for it in facts.models if it.blocks is not None]
+
+
+def _usable(facts: ScriptFacts) -> list[BlockFacts]:
+    return [it for it in _blocks(facts) if not it.updates_buffers and not it.recomputed]

@@ -1,0 +1,84 @@
+"""What is known of a model's repeated blocks after its first steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import torch._dynamo.utils
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from hotlap.records import Assignment, BlockFacts, Observe, Workload
+from hotlap.runtime.clock import StepClock
+from hotlap.runtime.hooks import Hooks
+from hotlap.runtime.interception import Interception
+from hotlap.runtime.observer import Observer
+
+WORKLOAD = Workload(kind="script", target=__file__, directory=str(Path(__file__).parent), python="python")
+
+
+@pytest.fixture
+def observer() -> Iterator[Observer]:
+    torch._dynamo.utils.counters.clear()  # what other tests have compiled
+    interception = Interception(Hooks(torch=torch))
+    clock = StepClock(interception.hooks, source="auto", scaling=interception, on_step=lambda: None)
+    made = Observer(interception, clock, Assignment(workload=WORKLOAD, instruments=(Observe(),)))
+    interception.install()
+    yield made
+    interception.suspend()
+    torch._dynamo.utils.counters.clear()
+
+
+class Net(nn.Module):
+    def __init__(self, block: Callable[[], nn.Module], reentrant: bool | None = None) -> None:
+        super().__init__()
+        self.stages = nn.ModuleDict({"first": nn.Sequential(*(block() for _ in range(3)))})
+        self.reentrant = reentrant
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        plain = self.reentrant is None or not torch.is_grad_enabled()
+        for block in self.stages["first"]:
+            x = block(x) if plain else checkpoint(block, x, use_reentrant=self.reentrant)
+        return x
+
+
+def linear() -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+
+
+def normed() -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+
+
+def blocks_of(observer: Observer, model: nn.Module, steps: int = 4) -> BlockFacts | None:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(steps):
+        model(torch.ones(2, 4, requires_grad=True)).mean().backward()
+        optimizer.step()
+        with torch.no_grad():
+            model(torch.ones(2, 4))
+    assert not any(it._forward_pre_hooks for it in model.modules())
+    (facts,) = observer.facts().models
+    return facts.blocks
+
+
+def test_blocks_are_found_with_their_place(observer: Observer) -> None:
+    assert blocks_of(observer, Net(linear)) == BlockFacts(kind="Sequential", count=3, place='.stages["first"]')
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_a_script_that_recomputes_them_is_seen(observer: Observer, reentrant: bool) -> None:
+    found = blocks_of(observer, Net(linear, reentrant))
+    assert found is not None and found.recomputed and not found.updates_buffers
+
+
+def test_batch_norm_is_seen_to_update_its_buffers(observer: Observer) -> None:
+    found = blocks_of(observer, Net(normed))
+    assert found is not None and found.updates_buffers and not found.recomputed
+
+
+def test_a_model_without_blocks_has_none(observer: Observer) -> None:
+    assert blocks_of(observer, nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))) is None
