@@ -7,6 +7,7 @@ import math
 import msgspec
 
 from hotlap.measure.disturbance import disturbance_text
+from hotlap.objective import for_memory
 from hotlap.records import (
     Accelerator,
     CallSite,
@@ -24,6 +25,7 @@ from hotlap.records import (
     GraphBreak,
     Kept,
     Machine,
+    MetricComparison,
     NoGain,
     NotVerified,
     Outcome,
@@ -379,6 +381,32 @@ DENIED = msgspec.structs.replace(
         )
     ),
 )
+METRICS = (
+    MetricComparison(
+        metric="device_peak_bytes",
+        baseline=Estimate(value=8.0 * 2**30, low=7.9 * 2**30, high=8.1 * 2**30, unit="B"),
+        candidate=Estimate(value=4.2 * 2**30, low=4.1 * 2**30, high=4.3 * 2**30, unit="B"),
+        ratio=estimate(0.52, 0.01),
+        verdict="better",
+        sets=5,
+        confidence=0.95,
+    ),
+    MetricComparison(metric="host_peak_bytes", ratio=estimate(1.0, 0.01), verdict="no-effect", sets=5, confidence=0.95),
+)
+SAVES_MEMORY = msgspec.structs.replace(
+    FINISHED,
+    objective=for_memory(1.3),
+    account_after=msgspec.structs.replace(BEFORE, wall=0.2280, forward=0.0501),
+    outcomes=(),
+    findings=(),
+    plan=Plan(settings=(MIXED,)),
+    verification=msgspec.structs.replace(
+        comparison((MIXED,), speed(0.93, 0.01, "slower")),
+        candidate_peak_bytes=int(4.2 * 2**30),
+        baseline_seconds_per_sample=Estimate(value=0.0066, low=0.0065, high=0.0067, unit="s"),
+        metrics=METRICS,
+    ),
+)
 DISTURBED = msgspec.structs.replace(
     FINISHED,
     verification=comparison(
@@ -452,6 +480,7 @@ STUDIES = {
     "finished": FINISHED,
     "nothing-faster": NOTHING,
     "interrupted": INTERRUPTED,
+    "saves-memory": SAVES_MEMORY,
     "out-of-budget": OUT_OF_BUDGET,
     "quick-look": QUICK_LOOK,
     "script-failed": SCRIPT_FAILED,

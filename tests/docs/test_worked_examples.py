@@ -15,6 +15,7 @@ REPOSITORY = DOCS.parent
 SUITES = {
     "lever": ("levers/host", "tests/levers/test_levers_conform.py"),
     "rule": ("diagnose/rules", "tests/diagnose/test_rules.py"),
+    "section": ("render/sections", "tests/render/html/test_sections_conform.py"),
     "chart": ("render/html/charts", "tests/render/html/test_charts_conform.py"),
     "metric": ("measure/metrics", "tests/measure/test_metrics_conform.py"),
 }
@@ -29,7 +30,7 @@ def test_what_the_documentation_makes_conforms(kind: str, tmp_path: Path) -> Non
     target = sources / "hotlap" / room / made.file
     assert not target.exists()
     target.write_text(made.text, encoding="utf-8")
-    name = target.stem if kind in ("chart", "metric") else target.stem.replace("_", "-")
+    name = target.stem if kind in ("section", "chart", "metric") else target.stem.replace("_", "-")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", f"pythonpath={sources}"]
     done = subprocess.run(
         [*command, "-k", name, str(REPOSITORY / suite)],

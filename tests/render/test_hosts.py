@@ -11,9 +11,9 @@ from rich.console import Console
 
 from hotlap.records import Study
 from hotlap.render import text
-from hotlap.render.html.material import Material
 from hotlap.render.html.page import page
 from hotlap.render.markdown import markdown_report
+from hotlap.render.material import Material
 from hotlap.render.terminal import report
 
 TITLE = "Hosts that trials connected to"

@@ -79,9 +79,12 @@ def test_no_ratio_without_its_interval(name: str) -> None:
     bounds = {"2.12x", "1.94x", "1.01x", "4.50x"}
     for found in RATIO.finditer(text):
         after = text[found.end() : found.end() + 60]
-        followed = re.match(r"(?: faster)? (?:\([\d.]+ % interval )?[\d.]+ to [\d.]+", after)
+        followed = re.match(r"(?: faster| of the script's)? \(?(?:[\d.]+ % interval )?[\d.]+ to [\d.]+", after)
         seen = re.match(r" in one replicate,? (?:without|not proved)| no interval", after)
-        assert followed or seen or (found[0] in bounds and "bound" in text), text[found.start() - 40 : found.end() + 40]
+        limit = text[: found.start()].endswith(", within ")
+        assert followed or seen or limit or (found[0] in bounds and re.search("bound|at most", text)), text[
+            found.start() - 40 : found.end() + 40
+        ]
 
 
 def test_text_of_scripts_is_shown_and_nothing_else() -> None:

@@ -17,10 +17,10 @@ from hotlap.cli import screen
 from hotlap.errors import StudyError
 from hotlap.records import Crashed, FileWrite, Run, Study, Workload
 from hotlap.render import text
-from hotlap.render.html.material import Material
 from hotlap.render.html.page import page
 from hotlap.render.json import study_json
 from hotlap.render.markdown import markdown_report
+from hotlap.render.material import Material
 from hotlap.render.notebook import fragment, plain
 from hotlap.render.presentable import presentable, shown
 

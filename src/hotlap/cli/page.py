@@ -17,8 +17,8 @@ from hotlap.experiment.options import Options
 from hotlap.files import open_regular, replace
 from hotlap.records import Costs, Patch, Study
 from hotlap.render import text
-from hotlap.render.html.material import Material
 from hotlap.render.html.page import GENERATOR, page
+from hotlap.render.material import Material
 from hotlap.render.patch import patch_text
 from hotlap.render.presentable import presentable
 from hotlap.traces import read_trace

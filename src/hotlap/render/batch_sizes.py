@@ -1,16 +1,11 @@
-"""What the model alone makes of other batch sizes, in rows and in a table for the terminal."""
+"""What the model alone makes of other batch sizes, in rows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
-
 from hotlap.records import BatchRate
 from hotlap.render import text
-from hotlap.render.layout import paragraphs
 
 HEADINGS = (">samples per step", ">samples per second", ">ratio", "interval", ">peak memory", "")
 
@@ -18,17 +13,6 @@ HEADINGS = (">samples per step", ">samples per second", ">ratio", "interval", ">
 def batch_rows(rates: Sequence[BatchRate]) -> tuple[tuple[str, ...], ...]:
     """A row for each size under :data:`HEADINGS`; why there are no figures stands in the last cell."""
     return tuple(_row(it) for it in rates)
-
-
-def batch_table(rates: Sequence[BatchRate], doubt: str = "") -> RenderableType:
-    """The rows for a terminal, and what they are not."""
-    table = Table.grid(padding=(0, 2, 0, 0))
-    for heading in HEADINGS:
-        table.add_column(justify="right" if heading.startswith(">") else "left", no_wrap=bool(heading))
-    table.add_row(*(Text(it.removeprefix(">"), style="dim") for it in HEADINGS))
-    for row in batch_rows(rates):
-        table.add_row(*row[:-1], Text(row[-1], style="dim"))
-    return Group(table, *paragraphs([batch_remark(rates, doubt)]))
 
 
 def batch_remark(rates: Sequence[BatchRate], doubt: str = "") -> str:

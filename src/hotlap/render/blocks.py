@@ -1,4 +1,4 @@
-"""What a section is built of, the same for every medium. All text in it is plain and already cleaned."""
+"""What sections are built of, the same in every medium. All text in blocks is plain and already cleaned."""
 
 from __future__ import annotations
 
@@ -10,10 +10,33 @@ Tone: TypeAlias = Literal["good", "neutral", "bad"]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """``>`` before a heading aligns its column to the right. The first cell of a row names it."""
+    """``>`` before a heading aligns its column to the right. The first cell of a row names it. ``caption`` is
+    shown where tables have one, which is on pages."""
 
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    caption: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    """A sentence or more."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """The same in a quiet voice: what a table above it means, and what it does not."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bullets:
+    """Sentences, each of which stands for itself."""
+
+    lines: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +46,6 @@ class Fact:
     name: str
     value: str
     before: str = ""
+
+
+Block: TypeAlias = Table | Paragraph | Note | Bullets

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 
-from hotlap.records import BreakEven, Costs, EnergyComparison, EnergySource, Estimate
+from hotlap.records import BreakEven, Costs, EnergyComparison, EnergySource, Estimate, Study
 from hotlap.render import text
 
 UNKNOWN_ENERGY = (
@@ -23,6 +23,14 @@ _ENERGY_UNITS = ((1e3, "kJ"), (1.0, "J"), (1e-3, "mJ"), (0.0, "uJ"))
 def cost_lines(costs: Costs) -> tuple[str, ...]:
     """Sentences on the price of a million samples and of a whole run, and on what must be earned back first."""
     return (*_million(costs), *_run(costs), *_not_counted(costs), *_startup(costs), *_tuning(costs))
+
+
+def cost_sentences(study: Study, costs: Costs | None) -> Iterator[str]:
+    """What is known of money and break-evens, and the energy of the plan that is kept."""
+    if costs is not None:
+        yield from cost_lines(costs)
+    if study.verification is not None and study.plan.settings and study.verification.speed.baseline_agrees:
+        yield energy_line(study.verification.energy)
 
 
 def energy_line(energy: EnergyComparison | None) -> str:

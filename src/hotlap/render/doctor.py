@@ -15,8 +15,8 @@ from hotlap.records import Accelerator, Machine
 from hotlap.render import text
 from hotlap.render.isolation import isolation_facts
 from hotlap.render.layout import Trimmed, indented, paragraphs
+from hotlap.render.machine import ceiling_rates
 from hotlap.render.presentable import presentable
-from hotlap.render.terminal import ceiling_rates
 
 _WIDEST = 100
 _LEVELS = {"problem": "bold red", "warning": "yellow", "note": "cyan"}

@@ -9,8 +9,10 @@ from typing import Literal
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.segment import Segment
-from rich.table import Table
+from rich.table import Table as Grid
 from rich.text import Text
+
+from hotlap.render.blocks import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +38,28 @@ def paragraphs(lines: Iterable[str], columns: int = 2, style: str = "dim") -> li
     return [indented(line, columns, style) for line in lines]
 
 
-def open_table(*columns: str) -> Table:
+def open_table(*columns: str) -> Grid:
     """A table without lines; ``>`` before a column's name aligns it to the right."""
-    table = Table(box=None, padding=(0, 2, 0, 0), show_edge=False, header_style="dim")
+    table = Grid(box=None, padding=(0, 2, 0, 0), show_edge=False, header_style="dim")
     for name in columns:
         right = name.startswith(">")
         justify: Literal["left", "right"] = "right" if right else "left"
         table.add_column(Text(name.removeprefix(">")), justify=justify, no_wrap=right, overflow="fold")
     return table
+
+
+def table_of(table: Table) -> RenderableType:
+    """A table that every medium can show, as a terminal's; its last column is the one that tells most."""
+    grid = Grid.grid(padding=(0, 2, 0, 0))
+    last = len(table.headings) - 1
+    for number, heading in enumerate(table.headings):
+        right = heading.startswith(">")
+        style = "dim" if number == last else ""
+        grid.add_column(justify="right" if right else "left", no_wrap=right, overflow="fold", style=style)
+    grid.add_row(*(Text(it.removeprefix(">"), style="dim") for it in table.headings))
+    for row in table.rows:
+        grid.add_row(*map(Text, row))
+    return Padding(grid, (0, 0, 0, 2), expand=False)
 
 
 def shifted(what: RenderableType) -> RenderableType:

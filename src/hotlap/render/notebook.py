@@ -16,12 +16,16 @@ from rich.console import Console
 from hotlap.records import PhaseAccount, Study
 from hotlap.render import text
 from hotlap.render.account import PHASES, samples_factor
+from hotlap.render.blocks import Note, Table
 from hotlap.render.disturbance import account_doubt, finding_doubt
 from hotlap.render.findings import place
 from hotlap.render.headline import headline
 from hotlap.render.lever_table import MARKS, Row, footnote, skipped_rows, tried_rows
+from hotlap.render.machine import machine_line
+from hotlap.render.material import Material
 from hotlap.render.presentable import presentable
-from hotlap.render.terminal import machine_line, report
+from hotlap.render.sections import metrics
+from hotlap.render.terminal import report
 
 _PLAIN_COLUMNS = 100
 _FINDINGS_SHOWN = 5
@@ -63,6 +67,7 @@ def fragment(study: Study) -> str:
         _account(whole, study.account_before, study.account_after, "after" if study.plan.settings else "given up")
         if doubt := account_doubt(study):
             _add(whole, "p", doubt, style=_QUIET)
+    _metrics(whole, study)
     if study.outcomes:
         _levers(whole, study)
     if study.findings:
@@ -111,8 +116,21 @@ def _bar(whole: Element, name: str, account: PhaseAccount, factor: float, full: 
 
 
 # ---------------------------------------------------------------------------------------------
-# Levers and findings
+# Metrics, levers and findings
 # ---------------------------------------------------------------------------------------------
+
+
+def _metrics(whole: Element, study: Study) -> None:
+    found = metrics.everywhere(Material(study=study))
+    if found is None:
+        return
+    _heading(whole, found.title)
+    for block in found.body:
+        match block:
+            case Table():
+                _table(whole, block.headings, block.rows)
+            case Note():
+                _add(whole, "p", block.text, style=_QUIET)
 
 
 def _levers(whole: Element, study: Study) -> None:

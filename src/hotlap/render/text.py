@@ -23,7 +23,6 @@ _MARKDOWN = re.compile(r"^(?:[-+](?=[-+\s]|$)|=(?==*$)|\d+(?=[.)](?:\s|$)))|(?<=
 """What means something in Markdown: signs anywhere, and what would make an item or a heading of a whole line."""
 
 _MARKDOWN_SIGNS = {"<": "&lt;", ">": "&gt;", "&": "&amp;", "@": "@<!-- -->", "#": "#<!-- -->"}
-HOSTS_TITLE = "Hosts that trials connected to"
 _HOSTS_SHOWN = 20
 _OF_THE_RUN = "of the run"
 _BINARY_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")

@@ -33,7 +33,7 @@ from hotlap.records import (
     Skipped,
     Steps,
 )
-from hotlap.render.html.material import Material
+from hotlap.render.material import Material
 from hotlap.traces import read_trace
 from hotlap.traces.lanes import Lanes, lanes_of
 
@@ -127,6 +127,9 @@ def full_material(folder: Path) -> Material:
     study = msgspec.structs.replace(
         fakes.FINISHED,
         losses=loss_curves(losses(), losses(0.0004), fakes.WITHIN),
+        hosts=("models.example:443",),
+        verification=fakes.FINISHED.verification
+        and msgspec.structs.replace(fakes.FINISHED.verification, metrics=fakes.METRICS),
         loader_rates=rates,
         batch_rates=batch_rates(),
         ceilings=(

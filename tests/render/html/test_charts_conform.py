@@ -14,7 +14,7 @@ from materials import full_material
 from hotlap.render.html import charts
 from hotlap.render.html.charts.api import charts_of
 from hotlap.render.html.drawing import still_picture
-from hotlap.render.html.material import Material
+from hotlap.render.material import Material
 
 NAMES = sorted({it.name for it in pkgutil.iter_modules(charts.__path__)} - {"api"})
 

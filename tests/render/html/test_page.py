@@ -20,13 +20,13 @@ from hotlap.render.headline import headline
 from hotlap.render.html import drawing
 from hotlap.render.html.charts.api import charts_of as charts
 from hotlap.render.html.embedding import code, embedded_json
-from hotlap.render.html.material import Material
 from hotlap.render.html.page import page
+from hotlap.render.material import Material
 
 LARGEST_BYTES = 2_000_000
 SECTIONS = (
-    "step", "levers", "ceilings", "findings", "losses", "loader", "batch-sizes", "memory", "timeline", "costs", "patch",
-    "next", "again", "warnings", "words",
+    "step", "metrics", "levers", "ceilings", "batch-sizes", "findings", "losses", "loader", "memory", "timeline",
+    "costs", "patch", "files", "hosts", "warnings", "machine", "next", "words",
 )  # fmt: skip
 
 
@@ -38,11 +38,12 @@ def without_scripts(text: str) -> str:
     return re.sub(r"<script\b.*?</script>", "", text, flags=re.DOTALL)
 
 
-def test_a_chart_that_the_template_does_not_place_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chart_that_no_section_places_has_one_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     material = full_material(tmp_path)
     new = dataclasses.replace(next(charts(material)), name="new-chart", title="A chart of next year")
     monkeypatch.setattr("hotlap.render.html.page.charts_of", lambda material: [*charts(material), new])
     text = page(material)
+    assert sections(text)[9:11] == ("timeline", "new-chart")
     assert text.count('id="drawn-new-chart"') == 1 and "A chart of next year" in without_scripts(text)
     assert all(text.count(f'id="drawn-{it.name}"') == 1 for it in charts(material))
 
@@ -142,7 +143,7 @@ def test_a_clean_profile_says_so() -> None:
 
 def test_an_empty_study_is_no_accident() -> None:
     text = page(Material(study=Study(workload=fakes.WORKLOAD)))
-    assert sections(text) == ("next", "again", "words")
+    assert sections(text) == ("machine", "next", "words")
     assert "<script>" not in text
 
 

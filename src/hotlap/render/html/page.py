@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hotlap.errors import MissingPackageError
 from hotlap.redact import redacted_text
 from hotlap.render import text
 from hotlap.render.cost import cost_lines
-from hotlap.render.findings import answers, overlap
 from hotlap.render.headline import headline
-from hotlap.render.html import sections
-from hotlap.render.html.charts import ceilings, timeline
+from hotlap.render.html import first_screen
 from hotlap.render.html.charts.api import charts_of
 from hotlap.render.html.drawing import drawing_code, still_picture
 from hotlap.render.html.embedding import code, embedded_json, policy
-from hotlap.render.html.material import Material
-from hotlap.render.html.parts import Chart
+from hotlap.render.html.parts import Chart, Figure, Lead, PageBlock
 from hotlap.render.kinds.api import presenter_of
-from hotlap.render.lever_table import footnote, skipped_rows, tried_rows
+from hotlap.render.material import Material
 from hotlap.render.presentable import presentable
-from hotlap.render.terminal import cost_sentences
+from hotlap.render.sections.api import Placed, Section, page_sections
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -34,43 +32,28 @@ GENERATOR = "hotlap report"
 """What the page says of its maker; a file that says so is a report, and may be replaced by a newer one."""
 
 _TEMPLATES = Path(__file__).parent / "templates"
+_CAPITAL = re.compile("[A-Z]")
+_OTHER_CHARTS = 65
+"""Where charts stand for which no section has a place: behind those that have one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
     """A chart as the page holds it: what a script draws, as JSON that may stand in a script element, and the still
-    picture that stands there until it does, as SVG."""
+    picture that stands there until it does, as SVG. ``heading`` shows its title."""
 
     chart: Chart
     drawn: str
     still: str
+    heading: bool = False
 
 
-class Pictures(Mapping[str, Picture]):
-    """The pictures by name. The template says which it has placed, and shows the others in the order of the page: no
-    chart is lost for want of a line in the template."""
+class _Section(NamedTuple):
+    """A section as the template lays it out: each block with the name of its macro."""
 
-    def __init__(self, pictures: Iterable[Picture]) -> None:
-        self._pictures = {it.chart.name: it for it in pictures}
-        self._placed: set[str] = set()
-
-    def __getitem__(self, name: str) -> Picture:
-        return self._pictures[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._pictures)
-
-    def __len__(self) -> int:
-        return len(self._pictures)
-
-    def placed(self, name: str) -> Picture:
-        """The picture, which has its place now. Raises ``KeyError``."""
-        self._placed.add(name)
-        return self[name]
-
-    def not_placed(self) -> list[Picture]:
-        """Those that have no place yet."""
-        return [it for name, it in self._pictures.items() if name not in self._placed]
+    name: str
+    title: str
+    blocks: tuple[tuple[str, PageBlock], ...]
 
 
 def page(material: Material) -> str:
@@ -93,42 +76,49 @@ def page(material: Material) -> str:
 def _content(material: Material) -> dict[str, Any]:
     material = _presentable(material)
     study, costs = material.study, material.costs
-    presenter = presenter_of(study.kind)
-    beside = {it.lever: answers(it.lever, study.findings) for it in study.outcomes}
-    findings = sections.finding_views(study)
+    sections = tuple(_sections(material))
     return {
         "version": text.one_line(study.hotlap_version, limit=40),
-        "script": sections.script_name(study),
+        "script": first_screen.script_name(study),
         "script_command": text.command(study.workload),
         "headline": headline(study),
-        "what_was_done": presenter.what_was_done(study),
-        "facts": tuple(sections.facts(study)),
+        "what_was_done": presenter_of(study.kind).what_was_done(study),
+        "facts": tuple(first_screen.facts(study)),
         "price": tuple(cost_lines(costs))[:1] if costs is not None and costs.million_before is not None else (),
-        "costs": tuple(cost_sentences(study, costs)),
-        "pictures": Pictures(
-            Picture(it, embedded_json(it.drawn), still_picture(it.still or it.drawn, it.name))
-            for it in charts_of(material)
-        ),
-        "tried": tried_rows(study.outcomes, study.account_before, beside),
-        "tried_note": footnote(study.outcomes),
-        "skipped": skipped_rows(study.outcomes),
-        "ceiling_table": ceilings.ceiling_table(study),
-        "flop_utilisation": _utilisation(study.model_flop_utilisation),
-        "findings": findings,
-        "findings_note": overlap(study.findings) if sum(1 for it in findings if it.label) > 1 else "",
-        "findings_were_sought": study.profiled_steps > 0,
-        "longest": timeline.longest_table(material.lanes) if material.lanes is not None else None,
-        "trace_path": text.one_line(study.trace_path, limit=1000),
-        "trace_command": f"hotlap trace {text.shell_word(study.trace_path)}",
-        "patch_command": f"hotlap patch {text.shell_word(study.directory)}".rstrip(),
-        "patch": sections.diff_lines(material.patch),
-        "plan": sections.plan_text(study),
-        "next": tuple(presenter.next_commands(study, "hotlap.toml")),
-        "study_facts": tuple(sections.study_facts(study, material.command, material.seed)),
-        "machine_facts": tuple(sections.machine_facts(study.machine)),
-        "files": (*sections.files(study.files), *sections.hosts(study.hosts)),
-        "warnings": sections.warnings(study),
+        "sections": sections,
+        "draws": any(isinstance(block, Picture) for it in sections for _, block in it.blocks),
     }
+
+
+def _sections(material: Material) -> Iterator[_Section]:
+    """All sections in their order, each chart in the one that places it and else in one of its own."""
+    pictures = {it.name: Picture(it, embedded_json(it.drawn), _still(it)) for it in charts_of(material)}
+    found = list(page_sections(material))
+    placed = {block.name for it in found for block in it.section.body if isinstance(block, Figure)}
+    own = (it.chart for name, it in pictures.items() if name not in placed)
+    found += [Placed(it.name, _OTHER_CHARTS, Section(it.title, (Figure(it.name),))) for it in own]
+    for it in sorted(found, key=lambda it: it.order):
+        blocks = tuple(_drawn(it.section.body, pictures))
+        if not all(isinstance(block, Lead) for block in blocks):
+            yield _Section(it.name, it.section.title, tuple((_macro(block), block) for block in blocks))
+
+
+def _drawn(body: Sequence[PageBlock], pictures: Mapping[str, Picture]) -> Iterator[PageBlock]:
+    """The blocks with each figure as its picture, less those for which nothing was measured."""
+    for block in body:
+        if not isinstance(block, Figure):
+            yield block
+        elif block.name in pictures:
+            yield dataclasses.replace(pictures[block.name], heading=block.heading)
+
+
+def _macro(block: PageBlock) -> str:
+    """``trace_file`` for a ``TraceFile``."""
+    return _CAPITAL.sub(lambda found: f"_{found[0].lower()}", type(block).__name__).removeprefix("_")
+
+
+def _still(chart: Chart) -> str:
+    return still_picture(chart.still or chart.drawn, chart.name)
 
 
 def _presentable(material: Material) -> Material:
@@ -139,12 +129,6 @@ def _presentable(material: Material) -> Material:
         profile=presentable(material.profile, directory),
         patch=redacted_text(material.patch),
     )
-
-
-def _utilisation(share: float | None) -> str:
-    if share is None:
-        return ""
-    return f"Model FLOP utilisation: {text.share(share)} of the matmul rate measured on this machine."
 
 
 @cache

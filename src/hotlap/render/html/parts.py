@@ -1,11 +1,11 @@
-"""What only pages hold: charts. All text in them is plain and already cleaned."""
+"""What only pages hold. All text in it is plain and already cleaned."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from hotlap.render.blocks import Table
+from hotlap.render.blocks import Fact, Table
 
 Specification: TypeAlias = dict[str, Any]
 """A Vega-Lite specification, or a part of one."""
@@ -29,3 +29,61 @@ class Chart:
     notes: tuple[str, ...] = ()
     still: Specification | None = None
     zooms: bool = False
+
+
+PageBlock: TypeAlias = object
+"""A block of a page: any of :mod:`hotlap.render.blocks`, of those below, or of a section's own file. The macro of its
+class's name in ``templates/blocks.html`` (``trace_file`` for ``TraceFile``) lays it out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """What a section is about. One that has nothing else is left out."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A title within a section."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """The chart of that name, where there is one; ``heading`` shows its title."""
+
+    name: str
+    heading: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Names with what they stand for."""
+
+    of: tuple[Fact, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What to type, or a path, with what it is for."""
+
+    words: str
+    purpose: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verbatim:
+    """Lines as they are; ``name`` is for those who cannot see them."""
+
+    text: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """Paths, and a word on those that are not shown."""
+
+    paths: tuple[str, ...]
+    more: str = ""

@@ -1,8 +1,8 @@
 """What a chart's file must offer, and the look into the folder that finds them all.
 
 One file is one chart. Its ``order`` places it among the others, and ``for_page`` makes it of what a page is made of: no
-chart where what it would show was not measured. A chart for which the page has no section of its own stands in one of
-its title, after the others.
+chart where what it would show was not measured. It stands in the section that names it
+(:class:`hotlap.render.html.parts.Figure`), or in one of its own.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from functools import cache
 from types import ModuleType
 
-from hotlap.render.html.material import Material
 from hotlap.render.html.parts import Chart
+from hotlap.render.material import Material
 
 _OWN_FILES = frozenset({"api"})
 

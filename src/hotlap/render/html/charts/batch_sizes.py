@@ -8,8 +8,8 @@ from hotlap.render.batch_sizes import HEADINGS, batch_remark, batch_rows
 from hotlap.render.blocks import Table
 from hotlap.render.disturbance import batch_doubt
 from hotlap.render.html.drawing import colours, specification
-from hotlap.render.html.material import Material
 from hotlap.render.html.parts import Chart
+from hotlap.render.material import Material
 
 order = 60
 

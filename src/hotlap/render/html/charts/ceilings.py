@@ -9,9 +9,8 @@ from hotlap.records import PhaseAccount, Study
 from hotlap.render import text
 from hotlap.render.blocks import Table
 from hotlap.render.html.drawing import PADDING_FOR_LABELS, colours, specification
-from hotlap.render.html.material import Material
 from hotlap.render.html.parts import Chart
-from hotlap.render.terminal import ceiling_meaning
+from hotlap.render.material import Material
 
 order = 30
 
@@ -65,19 +64,6 @@ def chart(study: Study) -> Chart | None:
         legend=_LEGEND,
         notes=tuple(_notes(study, beyond)),
     )
-
-
-def ceiling_table(study: Study) -> Table | None:
-    """Each ceiling with the speedup it leaves room for, and what it means."""
-    if not study.ceilings:
-        return None
-    rows = []
-    for it in study.ceilings:
-        per_sample = text.duration(it.seconds_per_sample) if it.seconds_per_sample is not None else ""
-        bound = text.ratio(it.bound_speedup) if it.bound_speedup is not None else ""
-        meaning = ceiling_meaning(it, study)
-        rows.append((it.name.replace("-", " "), per_sample, bound, meaning))
-    return Table(("ceiling", ">per sample", ">at most", "what it means"), tuple(rows))
 
 
 class _Rate(NamedTuple):

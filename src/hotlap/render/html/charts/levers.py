@@ -12,9 +12,9 @@ from hotlap.records import Comparison, Estimate, Kept, Outcome, ParityLost, Plan
 from hotlap.render import text
 from hotlap.render.blocks import Table
 from hotlap.render.html.drawing import colours, specification
-from hotlap.render.html.material import Material
 from hotlap.render.html.parts import Chart, Specification
 from hotlap.render.lever_table import parity_word, verdict_word
+from hotlap.render.material import Material
 
 order = 20
 

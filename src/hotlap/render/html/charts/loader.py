@@ -8,8 +8,8 @@ from hotlap.records import LoaderRate, Study, Value
 from hotlap.render import text
 from hotlap.render.blocks import Table
 from hotlap.render.html.drawing import PADDING_FOR_LABELS, colours, specification
-from hotlap.render.html.material import Material
 from hotlap.render.html.parts import Chart, Specification
+from hotlap.render.material import Material
 
 order = 50
 

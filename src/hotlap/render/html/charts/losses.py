@@ -8,8 +8,8 @@ from hotlap.records import LossCurves, ParityComparison, Study
 from hotlap.render import text
 from hotlap.render.blocks import Table
 from hotlap.render.html.drawing import colours, specification
-from hotlap.render.html.material import Material
 from hotlap.render.html.parts import Chart
+from hotlap.render.material import Material
 
 order = 40
 

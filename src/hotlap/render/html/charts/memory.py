@@ -6,8 +6,8 @@ from hotlap.evidence import MemoryTimeline
 from hotlap.render import text
 from hotlap.render.blocks import Table
 from hotlap.render.html.drawing import colours, specification
-from hotlap.render.html.material import Material
 from hotlap.render.html.parts import Chart, Specification
+from hotlap.render.material import Material
 
 order = 70
 

@@ -8,8 +8,8 @@ from hotlap.render.account import PHASES, account_remarks, bottleneck, samples_f
 from hotlap.render.blocks import Table
 from hotlap.render.disturbance import account_doubt
 from hotlap.render.html.drawing import PADDING_FOR_LABELS, colours, specification
-from hotlap.render.html.material import Material
 from hotlap.render.html.parts import Chart
+from hotlap.render.material import Material
 
 order = 10
 

@@ -9,8 +9,8 @@ from hotlap.render.blocks import Table
 from hotlap.render.event_names import event_name
 from hotlap.render.html.drawing import colours, specification
 from hotlap.render.html.embedding import embedded_json
-from hotlap.render.html.material import Material
 from hotlap.render.html.parts import Chart, Specification
+from hotlap.render.material import Material
 from hotlap.traces.lanes import Lane, Lanes, SpanKind, coarser
 
 order = 80
@@ -66,6 +66,7 @@ def longest_table(lanes: Lanes) -> Table:
     return Table(
         ("what", "lane", ">times", ">time"),
         tuple((event_name(name), lane, f"{times:,}", _duration(spent)) for lane, name, times, spent in longest),
+        "What took longest in the steps shown",
     )
 
 

@@ -1,0 +1,63 @@
+"""The figures of a page's first screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from hotlap.gain import claimed
+from hotlap.records import Kept, Study
+from hotlap.render import text
+from hotlap.render.account import rate_of, samples_factor
+from hotlap.render.blocks import Fact
+from hotlap.render.comparison import parity_phrase
+from hotlap.render.kinds.api import presenter_of
+
+
+def facts(study: Study) -> Iterator[Fact]:
+    """The figures of the first screen."""
+    before = study.account_before
+    after = study.account_after if claims_gain(study) else None
+    if before is not None and before.wall > 0:
+        yield _step_fact(study)
+        name, rate = rate_of(before)
+        if after is not None and after.wall > 0:
+            yield Fact(_capital(name), text.number(rate_of(after)[1]), text.number(rate))
+        else:
+            yield Fact(_capital(name), text.number(rate))
+    verification = study.verification
+    if verification is not None and claims_gain(study):
+        if verification.baseline_peak_bytes and verification.candidate_peak_bytes:
+            peaks = text.size(verification.candidate_peak_bytes), text.size(verification.baseline_peak_bytes)
+            yield Fact("Peak memory", *peaks)
+        yield Fact("Does it train the same?", _capital(parity_phrase(verification.parity)))
+    if study.outcomes:
+        kept = sum(1 for it in study.outcomes if isinstance(it.verdict, Kept))
+        yield Fact("Levers kept", f"{kept} of {len(study.outcomes)}")
+    yield from presenter_of(study.kind).facts(study)
+    if study.spent_seconds:
+        yield Fact("Time spent measuring", text.clock(study.spent_seconds))
+
+
+def claims_gain(study: Study) -> bool:
+    """Whether the plan may be compared with the unmodified script."""
+    return claimed(study) is not None
+
+
+def _step_fact(study: Study) -> Fact:
+    before, after = study.account_before, study.account_after
+    assert before is not None
+    own = text.duration(before.wall)
+    if after is None or not claims_gain(study):
+        return Fact("Mean step", own)
+    return Fact("Mean step", text.duration(after.wall * samples_factor(before, after)), own)
+
+
+def script_name(study: Study) -> str:
+    """The script without the folders it lies in."""
+    target = study.workload.target
+    return text.one_line(Path(target).name if study.workload.kind == "script" else target, limit=80)
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]

@@ -1,0 +1,1 @@
+"""One file each: a part of a report, on a terminal, in Markdown and on a page."""

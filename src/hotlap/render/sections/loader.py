@@ -1,0 +1,15 @@
+"""The loader by itself, by its settings."""
+
+from __future__ import annotations
+
+from hotlap.render.html.parts import Figure, PageBlock
+from hotlap.render.material import Material
+from hotlap.render.sections.api import Section
+
+order = 53
+title = "The loader by itself"
+
+
+def page(material: Material) -> Section[PageBlock]:
+    """Its rates as bars."""
+    return Section(title, (Figure("loader"),))
