@@ -71,7 +71,7 @@ def test_other_losses_fail() -> None:
     found = compare(Pair(Effect(loss=1.01)))
     assert found.speed.verdict == "passed"
     assert found.numbers is not None and found.numbers.verdict == found.verdict == "failed"
-    assert "no longer computes the same" in found.text and "--speed-only" in found.text
+    assert "no longer produces the same results" in found.text and "--speed-only" in found.text
 
 
 def test_another_rounding_does_not() -> None:

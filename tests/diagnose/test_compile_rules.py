@@ -126,7 +126,7 @@ def test_the_remedy_of_a_break_follows_its_reason(reason: str, remedy: str) -> N
         ),
         (
             "No CUDA graph: skipping cudagraphs due to cpu device (arg0_1)",
-            "A CUDA graph was asked for and left out (4 times).",
+            "A CUDA graph was requested but not used (4 times).",
             "CPU",
         ),
         ("Unsupported context manager", "torch.compile gave up, and code runs uncompiled (4 times).", "smaller part"),
@@ -280,7 +280,7 @@ def tried(low: float, high: float, *, seconds: float, batches: int, kept: bool =
 def test_a_measured_gain_says_after_how_many_steps_it_pays() -> None:
     """At 1.25 times the speed a step of 100 ms gains 20 ms, so 40 s are won back after 2000 steps."""
     finding = one("compile-never-pays", tried(1.15, 1.25, seconds=40.0, batches=100))
-    assert finding.title == "Compiling wins back its own time after 2,000 steps at the earliest, 20 passes."
+    assert finding.title == "Compiling pays off after 2,000 steps at the earliest, 20 passes."
     assert "became 1.20 times as fast (95 % interval 1.15 to 1.25)" in finding.evidence[0]
 
 

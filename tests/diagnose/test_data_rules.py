@@ -161,7 +161,7 @@ def test_loader_bound_lists_training_loaders_alone() -> None:
     profile = Profile(account=account(0.3), facts=ScriptFacts(loaders=(held_out, images)))
     (found,) = loader_bound.check(profile)
     assert [it for it in found.evidence if it.startswith("DataLoader")] == [
-        "DataLoader over Images: 3 workers, batches of the data set's own making"
+        "DataLoader over Images: 3 workers, batches made by the data set"
     ]
     assert found.site == LOADER
 
@@ -463,7 +463,7 @@ def test_small_shared_memory_adds_up_all_loaders_and_names_the_largest() -> None
     profile = Profile(facts=ScriptFacts(loaders=(small, large, other)), machine=Machine(shared_memory_bytes=24 * 1024))
     (found,) = small_shared_memory.check(profile)
     assert found.kind == "risk" and found.site == LOADER
-    assert found.title == "Batches that wait may take 15 KiB of shared memory, which holds 24 KiB."
+    assert found.title == "Prefetched batches may take 15 KiB of shared memory, which has 24 KiB."
 
 
 @pytest.mark.parametrize(("data_wait", "fires"), [(0.0199, False), (0.0201, True)])

@@ -85,7 +85,7 @@ def test_a_rank_without_rows_tells_nothing() -> None:
 def test_the_rank_that_waits_least_gives_the_share() -> None:
     (finding,) = found("exposed-communication", traced((40.0,) * 5, (15.0,) * 5))
     assert finding.share.value == pytest.approx(0.15)
-    assert finding.title == "Communication that nothing hides takes 15 % of the step."
+    assert finding.title == "Communication that does not overlap with computation takes 15 % of the step."
     assert finding.evidence[0] == "rank 1: 15.0 ms of 100 ms, 5 profiled steps"
     assert "on rank 0 it is 40 %" in finding.evidence[1]
 

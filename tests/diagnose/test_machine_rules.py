@@ -39,7 +39,7 @@ def test_only_the_device_that_trains_counts(rule: str, fields: dict[str, object]
 
 def test_throttling_names_its_reasons_and_the_limit() -> None:
     (finding,) = found("throttled", on(device(throttled=("power cap", "power brake"), power_limit_watts=250.0)))
-    assert finding.title == "A GPU holds its clocks down for 2 reasons: power cap."
+    assert finding.title == "A GPU reduces its clocks for 2 reasons: power cap."
     assert finding.evidence == ("2 reasons by its driver: power cap, power brake; its power limit is 250 W",)
     assert "power" in finding.remedy
     (finding,) = found("throttled", on(device(throttled=("temperature (driver)",))))

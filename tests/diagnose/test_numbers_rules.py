@@ -214,7 +214,7 @@ def test_a_search_that_does_not_end_is_no_search() -> None:
     """Halved in every fifth step for good: by then any scale would have been found."""
     finding = one("scaler-skips", halved(*range(5, 60, 5), first=2.0**40))
     assert finding.share.value == pytest.approx(5 / (150 - 31 + 5))
-    assert finding.title.startswith("The gradient scaler leaves out 4.0 %")
+    assert finding.title.startswith("The gradient scaler skips 4.0 %")
 
 
 def test_a_search_before_the_first_step_is_one_too() -> None:

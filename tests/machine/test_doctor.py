@@ -78,7 +78,7 @@ def test_a_healthy_machine_is_left_in_peace() -> None:
         (on_device(driver="570.86.15"), "problem", "which needs 580 or newer"),
         (on_device(other_processes=1), "warning", "1 other process on Good Device"),
         (on_device(other_processes=3), "warning", "3 other processes on Good Device"),
-        (on_device(throttled=("power cap",)), "warning", "holds its clocks down: power cap (limit 700 W)"),
+        (on_device(throttled=("power cap",)), "warning", "reduces its clocks: power cap (limit 700 W)"),
         (on_device(capability="6.1"), "note", "no tensor cores"),
         (on(HEALTHY, environment=(("CUDA_LAUNCH_BLOCKING", "1"),)), "problem", "wait for every single kernel"),
         (on(HEALTHY, environment=(("NVIDIA_TF32_OVERRIDE", "0"),)), "warning", "forbids TF32"),

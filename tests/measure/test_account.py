@@ -86,7 +86,7 @@ def test_what_disturbed_the_machine_is_named() -> None:
         Run(blocks=(block(other_load=0.4, device_clock_mhz=1980.0, throttled="thermal"),)),
     ]
     load, throttling, clock = disturbances(runs)
-    assert "0.3 processor cores" in load
+    assert "0.3 cores" in load
     assert "0.4 at most" in load
     assert "1 of 2 blocks (thermal)" in throttling
     assert "1000 and 1980 MHz" in clock
@@ -98,6 +98,8 @@ def test_how_long_processes_that_train_together_stood_still() -> None:
         Run(blocks=(block(),), facts=together, longest_pause_seconds=41.3),
         Run(blocks=(block(),), facts=together, longest_pause_seconds=12.0),
     ]
-    assert disturbances(runs) == ("Its processes stood still for up to 41 s at a time while others had their turns.",)
+    assert disturbances(runs) == (
+        "Its processes were frozen for up to 41 s at a time while other arms had their turns.",
+    )
     assert disturbances([msgspec.structs.replace(runs[0], facts=alone)]) == ()
     assert disturbances([msgspec.structs.replace(runs[0], longest_pause_seconds=0.4)]) == ()

@@ -67,7 +67,7 @@ def test_one_warning_for_all() -> None:
     one = Disturbance(measured="account", other_load=1.3, cores=2, waited_share=0.4)
     assert disturbance_text([one]) == (
         "The machine was busy while hotlap measured the time of a step: others used 1.3 of 2 cores. Ready threads "
-        "waited 40 % of their time for a core. These figures may be theirs rather than the script's; stop other "
+        "waited 40 % of their time for a core. Other processes may have affected these figures; stop other "
         "programs and measure again."
     )
     more = Disturbance(measured="profile", other_load=0.6, cores=2)

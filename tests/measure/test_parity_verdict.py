@@ -72,7 +72,7 @@ def test_rounding_is_within_and_never_identical() -> None:
 def test_a_slow_drift_is_lost() -> None:
     got = verdict(run(curve(bend=0.006)))
     assert got.verdict == "lost"
-    assert got.text.startswith("Training no longer computes the same: the losses of 300 steps differ by 0.5")
+    assert got.text.startswith("Training no longer produces the same results: the losses of 300 steps differ by 0.5")
 
 
 def test_a_lost_weight_decay_is_caught_by_its_invariant() -> None:

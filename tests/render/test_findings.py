@@ -110,7 +110,7 @@ def test_a_script_that_was_not_profiled_is_not_called_clean() -> None:
 
 
 def test_a_profile_that_was_killed_says_so() -> None:
-    text = "The run was killed; only what it had found is known."
+    text = "The run was killed; only its results up to then are known."
     found = headline(msgspec.structs.replace(fakes.PROFILED, status="interrupted", status_text=text))
     assert found.sentence.startswith("Not finished") and found.beside[0] == text
 

@@ -1,4 +1,4 @@
-"""``hotlap check``: for continuous integration. Has the script become slower, and does it still compute the same?"""
+"""``hotlap check``: for continuous integration. has the script become slower, or do its results differ?"""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ _EXIT_CODES: dict[CheckVerdict, int] = {"passed": PASSED, "failed": FAILED, "inc
 _INCONCLUSIVE_IS: dict[str | None, CheckVerdict] = {None: "inconclusive", "pass": "passed", "fail": "failed"}
 
 _DESCRIPTION = """\
-Compares the script with what it was at a git revision, or with what a recorded plan gave, on this
-machine and in the same sets: has it become slower, and does training still compute the same?
-Without --baseline it is the last finished study of the script, else hotlap.toml."""
+Compares the speed and the losses of the script with those at a git revision, or with the gain of a
+recorded plan, on this machine and in the same replicates. The default baseline is the last finished
+study of the script, else hotlap.toml."""
 
 _EXAMPLES = """\
 examples:
   hotlap check --baseline main train.py --epochs 1
   hotlap check --baseline HEAD~1 --speed-only train.py     the change is meant to change training
-  hotlap check --baseline hotlap.toml train.py             does the plan still give what it gave?
+  hotlap check --baseline hotlap.toml train.py             does its gain still hold?
   hotlap check --markdown "$GITHUB_STEP_SUMMARY" --junit hotlap.xml --baseline main train.py
 
-Your files are not changed; the answer is kept in .hotlap/check, where `hotlap history` finds it.
+Your files are not changed; the result is stored in .hotlap/check and listed by `hotlap history`.
 
 exit code: 0 passed; 1 slower, no longer matching, or failing; 3 inconclusive: a noisy machine, a budget
 that is too small, a launch that timed out (--inconclusive-is makes it 0 or 1); 2 for bad usage or a
-baseline that fails by itself; 130 after Ctrl-C."""
+baseline that fails without hotlap; 130 after Ctrl-C."""
 
 
 def parser() -> Parser:

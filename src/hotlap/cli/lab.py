@@ -8,9 +8,9 @@ from hotlap.cli.arguments import Parser
 from hotlap.cli.workload import workload_from
 
 _DESCRIPTION = """\
-Runs the script three ways that take turns: as it is (in full precision), with mixed precision, and
+Runs the script three ways that take turns: unmodified (in full precision), with mixed precision, and
 with mixed precision and torch.compile. Shows each one's speed with its interval, memory, and whether
-training still computes the same."""
+training still produces the same results."""
 
 _EXAMPLES = """\
 examples:

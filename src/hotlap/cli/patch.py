@@ -28,7 +28,7 @@ DONE, REFUSED = 0, 1
 _DESCRIPTION = """\
 Prints a unified diff that writes the kept levers of a study into the script's source, at the lines
 that the study saw. First the patched copy is run against the script with the same levers installed
-from outside: it must compute the same and be as fast, or there is no diff. Your files are touched
+from outside: it must produce the same results and be as fast, or there is no diff. Your files are touched
 by --write alone. What cannot be edited safely is left out, and the diff's header says why."""
 
 _EXAMPLES = """\

@@ -14,20 +14,20 @@ from hotlap.cli.workload import workload_from
 from hotlap.errors import UsageError
 
 _DESCRIPTION = """\
-Runs the script unmodified, measures where each step's time goes, tries the known levers in paired
-trials, checks that training still computes the same, and writes a plan to run with."""
+Runs the script unmodified, measures where each step's time goes, tries known levers in paired
+trials, checks that training still produces the same results, and writes a plan to train with."""
 
 _EXAMPLES = """\
 examples:
-  hotlap tune train.py --epochs 1              all that follows the script belongs to the script
+  hotlap tune train.py --epochs 1              everything after the script is passed to the script
   hotlap tune -m package.train --lr 3e-4       a module, as `python -m` runs it
   hotlap tune torchrun --nproc-per-node 2 train.py
   hotlap tune accelerate launch train.py       also fabric run, deepspeed, uv run, poetry run, python -u
   hotlap tune --budget 10m --only loader,mixed-precision train.py
-  hotlap tune --quick train.py                 two minutes: the causes, and levers seen, not proved
+  hotlap tune --quick train.py                 two minutes: the causes, and one measurement of each lever
   hotlap tune --goal memory --slowdown 1.3 train.py
-                                               the smallest peak of memory, with steps up to 1.3x as long
-  hotlap tune --resume                         go on with the last study where it was cut
+                                               minimise peak memory, with steps at most 1.3x as long
+  hotlap tune --resume                         continue the last study where it was interrupted
   hotlap tune --resume .hotlap/20260131-142501-337 train.py --wandb-key KEY
                                                secrets are not stored: give the command again
 

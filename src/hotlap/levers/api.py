@@ -45,7 +45,7 @@ class Parameter:
     required: bool = True
 
 
-_NOT_SAID = NoSourceForm(reason="It does not say how it is written into a script.")
+_NOT_SAID = NoSourceForm(reason="The lever does not define how it is written into a script.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ def _check_value(lever: str, key: str, value: Value, parameter: Parameter) -> No
     right_type = type(value) is parameter.kind or (parameter.kind is float and type(value) is int)
     if not right_type:
         raise PlanError(
-            f"{lever}.{key} is {value!r}, which is no {parameter.kind.__name__}.",
+            f"{lever}.{key} is {value!r}, which is not of type {parameter.kind.__name__}.",
             remedy=f"Give a {parameter.kind.__name__}.",
         )
     if parameter.choices and value not in parameter.choices:
@@ -159,7 +159,7 @@ def _check_value(lever: str, key: str, value: Value, parameter: Parameter) -> No
         if too_small or too_large:
             raise PlanError(
                 f"{lever}.{key} is {value}.",
-                remedy=f"It must lie between {parameter.minimum} and {parameter.maximum}.",
+                remedy=f"It must be between {parameter.minimum} and {parameter.maximum}.",
             )
 
 

@@ -70,9 +70,9 @@ def measure(device: str, seconds: float = 3.0) -> Ceilings:
     if device not in {"cpu", "cuda"}:
         raise UsageError(f"There are no ceilings for the device {device!r}.", remedy="Ask for cpu or cuda.")
     if not 0.1 <= seconds <= 600:
-        raise UsageError(f"{seconds} seconds make no sense.", remedy="Give between 0.1 and 600 seconds.")
+        raise UsageError(f"{seconds} seconds is out of range.", remedy="Give between 0.1 and 600 seconds.")
     if device == "cuda" and not torch.cuda.is_available():
-        raise UsageError("torch can use no CUDA device here.", remedy="`hotlap doctor` says why.")
+        raise UsageError("torch can use no CUDA device here.", remedy="`hotlap doctor` shows why.")
     clock = DeviceClock(torch.cuda.synchronize) if device == "cuda" else DeviceClock(lambda: None)
     with torch.inference_mode():
         products, doubt = products_until_sure(device, lambda: _test(device, clock, seconds * _SHARE_OF_PRODUCTS))

@@ -108,7 +108,7 @@ def _thread_variables(machine: Machine) -> Iterator[Advice]:
             yield Advice(
                 "warning",
                 f"{name}={threads} in the environment {effect} ({_count(machine.cores, 'core')} available).",
-                f"Unset {name}, unless each of several training processes shall have its share.",
+                f"Unset {name}, unless several training processes share the cores.",
             )
 
 
@@ -157,7 +157,7 @@ def _torch_build(machine: Machine) -> Iterator[Advice]:
             yield Advice(
                 "problem",
                 f"This machine has {present[0].name}, but torch {versions['torch']} was built without support for it.",
-                "Install the build of torch for this device; pytorch.org/get-started tells the command.",
+                "Install the build of torch for this device; pytorch.org/get-started shows the command.",
             )
 
 
@@ -181,7 +181,7 @@ def _not_alone(machine: Machine) -> Iterator[Advice]:
                 "warning",
                 f"{_count(device.other_processes, 'other process', 'other processes')} on {device.name}: they take "
                 "time and memory from the training, and disturb every measurement.",
-                "Look with nvidia-smi; wait for them, or choose another device with CUDA_VISIBLE_DEVICES.",
+                "List them with nvidia-smi; wait for them, or choose another device with CUDA_VISIBLE_DEVICES.",
             )
 
 
@@ -191,8 +191,8 @@ def _throttled(machine: Machine) -> Iterator[Advice]:
             limit = f" (limit {device.power_limit_watts:.0f} W)" if device.power_limit_watts else ""
             yield Advice(
                 "warning",
-                f"{device.name} holds its clocks down: {', '.join(device.throttled)}{limit}.",
-                "Mind its cooling and power limit (nvidia-smi -q -d PERFORMANCE,POWER).",
+                f"{device.name} reduces its clocks: {', '.join(device.throttled)}{limit}.",
+                "Check its cooling and power limit (nvidia-smi -q -d PERFORMANCE,POWER).",
             )
 
 

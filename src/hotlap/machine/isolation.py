@@ -92,12 +92,12 @@ def isolation_advice(machine: Machine) -> Iterator[Advice]:
 
 def _about_namespaces(machine: Machine, settings: Mapping[str, str], level: Level) -> Iterator[Advice]:
     assert machine.protection is not None
-    no_layer = any("no layer can lie over" in it for it in machine.protection.reasons)
+    no_layer = any("no layer can cover" in it for it in machine.protection.reasons)
     if machine.container and no_layer:
         yield Advice(
             level,
-            "The layers of a trial cannot lie on the container's own file system.",
-            "Work in a volume or a bind mount (docker run -v), or let TMPDIR name one, or a tmpfs with enough room.",
+            "The layers of a trial cannot be stored on the container's own file system.",
+            "Work in a volume or a bind mount (docker run -v), or set TMPDIR to one, or to a tmpfs with enough space.",
         )
     elif machine.container:
         yield Advice(

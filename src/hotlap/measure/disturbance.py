@@ -78,8 +78,8 @@ def disturbance_text(found: Sequence[Disturbance]) -> str:
     up_to = "up to " if len(found) > 1 else ""
     return (
         f"The machine was busy while hotlap measured {named}: others used {up_to}{worst.other_load:.1f} of "
-        f"{worst.cores} core{'s' if worst.cores != 1 else ''}.{waited} These figures may be theirs rather than the "
-        "script's; stop other programs and measure again."
+        f"{worst.cores} core{'s' if worst.cores != 1 else ''}.{waited} Other processes may have affected these "
+        "figures; stop other programs and measure again."
     )
 
 
@@ -115,7 +115,7 @@ def _pause(runs: Sequence[Run]) -> str:
     longest = max((it.longest_pause_seconds for it in runs if it.facts.processes > 1), default=0.0)
     if longest < _NOTABLE_PAUSE_SECONDS:
         return ""
-    return f"Its processes stood still for up to {longest:.0f} s at a time while others had their turns."
+    return f"Its processes were frozen for up to {longest:.0f} s at a time while other arms had their turns."
 
 
 def _load(blocks: list[Block]) -> str:
@@ -123,7 +123,7 @@ def _load(blocks: list[Block]) -> str:
     highest = max(block.other_load for block in blocks)
     if mean < NOTABLE_LOAD:
         return ""
-    return f"Others kept {mean:.1f} processor cores busy on average while it was timed, {highest:.1f} at most."
+    return f"Other processes kept {mean:.1f} cores busy on average while it was timed, {highest:.1f} at most."
 
 
 def _throttling(blocks: list[Block]) -> str:

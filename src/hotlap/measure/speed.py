@@ -115,7 +115,7 @@ def alpha_at(sets: int) -> float:
     """
     reached = [look.alpha for look in LOOKS if look.sets <= sets]
     if not reached:
-        raise ValueError(f"The first look is at {LOOKS[0].sets} sets; there are {sets}.")
+        raise ValueError(f"The first look is at {LOOKS[0].sets} replicates; there are {sets}.")
     return reached[-1]
 
 
@@ -137,7 +137,9 @@ def decided(comparison: SpeedComparison, sets: int, *, delta: float = DELTA) -> 
     if all(look.sets != sets for look in LOOKS):
         return sets > LOOKS[-1].sets
     if comparison.confidence < 1 - alpha_at(sets) - 1e-9:
-        raise ValueError(f"A look at {sets} sets needs a confidence of {1 - alpha_at(sets)}; use compare_at_look().")
+        raise ValueError(
+            f"A look at {sets} replicates needs a confidence of {1 - alpha_at(sets)}; use compare_at_look()."
+        )
     if sets == LOOKS[-1].sets:
         return True
     if not comparison.baseline_agrees:
@@ -207,7 +209,7 @@ def variance_parts(first: Sets, second: Sets) -> VarianceParts:
     """
     _check_arms(("first arm", first), ("second arm", second))
     if any(len(rounds) < 2 for rounds in first):
-        raise ValueError("A set with a single round shows no variance between rounds.")
+        raise ValueError("A replicate with a single round shows no variance between rounds.")
     ratios = [_log_ratios(one, other) for one, other in zip(first, second, strict=True)]
     rounds = fmean(variance(it) for it in ratios)
     of_means = variance([fmean(it) for it in ratios])
@@ -297,7 +299,7 @@ def _exp(exponent: float) -> float:
 def _disagreement(own: _Interval, confidence: float) -> str:
     return (
         f"The baseline measured against itself came out {_exp(-own.mean):.3f} times as fast, and its {confidence:.1%} "
-        "interval leaves out 1: the machine was disturbed, so no claim is made."
+        "interval does not contain 1: the machine was disturbed, so no claim is made."
     )
 
 
@@ -314,18 +316,18 @@ def _check_share(name: str, value: float) -> None:
 def _check_arms(*arms: tuple[str, Sets]) -> None:
     first_name, first = arms[0]
     if len(first) < 2:
-        raise ValueError(f"An interval needs at least 2 sets; the {first_name} has {len(first)}.")
+        raise ValueError(f"An interval needs at least 2 replicates; the {first_name} has {len(first)}.")
     for name, sets in arms:
         if len(sets) != len(first):
-            raise ValueError(f"The {name} has {len(sets)} sets, the {first_name} {len(first)}.")
+            raise ValueError(f"The {name} has {len(sets)} replicates, the {first_name} {len(first)}.")
         for number, (rounds, expected) in enumerate(zip(sets, first, strict=True), start=1):
             if len(rounds) != len(expected):
                 raise ValueError(
-                    f"In set {number} the {name} has {len(rounds)} rounds, the {first_name} {len(expected)}."
+                    f"In replicate {number} the {name} has {len(rounds)} rounds, the {first_name} {len(expected)}."
                 )
             if not rounds:
-                raise ValueError(f"Set {number} of the {name} has no rounds: an arm ended early.")
-            _check_times(f"set {number} of the {name}", rounds)
+                raise ValueError(f"Replicate {number} of the {name} has no rounds: an arm ended early.")
+            _check_times(f"replicate {number} of the {name}", rounds)
 
 
 def _check_times(name: str, seconds: Sequence[float]) -> None:

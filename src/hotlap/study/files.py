@@ -152,12 +152,12 @@ class explained:
         if isinstance(error, files.TooLargeError):
             raise StudyError(
                 f"The study file {error.filename} cannot be used: {error.strerror}.",
-                remedy="hotlap writes no such file: look at where it comes from, or start a new study.",
+                remedy="hotlap does not write such a file: check where it comes from, or start a new study.",
             ) from error
         if error.errno in _NO_SPACE:
             raise StudyError(
                 f"The disk that holds the study {self._path} is full.",
-                remedy="Make room and go on with `hotlap tune --resume`; all finished trials are kept.",
+                remedy="Free space and continue with `hotlap tune --resume`; all finished trials are kept.",
             ) from error
         raise StudyError(
             f"The study {self._path} cannot be used: {error.strerror or error}.",

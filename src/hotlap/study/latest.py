@@ -22,7 +22,7 @@ Need: TypeAlias = Literal["answer", "plan", "search"]
 a ``search`` that can be resumed."""
 
 _LACKS: dict[Need, str] = {
-    "answer": "ended before it knew anything",
+    "answer": "ended without results",
     "plan": "kept no lever",
     "search": "cannot be resumed",
 }

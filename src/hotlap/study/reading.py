@@ -68,8 +68,8 @@ def load_study(path: Path) -> Study:
     else:
         study = study_of(directory, read_header(directory / JOURNAL))
     if study.status == "running" and not is_locked(directory):
-        goes_on = "`hotlap tune --resume` goes on with it"
-        text = f"The run was killed; {goes_on if resumes(study) else 'only what it had found is known'}."
+        goes_on = "`hotlap tune --resume` continues it"
+        text = f"The run was killed; {goes_on if resumes(study) else 'only its results up to then are known'}."
         study = msgspec.structs.replace(study, status="interrupted", status_text=text)
     return msgspec.structs.replace(study, directory=str(directory))
 
@@ -102,7 +102,7 @@ def latest_study(root: Path) -> Path:
     """
     found = studies_in(root)
     if not found:
-        raise StudyError(f"There is no study under {root}.", remedy="`hotlap tune train.py` makes one.")
+        raise StudyError(f"There is no study under {root}.", remedy="`hotlap tune train.py` creates one.")
     return found[-1]
 
 

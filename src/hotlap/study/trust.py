@@ -96,9 +96,9 @@ def refuse_foreign(opening: Opening) -> None:
     """Raise :class:`UsageError` for a study that this user did not make here."""
     if not opening.ours:
         raise UsageError(
-            f"The study {opening.directory} was not made here by you ({opening.why_foreign}), and going on would run "
-            "the command that it holds.",
-            remedy="Look at the command, then run it again in a terminal and confirm, or give --yes.",
+            f"The study {opening.directory} was not made here by you ({opening.why_foreign}), and continuing "
+            "would run the command that it stores.",
+            remedy="Check the command, then run it again in a terminal and confirm, or give --yes.",
         )
 
 
@@ -111,7 +111,7 @@ def completed(stored: Workload, given: Workload | None) -> Workload:
         if is_redacted(stored):
             raise UsageError(
                 "The study does not store the secrets among the script's arguments, so it cannot run the script.",
-                remedy="Give the whole command again behind the study, as in `hotlap tune --resume STUDY train.py "
+                remedy="Give the whole command again after the study, as in `hotlap tune --resume STUDY train.py "
                 "--wandb-key KEY`.",
             )
         return stored

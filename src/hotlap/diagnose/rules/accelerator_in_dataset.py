@@ -61,7 +61,7 @@ def check(profile: Profile) -> Iterator[Finding]:
 def _evidence(profile: Profile, dataset: DatasetProfile, devices: list[str]) -> Iterator[str]:
     yield f"data wait: {duration(profile.account.data_wait)} of a step of {duration(profile.account.wall)}"
     if devices:
-        yield f"the tensors of {count(dataset.samples, 'sample')} lay on {', '.join(map(name, devices[:_SHOWN]))}"
+        yield f"the tensors of {count(dataset.samples, 'sample')} were on {', '.join(map(name, devices[:_SHOWN]))}"
     for call in dataset.accelerator_calls[:_SHOWN]:
         yield f"{name(call.what or 'a call')} at {place(call)}"
 

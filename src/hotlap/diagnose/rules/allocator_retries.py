@@ -51,13 +51,13 @@ def check(profile: Profile) -> Iterator[Finding]:
         title=f"The allocator ran out of memory and freed its cache {retries} times in {steps} observed steps.",
         evidence=tuple(_evidence(profile)),
         remedy="Mixed precision, activation checkpointing or a smaller batch with gradient accumulation need less "
-        "memory; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True loses less of it.",
+        "memory; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True wastes less of it.",
         levers=levers_for("allocator-retries"),
     )
 
 
 def _evidence(profile: Profile) -> Iterator[str]:
-    yield "each time the host waited for all work that was issued, and the blocks had to be asked of the driver again"
+    yield "each time the host waited for all queued work, and the driver had to allocate the blocks again"
     use = device_memory(profile)
     if use is not None:
         yield f"tensors took {size(use.peak_bytes)} of {size(use.limit_bytes)} at their peak ({percent(use.share)})"

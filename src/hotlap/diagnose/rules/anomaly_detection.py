@@ -47,7 +47,7 @@ def check(profile: Profile) -> Iterator[Finding]:
         share=exactly(0.0),
         title=f"Anomaly detection was on for {count(evidence.observed_steps, 'observed step')}.",
         evidence=(f"switched on at {place(evidence.anomaly_site)}; {count(evidence.observed_steps, 'step')} observed",),
-        remedy="Take set_detect_anomaly or detect_anomaly out, unless you are looking for NaN.",
+        remedy="Remove set_detect_anomaly or detect_anomaly, unless you are looking for NaN.",
         site=evidence.anomaly_site,
         levers=levers_for(_NAME),
     )
@@ -61,7 +61,7 @@ fires = {
             anomaly_site=CallSite(role="backward", file="/home/ada/train.py", line=9),
         )
     ),
-    "on, and nobody saw where": Profile(evidence=RunEvidence(observed_steps=1, anomaly_detection=True)),
+    "on, at an unknown place": Profile(evidence=RunEvidence(observed_steps=1, anomaly_detection=True)),
 }
 silent = {
     "nothing measured": Profile(),

@@ -34,7 +34,7 @@ from hotlap.diagnose.wording import count, name
 from hotlap.evidence import LayerUse, RunEvidence
 from hotlap.records import Finding
 
-title = "Layers add a bias that a batch-norm takes away again"
+title = "Layers add a bias that a batch-norm subtracts again"
 group = "compute"
 
 _SHOWN = 3
@@ -51,12 +51,13 @@ def check(profile: Profile) -> Iterator[Finding]:
         rule="bias-before-norm",
         kind="hint",
         share=exactly(0.0),
-        title=f"{count(layers, 'layer adds', 'layers add')} a bias that the batch-norm behind takes away again.",
+        title=f"{count(layers, 'layer adds', 'layers add')} a bias that the following batch-norm subtracts again.",
         evidence=(
-            f"Together {count(numbers, 'number')} that have no effect on the output.",
+            f"Together they have {count(numbers, 'parameter')} without effect on the output.",
             *(_in_words(it) for it in sorted(useless, key=lambda it: -it.count)[:_SHOWN]),
         ),
-        remedy="Pass `bias=False` to these layers. Checkpoints from before then hold entries that the model lacks.",
+        remedy="Pass `bias=False` to these layers. Older checkpoints then contain entries that the model no "
+        "longer has.",
         site=site_with(profile, "model"),
     )
 

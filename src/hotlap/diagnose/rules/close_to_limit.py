@@ -38,10 +38,11 @@ group: Group = "memory"
 
 _NEARLY_FULL = 0.92
 _ON_DEVICE = (
-    "Leave some room for a longer batch: mixed precision or activation checkpointing take less, and so does a smaller "
+    "Keep some memory free for a longer batch: mixed precision or activation checkpointing take less, and so "
+    "does a smaller "
     "batch with gradient accumulation."
 )
-_ON_HOST = "Leave some room: fewer loader workers, a smaller prefetch, or data that is read as it is needed."
+_ON_HOST = "Keep some memory free: fewer loader workers, a smaller prefetch_factor, or data that is read on demand."
 
 
 def check(profile: Profile) -> Iterator[Finding]:
@@ -79,7 +80,7 @@ def _on_device(peak_bytes: int, limit_bytes: int = 24 * _GIB) -> Profile:
 
 fires = {
     "a device with one GiB left": _on_device(23 * _GIB),
-    "a device whose size the machine's facts tell": Profile(
+    "a device whose size is known from the machine": Profile(
         facts=ScriptFacts(device="cuda:0"),
         machine=Machine(accelerators=(Accelerator(kind="cuda", name="L4", memory_bytes=24 * _GIB),)),
         device_peak_bytes=23 * _GIB,

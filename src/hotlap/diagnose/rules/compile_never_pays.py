@@ -51,7 +51,7 @@ from hotlap.records import (
     Steps,
 )
 
-title = "Compiling takes longer than training is likely to win back"
+title = "Compiling takes longer than training is likely to save"
 group = "compile"
 
 MANY_PASSES = 10
@@ -119,7 +119,7 @@ def _many_passes(profile: Profile, pass_steps: float) -> Finding:
         title=f"Compiling took {duration(seconds)}, as long as {passes:,.0f} passes over the training data.",
         evidence=(
             f"A step takes {duration(step_seconds)}, and a pass has {pass_steps:,.0f} of them.",
-            f"If uncompiled steps took twice as long, {passes:,.0f} passes would win back what compiling took.",
+            f"If uncompiled steps took twice as long, {passes:,.0f} passes would pay off compiling.",
         ),
     )
 
@@ -132,7 +132,7 @@ def _many_steps(profile: Profile) -> Finding:
         title=f"Compiling took {duration(seconds)}, as long as {steps:,.0f} compiled steps.",
         evidence=(
             f"A compiled step takes {duration(step_seconds)}.",
-            f"If uncompiled steps took twice as long, {steps:,.0f} steps would win back what compiling took.",
+            f"If uncompiled steps took twice as long, {steps:,.0f} steps would pay off compiling.",
             _GAIN_UNKNOWN,
         ),
     )
@@ -151,7 +151,7 @@ def _in_a_trial(profile: Profile) -> Iterator[Finding]:
         return
     pass_steps, run_steps = _steps_of_a_pass(profile), len(profile.steps.wall_seconds)
     if profile.run_seconds > 0 and steps > run_steps:
-        than, length = f"the script takes {run_steps:,}", f"The script came to its end after {run_steps:,} steps."
+        than, length = f"the script takes {run_steps:,}", f"The script ended after {run_steps:,} steps."
     elif profile.run_seconds <= 0 and pass_steps > 0 and steps >= MANY_PASSES * pass_steps:
         than = f"{steps / pass_steps:,.0f} passes"
         length = f"A pass over the training data has {pass_steps:,.0f} steps."
@@ -159,7 +159,7 @@ def _in_a_trial(profile: Profile) -> Iterator[Finding]:
         return
     yield _finding(
         profile,
-        title=f"Compiling wins back its own time after {steps:,.0f} steps at the earliest, {than}.",
+        title=f"Compiling pays off after {steps:,.0f} steps at the earliest, {than}.",
         evidence=(
             f"Compiling took {duration(seconds)}. A step of {duration(wall)} became {speed.speedup.value:.2f} times as "
             f"fast ({100 * speed.confidence:.3g} % interval {speed.speedup.low:.2f} to {speed.speedup.high:.2f}).",
@@ -182,7 +182,7 @@ def _finding(profile: Profile, *, title: str, evidence: tuple[str, ...]) -> Find
 
 _GAIN_UNKNOWN = "What a step takes without compiling was not measured."
 _REMEDY = (
-    "For trainings that are shorter, leave `torch.compile` out; for longer ones keep its cache between runs with "
+    "For shorter runs, do not use `torch.compile`; for longer ones keep its cache between runs with "
     "`TORCHINDUCTOR_CACHE_DIR`."
 )
 

@@ -51,7 +51,8 @@ def check(profile: Profile) -> Iterator[Finding]:
             f"nn.DataParallel was made at {place(evidence.data_parallel_site)}; the machine has {len(devices)} x "
             f"{name(devices[0].name)}",
         ),
-        remedy="Use DistributedDataParallel with one process a device (`torchrun --nproc-per-node=gpu train.py`) and a "
+        remedy="Use DistributedDataParallel with one process per device (`torchrun --nproc-per-node=gpu "
+        "train.py`) and a "
         "DistributedSampler; the model is then copied once, and Python runs on all devices at once.",
         site=evidence.data_parallel_site,
         levers=levers_for("data-parallel"),
@@ -74,9 +75,7 @@ def _profile(devices: int, *, device: str = "cuda:0", data_parallel: bool = True
 
 fires = {
     "four devices": _profile(4),
-    "two devices, and nobody knows the line": msgspec.structs.replace(
-        _profile(2), evidence=RunEvidence(data_parallel=True)
-    ),
+    "two devices, at an unknown line": msgspec.structs.replace(_profile(2), evidence=RunEvidence(data_parallel=True)),
 }
 
 silent = {

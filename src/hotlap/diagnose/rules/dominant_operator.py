@@ -56,7 +56,7 @@ from hotlap.evidence import RunEvidence
 from hotlap.records import CallSite, Finding, OptimizerFacts
 from hotlap.traces.records import OperatorRow
 
-title = "One operator that is no matrix product takes most of the computing time"
+title = "One operator other than a matrix product takes most of the compute time"
 group = "compute"
 
 DOMINANT = 0.40
@@ -74,7 +74,7 @@ _NANOSECONDS = 1e-9
 _ADVICE = MappingProxyType(
     {
         "embedding_dense_backward": (
-            "It writes a gradient as large as the whole table. Where only some rows are used in a step, "
+            "It writes a gradient as large as the whole table. If a step uses only some rows, "
             "`nn.Embedding(..., sparse=True)` with SGD or SparseAdam writes these alone."
         ),
         "_index_put_impl_": (
@@ -83,7 +83,8 @@ _ADVICE = MappingProxyType(
             "`index_add_`."
         ),
         "fill_": (
-            "It fills a whole tensor with one number: a buffer that is made anew, or the gradient of an embedding or "
+            "It fills a whole tensor with one number: a buffer that is allocated again, or the gradient of an "
+            "embedding or "
             "of indexing, which is as large as what was indexed. `nn.Embedding(..., sparse=True)` has a small one."
         ),
         "copy_": (
@@ -91,7 +92,8 @@ _ADVICE = MappingProxyType(
             "transposition. Keep tensors in one type and layout, and use `expand` where nothing is written."
         ),
         "cat": (
-            "It copies everything that it joins. Collect the parts in a list and join them once, or write them into a "
+            "It copies everything that it concatenates. Collect the parts in a list and concatenate them once, "
+            "or write them into a "
             "tensor of the final size."
         ),
         "sort": "Sort fewer elements, or take `torch.topk` where only some are needed.",
@@ -111,7 +113,7 @@ _ALIKE = MappingProxyType(
     }
 )
 _USUAL = (
-    "Look at the line that calls it: can it run on less data or less often, or be merged with its neighbours? "
+    "Check the line that calls it: can it run on less data or less often, or be merged with adjacent operators? "
     "`torch.compile` fuses chains of element-wise operators."
 )
 _READS = frozenset({"aten::item", "aten::_local_scalar_dense"})
@@ -151,7 +153,7 @@ def check(profile: Profile) -> Iterator[Finding]:
         share=exactly(0.0),
         title=f"{in_words(first)} takes {percent(own / whole)} of all operators' time.",
         evidence=(
-            f"That is {percent(share)} of the step. Calls a step: {_figure(calls)}, of {duration(seconds)} each.",
+            f"That is {percent(share)} of the step. Calls per step: {_figure(calls)}, of {duration(seconds)} each.",
             *_runners_up(profile, first, whole),
         ),
         remedy=_LOOP if in_a_loop else advice or _USUAL,

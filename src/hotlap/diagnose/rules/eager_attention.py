@@ -149,7 +149,7 @@ def _by_configuration(profile: Profile) -> Iterator[Finding]:
         share=exactly(0.0),
         title=f"{name(eager[0].kind)}, with {eager[0].parameters:,} parameters, computes its attention eagerly.",
         evidence=(
-            f"So say the configurations of {len(eager)} of {len(profile.facts.models)} models.",
+            f"This is the configuration of {len(eager)} of {len(profile.facts.models)} models.",
             "No operators were profiled, so its cost is not known.",
         ),
         remedy=_remedy(profile),
@@ -311,7 +311,7 @@ silent = {
     "a fused operator was measured to be slower": run_on(_measured(0.012), *_EAGER, _REST),
     "fused attention": run_on(GPU, _FUSED, _REST),
     "a softmax over images": run_on(GPU, _IMAGES, _REST),
-    "a softmax over images beside other products": run_on(
+    "a softmax over images next to other products": run_on(
         GPU, _IMAGES, operator("aten::bmm", 5, [_FLAT, _VALUE]), _REST
     ),
     "it takes a small part of the step": run_on(GPU, *_HARDLY_ANY, _REST),

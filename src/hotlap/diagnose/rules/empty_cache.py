@@ -38,8 +38,9 @@ _NAME = "empty-cache"
 
 _CALLS: dict[LoopCallKind, str] = {"empty-cache": "`empty_cache()`", "garbage-collection": "`gc.collect()`"}
 _REMEDIES: dict[LoopCallKind, str] = {
-    "empty-cache": "Take it out of the loop: torch reuses its cached memory, and empties it before it gives up.",
-    "garbage-collection": "Take it out of the loop, or call it once an epoch: Python collects garbage by itself.",
+    "empty-cache": "Remove it from the loop: torch reuses its cached memory, and frees it before it runs out of "
+    "memory.",
+    "garbage-collection": "Remove it from the loop, or call it once per epoch: Python collects garbage automatically.",
 }
 
 

@@ -95,7 +95,7 @@ def _evidence(facts: ScriptFacts, evaluating: LoaderFacts | None, training: Load
 
 
 def _loader_words(loader: LoaderFacts) -> str:
-    batches = f"batches of {loader.batch_size}" if loader.batch_size else "batches of the data set's own making"
+    batches = f"batches of {loader.batch_size}" if loader.batch_size else "batches made by the data set"
     return f"{batches} and {count(loader.workers, 'worker')}"
 
 
@@ -112,7 +112,7 @@ def _remedy(facts: ScriptFacts, evaluating: LoaderFacts | None, training: Loader
         elif not evaluating.persistent_workers:
             advice.append("keep its workers (`persistent_workers=True`, and one loader for the whole run)")
     if _lacks_autocast(facts):
-        advice.append("use autocast there too")
+        advice.append("use autocast for it too")
     advice.append("evaluate less often or on a part of the data")
     text = "; ".join(advice)
     return f"{text[0].upper()}{text[1:]}."

@@ -54,7 +54,7 @@ def check(profile: Profile) -> Iterator[Finding]:
     yield Finding(
         rule="exposed-communication",
         share=share,
-        title=f"Communication that nothing hides takes {share_of_step(share)}.",
+        title=f"Communication that does not overlap with computation takes {share_of_step(share)}.",
         evidence=tuple(_evidence(profile, ranks, least)),
         remedy=_remedy(profile),
         levers=levers_for("exposed-communication"),
@@ -75,11 +75,13 @@ def _evidence(profile: Profile, ranks: list[RankSteps], least: RankSteps) -> Ite
 def _remedy(profile: Profile) -> str:
     if profile.facts.backwards_per_step >= 2:
         return (
-            "Wrap all but the last micro-batch of a step in `model.no_sync()`, so that gradients go round once a step."
+            "Wrap all but the last micro-batch of a step in `model.no_sync()`, so that gradients are exchanged "
+            "once per step."
         )
     return (
-        "Let backward hide it: several gradient buckets (`bucket_cap_mb`), `find_unused_parameters` off. Or exchange "
-        "less often: a larger batch a rank, or accumulation under `no_sync()` (both change what is learned)."
+        "Overlap it with backward: several gradient buckets (`bucket_cap_mb`), `find_unused_parameters` off. Or "
+        "exchange "
+        "less often: a larger batch per rank, or accumulation under `no_sync()` (both change what is learned)."
     )
 
 
@@ -102,7 +104,7 @@ fires = {
 silent = {
     "nothing was measured": Profile(),
     "hidden behind backward": Profile(facts=_FACTS, breakdowns=(rank_trace(0, 1, 1, 1), rank_trace(1, 1, 0, 1))),
-    "one rank waits for the other, which waits for nobody": Profile(
+    "one rank waits for the other, which does not wait": Profile(
         facts=_FACTS, breakdowns=(rank_trace(0, 30, 31, 30), rank_trace(1, 0, 1, 1))
     ),
     "one device": Profile(breakdowns=(rank_trace(0, 0, 0, 0, communicates=False),)),

@@ -71,7 +71,7 @@ def check(profile: Profile) -> Iterator[Finding]:
 def _remedy(machine: Machine) -> str:
     variables = dict(machine.environment)
     if any("expandable_segments:True" in variables.get(it, "") for it in _VARIABLES):
-        return "Pad batches to a few lengths and begin with the longest one, so that blocks are used again."
+        return "Pad batches to a few lengths and begin with the longest one, so that blocks can be reused."
     return (
         "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True before python; where batches have many lengths, pad them "
         "to a few and begin with the longest one."

@@ -80,7 +80,7 @@ def check(profile: Profile) -> Iterator[Finding]:
         evidence=(
             f"Steps {shown}{' and others' if len(spikes) > _ROWS_SHOWN else ''}; the largest norm was "
             f"{norms[index][1]:.3g}, in step {norms[index][0] + 1}.",
-            f"Half of all norms lie below {usual:.3g}.",
+            f"Half of all norms are below {usual:.3g}.",
         ),
         remedy=(
             f"Clip the gradients' norm, with a limit between the usual norm ({usual:.2g}) and the spikes, and look at "

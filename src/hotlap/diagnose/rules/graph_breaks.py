@@ -50,7 +50,7 @@ def check(profile: Profile) -> Iterator[Finding]:
             title=f"The compiled graph breaks at {in_words(place)} ({number} of {count(len(places), 'place')}).",
             evidence=(
                 reason_of(place),
-                f"Met in {count(place.count, 'compilation')}; {graphs} were compiled in all.",
+                f"Seen in {count(place.count, 'compilation')}; {graphs} were compiled in total.",
             ),
             remedy=_remedy(place),
             site=site_of(place, profile),

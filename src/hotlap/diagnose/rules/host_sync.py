@@ -69,7 +69,7 @@ _REMEDIES: dict[SyncKind, str] = {
     "bool": "Decide on the device with torch.where, or test every hundredth step only.",
     "nonzero": "Multiply by the mask, or use torch.where: both keep the size, so the host need not know it.",
     "print": "Print every hundredth step.",
-    "synchronize": "Take it out: torch orders the work by itself, and only timing needs it.",
+    "synchronize": "Remove it: torch orders the work automatically, and only timing needs it.",
     "copy-to-device": "Pin the source (pin_memory) and copy with non_blocking=True, or make the tensor on the device.",
 }
 

@@ -74,7 +74,7 @@ def _finding(share: Estimate, cause: IdleCause, kernels: KernelSummary) -> Findi
 
 
 def _kernels(kernels: KernelSummary) -> str:
-    many = f"{kernels.per_step:.0f} kernels a step" if kernels.per_step else count(kernels.kernels, "kernel")
+    many = f"{kernels.per_step:.0f} kernels per step" if kernels.per_step else count(kernels.kernels, "kernel")
     launch = kernels.launch_cost_nanoseconds
     than = f"the {duration(launch / 1e9)} that a launch takes" if launch else "a launch"
     return f"{many}, {percent(kernels.short_share)} of them shorter than {than}"
@@ -92,7 +92,7 @@ fires = {
     "a third of the step, three quarters of the kernels short": _profile(
         trace_of(idle_for("launch_bound", 33.0, in_operators=0.9), kernels=many_kernels(short_share=0.75))
     ),
-    "a trace alone, without an account of the untouched step": Profile(
+    "a trace alone, without an account of the unprofiled step": Profile(
         breakdowns=(trace_of(idle_for("launch_bound", 10.0, in_operators=1.0), kernels=many_kernels(short_share=0.5)),)
     ),
 }

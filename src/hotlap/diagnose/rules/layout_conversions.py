@@ -61,7 +61,7 @@ def check(profile: Profile) -> Iterator[Finding]:
         share=share,
         title=f"Converting images between memory orders keeps the GPU busy for {percent(value)} of the step.",
         evidence=(
-            f"{count(round(launches / steps), 'kernel')} a step, most of them {name(max(rows, key=_time).name)}.",
+            f"{count(round(launches / steps), 'kernel')} per step, most of them {name(max(rows, key=_time).name)}.",
             f"The model's weights are {'channels last already' if converted else 'channels first'}.",
         ),
         remedy=_AFTER if converted else _BEFORE,
@@ -75,7 +75,7 @@ _BEFORE = (
     "`images.to(memory_format=torch.channels_last)`; best together with 16-bit autocast."
 )
 _AFTER = (
-    "Something hands on tensors with channels first: convert the batches with "
+    "Some code passes tensors with channels first: convert the batches with "
     "`images.to(memory_format=torch.channels_last)`, and look for `.contiguous()`, `.view` and concatenations inside "
     "the model."
 )

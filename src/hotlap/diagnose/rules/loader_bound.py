@@ -92,15 +92,15 @@ def _rates(profile: Profile) -> Iterator[str]:
 
 
 def _describe(loader: LoaderFacts) -> str:
-    batch = f"batches of {loader.batch_size}" if loader.batch_size else "batches of the data set's own making"
+    batch = f"batches of {loader.batch_size}" if loader.batch_size else "batches made by the data set"
     return f"DataLoader over {name(loader.dataset)}: {count(loader.workers, 'worker')}, {batch}"
 
 
 def _remedy(profile: Profile, loaders: tuple[LoaderFacts, ...]) -> str:
     if choosing(profile).value >= _MOST * waiting(profile).value:
-        return "Make the sampler cheaper: it runs in the training process, and more workers do not help."
+        return "Make the sampler cheaper: it runs in the training process, so more workers do not help."
     if loaders and all(loader.workers == 0 for loader in loaders):
-        return "Let worker processes make the batches while the model computes (num_workers), or make samples cheaper."
+        return "Load batches in worker processes while the model computes (num_workers), or make samples cheaper."
     best, workers = best_rate(working_rates(profile)), loaders[0].workers if loaders else 0
     if best is not None and workers_of(best) > workers:
         return (

@@ -101,7 +101,7 @@ def _counted(profile: Profile, call: LoopCall) -> str:
     )
 
 
-_SILENCED = "Experiment trackers are silenced while hotlap looks: what they send or store is not part of it."
+_SILENCED = "Experiment trackers are disabled in trials: what they send or store is not included."
 
 
 def _unpriced(profile: Profile, call: LoopCall) -> Finding:
@@ -113,9 +113,9 @@ def _unpriced(profile: Profile, call: LoopCall) -> Finding:
         title=f"{place(call.site)} calls an experiment tracker in {call.steps} of {observed} observed steps.",
         evidence=(
             f"{count(call.calls, 'call')} in {call.steps} steps",
-            "Trackers are silenced while hotlap looks, so what a call costs in your own runs was not measured.",
+            "Trackers are disabled in trials, so the cost of a call in your own runs was not measured.",
         ),
-        remedy="Time one call in your own run; if it shows, log every fiftieth step.",
+        remedy="Time one call in your own run; if it is slow, log every fiftieth step.",
         site=call.site,
     )
 
@@ -162,7 +162,7 @@ silent = {
     "a write that was met five times": _sampled(".write", 5),
     "a product that was met often": _sampled("torch.mm", 400),
     "in evaluation": _profile(LoopCall(kind="logging", phase="outside", calls=40, steps=40, seconds=0.2, site=_LINE)),
-    "a wait for the device is none of it": Profile(
+    "a wait for the device is not counted": Profile(
         facts=ScriptFacts(device="cuda"),
         evidence=RunEvidence(
             observed_steps=40,

@@ -147,7 +147,7 @@ def _held(it: MemoryHolder) -> str:
 def _remedy(holders: Sequence[MemoryHolder]) -> str:
     if not holders:
         return (
-            "Look for what outlives its step: a list, a cache, a tensor kept with its graph. Keep `tensor.detach()` or "
+            "Find what outlives its step: a list, a cache, a tensor kept with its graph. Keep `tensor.detach()` or "
             "a number of it; torch.cuda.memory's snapshot shows where device memory was taken."
         )
     variable = f"`{name(holders[0].name)}`"
@@ -190,7 +190,7 @@ fires = {
             holders=(_kept_losses(holds_graph=True),),
         )
     ),
-    "the host's memory grows and nobody is known to hold it": _profile(
+    "the host's memory grows and the holder is unknown": _profile(
         MemoryTimeline(host_bytes=tuple(_GIB + _MIB * step + _MIB * (step % 3) for step in range(60)))
     ),
     "a small model's graphs are kept on the CPU": _profile(

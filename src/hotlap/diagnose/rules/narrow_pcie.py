@@ -32,7 +32,7 @@ from hotlap.diagnose.wording import levers_for, name, percent, share_of_step
 from hotlap.levers.support.situations import accelerator
 from hotlap.records import Accelerator, Ceilings, Finding, Machine, PhaseAccount, ScriptFacts
 
-title = "The device hangs on a narrow link"
+title = "The device is connected by a narrow PCIe link"
 group: Group = "machine"
 
 # Usable bytes per second of one lane, by generation: transfers per second times the line code (8b/10b, from the third
@@ -56,7 +56,7 @@ def check(profile: Profile) -> Iterator[Finding]:
     yield Finding(
         rule="narrow-pcie",
         share=share,
-        title=f"{name(device.name)} hangs on PCIe {device.pcie}: at most {percent(share.value)} of the step.",
+        title=f"{name(device.name)} is connected by PCIe {device.pcie}: at most {percent(share.value)} of the step.",
         evidence=(
             f"it carries {rate / 1e9:.1f} GB/s, sixteen lanes of generation 3 {_USUAL_BYTES_PER_SECOND / 1e9:.1f}",
             f"copies to the device take {share_of_step(copying)}",

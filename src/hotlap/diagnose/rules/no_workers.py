@@ -153,8 +153,8 @@ def _remedy(profile: Profile, loader: LoaderFacts, cores: int) -> str:
     """With the number that was measured best for the loader alone, where several were timed."""
     if loader.iterable:
         return (
-            "Set num_workers, and let the data set hand out other samples in each worker (get_worker_info): an "
-            "iterable one that does not repeats every sample."
+            "Set num_workers, and make the data set return different samples in each worker (get_worker_info): "
+            "an iterable one otherwise repeats every sample."
         )
     on_accelerator = profile.on_accelerator
     best = best_rate(it for it in working_rates(profile) if workers_of(it) > 0)

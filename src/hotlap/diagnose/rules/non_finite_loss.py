@@ -61,7 +61,7 @@ def _finding(profile: Profile, what: str, rows: Sequence[int], steps: int) -> Fi
         title=f"The {what} not finite in {len(rows)} of {count(steps, 'step')}, first in step {rows[0] + 1}.",
         evidence=(f"These steps: {shown}{more}.", _afterwards(rows, steps), *_precision(profile.facts)),
         remedy=(
-            "Look at the batch of the first such step, and run it under `torch.autograd.set_detect_anomaly(True)`; "
+            "Check the batch of the first such step, and run it under `torch.autograd.set_detect_anomaly(True)`; "
             "lower the learning rate, and keep logarithms, roots and divisions away from zero."
         ),
         site=site_with(profile, "backward", "step", "model"),

@@ -37,7 +37,7 @@ from hotlap.diagnose.wording import levers_for, percent
 from hotlap.evidence import LineSamples, RunEvidence, SampledLine
 from hotlap.records import CallSite, Estimate, Finding, ModelFacts, PhaseAccount, ScriptFacts
 
-title = "A step's time goes to what is neither data, model nor optimizer"
+title = "Much of a step's time is spent outside of data, model and optimizer"
 group: Group = "host"
 
 _NAME = "other-time"
@@ -81,7 +81,7 @@ def _collectives(profile: Profile, other: Estimate, parts: Parts, share: Estimat
             *hottest(parts.collectives, "it"),
         ),
         "Add up on the rank itself, and gather every n-th step or once per epoch; gather several numbers in one call; "
-        "see whether one rank keeps the others waiting.",
+        "check whether one rank is slower than the others.",
     )
 
 
@@ -181,11 +181,11 @@ fires = {
     ),
     "a file on a network drive is read": _profile(_sampled(1.5, 1.4, called="shutil.copy"), _sampled(0.5)),
     "two ranks at work": _profile(_sampled(1.8, 0.1), processes=2),
-    "a compiled model, of which python-overhead does not speak": _profile(_sampled(1.8, 0.1), compiled=True),
+    "a compiled model, which python-overhead does not cover": _profile(_sampled(1.8, 0.1), compiled=True),
 }
 silent = {
     "nothing measured": Profile(),
-    "Python at work, of which python-overhead speaks": _profile(_sampled(1.8, 0.1)),
+    "Python at work, which python-overhead covers": _profile(_sampled(1.8, 0.1)),
     "a twentieth of the step": _profile(_sampled(1.6, 1.2, called=_GATHER), other=0.05, processes=2),
     "hardly any samples": _profile(_sampled(0.1, called=_GATHER), processes=2),
     "nothing was sampled": msgspec.structs.replace(

@@ -85,7 +85,7 @@ fires = {
 silent = {
     "nothing was measured": Profile(),
     "a thread for each core": _profile(8),
-    "a quota, and a script that keeps to it": _profile(4, cores=4, visible=64),
+    "a quota, and a script that respects it": _profile(4, cores=4, visible=64),
     "training on an accelerator": _profile(32, cores=4, visible=64, device="cuda:0"),
-    "nobody looked at the machine": Profile(facts=ScriptFacts(threads=8)),
+    "the machine is unknown": Profile(facts=ScriptFacts(threads=8)),
 }

@@ -130,7 +130,7 @@ def _profile(
 
 fires = {
     "a fifth of the step, and four times the rate to be had": _profile(),
-    "rates that nobody measured": _profile(machine=Machine()),
+    "rates that were not measured": _profile(machine=Machine()),
 }
 silent = {
     "nothing measured": Profile(),

@@ -99,7 +99,7 @@ def _on_cpu(profile: Profile, host: HostTime) -> Iterator[Finding]:
     by_samples = host.step_nanoseconds / 1e9 / window.steps > _DISTORTED * wall and sampled.value > share.value
     if by_samples or operators > wall - elsewhere:
         by_samples, share = True, _no_more_than_traced(profile, host, sampled)
-        title = f"Lines in Python take {percent(share.value)} of the step, by where sampling met them."
+        title = f"Lines in Python take {percent(share.value)} of the step, by sampling."
     # What the step lost to other programs was spent in no operator, as Python is.
     in_doubt = (profile.was_disturbed(USUAL_GROUND) or by_samples) and not _is_shown(profile, share)
     if share.value >= (_NOTABLE_BY_SAMPLES if by_samples else _NOTABLE_ON_CPU) and is_material(share) and not in_doubt:
@@ -108,7 +108,7 @@ def _on_cpu(profile: Profile, host: HostTime) -> Iterator[Finding]:
             share,
             title=title,
             evidence=(
-                f"an untouched step: {duration(wall)}, of which {duration(elsewhere)} are data wait and backward",
+                f"an unprofiled step: {duration(wall)}, of which {duration(elsewhere)} are data wait and backward",
                 f"a traced step: {duration(host.step_nanoseconds / 1e9 / window.steps)}, {duration(operators)} of it "
                 "inside operators outside backward",
                 *logging,
@@ -281,7 +281,7 @@ fires = {
     "a loop, of which the line is known": _sampled(_on_a_cpu(60.0), _LOOP),
     "a loop on a busy machine": msgspec.structs.replace(_sampled(_on_a_cpu(60.0), _LOOP), disturbed=("account",)),
     "reading thousands of tensors, of which each is an operator to the profiler": _reading("int"),
-    "reading tensors by operators that fit into the untouched step even so": _reading("int", 85.0),
+    "reading tensors by operators that fit into the unprofiled step even so": _reading("int", 85.0),
     "four tenths of a step on a CPU": _on_a_cpu(60.0),
     "three tenths, all of them outside backward": _on_a_cpu(70.0, backward=(40.0, 40.0)),
     "twice as much as what is printed": _on_a_cpu(60.0, printing=0.2),
@@ -294,13 +294,13 @@ silent = {
     "nothing measured": Profile(),
     "others were busy, and no line shows it": msgspec.structs.replace(_on_a_cpu(60.0), disturbed=("profile",)),
     "operators fill the step, and tracing made it longer": _on_a_cpu(95.0),
-    "operators fill the traced step, and lines were met that waited for a core": _sampled(
+    "operators fill the traced step, and sampled lines waited for a core": _sampled(
         _on_a_cpu(105.0, traced_step=110.0), msgspec.structs.replace(_LOOP, phase="forward", seconds=2.6)
     ),
-    "the untouched step was slower for another reason": _on_a_cpu(80.0, traced_step=82.0),
+    "the unprofiled step was slower for another reason": _on_a_cpu(80.0, traced_step=82.0),
     "memory is freed within backward": _on_a_cpu(70.0, backward=(60.0, 35.0)),
-    "it sleeps, of which another rule speaks": _sleeping(_on_a_cpu(60.0)),
-    "it prints, of which another rule speaks": _on_a_cpu(60.0, printing=0.3),
+    "it sleeps, which another rule covers": _sleeping(_on_a_cpu(60.0)),
+    "it prints, which another rule covers": _on_a_cpu(60.0, printing=0.3),
     "it prepares what it prints, in the same line": _sampled(_on_a_cpu(60.0, printing=0.15), _PRINTED),
     "several processes, which wait for each other": _on_a_cpu(60.0, processes=2),
     "what is left is waiting for data": _on_a_cpu(60.0, data_wait=0.035),

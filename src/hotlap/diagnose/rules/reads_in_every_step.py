@@ -64,7 +64,8 @@ def check(profile: Profile) -> Iterator[Finding]:
         rule=_NAME,
         kind="hint",
         share=exactly(0.0),
-        title=f"Tensors are read in every step ({calls:.2g} a step, at {count(len(lines), 'line')}); on a device each "
+        title=f"Tensors are read in every step ({calls:.2g} per step, at {count(len(lines), 'line')}); on a "
+        "device each "
         "read makes the host wait.",
         evidence=(
             *(
@@ -72,7 +73,7 @@ def check(profile: Profile) -> Iterator[Finding]:
                 f"{profile.evidence.observed_steps} observed steps"
                 for it in reads[:_SHOWN]
             ),
-            "On this CPU they wait for nothing; what a wait would cost elsewhere was not measured.",
+            "On this CPU they do not wait; the cost of a wait on a device was not measured.",
         ),
         remedy=_IN_A_LIBRARY if all(it.within for it in reads) else _OWN,
         site=reads[0].site,
@@ -110,9 +111,9 @@ fires = {
 silent = {
     "nothing measured": Profile(),
     "behind an if": _seen(_read(steps=4)),
-    "on a device, of which host-sync speaks": _seen(_read(), device="cuda"),
+    "on a device, which host-sync covers": _seen(_read(), device="cuda"),
     "in the data set": _seen(_read(phase="data_wait")),
     "in evaluation": _seen(_read(phase="outside")),
     "torch's own, in the optimizer": _seen(_read(phase="optimizer")),
-    "printing, of which another rule speaks": _seen(_read("print")),
+    "printing, which another rule covers": _seen(_read("print")),
 }

@@ -132,7 +132,7 @@ silent = {
     "nothing was measured": Profile(),
     "more than half is used": _profile(44, trace=_trace(busy_share=0.5)),
     "a device that is busy with large kernels": _profile(8, trace=_trace(busy_share=0.97), utilisation=0.5),
-    "nothing says how busy the device is": _profile(8),
+    "it is unknown how busy the device is": _profile(8),
     "the loader is what is waited for": _profile(8, trace=_trace(busy_share=0.4), data_wait=0.05),
     "training on the CPU": _profile(8, trace=_trace(busy_share=0.5), device="cpu"),
 }

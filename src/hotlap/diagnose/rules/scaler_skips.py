@@ -33,7 +33,7 @@ from hotlap.evidence import Numbers, RunEvidence
 from hotlap.levers.support.situations import native_dtypes
 from hotlap.records import Finding, ScriptFacts, Steps
 
-title = "The gradient scaler keeps leaving out steps"
+title = "The gradient scaler keeps skipping steps"
 group = "numbers"
 
 FEWEST_SKIPS = 3
@@ -102,9 +102,9 @@ def _skipping(profile: Profile, skips: int, steps: int) -> Finding:
     return Finding(
         rule="scaler-skips",
         share=exactly(share),
-        title=f"The gradient scaler leaves out {percent(share)} of the steps long after it has found its scale.",
+        title=f"The gradient scaler skips {percent(share)} of the steps long after it has found its scale.",
         evidence=(
-            f"{skips} of {count(steps, 'step')} had gradients that were not finite, and were left out.",
+            f"{skips} of {count(steps, 'step')} had gradients that were not finite, and were skipped.",
             *_range(scales),
         ),
         remedy=_remedy(profile),
@@ -114,9 +114,9 @@ def _skipping(profile: Profile, skips: int, steps: int) -> Finding:
 
 def _range(scales: Sequence[float]) -> Iterator[str]:
     if scales and min(scales) == max(scales):
-        yield f"The steps that were taken had a scale of {scales[0]:g}, and those that were left out a larger one."
+        yield f"The steps that were taken had a scale of {scales[0]:g}, and those that were skipped a larger one."
     elif scales:
-        yield f"The scales of the steps that were taken lie between {min(scales):g} and {max(scales):g}."
+        yield f"The scales of the steps that were taken are between {min(scales):g} and {max(scales):g}."
 
 
 def _exhausted(profile: Profile, scales: Sequence[float]) -> Finding:
@@ -124,9 +124,9 @@ def _exhausted(profile: Profile, scales: Sequence[float]) -> Finding:
         rule="scaler-skips",
         kind="wrong-numbers",
         share=exactly(0.0),
-        title=f"The gradient scaler came down to a scale of {scales[-1]:g}, where it does nothing any more.",
+        title=f"The gradient scaler reduced its scale to {scales[-1]:g}, where it no longer has an effect.",
         evidence=(
-            f"Within {count(len(scales), 'step')} it came down from {max(scales):g}, and left out a step each time.",
+            f"Within {count(len(scales), 'step')} it came down from {max(scales):g}, skipping a step each time.",
             "Gradients that overflow without being scaled are broken by themselves.",
         ),
         remedy=_remedy(profile),

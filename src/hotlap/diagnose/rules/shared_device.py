@@ -28,7 +28,7 @@ from hotlap.diagnose.wording import count, levers_for, name
 from hotlap.levers.support.situations import accelerator
 from hotlap.records import Accelerator, Finding, Machine, ScriptFacts
 
-title = "Others compute on the same device"
+title = "Other processes compute on the same device"
 group: Group = "machine"
 
 
@@ -43,12 +43,12 @@ def check(profile: Profile) -> Iterator[Finding]:
         rule="shared-device",
         kind="risk",
         share=exactly(0.0),
-        title=f"{others.capitalize()} computed on {name(device.name)} when it was looked at.",
+        title=f"{others.capitalize()} computed on {name(device.name)} when it was checked.",
         evidence=(f"{others} on the training device; {free} of {len(profile.machine.accelerators)} devices are free",),
         remedy=(
             "Choose a free device with CUDA_VISIBLE_DEVICES."
             if free
-            else "Wait for them, or look who they are (nvidia-smi)."
+            else "Wait for them, or list them with nvidia-smi."
         ),
         levers=levers_for("shared-device"),
     )
@@ -66,7 +66,7 @@ def _profile(*others: int, device: str = "cuda:0") -> Profile:
 
 fires = {
     "two others on the only device": _profile(2),
-    "one other, and a free device beside it": _profile(1, 0),
+    "one other, and a free device next to it": _profile(1, 0),
 }
 
 silent = {

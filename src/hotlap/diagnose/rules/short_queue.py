@@ -80,7 +80,7 @@ def _uneven(use: LoaderUse, loader: LoaderFacts, wait: float) -> Iterator[Findin
         title=f"The queue of batches was empty at {percent(empty)} of the fetches, although the workers keep up on "
         "average.",
         evidence=(
-            f"the slowest {len(slowest)} of {len(fetches)} fetches hold {percent(part)} of the time spent fetching",
+            f"the slowest {len(slowest)} of {len(fetches)} fetches take {percent(part)} of the time spent fetching",
             f"DataLoader over {name(loader.dataset)}: {loader.workers} workers, prefetch_factor {prefetch}",
             f"waiting within epochs: at most {percent(bound)} of the step",
         ),

@@ -30,7 +30,7 @@ from hotlap.diagnose.shares import exactly
 from hotlap.diagnose.wording import count
 from hotlap.records import CompileReport, Finding, GraphBreak
 
-title = "Code runs uncompiled although compiling was asked for"
+title = "Code runs uncompiled although compilation was requested"
 group = "compile"
 
 _MOST_FINDINGS = 5
@@ -58,7 +58,7 @@ def check(profile: Profile) -> Iterator[Finding]:
 def _title(place: GraphBreak) -> str:
     times = count(place.count, "time")
     if place.reason.startswith(_CUDA_GRAPH):
-        return f"A CUDA graph was asked for and left out ({times})."
+        return f"A CUDA graph was requested but not used ({times})."
     where = f" on {in_words(place)}" if place.file else ""
     return f"torch.compile gave up{where}, and code runs uncompiled ({times})."
 
@@ -77,7 +77,7 @@ def _remedy(place: GraphBreak) -> str:
         )
     if place.reason.startswith(_CUDA_GRAPH):
         return "Keep work on the CPU and changes of inputs in place out of the compiled function, or use another mode."
-    return "Take the construct that torch names out of the compiled function, or compile a smaller part of the model."
+    return "Move the construct that torch names out of the compiled function, or compile a smaller part of the model."
 
 
 _LIMIT = GraphBreak(reason="Dynamo recompile limit exceeded: Dynamo attempted to recompile too many times", count=2)

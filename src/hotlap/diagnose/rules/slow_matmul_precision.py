@@ -132,11 +132,7 @@ def check(profile: Profile) -> Iterator[Finding]:
         title=_title(share, best.mode, None if doubt else saving),
         evidence=(
             f"Most of it: {in_words(costliest)}, {most} of the step.",
-            *(
-                [f"What {best.mode} would save is not known. {doubt}"]
-                if doubt
-                else _figures(profile, slow, best, rates)
-            ),
+            *([f"What {best.mode} would save is unknown. {doubt}"] if doubt else _figures(profile, slow, best, rates)),
         ),
         remedy=_remedy(profile, modes, has_plain_products),
         site=site_with(profile, "model"),

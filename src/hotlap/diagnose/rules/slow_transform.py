@@ -178,7 +178,7 @@ def _title_of(function: FunctionTime) -> str:
 def _describe(function: FunctionTime, dataset: DatasetProfile) -> str:
     where = f" ({line_of(function.file, function.line)})" if function.file and function.line else ""
     per_sample = duration(function.own_seconds / dataset.samples)
-    return f"{_shown(function)}{where}: {per_sample} a sample, {percent(function.own_seconds / dataset.seconds)}"
+    return f"{_shown(function)}{where}: {per_sample} per sample, {percent(function.own_seconds / dataset.seconds)}"
 
 
 def _images(*functions: FunctionTime, samples: int = 32, collate_seconds: float = 0.0) -> RunEvidence:
@@ -208,7 +208,7 @@ fires = {
 silent = {
     "nothing measured": Profile(),
     "no function takes more than 30 %": Profile(account=_WAITING, evidence=_images(_OPEN, collate_seconds=0.3)),
-    "nobody waits for it": Profile(
+    "the step does not wait for it": Profile(
         account=PhaseAccount(wall=0.1, data_wait=0.002, forward=0.098), evidence=_images(_RESIZE)
     ),
     "the samples of a step are made in a millisecond": Profile(

@@ -96,7 +96,7 @@ def _measured(outcomes: tuple[Outcome, ...]) -> SpeedComparison | None:
 def _evidence(profile: Profile) -> Iterator[str]:
     yield f"As a rule of thumb, a gain under {percent(RULE_OF_THUMB - 1)} means that the bottleneck is elsewhere."
     if profile.account.wall > 0:
-        yield f"In the script as it is, {bottleneck(profile.account)}."
+        yield f"In the unmodified script, {bottleneck(profile.account)}."
     if profile.account.wall > 0 and _largest_phase(profile.account) in _COMPUTE:
         yield from _costliest_operators(profile.operators, on_device=profile.on_accelerator)
 
@@ -117,14 +117,17 @@ def _costliest_operators(operators: tuple[OperatorRow, ...], *, on_device: bool)
 
 def _remedy(account: PhaseAccount) -> str:
     if account.wall <= 0:
-        return "See `hotlap profile` for where the time goes."
+        return "Run `hotlap profile` to see where the time goes."
     largest = _largest_phase(account)
     if largest in _COMPUTE:
         return (
-            "Look at the operators that are no matrix products: fuse them (torch.compile), or give each more to do "
+            "Check the operators that are not matrix products: fuse them (torch.compile), or give each more work "
             "with a larger batch."
         )
-    return f"Mend {PHASE_WORDS[largest].work} first; what mixed precision gives grows as the rest of the step shrinks."
+    return (
+        f"Speed up {PHASE_WORDS[largest].work} first; the gain of mixed precision grows as the rest of the "
+        "step shrinks."
+    )
 
 
 def _largest_phase(account: PhaseAccount) -> StepPhase:

@@ -93,7 +93,7 @@ def check(profile: Profile) -> Iterator[Finding]:
             f"{_SMALL_ELEMENTS:,} elements",
             *(_in_words(it) for it in rates),
         ),
-        remedy="A larger batch calls as many for more samples"
+        remedy="A larger batch needs the same number of calls for more samples"
         f"{'' if rates else ' (`hotlap profile --batch-sizes` measures what it gives)'}; a fused optimizer and a "
         "compiled model call fewer.",
         levers=levers_for(_NAME),
@@ -179,7 +179,7 @@ silent = {
     "a few operators": run_on(CPU, operator("aten::mul", 40, [(32, 64)], calls=40)),
     "a thousand, each of which takes its time": run_on(CPU, operator("aten::mul", 40, [(32, 64)], calls=1000)),
     "on large tensors": run_on(CPU, _MANY_LARGE),
-    "beside a few that take most of the time": run_on(
+    "next to a few that take most of the time": run_on(
         CPU, _MANY, operator("aten::mkldnn_convolution", 50, [(128, 24, 8, 8)], calls=4)
     ),
     "a larger batch was measured to give nothing": _measured(1.05),

@@ -32,7 +32,7 @@ from hotlap.diagnose.wording import count, name, size
 from hotlap.levers.data.loader import SHARED_MEMORY_SHARE, USUAL_PREFETCH
 from hotlap.records import Finding, LoaderFacts, Machine, ScriptFacts
 
-title = "Shared memory is too small for the batches that wait in it"
+title = "Shared memory is too small for the prefetched batches"
 group: Group = "data"
 
 _NAME = "small-shared-memory"
@@ -50,7 +50,7 @@ def check(profile: Profile) -> Iterator[Finding]:
         rule=_NAME,
         kind="risk",
         share=exactly(0.0),
-        title=f"Batches that wait may take {size(needed)} of shared memory, which holds {size(available)}.",
+        title=f"Prefetched batches may take {size(needed)} of shared memory, which has {size(available)}.",
         evidence=tuple(_describe(loader, needed, processes) for loader, needed in needs),
         remedy="Give the container more (--shm-size=8g, or --ipc=host), or use fewer workers or a smaller "
         "prefetch_factor.",
@@ -83,7 +83,7 @@ fires = {
 silent = {
     "nothing measured": Profile(),
     "90 MiB of 200 MiB": Profile(facts=ScriptFacts(loaders=(_LOADER,)), machine=Machine(shared_memory_bytes=200 << 20)),
-    "one loader, made anew in every epoch": Profile(
+    "one loader, created again in every epoch": Profile(
         facts=ScriptFacts(loaders=(_LOADER,) * 12), machine=Machine(shared_memory_bytes=200 << 20)
     ),
     "no workers": Profile(

@@ -83,7 +83,8 @@ def _finding(lines: list[SampledLine], steps: str, share: Estimate, sentence: st
         share=share,
         title=sentence,
         evidence=(steps, *hottest(lines, "start-up")),
-        remedy="Keep on disk what these lines compute at each start, and import large libraries where they are used.",
+        remedy="Cache on disk what these lines compute at each start, and import large libraries only where they "
+        "are used.",
         site=first_site(lines),
         levers=levers_for(_NAME),
     )
@@ -134,7 +135,7 @@ silent = {
     ),
     "a few seconds": _profile(6.0, share=None),
     "a moment of a run that was over at once": _profile(0.9, share=0.9),
-    "half a minute, on a machine that others kept busy": msgspec.structs.replace(
+    "half a minute, on a machine that other processes kept busy": msgspec.structs.replace(
         _profile(30.0, share=None), disturbed=("account",)
     ),
     "a twentieth of the whole": _profile(9.0, share=0.06),

@@ -79,7 +79,7 @@ def _finding(columns: _Columns) -> Finding | None:
         share=share,
         title=f"Rank {columns.ranks[last]} is slower than the others, which costs {share_of_step(share)}.",
         evidence=tuple(_evidence(columns, last, times_last)),
-        remedy=f"Look at what rank {columns.ranks[last]} alone does or has: logging and checkpoints in the loop, "
+        remedy=f"Check what only rank {columns.ranks[last]} does or has: logging and checkpoints in the loop, "
         "longer samples, fewer free cores, a device that is shared or throttled.",
         levers=levers_for("straggler"),
     )
@@ -89,7 +89,7 @@ def _evidence(columns: _Columns, last: int, times_last: int) -> Iterator[str]:
     others = fmean(fmean(it) for index, it in enumerate(columns.own) if index != last)
     own = fmean(columns.own[last])
     yield (
-        f"{columns.source}: {duration(own)} a step on rank {columns.ranks[last]}, {duration(others)} on the "
+        f"{columns.source}: {duration(own)} per step on rank {columns.ranks[last]}, {duration(others)} on the "
         f"{'other' if len(columns.own) == 2 else f'{len(columns.own) - 1} others'} ({percent(own / others - 1)} more)"
     )
     yield f"it came last in {times_last} of {count(len(columns.whole), 'step')}"
@@ -211,7 +211,7 @@ silent = {
     "a small difference": _traces((5, 6, 5, 5), (1, 1, 2, 1)),
     "two steps": _traces((40, 40), (1, 1)),
     "ranks that meet in every step": Profile(facts=_FACTS, rank_step_seconds=((0.13,) * 30, (0.13,) * 30)),
-    "forwards that take alike, in steps that do": Profile(
+    "forwards that take equally long, in steps that do too": Profile(
         facts=_FACTS, rank_step_seconds=((0.13,) * 30,) * 2, rank_forward_seconds=((0.041,) * 30, (0.04,) * 30)
     ),
     "one rank": Profile(rank_step_seconds=((0.13,) * 30,)),

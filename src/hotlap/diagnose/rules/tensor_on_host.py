@@ -31,7 +31,7 @@ from hotlap.diagnose.wording import count, duration, levers_for, percent, place,
 from hotlap.evidence import LoopCall, RunEvidence
 from hotlap.records import CallSite, Finding, ScriptFacts
 
-title = "A tensor is made on the CPU and then copied to the device"
+title = "A tensor is created on the CPU and then copied to the device"
 group: Group = "host"
 
 _NAME = "tensor-on-host"
@@ -50,13 +50,14 @@ def check(profile: Profile) -> Iterator[Finding]:
         yield Finding(
             rule=_NAME,
             share=at_most(bound),
-            title=f"A tensor made on the CPU at {place(call.site)} is copied over: at most {percent(bound)} of "
+            title=f"A tensor created on the CPU at {place(call.site)} is copied to the device: at most "
+            f"{percent(bound)} of "
             "the step.",
             evidence=(
                 f"{count(call.calls, 'tensor')} in {call.steps} of {profile.evidence.observed_steps} observed steps, "
                 f"{duration(call.seconds / max(1, call.calls))} and {size(call.bytes / max(1, call.calls))} each",
             ),
-            remedy="Make it on the device (device=...), or once before the loop.",
+            remedy="Create it on the device (device=...), or once before the loop.",
             site=call.site,
             levers=levers_for(_NAME),
         )

@@ -1,4 +1,4 @@
-"""The device holds its clocks down.
+"""The device reduces its clocks.
 
 ## What it is
 The driver gave a reason why the training device did not run at its usual clocks: heat, a power limit, or a brake that
@@ -30,7 +30,7 @@ from hotlap.diagnose.wording import count, levers_for, name
 from hotlap.levers.support.situations import accelerator
 from hotlap.records import Accelerator, Finding, Machine, ScriptFacts
 
-title = "The device holds its clocks down"
+title = "The device reduces its clocks"
 group: Group = "machine"
 
 
@@ -45,7 +45,7 @@ def check(profile: Profile) -> Iterator[Finding]:
         rule="throttled",
         kind="risk",
         share=exactly(0.0),
-        title=f"{name(device.name)} holds its clocks down for {count(len(reasons), 'reason')}: {reasons[0]}.",
+        title=f"{name(device.name)} reduces its clocks for {count(len(reasons), 'reason')}: {reasons[0]}.",
         evidence=(f"{count(len(reasons), 'reason')} by its driver: {', '.join(reasons)}"[:160] + limit,),
         remedy=_remedy(device),
         levers=levers_for("throttled"),
@@ -54,9 +54,11 @@ def check(profile: Profile) -> Iterator[Finding]:
 
 def _remedy(device: Accelerator) -> str:
     if any("temperature" in it for it in device.throttled):
-        return "Mind its cooling: airflow, dust, neighbours. `nvidia-smi -q -d TEMPERATURE` shows how it fares."
+        return (
+            "Check its cooling: airflow, dust, adjacent devices. `nvidia-smi -q -d TEMPERATURE` shows its temperature."
+        )
     return (
-        "Mind its power: the limit (`nvidia-smi -q -d POWER`), cables and supply. Heat may follow from the same cause."
+        "Check its power: the limit (`nvidia-smi -q -d POWER`), cables and supply. The same cause may also heat it up."
     )
 
 

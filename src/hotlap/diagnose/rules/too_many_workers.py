@@ -36,7 +36,7 @@ from hotlap.levers.data.loader import CLOSE_TO_BEST
 from hotlap.levers.support.situations import cores_per_process
 from hotlap.records import Finding, LoaderFacts, LoaderRate, Machine, ScriptFacts, Setting
 
-title = "More workers than the loader can use"
+title = "The loader has more workers than it can use"
 group: Group = "data"
 rests_on = ("account", "loader-alone")
 explains = ("loader-bound",)
@@ -138,5 +138,5 @@ silent = {
         facts=_SIXTEEN, machine=Machine(cores=8), loader_rates=(_rate(16, 0.001), _rate(8, 0.0018))
     ),
     "as many as cores": Profile(facts=_SIXTEEN, machine=Machine(cores=16)),
-    "of the machine nothing is known": Profile(facts=_SIXTEEN),
+    "the machine is unknown": Profile(facts=_SIXTEEN),
 }

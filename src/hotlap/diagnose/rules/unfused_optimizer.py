@@ -36,7 +36,7 @@ from hotlap.diagnose.shares import MATERIAL, at_most, is_material, phase_share
 from hotlap.diagnose.wording import duration, levers_for, percent, share_of_step
 from hotlap.records import Finding, OptimizerFacts
 
-title = "The optimizer's fused form is not in use"
+title = "The optimizer's fused implementation is not used"
 group = "compute"
 
 LARGE_BYTES = 256 << 20
@@ -64,9 +64,9 @@ def check(profile: Profile) -> Iterator[Finding]:
     yield Finding(
         rule="unfused-optimizer",
         share=at_most(saving),
-        title=f"{kinds} takes {percent(share.value)} of the step, and its fused form is not in use.",
+        title=f"{kinds} takes {percent(share.value)} of the step, and its fused implementation is not used.",
         evidence=(
-            f"The optimizer's phase takes {duration(profile.account.optimizer)} a step: {share_of_step(share)}.",
+            f"The optimizer's phase takes {duration(profile.account.optimizer)} per step: {share_of_step(share)}.",
             *([f"It updates {tensors:,} parameter tensors."] if tensors else []),
             *([f"Memory alone needs {percent(needed)} of the step for it."] if needed > 0 else []),
         ),
@@ -108,14 +108,14 @@ _ON_CPU = run_on(CPU, optimizers=(_adam(),))
 
 fires = {
     "a loop over the parameters on a CPU": with_optimizer(_ON_CPU, 0.02),
-    "a loop that the script asks for": with_optimizer(run_on(CPU, optimizers=(_adam(foreach=False),)), 0.02),
+    "a loop that the script chooses": with_optimizer(run_on(CPU, optimizers=(_adam(foreach=False),)), 0.02),
     "foreach on a GPU": with_optimizer(run_on(GPU, optimizers=(_adam(),)), 0.01),
     "more than memory explains": with_optimizer(run_on(GPU, optimizers=(_adam(100_000_000),)), 0.01),
 }
 silent = {
     "nothing was measured": Profile(),
     "it is fused": with_optimizer(run_on(CPU, optimizers=(_adam(fused=True),)), 0.02),
-    "the script says that it be not fused": with_optimizer(run_on(CPU, optimizers=(_adam(fused=False),)), 0.02),
+    "the script explicitly disables fused": with_optimizer(run_on(CPU, optimizers=(_adam(fused=False),)), 0.02),
     "the script chose foreach": with_optimizer(run_on(CPU, optimizers=(_adam(foreach=True),)), 0.02),
     "another library's optimizer": with_optimizer(run_on(CPU, optimizers=(_adam(from_torch=False),)), 0.02),
     "a small part of the step": with_optimizer(_ON_CPU, 0.001),

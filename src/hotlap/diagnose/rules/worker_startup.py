@@ -80,16 +80,17 @@ def _finding(profile: Profile, use: LoaderUse, loader: LoaderFacts, lost: tuple[
     if not is_material(share):
         return
     made_again = _is_made_again(profile, loader)
-    persistence = "made again in every epoch" if made_again else "not persistent"
+    persistence = "created again in every epoch" if made_again else "not persistent"
     yield Finding(
         rule=_NAME,
         share=share,
-        title=f"Starting the workers again takes {duration(fmean(lost))} an epoch, {percent(share.value)} of the step.",
+        title=f"Starting the workers again takes {duration(fmean(lost))} per epoch, {percent(share.value)} of "
+        "the step.",
         evidence=(
             f"{count(len(lost), 'restart')} in {count(steps, 'step')}, {duration(sum(lost))} in all",
             f"DataLoader over {name(use.dataset)}: {count(loader.workers, 'worker')}, {persistence}",
         ),
-        remedy="Make this DataLoader once, before the loop over epochs, and pass persistent_workers=True."
+        remedy="Create this DataLoader once, before the loop over epochs, and pass persistent_workers=True."
         if made_again
         else "Pass persistent_workers=True to this DataLoader, unless its data set relies on set_epoch.",
         site=loader.site,

@@ -80,7 +80,7 @@ def changes_randomness(situation: Situation, setting: Setting) -> bool:
 
 def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceWish, ...]:
     """It takes a class of some length, which nobody wants in a script."""
-    return (NoSourceForm(reason="It is a mechanism of hotlap's own that a script cannot say in a few lines."),)
+    return (NoSourceForm(reason="It cannot be written into a script in a few lines."),)
 
 
 def install(hooks: Hooks, setting: Setting) -> None:

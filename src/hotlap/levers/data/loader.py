@@ -107,10 +107,13 @@ def obstacle(situation: Situation) -> Skipped | None:
     if not loaders:
         return Skipped(reason="The script feeds its steps without a DataLoader.")
     if not _map_style(situation):
-        return Skipped(reason="The data set is iterable: other workers would hand out other data, so it is left alone.")
+        return Skipped(
+            reason="The data set is iterable: a different number of workers would return different "
+            "data, so it is not changed."
+        )
     if not candidates(situation):
         workers = _map_style(situation)[0].workers
-        return Skipped(reason=f"The loader's {workers} workers are as good as any other number.", already=True)
+        return Skipped(reason=f"No other number of workers is faster than the loader's {workers}.", already=True)
     return None
 
 
@@ -220,7 +223,7 @@ def install(hooks: Hooks, setting: Setting) -> None:
         reason = _reason_to_leave(hooks, loader, setting)
         was_persistent = bool(loader.persistent_workers)
         if reason:
-            hooks.note(f"A DataLoader over {type(loader.dataset).__name__} was left alone: {reason}.")
+            hooks.note(f"A DataLoader over {type(loader.dataset).__name__} was not changed: {reason}.")
             return
         _change(loader, setting)
         if loader.persistent_workers and not was_persistent:
@@ -366,7 +369,7 @@ def _reason_to_leave(hooks: Hooks, loader: Any, setting: Setting) -> str:
     """Why this loader keeps its arguments; empty when it can be changed."""
     dataset = loader.dataset
     if isinstance(dataset, hooks.torch.utils.data.IterableDataset):
-        return "its data set is iterable, and what it hands out depends on the number of workers"
+        return "its data set is iterable, and the data it returns depends on the number of workers"
     if loader._iterator is not None:
         return "an evaluation has started its persistent workers"
     if dict(setting.values)["num_workers"] == 0:

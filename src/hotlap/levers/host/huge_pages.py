@@ -48,13 +48,13 @@ def obstacle(situation: Situation) -> Skipped | None:
     """Linux with a kernel that gives huge pages when asked, and training on the CPU."""
     machine = situation.machine
     if device_kind(situation) != "cpu":
-        return Skipped(reason="The model's tensors lie in an accelerator's memory, which this does not concern.")
+        return Skipped(reason="The model's tensors are in an accelerator's memory, which this does not affect.")
     if machine.system and not machine.system.lower().startswith("linux"):
         return Skipped(reason="It needs Linux and its C library glibc.")
     if TUNABLE in dict(machine.environment).get(VARIABLE, ""):
         return Skipped(reason=f"{VARIABLE} already sets {TUNABLE}.", already=True)
     if machine.transparent_huge_pages == "always":
-        return Skipped(reason="The kernel already gives huge pages to everyone.", already=True)
+        return Skipped(reason="The kernel already uses huge pages for all programs.", already=True)
     if machine.transparent_huge_pages == "never":
         return Skipped(reason="The kernel's transparent huge pages are switched off (`never`).")
     return None

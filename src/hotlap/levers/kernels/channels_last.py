@@ -60,7 +60,7 @@ def obstacle(situation: Situation) -> Skipped | None:
         return Skipped(reason="The model's weights are channels last already.", already=True)
     shapes = [shape for model in convolutional for shape in model.input_shapes]
     if shapes and not any(len(shape) == IMAGE_DIMENSIONS for shape in shapes):
-        return Skipped(reason="The model's inputs are no images (no tensor with four dimensions).")
+        return Skipped(reason="No model input is a 4-D image tensor.")
     return None
 
 

@@ -61,7 +61,7 @@ def obstacle(situation: Situation) -> Skipped | None:
         return None
     if used:
         return Skipped(reason=f"The model's attention is {' and '.join(sorted(used))} already.", already=True)
-    return Skipped(reason="The model is no Hugging Face model whose attention could be switched.")
+    return Skipped(reason="The model is not a Hugging Face model with switchable attention.")
 
 
 def bound(situation: Situation) -> float | None:

@@ -64,12 +64,12 @@ def obstacle(situation: Situation) -> Skipped | None:
     chosen = [it for it in optimizers if it.fused or it.foreach]
     if len(chosen) == len(optimizers):
         form = "fused" if chosen[0].fused else "foreach"
-        return Skipped(reason=f"The script asks for {chosen[0].kind}'s {form} form already.", already=True)
+        return Skipped(reason=f"The script already uses the {form} implementation of {chosen[0].kind}.", already=True)
     if not _open(situation):
-        return Skipped(reason="The script itself says that its optimizer be neither fused nor foreach.")
+        return Skipped(reason="The script explicitly disables `fused` and `foreach`.")
     if not candidates(situation):
         kinds = " and ".join(sorted({it.kind for it in optimizers}))
-        return Skipped(reason=f"{kinds} has no form that is faster than torch's default on this device.")
+        return Skipped(reason=f"{kinds} has no implementation that is faster than torch's default on this device.")
     return None
 
 
@@ -103,7 +103,7 @@ def install(hooks: Hooks, setting: Setting) -> None:
             return
         reason = _refusal(hooks, kind, arguments, implementation)
         if reason:
-            hooks.note(f"{kind.__name__} stays as it is: {reason}.")
+            hooks.note(f"{kind.__name__} is not changed: {reason}.")
         else:
             arguments[implementation] = True
 

@@ -51,7 +51,7 @@ def obstacle(situation: Situation) -> Skipped | None:
     if current != "highest":
         return Skipped(reason=f"The script already allows {current!r} float32 matrix products.", already=True)
     if any(model.dtype == "float64" for model in situation.facts.models):
-        return Skipped(reason="The model computes in float64, which this does not touch.")
+        return Skipped(reason="The model computes in float64, which this does not affect.")
     if not _precision(situation):
         return Skipped(reason=f"This {device_kind(situation)} device has no faster unit for float32 matrices.")
     return None

@@ -77,7 +77,7 @@ def obstacle(situation: Situation) -> Skipped | None:
     if dtypes <= {"bfloat16", "float16"}:
         return Skipped(reason=f"The model's weights are {' and '.join(sorted(dtypes))} already.", already=True)
     if "float32" not in dtypes:
-        return Skipped(reason=f"The model computes in {' and '.join(sorted(dtypes))}, which autocast leaves alone.")
+        return Skipped(reason=f"The model computes in {' and '.join(sorted(dtypes))}, which autocast does not change.")
     if device_kind(situation) not in ("cpu", "cuda"):
         return Skipped(reason=f"Mixed precision is known to help on CPUs and GPUs, not on {facts.device}.")
     return None if candidates(situation) else Skipped(reason=_why_no_format(situation))
@@ -237,11 +237,11 @@ def _scale_losses(hooks: Hooks) -> None:
 def _why_no_scaling(situation: Situation) -> str:
     facts = situation.facts
     if facts.step_source == "backward" or not facts.optimizers:
-        return "float16 needs an optimizer whose steps can be left out, and the script updates its weights by hand"
+        return "float16 needs an optimizer whose steps can be skipped, and the script updates its weights by hand"
     if facts.grad_scaler:
         return "the script scales its loss itself"
     if facts.processes > 1:
-        return "float16 with several processes would need them to agree on every step that is left out"
+        return "float16 with several processes would need them to agree on every skipped step"
     return ""
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from hotlap.records import Accelerator, ModelFacts, Setting, Situation, Skipped, StepPhase, Value
 
-NO_MODEL = "No model was seen: the script never calls one through its __call__, so there is nothing to hold on to."
+NO_MODEL = "No model was observed: the script never calls one through its __call__, so there is nothing to wrap."
 
 
 def make_setting(lever: str, **values: Value) -> Setting:

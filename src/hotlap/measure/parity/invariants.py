@@ -28,7 +28,7 @@ _WORDS = {
 }
 
 _MAY_BE_EMPTY = frozenset({"clip_values", "dropout"})
-_COUNTED = {"clip_values": "Gradients are clipped another number of times", "dropout": "Dropout layers"}
+_COUNTED = {"clip_values": "Gradients are clipped a different number of times", "dropout": "Dropout layers"}
 
 # Rates that a fused or capturable optimizer keeps as float32 tensors come back rounded by up to 6e-8.
 _RELATIVE_ROUNDING = 1e-6
@@ -62,9 +62,11 @@ def compare_invariants(baseline: Invariants, candidate: Invariants, *, allowed: 
             return GateResult(gate="G0", passed=False, found=1.0, limit=0.0, text=text)
         compared += 1
     if missing:
-        return GateResult(gate="G0", passed=None, text=f"Seen in one run only: {', '.join(missing)}.")
+        return GateResult(gate="G0", passed=None, text=f"Observed in only one run: {', '.join(missing)}.")
     if not compared:
-        return GateResult(gate="G0", passed=None, text="Nothing of what stays the same from step to step was seen.")
+        return GateResult(
+            gate="G0", passed=None, text="None of the settings that stay the same from step to step was observed."
+        )
     text = f"{compared} settings of the training agree at every step."
     return GateResult(gate="G0", passed=True, found=0.0, limit=0.0, text=text)
 

@@ -52,7 +52,7 @@ def equivalence(baseline: Sequence[float], candidate: Sequence[float]) -> GateRe
     passed = True if -margin <= low and high <= margin else False if low > margin or high < -margin else None
     text = (
         f"Over {len(differences)} paired seeds the result changes by {low:+.4g} to {high:+.4g} (90 % interval); "
-        f"another seed alone changes it by {margin:.4g}."
+        f"a different seed alone changes it by {margin:.4g}."
     )
     return GateResult(gate="G4", passed=passed, found=max(abs(low), abs(high)), limit=margin, text=text)
 

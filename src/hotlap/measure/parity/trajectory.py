@@ -54,7 +54,7 @@ def _unless_hidden(result: GateResult, limit: float) -> GateResult:
     """The result, or an open one where the limit is so wide that a fault would pass it."""
     if not result.passed or limit <= WIDEST_LIMIT:
         return result
-    text = f"The script's own randomness ({percent(limit)}) would hide a fault."
+    text = f"The script's run-to-run noise ({percent(limit)}) is too large to detect a fault."
     return GateResult(gate="G3", passed=None, found=result.found, limit=limit, text=text)
 
 
@@ -78,9 +78,7 @@ def _broken(baseline: Run, candidate: Run, paired: PairedLosses) -> GateResult |
         return _lost(f"At step {paired.unread[0] + 1} the loss cannot be read; the baseline's can.")
     if _ended_elsewhere(baseline, candidate):
         ours, theirs = len(baseline.steps.loss), len(candidate.steps.loss)
-        return _lost(
-            f"The script ends by itself after another number of steps: {ours} without the lever, {theirs} with."
-        )
+        return _lost(f"The script ends after a different number of steps: {ours} without the lever, {theirs} with it.")
     if paired.steps < FEWEST_STEPS:
         return _open(f"Only {paired.steps} losses could be compared; at least {FEWEST_STEPS} are needed.")
     return None

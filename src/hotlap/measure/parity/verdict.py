@@ -138,7 +138,7 @@ def _lacking(proof: Proof, gates: tuple[GateResult, ...]) -> GateResult | None:
 def _sentence(verdict: ParityVerdict, proof: Proof, gates: tuple[GateResult, ...], steps: int) -> str:
     if verdict == "lost":
         failed = _failed(gates)
-        return f"Training no longer computes the same: {_lowered(failed.text)}" if failed else ""
+        return f"Training no longer produces the same results: {_lowered(failed.text)}" if failed else ""
     if verdict == "not-verified":
         lacking = _lacking(proof, gates)
         return f"Not verified: {_lowered(lacking.text)}" if lacking else ""
@@ -158,7 +158,7 @@ def _sentence(verdict: ParityVerdict, proof: Proof, gates: tuple[GateResult, ...
 def _short(steps: int) -> str:
     if steps >= INTENDED_STEPS:
         return ""
-    return f" That is fewer than the {INTENDED_STEPS} steps that this check should have."
+    return f" Checked over {steps} steps; {INTENDED_STEPS} are recommended."
 
 
 def _lowered(text: str) -> str:
