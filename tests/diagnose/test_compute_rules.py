@@ -201,7 +201,7 @@ def test_a_loop_is_told_from_one_large_call() -> None:
     few = one("dominant-operator", run_on(CPU, operator("aten::add", 9, [(4,)], calls=99)))
     assert "loop" in loop.remedy and "loop" not in large.remedy and "loop" not in few.remedy
     assert loop.levers == () and "compile" in large.levers
-    assert "Calls a step: 100, of 90.0 us each" in loop.evidence[0]
+    assert "Calls per step: 100, of 90.0 us each" in loop.evidence[0]
 
 
 @pytest.mark.parametrize("name", ["aten::embedding_dense_backward", "aten::fill_", "aten::zero_"])
@@ -422,7 +422,7 @@ def test_biases_are_one_for_each_output_channel() -> None:
     turned = LayerUse(kind="ConvTranspose2d", name="b", weight_shape=(64, 8, 2, 2), bias=True, normalised_after=True)
     finding = one("bias-before-norm", Profile(evidence=RunEvidence(layers=(turned, plain))))
     assert finding.title.startswith("4 layers add a bias")
-    assert "Together 104 numbers" in finding.evidence[0]
+    assert "Together they have 104 parameters" in finding.evidence[0]
     assert finding.evidence[1] == "Conv2d a with weights of 32x16x3x3, and 2 like it."
     assert finding.kind == "hint"
 

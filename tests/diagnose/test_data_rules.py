@@ -310,7 +310,7 @@ def test_slow_transform_costs_its_part_of_the_wait() -> None:
     assert found.share.value == pytest.approx(0.3)
     assert found.title == "`resize` at data.py:40 takes 60 % of the time of making samples."
     assert found.site == CallSite(role="loader", file="/home/ada/data.py", line=40, function="resize")
-    assert "`resize` (data.py:40): 18.8 ms a sample, 60 %" in found.evidence
+    assert "`resize` (data.py:40): 18.8 ms per sample, 60 %" in found.evidence
 
 
 def test_slow_transform_costs_no_more_than_it_takes_for_a_step() -> None:

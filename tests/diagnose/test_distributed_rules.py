@@ -34,7 +34,7 @@ def test_the_share_is_what_an_even_spread_would_save() -> None:
     (finding,) = found("straggler", traced((40.0,) * 5, (40.0,) * 5, (0.0,) * 5, (40.0,) * 5))
     assert finding.title == "Rank 2 is slower than the others, which costs 30 % of the step."
     assert finding.share.value == pytest.approx(0.3)
-    assert "100 ms a step on rank 2, 60.0 ms on the 3 others (67 % more)" in finding.evidence[0]
+    assert "100 ms per step on rank 2, 60.0 ms on the 3 others (67 % more)" in finding.evidence[0]
     assert "5 of 5 steps" in finding.evidence[1]
 
 

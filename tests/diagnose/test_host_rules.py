@@ -155,7 +155,7 @@ def test_launch_bound_is_the_part_in_which_the_host_was_launching() -> None:
     (found,) = launch_bound.check(launching(20.0, in_operators=0.6))
     assert found.share.value == pytest.approx(0.12)
     assert found.title == "The device idles 12 % of the step, because its kernels are launched too slowly."
-    assert "100 kernels a step, 50 % of them shorter than the 6.00 us that a launch takes" in found.evidence
+    assert "100 kernels per step, 50 % of them shorter than the 6.00 us that a launch takes" in found.evidence
 
 
 def test_launch_bound_names_the_operators() -> None:
@@ -426,7 +426,7 @@ def test_a_silenced_tracker_has_no_price() -> None:
     assert (found.kind, found.share.high, found.site) == ("hint", 0.0, LINE)
     assert found.title == "train.py:44 calls an experiment tracker in 100 of 100 observed steps."
     (costly,) = logging_cost.check(seen(calls=(call("tracker", 0.5),)))
-    assert costly.kind == "cost" and "silenced" in costly.evidence[-1]
+    assert costly.kind == "cost" and "disabled" in costly.evidence[-1]
 
 
 @pytest.mark.parametrize("name", ["a loss is gathered in every step", "two ranks at work"])

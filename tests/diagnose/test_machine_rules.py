@@ -48,7 +48,7 @@ def test_throttling_names_its_reasons_and_the_limit() -> None:
 
 def test_a_shared_device_points_to_a_free_one() -> None:
     (finding,) = found("shared-device", on(device(other_processes=1), device()))
-    assert finding.title == "1 other process computed on A GPU when it was looked at."
+    assert finding.title == "1 other process computed on A GPU when it was checked."
     assert "CUDA_VISIBLE_DEVICES" in finding.remedy
     (finding,) = found("shared-device", on(device(other_processes=1)))
     assert "Wait for them" in finding.remedy

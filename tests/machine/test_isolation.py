@@ -12,7 +12,7 @@ from hotlap.machine.isolation import container, isolation_advice, kernel_setting
 from hotlap.records import Machine, Protection
 
 NO_LANDLOCK = "fence: the kernel has no Landlock, or it is switched off"
-NO_LAYER = "namespaces: no layer can lie over it: Invalid argument (/) EINVAL"
+NO_LAYER = "namespaces: no layer can cover it: Invalid argument (/) EINVAL"
 
 
 def machine(mode: Literal["namespaces", "fence", "none"], kind: str = "", *reasons: str, **settings: str) -> Machine:
@@ -41,7 +41,7 @@ def machine(mode: Literal["namespaces", "fence", "none"], kind: str = "", *reaso
         (machine("fence", "podman"), "This container (podman) does not", "label=disable"),
         (machine("fence", "kubernetes"), "This container (kubernetes) does not", "seccompProfile: {type: Unconfined}"),
         (machine("fence", "lxc"), "This container (lxc) does not permit", "user namespaces"),
-        (machine("fence", "docker", NO_LAYER, cap_sys_admin="1"), "cannot lie on the container's own", "TMPDIR"),
+        (machine("fence", "docker", NO_LAYER, cap_sys_admin="1"), "cannot be stored on the container's own", "TMPDIR"),
         (machine("none", "", NO_LANDLOCK, kernel__osrelease="5.4.0"), "has no Landlock", "newer kernel"),
         (
             machine("none", "", NO_LANDLOCK, kernel__osrelease="6.1.0", lsm="lockdown,capability,yama"),

@@ -358,7 +358,7 @@ def test_a_script_that_the_isolation_denied_a_write_is_not_blamed(
     with pytest.raises(ScriptError) as caught:
         tune(WORKLOAD, Options(), executor, levers=LEVERS, clock=executor.clock)
     assert says in caught.value.what
-    assert remedy in caught.value.remedy and "run by itself" not in caught.value.remedy
+    assert remedy in caught.value.remedy and "run without hotlap" not in caught.value.remedy
 
 
 def test_a_script_without_an_optimizer_is_counted_by_backwards() -> None:

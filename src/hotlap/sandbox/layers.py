@@ -156,7 +156,7 @@ class _View:
         except OSError as error:
             at_work = any(below_any(it, [layer.point]) for it in (self._order.directory, *self._order.interest))
             if error.errno not in _NO_LAYER or at_work:
-                raise OSError(error.errno, f"no layer can lie over it: {error.strerror}", layer.point) from None
+                raise OSError(error.errno, f"no layer can cover it: {error.strerror}", layer.point) from None
             layer.mount_below_alone(target)
             self._read_only.append(layer.point)
 

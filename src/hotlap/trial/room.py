@@ -79,7 +79,7 @@ def _told(layers: Path, directory: str) -> Iterator[FileWrite]:
 def read_only_sentence(layers: Path) -> str:
     """What to say of places that could not be written to; empty where there are none."""
     points = read_only_points(str(layers))
-    return f"No layer can lie over {', '.join(points)}: read-only in trials." if points else ""
+    return f"No layer can cover {', '.join(points)}: read-only in trials." if points else ""
 
 
 def _free(layers: Path) -> int:
