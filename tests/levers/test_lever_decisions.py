@@ -163,7 +163,9 @@ def test_fused_optimizer_prefers_fused_and_keeps_what_the_script_chose() -> None
     }
     assert "faster than torch's default" in reason(fused_optimizer, on_gpu(optimizers=(only_foreach,)))
     assert already(fused_optimizer, on_cpu(optimizers=(msgspec.structs.replace(ADAM, fused=True),)))
-    assert "explicitly disables" in reason(fused_optimizer, on_cpu(optimizers=(msgspec.structs.replace(ADAM, foreach=False),)))
+    assert "explicitly disables" in reason(
+        fused_optimizer, on_cpu(optimizers=(msgspec.structs.replace(ADAM, foreach=False),))
+    )
     assert "without an optimizer" in reason(fused_optimizer, on_cpu())
 
 
