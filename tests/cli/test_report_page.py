@@ -13,7 +13,7 @@ from hotlap.cli.main import main
 from hotlap.diagnose.profile import Profile
 from hotlap.evidence import MemoryTimeline, RunEvidence
 from hotlap.experiment.options import Options
-from hotlap.records import Patch, PatchedFile, PatchProof, Study
+from hotlap.records import Patch, PatchedFile, PatchProof, Study, StudyKind
 from hotlap.study import PATCH, attach_to, create_study
 
 
@@ -44,6 +44,22 @@ def test_a_page_is_written_where_nothing_else_is_said(
     assert "hotlap tune --budget 840s --seed 7 --skip compile --delta 0.02 train.py --epochs 1" in text
     assert '<section id="memory">' in text, "read from the study's folder"
     assert sorted(it.name for it in work.iterdir()) == [".hotlap", "hotlap-report.html", "train.py"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "kind", "said"),
+    [
+        ("lab", "search", "hotlap lab --seed 7 --delta 0.02 train.py --epochs 1"),
+        ("profile", "profile", "hotlap profile --seed 7 train.py --epochs 1"),
+        ("check", "check", "hotlap check --seed 7 --delta 0.02 train.py --epochs 1"),
+    ],
+)
+def test_a_page_names_the_command_that_made_the_study(work: Path, folder: str, kind: StudyKind, said: str) -> None:
+    """With those of its options that the command takes."""
+    made = msgspec.structs.replace(fakes.FINISHED, kind=kind)
+    directory = _study(work / ".hotlap" / folder, made, Options(seed=7, delta=0.02))
+    assert main(["report", str(directory), "--html", "a.html"]) == 0
+    assert f"<dd>{said}</dd>" in (work / "a.html").read_text(encoding="utf-8")
 
 
 def test_a_report_is_replaced_by_a_newer_one(study: Path, work: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from hotlap import study as studies
+from hotlap.cli.arguments import Parser
 from hotlap.cli.goals import option_words
 from hotlap.diagnose.profile import Profile
 from hotlap.errors import HotlapError, StudyError, TraceError, UsageError
@@ -104,18 +105,18 @@ def _lanes(trace_path: str) -> Lanes | None:
 def _command(study: Study, options: Options | None) -> str:
     """The command that made the study, as one would type it again."""
     command = studies.command_of(study)
-    taken = importlib.import_module(f"hotlap.cli.{command}").parser().flags
-    changed = _changed(options) if options is not None else ()
-    words = ["hotlap", command, *(word for option in changed if option[0] in taken for word in option)]
+    parser: Parser = importlib.import_module(f"hotlap.cli.{command}").parser()
+    changed = _changed(options, parser) if options is not None else ()
+    words = ["hotlap", command, *(word for option in changed if option[0] in parser.flags for word in option)]
     return f"{shlex.join(words)} {text.command(study.workload)}"
 
 
-def _changed(options: Options) -> Iterator[Sequence[str]]:
-    """The options that are not the usual ones, each with its value."""
-    usual = Options()
+def _changed(options: Options, parser: Parser) -> Iterator[Sequence[str]]:
+    """The options that are not those of the command by default, each with its value."""
+    usual = parser.get_default
     if options.budget_seconds is not None:
         yield "--budget", f"{options.budget_seconds:g}s"
-    if options.seed != usual.seed:
+    if options.seed != usual("seed"):
         yield "--seed", str(options.seed)
     goal = option_words(options.objective)
     if goal:
@@ -125,9 +126,9 @@ def _changed(options: Options) -> Iterator[Sequence[str]]:
             yield flag, ",".join(names)
     if options.accept_unverified:
         yield ("--accept-unverified",)
-    if options.delta != usual.delta:
+    if options.delta != usual("delta"):
         yield "--delta", f"{options.delta:g}"
-    if options.parity_steps != usual.parity_steps:
+    if options.parity_steps != usual("parity_steps"):
         yield "--parity-steps", str(options.parity_steps)
     if options.rounds is not None:
         yield "--rounds", str(options.rounds)
