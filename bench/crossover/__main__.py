@@ -177,8 +177,8 @@ def text_of(rows: Sequence[Row], replicates: int) -> str:
     meet = sum(it.within.low <= it.over.high and it.over.low <= it.within.high for it in both)  # type: ignore[union-attr]
     return "\n".join(
         [
-            f"{replicates} launches of either kind, {ROUNDS} rounds each; 95 % intervals over launches. A ratio above 1 "
-            "is faster than the unmodified script. The last column is how many standard errors the two ratios are apart.",
+            f"{replicates} launches of either kind, {ROUNDS} rounds each, 95 % intervals over launches. Above 1 "
+            "is faster than the unmodified script. The last column says how many standard errors are between them.",
             "",
             table(("example", "setting", "within one launch", "over launches", "apart"), cells),
             "",
