@@ -6,6 +6,7 @@ bytes need on the link between devices. Numbers are the same whichever rank come
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -66,6 +67,14 @@ def _group(torch: Any, device: Any) -> type:
             self.options = options or Options()
             self._gloo = core.ProcessGroupGloo(store, rank, size, self.options._timeout)
             self._streams: dict[int, int] = {}
+            atexit.register(self.shutdown)
+
+        def shutdown(self) -> None:
+            """End gloo's threads while there is an interpreter: one that lets go of a tensor later ends the process."""
+            self._gloo = None
+            atexit.unregister(self.shutdown)
+
+        abort = shutdown
 
         def getBackendName(self) -> str:
             return "nccl"
