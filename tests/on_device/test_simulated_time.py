@@ -142,3 +142,60 @@ print(time.perf_counter() - began, time.clock_gettime(time.CLOCK_MONOTONIC) - re
 def test_sleeping_takes_simulated_time_alone(device: Any, run: Any) -> None:
     slept, was_quick = run(device(), SLEEP).split()
     assert abs(float(slept) - 3600) < 1e-6 and was_quick == "True"
+
+
+HOLLOW = """
+import json, sys, time
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(int(sys.argv[1]), 1024), nn.GELU(), nn.Linear(1024, 10)).cuda()
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+inputs, labels = torch.randn(512, int(sys.argv[1])), torch.randint(10, (512,))
+seconds = []
+for _ in range(4):
+    began = time.perf_counter_ns()
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        output = model(inputs.cuda())
+        loss = nn.functional.cross_entropy(output, labels.cuda())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    seconds.append(time.perf_counter_ns() - began)
+    form = [list(output.shape), str(output.dtype), list(model[0].weight.grad.stride())]
+print(json.dumps({"nanoseconds": seconds, "form": form, "loss": loss.item()}))
+"""
+
+
+def test_large_work_that_is_not_computed_takes_its_time_all_the_same(device: Any, run: Any) -> None:
+    whole, hollow = (
+        json.loads(run(device("t4", scenario=f"[device.rates]\nhollow_bytes = {it}\n"), HOLLOW, "1024"))
+        for it in (0, 100_000)
+    )
+    assert hollow["nanoseconds"] == whole["nanoseconds"]
+    assert hollow["form"] == whole["form"]
+    assert hollow["loss"] == pytest.approx(2.30, abs=0.01) != whole["loss"], "of zeros"
+
+
+SOFTMAX = """
+import torch
+
+def gradient(values, device):
+    given = values.to(device).requires_grad_()
+    with torch.autocast(device, dtype=torch.float16, enabled=device == "cuda"):
+        for function in (torch.softmax, torch.log_softmax):
+            result = function(given, 1)
+            assert result.dtype == torch.float32
+            result[:, 1].sum().backward()
+    return given.grad
+
+values = torch.randn(32, 10).half()
+found, expected = gradient(values, "cuda"), gradient(values.float(), "cpu")
+assert found.dtype == torch.float16
+print((found.cpu() - expected).abs().max().item() < 1e-3)
+"""
+
+
+def test_softmax_of_half_precision_gives_float32(device: Any, run: Any) -> None:
+    assert run(device(), SOFTMAX).split() == ["True"]

@@ -55,3 +55,11 @@ def test_small_kernels_leave_the_device_waiting_for_launches(device: Any, run: A
     small, large = (breakdown_of(device, run, tmp_path, width, width) for width in (32, 1024))
     busy = [it.devices[0].time.busy_nanoseconds / it.host_nanoseconds for it in (small, large)]
     assert busy[0] < 0.5 < 0.9 < busy[1]
+
+
+def test_two_traces_show_the_same_times(device: Any, run: Any, tmp_path: Path) -> None:
+    """Of operators, kernels and what the device waited for; Python itself takes no time."""
+    first, second = (breakdown_of(device, run, tmp_path, 64, 64) for _ in range(2))
+    assert first.devices[0].time == second.devices[0].time
+    assert first.devices[0].kernels == second.devices[0].kernels
+    assert first.host_nanoseconds == pytest.approx(second.host_nanoseconds, rel=1e-3)

@@ -1,8 +1,9 @@
 """``torch.profiler`` with the simulated device.
 
 There is no CUPTI here, so Kineto sees operators alone. What CUPTI would have written is added when a trace is exported,
-and all of it is put on simulated time: an event of Kineto's that began at some real moment began, there, when the
-clock had last moved before.
+and all of it is put on simulated time. The device writes down when each operator began and ended; Kineto has the same
+number for it, so that its times are exact. What has no number, as the functions of Python, lies between the operators
+where it was, and takes next to no time.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import tempfile
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from simulated.profile import DeviceProfile
 
 _MICROSECOND = 1000
 _SLOPE = 1e-3
-"""Real time between two movements of the clock counts so much, so that events keep their order and nesting."""
+"""Real time between operators counts so much, so that events keep their order and nesting."""
 
 _CALLBACKS = {"cudaLaunchKernel": 211, "cudaMemcpyAsync": 41}
 
@@ -63,27 +65,49 @@ def install(torch: Any, library: Library, device: DeviceProfile) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What the device did: rows of kind, name, device, stream, start, end, correlation, thread and bytes; and pairs of
-    the real and the simulated moments at which the clock moved, in nanoseconds."""
+    """What the device did: rows of kind, name, device, stream, start, end, correlation, thread and bytes; and when the
+    host's ``operations`` began and ended, by their numbers. In nanoseconds of simulated time."""
 
     activities: list[list[Any]]
-    moments: list[list[int]]
+    operations: list[list[int]]
 
-    def simulated(self, real: float) -> float:
-        """Where a real moment lies in simulated time."""
-        after = bisect_right(self.moments, [real, float("inf")])
+    @property
+    def origin(self) -> int:
+        """The first moment of all."""
+        return min((it[1] for it in self.operations), default=0)
+
+
+class _Times:
+    """Kineto's microseconds as simulated nanoseconds."""
+
+    def __init__(self, events: list[dict[str, Any]], recorded: Recorded) -> None:
+        self._known = {number: (start, end) for number, start, end in recorded.operations}
+        edges = sorted(
+            edge
+            for it in events
+            if (span := self.of_operator(it)) is not None
+            for edge in ((it["ts"], span[0]), (it["ts"] + it["dur"], span[1]))
+        )
+        self._real = [real for real, _ in edges]
+        self._simulated = list(accumulate((simulated for _, simulated in edges), max))
+
+    def of_operator(self, event: dict[str, Any]) -> tuple[float, float] | None:
+        """Exact, for what has a number."""
+        return self._known.get(event.get("args", {}).get("Record function id"))
+
+    def of_moment(self, real: float) -> float:
+        """After what came before it, and no later than what came next."""
+        after = bisect_right(self._real, real)
         if after == 0:
-            return self.moments[0][1]
-        moved, simulated = self.moments[after - 1]
-        latest = self.moments[after][1] if after < len(self.moments) else float("inf")
-        return min(simulated + _SLOPE * (real - moved), latest)
+            return self._simulated[0] if self._simulated else 0.0
+        latest = self._simulated[after] if after < len(self._simulated) else float("inf")
+        return min(self._simulated[after - 1] + _SLOPE * _MICROSECOND * (real - self._real[after - 1]), latest)
 
 
 def merged(trace: dict[str, Any], recorded: Recorded, device: DeviceProfile, *, sees_device: bool) -> dict[str, Any]:
     """A trace of Kineto's in simulated time, with what the device did where the profiler was to see it."""
-    base = int(trace.get("baseTimeNanoseconds", 0))
-    origin = recorded.moments[0][1]
-    events = [_in_simulated_time(it, recorded, base, origin) for it in _without_doubles(trace["traceEvents"])]
+    origin, times = recorded.origin, _Times(trace["traceEvents"], recorded)
+    events = [_in_simulated_time(it, times, origin) for it in _without_doubles(trace["traceEvents"])]
     if sees_device:
         events += [event for row in recorded.activities for event in _events(row, origin)]
         events += list(_names(recorded))
@@ -107,15 +131,13 @@ def _without_doubles(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [it for it in events if id(it) not in inner]
 
 
-def _in_simulated_time(event: dict[str, Any], recorded: Recorded, base: int, origin: int) -> dict[str, Any]:
+def _in_simulated_time(event: dict[str, Any], times: _Times, origin: int) -> dict[str, Any]:
     if event.get("ph") == "M" or "ts" not in event:
         return event
-    begin = base + event["ts"] * _MICROSECOND
-    start = recorded.simulated(begin)
+    begin, length = event["ts"], event.get("dur", 0.0)
+    start, end = times.of_operator(event) or (times.of_moment(begin), times.of_moment(begin + length))
     moved = {**event, "ts": (start - origin) / _MICROSECOND}
-    if "dur" in event:
-        moved["dur"] = (recorded.simulated(begin + event["dur"] * _MICROSECOND) - start) / _MICROSECOND
-    return moved
+    return {**moved, "dur": (end - start) / _MICROSECOND} if "dur" in event else moved
 
 
 def _events(row: list[Any], origin: int) -> Iterator[dict[str, Any]]:

@@ -19,15 +19,26 @@ struct Begun {
 };
 thread_local std::vector<Begun> begun;
 
+struct Recorded : at::ObserverContext {
+  Recorded(uint64_t id, Nanoseconds start) : id(id), start(start) {}
+  uint64_t id;
+  Nanoseconds start;
+};
+
+std::unique_ptr<at::ObserverContext> recorded(const at::RecordFunction& function) {
+  return is_recording() ? std::make_unique<Recorded>(function.handle(), now()) : nullptr;
+}
+
 // Whatever torch does on a thread that trains costs the host the time of one operator, and on tensors of the host that
-// of its work. Half of the former comes first, so that the operator's own event in a profiler's trace has some of it,
-// whoever is called first.
+// of its work. Half of the former comes first: an operator that waits does so in its midst.
 std::unique_ptr<at::ObserverContext> operator_begins(const at::RecordFunction& function) {
   std::lock_guard<std::recursive_mutex> guard(state);
+  auto context = recorded(function);
+  if (function.scope() == at::RecordScope::USER_SCOPE) return context;
   if (function.scope() == at::RecordScope::BACKWARD_FUNCTION) {
     join_the_clock();  // one of autograd's own threads, which is not waited for until the very end of this
     spend(profile.operator_nanoseconds);
-    return nullptr;
+    return context;
   }
   std::vector<at::Tensor> tensors;
   bool is_hosts = !is_view(function.name());
@@ -39,15 +50,17 @@ std::unique_ptr<at::ObserverContext> operator_begins(const at::RecordFunction& f
   if (!begun.empty()) begun.back().calls_others = true;
   begun.push_back({is_hosts ? host_nanoseconds(amount_of(function.name(), tensors)) : 0, false});
   spend(profile.operator_nanoseconds / 2);
-  return nullptr;
+  return context;
 }
 
-void operator_ends(const at::RecordFunction& function, at::ObserverContext*) {
-  if (function.scope() == at::RecordScope::BACKWARD_FUNCTION || begun.empty()) return;
+void operator_ends(const at::RecordFunction& function, at::ObserverContext* context) {
   std::lock_guard<std::recursive_mutex> guard(state);
-  const Begun it = begun.back();
-  begun.pop_back();
-  spend(profile.operator_nanoseconds / 2 + (it.calls_others ? 0 : it.nanoseconds));
+  if (function.scope() == at::RecordScope::FUNCTION && !begun.empty()) {
+    const Begun it = begun.back();
+    begun.pop_back();
+    spend(profile.operator_nanoseconds / 2 + (it.calls_others ? 0 : it.nanoseconds));
+  }
+  if (const auto* of_it = static_cast<Recorded*>(context)) record_operation({of_it->id, of_it->start, now()});
 }
 
 struct AtLoading {
@@ -56,7 +69,9 @@ struct AtLoading {
     c10::SetAllocator(c10::kCUDA, device_allocator(), 100);
     at::addGlobalCallback(at::RecordFunctionCallback(&operator_begins, &operator_ends)
                               .needsInputs(true)
-                              .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
+                              .needsIds(true)
+                              .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION,
+                                       at::RecordScope::USER_SCOPE}));
   }
 } at_loading;
 
@@ -142,7 +157,7 @@ int64_t simulated_total_bytes(int device) { return total_bytes(device); }
 
 void simulated_start_recording() { start_recording(); }
 
-// Writes what happened since, as JSON: activities, and pairs of real and simulated moments.
+// Writes what happened since, as JSON: what the device did, and when the host's operations began and ended.
 void simulated_stop_recording(const char* path) {
   std::ofstream file(path);
   file << "{\"activities\": [";
@@ -152,10 +167,10 @@ void simulated_stop_recording(const char* path) {
          << "," << it.start << "," << it.end << "," << it.correlation << "," << it.thread << "," << it.bytes << "]";
     separator = ",\n";
   }
-  file << "], \"moments\": [";
+  file << "], \"operations\": [";
   separator = "";
-  for (const Moment& it : moments()) {
-    file << separator << "[" << it.real << "," << it.simulated << "]";
+  for (const Operation& it : operations()) {
+    file << separator << "[" << it.id << "," << it.start << "," << it.end << "]";
     separator = ",\n";
   }
   file << "]}";

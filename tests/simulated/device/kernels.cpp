@@ -9,6 +9,7 @@
 #include <ATen/ops/_local_scalar_dense.h>
 #include <ATen/ops/_local_scalar_dense_cpu_dispatch.h>
 #include <ATen/ops/as_strided_cpu_dispatch.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/rand_like.h>
 #include <ATen/ops/view_cpu_dispatch.h>
 #include <ATen/record_function.h>
@@ -18,7 +19,9 @@
 #include <list>
 #include <memory>
 
+#include "aliases.h"
 #include "generators.h"
+#include "hollow.h"
 #include "memory.h"
 #include "timeline.h"
 #include "work.h"
@@ -26,119 +29,9 @@
 namespace simulated {
 namespace {
 
-using at::Tensor;
-using torch::jit::Stack;
-
 constexpr double kWorthDeferring = 2e7;  // floating-point operations
 constexpr Bytes kWorthDeferringBytes = 1 << 24;
 constexpr Bytes kStagedInPlace = 65536;  // a pageable copy up to this size is taken over by the driver at once
-
-int index_of(const Tensor& tensor) { return std::max<int>(0, tensor.device().index()); }
-
-Tensor tensor_of(const c10::Storage& storage, c10::DispatchKey key, const Tensor& like) {
-  auto made = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage), c10::DispatchKeySet(key), like.dtype());
-  made.unsafeGetTensorImpl()->set_sizes_and_strides(like.sizes(), like.strides(), like.storage_offset());
-  return made;
-}
-
-// -------------------------------------------------------------------------------------------------------------------
-// Tensors of the device as tensors of the host, and back
-// -------------------------------------------------------------------------------------------------------------------
-
-class Aliases {
- public:
-  explicit Aliases(int device) : device_(device) {}
-
-  Tensor of(const Tensor& original) {
-    if (!original.defined() || !original.is_cuda()) return original;
-    device_ = index_of(original);
-    const c10::Storage& storage = original.storage();
-    void* data = const_cast<void*>(storage.data());
-    auto host = c10::make_intrusive<c10::StorageImpl>(
-        c10::StorageImpl::use_byte_size_t(), storage.nbytes(), at::DataPtr(data, c10::Device(c10::kCPU)),
-        c10::GetCPUAllocator(), true);
-    Tensor alias = tensor_of(c10::Storage(std::move(host)), c10::DispatchKey::CPU, original);
-    if (original.is_conj()) alias._set_conj(true);
-    if (original.is_neg()) alias._set_neg(true);
-    pairs_.push_back({original, alias, data});
-    return alias;
-  }
-
-  // A result of the host's kernel: the argument itself, a view of one, or something new.
-  Tensor back(const Tensor& made) {
-    if (!made.defined() || !made.is_cpu()) return made;
-    for (const Pair& it : pairs_)
-      if (it.alias.is_same(made)) return it.original;
-    for (const Pair& it : pairs_)
-      if (it.alias.storage().unsafeGetStorageImpl() == made.storage().unsafeGetStorageImpl())
-        return tensor_of(it.original.storage(), c10::DispatchKey::CUDA, made);
-    return moved(made);
-  }
-
-  // Where a kernel resized an argument, the original follows.
-  void settle() {
-    for (const Pair& it : pairs_) {
-      void* data = const_cast<void*>(it.alias.storage().data());
-      if (data != it.data) {
-        const auto bytes = static_cast<Bytes>(it.alias.storage().nbytes());
-        c10::StorageImpl* storage = it.original.storage().unsafeGetStorageImpl();
-        storage->set_data_ptr(adopt(data, bytes, device_, std::make_shared<c10::Storage>(it.alias.storage())));
-        storage->set_nbytes(bytes);
-      }
-      if (it.alias.sizes() != it.original.sizes() || it.alias.strides() != it.original.strides())
-        it.original.unsafeGetTensorImpl()->set_sizes_and_strides(it.alias.sizes(), it.alias.strides());
-    }
-  }
-
-  std::vector<Tensor> originals() const {
-    std::vector<Tensor> found;
-    for (const Pair& it : pairs_) found.push_back(it.original);
-    return found;
-  }
-  int device() const { return device_; }
-
- private:
-  struct Pair {
-    Tensor original;
-    Tensor alias;
-    void* data;
-  };
-
-  Tensor moved(const Tensor& made) const {
-    const auto bytes = static_cast<Bytes>(made.storage().nbytes());
-    const c10::Device on(c10::kCUDA, static_cast<c10::DeviceIndex>(device_));
-    at::DataPtr data(nullptr, on);
-    if (bytes > 0)
-      data = adopt(const_cast<void*>(made.storage().data()), bytes, device_,
-                   std::make_shared<c10::Storage>(made.storage()));
-    auto storage = c10::make_intrusive<c10::StorageImpl>(
-        c10::StorageImpl::use_byte_size_t(), bytes, std::move(data), device_allocator(), true);
-    return tensor_of(c10::Storage(std::move(storage)), c10::DispatchKey::CUDA, made);
-  }
-
-  int device_;
-  std::vector<Pair> pairs_;
-};
-
-// Applies a function to every tensor among some values of the stack, in place.
-template <typename Change>
-void for_each_tensor(Stack* stack, size_t begin, Change change) {
-  for (size_t at = begin; at < stack->size(); at++) {
-    c10::IValue& value = (*stack)[at];
-    if (value.isTensor()) {
-      value = change(value.toTensor());
-    } else if (value.isTensorList()) {
-      std::vector<Tensor> changed;
-      for (const Tensor& it : value.toTensorVector()) changed.push_back(change(it));
-      value = c10::IValue(c10::List<Tensor>(changed));
-    } else if (value.isOptionalTensorList()) {
-      c10::List<std::optional<Tensor>> changed;
-      for (const std::optional<Tensor>& it : value.toOptionalTensorVector())
-        changed.push_back(it && it->defined() ? std::optional<Tensor>(change(*it)) : it);
-      value = c10::IValue(changed);
-    }
-  }
-}
 
 // -------------------------------------------------------------------------------------------------------------------
 // What nobody has read yet
@@ -217,6 +110,28 @@ void swap_devices_and_generators(const c10::OperatorHandle& op, Stack* stack, si
   }
 }
 
+// The device's softmax takes half precision and gives float32 where autocast wants it, and its gradient the other way
+// round; the host's takes what it gives. So the input is converted before, or the gradient after.
+void run_softmax(const c10::OperatorHandle& op, Stack* stack, size_t begin) {
+  at::AutoDispatchBelowADInplaceOrView below;
+  at::RecordFunctionGuard unseen(false);
+  const auto& schema = op.schema();
+  if (const std::optional<int> flag = schema.argumentIndexWithName("half_to_float")) {
+    if ((*stack)[begin + *flag].toBool()) (*stack)[begin] = (*stack)[begin].toTensor().to(at::kFloat);
+    (*stack)[begin + *flag] = false;
+    return run_on_host(op, stack);
+  }
+  const std::optional<int> type = schema.argumentIndexWithName("input_dtype");
+  const at::ScalarType wanted = (*stack)[begin + *type].toScalarType();
+  const at::ScalarType given = (*stack)[begin].toTensor().scalar_type();
+  if (wanted == given || !writes_to_given(schema)) return run_on_host(op, stack);
+  (*stack)[begin + *type] = given;
+  const Tensor out = stack->back().toTensor();
+  stack->back() = at::empty_like(out, out.options().dtype(given));
+  run_on_host(op, stack);
+  stack->back() = out.copy_(stack->back().toTensor());
+}
+
 Tensor with_noise(const Tensor& made) {
   if (!made.defined() || !made.is_floating_point()) return made;
   at::AutoDispatchBelowADInplaceOrView below;
@@ -245,6 +160,15 @@ void defer(const c10::OperatorHandle& op, Stack* stack, size_t begin, std::vecto
   deferred.push_back({out.storage(), std::move(inputs), compute});
   stack->resize(begin);
   stack->push_back(out);
+}
+
+// What is written to as a given result is among the arguments already; what is changed in place is read and written.
+void add_results(const c10::FunctionSchema& schema, Stack* stack, size_t begin, std::vector<Tensor>& tensors) {
+  if (writes_to_given(schema)) return;
+  for_each_tensor(stack, begin, [&](const Tensor& it) {
+    if (it.defined() && it.is_cuda()) tensors.push_back(it);
+    return it;
+  });
 }
 
 void any_operator(const c10::OperatorHandle& op, Stack* stack) {
@@ -280,19 +204,19 @@ void any_operator(const c10::OperatorHandle& op, Stack* stack) {
 
   Amount amount = amount_of(name, inputs);
   swap_devices_and_generators(op, stack, begin);
-  if (can_be_deferred(op, amount, inputs)) {
+  if (is_hollow(amount.bytes) && give_hollow(op, stack, begin, device)) {
+    add_results(schema, stack, begin, inputs);
+  } else if (can_be_deferred(op, amount, inputs)) {
     defer(op, stack, begin, inputs);
   } else {
     Aliases aliases(device);
     for_each_tensor(stack, begin, [&](const Tensor& it) { return aliases.of(it); });
-    run_on_host(op, stack);
+    name.find("softmax") == std::string::npos ? run_on_host(op, stack) : run_softmax(op, stack, begin);
     aliases.settle();
     const bool is_noisy = profile.atomic_noise > 0 && adds_in_any_order(name);
-    for_each_tensor(stack, stack->size() - schema.returns().size(), [&](const Tensor& it) {
-      Tensor made = aliases.back(is_noisy ? with_noise(it) : it);
-      if (made.defined() && made.is_cuda()) inputs.push_back(made);
-      return made;
-    });
+    const size_t results = stack->size() - schema.returns().size();
+    for_each_tensor(stack, results, [&](const Tensor& it) { return aliases.back(is_noisy ? with_noise(it) : it); });
+    add_results(schema, stack, results, inputs);
   }
   amount = amount_of(name, inputs);
   launch(device, stream, {kernel_name(name, amount), Engine::compute, kernel_nanoseconds(amount)});
@@ -406,7 +330,9 @@ Tensor& copy_(Tensor& self, const Tensor& source, bool non_blocking) {
   compute_before(self, true);
   compute_before(source, false);
   const auto bytes = static_cast<Bytes>(source.numel() * source.element_size());
-  if (self.is_cuda() && source.is_cuda() && bytes > kWorthDeferringBytes && is_whole(self)) {
+  if (self.is_cuda() && is_hollow(static_cast<double>(bytes))) {
+    // nothing of it is ever read
+  } else if (self.is_cuda() && source.is_cuda() && bytes > kWorthDeferringBytes && is_whole(self)) {
     defer_copy(self, source);
   } else {
     copy_on_host(self, source);

@@ -29,6 +29,7 @@ double* Profile::field(const std::string& name) {
       {"pageable_bytes_per_second", &pageable_bytes_per_second},
       {"memory_bytes", &memory_bytes},
       {"context_bytes", &context_bytes},
+      {"hollow_bytes", &hollow_bytes},
       {"atomic_noise", &atomic_noise},
   };
   const auto found = fields.find(name);

@@ -45,6 +45,9 @@ struct Profile {
   double memory_bytes = 85'899'345'920;
   double context_bytes = 524'288'000;
 
+  // Work on more bytes is not computed, and gives zeros; 0 where all is.
+  double hollow_bytes = 0;
+
   // Faults.
   double atomic_noise = 0;  // relative, of kernels that add in no fixed order
 

@@ -3,7 +3,6 @@
 #include <c10/util/Exception.h>
 
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -42,18 +41,7 @@ int sync_debug_mode = 0;
 bool recording = false;
 int64_t next_correlation = 1;
 std::vector<Activity> activities;
-std::vector<Moment> moved;
-
-Nanoseconds real_now() {
-  timespec time;
-  clock_gettime(CLOCK_REALTIME, &time);
-  return time.tv_sec * 1'000'000'000LL + time.tv_nsec;
-}
-
-void set_clock(Nanoseconds moment) {
-  clock_now = moment;
-  if (recording) moved.push_back({real_now(), moment});
-}
+std::vector<Operation> done;
 
 int64_t thread_id() { return static_cast<int64_t>(syscall(SYS_gettid)); }
 
@@ -75,11 +63,11 @@ void host_waits(Nanoseconds moment, const char* name, int device, int stream) {
 Nanoseconds now() { return clock_now; }
 
 void spend(double nanoseconds) {
-  if (moves_the_clock() && !replaying && !silent) set_clock(clock_now + static_cast<Nanoseconds>(nanoseconds));
+  if (moves_the_clock() && !replaying && !silent) clock_now += static_cast<Nanoseconds>(nanoseconds);
 }
 
 void wait_until(Nanoseconds moment) {
-  if (moment > clock_now && moves_the_clock() && !silent) set_clock(moment);
+  if (moment > clock_now && moves_the_clock() && !silent) clock_now = moment;
 }
 
 bool moves_the_clock() { return counted_thread; }
@@ -162,7 +150,7 @@ void start_recording() {
   std::lock_guard<std::recursive_mutex> guard(state);
   recording = true;
   activities.clear();
-  moved.assign(1, {real_now(), now()});
+  done.clear();
 }
 
 std::vector<Activity> stop_recording() {
@@ -171,6 +159,13 @@ std::vector<Activity> stop_recording() {
   return std::move(activities);
 }
 
-const std::vector<Moment>& moments() { return moved; }
+bool is_recording() { return recording; }
+
+void record_operation(const Operation& it) {
+  std::lock_guard<std::recursive_mutex> guard(state);
+  if (recording) done.push_back(it);
+}
+
+const std::vector<Operation>& operations() { return done; }
 
 }  // namespace simulated

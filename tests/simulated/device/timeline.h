@@ -75,12 +75,16 @@ struct Activity {
 };
 void start_recording();
 std::vector<Activity> stop_recording();
+bool is_recording();
 
-// Moments at which the clock moved, by the real clock: where real time stamps of a profiler lie in simulated time.
-struct Moment {
-  Nanoseconds real;
-  Nanoseconds simulated;
+// When an operator, a node of autograd's or a range that the script names began and ended; the id is its record's, which a
+// profiler writes down as well.
+struct Operation {
+  uint64_t id;
+  Nanoseconds start;
+  Nanoseconds end;
 };
-const std::vector<Moment>& moments();
+void record_operation(const Operation& it);
+const std::vector<Operation>& operations();
 
 }  // namespace simulated
