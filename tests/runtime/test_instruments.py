@@ -23,10 +23,22 @@ def file_name(kind: type[msgspec.Struct]) -> str:
     return str(kind.__struct_config__.tag).replace("-", "_")
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda it: it.__name__)
+every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda it: str(it.__struct_config__.tag).replace("-", "_"))
+
+
+@every_kind
 def test_an_instrument_has_a_file_or_is_the_sessions(kind: type[msgspec.Struct]) -> None:
     assert (file_name(kind) in FILES) is not (kind in RECORDED_BY_THE_SESSION)
     assert kind.__doc__
+
+
+@every_kind
+def test_an_assignment_carries_it_into_the_child(kind: type[msgspec.Struct]) -> None:
+    """Whatever its fields are, they are read as they were written."""
+    plain = {float: 1.5, int: 2, str: "bfloat16"}
+    fields = {it.name: plain.get(it.type, ()) for it in msgspec.structs.fields(kind) if it.required}
+    asked = Assignment(workload=WORKLOAD, instruments=(kind(**fields),))
+    assert msgspec.json.decode(msgspec.json.encode(asked), type=Assignment) == asked
 
 
 @pytest.mark.parametrize("name", sorted(FILES))
