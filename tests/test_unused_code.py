@@ -79,3 +79,10 @@ def test_what_is_found_by_looking_into_a_folder_is_used_by_attribute(tmp_path: P
         use="import importlib\nfor it in 'one',:\n    importlib.import_module(f'pack.rules.{it}').check()\n",
     )
     assert found == ["pack.rules.one.forgotten"]
+
+
+def test_a_folder_whose_path_is_read_is_looked_into(tmp_path: Path) -> None:
+    looks = "import pkgutil\nimport pack.rules as folder\n"
+    looks += "[__import__(it.name).check() for it in pkgutil.iter_modules(folder.__path__)]\n"
+    one = "def check(): ...\ndef forgotten(): ...\n"
+    assert unused(tmp_path, **{"rules/one": one, "rules/__init__": ""}, use=looks) == ["pack.rules.one.forgotten"]

@@ -6,8 +6,9 @@ not known here. A name in a string (``getattr(owner, "name")``) or in a template
 other libraries call what has a name of theirs: ``__enter__``, or a method of a base class. Fields of records are data
 and are left alone.
 
-A module that is found by looking into a folder (a lever, a rule, a chart) is imported by a name that a string begins.
-Whoever finds it reads its members as attributes, so that these are followed like those of objects.
+A module that is found by looking into a folder (a lever, a rule, a chart) is imported by a name that a string begins,
+or that the folder's ``__path__`` gives. Whoever finds it reads its members as attributes, so that these are followed
+like those of objects.
 """
 
 from __future__ import annotations
@@ -108,11 +109,16 @@ class Package:
         return {str(it): {k: v for below in it.all() for k, v in below.code.imports.items()} for it in modules}
 
     @cached_property
-    def named_in_strings(self) -> frozenset[str]:
-        """The modules that a string names, or begins to: ``f"hotlap.levers.{name}"`` names all of the folder."""
+    def found_by_looking(self) -> frozenset[str]:
+        """The modules that a string names, or begins to (``f"hotlap.levers.{name}"`` names all of the folder), and
+        those of a folder whose ``__path__`` is read."""
         strings = {text for it in self.definitions.values() for text in it.code.strings}
+        names = ((it.module, name) for it in self.definitions.values() for name in it.code.names)
+        looked_into = {
+            self.meaning(module, name).removesuffix("__path__") for module, name in names if "__path__" in name
+        }
         modules = {str(it) for it in self.modules}
-        folders = tuple(it for it in strings if it.endswith(".") and it[:-1] in modules)
+        folders = tuple(looked_into | {it for it in strings if it.endswith(".") and it[:-1] in modules})
         return frozenset(it for it in modules if it in strings or it.startswith(folders))
 
     def meaning(self, module: str, name: str) -> str:
@@ -159,7 +165,7 @@ def is_read(package: Package, owner: Definition, member: Definition, read: Colle
     if member.name.startswith("_") and member.name.endswith("_"):
         return True
     if not owner.path:
-        return owner.module in package.named_in_strings and member.name in read
+        return owner.module in package.found_by_looking and member.name in read
     return member.name in read or any(offers(base, member.name) for base in package.foreign_bases(owner))
 
 
