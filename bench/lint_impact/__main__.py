@@ -21,9 +21,9 @@ from bench.lint_impact import report
 from bench.lint_impact.report import Impact
 from bench.report import command_line, write, written
 from hotlap.errors import HotlapError
-from hotlap.experiment.book import Book, say_nothing
 from hotlap.experiment.comparing import BASELINE, CANDIDATE, compare_sets, largest_peak_bytes
 from hotlap.experiment.costs import USUAL_ROUNDS
+from hotlap.experiment.draft import StudyDraft, say_nothing
 from hotlap.experiment.journaled import JournaledExecutor
 from hotlap.experiment.options import Options
 from hotlap.experiment.replicates import Design, anything, replicate
@@ -71,11 +71,11 @@ def measure(rule: Rule, folder: Path, scratch: Path) -> Impact:
     about = (ast.get_docstring(ast.parse((folder / SLOW).read_text(encoding="utf-8"))) or "").rstrip(".")
     slow, fast = (workload_of(it, rule) for it in (folder / SLOW, without_pattern(rule, folder, scratch)))
     trials = Trials(slow, Options(), JournaledExecutor(LocalExecutor(scratch / "runs"), clock=time.monotonic))
-    book = Book(blank_study(slow, trials.options, None), trials, None, say_nothing)
-    begin(trials, book)
+    draft = StudyDraft(blank_study(slow, trials.options, None), trials, None, say_nothing)
+    begin(trials, draft)
     arms = [Arm(), Arm(), Arm(workload=fast)]
     design = Design(arms=arms, purpose="impact", looks=(HEADLINE_SETS,), rounds=USUAL_ROUNDS, accept=anything)
-    found = replicate(trials, book, design)
+    found = replicate(trials, draft, design)
     if found.failure is not None:
         return Impact(code=rule.code, name=rule.name, about=about, trouble=found.failure.reason)
     sets = found.sets

@@ -145,9 +145,9 @@ def patch_of(workload: Workload, plan: tuple[Setting, ...], executor: LocalExecu
     )
     assert isinstance(observed.ending, Stopped), observed.ending
     facts = observed.facts
-    wishes = [(it, find(it.lever).rewrite(facts, it)) for it in plan]
+    changes = [(it, find(it.lever).rewrite(facts, it)) for it in plan]
     return make_patch(
-        facts, wishes, script=script_of(workload), directory=Path(workload.directory), arguments=workload.arguments
+        facts, changes, script=script_of(workload), directory=Path(workload.directory), arguments=workload.arguments
     )
 
 

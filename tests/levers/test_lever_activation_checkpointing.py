@@ -209,15 +209,15 @@ def test_half_is_offered_where_it_can_be_done() -> None:
     ],
 )
 def test_the_source_is_a_loop_over_the_blocks(blocks: dict[str, Any], setting: Any, loop: str) -> None:
-    (wish,) = rewrite(situation(**blocks).facts, setting)
-    assert isinstance(wish, ModelStatement)
-    assert wish.code.startswith(f"for repeated in {loop}:\n")
+    (change,) = rewrite(situation(**blocks).facts, setting)
+    assert isinstance(change, ModelStatement)
+    assert change.code.startswith(f"for repeated in {loop}:\n")
 
 
 def test_the_source_of_a_switch_is_its_call() -> None:
-    (wish,) = rewrite(situation(switch="gradient_checkpointing_enable", switch_place=".bert").facts, ALL)
-    assert isinstance(wish, ModelStatement)
-    assert wish.code == '_.bert.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})'
+    (change,) = rewrite(situation(switch="gradient_checkpointing_enable", switch_place=".bert").facts, ALL)
+    assert isinstance(change, ModelStatement)
+    assert change.code == '_.bert.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})'
 
 
 def test_what_cannot_be_written_is_refused_with_a_reason() -> None:

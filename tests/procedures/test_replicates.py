@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript
 
-from hotlap.experiment.book import Book, say_nothing
+from hotlap.experiment.draft import StudyDraft, say_nothing
 from hotlap.experiment.journaled import JournaledExecutor
 from hotlap.experiment.options import Options
 from hotlap.experiment.replicates import Design, anything, replicate
@@ -44,8 +44,8 @@ class Lab:
         self.told: list[Progress] = []
         options = Options(budget_seconds=budget, rounds=8)
         self.trials = Trials(WORKLOAD, options, JournaledExecutor(self.executor, clock=self.executor.clock))
-        self.book = Book(blank_study(WORKLOAD, options, None), self.trials, None, self.told.append)
-        begin(self.trials, self.book)
+        self.draft = StudyDraft(blank_study(WORKLOAD, options, None), self.trials, None, self.told.append)
+        begin(self.trials, self.draft)
         self.executor.stalls = stalls
         self.told.clear()
         self.looked_at: list[int] = []
@@ -64,7 +64,7 @@ THREE = (Plan(), Plan(), Plan())
 @pytest.mark.parametrize(("at", "looks"), [(3, [3]), (5, [3, 5]), (100, [3, 5, 8])])
 def test_the_rule_is_asked_at_its_looks_alone(at: int, looks: list[int]) -> None:
     lab = Lab()
-    found = replicate(lab.trials, lab.book, Design(arms=THREE, purpose="x"), lab.decided(at))
+    found = replicate(lab.trials, lab.draft, Design(arms=THREE, purpose="x"), lab.decided(at))
     assert lab.looked_at == looks
     assert (len(found.sets), found.failure, found.unfinished) == (looks[-1], None, False)
     assert [it.sets_planned for it in lab.told] == [
@@ -77,7 +77,7 @@ def test_a_budget_ends_the_looks_with_what_the_last_one_saw() -> None:
     lab = Lab(budget=1000.0)
     one = lab.trials.replicates_seconds(THREE, 1, 8)
     lab.trials.options = Options(budget_seconds=lab.trials.spent_seconds + 4.5 * one, rounds=8)
-    found = replicate(lab.trials, lab.book, Design(arms=THREE, purpose="x"), lab.decided())
+    found = replicate(lab.trials, lab.draft, Design(arms=THREE, purpose="x"), lab.decided())
     assert (len(found.sets), found.failure, found.unfinished) == (3, None, True)
 
 
@@ -85,9 +85,11 @@ def test_what_the_clock_cut_after_a_look_is_not_counted() -> None:
     lab = Lab(budget=1000.0)
     cut = Failure(0, Stopped(), "The time was over.", cut=True)
     design = Design(arms=THREE, purpose="x", accept=lambda turns: cut if lab.executor.taken == 5 else None)
-    found = replicate(lab.trials, lab.book, design, lab.decided())
+    found = replicate(lab.trials, lab.draft, design, lab.decided())
     assert (len(found.sets), found.failure, found.unfinished) == (3, None, True)
-    before = replicate(Lab().trials, lab.book, Design(arms=THREE, purpose="x", accept=lambda turns: cut), lab.decided())
+    before = replicate(
+        Lab().trials, lab.draft, Design(arms=THREE, purpose="x", accept=lambda turns: cut), lab.decided()
+    )
     assert (before.sets, before.failure) == ((), cut)
 
 
@@ -95,7 +97,7 @@ def test_whoever_asks_may_end_the_first_look() -> None:
     lab = Lab()
     seen: list[int] = []
     design = Design(arms=THREE, purpose="x", goes_on=lambda to_come: seen.append(to_come) or to_come > 1)
-    found = replicate(lab.trials, lab.book, design)
+    found = replicate(lab.trials, lab.draft, design)
     assert seen == [3, 2, 1]
     assert found.sets == () and found.failure is not None and found.failure.cut
 
@@ -103,7 +105,7 @@ def test_whoever_asks_may_end_the_first_look() -> None:
 def test_an_objection_ends_it() -> None:
     lab = Lab()
     wrong = Failure(2, Stopped(), "It is not what was asked for.")
-    found = replicate(lab.trials, lab.book, Design(arms=THREE, purpose="x", accept=lambda turns: wrong))
+    found = replicate(lab.trials, lab.draft, Design(arms=THREE, purpose="x", accept=lambda turns: wrong))
     assert found.failure == wrong and lab.executor.taken == 1
 
 
@@ -111,7 +113,7 @@ def test_an_objection_ends_it() -> None:
 def test_a_replicate_that_timed_out_is_taken_again_once(stalls: tuple[int, ...], fails: bool) -> None:
     lab = Lab(stalls=stalls)
     design = Design(arms=THREE, purpose="x", looks=(3,), repeats_time_outs=True)
-    found = replicate(lab.trials, lab.book, design)
+    found = replicate(lab.trials, lab.draft, design)
     assert (found.failure is not None) == fails
     assert len(found.sets) == (0 if fails else 3)
     assert found.timed_out_again == fails
@@ -119,15 +121,15 @@ def test_a_replicate_that_timed_out_is_taken_again_once(stalls: tuple[int, ...],
 
 def test_one_that_hangs_is_a_failure() -> None:
     lab = Lab()
-    found = replicate(lab.trials, lab.book, Design(arms=(Plan(), Plan(), SLOW), purpose="x"))
+    found = replicate(lab.trials, lab.draft, Design(arms=(Plan(), Plan(), SLOW), purpose="x"))
     assert found.failure is not None and found.failure.arm == 2 and isinstance(found.failure.ending, TimedOut)
 
 
 def test_progress_may_be_of_more_arms_than_are_compared() -> None:
     lab = Lab()
-    quiet = Book(lab.book.study, lab.trials, None, say_nothing)
+    quiet = StudyDraft(lab.draft.study, lab.trials, None, say_nothing)
     design = Design(arms=(*THREE, Plan()), purpose="x", looks=(2,), accept=anything, compares=False, label="Four")
     assert len(replicate(lab.trials, quiet, design).sets) == 2
-    replicate(lab.trials, lab.book, design)
+    replicate(lab.trials, lab.draft, design)
     assert [it.text for it in lab.told] == ["Four: replicate 1 of 2", "Four: replicate 2 of 2"]
     assert all(it.running is None for it in lab.told)

@@ -278,7 +278,7 @@ def test_a_budget_is_kept(budget: float) -> None:
         assert study.spent_seconds == pytest.approx(executor.seconds)
         if study.plan.settings and study.verification is None:
             unverified += 1
-            assert "The budget left no time to verify the whole plan." in study.status_text
+            assert "No time was left to verify the whole plan." in study.status_text
         elif study.plan.settings:
             assert study.verification.speed.verdict == "faster"
     assert unverified <= 1

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hotlap.records import Block, BlockDone, End, Hello, Proceed, Report, Run, ToChild
 from hotlap.trial import channel
 from hotlap.trial.channel import Channel, Connection
-from hotlap.trial.crew import Crew
+from hotlap.trial.trainers import Trainers
 
 HELLO = Hello(process=1, rank=3, processes=4)
 DONE = BlockDone(block=Block(steps=2, samples=8, wall_seconds=0.5), steps_done=3)
@@ -109,33 +109,33 @@ def test_last_words_are_heard_after_the_caller_has_gone() -> None:
 
 def test_who_comes_late_is_told_what_the_others_were_told() -> None:
     with listening() as (opened, path), calling(path) as first, calling(path) as second:
-        crew = Crew(opened)
+        trainers = Trainers(opened)
         first.sendall(encode(Hello(process=1, rank=1)))
         take_in(opened)
-        crew.attend()
-        crew.order(Proceed(steps=7))
+        trainers.attend()
+        trainers.order(Proceed(steps=7))
         second.sendall(encode(Hello(process=2, rank=0)))
         take_in(opened)
-        crew.attend()
+        trainers.attend()
         told = [msgspec.json.decode(it.recv(1000), type=ToChild) for it in (first, second)]
         assert told == [Proceed(steps=7)] * 2
         first.sendall(encode(DONE))
         take_in(opened)
-        assert not crew.answered
+        assert not trainers.answered
         slower = BlockDone(block=Block(steps=2, samples=8, wall_seconds=0.75), steps_done=3)
         second.sendall(encode(slower))
         take_in(opened)
-        assert crew.answered
-        assert crew.block() == (Block(steps=2, samples=16, wall_seconds=0.75), 3)
+        assert trainers.answered
+        assert trainers.block() == (Block(steps=2, samples=16, wall_seconds=0.75), 3)
 
 
 def test_a_crew_is_complete_when_all_that_were_announced_are_there() -> None:
     with listening() as (opened, path), calling(path) as first, calling(path) as second:
-        crew = Crew(opened)
+        trainers = Trainers(opened)
         for rank, caller in enumerate((first, second)):
-            crew.attend()
-            assert not crew.complete
+            trainers.attend()
+            assert not trainers.complete
             caller.sendall(encode(Hello(process=rank, rank=rank, processes=2)))
             take_in(opened)
-        crew.attend()
-        assert crew.complete
+        trainers.attend()
+        assert trainers.complete

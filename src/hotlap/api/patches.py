@@ -13,7 +13,7 @@ from typing import TypeAlias
 import msgspec
 
 from hotlap.errors import PatchError, StudyError
-from hotlap.experiment.book import OnProgress
+from hotlap.experiment.draft import OnProgress
 from hotlap.experiment.options import Options
 from hotlap.files import read_bounded
 from hotlap.levers.api import find, validate
@@ -53,10 +53,10 @@ def patch_of(found: Study) -> Patch:
         )
     for it in found.plan.settings:  # a study from elsewhere may hold any value, and values become code
         validate(it)
-    wishes = [(it, find(it.lever).rewrite(facts, it)) for it in found.plan.settings]
+    changes = [(it, find(it.lever).rewrite(facts, it)) for it in found.plan.settings]
     patch = make_patch(
         facts,
-        wishes,
+        changes,
         script=script_of(found.workload),
         directory=Path(found.workload.directory).resolve(),
         arguments=found.workload.arguments,

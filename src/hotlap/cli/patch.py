@@ -17,7 +17,7 @@ from hotlap.cli.named import named_study
 from hotlap.cli.options import add_isolation_options, add_limit_options
 from hotlap.cli.trust import add_trust_option, approval
 from hotlap.cli.workload import workload_from
-from hotlap.experiment.book import OnProgress, say_nothing
+from hotlap.experiment.draft import OnProgress, say_nothing
 from hotlap.experiment.options import Options
 from hotlap.records import Patch, Study
 from hotlap.render.live import LiveView

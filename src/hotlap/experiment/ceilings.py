@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import msgspec
 
 from hotlap import plan as plans_of
-from hotlap.experiment.book import Book
 from hotlap.experiment.costs import FEWEST_ROUNDS
+from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.observe import Observation, account_of
 from hotlap.experiment.quiet import quietly, runs_of_set
 from hotlap.experiment.trials import Arm, Failure, Trials
@@ -51,7 +51,7 @@ class Bounds:
         return msgspec.structs.replace(self.situation, ceilings=kept)
 
 
-def measure_ceilings(trials: Trials, book: Book, observation: Observation, machine: Machine) -> Bounds:
+def measure_ceilings(trials: Trials, draft: StudyDraft, observation: Observation, machine: Machine) -> Bounds:
     """Time the loader without the model and the model without the loader, as far as the budget allows."""
     run, phases = observation.run, observation.account
     situation = Situation(
@@ -64,19 +64,19 @@ def measure_ceilings(trials: Trials, book: Book, observation: Observation, machi
     ceilings: list[Ceiling] = []
     rates: tuple[LoaderRate, ...] = ()
     if run.facts.training_loaders:
-        rates = _loader_alone(trials, book, situation)
+        rates = _loader_alone(trials, draft, situation)
         ceilings += _loader_ceiling(run.facts, phases, rates)
-        ceilings += _model_ceiling(trials, book, phases)
-    utilisation, matmul = _flops(run.facts, machine, phases, book)
+        ceilings += _model_ceiling(trials, draft, phases)
+    utilisation, matmul = _flops(run.facts, machine, phases, draft)
     ceilings += matmul
     situation = msgspec.structs.replace(situation, ceilings=tuple(ceilings), loader_rates=rates)
-    disturbed = tuple(it.measured for it in book.study.disturbances)
+    disturbed = tuple(it.measured for it in draft.study.disturbances)
     return Bounds(situation, utilisation, disturbed)
 
 
-def note_bounds(book: Book, bounds: Bounds) -> None:
+def note_bounds(draft: StudyDraft, bounds: Bounds) -> None:
     """Write what was measured into the study."""
-    book.update(
+    draft.update(
         ceilings=bounds.situation.ceilings,
         model_flop_utilisation=bounds.flop_utilisation,
         loader_rates=bounds.situation.loader_rates,
@@ -106,28 +106,28 @@ def situation_with(situation: Situation, plan: Plan, run: Run) -> Situation:
 # ---------------------------------------------------------------------------------------------
 
 
-def _loader_alone(trials: Trials, book: Book, situation: Situation) -> tuple[LoaderRate, ...]:
+def _loader_alone(trials: Trials, draft: StudyDraft, situation: Situation) -> tuple[LoaderRate, ...]:
     candidates = loader_lever.sweep_candidates(situation)
     if not candidates:
         return ()
     settings = tuple(dict.fromkeys((_own_setting(situation.facts), *candidates)))
     cost = trials.costs.startup_seconds + _SWEEP_SECONDS_PER_SETTING * len(settings)
     if not trials.fits(cost):
-        book.warn("The loader alone was not timed: the budget is too small.")
+        draft.warn("The loader alone was not timed: the budget is too small.")
         return ()
-    book.tell("ceilings", f"The loader alone, with {len(settings)} settings")
+    draft.tell("ceilings", f"The loader alone, with {len(settings)} settings")
     assignment = msgspec.structs.replace(trials.assignment(), instruments=(SweepLoader(settings=settings),))
     run, disturbed = quietly(
         trials,
-        book,
+        draft,
         "loader-alone",
         lambda patience: trials.launch(assignment, steps=1, patience_seconds=patience),
         lambda run: [run] if run.loader_rates else [],
         stage="ceilings",
     )
-    book.disturbed("loader-alone", disturbed)
+    draft.disturbed("loader-alone", disturbed)
     if not run.loader_rates:
-        book.warn("The loader could not be timed alone.")
+        draft.warn("The loader could not be timed alone.")
     return run.loader_rates
 
 
@@ -165,25 +165,25 @@ def _loader_ceiling(facts: ScriptFacts, phases: PhaseAccount, rates: tuple[Loade
 # ---------------------------------------------------------------------------------------------
 
 
-def _model_ceiling(trials: Trials, book: Book, phases: PhaseAccount) -> list[Ceiling]:
+def _model_ceiling(trials: Trials, draft: StudyDraft, phases: PhaseAccount) -> list[Ceiling]:
     """One set of the script and of the script with its first batch replayed from memory: what the second one takes,
     no loader can save."""
     if not trials.fits(trials.costs.of_set([plans_of.EMPTY] * 2, FEWEST_ROUNDS)):
-        book.warn("The model alone was not timed: the budget is too small.")
+        draft.warn("The model alone was not timed: the budget is too small.")
         return []
-    book.tell("ceilings", "The model alone, with its first batch replayed from memory")
+    draft.tell("ceilings", "The model alone, with its first batch replayed from memory")
     arms = [Arm(), Arm(instruments=(ReplayBatch(),))]
     turns, disturbed = quietly(
         trials,
-        book,
+        draft,
         "model-alone",
         lambda patience: trials.take_set(arms, rounds=FEWEST_ROUNDS, purpose="model alone", patience_seconds=patience),
         runs_of_set,
         stage="ceilings",
     )
-    book.disturbed("model-alone", disturbed)
+    draft.disturbed("model-alone", disturbed)
     if isinstance(turns, Failure):
-        book.warn(f"The model could not be timed alone. {turns.reason}")
+        draft.warn(f"The model could not be timed alone. {turns.reason}")
         return []
     ratios = [math.log(own / alone) for own, alone in zip(*turns.rounds, strict=True)]
     bound = max(1.0, math.exp(sum(ratios) / len(ratios)))
@@ -198,7 +198,7 @@ def _model_ceiling(trials: Trials, book: Book, phases: PhaseAccount) -> list[Cei
 
 
 def _flops(
-    facts: ScriptFacts, machine: Machine, phases: PhaseAccount, book: Book
+    facts: ScriptFacts, machine: Machine, phases: PhaseAccount, draft: StudyDraft
 ) -> tuple[float | None, list[Ceiling]]:
     """Model FLOP utilisation: operations of a step (counted by ``torch.utils.flop_counter``) a second, as a share of
     the matrix multiplication rate that this machine reached in the same number format.
@@ -215,7 +215,7 @@ def _flops(
         return None, []
     least = flops / rate
     if least > phases.wall:
-        book.warn(
+        draft.warn(
             f"The matmul ceiling is left out: by it a step's {flops:.3g} floating-point operations take at least "
             f"{1000 * least:.3g} ms, and the step takes {1000 * phases.wall:.3g} ms."
         )

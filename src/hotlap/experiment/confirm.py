@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hotlap import plan as plans_of
-from hotlap.experiment.book import Book
 from hotlap.experiment.comparing import CANDIDATE, compare_sets, comparison_of
+from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.replicates import Design, replicate
 from hotlap.experiment.trials import Failure, Trials
 from hotlap.measure import speed
@@ -37,7 +37,7 @@ def first_look_cost(trials: Trials, reference: Plan, candidate: Plan, rounds: in
 
 def confirm(
     trials: Trials,
-    book: Book,
+    draft: StudyDraft,
     reference: Plan,
     candidate: Plan,
     *,
@@ -64,7 +64,7 @@ def confirm(
         label=lever,
         lever=lever,
     )
-    found = replicate(trials, book, design, decided)
+    found = replicate(trials, draft, design, decided)
     if found.failure is not None:
         return found.failure
     comparison = _comparison(trials, reference, candidate, found.sets)

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hotlap.diagnose import Profile, diagnose
-from hotlap.experiment.book import Book
+from hotlap.experiment.draft import StudyDraft
 from hotlap.records import Finding
 
 
-def note_findings(book: Book, profile: Profile) -> tuple[Finding, ...]:
+def note_findings(draft: StudyDraft, profile: Profile) -> tuple[Finding, ...]:
     """Look for causes in the profile and write what is found into the study.
 
     A rule that stumbles over what a script did must not cost its user the search: then a warning says so, and there
@@ -23,9 +23,9 @@ def note_findings(book: Book, profile: Profile) -> tuple[Finding, ...]:
     try:
         findings = diagnose(profile)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        book.warn(f"Causes could not be checked: a rule failed ({type(error).__name__}: {error}). Please report it.")
+        draft.warn(f"Causes could not be checked: a rule failed ({type(error).__name__}: {error}). Please report it.")
         return ()
-    book.update(findings=findings)
+    draft.update(findings=findings)
     return findings
 
 

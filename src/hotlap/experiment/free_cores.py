@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 
 from hotlap.diagnose.wording import count
-from hotlap.experiment.book import Book
+from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.observe import first_run
 from hotlap.experiment.trials import Trials, ran_through
 from hotlap.levers.support.situations import make_setting
@@ -28,7 +28,7 @@ def plan_for(threads: int) -> Plan:
 
 
 def with_threads_that_fit(
-    trials: Trials, book: Book, run: Run, disturbed: Disturbance
+    trials: Trials, draft: StudyDraft, run: Run, disturbed: Disturbance
 ) -> tuple[Run, Disturbance | None]:
     """The first run once more, with as many threads as have a core of their own, and so all that ``trials`` launch
     afterwards; the run that was given where it starts no more threads than that, where there is no time, and where
@@ -37,15 +37,15 @@ def with_threads_that_fit(
     cost_seconds = run.startup_seconds + sum(run.steps.wall_seconds)
     if threads >= run.facts.threads or run.facts.processes > 1 or not trials.fits(cost_seconds):
         return run, disturbed
-    book.tell("baseline", f"The script with {count(threads, 'thread')}: other processes use the remaining cores")
+    draft.tell("baseline", f"The script with {count(threads, 'thread')}: other processes use the remaining cores")
     trials.own_plan = plan_for(threads)
     again = first_run(trials)
     calm = ran_through(again) and again.steps.wall_seconds and trials.disturbance("account", [again]) is None
     if not calm:
         trials.own_plan = Plan()
         return run, disturbed
-    book.update(threads_left=threads)
-    book.warn(
+    draft.update(threads_left=threads)
+    draft.warn(
         f"Other processes kept {disturbed.other_load:.1f} of {disturbed.cores} cores busy and did not pause, so "
         "the script was "
         f"measured with {count(threads, 'thread')} instead of {run.facts.threads}. On a quiet machine its steps may be "

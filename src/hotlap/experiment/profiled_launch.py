@@ -1,4 +1,4 @@
-"""The profiled launch: the script as it is once more, watched for the causes of its slowness.
+"""The profiled launch: the unmodified script again, watched for the causes of its slowness.
 
 It is a launch of its own, since watching and profiling make steps longer. Its times are compared with nothing: the time
 account of a profile is that of the first, undisturbed run, and no trial carries any of this.
@@ -19,8 +19,8 @@ from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.work import beaten
 from hotlap.errors import TraceError
 from hotlap.evidence import RunEvidence
-from hotlap.experiment.book import Book
 from hotlap.experiment.ceilings import Bounds
+from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.observe import Observation
 from hotlap.experiment.quiet import quietly
 from hotlap.experiment.trials import Trials, ran_through, steps_done
@@ -84,38 +84,40 @@ class Length:
 
 
 def take_profile(
-    trials: Trials, book: Book, observation: Observation, bounds: Bounds, *, budget_share: float = 1.0
+    trials: Trials, draft: StudyDraft, observation: Observation, bounds: Bounds, *, budget_share: float = 1.0
 ) -> Profile:
-    """All that is known of the script as it is, with the evidence of one more launch where that fits into the budget.
+    """Return what is known of the unmodified script, with the evidence of one more launch where the budget allows it.
 
-    Whatever goes wrong with that launch is a warning in the book and leaves a profile with less in it. Of the budget it
-    may cost ``budget_share``. What a launch saw is attached to the study, so that a resumed search knows it even where
+    If that launch fails, the draft gets a warning and the profile has less in it. It may cost ``budget_share`` of the
+    budget. What a launch saw is attached to the study, so that a resumed search knows it even where
     the trace is gone.
     """
     known = undisturbed(observation, bounds)
-    length = _affordable(trials, book, budget_share)
+    length = _affordable(trials, draft, budget_share)
     if length is None:
         return known
-    book.tell("profile", f"{length.steps} steps of the unmodified script, {length.profiled} of them under the profiler")
-    run, disturbed = _quiet_launch(trials, book, length, observation, budget_share)
+    draft.tell(
+        "profile", f"{length.steps} steps of the unmodified script, {length.profiled} of them under the profiler"
+    )
+    run, disturbed = _quiet_launch(trials, draft, length, observation, budget_share)
     shorter = _shorter(length, run)
     if shorter is not None and shorter.seconds(trials) <= trials.left_seconds:
-        book.tell("profile", f"{shorter.steps} steps, since the script ends sooner than it did before")
+        draft.tell("profile", f"{shorter.steps} steps, since the script ends sooner than it did before")
         length = shorter
-        run, disturbed = _quiet_launch(trials, book, length, observation, budget_share)
-    book.disturbed("profile", disturbed)
+        run, disturbed = _quiet_launch(trials, draft, length, observation, budget_share)
+    draft.disturbed("profile", disturbed)
     if disturbed is not None:
         known = msgspec.structs.replace(known, disturbed=(*known.disturbed, "profile"))
     if not ran_through(run):
-        book.warn(f"The profiled launch failed. {ending_text(run.ending)} {_WITHOUT}")
+        draft.warn(f"The profiled launch failed. {ending_text(run.ending)} {_WITHOUT}")
         return known
-    profile = book.attachment(ATTACHMENT, Profile) or _with_evidence(known, run)
+    profile = draft.attachment(ATTACHMENT, Profile) or _with_evidence(known, run)
     if not profile.evidence.observed_steps:
-        book.warn(f"The profiled launch returned no evidence. {_WITHOUT}")
+        draft.warn(f"The profiled launch returned no evidence. {_WITHOUT}")
         return known
-    book.attach(ATTACHMENT, profile)
-    _note(book, profile, run, length)
-    return _without_beaten_ceiling(book, profile)
+    draft.attach(ATTACHMENT, profile)
+    _note(draft, profile, run, length)
+    return _without_beaten_ceiling(draft, profile)
 
 
 def undisturbed(observation: Observation, bounds: Bounds) -> Profile:
@@ -176,7 +178,7 @@ def _shorter(length: Length, run: Run) -> Length | None:
     return Length(steps=available, profiled=profiled)
 
 
-def _affordable(trials: Trials, book: Book, budget_share: float) -> Length | None:
+def _affordable(trials: Trials, draft: StudyDraft, budget_share: float) -> Length | None:
     """The usual length, a shorter one, or None with a warning where none fits into the budget."""
     budget = trials.options.budget_seconds
     allowed = math.inf if budget is None else min(trials.left_seconds, budget_share * budget)
@@ -184,7 +186,7 @@ def _affordable(trials: Trials, book: Book, budget_share: float) -> Length | Non
     for length in (usual_length(trials), _length(trials, _USUAL_STEPS), shortest):
         if length.seconds(trials) <= allowed:
             return length
-    book.warn(
+    draft.warn(
         f"The script was not profiled: that takes about {shortest.seconds(trials):.0f} s, and the budget leaves "
         f"{max(0.0, allowed):.0f} s for it. {_WITHOUT}"
     )
@@ -192,13 +194,13 @@ def _affordable(trials: Trials, book: Book, budget_share: float) -> Length | Non
 
 
 def _quiet_launch(
-    trials: Trials, book: Book, length: Length, observation: Observation, budget_share: float
+    trials: Trials, draft: StudyDraft, length: Length, observation: Observation, budget_share: float
 ) -> tuple[Run, Disturbance | None]:
     """The launch, made again while others disturb it and its share of the budget lasts."""
     budget = trials.options.budget_seconds
     return quietly(
         trials,
-        book,
+        draft,
         "profile",
         lambda patience: _launch(trials, length, processes=observation.facts.processes, patience_seconds=patience),
         lambda run: [run],
@@ -281,23 +283,23 @@ def _trace_of(evidence: RunEvidence) -> _Trace | None:
         return None
 
 
-def _note(book: Book, profile: Profile, run: Run, length: Length) -> None:
+def _note(draft: StudyDraft, profile: Profile, run: Run, length: Length) -> None:
     """Tell the study what the findings rest on. A function of the profile and of answers in the journal, so that it
     comes out the same when both were read back."""
     window = profile.evidence.window
     trace_path = window.trace_path if window is not None and profile.breakdowns else ""
-    book.update(profiled_steps=profile.evidence.observed_steps, trace_path=trace_path)
-    book.warn(*_doubts(profile, run, length))
+    draft.update(profiled_steps=profile.evidence.observed_steps, trace_path=trace_path)
+    draft.warn(*_doubts(profile, run, length))
 
 
-def _without_beaten_ceiling(book: Book, profile: Profile) -> Profile:
+def _without_beaten_ceiling(draft: StudyDraft, profile: Profile) -> Profile:
     """A rate of multiplication that the script's own operators exceed is no ceiling."""
     sentence = beaten(profile)
     if not sentence:
         return profile
     ceilings = tuple(it for it in profile.ceilings if it.name != "matmul")
-    book.warn(f"{sentence} That test was disturbed: its rates are left out.")
-    book.update(ceilings=ceilings, model_flop_utilisation=None)
+    draft.warn(f"{sentence} That test was disturbed: its rates are left out.")
+    draft.update(ceilings=ceilings, model_flop_utilisation=None)
     return msgspec.structs.replace(profile, ceilings=ceilings, model_flop_utilisation=None)
 
 

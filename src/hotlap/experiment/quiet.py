@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from hotlap.experiment.book import Book
+from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.trials import Failure, Trials, ran_through
 from hotlap.records import Disturbance, Measurement, Run, Stage, TurnSet
 
@@ -38,7 +38,7 @@ def patience_for(trials: Trials, cost_seconds: float) -> float:
 
 def quietly(
     trials: Trials,
-    book: Book,
+    draft: StudyDraft,
     measured: Measurement,
     take: Callable[[float], Taken],
     runs_of: Callable[[Taken], Sequence[Run]],
@@ -58,7 +58,7 @@ def quietly(
     while found is not None and (patience := patience_for(trials, cost_seconds)):
         if most_seconds is not None and trials.spent_seconds - before + patience + cost_seconds > most_seconds:
             break
-        book.tell(
+        draft.tell(
             stage, f"While this was measured, {found.words}: measuring again once they pause (within {patience:.0f} s)"
         )
         began = trials.spent_seconds

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from hotlap.experiment.book import Book
 from hotlap.experiment.comparing import BASELINE, CANDIDATE, REPEAT, compare_sets, divergence, largest_peak_bytes
+from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.quiet import quietly, runs_of_set
 from hotlap.experiment.trials import Arm, Failure, Trials
 from hotlap.measure import speed
@@ -69,15 +69,15 @@ class Replicates:
     timed_out_again: bool = False
 
 
-def replicate(trials: Trials, book: Book, design: Design, decided: Rule = lambda sets: False) -> Replicates:
+def replicate(trials: Trials, draft: StudyDraft, design: Design, decided: Rule = lambda sets: False) -> Replicates:
     """Take replicates up to each look of the design until one decides, or a replicate fails."""
-    return _Loop(trials, book, design).run(decided)
+    return _Loop(trials, draft, design).run(decided)
 
 
 class _Loop:
-    def __init__(self, trials: Trials, book: Book, design: Design) -> None:
+    def __init__(self, trials: Trials, draft: StudyDraft, design: Design) -> None:
         self._trials = trials
-        self._book = book
+        self._draft = draft
         self._design = design
         self._sets: list[TurnSet] = []
         self._timed_out_again = False
@@ -140,7 +140,7 @@ class _Loop:
             return ask(0.0)
         most_seconds = max(0.0, trials.left_seconds - self._cost(to_come - 1))
         turns, _ = quietly(
-            *(trials, self._book, design.measured, ask, runs_of_set), stage=design.stage, most_seconds=most_seconds
+            *(trials, self._draft, design.measured, ask, runs_of_set), stage=design.stage, most_seconds=most_seconds
         )
         return turns
 
@@ -162,7 +162,7 @@ class _Loop:
                 "baseline_peak_bytes": largest_peak_bytes(sets, BASELINE),
             }
         text = f"{design.label}: {number}" if design.label else number
-        self._book.tell(design.stage, text, lever=design.lever, sets_done=len(sets), sets_planned=look, **more)
+        self._draft.tell(design.stage, text, lever=design.lever, sets_done=len(sets), sets_planned=look, **more)
 
     def _interval_so_far(self) -> Estimate | None:
         """For somebody who watches; no decision rests on it."""

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import msgspec
 
 from hotlap.errors import BudgetError, ScriptError
-from hotlap.experiment.book import Book
 from hotlap.experiment.costs import Costs
+from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.free_cores import with_threads_that_fit
 from hotlap.experiment.observe import Observation, first_run, understand
 from hotlap.experiment.options import Options
@@ -42,46 +42,46 @@ def blank_study(workload: Workload, options: Options, journal: Journal | None) -
     )
 
 
-def guarded(book: Book, work: Callable[[], None], interrupted: Callable[[], None]) -> Study:
+def guarded(draft: StudyDraft, work: Callable[[], None], interrupted: Callable[[], None]) -> Study:
     """Do the work, and see to it that the study is closed and saved however it ends."""
     try:
         work()
     except KeyboardInterrupt:
         interrupted()
     except ScriptError as error:
-        book.close("script-failed", error.what)
+        draft.close("script-failed", error.what)
         raise
     except BudgetError as error:
-        book.close("out-of-budget", error.what)
+        draft.close("out-of-budget", error.what)
         raise
-    return book.study
+    return draft.study
 
 
-def begin(trials: Trials, book: Book, *, on_free_cores: bool = False) -> tuple[Machine, Observation]:
+def begin(trials: Trials, draft: StudyDraft, *, on_free_cores: bool = False) -> tuple[Machine, Observation]:
     """The stages that every study begins with: the machine, and the unchanged script; ``on_free_cores`` gives it
     fewer threads where others do not pause.
 
     Raises :class:`ScriptError` as :func:`hotlap.experiment.observe.understand` does.
     """
-    book.tell("machine", "What this machine is")
+    draft.tell("machine", "What this machine is")
     machine = trials.executor.machine()
-    book.update(machine=machine)
-    book.warn(*machine.warnings)
-    book.tell("baseline", "The unmodified script")
+    draft.update(machine=machine)
+    draft.warn(*machine.warnings)
+    draft.tell("baseline", "The unmodified script")
     trials.cores = machine.cores
     trials.most_waits = 1 if on_free_cores else trials.most_waits
-    book.disturbed("matmul", disturbance_of_rates(machine))
+    draft.disturbed("matmul", disturbance_of_rates(machine))
     run, disturbed = quietly(
-        trials, book, "account", lambda patience: first_run(trials, patience), lambda run: [run], stage="baseline"
+        trials, draft, "account", lambda patience: first_run(trials, patience), lambda run: [run], stage="baseline"
     )
     if disturbed is not None and on_free_cores:
-        run, disturbed = with_threads_that_fit(trials, book, run, disturbed)
-    book.update(baseline=run, files=run.files)
-    book.disturbed("account", disturbed)
-    book.warn(*run.notes)
+        run, disturbed = with_threads_that_fit(trials, draft, run, disturbed)
+    draft.update(baseline=run, files=run.files)
+    draft.disturbed("account", disturbed)
+    draft.warn(*run.notes)
     observation = understand(run, trials)
     trials.costs = Costs(run.startup_seconds, observation.shape, cores=machine.cores)
     trials.fit_arms(machine, run)
-    book.update(account_before=observation.account, run_account=run_account(run, observation.account))
-    book.warn(*observation.warnings)
+    draft.update(account_before=observation.account, run_account=run_account(run, observation.account))
+    draft.warn(*observation.warnings)
     return machine, observation

@@ -396,8 +396,8 @@ class Trials:
     def choose_rounds(self, levers: int) -> None:
         """Fewer rounds where the budget could not otherwise give every lever its first look."""
         if self.options.rounds is None:
-            wish = levers * self.replicates_seconds([plans_of.EMPTY] * 3, 3, USUAL_ROUNDS)
-            self.rounds = USUAL_ROUNDS if self.fits(wish) and not self.suspended else FEWEST_ROUNDS
+            usual = levers * self.replicates_seconds([plans_of.EMPTY] * 3, 3, USUAL_ROUNDS)
+            self.rounds = USUAL_ROUNDS if self.fits(usual) and not self.suspended else FEWEST_ROUNDS
         self.rounds = min(self.rounds, self.costs.shape.most_rounds)
 
     def set_rounds(self, rounds: int) -> None:

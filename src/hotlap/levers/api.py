@@ -25,7 +25,7 @@ from hotlap.records import (
     Setting,
     Situation,
     Skipped,
-    SourceWish,
+    SourceChange,
     Value,
 )
 
@@ -78,7 +78,7 @@ class Lever:
     proof_for: Callable[[Situation, Setting], Proof]
     improves: tuple[str, ...] = (SECONDS_PER_SAMPLE,)
     changes_randomness: Callable[[Situation, Setting], bool] = lambda situation, setting: False
-    rewrite: Callable[[ScriptFacts, Setting], tuple[SourceWish, ...]] = lambda facts, setting: (_NOT_SAID,)
+    rewrite: Callable[[ScriptFacts, Setting], tuple[SourceChange, ...]] = lambda facts, setting: (_NOT_SAID,)
     switch: Callable[[Hooks, Setting], Switch] | None = None
 
 

@@ -11,8 +11,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from hotlap import plan as plans_of
-from hotlap.experiment.book import Book
 from hotlap.experiment.comparing import compare_sets, comparison_of
+from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.replicates import Design, anything, replicate
 from hotlap.experiment.trials import FEWEST_ARMS, Trials
 from hotlap.measure import speed
@@ -35,14 +35,14 @@ class Dropped:
     reason: str
 
 
-def ablate(trials: Trials, book: Book, plan: Plan, doubtful: Collection[str]) -> tuple[Plan, list[Dropped]]:
+def ablate(trials: Trials, draft: StudyDraft, plan: Plan, doubtful: Collection[str]) -> tuple[Plan, list[Dropped]]:
     """The plan that remains, and what was dropped: the least useful lever first, then all again without it, since two
     levers may each be idle only because of the other."""
     dropped: list[Dropped] = []
     while len(plan.settings) > 1:
-        found = _round(trials, book, plan)
+        found = _round(trials, draft, plan)
         if found is None:
-            return _without_doubtful(book, plan, doubtful, dropped)
+            return _without_doubtful(draft, plan, doubtful, dropped)
         idle = [lever for lever, it in found.items() if not _earns_its_place(it, trials, lever in doubtful)]
         if not idle:
             break
@@ -54,7 +54,7 @@ def ablate(trials: Trials, book: Book, plan: Plan, doubtful: Collection[str]) ->
     return plan, dropped
 
 
-def _round(trials: Trials, book: Book, plan: Plan) -> dict[str, Comparison] | None:
+def _round(trials: Trials, draft: StudyDraft, plan: Plan) -> dict[str, Comparison] | None:
     """Leave each lever out once; None when the budget or a failure does not allow it."""
     levers = [it.lever for it in plan.settings]
     at_once = max(1, trials.arms_at_once - 2)
@@ -62,7 +62,7 @@ def _round(trials: Trials, book: Book, plan: Plan) -> dict[str, Comparison] | No
     found: dict[str, Comparison] = {}
     for group in groups:
         arms = [plan, plan, *(plans_of.without(plan, it) for it in group)]
-        sets = _sets(trials, book, arms, group)
+        sets = _sets(trials, draft, arms, group)
         if sets is None:
             return None
         for arm, lever in enumerate(group, start=2):
@@ -72,7 +72,7 @@ def _round(trials: Trials, book: Book, plan: Plan) -> dict[str, Comparison] | No
     return found
 
 
-def _sets(trials: Trials, book: Book, arms: Sequence[Plan], group: Sequence[str]) -> Sequence[TurnSet] | None:
+def _sets(trials: Trials, draft: StudyDraft, arms: Sequence[Plan], group: Sequence[str]) -> Sequence[TurnSet] | None:
     def fits(to_come: int) -> bool:
         """Sets may take longer than was thought; the verification's share is not touched."""
         return trials.fits(trials.replicates_seconds(arms, to_come, trials.rounds))
@@ -90,11 +90,11 @@ def _sets(trials: Trials, book: Book, arms: Sequence[Plan], group: Sequence[str]
         stage="ablation",
         label=f"Without {names}",
     )
-    found = replicate(trials, book, design)
+    found = replicate(trials, draft, design)
     if found.failure is not None and not found.failure.cut:
         if len(arms) > FEWEST_ARMS:
             trials.arms_at_once = FEWEST_ARMS
-        book.warn(f"It could not be checked whether each lever is still needed. {found.failure.reason}")
+        draft.warn(f"It could not be checked whether each lever is still needed. {found.failure.reason}")
     return found.sets or None
 
 
@@ -133,10 +133,10 @@ def _reason(trials: Trials, without: Comparison, is_doubtful: bool) -> str:
 
 
 def _without_doubtful(
-    book: Book, plan: Plan, doubtful: Collection[str], dropped: list[Dropped]
+    draft: StudyDraft, plan: Plan, doubtful: Collection[str], dropped: list[Dropped]
 ) -> tuple[Plan, list[Dropped]]:
     """Without fresh evidence only the levers stay whose own trials stand up to the number of levers tried."""
-    book.warn("It was not checked whether each kept lever is still needed next to the others.")
+    draft.warn("It was not checked whether each kept lever is still needed next to the others.")
     for lever in [it.lever for it in plan.settings if it.lever in doubtful]:
         reason = "Its trial is not significant for the number of levers that were tried."
         dropped.append(Dropped(lever, None, reason))

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from statistics import fmean, median
 
 from hotlap import plan as plans_of
-from hotlap.experiment.book import Book
 from hotlap.experiment.comparing import peak_bytes
 from hotlap.experiment.costs import FEWEST_ROUNDS
+from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.observe import Observation
 from hotlap.experiment.replicates import Design, replicate
 from hotlap.experiment.trials import Arm, Failure, Trials
@@ -30,22 +30,22 @@ _MEMORY_SHARE = 0.8
 
 
 def measure_batch_sizes(
-    trials: Trials, book: Book, observation: Observation, machine: Machine
+    trials: Trials, draft: StudyDraft, observation: Observation, machine: Machine
 ) -> tuple[BatchRate, ...]:
     """Time each size in sets of its own beside the script's own size, both fed from memory; the smallest comes first.
 
     Nothing where no batch came from a loader. A size that fails ends the search for larger ones.
     """
     if not observation.facts.training_loaders:
-        book.warn("Other batch sizes were not timed: no batch of the script comes from a DataLoader.")
+        draft.warn("Other batch sizes were not timed: no batch of the script comes from a DataLoader.")
         return ()
-    return _Sizes(trials, book, observation, machine).measure()
+    return _Sizes(trials, draft, observation, machine).measure()
 
 
 class _Sizes:
-    def __init__(self, trials: Trials, book: Book, observation: Observation, machine: Machine) -> None:
+    def __init__(self, trials: Trials, draft: StudyDraft, observation: Observation, machine: Machine) -> None:
         self._trials = trials
-        self._book = book
+        self._draft = draft
         self._run = observation.run
         self._samples = observation.account.samples_per_step
         self._machine = machine
@@ -59,7 +59,7 @@ class _Sizes:
         if self._sets:
             rates.append(self._own())
             runs = [run for turns in self._sets for run in turns.runs]
-            self._book.judge("batch-sizes", runs)
+            self._draft.judge("batch-sizes", runs)
         return tuple(sorted(rates, key=lambda it: it.scale))
 
     def _obstacle(self, scale: float, before: Sequence[BatchRate]) -> str:
@@ -87,7 +87,7 @@ class _Sizes:
             stage="ceilings",
             label=f"The model alone, {scale * self._samples:g} samples per step",
         )
-        found = replicate(self._trials, self._book, design)
+        found = replicate(self._trials, self._draft, design)
         if found.failure is not None:
             return self._failed(scale, found.failure.reason)
         sets = found.sets

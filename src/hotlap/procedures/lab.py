@@ -15,8 +15,8 @@ import msgspec
 from hotlap import plan as plans_of
 from hotlap.diagnose.rules.small_mixed_precision_gain import RULE_OF_THUMB, bottleneck
 from hotlap.errors import BudgetError
-from hotlap.experiment.book import Book, OnProgress, say_nothing
 from hotlap.experiment.comparing import compare_sets, comparison_of
+from hotlap.experiment.draft import OnProgress, StudyDraft, say_nothing
 from hotlap.experiment.journaled import JournaledExecutor
 from hotlap.experiment.options import Options, check
 from hotlap.experiment.prove import Prover
@@ -77,8 +77,8 @@ def run_lab(
     known = all_levers() if levers is None else levers
     check(options, known)
     trials = Trials(workload, options, JournaledExecutor(executor, journal, clock=clock))
-    book = Book(blank_study(workload, options, journal), trials, journal, on_progress)
-    return guarded(book, lambda: _compare(trials, book, known), lambda: book.close("interrupted"))
+    draft = StudyDraft(blank_study(workload, options, journal), trials, journal, on_progress)
+    return guarded(draft, lambda: _compare(trials, draft, known), lambda: draft.close("interrupted"))
 
 
 def reading(phases: PhaseAccount, mixed: SpeedComparison | None) -> str:
@@ -96,8 +96,8 @@ def reading(phases: PhaseAccount, mixed: SpeedComparison | None) -> str:
     return f"{gain} {rule} The interval contains both. {where}"
 
 
-def _compare(trials: Trials, book: Book, levers: Mapping[str, Lever]) -> None:
-    machine, observation = begin(trials, book)
+def _compare(trials: Trials, draft: StudyDraft, levers: Mapping[str, Lever]) -> None:
+    machine, observation = begin(trials, draft)
     situation = Situation(
         facts=observation.facts,
         machine=machine,
@@ -106,17 +106,17 @@ def _compare(trials: Trials, book: Book, levers: Mapping[str, Lever]) -> None:
         host_peak_bytes=observation.run.host_peak_bytes,
     )
     prover = Prover(trials, levers, situation)
-    arms = _arms(book, situation, levers)
-    arms, sets = _take_sets(trials, book, arms)
-    verdicts = _verdicts(trials, book, prover, arms, sets)
+    arms = _arms(draft, situation, levers)
+    arms, sets = _take_sets(trials, draft, arms)
+    verdicts = _verdicts(trials, draft, prover, arms, sets)
     kept = [it for it in verdicts.values() if isinstance(it, Kept)]
     best = max((it.comparison for it in kept), key=lambda it: it.speed.speedup.value, default=None)
     if best is not None:
-        book.update(plan=best.candidate)
-    book.close("finished", reading(observation.account, _speed(verdicts.get(MIXED))))
+        draft.update(plan=best.candidate)
+    draft.close("finished", reading(observation.account, _speed(verdicts.get(MIXED))))
 
 
-def _arms(book: Book, situation: Situation, levers: Mapping[str, Lever]) -> list[_Arm]:
+def _arms(draft: StudyDraft, situation: Situation, levers: Mapping[str, Lever]) -> list[_Arm]:
     """The runs that can be made here; a lever that cannot be is skipped with its reason."""
     arms: list[_Arm] = []
     plan = plans_of.EMPTY
@@ -126,14 +126,14 @@ def _arms(book: Book, situation: Situation, levers: Mapping[str, Lever]) -> list
         settings = () if obstacle else lever.candidates(situation)
         if not settings:
             skipped = obstacle or Skipped(reason="No setting of it fits this script and machine.")
-            book.decide(Outcome(lever=name, verdict=skipped))
+            draft.decide(Outcome(lever=name, verdict=skipped))
             continue
         plan = plans_of.with_setting(plan, settings[0])
         arms.append(_Arm(BOTH if len(plan.settings) > 1 else name, plan))
     return arms
 
 
-def _take_sets(trials: Trials, book: Book, arms: Sequence[_Arm]) -> tuple[list[_Arm], Sequence[TurnSet]]:
+def _take_sets(trials: Trials, draft: StudyDraft, arms: Sequence[_Arm]) -> tuple[list[_Arm], Sequence[TurnSet]]:
     """The sets of all arms; an arm that fails is taken out, and the sets begin again without it."""
     running = list(arms)
     while running:
@@ -147,12 +147,12 @@ def _take_sets(trials: Trials, book: Book, arms: Sequence[_Arm]) -> tuple[list[_
             compares=False,
             label=f"The unmodified script, {names}",
         )
-        found = replicate(trials, book, design)
+        found = replicate(trials, draft, design)
         if found.failure is None:
             return running, found.sets
         failed = running.pop(max(0, found.failure.arm - 2))
         verdict = Failed(ending=found.failure.ending, reason=found.failure.reason)
-        book.decide(Outcome(lever=failed.name, setting=failed.plan.settings[-1], verdict=verdict))
+        draft.decide(Outcome(lever=failed.name, setting=failed.plan.settings[-1], verdict=verdict))
     return running, ()
 
 
@@ -171,7 +171,7 @@ def _affordable_sets(trials: Trials, plans: Sequence[Plan]) -> int:
 
 
 def _verdicts(
-    trials: Trials, book: Book, prover: Prover, arms: Sequence[_Arm], sets: Sequence[TurnSet]
+    trials: Trials, draft: StudyDraft, prover: Prover, arms: Sequence[_Arm], sets: Sequence[TurnSet]
 ) -> dict[str, Verdict]:
     if not sets:
         return {}
@@ -184,18 +184,18 @@ def _verdicts(
     held = speed.hold_to_family(found, alpha=1 - speed.HEADLINE_CONFIDENCE)
     for index, (arm, its_speed) in enumerate(zip(arms, held, strict=True)):
         comparison = comparison_of(plans_of.EMPTY, arm.plan, sets, its_speed, candidate_arm=2 + index)
-        verdict = _verdict(trials, book, prover, comparison)
+        verdict = _verdict(trials, draft, prover, comparison)
         verdicts[arm.name] = verdict
         setting = arm.plan.settings[0] if len(arm.plan.settings) == 1 else None
         report = sets[-1].runs[2 + index].compile
         compiled = report if report.seconds or report.graphs else None
-        book.decide(Outcome(lever=arm.name, setting=setting, verdict=verdict, compile=compiled))
+        draft.decide(Outcome(lever=arm.name, setting=setting, verdict=verdict, compile=compiled))
     return verdicts
 
 
-def _verdict(trials: Trials, book: Book, prover: Prover, comparison: Comparison) -> Verdict:
+def _verdict(trials: Trials, draft: StudyDraft, prover: Prover, comparison: Comparison) -> Verdict:
     """Unlike the search, the lab also proves what is not faster: the numbers are half of the experiment."""
-    book.tell("parity", "Does it still produce the same results?")
+    draft.tell("parity", "Does it still produce the same results?")
     parity = prover.prove(comparison.candidate)
     if isinstance(parity, Failure):
         return Failed(ending=parity.ending, reason=parity.reason)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from hotlap.experiment.book import Book, OnProgress, say_nothing
 from hotlap.experiment.ceilings import measure_ceilings, note_bounds
+from hotlap.experiment.draft import OnProgress, StudyDraft, say_nothing
 from hotlap.experiment.findings import note_findings
 from hotlap.experiment.journaled import JournaledExecutor
 from hotlap.experiment.options import Options, check
@@ -39,20 +39,20 @@ def profile(
     check(options, all_levers())
     trials = Trials(workload, options, JournaledExecutor(executor, journal, clock=clock))
     blank = msgspec.structs.replace(blank_study(workload, options, journal), kind="profile")
-    book = Book(blank, trials, journal, on_progress)
-    return guarded(book, lambda: _look(trials, book), lambda: book.close("interrupted"))
+    draft = StudyDraft(blank, trials, journal, on_progress)
+    return guarded(draft, lambda: _look(trials, draft), lambda: draft.close("interrupted"))
 
 
-def _look(trials: Trials, book: Book) -> None:
-    machine, observation = begin(trials, book, on_free_cores=True)
+def _look(trials: Trials, draft: StudyDraft) -> None:
+    machine, observation = begin(trials, draft, on_free_cores=True)
     trials.reserve_seconds = usual_length(trials).seconds(trials)
-    bounds = measure_ceilings(trials, book, observation, machine)
+    bounds = measure_ceilings(trials, draft, observation, machine)
     trials.reserve_seconds = 0.0
-    note_bounds(book, bounds)
-    known = take_profile(trials, book, observation, bounds)
-    note_findings(book, known)
+    note_bounds(draft, bounds)
+    known = take_profile(trials, draft, observation, bounds)
+    note_findings(draft, known)
     if trials.options.batch_sizes:
-        rates = measure_batch_sizes(trials, book, observation, machine)
-        book.update(batch_rates=rates)
-        note_findings(book, msgspec.structs.replace(known, batch_rates=rates))
-    book.close("finished")
+        rates = measure_batch_sizes(trials, draft, observation, machine)
+        draft.update(batch_rates=rates)
+        note_findings(draft, msgspec.structs.replace(known, batch_rates=rates))
+    draft.close("finished")

@@ -14,8 +14,8 @@ from statistics import fmean
 
 from hotlap import plan as plans_of
 from hotlap.diagnose.api import Group, all_rules
-from hotlap.experiment.book import Book
 from hotlap.experiment.costs import FEWEST_ROUNDS, Shape
+from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.findings import precedence
 from hotlap.experiment.options import Options
 from hotlap.experiment.trials import FEWEST_BLOCK_STEPS, FEWEST_ROUNDS_OF_A_SHORT_SCRIPT, Failure, Trials
@@ -115,20 +115,26 @@ def prospects_of(
 
 
 def screen(
-    trials: Trials, book: Book, incumbent: Plan, prospects: Sequence[Prospect], *, noise: float, again: bool = False
+    trials: Trials,
+    draft: StudyDraft,
+    incumbent: Plan,
+    prospects: Sequence[Prospect],
+    *,
+    noise: float,
+    again: bool = False,
 ) -> dict[str, list[Screened]]:
     """The settings of each prospect that are still hopeful, best first; in the order of the prospects' best settings.
 
-    ``noise`` is how far one set may mislead, as a share. A lever without any hopeful setting is decided in the book: as
-    failed when all its settings failed, else as without gain, with the number that was seen. A single setting needs no
-    choice and is hopeful unseen, unless it was tried before (``again``).
+    ``noise`` is how far one replicate may mislead, as a share. A lever without any hopeful setting is decided in the
+    draft: as failed when all its settings failed, else as without gain, with the number that was measured. A single
+    setting needs no choice and is kept without measuring, unless it was tried before (``again``).
     """
     quick = trials.options.quick
     wanted = [setting for it in prospects for setting in (it.settings[:1] if quick else it.settings)]
     if len(wanted) < 2 and not again and not quick:
         return {it.lever.name: [Screened(setting) for setting in it.settings] for it in prospects}
     switchable = {setting for it in prospects if it.lever.switch is not None for setting in it.settings}
-    seen, failures = _measure(trials, book, incumbent, wanted, switchable)
+    seen, failures = _measure(trials, draft, incumbent, wanted, switchable)
     hopeful: dict[str, list[Screened]] = {}
     for prospect in prospects:
         mine = [seen[it] for it in prospect.settings if it in seen]
@@ -136,14 +142,14 @@ def screen(
         if worth:
             hopeful[prospect.lever.name] = sorted(worth, key=lambda it: -(it.gain or 1.0))
         else:
-            _let_go(book, prospect, mine, failures, trials.options.goal.delta, noise)
+            _let_go(draft, prospect, mine, failures, trials.options.goal.delta, noise)
     return dict(sorted(hopeful.items(), key=lambda it: -(it[1][0].gain or 1.0)))
 
 
-def look_at(trials: Trials, book: Book, incumbent: Plan, lever: Lever, setting: Setting) -> Screened | Failure:
+def look_at(trials: Trials, draft: StudyDraft, incumbent: Plan, lever: Lever, setting: Setting) -> Screened | Failure:
     """A look at one setting alone; without a number where the time does not allow even the shortest."""
     switchable = {setting} if lever.switch is not None else set()
-    seen, failures = _measure(trials, book, incumbent, [setting], switchable)
+    seen, failures = _measure(trials, draft, incumbent, [setting], switchable)
     return failures[setting] if setting in failures else seen[setting]
 
 
@@ -244,7 +250,7 @@ def _settings(lever: Lever, situation: Situation, options: Options) -> tuple[Set
 
 
 def _measure(
-    trials: Trials, book: Book, incumbent: Plan, wanted: Sequence[Setting], switchable: Collection[Setting]
+    trials: Trials, draft: StudyDraft, incumbent: Plan, wanted: Sequence[Setting], switchable: Collection[Setting]
 ) -> tuple[dict[Setting, Screened], dict[Setting, Failure]]:
     """One launch for all settings that a process can switch while it trains, and a set for as many others as may be
     alive together; what fails is taken out and the rest measured again. What the budget does not allow remains
@@ -258,7 +264,7 @@ def _measure(
             seen.update((it, Screened(it)) for it in waiting)
             break
         before = trials.spent_seconds
-        turns = _look(trials, book, incumbent, look, group)
+        turns = _look(trials, draft, incumbent, look, group)
         if isinstance(turns, Failure) and turns.arm > 0:
             failed = group[turns.arm - 1]
             failures[failed] = turns
@@ -291,10 +297,12 @@ def _next_look(
     return look, waiting[: look.settings] if look is not None else ()
 
 
-def _look(trials: Trials, book: Book, incumbent: Plan, look: Look, group: Sequence[Setting]) -> TurnSet | Failure:
+def _look(
+    trials: Trials, draft: StudyDraft, incumbent: Plan, look: Look, group: Sequence[Setting]
+) -> TurnSet | Failure:
     arms = [incumbent, *(plans_of.with_setting(incumbent, it) for it in group)]
     names = ", ".join(plans_of.describe(it) for it in group)
-    book.tell("screening", f"A first measurement of {names}", sets_planned=1)
+    draft.tell("screening", f"A first measurement of {names}", sets_planned=1)
     return trials.take_set(
         arms,
         rounds=look.rounds,
@@ -309,7 +317,7 @@ def _is_hopeful(it: Screened, delta: float, noise: float) -> bool:
 
 
 def _let_go(
-    book: Book,
+    draft: StudyDraft,
     prospect: Prospect,
     seen: Sequence[Screened],
     failures: Mapping[Setting, Failure],
@@ -317,7 +325,7 @@ def _let_go(
     noise: float,
 ) -> None:
     name = prospect.lever.name
-    earlier = book.outcome_of(name)
+    earlier = draft.outcome_of(name)
     if earlier is not None and isinstance(earlier.verdict, NoGain) and earlier.verdict.comparison is not None:
         return  # a trial said more than this look does
     if seen:
@@ -327,11 +335,11 @@ def _let_go(
             f"{delta:.1%} is unlikely, even with run-to-run noise of {noise:.1%}."
         )
         report = best.compile if best.compile and best.compile.seconds else None
-        no_gain = NoGain(metric=book.study.objective.metric, reason=text)
+        no_gain = NoGain(metric=draft.study.objective.metric, reason=text)
         outcome = Outcome(lever=name, setting=best.setting, verdict=no_gain, compile=report, trial_seconds=best.seconds)
-        book.decide(outcome, "screening")
+        draft.decide(outcome, "screening")
         return
     setting = next(it for it in prospect.settings if it in failures)
     failure = failures[setting]
     verdict = Failed(ending=failure.ending, reason=failure.reason)
-    book.decide(Outcome(lever=name, setting=setting, verdict=verdict), "screening")
+    draft.decide(Outcome(lever=name, setting=setting, verdict=verdict), "screening")

@@ -15,10 +15,10 @@ import msgspec
 
 from hotlap import plan as plans_of
 from hotlap.diagnose.profile import Profile
-from hotlap.experiment.book import Book, OnProgress, say_nothing
 from hotlap.experiment.ceilings import measure_ceilings, note_bounds, situation_with
 from hotlap.experiment.comparing import launch_noise
 from hotlap.experiment.confirm import Confirmation, confirm
+from hotlap.experiment.draft import OnProgress, StudyDraft, say_nothing
 from hotlap.experiment.findings import note_findings
 from hotlap.experiment.journaled import JournaledExecutor
 from hotlap.experiment.observe import account_of
@@ -101,17 +101,17 @@ def tune(
     check(options, known)
     trials = Trials(workload, options, JournaledExecutor(executor, journal, clock=clock))
     trials.cuts_sets = True
-    book = Book(blank_study(workload, options, journal), trials, journal, on_progress)
-    search = _Search(trials, book, known)
-    return guarded(book, search.run, search.interrupted)
+    draft = StudyDraft(blank_study(workload, options, journal), trials, journal, on_progress)
+    search = _Search(trials, draft, known)
+    return guarded(draft, search.run, search.interrupted)
 
 
 class _Search:
     """The state of a search: the plan so far and what is open."""
 
-    def __init__(self, trials: Trials, book: Book, levers: Mapping[str, Lever]) -> None:
+    def __init__(self, trials: Trials, draft: StudyDraft, levers: Mapping[str, Lever]) -> None:
         self._trials = trials
-        self._book = book
+        self._draft = draft
         self._levers = levers
         self._open = [it.name for it in chosen(trials.options, levers)]
         self._plan = plans_of.EMPTY
@@ -128,17 +128,17 @@ class _Search:
 
     def run(self) -> None:
         """From the first launch to the verification."""
-        machine, observation = begin(self._trials, self._book)
+        machine, observation = begin(self._trials, self._draft)
         self._baseline = observation.run
         self._trials.reserve_seconds = reserve_while_bounding(self._trials)
-        bounds = measure_ceilings(self._trials, self._book, observation, machine)
+        bounds = measure_ceilings(self._trials, self._draft, observation, machine)
         self._baseline_situation = self._situation = bounds.trusted
-        note_bounds(self._book, bounds)
+        note_bounds(self._draft, bounds)
         self._stages_seconds = self._trials.spent_seconds
         self._trials.reserve_seconds = reserve_for_first_answer(self._trials)
         share = share_for_causes(self._trials, self._baseline, self._stages_seconds)
-        self._profile = take_profile(self._trials, self._book, observation, bounds, budget_share=share)
-        self._findings = note_findings(self._book, self._profile)
+        self._profile = take_profile(self._trials, self._draft, observation, bounds, budget_share=share)
+        self._findings = note_findings(self._draft, self._profile)
         self._prover = Prover(self._trials, self._levers, bounds.situation)
         self._skip_unwanted()
         self._trials.choose_rounds(len(self._open))
@@ -157,7 +157,7 @@ class _Search:
                 self._note_seen(name, found, self._untried[name])
 
     def _verdict_of(self, name: str) -> Verdict | None:
-        outcome = self._book.outcome_of(name)
+        outcome = self._draft.outcome_of(name)
         return outcome.verdict if outcome is not None else None
 
     def _close(self, text: str = "") -> None:
@@ -166,45 +166,45 @@ class _Search:
         trials, options = self._trials, self._trials.options
         left_out = [name for name in self._untried if self._is_open(name)]
         if not left_out and not options.quick:
-            self._book.close("finished", text)
+            self._draft.close("finished", text)
             return
         if self._compared:
             candidates = [self._untried[it] for it in left_out]
             more = budget_for_the_rest(trials, self._prover, self._plan, candidates)
-            self._book.update(needed_seconds=more)
-            self._book.close("out-of-budget", text)
+            self._draft.update(needed_seconds=more)
+            self._draft.close("out-of-budget", text)
             return
         needed: float | None = None
         if left_out:
             best = self._untried[left_out[0]]
             needed = budget_for_a_proof(trials, self._baseline, self._stages_seconds, best)
-        self._book.update(needed_seconds=needed)
-        self._book.close("quick-look", quick_look_text(options.budget_seconds, needed, on_purpose=options.quick))
+        self._draft.update(needed_seconds=needed)
+        self._draft.close("quick-look", quick_look_text(options.budget_seconds, needed, on_purpose=options.quick))
 
     def interrupted(self) -> None:
         """Close the study with what is known; the levers that were not decided are named."""
         for name in self._open:
-            if self._book.outcome_of(name) is None:
+            if self._draft.outcome_of(name) is None:
                 verdict = Skipped(reason="Not tried: the search was interrupted before.")
-                self._book.decide(Outcome(lever=name, verdict=verdict))
+                self._draft.decide(Outcome(lever=name, verdict=verdict))
         self._find_with_outcomes()
-        kept = {it.lever for it in self._book.study.outcomes if isinstance(it.verdict, Kept)}
-        settings = tuple(it for it in self._book.study.plan.settings if it.lever in kept)
-        self._book.update(plan=Plan(settings=settings))
+        kept = {it.lever for it in self._draft.study.outcomes if isinstance(it.verdict, Kept)}
+        settings = tuple(it for it in self._draft.study.plan.settings if it.lever in kept)
+        self._draft.update(plan=Plan(settings=settings))
         text = ""
-        if settings and self._book.study.verification is None:
+        if settings and self._draft.study.verification is None:
             text = f"The whole plan was not verified. {_EACH_BY_ITSELF}"
-        self._book.close("interrupted", text)
+        self._draft.close("interrupted", text)
 
     # -- passes over the levers ---------------------------------------------------------------
 
     def _skip_unwanted(self) -> None:
         """Note the levers that the options leave out, and those that have no business here."""
-        self._book.rank(it.lever.name for it in self._prospects(self._open)[0])
-        self._book.rank(self._levers)
+        self._draft.rank(it.lever.name for it in self._prospects(self._open)[0])
+        self._draft.rank(self._levers)
         for name in self._levers:
             if name not in self._open:
-                self._book.note(Outcome(lever=name, verdict=Skipped(reason="Excluded by `--only` or `--skip`.")))
+                self._draft.note(Outcome(lever=name, verdict=Skipped(reason="Excluded by `--only` or `--skip`.")))
 
     def _prospects(self, names: Sequence[str]) -> tuple[list[Prospect], list[Outcome]]:
         levers = [self._levers[it] for it in names]
@@ -213,7 +213,7 @@ class _Search:
     def _find_with_outcomes(self) -> None:
         """Look once more when trials have shown what the levers give: that too points at causes."""
         if self._profile is not None:
-            note_findings(self._book, msgspec.structs.replace(self._profile, outcomes=self._book.study.outcomes))
+            note_findings(self._draft, msgspec.structs.replace(self._profile, outcomes=self._draft.study.outcomes))
 
     def _pass(self) -> bool:
         """Try every open lever that was not yet seen beside the present plan. True when the plan grew: then what gave
@@ -222,15 +222,15 @@ class _Search:
         prospects, passed_over = self._prospects(fresh)
         for outcome in passed_over:
             self._seen_with[outcome.lever] = self._plan
-            if self._book.outcome_of(outcome.lever) is None:
-                self._book.decide(outcome, "screening")
+            if self._draft.outcome_of(outcome.lever) is None:
+                self._draft.decide(outcome, "screening")
         if not prospects:
             return False
         before = self._plan
         again = any(it.lever.name in self._seen_with for it in prospects)
         noise = 0.0 if again else noise_of_a_set(self._noise)
         self._trials.reserve_seconds = reserve_for(self._trials, self._prover, before)
-        hopeful = screen(self._trials, self._book, before, prospects, noise=noise, again=again)
+        hopeful = screen(self._trials, self._draft, before, prospects, noise=noise, again=again)
         for prospect in prospects:
             self._seen_with[prospect.lever.name] = before
             self._close_if_final(prospect.lever.name)
@@ -272,12 +272,12 @@ class _Search:
                 self._note_seen(name, choice, candidate)
                 break
             if isinstance(outcome.verdict, Kept) and run is not None:
-                self._book.decide(outcome, plan=candidate)
+                self._draft.decide(outcome, plan=candidate)
                 self._plan = candidate
                 self._used = self._trials.options.goal.used_after(self._used, outcome.verdict.comparison)
                 self._situation = situation_with(self._baseline_situation, candidate, run)
             elif first is None:
-                self._book.decide(outcome)
+                self._draft.decide(outcome)
             first = first or outcome
             if not isinstance(outcome.verdict, (ParityLost, Failed)):
                 break
@@ -297,10 +297,10 @@ class _Search:
 
     def _look(self, choice: Screened) -> Screened:
         """A look at a setting that cannot be tried; a plan that is kept already must still be verified after it."""
-        trials, done = self._trials, self._book.study.verification is not None
+        trials, done = self._trials, self._draft.study.verification is not None
         to_come = 0.0 if done or not self._plan.settings else verification_cost(trials, self._prover, self._plan)
         trials.reserve_seconds = RESERVE_MARGIN * to_come
-        found = look_at(trials, self._book, self._plan, self._levers[choice.setting.lever], choice.setting)
+        found = look_at(trials, self._draft, self._plan, self._levers[choice.setting.lever], choice.setting)
         return choice if isinstance(found, Failure) else found
 
     def _keeping_proof(self, candidate: Plan, ask: Callable[[], _Answer]) -> _Answer:
@@ -315,7 +315,7 @@ class _Search:
     def _try_straight(self, name: str, choice: Screened, candidate: Plan) -> tuple[Outcome | None, Run | None]:
         """The same by the verification alone: sets that nothing was chosen by, against the untouched script."""
         before = self._trials.spent_seconds
-        result = self._keeping_proof(candidate, partial(measure_plan, self._trials, self._book, candidate))
+        result = self._keeping_proof(candidate, partial(measure_plan, self._trials, self._draft, candidate))
         run: Run | None = None
         if isinstance(result, Failure):
             if result.cut:
@@ -334,7 +334,7 @@ class _Search:
         """The outcome of one trial, and the candidate's last run where it ran through; no outcome where the time was
         over before there was a result."""
         before = self._trials.spent_seconds
-        ask = partial(confirm, self._trials, self._book, self._plan, candidate, lever=name, used=self._used)
+        ask = partial(confirm, self._trials, self._draft, self._plan, candidate, lever=name, used=self._used)
         result = self._keeping_proof(candidate, ask)
         if isinstance(result, Failure) and result.cut:
             return None, None
@@ -365,7 +365,7 @@ class _Search:
         if self._prover.proof_for(candidate.settings[-1]) == "exact":
             parity: ParityComparison | Failure = self._prover.prove_exact(result.sets)
         elif self._trials.fits(self._prover.cost(candidate)):
-            self._book.tell("parity", f"Does {candidate.settings[-1].lever} produce the same results?")
+            self._draft.tell("parity", f"Does {candidate.settings[-1].lever} produce the same results?")
             parity = self._prover.prove(candidate)
         else:
             return NotVerified(comparison=result.comparison, reason="The budget left no time for the proof.")
@@ -376,7 +376,7 @@ class _Search:
 
     def _close_if_final(self, name: str) -> None:
         """A lever that failed, broke the numbers or was kept is not tried again beside another plan."""
-        outcome = self._book.outcome_of(name)
+        outcome = self._draft.outcome_of(name)
         if outcome is not None and isinstance(outcome.verdict, (Kept, ParityLost, NotVerified, Failed)):
             self._open = [it for it in self._open if it != name]
 
@@ -387,7 +387,7 @@ class _Search:
             outcome = Outcome(
                 lever=name, setting=choice.setting, verdict=self._seen(choice), trial_seconds=choice.seconds
             )
-            self._book.decide(outcome, "screening")
+            self._draft.decide(outcome, "screening")
 
     def _seen(self, choice: Screened) -> Seen | Skipped:
         if choice.gain is not None:
@@ -401,11 +401,11 @@ class _Search:
         if len(self._plan.settings) < 2:
             return
         self._trials.reserve_seconds = RESERVE_MARGIN * verification_cost(self._trials, self._prover, self._plan)
-        plan, dropped = ablate(self._trials, self._book, self._plan, self._doubtful())
+        plan, dropped = ablate(self._trials, self._draft, self._plan, self._doubtful())
         for it in dropped:
             self._give_up(it.lever, it.reason, it.comparison)
         self._plan = plan
-        self._book.update(plan=plan)
+        self._draft.update(plan=plan)
 
     def _doubtful(self) -> set[str]:
         """Levers whose own trial does not survive Holm's procedure over all levers tried."""
@@ -415,27 +415,27 @@ class _Search:
     def _verify(self) -> None:
         self._trials.reserve_seconds = 0.0
         if self._plan.settings and not self._can_verify():
-            self._book.close("out-of-budget", f"The budget left no time to verify the whole plan. {_EACH_BY_ITSELF}")
+            self._draft.close("out-of-budget", f"No time was left to verify the whole plan. {_EACH_BY_ITSELF}")
             return
         result = self._verification()
         if result is None:
             self._close()
             return
         if isinstance(result, Failure) and result.cut:
-            self._book.close("out-of-budget", f"The budget ended before the whole plan was verified. {_EACH_BY_ITSELF}")
+            self._draft.close("out-of-budget", f"The budget ended before the plan was verified. {_EACH_BY_ITSELF}")
             return
         if isinstance(result, Failure):
             self._withdraw(f"The verification of the whole plan failed. {result.reason}")
             self._close(f"The verification of the whole plan failed. {result.reason}")
             return
         compared = self._prover.compared_runs(self._plan) or (result.baseline_run, result.run)
-        self._book.update(
+        self._draft.update(
             verification=result.comparison,
             losses=loss_curves(*compared, result.comparison.parity),
             account_before=account_of(result.baseline_run)[0],
             account_after=account_of(result.run)[0],
         )
-        self._book.judge("account", [result.baseline_run, result.run])
+        self._draft.judge("account", [result.baseline_run, result.run])
         text = self._why_not(result.comparison)
         if text:
             self._withdraw(text)
@@ -446,7 +446,7 @@ class _Search:
         if self._verified is not None and self._verified[0] == self._plan:
             return self._verified[1]
         parity = self._prove_plan()
-        return verify(self._trials, self._book, self._prover, self._plan, parity) if self._plan.settings else None
+        return verify(self._trials, self._draft, self._prover, self._plan, parity) if self._plan.settings else None
 
     def _can_verify(self) -> bool:
         """Whether the verification still fits, with fewer rounds if need be: the reserve was only an estimate."""
@@ -460,7 +460,7 @@ class _Search:
         while self._plan.settings:
             if all(self._prover.proof_for(it) == "exact" for it in self._plan.settings):
                 return None
-            self._book.tell("parity", "Does the whole plan produce the same results?")
+            self._draft.tell("parity", "Does the whole plan produce the same results?")
             parity = self._prover.prove(self._plan)
             if isinstance(parity, ParityComparison) and self._acceptable(parity):
                 return parity
@@ -468,7 +468,7 @@ class _Search:
             reason = parity.reason if isinstance(parity, Failure) else parity.text
             self._give_up(newest, f"Together with the other levers of the plan: {reason}", None)
             self._plan = plans_of.without(self._plan, newest)
-            self._book.update(plan=self._plan)
+            self._draft.update(plan=self._plan)
         return None
 
     def _acceptable(self, parity: ParityComparison) -> bool:
@@ -486,14 +486,14 @@ class _Search:
         for it in self._plan.settings:
             self._give_up(it.lever, f"It was kept at first. {reason}", None)
         self._plan = plans_of.EMPTY
-        self._book.update(plan=self._plan)
+        self._draft.update(plan=self._plan)
 
     def _give_up(self, lever: str, reason: str, comparison: Comparison | None) -> None:
         """Turn a kept lever's outcome into one without gain; its own trial stays on record unless a later one says."""
-        outcome = self._book.outcome_of(lever)
+        outcome = self._draft.outcome_of(lever)
         if outcome is None:
             return
         earlier = getattr(outcome.verdict, "comparison", None)
         metric = self._trials.options.objective.metric
         verdict = NoGain(comparison=comparison or earlier, metric=metric, reason=reason)
-        self._book.decide(msgspec.structs.replace(outcome, verdict=verdict))
+        self._draft.decide(msgspec.structs.replace(outcome, verdict=verdict))

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from hotlap import plan as plans_of
-from hotlap.experiment.book import Book
 from hotlap.experiment.comparing import BASELINE, CANDIDATE, compare_sets, comparison_of
 from hotlap.experiment.costs import FEWEST_ROUNDS
+from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.prove import Prover
 from hotlap.experiment.replicates import Design, replicate
 from hotlap.experiment.trials import Failure, Trials
@@ -62,20 +62,20 @@ def _fit_rounds(trials: Trials, plan: Plan, sets: int) -> None:
 
 
 def verify(
-    trials: Trials, book: Book, prover: Prover, plan: Plan, parity: ParityComparison | None
+    trials: Trials, draft: StudyDraft, prover: Prover, plan: Plan, parity: ParityComparison | None
 ) -> Verification | Failure:
     """Five fresh sets at 95 %; when these decide nothing and the budget allows it, eight.
 
     ``parity`` is what is already known of the whole plan; None when all its levers are exact, whose losses are compared
     in these very sets. A Failure that is ``cut`` is no failure of the plan: the budget ended first.
     """
-    measured = measure_plan(trials, book, plan)
+    measured = measure_plan(trials, draft, plan)
     if isinstance(measured, Failure):
         return measured
     return measured.with_parity(parity or prover.prove_exact(measured.sets))
 
 
-def measure_plan(trials: Trials, book: Book, plan: Plan) -> Verification | Failure:
+def measure_plan(trials: Trials, draft: StudyDraft, plan: Plan) -> Verification | Failure:
     """What the objective asks for, without a proof of sameness."""
 
     def goes_on(to_come: int) -> bool:
@@ -93,7 +93,7 @@ def measure_plan(trials: Trials, book: Book, plan: Plan) -> Verification | Failu
         stage="verification",
         label="the whole plan",
     )
-    found = replicate(trials, book, design, decided)
+    found = replicate(trials, draft, design, decided)
     if found.failure is not None:
         return found.failure
     last = found.sets[-1].runs

@@ -136,8 +136,7 @@ from hotlap.records.script import (
     ScriptFacts,
     SiteRole,
 )
-from hotlap.records.study import CheckVerdict, Study, StudyKind, StudyStatus
-from hotlap.records.wishes import (
+from hotlap.records.source_changes import (
     AttentionArgument,
     CopiesWithoutWaiting,
     ForwardRegion,
@@ -147,9 +146,10 @@ from hotlap.records.wishes import (
     NoSourceForm,
     OptimizerArguments,
     ScaledLoss,
-    SourceWish,
+    SourceChange,
     TopStatement,
 )
+from hotlap.records.study import CheckVerdict, Study, StudyKind, StudyStatus
 from hotlap.records.workload import Checkout, Plan, Setting, Source, StepSource, Workload
 
 __all__ = [
@@ -290,7 +290,7 @@ __all__ = [
     "Skipped",
     "Slot",
     "Source",
-    "SourceWish",
+    "SourceChange",
     "SpeedCheck",
     "SpeedComparison",
     "SpeedVerdict",

@@ -415,7 +415,7 @@ class StepClock:
         self._read_losses = len(self._losses)
 
     def _end_step(self) -> None:
-        # Inside a nested call (an optimizer's closure) outer phases go on: book what they had so far. Else the phase
+        # Inside a nested call (an optimizer's closure) outer phases go on: record what they had so far. Else the phase
         # that has just ended was marked a moment ago.
         if len(self._phases) > 1:
             self._write((self._phases[-1], self._read()))

@@ -18,7 +18,7 @@ Replace: TypeAlias = Callable[[Any, str, Any], None]
 
 
 def time_copies(torch: Any, clock: StepClock, replace: Replace = setattr) -> None:
-    """Book the time of copies to the device under their own phase; ``replace`` puts our methods in place of torch's."""
+    """Record the time of copies to the device as a phase of its own; ``replace`` swaps torch's methods for ours."""
     if not any(getattr(torch.version, name, None) for name in ("cuda", "hip", "xpu")):
         return
     for name in ("to", "cuda", "xpu"):

@@ -23,7 +23,6 @@ from hotlap.trial import tree
 from hotlap.trial.channel import Channel
 from hotlap.trial.command import command_of, start_failure, unwritable
 from hotlap.trial.connections import merged_hosts, remote_peers
-from hotlap.trial.crew import Crew
 from hotlap.trial.denials import denied_path
 from hotlap.trial.endings import Departure, ending_of, kernel_memory_kills
 from hotlap.trial.isolating import Isolator
@@ -35,6 +34,7 @@ from hotlap.trial.room import Room, read_only_sentence, written_names
 from hotlap.trial.strangers import boot_failures, described, torch_without_hotlap
 from hotlap.trial.suspension import Suspender, SuspensionFailedError
 from hotlap.trial.sweeping import sweep_run
+from hotlap.trial.trainers import Trainers
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 _MOST_PEERS = 300
@@ -88,7 +88,7 @@ class Child:
         self._room = Room(self._layers) if self._layers is not None else None
         self._trouble = ""
         self._channel = Channel(self._process.folder / "socket")
-        self._crew = Crew(self._channel)
+        self._trainers = Trainers(self._channel)
         self._device = device_of(environment)
         self._counters = StepCounters(run_directory)
         self._follower: Follower | None = None
@@ -217,7 +217,7 @@ class Child:
     @property
     def processes(self) -> int:
         """How many processes train together."""
-        return max(1, self._crew.size)
+        return max(1, self._trainers.size)
 
     @property
     def over(self) -> bool:
@@ -227,7 +227,7 @@ class Child:
     def starting(self, timeout_seconds: float = _TICK_SECONDS) -> bool:
         """Attend to the start-up for a little while; True as long as the child is neither ready nor over."""
         self._attend(timeout_seconds, sample_memory=True)
-        if self._over or self._crew.complete:
+        if self._over or self._trainers.complete:
             return False
         if self.waits_on_device and self._arrived_at is None:
             self._arrived_at = time.perf_counter()
@@ -239,14 +239,14 @@ class Child:
     @property
     def waits_on_device(self) -> bool:
         """Whether it waits to be let go on into its first step. That time does not count towards its limit."""
-        return self._crew.waits_on_device
+        return self._trainers.waits_on_device
 
     def let_go_on(self) -> None:
         """Let all its processes that wait take their first step."""
         if self._arrived_at is not None:
             self._waited_seconds += time.perf_counter() - self._arrived_at
             self._arrived_at = None
-        self._crew.let_go_on()
+        self._trainers.let_go_on()
 
     def wait_ready(self) -> bool:
         """Wait until every trainer has done its first step; False when the child is over instead."""
@@ -281,15 +281,15 @@ class Child:
         limit = self.assignment.block_limit_seconds + (order.seconds or 0.0)
         watch = BlockWatch(processes, self._device, trainers=self.processes)
         stall = Stall(self._counters, self.assignment.step_limit_seconds)
-        self._crew.order(order)
-        over = lambda: self._crew.answered or stall.noticed()  # noqa: E731
+        self._trainers.order(order)
+        over = lambda: self._trainers.answered or stall.noticed()  # noqa: E731
         if not self._wait(over, limit, "block", sample_memory=sample_memory, watch=watch):
             return None
-        if not self._crew.answered:
+        if not self._trainers.answered:
             self._give_up("block", stall.limit_seconds)
             return None
         watch.stop()
-        block, self._steps_done = self._crew.block()
+        block, self._steps_done = self._trainers.block()
         processes = tree.members(self._process.root)
         self.blocks.append(watch.complete(block, processes))
         self._look(processes)
@@ -319,11 +319,11 @@ class Child:
     def _attend(self, timeout_seconds: float, *, sample_memory: bool) -> bool:
         """Take in what the child says within that time, and notice when it is over. False when nothing came."""
         heard = self._channel.poll(timeout_seconds)
-        self._crew.attend()
-        self._trouble = self._trouble or self._crew.trouble
+        self._trainers.attend()
+        self._trouble = self._trouble or self._trainers.trouble
         if self._trouble:
             self._over = True
-        elif self._crew.breaking_up or self._process.exited():
+        elif self._trainers.breaking_up or self._process.exited():
             self._hear_out()
         elif not heard and time.perf_counter() - self._last_look > _LOOK_SECONDS:
             self._look(tree.members(self._process.root) if sample_memory else ())
@@ -336,12 +336,12 @@ class Child:
         exit_limit = _TOLD_EXIT_LIMIT_SECONDS if told else _OWN_EXIT_LIMIT_SECONDS
         exited = gone = False
         while time.perf_counter() < until:
-            if self._crew.gone and not gone:
+            if self._trainers.gone and not gone:
                 gone, until = True, time.perf_counter() + exit_limit
             if self._process.exited() and not exited:
                 exited, until = True, min(until, time.perf_counter() + _LAST_WORDS_SECONDS)
             heard = self._channel.poll(_TICK_SECONDS / 4)
-            self._crew.attend()
+            self._trainers.attend()
             if gone and (exited or told) and not heard and not self._channel.open:
                 break
         self._over = True
@@ -374,8 +374,8 @@ class Child:
         self.thaw()
         if not self._over:
             self._told_to_end = True
-            if self._crew.size > 0:
-                self._crew.end()
+            if self._trainers.size > 0:
+                self._trainers.end()
                 self._wait(lambda: False, _REPORT_LIMIT_SECONDS, "report", sample_memory=False)
         self._ended = time.perf_counter()
         exited = self._process.exited()
@@ -391,12 +391,12 @@ class Child:
         return self._run(
             Departure(
                 exit_status=status if exited else None,
-                reports=self._crew.reports,
-                trainers=self._crew.size,
+                reports=self._trainers.reports,
+                trainers=self._trainers.size,
                 told_to_end=self._told_to_end,
                 timed_out=self._timed_out,
                 kernel_kills=max(0, kernel_memory_kills() - self._kernel_kills),
-                steps_done=max(self._steps_done, int(self._crew.size > 0), self._counters.most()),
+                steps_done=max(self._steps_done, int(self._trainers.size > 0), self._counters.most()),
                 output=output,
                 denied_path=denied,
                 left_running=left_running,
@@ -420,7 +420,7 @@ class Child:
         """The lowest rank's report, with what only we know, and what the other ranks add to it."""
         seen = [report.run for report in departure.reports]
         together = seen if len(seen) > 1 else []
-        hello_at = self._crew.hello_at
+        hello_at = self._trainers.hello_at
         return msgspec.structs.replace(
             seen[0] if seen else Run(),
             plan=self.assignment.plan,

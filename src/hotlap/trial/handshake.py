@@ -157,10 +157,10 @@ def _check(found: Handshake, python: str, needed: Mapping[str, str]) -> None:
     wanting = [it for it, oldest in needed.items() if _problem(found.packages.get(it), oldest)]
     if wanting:
         problems = ", ".join(f"{it} ({_problem(found.packages.get(it), needed[it])})" for it in wanting)
-        wishes = " ".join(f"'{it}>={needed[it]}'" if needed[it] else it for it in wanting)
+        packages = " ".join(f"'{it}>={needed[it]}'" if needed[it] else it for it in wanting)
         raise ScriptError(
             f"{name} lacks what hotlap needs in the script's process: {problems}.",
-            remedy=f"Install it: {shlex.quote(name)} -m pip install --upgrade {wishes}",
+            remedy=f"Install it: {shlex.quote(name)} -m pip install --upgrade {packages}",
         )
     torch = found.packages.get("torch")
     if torch is None or not torch.found:

@@ -84,8 +84,8 @@ _WAYS = (
 class Isolator:
     """Gives the orders for the launcher. ``runs`` is the folder of all runs, ``environment`` what children get."""
 
-    def __init__(self, wish: Isolation, runs: Path, environment: Mapping[str, str]) -> None:
-        self._wish = wish
+    def __init__(self, requested: Isolation, runs: Path, environment: Mapping[str, str]) -> None:
+        self._requested = requested
         self._runs = runs
         self._environment = dict(environment)
 
@@ -98,7 +98,7 @@ class Isolator:
     def _chosen(self) -> tuple[_Way, Protection]:
         reasons: list[str] = []
         for way in _WAYS:
-            if self._wish.mode not in (None, way.mode):
+            if self._requested.mode not in (None, way.mode):
                 continue
             why_not = self._why_not(way)
             if not why_not:
@@ -113,12 +113,14 @@ class Isolator:
     def _why_not(self, way: _Way) -> str:
         """Why a way does not work here; empty where it does."""
         if way.mode == "none":
-            return "" if self._wish.unprotected or self._wish.mode == "none" else "`--unprotected` was not given"
-        if way.mode == "fence" and self._wish.unprotected and self._wish.mode is None:
+            return (
+                "" if self._requested.unprotected or self._requested.mode == "none" else "`--unprotected` was not given"
+            )
+        if way.mode == "fence" and self._requested.unprotected and self._requested.mode is None:
             return "`--unprotected` was given"
         if way.mode == "fence" and landlock.version() == 0:
             return "the kernel has no Landlock, or it is switched off"
-        if way.mode == "namespaces" and self._wish.mode is None and (others := of_others(Path.cwd())):
+        if way.mode == "namespaces" and self._requested.mode is None and (others := of_others(Path.cwd())):
             return f"{others} belongs to another user or group, and no layer of this user's can hold a copy of it"
         return self._tried(way)
 
@@ -131,10 +133,10 @@ class Isolator:
             gaps = _NONE_GAPS
         return Protection(
             mode=way.mode,
-            network=self._wish.network,
+            network=self._requested.network,
             pid_namespace=way.pid_namespace,
             shared_folders=tuple(it for it in self._caches(Path.cwd()) if Path(it).is_dir()),
-            gaps=gaps if self._wish.network == "none" else (*gaps, _NETWORK_GAP),
+            gaps=gaps if self._requested.network == "none" else (*gaps, _NETWORK_GAP),
             reasons=tuple(dict.fromkeys(reasons)),
         )
 
@@ -184,7 +186,7 @@ class Isolator:
             directory=directory,
             mode={"namespaces": NAMESPACES, "fence": FENCE, "none": NONE}[way.mode],
             pid_namespace=way.pid_namespace,
-            network=self._wish.network,
+            network=self._requested.network,
             layers=str(layers),
             shared=list(shared.values()),
             shared_at=list(shared),

@@ -91,8 +91,8 @@ def patch_of(
     path = tmp_path / "train.py"
     path.write_bytes(source.encode())
     facts = facts_of(path, base)
-    wishes = [(it, find(it.lever).rewrite(facts, it)) for it in settings]
-    return make_patch(facts, wishes, script=path, directory=tmp_path, arguments=arguments)
+    changes = [(it, find(it.lever).rewrite(facts, it)) for it in settings]
+    return make_patch(facts, changes, script=path, directory=tmp_path, arguments=arguments)
 
 
 def after(patch: Patch, source: str) -> str:

@@ -378,7 +378,7 @@ def test_a_file_that_changed_since_is_left_alone_by_every_lever(tmp_path: Path) 
     files = tuple(msgspec.structs.replace(it, sha256="0" * 64) for it in facts.files)
     before = msgspec.structs.replace(facts, files=files)
     settings = (make_setting("loader", **PLAN), make_setting("fused-optimizer", implementation="fused"))
-    wishes = [(it, find(it.lever).rewrite(before, it)) for it in settings]
-    patch = make_patch(before, wishes, script=script, directory=tmp_path)
+    changes = [(it, find(it.lever).rewrite(before, it)) for it in settings]
+    patch = make_patch(before, changes, script=script, directory=tmp_path)
     assert not patch.files
     assert [it.reason for it in patch.left_out] == ["train.py has changed since the study."] * 2

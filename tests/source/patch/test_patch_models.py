@@ -282,9 +282,9 @@ def test_every_lever_says_what_it_wants(tmp_path: Path) -> None:
     values |= {"dtype": "bfloat16", "share": "all"}
     for lever in all_levers().values():
         needed = {name: values[name] for name, it in lever.parameters.items() if it.required}
-        wishes = lever.rewrite(FACTS, make_setting(lever.name, **needed))
-        assert wishes
-        assert not any("does not define" in getattr(it, "reason", "") for it in wishes)
+        changes = lever.rewrite(FACTS, make_setting(lever.name, **needed))
+        assert changes
+        assert not any("does not define" in getattr(it, "reason", "") for it in changes)
 
 
 def test_sites_in_several_files(tmp_path: Path) -> None:
@@ -300,8 +300,8 @@ def test_sites_in_several_files(tmp_path: Path) -> None:
         make_setting("fused-optimizer", implementation="fused"),
         make_setting("mixed-precision", dtype="bfloat16"),
     )
-    wishes = [(it, find(it.lever).rewrite(facts, it)) for it in settings]
-    patch = make_patch(facts, wishes, script=main, directory=tmp_path)
+    changes = [(it, find(it.lever).rewrite(facts, it)) for it in settings]
+    patch = make_patch(facts, changes, script=main, directory=tmp_path)
     assert not patch.left_out
     texts = {Path(it.path).name: it.after for it in patch.files}
     assert "tud.DataLoader(ds, num_workers=1, prefetch_factor=2, persistent_workers=True)" in texts["data.py"]

@@ -35,7 +35,7 @@ from weakref import WeakKeyDictionary
 
 from hotlap.levers.support.device_copies import Copy, answer_copies, tensors_in, weak_table
 from hotlap.levers.support.situations import bound_without, is_nvidia_like, make_setting
-from hotlap.records import NoSourceForm, Proof, ScriptFacts, Setting, Situation, Skipped, SourceWish
+from hotlap.records import NoSourceForm, Proof, ScriptFacts, Setting, Situation, Skipped, SourceChange
 
 if TYPE_CHECKING:
     from hotlap.levers.api import Parameter
@@ -78,7 +78,7 @@ def changes_randomness(situation: Situation, setting: Setting) -> bool:
     return any(loader.draws_random for loader in situation.facts.loaders)
 
 
-def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceWish, ...]:
+def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
     """It takes a class of some length, which nobody wants in a script."""
     return (NoSourceForm(reason="It cannot be written into a script in a few lines."),)
 

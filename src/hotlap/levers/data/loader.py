@@ -56,7 +56,7 @@ from hotlap.records import (
     Setting,
     Situation,
     Skipped,
-    SourceWish,
+    SourceChange,
     TopStatement,
     Value,
 )
@@ -190,7 +190,7 @@ def edited(arguments: dict[str, Any], setting: Setting) -> dict[str, Any]:
     return result
 
 
-def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceWish, ...]:
+def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
     """The arguments of the training loaders; copies that need not wait, and torch's threads, where the setting says."""
     values = dict(setting.values)
     arguments: dict[str, Value] = {"num_workers": int(values["num_workers"])}
@@ -203,13 +203,13 @@ def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceWish, ...]:
     removed = [] if values["num_workers"] else [*only_with_workers, "timeout", "multiprocessing_context"]
     if not values.get("pin_memory"):
         removed.append("pin_memory")
-    wishes: list[SourceWish] = [LoaderArguments(values=tuple(arguments.items()), removed=tuple(removed))]
+    changes: list[SourceChange] = [LoaderArguments(values=tuple(arguments.items()), removed=tuple(removed))]
     if values.get("pin_memory") and facts.device.startswith("cuda"):
-        wishes.append(CopiesWithoutWaiting())
+        changes.append(CopiesWithoutWaiting())
     if "threads" in values:
         name = "torch.set_num_threads"
-        wishes.append(TopStatement(code=f"{name}({values['threads']})", needs=(name,)))
-    return tuple(wishes)
+        changes.append(TopStatement(code=f"{name}({values['threads']})", needs=(name,)))
+    return tuple(changes)
 
 
 def install(hooks: Hooks, setting: Setting) -> None:

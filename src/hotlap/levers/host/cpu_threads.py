@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 from hotlap.levers.api import Parameter
 from hotlap.levers.support.situations import bound_of_computing, cores_per_process, device_kind, make_setting
 from hotlap.levers.support.switching import Switch, remembered
-from hotlap.records import Proof, ScriptFacts, Setting, Situation, Skipped, SourceWish, TopStatement
+from hotlap.records import Proof, ScriptFacts, Setting, Situation, Skipped, SourceChange, TopStatement
 
 if TYPE_CHECKING:
     from hotlap.runtime.hooks import Hooks
@@ -62,7 +62,7 @@ def candidates(situation: Situation) -> tuple[Setting, ...]:
     return tuple(make_setting("cpu-threads", threads=count) for count in counts)
 
 
-def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceWish, ...]:
+def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
     """The call, below the imports."""
     threads = dict(setting.values)["threads"]
     return (TopStatement(code=f"torch.set_num_threads({threads})", needs=("torch.set_num_threads",)),)

@@ -29,7 +29,7 @@ import os
 from typing import TYPE_CHECKING
 
 from hotlap.levers.support.situations import bound_of_computing, device_kind, make_setting
-from hotlap.records import NoSourceForm, Proof, ScriptFacts, Setting, Situation, Skipped, SourceWish
+from hotlap.records import NoSourceForm, Proof, ScriptFacts, Setting, Situation, Skipped, SourceChange
 
 if TYPE_CHECKING:
     from hotlap.levers.api import Parameter
@@ -76,7 +76,7 @@ def environment(setting: Setting) -> dict[str, str]:
     return {VARIABLE: ":".join((*present, f"{TUNABLE}=1"))}
 
 
-def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceWish, ...]:
+def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
     """Set in the environment, before Python starts."""
     reason = f"It is a variable that must be set before Python starts: {VARIABLE}={TUNABLE}=1."
     return (NoSourceForm(reason=reason),)

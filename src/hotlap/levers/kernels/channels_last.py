@@ -33,7 +33,7 @@ from weakref import WeakSet
 
 from hotlap.levers.support.situations import bound_without, device_kind, make_setting, models_with, without_model
 from hotlap.levers.support.switching import Switch
-from hotlap.records import ModelInputs, ModelStatement, Proof, ScriptFacts, Setting, Situation, Skipped, SourceWish
+from hotlap.records import ModelInputs, ModelStatement, Proof, ScriptFacts, Setting, Situation, Skipped, SourceChange
 
 if TYPE_CHECKING:
     from hotlap.levers.api import Parameter
@@ -74,7 +74,7 @@ def candidates(situation: Situation) -> tuple[Setting, ...]:
     return (make_setting("channels-last"),)
 
 
-def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceWish, ...]:
+def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
     """Convert the models that convolve images, and what they are given."""
     needs = ("torch.channels_last",)
     return (

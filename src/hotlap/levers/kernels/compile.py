@@ -44,7 +44,7 @@ from hotlap.records import (
     Setting,
     Situation,
     Skipped,
-    SourceWish,
+    SourceChange,
 )
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def candidates(situation: Situation) -> tuple[Setting, ...]:
     return tuple(make_setting("compile", mode=mode, dynamic=dynamic) for mode in modes)
 
 
-def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceWish, ...]:
+def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
     """The call on each model."""
     values = dict(setting.values)
     arguments = [] if values["mode"] == "default" else [f'mode="{values["mode"]}"']

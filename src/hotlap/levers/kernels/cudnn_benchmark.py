@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 
 from hotlap.levers.support.situations import bound_without, is_nvidia_like, make_setting, models_with, without_model
 from hotlap.levers.support.switching import Switch, remembered
-from hotlap.records import Proof, ScriptFacts, Setting, Situation, Skipped, SourceWish, TopStatement
+from hotlap.records import Proof, ScriptFacts, Setting, Situation, Skipped, SourceChange, TopStatement
 
 if TYPE_CHECKING:
     from hotlap.levers.api import Parameter
@@ -45,7 +45,7 @@ MOST_SHAPES = 4
 
 
 def obstacle(situation: Situation) -> Skipped | None:
-    """Convolutions on a GPU, with inputs of few shapes, and no wish for determinism."""
+    """Convolutions on a GPU, with inputs of few shapes, and no request for determinism."""
     facts = situation.facts
     if not is_nvidia_like(situation):
         return Skipped(reason="Only NVIDIA GPUs have cuDNN, and this script does not train on one.")
@@ -74,7 +74,7 @@ def candidates(situation: Situation) -> tuple[Setting, ...]:
     return (make_setting("cudnn-benchmark"),)
 
 
-def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceWish, ...]:
+def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
     """The switch, below the imports."""
     name = "torch.backends.cudnn.benchmark"
     return (TopStatement(code=f"{name} = True", needs=(name,)),)

@@ -38,7 +38,7 @@ from hotlap.records import (
     Setting,
     Situation,
     Skipped,
-    SourceWish,
+    SourceChange,
 )
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def candidates(situation: Situation) -> tuple[Setting, ...]:
     return (make_setting("sdpa-attention"),)
 
 
-def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceWish, ...]:
+def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
     """The word where the script asks for the eager implementation."""
     return (AttentionArgument(implementation="sdpa", instead_of="eager"),)
 

@@ -47,7 +47,7 @@ from hotlap.records import (
     Setting,
     Situation,
     Skipped,
-    SourceWish,
+    SourceChange,
 )
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def candidates(situation: Situation) -> tuple[Setting, ...]:
     )
 
 
-def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceWish, ...]:
+def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
     """The model's own switch, or a loop over its blocks."""
     if len(facts.models) != 1 or not _usable(facts):
         return (NoSourceForm(reason="Several models were seen, and not all of them have such blocks."),)

@@ -43,7 +43,7 @@ from hotlap.records import (
     Setting,
     Situation,
     Skipped,
-    SourceWish,
+    SourceChange,
 )
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def candidates(situation: Situation) -> tuple[Setting, ...]:
     return ()
 
 
-def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceWish, ...]:
+def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
     """The argument of each optimizer that leaves the choice open."""
     implementation = str(dict(setting.values)["implementation"])
     return (OptimizerArguments(values=((implementation, True),), alternatives=("fused", "foreach")),)

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 from hotlap.levers.api import Parameter
 from hotlap.levers.support.situations import accelerator, bound_without, device_kind, make_setting, native_dtypes
 from hotlap.levers.support.switching import Switch
-from hotlap.records import Proof, ScriptFacts, Setting, Situation, Skipped, SourceWish, TopStatement
+from hotlap.records import Proof, ScriptFacts, Setting, Situation, Skipped, SourceChange, TopStatement
 
 if TYPE_CHECKING:
     from hotlap.runtime.hooks import Hooks
@@ -68,7 +68,7 @@ def candidates(situation: Situation) -> tuple[Setting, ...]:
     return (make_setting("matmul-precision", precision=precision),) if precision else ()
 
 
-def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceWish, ...]:
+def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
     """The switches, below the imports."""
     precision = str(dict(setting.values)["precision"])
     call = TopStatement(

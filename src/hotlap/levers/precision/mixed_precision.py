@@ -53,7 +53,7 @@ from hotlap.records import (
     Setting,
     Situation,
     Skipped,
-    SourceWish,
+    SourceChange,
 )
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def candidates(situation: Situation) -> tuple[Setting, ...]:
     return ()
 
 
-def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceWish, ...]:
+def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
     """The region around forward and loss; for float16 a scaler as well."""
     dtype = str(dict(setting.values)["dtype"])
     device = facts.device.partition(":")[0]

@@ -9,9 +9,9 @@ import msgspec
 
 from hotlap import plan as plans_of
 from hotlap.errors import HotlapError, ScriptError, UsageError
-from hotlap.experiment.book import Book, OnProgress, say_nothing
 from hotlap.experiment.comparing import BASELINE, CANDIDATE, comparison_of, largest_peak_bytes
 from hotlap.experiment.costs import FEWEST_ROUNDS
+from hotlap.experiment.draft import OnProgress, StudyDraft, say_nothing
 from hotlap.experiment.journaled import JournaledExecutor
 from hotlap.experiment.observe import Observation
 from hotlap.experiment.options import Options
@@ -78,15 +78,15 @@ def check(
     check_options(options, known)
     trials = Trials(sides.before, options, JournaledExecutor(executor, journal, clock=clock))
     blank = msgspec.structs.replace(blank_study(workload, options, journal), kind="check")
-    book = Book(blank, trials, journal, on_progress)
-    checker = _Checker(workload, against, sides, trials, book, known, speed_only=speed_only)
+    draft = StudyDraft(blank, trials, journal, on_progress)
+    checker = _Checker(workload, against, sides, trials, draft, known, speed_only=speed_only)
     try:
         return checker.run()
     except KeyboardInterrupt:
-        book.close("interrupted")
+        draft.close("interrupted")
         raise
     except HotlapError as error:
-        book.close("script-failed", error.what)
+        draft.close("script-failed", error.what)
         raise
 
 
@@ -97,7 +97,7 @@ class _Checker:
         against: Against,
         sides: Sides,
         trials: Trials,
-        book: Book,
+        draft: StudyDraft,
         levers: Mapping[str, Lever],
         *,
         speed_only: bool,
@@ -106,7 +106,7 @@ class _Checker:
         self._against = against
         self._sides = sides
         self._trials = trials
-        self._book = book
+        self._draft = draft
         self._levers = levers
         self._speed_only = speed_only
         self._sets: Sequence[TurnSet] = ()
@@ -115,7 +115,7 @@ class _Checker:
 
     def run(self) -> Check:
         try:
-            machine, observation = begin(self._trials, self._book)
+            machine, observation = begin(self._trials, self._draft)
         except ScriptError as error:
             return self._not_measured(error)
         self._refuse_mixture(observation)
@@ -132,14 +132,14 @@ class _Checker:
     # -- what cannot be compared ---------------------------------------------------------------
 
     def _not_measured(self, error: ScriptError) -> Check:
-        run = self._book.study.baseline
+        run = self._draft.study.baseline
         if run is not None and isinstance(run.ending, TimedOut):
             text = f"Nothing was compared: {error.what} {error.remedy}"
             found = SpeedCheck(verdict="inconclusive", text=text, limit=self._limit)
-            return self._answer(self._book.study.machine, found, None)
+            return self._answer(self._draft.study.machine, found, None)
         if self._against.kind == "plan":  # both sides are the present script
             found = SpeedCheck(verdict="failed", text=f"{error.what} {error.remedy}", limit=self._limit)
-            return self._answer(self._book.study.machine, found, None)
+            return self._answer(self._draft.study.machine, found, None)
         raise HotlapError(
             f"The script at {self._against.name} cannot be measured. {error.what}",
             where=error.where,
@@ -170,19 +170,19 @@ class _Checker:
         if self._against.kind != "plan":
             return
         if recorded is None:
-            self._book.warn(
+            self._draft.warn(
                 f"The plan of {self._against.name} records no gain, so the check only requires that it costs no speed."
             )
         elif recorded.machine != here:
             there = recorded.machine or "an unknown machine"
-            self._book.warn(
+            self._draft.warn(
                 f"The gain of {recorded.speedup.value:.2f}x was recorded on {there}, and this is {here or 'another'}: "
                 "the check only requires that the plan costs no speed."
             )
             self._against = msgspec.structs.replace(self._against, recorded=None)
         elif recorded.torch_version not in ("", _torch_version(machine)):
             then = f"with torch {recorded.torch_version}, and this is torch {_torch_version(machine)}"
-            self._book.warn(f"The gain was recorded {then}.")
+            self._draft.warn(f"The gain was recorded {then}.")
 
     # -- budget --------------------------------------------------------------------------------
 
@@ -198,14 +198,14 @@ class _Checker:
         self._cost = cost = CheckCost(
             least_seconds=before + first * self._set_seconds, most_seconds=before + last * self._set_seconds
         )
-        self._book.tell(
+        self._draft.tell(
             "trial",
             f"A first look is due after {cost.least_seconds:.0f} s, the last after {cost.most_seconds:.0f} s",
             sets_planned=first,
         )
         budget = trials.options.budget_seconds
         if budget is not None and cost.least_seconds <= budget < cost.most_seconds:
-            self._book.warn(
+            self._draft.warn(
                 f"The budget of {budget:.0f} s may end before the last look: all {last} replicates take about "
                 f"{cost.most_seconds:.0f} s."
             )
@@ -218,7 +218,7 @@ class _Checker:
         return SpeedCheck(verdict="inconclusive", text=text, limit=self._limit)
 
     def _disturbance_of(self, measured: str) -> Disturbance | None:
-        return next((it for it in self._book.study.disturbances if it.measured == measured), None)
+        return next((it for it in self._draft.study.disturbances if it.measured == measured), None)
 
     @property
     def _set_seconds(self) -> float:
@@ -238,12 +238,12 @@ class _Checker:
         design = Design(
             arms=(before, before, now), purpose="check", measured="speed", repeats_time_outs=True, adapts_rounds=True
         )
-        taken = replicate(self._trials, self._book, design, lambda sets: is_decided(sets, recorded, delta))
+        taken = replicate(self._trials, self._draft, design, lambda sets: is_decided(sets, recorded, delta))
         if taken.failure is not None:
             return self._failed(taken.failure, again=taken.timed_out_again)
         self._sets = taken.sets
         verdict, judged, at_least, found = look_at(self._sets, recorded, delta)
-        self._book.judge("speed", [run for it in self._sets for run in it.runs])
+        self._draft.judge("speed", [run for it in self._sets for run in it.runs])
         phases, busy = phase_shifts(self._sets), self._disturbance_of("speed")
         return SpeedCheck(
             verdict=verdict,
@@ -295,7 +295,7 @@ class _Checker:
         return _PlanProof(Prover(self._trials, self._levers, situation), self._against)
 
     def _numbers(self, proof: TwoScripts | _PlanProof) -> NumbersCheck:
-        self._book.tell("parity", "Does it still produce the same results?")
+        self._draft.tell("parity", "Does it still produce the same results?")
         parity = proof.prove(self._sets)
         if isinstance(parity, Failure):
             verdict: CheckVerdict = "inconclusive" if timed_out(parity) else "failed"
@@ -323,9 +323,9 @@ class _Checker:
             spent_seconds=self._trials.spent_seconds,
             budget_seconds=self._trials.options.budget_seconds,
             cost=self._cost,
-            disturbances=self._book.study.disturbances,
-            warnings=(*self._book.study.warnings, *remarks),
-            directory=self._book.study.directory,
+            disturbances=self._draft.study.disturbances,
+            warnings=(*self._draft.study.warnings, *remarks),
+            directory=self._draft.study.directory,
         )
         self._keep(check)
         return check
@@ -339,9 +339,9 @@ class _Checker:
             )
             parity = check.numbers.parity if check.numbers is not None else None
             comparison = msgspec.structs.replace(comparison, parity=parity)
-        self._book.update(check_verdict=check.verdict, verification=comparison)
-        self._book.attach(CHECK, check)
-        self._book.close("finished", check.text)
+        self._draft.update(check_verdict=check.verdict, verification=comparison)
+        self._draft.attach(CHECK, check)
+        self._draft.close("finished", check.text)
 
 
 class _PlanProof:

@@ -9,7 +9,7 @@ import msgspec
 
 from hotlap import __version__
 from hotlap.errors import StudyError
-from hotlap.experiment.book import OnProgress, say_nothing
+from hotlap.experiment.draft import OnProgress, say_nothing
 from hotlap.experiment.options import Options
 from hotlap.procedures.check.compare import check, without_plan
 from hotlap.records import Against, Check, Sides, Workload

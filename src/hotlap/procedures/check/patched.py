@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Sequence
 import msgspec
 
 from hotlap.errors import HotlapError
-from hotlap.experiment.book import Book, OnProgress, say_nothing
 from hotlap.experiment.comparing import CANDIDATE
+from hotlap.experiment.draft import OnProgress, StudyDraft, say_nothing
 from hotlap.experiment.journaled import JournaledExecutor
 from hotlap.experiment.options import Options
 from hotlap.experiment.replicates import Design, replicate, same_numbers
@@ -51,27 +51,27 @@ def prove_patch(
     Raises :class:`HotlapError` when the original cannot be measured.
     """
     trials = Trials(sides.before, options, JournaledExecutor(executor, clock=clock))
-    book = Book(blank_study(sides.before, options, None), trials, None, on_progress)
-    begin(trials, book)
+    draft = StudyDraft(blank_study(sides.before, options, None), trials, None, on_progress)
+    begin(trials, draft)
     trials.choose_rounds(1)
-    proof = _Proof(sides, frozenset(replaced), trials, book).run()
-    machine = machine_label(book.study.machine)
+    proof = _Proof(sides, frozenset(replaced), trials, draft).run()
+    machine = machine_label(draft.study.machine)
     return msgspec.structs.replace(proof, delta=options.delta, steps=options.parity_steps, machine=machine)
 
 
 class _Proof:
-    def __init__(self, sides: Sides, replaced: frozenset[str], trials: Trials, book: Book) -> None:
+    def __init__(self, sides: Sides, replaced: frozenset[str], trials: Trials, draft: StudyDraft) -> None:
         self._sides = sides
         self._replaced = replaced
         self._trials = trials
-        self._book = book
+        self._draft = draft
         self._sets: Sequence[TurnSet] = ()
 
     def run(self) -> PatchProof:
         verdict, found = self._time()
         if isinstance(found, str):
             return PatchProof(text=found, refusal=found)
-        self._book.tell("parity", "Does the patched copy produce the same results?")
+        self._draft.tell("parity", "Does the patched copy produce the same results?")
         numbers = TwoScripts(self._trials, self._sides).prove(self._sets)
         if isinstance(numbers, Failure):
             return PatchProof(text=numbers.reason, refusal=f"The patched copy failed. {numbers.reason}", speed=found)
@@ -97,7 +97,7 @@ class _Proof:
             label="the patched copy against the levers",
         )
         taken = replicate(
-            self._trials, self._book, design, lambda sets: look_at(sets, None, delta)[0] != "inconclusive"
+            self._trials, self._draft, design, lambda sets: look_at(sets, None, delta)[0] != "inconclusive"
         )
         if taken.failure is not None:
             return "failed", self._failed(taken.failure)

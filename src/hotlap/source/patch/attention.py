@@ -12,7 +12,7 @@ from hotlap.source.patch.code import Edits, NotPossible, Sources
 _NAMES = frozenset({"attn_implementation", "_attn_implementation"})
 
 
-def edits_for(sources: Sources, wish: AttentionArgument) -> Edits:
+def edits_for(sources: Sources, change: AttentionArgument) -> Edits:
     """Each literal that asks for the old one, in the files with call sites. Raises :class:`NotPossible`."""
     edits: Edits = []
     for path in sources.site_paths():
@@ -26,9 +26,9 @@ def edits_for(sources: Sources, wish: AttentionArgument) -> Edits:
                 isinstance(t, ast.Attribute) and t.attr in _NAMES for t in it.targets
             ):
                 values.append(it.value)
-        asked = [it for it in values if isinstance(it, ast.Constant) and it.value == wish.instead_of]
-        new = NewCode(f'"{wish.implementation}"')
+        asked = [it for it in values if isinstance(it, ast.Constant) and it.value == change.instead_of]
+        new = NewCode(f'"{change.implementation}"')
         edits += [(path, ReplaceExpression(Span.of(it), new)) for it in asked]
     if not edits:
-        raise NotPossible(f'No call says attn_implementation="{wish.instead_of}" in the files that train.')
+        raise NotPossible(f'No call says attn_implementation="{change.instead_of}" in the files that train.')
     return edits

@@ -13,7 +13,7 @@ _POSITIONS = {"num_workers": 5, "pin_memory": 7, "timeout": 9, "multiprocessing_
 _USUAL_PREFETCH = 2
 
 
-def edits_for(sources: Sources, wish: LoaderArguments) -> Edits:
+def edits_for(sources: Sources, change: LoaderArguments) -> Edits:
     """Each call that made a training loader. Raises :class:`NotPossible`."""
     facts = [it for it in sources.facts.training_loaders if not it.iterable]
     if not facts:
@@ -30,7 +30,7 @@ def edits_for(sources: Sources, wish: LoaderArguments) -> Edits:
             continue
         done.add((code, call))
         _check_callee(code, call)
-        wanted = {name: value for name, value in wish.values if _present(loader, name) != value}
+        wanted = {name: value for name, value in change.values if _present(loader, name) != value}
         spared = _others(code, [it for it in sites if it is not None and it.file == str(code.path)])
         edits += set_arguments(sources, code, call, wanted, _POSITIONS, spared)
         if loader.trains and any(it.site == loader.site and it.trains is False for it in sources.facts.loaders):
@@ -38,7 +38,7 @@ def edits_for(sources: Sources, wish: LoaderArguments) -> Edits:
                 f"{code.path.name}:{call.lineno} also makes a loader that is used only for evaluation, which gets the "
                 "same arguments."
             )
-        for name in wish.removed:
+        for name in change.removed:
             if _present(loader, name) not in (None, False):
                 edits += remove_argument(code, call, name, _POSITIONS)
     return edits

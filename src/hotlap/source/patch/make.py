@@ -20,7 +20,7 @@ from hotlap.records import (
     ScaledLoss,
     ScriptFacts,
     Setting,
-    SourceWish,
+    SourceChange,
     TopStatement,
 )
 from hotlap.source.edits.apply import apply_changes
@@ -30,13 +30,13 @@ from hotlap.source.edits.refusals import CannotEdit
 from hotlap.source.patch import attention, copies, loaders, models, optimizers, regions, scaling, top
 from hotlap.source.patch.code import Code, Edits, NotPossible, Sources, digest_of
 
-Wishes = Sequence[tuple[Setting, tuple[SourceWish, ...]]]
+WantedChanges = Sequence[tuple[Setting, tuple[SourceChange, ...]]]
 
 
 def make_patch(
-    facts: ScriptFacts, wishes: Wishes, *, script: Path | None, directory: Path, arguments: Sequence[str] = ()
+    facts: ScriptFacts, changes: WantedChanges, *, script: Path | None, directory: Path, arguments: Sequence[str] = ()
 ) -> Patch:
-    """The settings' wishes as changed files, none of which is written.
+    """The settings' changes as changed files, none of which is written.
 
     ``facts`` are what a run saw of the script (with exact call sites), ``script`` the file that was run and
     ``arguments`` what it was given. A lever of which one part cannot be made safely is left out as a whole, with the
@@ -45,43 +45,43 @@ def make_patch(
     sources = Sources(facts, script, arguments)
     planned: dict[Setting, Edits] = {}
     left_out: dict[Setting, str] = {}
-    for setting, wanted in wishes:
+    for setting, wanted in changes:
         try:
-            planned[setting] = [it for wish in wanted for it in _edits(sources, wish)]
+            planned[setting] = [it for change in wanted for it in _edits(sources, change)]
         except NotPossible as error:
             left_out[setting] = error.reason
     texts = _applied(sources, planned, left_out)
     return Patch(
         directory=str(directory),
-        written=tuple(setting for setting, _ in wishes if setting in planned),
-        left_out=tuple(LeftOut(setting=it, reason=left_out[it]) for it, _ in wishes if it in left_out),
+        written=tuple(setting for setting, _ in changes if setting in planned),
+        left_out=tuple(LeftOut(setting=it, reason=left_out[it]) for it, _ in changes if it in left_out),
         files=tuple(_file(sources.code(path), after) for path, after in texts.items()),
         remarks=tuple(dict.fromkeys(sources.remarks)),
     )
 
 
-def _edits(sources: Sources, wish: SourceWish) -> Edits:
-    match wish:
+def _edits(sources: Sources, change: SourceChange) -> Edits:
+    match change:
         case LoaderArguments():
-            return loaders.edits_for(sources, wish)
+            return loaders.edits_for(sources, change)
         case OptimizerArguments():
-            return optimizers.edits_for(sources, wish)
+            return optimizers.edits_for(sources, change)
         case ModelStatement():
-            return models.statement_edits(sources, wish)
+            return models.statement_edits(sources, change)
         case ModelInputs():
-            return models.input_edits(sources, wish)
+            return models.input_edits(sources, change)
         case ForwardRegion():
-            return regions.edits_for(sources, wish)
+            return regions.edits_for(sources, change)
         case ScaledLoss():
-            return scaling.edits_for(sources, wish)
+            return scaling.edits_for(sources, change)
         case CopiesWithoutWaiting():
             return copies.edits_for(sources)
         case AttentionArgument():
-            return attention.edits_for(sources, wish)
+            return attention.edits_for(sources, change)
         case TopStatement():
-            return top.edits_for(sources, wish)
+            return top.edits_for(sources, change)
         case NoSourceForm():
-            raise NotPossible(wish.reason)
+            raise NotPossible(change.reason)
 
 
 def _applied(sources: Sources, planned: dict[Setting, Edits], left_out: dict[Setting, str]) -> Mapping[Path, str]:

@@ -27,15 +27,15 @@ class Model:
     optimizer: ast.stmt
 
 
-def statement_edits(sources: Sources, wish: ModelStatement) -> Edits:
+def statement_edits(sources: Sources, change: ModelStatement) -> Edits:
     """The statement after the last one that makes, wraps or moves each model. Raises :class:`NotPossible`."""
-    _check_kinds(sources, wish.convolutions_only)
+    _check_kinds(sources, change.convolutions_only)
     edits: Edits = []
     for model in _models(sources):
-        if _has_already(model, wish):
+        if _has_already(model, change):
             continue
         known = (model.name.partition(".")[0],)
-        statement = NewCode(re.sub(r"\b_\b", model.name, wish.code), wish.needs, known)
+        statement = NewCode(re.sub(r"\b_\b", model.name, change.code), change.needs, known)
         after = _last_change(sources, model)
         if after is None:
             edits.append((model.code.path, InsertBefore(Span.of(model.optimizer), statement)))
@@ -44,9 +44,9 @@ def statement_edits(sources: Sources, wish: ModelStatement) -> Edits:
     return edits
 
 
-def input_edits(sources: Sources, wish: ModelInputs) -> Edits:
+def input_edits(sources: Sources, change: ModelInputs) -> Edits:
     """What each training forward is given. Raises :class:`NotPossible`."""
-    method = wish.code.split(".")[1].partition("(")[0]
+    method = change.code.split(".")[1].partition("(")[0]
     edits: Edits = []
     for site in sources.sites("model"):
         code, call = sources.of_site(site, f"The call of {site.what}")
@@ -57,11 +57,11 @@ def input_edits(sources: Sources, wish: ModelInputs) -> Edits:
                 f"Which argument of {code.text(call.func)} holds the images, in line {call.lineno}, cannot be told."
             )
         shapes = {len(it) for model in sources.facts.models for it in model.input_shapes}
-        if shapes and wish.dimensions not in shapes:
-            raise NotPossible(f"{site.what} is given no tensor with {wish.dimensions} dimensions.")
+        if shapes and change.dimensions not in shapes:
+            raise NotPossible(f"{site.what} is given no tensor with {change.dimensions} dimensions.")
         if _is_call_with(call.args[0], {method, "contiguous"}, "memory_format"):
             continue
-        edits.append((code.path, WrapExpression(Span.of(call.args[0]), NewCode(wish.code, wish.needs))))
+        edits.append((code.path, WrapExpression(Span.of(call.args[0]), NewCode(change.code, change.needs))))
     if not sources.sites("model"):
         raise NotPossible("No line was seen that calls the model.")
     return edits
@@ -224,9 +224,9 @@ def _outside_of_branches(code: Code, statement: ast.stmt, uses: Sequence[ast.AST
         statement = owner
 
 
-def _has_already(model: Model, wish: ModelStatement) -> bool:
+def _has_already(model: Model, change: ModelStatement) -> bool:
     """Whether the script does it: ``model.compile()`` or ``torch.compile(model)``, a conversion of the format."""
-    method = wish.code.split(".")[1].partition("(")[0]
+    method = change.code.split(".")[1].partition("(")[0]
     for node in ast.walk(model.code.tree):
         if not isinstance(node, ast.Call):
             continue

@@ -9,9 +9,9 @@ from hotlap.source.patch.code import Code, Edits, NotPossible, Sources, keyword_
 from hotlap.source.patch.values import set_arguments
 
 
-def edits_for(sources: Sources, wish: OptimizerArguments) -> Edits:
+def edits_for(sources: Sources, change: OptimizerArguments) -> Edits:
     """Each call that made an optimizer of torch which leaves the choice open. Raises :class:`NotPossible`."""
-    names = {name for name, _ in wish.values}
+    names = {name for name, _ in change.values}
     supported = {"fused": "supports_fused", "foreach": "supports_foreach"}
     facts = [
         it
@@ -27,9 +27,9 @@ def edits_for(sources: Sources, wish: OptimizerArguments) -> Edits:
         done.add((code, call))
         if last_part(call.func) not in {optimizer.kind, *_aliases(code, optimizer.kind)}:
             raise NotPossible(f"The optimizer is made by {code.text(call.func)}, which may make others as well.")
-        if any(keyword_of(call, it) is not None for it in wish.alternatives):
+        if any(keyword_of(call, it) is not None for it in change.alternatives):
             continue
-        edits += set_arguments(sources, code, call, dict(wish.values), {})
+        edits += set_arguments(sources, code, call, dict(change.values), {})
     if not done:
         raise NotPossible("No optimizer of torch was seen that leaves its implementation open.")
     return edits

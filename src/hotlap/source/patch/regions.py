@@ -25,7 +25,7 @@ class Backward:
     statement: ast.stmt
 
 
-def edits_for(sources: Sources, wish: ForwardRegion) -> Edits:
+def edits_for(sources: Sources, change: ForwardRegion) -> Edits:
     """A region before each backward. Raises :class:`NotPossible`."""
     backwards = [found for it in sources.sites("backward") for found in [backward_of(sources, it)]]
     if not backwards:
@@ -34,8 +34,8 @@ def edits_for(sources: Sources, wish: ForwardRegion) -> Edits:
     edits: Edits = []
     covered: set[ast.Call] = set()
     for it in backwards:
-        covered |= {call for code, call in forwards if _already(code, call, wish.already)}
-        edits += _around(sources, it, forwards, covered, wish)
+        covered |= {call for code, call in forwards if _already(code, call, change.already)}
+        edits += _around(sources, it, forwards, covered, change)
     missed = [(code, call) for code, call in forwards if call not in covered]
     if missed:
         code, call = missed[0]
@@ -85,10 +85,10 @@ def _around(
     backward: Backward,
     forwards: Sequence[tuple[Code, ast.Call]],
     covered: set[ast.Call],
-    wish: ForwardRegion,
+    change: ForwardRegion,
 ) -> Edits:
     code = backward.code
-    context = NewCode(wish.context, wish.needs)
+    context = NewCode(change.context, change.needs)
     inside = [call for it, call in forwards if it is code and backward.statement in (call, *code.above(call))]
     if inside:
         covered.update(inside)
@@ -105,7 +105,7 @@ def _around(
     _check_run(sources, code, block[begin : last + 1])
     covered.update(own)
     covered.update(_called_from(code, block[begin : last + 1], forwards))
-    if _already(code, block[begin], wish.already) or _is_region(code, block[begin : last + 1], wish.already):
+    if _already(code, block[begin], change.already) or _is_region(code, block[begin : last + 1], change.already):
         return []
     context = for_device(sources, code, block[begin], own[0] if own else None, context)
     return [(code.path, WrapStatements(Span.of(block[begin]), Span.of(block[last]), context))]

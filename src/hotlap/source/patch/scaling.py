@@ -21,7 +21,7 @@ NAME = "scaler"
 _MAKER = "torch.amp.GradScaler"
 
 
-def edits_for(sources: Sources, wish: ScaledLoss) -> Edits:
+def edits_for(sources: Sources, change: ScaledLoss) -> Edits:
     """All that scaling takes. Raises :class:`NotPossible`."""
     if sources.facts.grad_scaler:
         raise NotPossible("The script scales its loss itself.")
@@ -38,7 +38,7 @@ def edits_for(sources: Sources, wish: ScaledLoss) -> Edits:
         raise NotPossible(f"The name {NAME} is in use.")
     statement = code.statement(step)
     edits: Edits = [
-        (code.path, InsertAtTop(NewCode(f'{NAME} = {_MAKER}("{wish.device}")', (_MAKER,)))),
+        (code.path, InsertAtTop(NewCode(f'{NAME} = {_MAKER}("{change.device}")', (_MAKER,)))),
         *((code.path, WrapExpression(Span.of(it.loss), _with_scaler("scale(_)"))) for it in backwards),
         (code.path, ReplaceExpression(Span.of(step), _with_scaler(f"step({optimizer})"))),
         (code.path, InsertAfter(Span.of(statement), _with_scaler("update()"))),

@@ -8,9 +8,9 @@ from hotlap.source.edits.kinds import InsertAtTop
 from hotlap.source.patch.code import Edits, NotPossible, Sources
 
 
-def edits_for(sources: Sources, wish: TopStatement) -> Edits:
+def edits_for(sources: Sources, change: TopStatement) -> Edits:
     """Into the file that is run. Raises :class:`NotPossible` where that is not known."""
     if sources.script is None:
         raise NotPossible("Which file is the script cannot be told.")
     code = sources.code(sources.script)
-    return [(code.path, InsertAtTop(NewCode(wish.code, wish.needs)))]
+    return [(code.path, InsertAtTop(NewCode(change.code, change.needs)))]

@@ -1,4 +1,4 @@
-"""The study while it is being made: every change is a new frozen Study, saved and told at once."""
+"""The study while it is being made: every change is a new frozen Study, saved and reported at once."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ OnProgress: TypeAlias = Callable[[Progress], None]
 
 
 def say_nothing(progress: Progress) -> None:
-    """The listener of a search that nobody watches."""
+    """Ignore progress, where nobody watches."""
 
 
-class Book:
-    """Holds the Study as it stands; what it holds is a valid answer at any moment."""
+class StudyDraft:
+    """The current Study, which is a valid answer at any moment."""
 
     def __init__(self, study: Study, trials: Trials, journal: Journal | None, on_progress: OnProgress) -> None:
         self.study = study

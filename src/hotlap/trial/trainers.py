@@ -12,7 +12,7 @@ from hotlap.trial.channel import Channel, Connection
 _MORE_HELLOS_SECONDS = 0.2
 
 
-class Crew:
+class Trainers:
     """All that was heard from the processes of one child.
 
     Every process that said Hello is a trainer. One that comes late is told at once what the others were told last, as

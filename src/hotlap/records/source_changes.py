@@ -77,7 +77,7 @@ class NoSourceForm(Record, frozen=True, kw_only=True, tag="no-source-form"):
     reason: str
 
 
-SourceWish: TypeAlias = (
+SourceChange: TypeAlias = (
     LoaderArguments
     | OptimizerArguments
     | ModelStatement
