@@ -21,8 +21,8 @@ from bench.report import command_line, table, write
 from hotlap import plan as plans_of
 from hotlap.api import local_executor
 from hotlap.errors import HotlapError
-from hotlap.experiment.book import Book, say_nothing
 from hotlap.experiment.comparing import compare_sets
+from hotlap.experiment.draft import StudyDraft, say_nothing
 from hotlap.experiment.journaled import JournaledExecutor
 from hotlap.experiment.options import Options
 from hotlap.experiment.replicates import Design, anything, replicate
@@ -83,19 +83,19 @@ def measure(name: str, replicates: int, folder: Path) -> list[Row]:
         kind="script", target=str(script), arguments=SIZES[name], directory=str(EXAMPLES), python=sys.executable
     )
     trials = Trials(workload, Options(), JournaledExecutor(local_executor(folder)))
-    book = Book(blank_study(workload, trials.options, None), trials, None, say_nothing)
-    settings = _settings(trials, book)
+    draft = StudyDraft(blank_study(workload, trials.options, None), trials, None, say_nothing)
+    settings = _settings(trials, draft)
     plans = [plans_of.with_setting(plans_of.EMPTY, it) for it in settings]
     print(f"{name}: {', '.join(map(plans_of.describe, settings))}", file=sys.stderr, flush=True)
     together = _in_one_launch(trials, plans, replicates)
     return [
-        _row(name, setting, together, 2 + index, _in_launches(trials, book, plan, replicates))
+        _row(name, setting, together, 2 + index, _in_launches(trials, draft, plan, replicates))
         for index, (setting, plan) in enumerate(zip(settings, plans, strict=True))
     ]
 
 
-def _settings(trials: Trials, book: Book) -> list[Setting]:
-    machine, observation = begin(trials, book)
+def _settings(trials: Trials, draft: StudyDraft) -> list[Setting]:
+    machine, observation = begin(trials, draft)
     situation = Situation(
         facts=observation.facts,
         machine=machine,
@@ -117,7 +117,7 @@ def _in_one_launch(trials: Trials, plans: Sequence[Plan], replicates: int) -> li
     return taken
 
 
-def _in_launches(trials: Trials, book: Book, plan: Plan, replicates: int) -> Sequence[TurnSet] | Failure:
+def _in_launches(trials: Trials, draft: StudyDraft, plan: Plan, replicates: int) -> Sequence[TurnSet] | Failure:
     design = Design(
         arms=(plans_of.EMPTY, plans_of.EMPTY, plan),
         purpose=f"launches {plans_of.key(plan)}",
@@ -125,7 +125,7 @@ def _in_launches(trials: Trials, book: Book, plan: Plan, replicates: int) -> Seq
         rounds=ROUNDS,
         accept=anything,
     )
-    found = replicate(trials, book, design)
+    found = replicate(trials, draft, design)
     return found.failure if found.failure is not None else found.sets
 
 
