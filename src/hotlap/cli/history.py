@@ -15,7 +15,7 @@ from hotlap.render.history_svg import history_svg
 _DESCRIPTION = """\
 Shows all studies of this project, of tune, lab, profile and check: when, which script, what it gave
 with its interval, whether the numbers agreed, the levers kept, torch, machine and git revision.
-Ratios of different machines stand beside each other; they are not comparable."""
+Ratios of different machines are listed together; they are not comparable."""
 
 _EXAMPLES = """\
 examples:

@@ -98,4 +98,4 @@ def main(words: list[str], engine: api.Engine) -> int:
 
 
 def _say_nothing(sentence: str) -> None:
-    """The listener of a hunt that nobody watches."""
+    """Ignore progress."""

@@ -15,9 +15,9 @@ from hotlap.records.workload import Plan, Workload
 class Against(Record, frozen=True, kw_only=True):
     """What the present script is compared with.
 
-    ``revision``: the script as it was at a git commit, both under ``plan``. ``plan``: the present script without the
-    plan; what the plan gave when it was ``recorded`` must still be there. ``name`` is what a person called it,
-    ``commit`` the commit, and ``plan_name`` where the plan came from (empty: there is none).
+    ``revision``: the script at a git commit, both under ``plan``. ``plan``: the present script without the plan; what
+    the plan gave when it was ``recorded`` must still be there. ``name`` is what a person called it, ``commit`` the
+    commit, and ``plan_name`` where the plan came from (empty: there is none).
     """
 
     kind: Literal["revision", "plan"]
@@ -85,7 +85,7 @@ class SpeedCheck(Record, frozen=True, kw_only=True):
 
 
 class NumbersCheck(Record, frozen=True, kw_only=True):
-    """Whether training still computes the same."""
+    """Whether training still produces the same results."""
 
     verdict: CheckVerdict
     text: str

@@ -140,7 +140,7 @@ class GateResult(Record, frozen=True, kw_only=True):
 
 
 class ParityComparison(Record, frozen=True, kw_only=True):
-    """Whether training still computes the same thing. ``text`` is the sentence for a person."""
+    """Whether training still produces the same results. ``text`` is the sentence for a person."""
 
     verdict: ParityVerdict
     proof: Proof
@@ -210,7 +210,7 @@ class Comparison(Record, frozen=True, kw_only=True):
 
 
 class LossCurves(Record, frozen=True, kw_only=True):
-    """The loss step by step, of the script as it is and with the plan, from the runs that sameness was judged by.
+    """The loss step by step, of the unmodified script and with the plan, from the runs that were compared.
 
     Columns of equal length; ``steps`` count from 1. Of ``compared_steps`` steps every ``every``-th is kept. The
     averages are exponential moving averages over all steps (those that gate G3 compares), and ``allowed`` is how far

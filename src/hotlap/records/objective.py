@@ -13,7 +13,7 @@ PEAK_BYTES: Final = "peak_bytes"
 
 
 class Limit(Record, frozen=True, kw_only=True):
-    """A metric of the plan may be ``most`` times that of the untouched script: 1.1 allows a tenth more."""
+    """A metric of the plan may be ``most`` times that of the unmodified script: 1.1 allows a tenth more."""
 
     metric: str
     most: float

@@ -14,7 +14,7 @@ from hotlap.records.workload import Setting, Workload
 
 
 class Kept(Record, frozen=True, kw_only=True, tag="kept"):
-    """Better by the objective, and training still computes the same: it became part of the plan."""
+    """Better by the objective, with the same results: it became part of the plan."""
 
     comparison: Comparison
     reason: str = ""
@@ -29,14 +29,14 @@ class NoGain(Record, frozen=True, kw_only=True, tag="no-gain"):
 
 
 class ParityLost(Record, frozen=True, kw_only=True, tag="parity-lost"):
-    """Better, but training no longer computes the same."""
+    """Better, but training no longer produces the same results."""
 
     comparison: Comparison
     reason: str = ""
 
 
 class NotVerified(Record, frozen=True, kw_only=True, tag="not-verified"):
-    """Better, but whether training still computes the same could not be shown."""
+    """Better, but it could not be shown that training still produces the same results."""
 
     comparison: Comparison
     reason: str = ""

@@ -37,12 +37,11 @@ class Steps(Record, frozen=True, kw_only=True):
 class Block(Record, frozen=True, kw_only=True):
     """Consecutive steps that were timed as one: the clock was read at both ends only.
 
-    ``wall_seconds`` excludes time outside steps. ``own_cpu_seconds`` is this process and its
-    workers; ``other_load`` is how many of the cores that it may use others kept busy meanwhile (a hypervisor that
-    took them away counts as others), and ``waited_seconds`` how long its threads, taken together, were ready to run and
-    waited for a core (None: the system does not say). ``page_faults`` are the times that the system had to provide it
-    with a page of memory first.
-    Energies (None: nobody tells) are those of whole devices, as many as there are trainers, and of all processors of
+    ``wall_seconds`` excludes time outside steps. ``own_cpu_seconds`` is this process and its workers; ``other_load`` is
+    how many of the cores that it may use others kept busy meanwhile (a hypervisor that took them away counts as
+    others), and ``waited_seconds`` how long its threads, taken together, were ready to run and waited for a core (None:
+    the system does not say). ``page_faults`` are the times that the system had to provide it with a page of memory
+    first. Energies (None: unknown) are those of whole devices, as many as there are trainers, and of all processors of
     the machine, whoever used them in that time. ``device_power_sampled`` says that the former was not counted, but
     taken from samples of power. In ``allocator_retries`` the device's allocator found no memory, gave all that it kept
     back and asked again: what such a block took says nothing of the script alone. ``first_step`` is the row of the

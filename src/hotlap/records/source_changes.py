@@ -9,7 +9,7 @@ from hotlap.records.base import Record, Values
 
 class LoaderArguments(Record, frozen=True, kw_only=True, tag="loader-arguments"):
     """These arguments for the training loaders over map-style data sets; ``removed`` are those that may not be given
-    beside them."""
+    next to them."""
 
     values: Values
     removed: tuple[str, ...] = ()

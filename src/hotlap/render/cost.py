@@ -34,7 +34,7 @@ def cost_sentences(study: Study, costs: Costs | None) -> Iterator[str]:
 
 
 def energy_line(energy: EnergyComparison | None) -> str:
-    """One sentence on the energy of a sample before and after; or that nobody knows it."""
+    """One sentence on the energy of a sample before and after, or that it is unknown."""
     if energy is None:
         return UNKNOWN_ENERGY
     level = text.confidence(energy.confidence)

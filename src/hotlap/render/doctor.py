@@ -32,7 +32,7 @@ class Remark:
 
 
 def doctor(machine: Machine, remarks: Sequence[Remark] = ()) -> RenderableType:
-    """The machine in four parts: facts, measured rates, how trials are isolated on it, and what to mend."""
+    """The machine in four parts: facts, measured rates, how trials are isolated on it, and problems to fix."""
     machine = presentable(machine)
     pieces: list[RenderableType] = [Text("Machine", style="bold"), _pairs(_facts(machine))]
     for it in machine.accelerators:

@@ -2,7 +2,7 @@
 
 ## What it is
 The driver had no memory left for a tensor, so torch's allocator gave its whole cache of free blocks back and asked once
-more. That second try worked, and nobody was told.
+more. That second try worked, without any message.
 
 ## Why it is slow
 Giving memory back makes the host wait until the device has finished all that was issued, and the blocks that the next

@@ -1,7 +1,7 @@
 """Layers add a bias that the batch-norm behind them takes away again.
 
 ## What it is
-A convolution or linear layer has a bias, and a batch-norm takes its output as it is. The batch-norm subtracts the mean
+A convolution or linear layer has a bias, and a batch-norm takes its output directly. The batch-norm subtracts the mean
 of each channel, and with it whatever constant the bias added.
 
 ## Why it is slow

@@ -10,9 +10,9 @@ it returns, the device's queue is empty, and the device idles until the next ker
 
 ## How to see it
 Batches in pinned memory that were copied while the host waited, in at least half of the observed steps. Where the steps
-were traced, the cost is the time that the device idled because of such copies, as it falls on an untouched step. Where
-it shows none, or there is no trace, the time of the copies themselves is the bound: it can be hidden behind computing
-only once they do not block.
+were traced, the cost is the time that the device idled because of such copies, scaled to an unprofiled step. Where it
+shows none, or there is no trace, the time of the copies themselves is the bound: it can be hidden behind computing only
+once they do not block.
 
 ## What to do
 Copy with `.to(device, non_blocking=True)`. Work on the same stream is ordered after the copy, so nothing else needs to

@@ -65,7 +65,7 @@ MANY_STEPS = 1000
 """Compiled steps, where neither the run's length nor that of a pass is known."""
 
 SHORTEST_SECONDS = 5.0
-"""Compiling that takes no longer is nobody's trouble."""
+"""Compiling that takes no longer is not reported."""
 
 
 def check(profile: Profile) -> Iterator[Finding]:
@@ -140,7 +140,7 @@ def _many_steps(profile: Profile) -> Finding:
 
 def _in_a_trial(profile: Profile) -> Iterator[Finding]:
     """A trial has measured the gain, so the steps that win the cost back are known. The gain's best end counts, of an
-    untouched step: beside other levers a step may be shorter, and the gain with it."""
+    unmodified step: with other levers a step may be shorter, and the gain with it."""
     outcome = next((it for it in profile.outcomes if it.lever == "compile"), None)
     if outcome is None or not isinstance(outcome.verdict, Kept) or outcome.compile is None:
         return

@@ -8,8 +8,8 @@ cuDNN has several algorithms for each convolution. Which is fastest depends on s
 thumb does not always find it. In benchmark mode it times them once for each new shape and remembers the fastest.
 
 ## How to see it
-`hotlap profile train.py` says what convolutions take of the step. What another algorithm would save nobody knows before
-it is tried; `hotlap tune train.py` tries it.
+`hotlap profile train.py` shows the share of convolutions. What another algorithm would save is unknown before it is
+tried; `hotlap tune train.py` tries it.
 
 ## What to do
 Set `torch.backends.cudnn.benchmark = True` once at the start.

@@ -10,7 +10,7 @@ up. `gc.collect()` walks through every object of the process, some hundred thous
 
 ## How to see it
 The time that such calls took in the observed steps, as a share of these. What the allocations after an emptied cache
-cost anew is not counted. Calls in evaluation or at checkpoints do not count either.
+cost again is not counted. Calls in evaluation or at checkpoints do not count either.
 
 ## What to do
 Take the call out. Against fragmentation set `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`; against memory that

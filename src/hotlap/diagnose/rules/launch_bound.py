@@ -11,7 +11,7 @@ device does not help then; the host's single thread sets the pace.
 ## How to see it
 The trace of a few steps: idle time of the device in which the host was still inside operators or launch calls, with at
 least 30 % of the kernels shorter than a launch. Time that the host spent in Python between operators is told by
-`python-overhead` instead. A profiler makes launching slower; the shares given here are those of an untouched step.
+`python-overhead` instead. A profiler makes launching slower; the shares given here are those of an unprofiled step.
 
 ## What to do
 `torch.compile` makes few kernels of many, and `mode="reduce-overhead"` replays the step as one CUDA graph. A fused

@@ -9,15 +9,15 @@ Python runs on one core, some ten million simple operations a second. On a CPU a
 an accelerator the host's lead shrinks, and when it is used up, the device idles.
 
 ## How to see it
-On a CPU: the untouched step, less its data wait and its backward pass (which runs without Python, and frees memory
+On a CPU: the unprofiled step, less its data wait and its backward pass (which runs without Python, and frees memory
 between operators), less the time that the traced steps spent inside other operators. Tracing makes operators longer and
 never shorter, so what is left was spent outside of them at least; from that 6 % of the step are taken off for the low
 end, since the two come from different launches. Where the traced step takes more than twice as long, as one of
 thousands of tiny operators does, it is the part of each phase's samples that was met in Python, if that is more, up to
-the time that the traced steps spent in Python. Lines
-that print or log, and what they prepare for it, are left to `logging-cost`. A compiled model's kernels are no operators
-to the profiler: then nothing is said. On an accelerator: the time for which the device idled while the host was in no
-operator and no call, between kernels or between steps, as it falls on an untouched step.
+the time that the traced steps spent in Python. Lines that print or log, and what they prepare for it, are left to
+`logging-cost`. A compiled model's kernels are no operators to the profiler: then nothing is said. On an accelerator:
+the time for which the device idled while the host was in no operator and no call, between kernels or between steps,
+scaled to an unprofiled step.
 
 Where other processes disturbed the measurement, half of it must show in sampled lines as well, since what the step
 loses to others is spent in no operator either.

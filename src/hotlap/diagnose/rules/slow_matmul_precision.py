@@ -6,9 +6,9 @@ multiplies a shorter format several times as fast, and the script asks for none:
 `torch.get_float32_matmul_precision()` is `highest`.
 
 ## Why it is slow
-A GPU's matrix units multiply float16, bfloat16 and TensorFloat-32 numbers; true float32 products run beside them on its
-ordinary units, at a fraction of the rate. The same holds for processors with instructions for bfloat16. Shorter numbers
-also halve what is read and written.
+A GPU's matrix units multiply float16, bfloat16 and TensorFloat-32 numbers; true float32 products run next to them on
+its ordinary units, at a fraction of the rate. The same holds for processors with instructions for bfloat16. Shorter
+numbers also halve what is read and written.
 
 ## How to see it
 `hotlap profile train.py` multiplies matrices of many sizes in each format, and compares the products of a step with the

@@ -10,7 +10,7 @@ result, noting it for the backward pass. Where the tensors are small, that is wh
 more cores nor cheaper arithmetic makes it shorter.
 
 ## How to see it
-The operators of a traced step are counted, those that others call included, and the untouched step's forward, backward
+The operators of a traced step are counted, those that others call included, and the unprofiled step's forward, backward
 and optimizer, which must be half of it, are divided by their number. Four fifths of the calls must be on tensors of at
 most 16,384 elements, and these must take half of all operators' time. Only a larger batch shows which part of the time
 is overhead: `hotlap profile --batch-sizes` measures it, and where that gives less than a fifth more samples per second,

@@ -11,8 +11,8 @@ large imports) for every epoch: little when an epoch takes an hour, most of the 
 
 ## How to see it
 What `iter(loader)` and the first fetch after it took, from the second epoch of the profiled run on, less what a fetch
-usually takes. That time, spread over the steps of the run, against the untouched script's step is the cost; it cannot
-be more than the data wait.
+usually takes. That time, spread over the steps of the run, relative to the unmodified script's step, is the cost; it
+cannot be more than the data wait.
 
 ## What to do
 Make the `DataLoader` once, and pass `persistent_workers=True`. Where epochs are very short, let one epoch pass

@@ -79,7 +79,7 @@ def changes_randomness(situation: Situation, setting: Setting) -> bool:
 
 
 def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
-    """It takes a class of some length, which nobody wants in a script."""
+    """It needs a class that is too long for a script."""
     return (NoSourceForm(reason="It cannot be written into a script in a few lines."),)
 
 
@@ -89,7 +89,7 @@ def install(hooks: Hooks, setting: Setting) -> None:
 
 
 class Side(Protocol):
-    """Something that copies beside the main stream."""
+    """Something that copies on a side stream."""
 
     device_type: str
 

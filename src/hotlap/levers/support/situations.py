@@ -35,7 +35,7 @@ def accelerator(situation: Situation) -> Accelerator | None:
 
 
 def native_dtypes(situation: Situation) -> tuple[str, ...]:
-    """The dtypes that the training device multiplies in hardware; empty where nobody knows."""
+    """The dtypes that the training device multiplies in hardware; empty if unknown."""
     if device_kind(situation) == "cpu":
         return situation.machine.native_dtypes
     device = accelerator(situation)

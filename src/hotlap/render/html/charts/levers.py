@@ -1,7 +1,7 @@
-"""The waterfall: from the script as it is, lever by lever, to the verified plan.
+"""The waterfall: from the unmodified script, lever by lever, to the verified plan.
 
-Every bar is relative to the time that a sample takes in the script as it is. A lever is measured on top of the levers
-that were kept before it, so its bar begins where theirs end; one that was not kept moves nothing and is drawn beside.
+Every bar is relative to the time per sample of the unmodified script. A lever is measured on top of the levers that
+were kept before it, so its bar begins where theirs end; one that was not kept moves nothing and is drawn next to them.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 Finds a loop in which `backward` runs in every pass, the optimizer's step only in every n-th (`if step % n == 0`), and
 neither the loss nor the gradients are divided by n; or with the step behind `for _ in range(accumulation_steps)`. It is
 silent where n scales anything, such as the learning rate, where it is given to other code, where the loss is a sum, and
-where nobody can see how it is computed.
+where it is unknown how it is computed.
 
 ## Why it is wrong
 `backward` adds gradients. Over n batches whose losses are means, the sum is n times the gradient of one large batch:

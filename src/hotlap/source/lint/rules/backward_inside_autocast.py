@@ -6,8 +6,8 @@ switched off (`enabled=False`) is not reported.
 
 ## Why it is wrong
 Autocast is for the forward pass and the loss: backward runs each operator in the type that its forward chose. What is
-new in backward, such as a custom function or a penalty on gradients, is cast once more inside the region, in ways that
-nobody asked for. PyTorch's documentation advises against it. What follows in the region, clipping and the optimizer's
+new in backward, such as a custom function or a penalty on gradients, is cast again inside the region, in ways that
+were not requested. PyTorch's documentation advises against it. What follows in the region, clipping and the optimizer's
 step, is subject to it as well.
 
 ## Example

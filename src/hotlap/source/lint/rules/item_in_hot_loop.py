@@ -1,11 +1,10 @@
 """Every training step waits for the device to read a value.
 
 ## What it does
-Finds `.item()`, `.tolist()`, `.cpu()`, `float(tensor)` and `int(tensor)` of a tensor that is computed from
-the model or its loss, where it happens in every step of a training loop: in the loop itself, in a function that the
-loop calls, or in Lightning's `training_step`. It is silent behind an interval (`if step % 100 == 0`), behind a flag
-that nobody can judge from the source, for tensors that are known to lie on the host, and in files that use no
-accelerator.
+Finds `.item()`, `.tolist()`, `.cpu()`, `float(tensor)` and `int(tensor)` of a tensor that is computed from the model or
+its loss, where it happens in every step of a training loop: in the loop itself, in a function that the loop calls, or
+in Lightning's `training_step`. It is silent behind an interval (`if step % 100 == 0`), behind a flag that cannot be
+judged from the source, for tensors that are known to be on the host, and in files that use no accelerator.
 
 ## Why it is slow
 A device works through a queue that Python fills ahead of it. Reading a value makes Python wait until the device has

@@ -3,7 +3,7 @@
 ## What it does
 Finds a `DataLoader` whose `num_workers` is absent or 0 although its data set works for every sample: it reads a file,
 decodes it, or calls a transform or tokenizer, in `__getitem__` or in a function that this calls. Data sets that lie in
-memory are not reported, nor those that nobody can see into, nor a loader that is given unknown `**arguments`.
+memory are not reported, nor those whose contents are unknown, nor a loader that is given unknown `**arguments`.
 
 ## Why it is slow
 Without workers the next batch is begun when the model asks for it, so the device waits for all of the reading and

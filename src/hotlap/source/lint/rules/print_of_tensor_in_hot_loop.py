@@ -2,7 +2,7 @@
 
 ## What it does
 Finds `print`, logging calls and progress bars that are given a tensor, or a text with a tensor in it, in every step of
-a training loop. Behind an interval (`if step % 100 == 0`) or a flag that nobody can judge from the source it is silent;
+a training loop. Behind an interval (`if step % 100 == 0`) or a flag that cannot be judged from the source it is silent;
 it is silent too for tensors that are known to lie on the host, and in files that use no accelerator.
 
 ## Why it is slow

@@ -54,7 +54,7 @@ _READS = frozenset({"builtins.print", "builtins.float", "builtins.int", "builtin
 
 
 def check(context: Context) -> Iterator[Violation]:
-    """Each difference of two clock readings around device work that nobody waits for."""
+    """Each difference of two clock readings around device work that is not waited for."""
     if not context.uses_accelerator:
         return
     for difference in context.tree.of(ast.BinOp):
