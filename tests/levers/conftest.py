@@ -97,6 +97,12 @@ class Driver:
         return call()
 
 
+@pytest.fixture(scope="session")
+def driver_kind() -> type[Driver]:
+    """For a test that needs several, whose levers change nothing of torch."""
+    return Driver
+
+
 @pytest.fixture
 def driver() -> Iterator[Driver]:
     """A driver whose levers leave torch as they found it."""

@@ -32,6 +32,7 @@ from hotlap.records import (
 )
 
 EXPECTED = {
+    "accumulation",
     "activation-checkpointing",
     "channels-last",
     "compile",
@@ -67,6 +68,7 @@ CPU = Situation(
                 input_shapes=((32, 3, 8, 8),),
                 attention="eager",
                 blocks=BlockFacts(kind="Block", count=4, place=".blocks"),
+                outputs_by_sample=True,
             ),
         ),
     ),

@@ -82,3 +82,19 @@ def test_batch_norm_is_seen_to_update_its_buffers(observer: Observer) -> None:
 
 def test_a_model_without_blocks_has_none(observer: Observer) -> None:
     assert blocks_of(observer, nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))) is None
+
+
+class WithLoss(Net):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:  # type: ignore[override]
+        found = super().forward(x)
+        return found, found.mean()
+
+
+def test_outputs_with_one_entry_per_sample_are_told_from_others(observer: Observer) -> None:
+    for model, expected in ((Net(linear), True), (WithLoss(linear), False)):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            output = model(torch.ones(2, 4))
+            (output if isinstance(output, torch.Tensor) else output[1]).mean().backward()
+            optimizer.step()
+        assert observer.facts().models[-1].outputs_by_sample is expected

@@ -127,6 +127,7 @@ class ModelFacts(Record, frozen=True, kw_only=True):
     """One root module: the outermost module that owns parameters an optimizer holds.
 
     ``input_shapes`` are the distinct shapes of its tensor arguments in the observed steps, at most 32.
+    ``outputs_by_sample`` says that each tensor of its outputs had one entry for each sample of its inputs.
     """
 
     kind: str
@@ -147,6 +148,7 @@ class ModelFacts(Record, frozen=True, kw_only=True):
     input_shapes: tuple[tuple[int, ...], ...] = ()
     flops_per_step: float | None = None
     blocks: BlockFacts | None = None
+    outputs_by_sample: bool = False
     site: CallSite | None = None
 
 

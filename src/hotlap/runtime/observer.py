@@ -9,6 +9,7 @@ import random
 import time
 from typing import Any
 
+from hotlap.levers.support.micro_batches import is_by_sample
 from hotlap.records import Assignment, CallSite, LoaderFacts, ModelFacts, Observe, OptimizerFacts, ScriptFacts
 from hotlap.runtime import randomness
 from hotlap.runtime.autocast_watch import AutocastWatch
@@ -205,6 +206,8 @@ class Observer:
     def _forward_ends(self, root: Any, output: Any) -> None:
         self._autocast.forward_ends()
         self._blocks.forward_ends(root)
+        if id(root) in self._models and (self._observing or self._early()):
+            self._models[id(root)].gave(self._torch, output)
         before = self._states_before_forward
         if before is not None:
             self._states_before_forward = None
@@ -347,8 +350,15 @@ class _Model:
     def __init__(self, root: Any) -> None:
         self._root = root
         self._shapes: dict[tuple[int, ...], None] = {}
+        self._samples = 0
+        self._outputs_by_sample: bool | None = None
+
+    def gave(self, torch: Any, output: Any) -> None:
+        """Whether the output has one entry for each sample of the inputs that came before it."""
+        self._outputs_by_sample = self._outputs_by_sample is not False and is_by_sample(torch, output, self._samples)
 
     def saw(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._samples = next((int(it.shape[0]) for it in tensors((args, kwargs)) if it.dim()), 0)
         if len(self._shapes) < MAXIMUM_SHAPES:
             for tensor in tensors((args, kwargs)):
                 self._shapes[tuple(int(size) for size in tensor.shape)] = None
@@ -380,6 +390,7 @@ class _Model:
             input_shapes=tuple(self._shapes),
             flops_per_step=flops,
             blocks=blocks.facts(root),
+            outputs_by_sample=bool(self._outputs_by_sample),
             site=next((it for it in sites.values() if it.role == "model" and it.what == kind), None),
         )
 

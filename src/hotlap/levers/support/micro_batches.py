@@ -1,0 +1,66 @@
+"""Batches cut along their first dimension, and outputs put together again. Not a lever itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+
+class CannotSplit(Exception):
+    """An input or output whose samples cannot be told apart."""
+
+
+def samples_in(torch: ModuleType, value: Any) -> int:
+    """The first dimension of the first tensor that has one; 0 where there is none."""
+    return next((int(it.shape[0]) for it in tensors_of(torch, value) if it.dim()), 0)
+
+
+def tensors_of(torch: ModuleType, value: Any) -> Iterator[Any]:
+    """The tensors of nested tuples, lists and dictionaries. Raises :class:`CannotSplit` for other containers."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for it in value.values():
+            yield from tensors_of(torch, it)
+    elif isinstance(value, (tuple, list)):
+        for it in value:
+            yield from tensors_of(torch, it)
+    elif not (value is None or isinstance(value, (bool, int, float, str, torch.dtype, torch.device))):
+        raise CannotSplit(f"a {type(value).__name__} may hold tensors of the batch")
+
+
+def part_of(torch: ModuleType, value: Any, samples: int, start: int, end: int) -> Any:
+    """The samples from ``start`` to ``end``; tensors with another first dimension are shared by all micro-batches."""
+
+    def cut(tensor: Any) -> Any:
+        return tensor[start:end] if tensor.dim() and tensor.shape[0] == samples else tensor
+
+    return _rebuilt(value, [value], lambda tensors: cut(tensors[0]), torch)
+
+
+def joined(torch: ModuleType, parts: list[Any]) -> Any:
+    """The outputs of all micro-batches as one."""
+    return _rebuilt(parts[0], parts, torch.cat, torch)
+
+
+def is_by_sample(torch: ModuleType, output: Any, samples: int) -> bool:
+    """Whether every tensor of the output has one entry for each sample."""
+    try:
+        tensors = list(tensors_of(torch, output))
+    except CannotSplit:
+        return False
+    return bool(tensors) and all(it.dim() and it.shape[0] == samples for it in tensors)
+
+
+def _rebuilt(shape: Any, values: list[Any], combine: Callable[[list[Any]], Any], torch: ModuleType) -> Any:
+    """A value like ``shape``, whose tensors are made of those of all ``values`` at the same place."""
+    if isinstance(shape, torch.Tensor):
+        return combine(values)
+    if isinstance(shape, dict):
+        entries = {key: _rebuilt(it, [value[key] for value in values], combine, torch) for key, it in shape.items()}
+        return entries if type(shape) is dict else type(shape)(**entries)
+    if isinstance(shape, (tuple, list)):
+        items = [_rebuilt(it, [value[index] for value in values], combine, torch) for index, it in enumerate(shape)]
+        return type(shape)(*items) if hasattr(shape, "_fields") else type(shape)(items)
+    return shape
