@@ -12,7 +12,7 @@ When a batch's activations fill the memory. The batch, and what is learned from 
 It is tried when the goal is memory (`hotlap tune --goal memory`).
 
 ## What it costs
-A second forward pass, about a third of the step, and smaller operations, which use a device less well. The outputs and
+A second forward pass in each step, and smaller operations, which use a processor or device less well. The outputs and
 the loss are still those of the whole batch: a language model's logits may be the larger part. Dropout draws other
 random numbers, from the same distribution. Batch norm computes statistics over the batch, so that a model with batch
 norm is left alone; so is a model that computes its loss itself, since the weight of each micro-batch is then unknown.

@@ -12,9 +12,8 @@ When activations, rather than weights and optimizer state, fill the memory: long
 It is tried when the goal is memory (`hotlap tune --goal memory`).
 
 ## What it costs
-One more forward pass of these blocks in each step: about a third of the step for all of them, half of that for
-`share="half"`. Blocks that change their own buffers in a forward pass, as batch norm does, are left out: they would
-do so twice.
+One more forward pass of these blocks in each step; `share="half"` makes it for half of them. Blocks that change their
+own buffers in a forward pass, as batch norm does, are left out: they would do so twice.
 
 ## Before
     model = Transformer()
