@@ -76,8 +76,8 @@ def _levers() -> Iterator[Page]:
     rows = [(f"[{it.name}]({it.name}.md)", it.proof, it.title) for it in levers]
     yield Page(
         "levers/index.md",
-        "# Levers\n\nWhat hotlap tries. Each owes a proof that training still computes the same thing: "
-        "[how it measures](../how-it-measures.md#sameness) says what the words mean.\n\n"
+        "# Levers\n\nWhat hotlap tries. Each requires a proof that training still produces the same results: "
+        "[how it measures](../how-it-measures.md#identical-results) explains the words.\n\n"
         + _table(("lever", "proof", "what it does"), rows),
     )
     for it in levers:
