@@ -48,7 +48,7 @@ from hotlap.records import (
     Setting,
     Situation,
     Skipped,
-    SourceWish,
+    SourceChange,
 )
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def candidates(situation: Situation) -> tuple[Setting, ...]:
     return tuple(make_setting("accumulation", micro_batches=it) for it in _TRIED if it <= samples)
 
 
-def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceWish, ...]:
+def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
     """What holds samples is seen while it runs, and not in the source."""
     reason = "Which arguments and outputs of the model hold one entry per sample is known only while it runs."
     return (NoSourceForm(reason=reason),)
