@@ -97,22 +97,22 @@ def bound(loader: float, model: float) -> tuple[Ceiling, ...]:
 def test_a_clean_script_is_told_what_binds_it(loader: float, model: float, says: str) -> None:
     found = headline(msgspec.structs.replace(fakes.CLEAN, ceilings=bound(loader, model)))
     assert (found.tone, found.sentence) == ("good", "No known cause of lost time was found.")
-    assert found.beside[0] == "A step takes 58.1 ms; its largest part is backward (50 %)."
-    assert found.beside[1].startswith(says)
+    assert found.details[0] == "A step takes 58.1 ms; its largest part is backward (50 %)."
+    assert found.details[1].startswith(says)
 
 
 def test_a_script_that_was_not_profiled_is_not_called_clean() -> None:
     found = headline(msgspec.structs.replace(fakes.CLEAN, profiled_steps=0))
     assert found.tone == "neutral" and "found in the time account" in found.sentence
-    assert "was not profiled" in found.beside[-1]
+    assert "was not profiled" in found.details[-1]
     with_causes = headline(msgspec.structs.replace(fakes.PROFILED, profiled_steps=0))
-    assert "was not profiled" in with_causes.beside[-1]
+    assert "was not profiled" in with_causes.details[-1]
 
 
 def test_a_profile_that_was_killed_says_so() -> None:
     text = "The run was killed; only its results up to then are known."
     found = headline(msgspec.structs.replace(fakes.PROFILED, status="interrupted", status_text=text))
-    assert found.sentence.startswith("Not finished") and found.beside[0] == text
+    assert found.sentence.startswith("Not finished") and found.details[0] == text
 
 
 def test_wrong_numbers_come_before_slow_ones() -> None:
@@ -128,7 +128,7 @@ def test_wrong_numbers_come_before_slow_ones() -> None:
 def test_one_cause_and_several() -> None:
     one = headline(msgspec.structs.replace(fakes.PROFILED, findings=fakes.FINDINGS[:1]))
     assert one.sentence == "1 cause of lost time was found; it costs 48 % of a step."
-    assert "risk" not in " ".join(one.beside)
+    assert "risk" not in " ".join(one.details)
     several = headline(fakes.PROFILED)
     assert several.sentence == "2 causes of lost time were found; the largest costs 48 % of a step."
-    assert several.beside[-1] == "Also 1 risk or hint; see below."
+    assert several.details[-1] == "Also 1 risk or hint; see below."

@@ -34,10 +34,10 @@ def plain(what: RenderableType, width: int = 120) -> str:
 def test_a_script_that_was_denied_a_write_is_not_blamed() -> None:
     found = headline(fakes.DENIED)
     assert found.sentence.startswith("The script failed in isolation: the kernel denied writing out/t.parquet")
-    assert any("caused this, not the script" in it for it in found.beside)
+    assert any("caused this, not the script" in it for it in found.details)
     assert "The script itself failed" not in what_was_done(fakes.DENIED)
     assert '"denied_path": "out/t.parquet"' in study_json(fakes.DENIED)
-    assert not any("isolation" in it for it in headline(fakes.SCRIPT_FAILED).beside)
+    assert not any("isolation" in it for it in headline(fakes.SCRIPT_FAILED).details)
 
 
 def shown(study: Study) -> str:

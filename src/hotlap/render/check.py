@@ -32,12 +32,12 @@ def check_report(found: Check) -> RenderableType:
         Text(f"{WORDS[found.verdict]}.", style=STYLES[found.verdict]),
         _parts(found),
         Text(),
-        *paragraphs(beside(found)),
+        *paragraphs(details(found)),
     ]
     return Trimmed(Constrain(Group(*pieces), _WIDEST))
 
 
-def beside(found: Check) -> list[str]:
+def details(found: Check) -> list[str]:
     """What stands behind the answer: the sides, the method, memory, the machine, every warning."""
     lines = [against_words(found.against)]
     if found.speed.comparison is not None:

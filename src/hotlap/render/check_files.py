@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 from hotlap.records import Check, CheckVerdict
 from hotlap.render import text
-from hotlap.render.check import WORDS, beside, verdicts
+from hotlap.render.check import WORDS, details, verdicts
 from hotlap.render.presentable import presentable
 
 
@@ -18,7 +18,7 @@ def check_markdown(found: Check) -> str:
     lines = [f"### hotlap check: {WORDS[found.verdict].lower()}", "", command, "", "| | | |", "|---|---|---|"]
     for name, verdict, said in verdicts(found):
         lines.append(f"| {name} | **{verdict or 'left out'}** | {text.markdown(said)} |")
-    lines += ["", *(f"- {text.markdown(it)}" for it in beside(found)), "", ""]
+    lines += ["", *(f"- {text.markdown(it)}" for it in details(found)), "", ""]
     return "\n".join(lines)
 
 
@@ -45,7 +45,7 @@ def check_junit(found: Check, *, inconclusive_is: CheckVerdict) -> str:
         if kind:
             attributes = {"message": said} if kind == "skipped" else {"message": said, "type": verdict or ""}
             ElementTree.SubElement(made, kind, attributes)
-    ElementTree.SubElement(suite, "system-out").text = "\n".join(beside(found))
+    ElementTree.SubElement(suite, "system-out").text = "\n".join(details(found))
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=False) + "\n"
 

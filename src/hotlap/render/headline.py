@@ -1,4 +1,4 @@
-"""The one sentence that a study comes down to, and what must stand beside it to be honest."""
+"""The one sentence that a study comes down to, and the details that it needs."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def _script_failed(study: Study) -> Headline:
     why = text.one_line(ending_text(ending)) if ending is not None else ""
     error = text.one_line(getattr(ending, "error", ""))
     sentence = text.sentence(study.status_text or f"The script failed: {error or why or 'no reason is known'}")
-    beside = [text.sentence(why)] if why and (error or why).rstrip(".") not in sentence else []
+    details = [text.sentence(why)] if why and (error or why).rstrip(".") not in sentence else []
     if isinstance(ending, Crashed) and ending.denied_path:
-        beside.append(
+        details.append(
             "The trial's isolation caused this, not the script: `hotlap doctor` shows what this machine supports."
         )
     if study.baseline is not None and study.baseline.output_path:
-        beside.append(f"Its whole output is in {text.one_line(study.baseline.output_path)}")
+        details.append(f"Its whole output is in {text.one_line(study.baseline.output_path)}")
     output = text.last_lines(getattr(ending, "output_tail", ""), 12)
-    return Headline("bad", sentence, tuple(beside), output)
+    return Headline("bad", sentence, tuple(details), output)

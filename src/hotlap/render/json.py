@@ -39,7 +39,7 @@ _NANOSECONDS = re.compile(r"(?:^|(?<=_))nanoseconds$")
 
 
 def study_json(study: Study, costs: Costs | None = None) -> str:
-    """The whole study, indented; it reads back as a :class:`hotlap.records.Study`. Costs stand beside what was
+    """The whole study, indented; it reads back as a :class:`hotlap.records.Study`. Costs are next to what was
     measured, as its field ``costs``."""
     document = msgspec.to_builtins(study) | ({"costs": msgspec.to_builtins(costs)} if costs is not None else {})
     return document_json("study", document)

@@ -39,7 +39,7 @@ from hotlap.wording import ending_text
 
 COLOURS: dict[Tone, str] = {"good": "green", "neutral": "default", "bad": "red"}
 MARKS: dict[Tone, tuple[str, str]] = {"good": ("✓", "+"), "neutral": ("·", "-"), "bad": ("✗", "x")}
-NOTHING_BESIDE: Mapping[str, str] = MappingProxyType({})
+NO_DETAILS: Mapping[str, str] = MappingProxyType({})
 _INDENT = 5
 _GAP = 2
 _BREAKS_SHOWN = 5
@@ -61,13 +61,13 @@ class Row:
 
 
 def lever_table(
-    outcomes: Sequence[Outcome], account: PhaseAccount | None = None, beside: Mapping[str, str] = NOTHING_BESIDE
+    outcomes: Sequence[Outcome], account: PhaseAccount | None = None, details: Mapping[str, str] = NO_DETAILS
 ) -> RenderableType:
     """All levers of a study: those that were tried in the order of their trials, then those that were not.
 
-    ``beside`` has a further line for some levers: why they were tried.
+    ``details`` has a further line for some levers: why they were tried.
     """
-    rows, skipped = tried_rows(outcomes, account, beside), skipped_rows(outcomes)
+    rows, skipped = tried_rows(outcomes, account, details), skipped_rows(outcomes)
     pieces: list[RenderableType] = []
     if rows:
         pieces.append(_Tried(rows))
@@ -79,11 +79,11 @@ def lever_table(
 
 
 def tried_rows(
-    outcomes: Sequence[Outcome], account: PhaseAccount | None = None, beside: Mapping[str, str] = NOTHING_BESIDE
+    outcomes: Sequence[Outcome], account: PhaseAccount | None = None, details: Mapping[str, str] = NO_DETAILS
 ) -> tuple[Row, ...]:
     """The levers that were tried, in the order of their trials."""
     tried = [it for it in outcomes if not isinstance(it.verdict, Skipped)]
-    return tuple(row(it, _step_seconds(it, outcomes, account), beside.get(it.lever, "")) for it in tried)
+    return tuple(row(it, _step_seconds(it, outcomes, account), details.get(it.lever, "")) for it in tried)
 
 
 def skipped_rows(outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
@@ -92,7 +92,7 @@ def skipped_rows(outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
     return [(text.one_line(lever), _why_skipped(it)) for lever, it in sorted(skipped, key=lambda it: not it[1].already)]
 
 
-def row(outcome: Outcome, step_seconds: float | None = None, beside: str = "") -> Row:
+def row(outcome: Outcome, step_seconds: float | None = None, details: str = "") -> Row:
     """One lever that was tried, as it is shown. ``step_seconds`` is a step's length without it, where that is known."""
     verdict = outcome.verdict
     comparison = getattr(verdict, "comparison", None)
@@ -107,7 +107,7 @@ def row(outcome: Outcome, step_seconds: float | None = None, beside: str = "") -
         memory=_memory_cell(comparison, verdict),
         verdict=word,
         reason=_reason(outcome),
-        below=(*((beside,) if beside else ()), *compiled),
+        below=(*((details,) if details else ()), *compiled),
     )
 
 

@@ -212,7 +212,7 @@ class _StageAndTime:
 
 
 def _said(latest: Progress) -> str:
-    """What was told, less what stands beside the stage already."""
+    """The progress text, without what is shown next to the stage already."""
     said = text.one_line(latest.text, limit=200).removeprefix(f"{latest.lever}: ")
     return "" if f", {said}" == _after_stage(latest).removeprefix(f" {latest.lever}") else said
 

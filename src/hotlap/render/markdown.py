@@ -52,9 +52,9 @@ def _figures(study: Study) -> list[str]:
 
 
 def _evidence(found: Headline) -> Section[str]:
-    """What stands beside the headline, as a section of its own."""
+    """The details of the headline, as a section of its own."""
     output = ["", *markup.block(found.output)] if found.output else []
-    return Section("What this rests on", (*markup.bullets(found.beside), *output))
+    return Section("What this rests on", (*markup.bullets(found.details), *output))
 
 
 def _folded(it: Section[str]) -> list[str]:

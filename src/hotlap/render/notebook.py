@@ -59,7 +59,7 @@ def fragment(study: Study) -> str:
     said = headline(study)
     _add(whole, "p", f"hotlap  {text.command(study.workload)}", style=f"{_QUIET};font-family:monospace")
     _add(whole, "p", said.sentence, style="font-size:1.2em;font-weight:bold;margin:4px 0")
-    for line in said.beside:
+    for line in said.details:
         _add(whole, "p", line, style=_QUIET)
     if said.output:
         _add(whole, "pre", said.output, style="white-space:pre-wrap")

@@ -34,11 +34,11 @@ def bound_sentence(account: RunAccount) -> str:
     shares = [f"{_NAMES[it.kind].partition(' (')[0]} {_share(it)}" for it in _costliest(account)]
     if account.startup_share is not None and account.startup_share > WORTH_A_WORD:
         shares.append(f"start-up {text.share(account.startup_share)}")
-    beside = f" (the rest: {text.listed(shares)})" if shares else ""
+    rest = f" (the rest: {text.listed(shares)})" if shares else ""
     return (
         f"Tuning the step can make the whole run at most {text.ratio(account.most_speedup)} as fast, because "
         "steps are "
-        f"{_range(account)} of it{beside}."
+        f"{_range(account)} of it{rest}."
     )
 
 

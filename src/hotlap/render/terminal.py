@@ -36,7 +36,7 @@ def _top(study: Study) -> Text:
 
 def _headline(it: Headline) -> RenderableType:
     pieces: list[RenderableType] = [Text(it.sentence, style=_TONES[it.tone])]
-    pieces += [indented(Text(line, style="dim"), 2) for line in it.beside]
+    pieces += [indented(Text(line, style="dim"), 2) for line in it.details]
     if it.output:
         pieces.append(Padding(Text(it.output), (1, 0, 0, 2), expand=False))
     return Group(*pieces)

@@ -106,7 +106,7 @@ def test_one_file_below_two_megabytes_that_names_no_other(full_page: Path) -> No
 
 
 def test_a_trace_of_any_size_leaves_the_page_small(tmp_path: Path) -> None:
-    """As many spans as are ever drawn, with long names, beside everything else."""
+    """As many spans as are ever drawn, with long names, next to everything else."""
     material = full_material(tmp_path)
     assert material.lanes is not None
     lane = material.lanes.lanes[0]

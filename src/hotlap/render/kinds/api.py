@@ -18,11 +18,11 @@ from hotlap.render.blocks import Fact, Tone
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """``sentence`` in full; ``beside`` are further sentences, ``output`` a script's last words, verbatim."""
+    """``sentence`` in full; ``details`` are further sentences, ``output`` a script's last words, verbatim."""
 
     tone: Tone
     sentence: str
-    beside: tuple[str, ...] = ()
+    details: tuple[str, ...] = ()
     output: str = ""
 
 

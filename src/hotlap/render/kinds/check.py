@@ -15,10 +15,10 @@ def headline(study: Study) -> Headline:
     if study.check_verdict is None:
         return Headline("neutral", "Not finished: the check gave no answer.")
     tones: dict[CheckVerdict, Tone] = {"passed": "good", "failed": "bad", "inconclusive": "neutral"}
-    beside = [text.sentence(study.status_text)]
+    details = [text.sentence(study.status_text)]
     if study.verification is not None:
-        beside.append(how_measured(study.verification.speed))
-    return Headline(tones[study.check_verdict], f"hotlap check: {study.check_verdict}.", tuple(beside))
+        details.append(how_measured(study.verification.speed))
+    return Headline(tones[study.check_verdict], f"hotlap check: {study.check_verdict}.", tuple(details))
 
 
 def what_was_done(study: Study) -> str:

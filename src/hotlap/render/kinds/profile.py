@@ -16,31 +16,31 @@ from hotlap.render.step_words import step_words
 
 def headline(study: Study) -> Headline:
     """How many causes were found, and what the step is made of."""
-    beside = [*step_words(study), *_run_words(study)]
+    details = [*step_words(study), *_run_words(study)]
     if study.status != "finished":
         why = [text.sentence(study.status_text)] if study.status_text else []
-        return Headline("neutral", "Not finished: not all causes were checked.", (*why, *beside))
+        return Headline("neutral", "Not finished: not all causes were checked.", (*why, *details))
     costs = [it for it in study.findings if it.kind == "cost"]
     wrong = [it for it in study.findings if it.kind == "wrong-numbers"]
     others = len(study.findings) - len(costs) - len(wrong)
     if others:
-        beside.append(f"Also {text.count(others, 'risk or hint', 'risks and hints')}; see below.")
+        details.append(f"Also {text.count(others, 'risk or hint', 'risks and hints')}; see below.")
     if not study.profiled_steps:
-        beside.append("The script was not profiled, so most causes could not be checked; see the warnings.")
+        details.append("The script was not profiled, so most causes could not be checked; see the warnings.")
     if wrong:
-        return Headline("bad", f"Fix the numbers first: {text.one_line(wrong[0].title)}", tuple(beside))
+        return Headline("bad", f"Fix the numbers first: {text.one_line(wrong[0].title)}", tuple(details))
     if costs:
         largest = f"{text.cost(costs[0].share)} {text.whole_of(costs[0].share)}"
         sentence = f"1 cause of lost time was found; it costs {largest}."
         if len(costs) > 1:
             sentence = f"{len(costs)} causes of lost time were found; the largest costs {largest}."
-        return Headline("neutral", in_sentence(study, sentence), tuple(beside))
+        return Headline("neutral", in_sentence(study, sentence), tuple(details))
     if not study.profiled_steps:
-        return Headline("neutral", "No cause of lost time was found in the time account.", tuple(beside))
+        return Headline("neutral", "No cause of lost time was found in the time account.", tuple(details))
     busy = while_busy(study, "account", "profile") or on_threads_left(study)
     if busy:
-        return Headline("neutral", f"No known cause of lost time was found {busy}: profile again.", tuple(beside))
-    return Headline("good", "No known cause of lost time was found.", tuple(beside))
+        return Headline("neutral", f"No known cause of lost time was found {busy}: profile again.", tuple(details))
+    return Headline("good", "No known cause of lost time was found.", tuple(details))
 
 
 def _run_words(study: Study) -> Iterator[str]:

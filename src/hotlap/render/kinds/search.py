@@ -45,7 +45,7 @@ def headline(study: Study) -> Headline:
     """The gain, or why there is none, with what disturbed the measurements."""
     found = _answer(study)
     busy = beside_headline(study)
-    return replace(found, beside=(*found.beside, busy)) if busy else found
+    return replace(found, details=(*found.details, busy)) if busy else found
 
 
 def _answer(study: Study) -> Headline:
@@ -60,37 +60,37 @@ def _answer(study: Study) -> Headline:
 def _verified(study: Study, comparison: Comparison) -> Headline:
     speed = comparison.speed
     measured = text.speedup(speed.speedup, speed.confidence)
-    beside = [text.sentence(study.status_text)] if study.status_text else []
-    beside += [how_measured(speed), *map(text.sentence, speed.remarks)]
+    details = [text.sentence(study.status_text)] if study.status_text else []
+    details += [how_measured(speed), *map(text.sentence, speed.remarks)]
     if study.status == "out-of-budget":
-        beside.append("The budget ended the search before every lever was tried.")
+        details.append("The budget ended the search before every lever was tried.")
     elif study.status in ("interrupted", "running"):
-        beside.append("The search was ended before every lever was tried.")
+        details.append("The search was ended before every lever was tried.")
     if not speed.baseline_agrees:
         sentence = "No claim: two copies of the unmodified script differed, so something disturbed this machine."
         if speed.baseline_speedup is not None:
             itself = text.speedup(speed.baseline_speedup, speed.confidence)
-            beside.insert(0, f"Unmodified script against itself: {itself}.")
-        beside.insert(0, f"The plan measured {measured}, but the baseline was too unstable to support that claim.")
-        return Headline("bad", sentence, tuple(beside))
-    beside += _about_numbers(comparison.parity)
+            details.insert(0, f"Unmodified script against itself: {itself}.")
+        details.insert(0, f"The plan measured {measured}, but the baseline was too unstable to support that claim.")
+        return Headline("bad", sentence, tuple(details))
+    details += _about_numbers(comparison.parity)
     if study.verification is None:
-        beside.append("This is the best of several comparisons; it was not verified again on fresh launches.")
+        details.append("This is the best of several comparisons; it was not verified again on fresh launches.")
     if not is_speed(study.objective):
-        return _by_objective(study, comparison, beside)
+        return _by_objective(study, comparison, details)
     if speed.verdict == "faster":
-        beside[:0] = _gain_of_the_run(study, speed)
+        details[:0] = _gain_of_the_run(study, speed)
         faster = f"{ratio_words(speed)}, {parity_phrase(comparison.parity)}."
-        return Headline(_tone(comparison.parity), faster, tuple(beside))
-    return Headline("neutral", _not_faster(speed, measured), tuple(beside))
+        return Headline(_tone(comparison.parity), faster, tuple(details))
+    return Headline("neutral", _not_faster(speed, measured), tuple(details))
 
 
-def _by_objective(study: Study, comparison: Comparison, beside: list[str]) -> Headline:
+def _by_objective(study: Study, comparison: Comparison, details: list[str]) -> Headline:
     """Where something else than speed alone was to become better."""
     if judge(study.objective, comparison).verdict != "better":
-        return Headline("neutral", not_better(study.objective, comparison), tuple(beside))
+        return Headline("neutral", not_better(study.objective, comparison), tuple(details))
     sentence = f"{gain_words(study.objective, comparison)}, {parity_phrase(comparison.parity)}."
-    return Headline(_tone(comparison.parity), sentence, tuple(beside))
+    return Headline(_tone(comparison.parity), sentence, tuple(details))
 
 
 def _gain_of_the_run(study: Study, speed: SpeedComparison) -> Iterator[str]:
@@ -176,8 +176,8 @@ def _unfinished(study: Study) -> Headline:
         "interrupted": f"Interrupted with {spent} of trials done",
         "out-of-budget": f"The budget ended the search after {spent}",
     }.get(study.status, f"Not finished, {spent} of trials done")
-    beside = [text.sentence(study.status_text)] if study.status_text else []
-    return Headline("neutral", f"{start}: {_so_far(study)}", tuple(beside))
+    details = [text.sentence(study.status_text)] if study.status_text else []
+    return Headline("neutral", f"{start}: {_so_far(study)}", tuple(details))
 
 
 def _quick_look(study: Study) -> Headline:
@@ -198,13 +198,13 @@ def _quick_look(study: Study) -> Headline:
         sentence = f"Quick look, nothing proved: no lever that was measured {better} in one replicate."
     else:
         sentence = "Quick look, nothing proved: no lever was measured."
-    beside = [text.sentence(study.status_text)] if study.status_text else []
-    beside += step_words(study)
+    details = [text.sentence(study.status_text)] if study.status_text else []
+    details += step_words(study)
     costs = [it for it in study.findings if it.kind == "cost"]
     if costs:
         costliest = max(costs, key=lambda it: it.share.value)
-        beside.append(f"The costliest cause that was found: {text.sentence(costliest.title)}")
-    return Headline("neutral", sentence, tuple(beside))
+        details.append(f"The costliest cause that was found: {text.sentence(costliest.title)}")
+    return Headline("neutral", sentence, tuple(details))
 
 
 def _so_far(study: Study) -> str:

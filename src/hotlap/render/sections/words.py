@@ -15,7 +15,7 @@ _WORDS = (
     Fact("inconclusive", "neither could be shown on this machine"),
     Fact(
         "interval",
-        "what the true ratio lies in, at the level that stands beside it; it is taken over fresh launches, "
+        "the range of the true ratio, at the level shown next to it; it is taken over fresh launches, "
         "since launches of the same script differ",
     ),
     Fact("exact", "the losses agree to the last bit"),

@@ -1,4 +1,4 @@
-"""The loss of both runs that sameness was judged by, and how far apart they are beside how far they may be."""
+"""The loss of both runs that sameness was judged by, and their difference next to its limit."""
 
 from __future__ import annotations
 
