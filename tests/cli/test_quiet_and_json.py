@@ -30,6 +30,7 @@ SEARCH = ("--only", "compile,huge-pages")
 LINES: dict[str, tuple[tuple[str, ...], int]] = {
     "tune": ((*SEARCH, "train.py"), 0),
     "profile": (("train.py",), 0),
+    "batch": (("--max-batch-size", "4", "train.py"), 0),
     "lab": (("train.py",), 0),
     "demo": (SEARCH, 0),
     "nan": (("--steps", "5", "train.py"), 0),
@@ -46,7 +47,15 @@ LINES: dict[str, tuple[tuple[str, ...], int]] = {
     "new": (("made", "--task", "lm"), 0),
 }
 # What a command's document is called where it is not called as the command.
-KINDS = {"tune": "study", "profile": "study", "lab": "study", "demo": "study", "report": "study", "rule": "rules"}
+KINDS = {
+    "tune": "study",
+    "profile": "study",
+    "batch": "study",
+    "lab": "study",
+    "demo": "study",
+    "report": "study",
+    "rule": "rules",
+}
 PAGES = [("findings", "loader-bound"), ("levers", "loader"), ("rule", "HL201")]
 # Commands that start processes of their own, and whose own tests hold the two options.
 ELSEWHERE = {"run", "check", "patch"}

@@ -43,6 +43,7 @@ from hotlap.records import (
     Plan,
     Proof,
     ReplayBatch,
+    ResizeBatches,
     Run,
     ScriptFacts,
     Setting,
@@ -100,6 +101,10 @@ class FakeScript:
     evidence_paths: tuple[str, ...] = ()
     profiled_ending: Ending = field(default_factory=Stopped)
     samples_per_step: int = 1
+    batch_size: int | None = 1
+    batches: int | None = None
+    breaks_at: float = math.inf
+    """From this scale on it crashes."""
     fixed_share: float = 0.5
     largest_scale: float = 100.0
     resizable: bool = True
@@ -316,6 +321,8 @@ class FakeExecutor(OneSlot):
                 return OutOfMemory(error="planted"), 0
         if scale_of(arm) > self.script.largest_scale:
             return OutOfMemory(error="planted"), 0
+        if scale_of(arm) >= self.script.breaks_at:
+            return Crashed(exit_code=1, error="RuntimeError: shape '[8, 4]' is invalid"), 0
         if arm.instrument(CollectEvidence) and not isinstance(self.script.profiled_ending, Stopped):
             return self.script.profiled_ending, 0
         if not arm.plan.settings and not isinstance(self.script.baseline_ending, Stopped):
@@ -340,7 +347,13 @@ class FakeExecutor(OneSlot):
 
     def _facts(self, arm: Assignment) -> ScriptFacts:
         by_hand = self.script.backwards_only
-        loader = LoaderFacts(dataset="Numbers", batch_size=1, batch_bytes=1000, trains=self.script.loader_trains)
+        loader = LoaderFacts(
+            dataset="Numbers",
+            batch_size=self.script.batch_size,
+            length=self.script.batches,
+            batch_bytes=1000,
+            trains=self.script.loader_trains,
+        )
         return ScriptFacts(
             step_source="backward" if by_hand else "optimizer",
             loaders=(loader,) if self.script.has_loader else (),
@@ -371,7 +384,13 @@ def is_replayed(arm: Assignment) -> bool:
 
 def scale_of(arm: Assignment) -> float:
     replay = arm.instrument(ReplayBatch)
-    return replay.scale if replay is not None else 1.0
+    if replay is not None:
+        return replay.scale
+    resized = arm.instrument(ResizeBatches)
+    if resized is not None:
+        return resized.size / resized.own
+    words = arm.workload.arguments
+    return int(words[words.index("--batch-size") + 1]) / 8 if "--batch-size" in words else 1.0
 
 
 def swept(arm: Assignment) -> tuple[Setting, ...]:

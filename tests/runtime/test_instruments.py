@@ -12,7 +12,7 @@ import pytest
 
 from hotlap.records import Assignment, Instrument, NudgeWeights, Observe, Workload
 from hotlap.runtime import instruments
-from hotlap.runtime.instruments.api import RECORDED_BY_THE_SESSION
+from hotlap.runtime.instruments.api import WITHOUT_A_FILE
 
 KINDS = get_args(Instrument)
 FILES = {it.name for it in pkgutil.iter_modules(instruments.__path__)} - {"api"}
@@ -28,7 +28,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda it: str(it.__stru
 
 @every_kind
 def test_an_instrument_has_a_file_or_is_the_sessions(kind: type[msgspec.Struct]) -> None:
-    assert (file_name(kind) in FILES) is not (kind in RECORDED_BY_THE_SESSION)
+    assert (file_name(kind) in FILES) is not (kind in WITHOUT_A_FILE)
     assert kind.__doc__
 
 

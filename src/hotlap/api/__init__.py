@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 STUDIES = Path(".hotlap")
 """Where studies are kept unless another folder is named."""
 
-CHECKS, LABS, PROFILES = study.CHECKS, study.LABS, study.PROFILES
-"""The folders in there for the studies of ``hotlap check``, ``hotlap lab`` and ``hotlap profile``."""
+CHECKS, LABS, PROFILES, BATCHES = study.CHECKS, study.LABS, study.PROFILES, study.BATCHES
+"""The folders in there for the studies of ``hotlap check``, ``hotlap lab``, ``hotlap profile`` and ``hotlap batch``."""
 
 _DEFAULT_ISOLATION = Isolation()
 SPEED = Objective()
@@ -85,6 +85,15 @@ def profile_search(
     return look(workload, options, executor, on_progress, journal=journal)
 
 
+def batch_search(
+    workload: Workload, options: Options, journal: Journal, executor: Executor, on_progress: OnProgress
+) -> Study:
+    """The script at other batch sizes; no lever."""
+    from hotlap.procedures.batch.search import search_batch
+
+    return search_batch(workload, options, executor, on_progress, journal=journal)
+
+
 @dataclass(frozen=True, slots=True)
 class Engine:
     """Who makes trials happen, and who decides which; tests put arithmetic in place of processes."""
@@ -93,6 +102,7 @@ class Engine:
     search: Search = full_search
     lab: Search = lab_search
     profile: Search = profile_search
+    batch: Search = batch_search
 
 
 def begin(

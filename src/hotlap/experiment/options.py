@@ -18,6 +18,17 @@ QUICK_SECONDS = 120.0
 """The budget of a quick look where no other is given."""
 
 
+class BatchChoices(Record, frozen=True, kw_only=True):
+    """What may be chosen of a search for the batch size: the script's own option for it (``flag``; empty: the size is
+    changed in its DataLoader), the share of memory that stays free, the largest size to try (None: what fits), and
+    whether the model alone is timed at the same sizes."""
+
+    flag: str = ""
+    headroom: float = 0.1
+    most: int | None = None
+    model_alone: bool = False
+
+
 class Options(Record, frozen=True, kw_only=True):
     """The choices of one search; stored in the journal, so that a resumed study goes on with the same ones.
 
@@ -26,8 +37,8 @@ class Options(Record, frozen=True, kw_only=True):
     tried although they change what is learned. ``accept_unverified`` keeps a faster lever although nothing could show
     that training still computes the same. ``delta`` is the smallest gain of speed worth having, as a share. ``rounds``
     fixes the rounds of a set (None: as many as pay, 8 to 40). ``batch_sizes`` asks a profile to time the model with
-    other batch sizes too. ``quick`` asks for a look that proves nothing. ``network`` and ``unprotected`` say how trials
-    are isolated (:class:`hotlap.records.Isolation`).
+    other batch sizes too; ``batch`` is what ``hotlap batch`` searches with. ``quick`` asks for a look that proves
+    nothing. ``network`` and ``unprotected`` say how trials are isolated (:class:`hotlap.records.Isolation`).
     """
 
     objective: Objective = Objective()
@@ -44,6 +55,7 @@ class Options(Record, frozen=True, kw_only=True):
     block_limit_seconds: float = 300.0
     show_output: bool = False
     batch_sizes: bool = False
+    batch: BatchChoices = BatchChoices()
     quick: bool = False
     network: NetworkMode = "open"
     unprotected: bool = False
@@ -81,12 +93,25 @@ def check(options: Options, levers: Mapping[str, Lever]) -> None:
     for flag, seconds in positive.items():
         if seconds is not None and not (math.isfinite(seconds) and seconds > 0):
             raise UsageError(f"{flag} is {seconds:g} seconds.", remedy="Give a time above zero, such as 90s or 10m.")
+    _check_batch(options.batch)
     if not 0 < options.delta < 1:
         raise UsageError(f"--delta is {options.delta:g}.", remedy="Give a share between 0 and 1, such as 0.01 for 1 %.")
     if options.parity_steps < 1:
         raise UsageError(f"--parity-steps is {options.parity_steps}.", remedy="Give at least 1.")
     if options.rounds is not None and not 2 <= options.rounds <= 1000:
         raise UsageError(f"--rounds is {options.rounds}.", remedy="Give a number between 2 and 1000.")
+
+
+def _check_batch(choices: BatchChoices) -> None:
+    if not 0 < choices.headroom < 1:
+        raise UsageError(f"--headroom is {choices.headroom:g}.", remedy="Give a share between 0 and 1, such as 10%.")
+    if choices.most is not None and choices.most < 1:
+        raise UsageError(f"--max-batch-size is {choices.most}.", remedy="Give at least 1.")
+    if choices.flag and not choices.flag.startswith("-"):
+        raise UsageError(
+            f"--batch-flag is {choices.flag!r}, which is not an option.",
+            remedy="Give the script's own option for its batch size, such as --batch-flag=--batch-size.",
+        )
 
 
 def _check_objective(objective: Objective) -> None:

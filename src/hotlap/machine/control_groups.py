@@ -74,6 +74,29 @@ def used_seconds(folder: Path) -> float | None:
     return None if nanoseconds is None else nanoseconds / 1e9
 
 
+def available_memory_shares(root: Path = Path("/")) -> list[float]:
+    """Of each group that limits this process's memory, the share of the limit that is not in use; page cache that was
+    not used lately (``inactive_file``) counts as free."""
+    memberships = parse_memberships(_read(root / "proc/self/cgroup"))
+    shares = []
+    for mount in _mounts(_read(root / "proc/self/mountinfo")):
+        for folder in _folders(mount, memberships, root):
+            limit = _memory_of(folder, mount.version)
+            used = _integer(_read(folder / ("memory.current" if mount.version == 2 else "memory.usage_in_bytes")))
+            if limit and used is not None:
+                shares.append(1 - max(0, used - _droppable_bytes(folder)) / limit)
+    return shares
+
+
+def _droppable_bytes(folder: Path) -> int:
+    """Page cache of a group that the kernel drops before it ends a process (``memory.stat``)."""
+    for line in _read(folder / "memory.stat").splitlines():
+        name, _, count = line.partition(" ")
+        if name in ("inactive_file", "total_inactive_file"):
+            return _integer(count) or 0
+    return 0
+
+
 def parse_cpu_max(text: str) -> float | None:
     """Cores that a ``cpu.max`` allows (``"150000 100000"`` is 1.5); None for ``max`` and for nonsense."""
     quota, _, period = text.strip().partition(" ")

@@ -16,7 +16,7 @@ from hotlap.experiment.profiled_launch import take_profile, usual_length
 from hotlap.experiment.stages import begin, blank_study, guarded
 from hotlap.experiment.trials import Trials
 from hotlap.levers.api import all_levers
-from hotlap.procedures.batch_sizes import measure_batch_sizes
+from hotlap.procedures.batch.model_alone import measure_batch_sizes
 from hotlap.records import Study, Workload
 from hotlap.study import Journal
 from hotlap.trial.executor import Executor

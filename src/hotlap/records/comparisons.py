@@ -79,11 +79,12 @@ SpeedVerdict: TypeAlias = Literal["faster", "slower", "no-effect", "inconclusive
 
 
 class BatchRate(Record, frozen=True, kw_only=True):
-    """The model alone with ``scale`` times as many samples in each batch, fed from memory.
+    """The script, or its model alone, with ``scale`` times as many samples in each batch.
 
-    ``speedup`` is its samples a second against those with the script's own batch, an interval of ``confidence``; None
-    for that one itself. Where ``error`` is not empty the size did not work or was not tried, and the figures mean
-    nothing.
+    ``batch_size`` is that of the DataLoader (0: not known, or fed from memory). ``out_of_memory`` says that this is why
+    it did not work. ``speedup`` is its samples per second against those with the script's own batch, an interval of
+    ``confidence``; None for that one itself. Where ``error`` is not empty the size did not work or was not tried, and
+    the figures mean nothing.
     """
 
     scale: float
@@ -93,6 +94,15 @@ class BatchRate(Record, frozen=True, kw_only=True):
     confidence: float = 0.95
     peak_bytes: int = 0
     error: str = ""
+    batch_size: int = 0
+    out_of_memory: bool = False
+
+    @property
+    def throughput(self) -> float:
+        """Samples per second as a ratio to the unmodified script's; 0 where none were measured."""
+        if self.error:
+            return 0.0
+        return self.speedup.value if self.speedup is not None else 1.0
 
 
 class SpeedComparison(Record, frozen=True, kw_only=True):

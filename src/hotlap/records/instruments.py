@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from hotlap.records.base import Record
+from hotlap.records.script import CallSite
 from hotlap.records.workload import Plan, Setting
 
 
@@ -90,6 +91,29 @@ class SwitchLevers(Record, frozen=True, kw_only=True, tag="switch-levers"):
     configurations: tuple[Plan, ...]
 
 
+class ResizeBatches(Record, frozen=True, kw_only=True, tag="resize-batches"):
+    """Gives ``size`` to each DataLoader whose batch size is ``own``; where ``site`` is known, to those made there."""
+
+    own: int
+    size: int
+    site: CallSite | None = None
+
+
+class LargestSamples(Record, frozen=True, kw_only=True, tag="largest-samples"):
+    """Delivers the largest samples of the data set as one of the first batches, where samples vary in size."""
+
+
+class WatchFailedPasses(Record, frozen=True, kw_only=True, tag="watch-failed-passes"):
+    """Ends the run when a forward or backward pass failed and the script continued, as out of memory."""
+
+
+class GuardMemory(Record, frozen=True, kw_only=True, tag="guard-memory"):
+    """Ends the run as out of memory once less than ``headroom`` (a share) of the main memory that this machine or its
+    control group allows is available, so that nothing is swapped and the kernel kills no process."""
+
+    headroom: float
+
+
 Instrument: TypeAlias = (
     Observe
     | CollectEvidence
@@ -104,4 +128,8 @@ Instrument: TypeAlias = (
     | RoundWeights
     | ComputeInFloat64
     | ReseedAugmentation
+    | ResizeBatches
+    | LargestSamples
+    | WatchFailedPasses
+    | GuardMemory
 )

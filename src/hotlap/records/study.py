@@ -6,6 +6,7 @@ import importlib
 from typing import Literal, TypeAlias
 
 from hotlap.records.base import Record
+from hotlap.records.batches import BatchSearch
 from hotlap.records.comparisons import BatchRate, Ceiling, Comparison, LossCurves, PhaseAccount
 from hotlap.records.disturbance import Disturbance
 from hotlap.records.machine import Machine
@@ -16,7 +17,7 @@ from hotlap.records.runs import FileWrite, LoaderRate, Run
 from hotlap.records.workload import Plan, Source, Workload
 
 StudyStatus: TypeAlias = Literal["running", "finished", "interrupted", "out-of-budget", "quick-look", "script-failed"]
-StudyKind: TypeAlias = Literal["search", "profile", "check"]
+StudyKind: TypeAlias = Literal["search", "profile", "check", "batch"]
 CheckVerdict: TypeAlias = Literal["passed", "failed", "inconclusive"]
 
 
@@ -28,7 +29,8 @@ class Study(Record, frozen=True, kw_only=True):
     ``objective`` is what a search was to make better. ``run_account`` is what the script does besides its steps.
     ``profiled_steps`` is over how many steps evidence was collected (0: there is none, and ``findings`` rest on the
     time account and the ceilings alone), and ``trace_path`` the trace of some of them. ``loader_rates`` is the loader
-    alone with the settings that were timed, ``batch_rates`` the model alone with other batch sizes, and ``losses`` what
+    alone with the settings that were timed, ``batch_rates`` the model alone with other batch sizes,
+    ``batch_search`` what ``hotlap batch`` found, and ``losses`` what
     the verification's sameness was judged by. ``hosts`` are those that any trial connected to. ``disturbances`` are the
     measurements that others on the machine disturbed and that could not be made again while it was quiet. Of a profile,
     ``threads_left`` is with how many threads the script was measured, since others kept the other cores busy (0: with
@@ -63,6 +65,7 @@ class Study(Record, frozen=True, kw_only=True):
     model_flop_utilisation: float | None = None
     loader_rates: tuple[LoaderRate, ...] = ()
     batch_rates: tuple[BatchRate, ...] = ()
+    batch_search: BatchSearch | None = None
     profiled_steps: int = 0
     trace_path: str = ""
     findings: tuple[Finding, ...] = ()

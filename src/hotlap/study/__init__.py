@@ -20,6 +20,7 @@ from hotlap.study.journal import Journal, attach_to, create_study, open_study
 from hotlap.study.kinds import command_of
 from hotlap.study.latest import Last, Need, is_study, last_study
 from hotlap.study.layout import (
+    BATCHES,
     CHECK,
     CHECKS,
     FOLDERS,
@@ -48,6 +49,7 @@ from hotlap.study.records import Answer, Header, LaunchAnswer, MachineAnswer, Tu
 from hotlap.study.trust import Approve, Opening, completed, refuse_foreign
 
 __all__ = [
+    "BATCHES",
     "CHECK",
     "CHECKS",
     "FOLDERS",

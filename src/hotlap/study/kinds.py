@@ -19,7 +19,12 @@ class Made(NamedTuple):
 
 
 KINDS: Final[Mapping[StudyKind, Made]] = MappingProxyType(
-    {"search": Made("tune", resumes=True), "profile": Made("profile"), "check": Made("check")}
+    {
+        "search": Made("tune", resumes=True),
+        "profile": Made("profile"),
+        "check": Made("check"),
+        "batch": Made("batch"),
+    }
 )
 
 

@@ -25,7 +25,10 @@ PROFILES: Final = "profile"
 CHECKS: Final = "check"
 """The folder for the studies of ``hotlap check``, which nothing but ``hotlap history`` looks for."""
 
-FOLDERS: Final = (LABS, PROFILES, CHECKS)
+BATCHES: Final = "batch"
+"""The folder for the studies of ``hotlap batch``."""
+
+FOLDERS: Final = (LABS, PROFILES, CHECKS, BATCHES)
 """All of these: folders in the folder of studies that hold studies of their own."""
 
 SUMMARY_LIMIT_BYTES: Final = 32 * 2**20

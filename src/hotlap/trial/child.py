@@ -17,7 +17,7 @@ import msgspec
 import psutil
 
 from hotlap.errors import StudyError
-from hotlap.records import Assignment, Block, Contact, FileWrite, Proceed, Run, Steps, TimedOut
+from hotlap.records import Assignment, Block, Contact, FileWrite, GuardMemory, Proceed, Run, Steps, TimedOut
 from hotlap.redact import redacted_assignment
 from hotlap.trial import tree
 from hotlap.trial.channel import Channel
@@ -27,6 +27,7 @@ from hotlap.trial.denials import denied_path
 from hotlap.trial.endings import Departure, ending_of, kernel_memory_kills
 from hotlap.trial.isolating import Isolator
 from hotlap.trial.load import BlockWatch, CoresWatch, device_of
+from hotlap.trial.memory_guard import MemoryGuard
 from hotlap.trial.output import Follower, read_tail, trim
 from hotlap.trial.process import OwnedProcess
 from hotlap.trial.progress import WHILE_STOPPED, Stall, StepCounters, stopped
@@ -93,6 +94,8 @@ class Child:
         self._counters = StepCounters(run_directory)
         self._follower: Follower | None = None
         self._kernel_kills = kernel_memory_kills()
+        guard = assignment.instrument(GuardMemory)
+        self._memory_guard = MemoryGuard(guard.headroom) if guard is not None else None
         self._began = self._ended = 0.0
         self._frozen: list[psutil.Process] = []
         self._frozen_at: float | None = None
@@ -157,10 +160,14 @@ class Child:
             if error.errno in _NO_ROOM:
                 raise unwritable(self.run_directory, error) from error
             raise start_failure(workload, error) from error
+        if self._memory_guard is not None:
+            self._memory_guard.start(self._process.root)
 
     def kill(self) -> int | None:
         """End every process of the child at once; its exit status, or None. May be called again."""
         self._over = True
+        if self._memory_guard is not None:
+            self._memory_guard.stop()
         status = self._process.kill()
         # What the script wrote was kept from the user's files and is of no more use; checkpoints of hundreds of
         # launches would fill the disk. Their names are in the report.
@@ -401,6 +408,7 @@ class Child:
                 denied_path=denied,
                 left_running=left_running,
                 trouble=self._what_went_wrong(),
+                memory_guarded=self._memory_guard.reason if self._memory_guard is not None else "",
             )
         )
 

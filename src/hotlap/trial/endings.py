@@ -32,7 +32,7 @@ class Departure:
     the trainers that sent one. ``told_to_end`` says that we asked for the end. ``kernel_kills`` counts the kernel's
     out-of-memory kills meanwhile. ``trouble`` is what the controller saw go wrong. ``left_running`` says that the root
     process had ended by itself while others of the child went on. ``denied_path`` is what isolation kept it from
-    writing.
+    writing. ``memory_guarded`` says why it was ended before this machine's memory ran out.
     """
 
     exit_status: int | None
@@ -46,6 +46,7 @@ class Departure:
     trouble: str = ""
     left_running: bool = False
     denied_path: str = ""
+    memory_guarded: str = ""
 
 
 def ending_of(departure: Departure) -> Ending:
@@ -54,6 +55,10 @@ def ending_of(departure: Departure) -> Ending:
     A process that leaves with status 0 after having trained, but without a report (``os._exit``), counts as crashed:
     what it did is not known.
     """
+    if departure.memory_guarded:
+        return OutOfMemory(
+            error=departure.memory_guarded, output_tail=shown(departure.output), steps_done=departure.steps_done
+        )
     if departure.timed_out is not None:
         return TimedOut(
             limit_seconds=departure.timed_out.limit_seconds,

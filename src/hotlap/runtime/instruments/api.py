@@ -2,7 +2,7 @@
 
 An instrument is a record of :mod:`hotlap.records.instruments`; its tag names the file of this folder whose ``install``
 hangs it onto the hooks: ``replay-batch`` is ``replay_batch.py``. Those that only have the session record more are read
-by the session itself.
+by the session itself, and GuardMemory by the controller.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from hotlap.records import CaptureGradients, CollectEvidence, Instrument, Observe
+from hotlap.records import CaptureGradients, CollectEvidence, GuardMemory, Instrument, Observe
 from hotlap.runtime.clock import StepClock
 from hotlap.runtime.hooks import Hooks
 from hotlap.runtime.interception import Interception
 
-RECORDED_BY_THE_SESSION: Final = (Observe, CollectEvidence, CaptureGradients)
+WITHOUT_A_FILE: Final = (Observe, CollectEvidence, CaptureGradients, GuardMemory)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Place:
 def install(place: Place, instruments: Iterable[Instrument]) -> None:
     """Hang on what is asked for, in that order. Must come before the levers, so that they see the prepared model."""
     for it in instruments:
-        if not isinstance(it, RECORDED_BY_THE_SESSION):
+        if not isinstance(it, WITHOUT_A_FILE):
             module = importlib.import_module(f"hotlap.runtime.instruments.{file_of(it)}")
             module.install(place, it)
 

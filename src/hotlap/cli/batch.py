@@ -1,0 +1,89 @@
+"""``hotlap batch``: throughput and memory by batch size, and the size from which more gains nothing."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from hotlap import api
+from hotlap.cli import arguments, options, studies
+from hotlap.cli.arguments import Parser
+from hotlap.cli.workload import workload_from
+from hotlap.experiment.options import BatchChoices, Options, check
+from hotlap.levers.api import all_levers
+
+_DESCRIPTION = """\
+Runs the script with larger and smaller batches, through its own DataLoader or by its own option,
+and shows samples per second and peak memory by batch size: the knee, which is the smallest size
+with nearly the best throughput, and what fits into memory with headroom. Out of memory ends one
+launch and nothing else. Another batch size changes what is learned: no plan contains one."""
+
+_EXAMPLES = """\
+examples:
+  hotlap batch train.py
+  hotlap batch --headroom 20% --max-batch-size 512 train.py
+  hotlap batch --batch-flag=--batch-size train.py   where the DataLoader's size cannot be changed
+  hotlap batch --model-alone train.py               also without its loader: what the model alone gains
+
+exit code: as of `hotlap tune`."""
+
+
+def parser() -> Parser:
+    """The command's options."""
+    made = Parser(
+        "hotlap batch",
+        _DESCRIPTION,
+        _EXAMPLES,
+        usage="hotlap batch [options] SCRIPT [arguments of the script]\n"
+        "       hotlap batch [options] -m MODULE [arguments of the module]",
+    )
+    group = made.add_argument_group("the search")
+    group.add_argument(
+        "--batch-flag", default="", metavar="FLAG",
+        help="change the batch size by this option of the script (default: in its DataLoader)",
+    )  # fmt: skip
+    group.add_argument(
+        "--headroom", type=arguments.share, default=0.1, metavar="SHARE",
+        help="share of the memory that must stay free (default: 10%%)",
+    )  # fmt: skip
+    group.add_argument(
+        "--max-batch-size", type=partial(arguments.whole, 1), metavar="N",
+        help="try no larger batch size (default: what fits)",
+    )  # fmt: skip
+    group.add_argument("--model-alone", action="store_true", help="also time the model alone at these sizes")
+    group.add_argument(
+        "--budget", type=arguments.seconds, metavar="TIME", help="stop after this long: 90s, 10m (default: no limit)"
+    )
+    group.add_argument(
+        "--seed", type=partial(arguments.whole, 0), default=0, metavar="N",
+        help="seed the launches with this number (default: 0)",
+    )  # fmt: skip
+    options.add_isolation_options(made)
+    options.add_limit_options(made)
+    options.add_output_options(made, plan=False)
+    return made
+
+
+def main(words: list[str], engine: api.Engine) -> int:
+    """Run the command. Raises :class:`hotlap.errors.HotlapError`."""
+    made = parser()
+    own, target = made.split(words)
+    choices = made.parse_args(own)
+    workload = workload_from(target, "batch")
+    chosen = Options(
+        budget_seconds=choices.budget,
+        seed=choices.seed,
+        rounds=choices.rounds,
+        startup_limit_seconds=choices.startup_limit,
+        block_limit_seconds=choices.block_limit,
+        show_output=choices.show_output,
+        network=choices.network,
+        unprotected=choices.unprotected,
+        batch=BatchChoices(
+            flag=choices.batch_flag,
+            headroom=choices.headroom,
+            most=choices.max_batch_size,
+            model_alone=choices.model_alone,
+        ),
+    )
+    check(chosen, all_levers())
+    return studies.new_study(choices, workload, chosen, choices.study / api.BATCHES, engine, engine.batch)

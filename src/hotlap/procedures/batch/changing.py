@@ -1,0 +1,103 @@
+"""How a script is given another batch size: in its DataLoader, or by its own option."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from hotlap.records import BatchChange, Instrument, LoaderFacts, ResizeBatches, ScriptFacts, Workload
+
+WAY_OUT = "If the script has an option for its batch size, name it: --batch-flag=--batch-size."
+
+
+@dataclass(frozen=True, slots=True)
+class Changer:
+    """``own`` is the unmodified script's batch size; ``samples`` are those of its data set (None: not known)."""
+
+    own: int
+    samples: int | None
+    changed_by: BatchChange
+    instruments: Callable[[int], tuple[Instrument, ...]]
+    workload: Callable[[int], Workload | None]
+
+
+def changer_of(workload: Workload, facts: ScriptFacts, samples_per_step: float, flag: str) -> Changer | str:
+    """How this script's batch size is changed, or why it cannot be and what to do."""
+    loaders = facts.training_loaders
+    if flag:
+        return _by_flag(workload, loaders, samples_per_step, flag)
+    if not loaders:
+        return f"No batch of the script comes from a DataLoader, so hotlap cannot change its size. {WAY_OUT}"
+    sizes = {it.batch_size for it in loaders}
+    if None in sizes:
+        kind = "iterable data set yields whole batches" if _iterable(loaders) else "DataLoader has a batch sampler"
+        return f"The script's {kind}, so it has no batch size to change. {WAY_OUT}"
+    if len(sizes) > 1:
+        listed = ", ".join(str(it) for it in sorted(it for it in sizes if it is not None))
+        return f"Several DataLoaders feed the training, with batch sizes {listed}. {WAY_OUT}"
+    own = next(it for it in sizes if it is not None)
+    sites = {it.site for it in loaders}
+    site = next(iter(sites)) if len(sites) == 1 else None
+    return Changer(
+        own=own,
+        samples=_data_set(loaders, own),
+        changed_by="loader",
+        instruments=lambda size: (ResizeBatches(own=own, size=size, site=site),) if size != own else (),
+        workload=lambda size: None,
+    )
+
+
+def _by_flag(workload: Workload, loaders: tuple[LoaderFacts, ...], samples_per_step: float, flag: str) -> Changer | str:
+    given = flag_value(workload.arguments, flag)
+    if given is not None and not (given.isdecimal() and int(given) > 0):
+        return f"The script's {flag} is {given!r}, which is not a batch size. Name the option that is."
+    seen = next((it.batch_size for it in loaders if it.batch_size), None) or round(samples_per_step)
+    own = int(given) if given is not None else max(1, seen)
+
+    def changed(size: int) -> Workload:
+        return msgspec.structs.replace(workload, arguments=with_flag(workload.arguments, flag, size))
+
+    return Changer(
+        own=own,
+        samples=_data_set(loaders, own),
+        changed_by="flag",
+        instruments=lambda size: (),
+        workload=lambda size: changed(size) if size != own else None,
+    )
+
+
+def flag_value(arguments: tuple[str, ...], flag: str) -> str | None:
+    """What the arguments give the option, as ``--flag 8`` or ``--flag=8``; None where they do not name it."""
+    for number, word in enumerate(arguments):
+        if word == flag:
+            return arguments[number + 1] if number + 1 < len(arguments) else ""
+        if word.startswith(f"{flag}="):
+            return word.partition("=")[2]
+    return None
+
+
+def with_flag(arguments: tuple[str, ...], flag: str, size: int) -> tuple[str, ...]:
+    """The arguments with the option set to a size, in the form that it has there."""
+    words = list(arguments)
+    for number, word in enumerate(words):
+        if word == flag and number + 1 < len(words):
+            words[number + 1] = str(size)
+            return tuple(words)
+        if word.startswith(f"{flag}="):
+            words[number] = f"{flag}={size}"
+            return tuple(words)
+    return (*arguments, flag, str(size))
+
+
+def _iterable(loaders: tuple[LoaderFacts, ...]) -> bool:
+    return any(it.iterable for it in loaders)
+
+
+def _data_set(loaders: tuple[LoaderFacts, ...], own: int) -> int | None:
+    """About how many samples an epoch has; None where the loader does not say."""
+    lengths = [it.length for it in loaders]
+    if not lengths or any(it is None for it in lengths):
+        return None
+    return min(it for it in lengths if it is not None) * own

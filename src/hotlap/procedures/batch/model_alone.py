@@ -1,0 +1,64 @@
+"""What the model alone makes of other batch sizes: samples per second and memory, with the first batch grown or cut.
+
+Another batch size changes what is learned, so no plan ever holds one; the curve says whether it would be worth a
+person's thought.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hotlap import plan as plans_of
+from hotlap.experiment.costs import FEWEST_ROUNDS
+from hotlap.experiment.draft import StudyDraft
+from hotlap.experiment.observe import Observation
+from hotlap.experiment.trials import Arm, Trials
+from hotlap.procedures.batch.timing import SETS, SizeTimer
+from hotlap.records import BatchRate, Machine, ReplayBatch
+
+SCALES = (0.5, 2.0, 4.0)
+_MEMORY_SHARE = 0.8
+
+
+def measure_batch_sizes(
+    trials: Trials, draft: StudyDraft, observation: Observation, machine: Machine, scales: Sequence[float] = SCALES
+) -> tuple[BatchRate, ...]:
+    """Time each size in sets of its own next to the script's own size, both fed from memory; the smallest comes first.
+
+    Nothing where no batch came from a loader. A size that fails ends the search for larger ones.
+    """
+    if not observation.facts.training_loaders:
+        draft.warn("Other batch sizes were not timed: no batch of the script comes from a DataLoader.")
+        return ()
+    timer = SizeTimer(
+        trials=trials,
+        draft=draft,
+        samples=observation.account.samples_per_step,
+        arms=lambda scale: (Arm(instruments=(ReplayBatch(),)), Arm(instruments=(ReplayBatch(scale=scale),))),
+        what="The model alone",
+        stage="ceilings",
+    )
+    rates: list[BatchRate] = []
+    for scale in scales:
+        reason = _obstacle(timer, scale, rates, observation, machine)
+        rates.append(timer.failed(scale, reason) if reason else timer.timed(scale))
+    if timer.sets:
+        rates.append(timer.own())
+        timer.judge()
+    return tuple(sorted(rates, key=lambda it: it.scale))
+
+
+def _obstacle(
+    timer: SizeTimer, scale: float, before: Sequence[BatchRate], observation: Observation, machine: Machine
+) -> str:
+    """Why a size is not tried; empty where nothing speaks against it."""
+    failed = next((it for it in before if it.scale > 1 and it.error), None)
+    if scale > 1 and failed is not None:
+        return f"Not tried, because {failed.samples_per_step:g} did not work."
+    if scale * timer.samples < 1:
+        return "Not tried: a step has only one sample."
+    both = (1 + scale) * observation.run.host_peak_bytes
+    if observation.facts.device.startswith("cpu") and both > _MEMORY_SHARE * machine.memory_bytes > 0:
+        return "Not tried: next to the unmodified script, it might not fit into memory."
+    cost = timer.trials.costs.of_set([plans_of.EMPTY] * 2, FEWEST_ROUNDS)
+    return "" if timer.trials.fits(SETS * max(1.0, scale) * cost) else "Not tried: the budget is too small."

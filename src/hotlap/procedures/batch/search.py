@@ -1,0 +1,261 @@
+"""The search for the batch size: doubling, then narrowing to where more samples per step gain nothing.
+
+Each size is first run alone, on the largest samples of the data set, to see whether it fits; only then it takes turns
+with the script's own size.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from hotlap import plan as plans_of
+from hotlap.experiment.costs import FEWEST_ROUNDS
+from hotlap.experiment.draft import OnProgress, StudyDraft, say_nothing
+from hotlap.experiment.journaled import JournaledExecutor
+from hotlap.experiment.observe import Observation
+from hotlap.experiment.options import Options, check
+from hotlap.experiment.stages import begin, blank_study, guarded
+from hotlap.experiment.trials import Arm, Trials, ran_through
+from hotlap.levers.api import all_levers
+from hotlap.procedures.batch import knee
+from hotlap.procedures.batch.changing import WAY_OUT, Changer, changer_of
+from hotlap.procedures.batch.model_alone import measure_batch_sizes
+from hotlap.procedures.batch.timing import SETS, SizeTimer, is_scaled, samples_of
+from hotlap.records import (
+    BatchRate,
+    BatchSearch,
+    BoundBy,
+    GuardMemory,
+    LargestSamples,
+    Machine,
+    OutOfMemory,
+    Run,
+    Study,
+    WatchFailedPasses,
+    Workload,
+)
+from hotlap.study import Journal
+from hotlap.trial.executor import Executor
+from hotlap.wording import ending_text
+
+PROBE_STEPS = 40
+_PROBE_SECONDS = 10.0
+_FEWEST_PROBE_STEPS = 8
+_SIDE_BY_SIDE_SHARE = 0.8
+"""Of the memory, what two launches may take together; else whole launches are alternated."""
+
+
+def search_batch(
+    workload: Workload,
+    options: Options,
+    executor: Executor,
+    on_progress: OnProgress = say_nothing,
+    *,
+    journal: Journal | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Study:
+    """Find the smallest batch size with nearly the best throughput, among those that fit with headroom.
+
+    Raises as :func:`hotlap.procedures.search.tune` does, except that no budget is too small.
+    """
+    check(options, all_levers())
+    trials = Trials(workload, options, JournaledExecutor(executor, journal, clock=clock))
+    draft = StudyDraft(
+        msgspec.structs.replace(blank_study(workload, options, journal), kind="batch"), trials, journal, on_progress
+    )
+    return guarded(draft, lambda: _look(trials, draft), lambda: draft.close("interrupted"))
+
+
+def _look(trials: Trials, draft: StudyDraft) -> None:
+    machine, observation = begin(trials, draft, on_free_cores=True)
+    choices = trials.options.batch
+    changer = changer_of(trials.workload, observation.facts, observation.account.samples_per_step, choices.flag)
+    blank = BatchSearch(flag=choices.flag, headroom=choices.headroom, tolerance=knee.TOLERANCE)
+    if isinstance(changer, str):
+        draft.update(batch_search=msgspec.structs.replace(blank, obstacle=changer))
+    else:
+        blank = msgspec.structs.replace(blank, own=changer.own, changed_by=changer.changed_by)
+        search = _Search(trials, draft, observation, machine, changer, blank)
+        search.run()
+        if choices.model_alone:
+            scales = [it.scale for it in search.rates if it.scale != 1 and not it.error]
+            draft.update(batch_rates=measure_batch_sizes(trials, draft, observation, machine, scales))
+    draft.close("finished")
+
+
+class _Search:
+    def __init__(
+        self,
+        trials: Trials,
+        draft: StudyDraft,
+        observation: Observation,
+        machine: Machine,
+        changer: Changer,
+        blank: BatchSearch,
+    ) -> None:
+        self._trials = trials
+        self._draft = draft
+        self._own_run = observation.run
+        self._changer = changer
+        self._on_device = not observation.facts.device.startswith("cpu")
+        self._limit_bytes = _memory_bytes(machine, on_device=self._on_device)
+        self._found = msgspec.structs.replace(blank, memory_bytes=self._limit_bytes)
+        self._others: list[BatchRate] = []
+        self._launches = 0
+        self._bound_by: BoundBy = ""
+        self._timer = SizeTimer(
+            trials=trials,
+            draft=draft,
+            samples=observation.account.samples_per_step,
+            arms=lambda scale: (self._arm(changer.own), self._arm(round(scale * changer.own))),
+            what="The script",
+        )
+
+    @property
+    def rates(self) -> tuple[BatchRate, ...]:
+        """Every size so far, the script's own included, the smallest first."""
+        own = [_sized(self._timer.own(), self._changer.own)] if self._timer.sets else []
+        return tuple(sorted([*self._others, *own], key=lambda it: it.batch_size))
+
+    def run(self) -> None:
+        """Double, halve where that gained nothing, then narrow; the study is kept up to date meanwhile."""
+        self._double()
+        self._halve()
+        self._narrow(knee.next_below_failure)
+        self._narrow(knee.next_below_knee)
+        self._record()
+        self._timer.judge()
+
+    def _double(self) -> None:
+        size, most = self._changer.own, self._trials.options.batch.most
+        while not self._bound_by:
+            size = 2 * size if most is None or size >= most else min(2 * size, most)
+            self._bound_by = self._bound(size)
+            if self._bound_by:
+                return
+            rate = self._measure(size)
+            if rate.error:
+                self._bound_by = "memory" if rate.out_of_memory else "budget" if self._spent(size) else "failure"
+            elif not knee.still_rising(self.rates):
+                self._bound_by = "throughput"
+
+    def _halve(self) -> None:
+        """Smaller sizes, as long as these are no slower."""
+        size = self._changer.own
+        while (size := size // 2) >= 1:
+            found = knee.knee(self.rates)
+            if found is not None and found.batch_size > min(it.batch_size for it in knee.measured(self.rates)):
+                return
+            if self._measure(size).error:
+                return
+
+    def _narrow(self, following: Callable[[tuple[BatchRate, ...]], int]) -> None:
+        while size := following(self.rates):
+            if any(it.batch_size == size for it in self.rates) or self._bound(size):
+                return
+            rate = self._measure(size)
+            if rate.error and not rate.out_of_memory:
+                return
+
+    def _bound(self, size: int) -> BoundBy:
+        """What forbids a size before anything is measured; nothing where it may be tried."""
+        most = self._trials.options.batch.most
+        if most is not None and size > most:
+            return "cap"
+        if self._changer.samples is not None and size > self._changer.samples:
+            return "data-set"
+        return ""
+
+    def _spent(self, size: int) -> bool:
+        cost = self._trials.costs.of_set([plans_of.EMPTY] * 2, FEWEST_ROUNDS)
+        return not self._trials.fits((SETS + 1) * max(1.0, size / self._changer.own) * cost)
+
+    def _measure(self, size: int) -> BatchRate:
+        scale = size / self._changer.own
+        if self._spent(size):
+            rate = self._timer.failed(scale, "Not tried: the budget is too small.")
+        else:
+            rate = self._probed(size) or self._timed(size)
+        rate = _sized(rate, size)
+        self._others.append(rate)
+        self._record()
+        return rate
+
+    def _probed(self, size: int) -> BatchRate | None:
+        """Why the size does not work, seen in one launch by itself; None where it does."""
+        scale = size / self._changer.own
+        self._draft.tell("trial", f"Does a batch of {size} fit?")
+        arm = self._arm(size)
+        assignment = self._trials.assignment()
+        headroom = self._found.headroom
+        guards = (LargestSamples(), WatchFailedPasses(), GuardMemory(headroom=headroom))
+        assignment = msgspec.structs.replace(
+            assignment,
+            workload=arm.workload or assignment.workload,
+            instruments=(*arm.instruments, *guards),
+        )
+        run = self._trials.launch(
+            assignment, steps=PROBE_STEPS, seconds=_PROBE_SECONDS, minimum_steps=_FEWEST_PROBE_STEPS
+        )
+        self._launches += 1
+        if isinstance(run.ending, OutOfMemory):
+            return self._timer.failed(scale, f"Out of memory. {run.ending.error}".strip(), out_of_memory=True)
+        if not ran_through(run):
+            hint = "" if self._found.flag else f" Its model may have the batch size built in. {WAY_OUT}"
+            return self._timer.failed(scale, f"{ending_text(run.ending)}{hint}")
+        if not is_scaled(samples_of(self._own_run), samples_of(run), scale):
+            hint = "" if self._found.flag else f" {WAY_OUT}"
+            return self._timer.failed(scale, f"The script's batches stayed as they were.{hint}")
+        return self._crowded(run, scale)
+
+    def _crowded(self, run: Run, scale: float) -> BatchRate | None:
+        """A size that ran, and left too little room; and how the next launches share the memory."""
+        retries = sum(it.allocator_retries for it in run.blocks)
+        if retries:
+            reason = f"The device's memory was full: its allocator had to free its cache and retry {retries} times."
+            return self._timer.failed(scale, reason, out_of_memory=True)
+        peak = max(run.device_peak_bytes, run.device_footprint_bytes) if self._on_device else run.host_peak_bytes
+        if self._limit_bytes and peak > (1 - self._found.headroom) * self._limit_bytes:
+            reason = f"It took {100 * peak / self._limit_bytes:.0f} % of the memory, more than the headroom allows."
+            return self._timer.failed(scale, reason, out_of_memory=True)
+        own = self._own_run.device_footprint_bytes if self._on_device else self._own_run.host_peak_bytes
+        fits = not self._limit_bytes or own + peak <= _SIDE_BY_SIDE_SHARE * self._limit_bytes
+        self._trials.interleaved = fits
+        return None
+
+    def _timed(self, size: int) -> BatchRate:
+        rate = self._timer.timed(size / self._changer.own)
+        self._launches += 2 * SETS
+        return rate
+
+    def _arm(self, size: int) -> Arm:
+        return Arm(workload=self._changer.workload(size), instruments=self._changer.instruments(size))
+
+    def _record(self) -> None:
+        rates = self.rates
+        found = knee.knee(rates)
+        worked = knee.measured(rates)
+        self._draft.update(
+            batch_search=msgspec.structs.replace(
+                self._found,
+                rates=rates,
+                knee=found.batch_size if found is not None else 0,
+                bound_by=self._bound_by,
+                largest_fitting=worked[-1].batch_size if worked else 0,
+                launches=self._launches,
+            )
+        )
+
+
+def _sized(rate: BatchRate, size: int) -> BatchRate:
+    return msgspec.structs.replace(rate, batch_size=size)
+
+
+def _memory_bytes(machine: Machine, *, on_device: bool) -> int:
+    """The memory that the search must fit into: the smallest device's, or what this machine allows."""
+    if on_device:
+        return min((it.memory_bytes for it in machine.accelerators), default=0)
+    return machine.memory_bytes

@@ -1,0 +1,59 @@
+"""A search for the batch size: the knee, what fits, and that another size changes what is learned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hotlap.history import Entry
+from hotlap.records import Study
+from hotlap.render import text
+from hotlap.render.batch_search import knee_sentence
+from hotlap.render.blocks import Fact
+from hotlap.render.kinds.api import Headline
+from hotlap.render.step_words import step_words
+
+
+def headline(study: Study) -> Headline:
+    """The knee with its reason, or why there is none."""
+    search = study.batch_search
+    if study.status != "finished" or search is None:
+        why = [text.sentence(study.status_text)] if study.status_text else []
+        return Headline("neutral", "Not finished: the search for the batch size gave no answer.", tuple(why))
+    if search.obstacle:
+        return Headline("neutral", "The batch size of this script cannot be changed.", (search.obstacle,))
+    beside = [*step_words(study)]
+    failed = min((it.batch_size for it in search.rates if it.out_of_memory), default=0)
+    if failed:
+        beside.append(f"A batch size of {failed} runs out of memory or leaves too little free.")
+    if search.knee != search.own:
+        beside.append("Another batch size changes what is learned; hotlap did not compare losses.")
+    gained = search.knee > search.own
+    return Headline("good" if gained else "neutral", knee_sentence(search), tuple(beside))
+
+
+def what_was_done(study: Study) -> str:
+    """How the figures came about."""
+    script = text.one_line(study.workload.target, limit=120)
+    return (
+        f"hotlap ran {script} with other batch sizes in fresh launches that took turns with the unmodified script, and "
+        "measured samples per second and peak memory. Nothing was changed in it."
+    )
+
+
+def facts(study: Study) -> Iterator[Fact]:
+    """The knee, and the largest size that fits."""
+    search = study.batch_search
+    if search is not None and search.knee:
+        yield Fact("Knee", str(search.knee))
+        yield Fact("Largest that fits", str(search.largest_fitting))
+
+
+def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
+    """The search for levers at the size that the script has."""
+    if study.status == "finished":
+        yield f"hotlap tune {text.command(study.workload)}", "makes the script faster at its own batch size"
+
+
+def result(entry: Entry) -> str:
+    """Nothing but how it ended: the knee is in the report."""
+    return entry.status.replace("-", " ")

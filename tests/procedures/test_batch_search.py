@@ -1,0 +1,173 @@
+"""The search for the batch size: which sizes are tried, where the knee is, and what is said where there is none."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import msgspec
+import pytest
+from fake_script import WORKLOAD, FakeExecutor, FakeScript
+
+from hotlap.api import Engine
+from hotlap.cli.main import main
+from hotlap.experiment.options import BatchChoices, Options
+from hotlap.procedures.batch.search import search_batch
+from hotlap.records import BatchSearch, Study
+
+
+def look(
+    *, budget_seconds: float | None = None, arguments: tuple[str, ...] = (), choices: BatchChoices | None = None,
+    **script: object,
+) -> tuple[Study, FakeExecutor]:  # fmt: skip
+    settings = {"has_loader": True, "samples_per_step": 8, "batch_size": 8, "launch_noise": 0.002, **script}
+    executor = FakeExecutor(FakeScript(**settings))
+    options = Options(budget_seconds=budget_seconds, batch=choices or BatchChoices())
+    workload = msgspec.structs.replace(WORKLOAD, arguments=arguments)
+    return search_batch(workload, options, executor, clock=executor.clock), executor
+
+
+def found(**script: object) -> BatchSearch:
+    search = look(**script)[0].batch_search
+    assert search is not None
+    return search
+
+
+@pytest.mark.parametrize("fixed", [0.2, 0.5, 0.8])
+def test_the_knee_is_the_smallest_size_with_nearly_the_best_throughput(fixed: float) -> None:
+    search = found(fixed_share=fixed, largest_scale=1e6, memory_bytes=10**13)
+    true = {it.batch_size: 1 / (fixed / it.scale + 1 - fixed) for it in search.rates if not it.error}
+    assert true[search.knee] > 0.94 * max(true.values())
+    assert search.knee < search.largest_fitting and search.bound_by == "throughput"
+    smaller = max(size for size in true if size < search.knee)
+    assert true[smaller] < 0.985 * max(true.values())
+
+
+def test_where_size_gains_nothing_smaller_sizes_are_tried_and_the_smallest_is_the_knee() -> None:
+    search = found(fixed_share=0.0)
+    assert min(it.batch_size for it in search.rates) == 1 == search.knee
+    assert search.bound_by == "throughput"
+
+
+def test_out_of_memory_is_an_outcome_with_its_size_and_the_search_narrows_below_it() -> None:
+    search = found(largest_scale=3.0)
+    failed = {it.batch_size for it in search.rates if it.out_of_memory}
+    assert 32 in failed and search.bound_by == "memory"
+    assert 16 < search.largest_fitting <= 24 and search.knee == search.largest_fitting
+    assert all("planted" in it.error for it in search.rates if it.out_of_memory)
+
+
+def test_what_leaves_no_headroom_counts_as_out_of_memory() -> None:
+    search = found(peak_bytes=1_000_000_000, memory_bytes=4_200_000_000, fixed_share=0.8)
+    rates = {it.batch_size: it for it in search.rates}
+    assert rates[32].out_of_memory and "95 % of the memory" in rates[32].error
+    assert search.largest_fitting < 32
+
+
+def test_launches_that_do_not_fit_together_are_alternated() -> None:
+    _, executor = look(peak_bytes=1_000_000_000, memory_bytes=3_500_000_000, fixed_share=0.8)
+    sets = [it for it in map(json.loads, executor.requests[1:]) if "arms" in it]
+    assert sets and not any(it.get("interleaved", True) for it in sets)
+
+
+def test_nothing_larger_than_the_cap_or_the_data_set_is_tried() -> None:
+    capped = found(fixed_share=0.9, choices=BatchChoices(most=20))
+    assert max(it.batch_size for it in capped.rates) == 20 and capped.bound_by == "cap"
+    small = found(fixed_share=0.9, batches=5)
+    assert max(it.batch_size for it in small.rates) <= 40 and small.bound_by == "data-set"
+
+
+def test_a_built_in_size_is_said_with_the_way_out() -> None:
+    search = found(breaks_at=2.0)
+    error = next(it.error for it in search.rates if it.batch_size == 16)
+    assert "shape '[8, 4]' is invalid" in error and "--batch-flag" in error
+    assert search.bound_by == "failure"
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ({"has_loader": False}, "No batch of the script comes from a DataLoader"),
+        ({"batch_size": None}, "batch sampler"),
+    ],
+)
+def test_a_size_that_cannot_be_changed_is_one_sentence_with_the_flag(script: dict[str, object], said: str) -> None:
+    search = found(**script)
+    assert said in search.obstacle and "--batch-flag=--batch-size" in search.obstacle
+    assert search.rates == () and search.knee == 0
+
+
+def test_batches_that_stay_as_they_were_are_not_taken_for_larger_ones() -> None:
+    search = found(resizable=False)
+    assert "stayed as they were" in search.rates[-1].error and search.knee == 0
+
+
+def test_the_option_of_the_script_is_changed_where_it_is_named() -> None:
+    choices = BatchChoices(flag="--batch-size", most=32)
+    study, executor = look(choices=choices, arguments=("--batch-size", "8", "--lr", "1"), batch_size=None)
+    search = study.batch_search
+    assert search is not None and search.own == 8 and search.changed_by == "flag"
+    assert {it.batch_size for it in search.rates} >= {8, 16, 32}
+    assert any(b'["--batch-size","16","--lr","1"]' in it for it in executor.requests)
+
+
+def test_each_size_runs_alone_first_under_guard() -> None:
+    _, executor = look(fixed_share=0.5, choices=BatchChoices(most=16, headroom=0.25))
+    probes = [json.loads(it) for it in executor.requests[2:] if b"guard-memory" in it]
+    kinds = [[one["type"] for one in it["assignment"]["instruments"]] for it in probes]
+    assert kinds and all(it[-3:] == ["largest-samples", "watch-failed-passes", "guard-memory"] for it in kinds)
+    assert all(it["assignment"]["instruments"][-1]["headroom"] == 0.25 for it in probes)
+
+
+def test_a_budget_is_kept() -> None:
+    study, _ = look(budget_seconds=60.0)
+    assert study.spent_seconds <= 63.0 and study.batch_search is not None
+
+
+def test_the_model_alone_is_timed_at_the_same_sizes() -> None:
+    study, _ = look(choices=BatchChoices(most=16, model_alone=True))
+    assert study.batch_search is not None
+    scales = {it.scale for it in study.batch_search.rates if not it.error}
+    assert {it.scale for it in study.batch_rates} == scales
+
+
+def show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *words: str, **script: object) -> int:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("import torch\n", encoding="utf-8")
+    settings = {"has_loader": True, "samples_per_step": 8, "batch_size": 8, **script}
+    engine = Engine(executor=lambda directory, isolation: FakeExecutor(FakeScript(**settings)))
+    return main(["batch", "--quiet", *words, "train.py"], engine=engine)
+
+
+def test_the_command_shows_curve_knee_and_advice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    assert show(tmp_path, monkeypatch, largest_scale=5.0) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "The knee is a batch size of" in out and "does not fit with the headroom" in out
+    assert "Another batch size changes what is learned" in out
+    assert "Advice, not measured: with SGD" in out and "linear rule" in out
+    assert "runs out of memory" in out and "unmodified" in out
+
+
+def test_json_and_markdown_hold_the_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert show(tmp_path, monkeypatch, "--json", "--max-batch-size", "16") == 0
+    document = json.loads(capsys.readouterr().out)
+    study = document.get("study", document)
+    assert study["batch_search"]["own"] == 8 and math.isclose(study["batch_search"]["headroom"], 0.1)
+    folder = next(iter((tmp_path / ".hotlap" / "batch").iterdir()))
+    assert main(["report", "--markdown", str(folder)]) == 0
+    out = capsys.readouterr().out
+    assert "| batch size |" in out.replace("  ", " ") and "knee" in out
+
+
+@pytest.mark.parametrize("words", [["--headroom", "2"], ["--max-batch-size", "0"], ["--batch-flag=batch"]])
+def test_choices_that_make_no_sense_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    assert show(tmp_path, monkeypatch, *words) == 2
+    assert words[0].partition("=")[0] in capsys.readouterr().err.lower()
