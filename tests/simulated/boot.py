@@ -70,10 +70,11 @@ def _execute_torch(execute: Callable[[ModuleType], None], module: ModuleType) ->
     profile = chosen_profile()
     library = load_device(profile)  # torch asks only once whether there is a device
     execute(module)
-    from simulated import cuda, host, profiler
+    from simulated import cuda, host, loaders, profiler
 
     cuda.install(module, library, profile)
     profiler.install(module, library, profile)
+    loaders.install(module, library)
     if host.is_the_test(sys.orig_argv):
         host.install(module, library)
     if not _is_controller():

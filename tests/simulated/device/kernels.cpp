@@ -1,5 +1,6 @@
 // Every operator on tensors of the simulated device: computed by the host's kernel on the same memory, at no cost, and put
 // on the device's timeline for as long as the device would take.
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/from_blob.h>
@@ -10,7 +11,7 @@
 #include <ATen/ops/_local_scalar_dense_cpu_dispatch.h>
 #include <ATen/ops/as_strided_cpu_dispatch.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/rand_like.h>
+#include <ATen/ops/rand.h>
 #include <ATen/ops/view_cpu_dispatch.h>
 #include <ATen/record_function.h>
 #include <c10/core/CPUAllocator.h>
@@ -18,6 +19,7 @@
 
 #include <list>
 #include <memory>
+#include <random>
 
 #include "aliases.h"
 #include "generators.h"
@@ -132,12 +134,14 @@ void run_softmax(const c10::OperatorHandle& op, Stack* stack, size_t begin) {
   stack->back() = out.copy_(stack->back().toTensor());
 }
 
+// Of a generator that no seed of the script's reaches: it differs from run to run.
 Tensor with_noise(const Tensor& made) {
   if (!made.defined() || !made.is_floating_point()) return made;
   at::AutoDispatchBelowADInplaceOrView below;
   at::RecordFunctionGuard unseen(false);
   Tensor changed = made;
-  changed.mul_(at::rand_like(changed).sub_(0.5).mul_(2 * profile.atomic_noise).add_(1));
+  static at::Generator generator = at::detail::createCPUGenerator(std::random_device{}());
+  changed.mul_(at::rand(changed.sizes(), generator, changed.options()).sub_(0.5).mul_(2 * profile.atomic_noise).add_(1));
   return changed;
 }
 
@@ -171,6 +175,14 @@ void add_results(const c10::FunctionSchema& schema, Stack* stack, size_t begin, 
   });
 }
 
+// The library for products takes memory of its own, once, and says so badly where there is none left.
+void open_library(int device) {
+  static bool is_open[kMostDevices] = {};
+  TORCH_CHECK(is_open[device] || static_cast<double>(free_bytes(device)) >= profile.handle_bytes,
+              "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`");
+  is_open[device] = true;
+}
+
 void any_operator(const c10::OperatorHandle& op, Stack* stack) {
   std::lock_guard<std::recursive_mutex> guard(state);
   const auto& schema = op.schema();
@@ -202,6 +214,7 @@ void any_operator(const c10::OperatorHandle& op, Stack* stack) {
     synchronize_stream(device, stream);
   }
 
+  if (is_product(name)) open_library(device);
   Amount amount = amount_of(name, inputs);
   swap_devices_and_generators(op, stack, begin);
   if (is_hollow(amount.bytes) && give_hollow(op, stack, begin, device)) {

@@ -31,6 +31,7 @@ double* Profile::field(const std::string& name) {
       {"context_bytes", &context_bytes},
       {"hollow_bytes", &hollow_bytes},
       {"atomic_noise", &atomic_noise},
+      {"handle_bytes", &handle_bytes},
   };
   const auto found = fields.find(name);
   return found == fields.end() ? nullptr : found->second;

@@ -14,13 +14,6 @@ constexpr double kNanoseconds = 1e9;
 
 bool contains(const std::string& name, const char* part) { return name.find(part) != std::string::npos; }
 
-bool is_product(const std::string& name) {
-  static const std::unordered_set<std::string> products{
-      "aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::_addmm_activation", "aten::addbmm", "aten::mv",
-      "aten::addmv", "aten::dot"};
-  return products.count(name) > 0;
-}
-
 bool is_convolution(const std::string& name) { return contains(name, "conv") && contains(name, "aten::"); }
 
 // Of the last two factors: every element of the first meets every column of the second.
@@ -102,6 +95,13 @@ std::string kernel_name(const std::string& name, const Amount& amount) {
   }
   if (is_convolution(name)) return is_half ? "sm80_xmma_fprop_implicit_gemm_bf16bf16_bf16f32" : "implicit_convolve_sgemm";
   return "void at::native::vectorized_elementwise_kernel<4, at::native::" + plain + "_functor>(int)";
+}
+
+bool is_product(const std::string& name) {
+  static const std::unordered_set<std::string> products{
+      "aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::_addmm_activation", "aten::addbmm", "aten::mv",
+      "aten::addmv", "aten::dot"};
+  return products.count(name) > 0;
 }
 
 bool is_view(const std::string& name) {

@@ -24,6 +24,8 @@ double host_nanoseconds(const Amount& amount);
 // A name as the libraries give their kernels.
 std::string kernel_name(const std::string& name, const Amount& amount);
 
+bool is_product(const std::string& name);
+
 // Operators that only look at a tensor in another way.
 bool is_view(const std::string& name);
 
