@@ -24,7 +24,7 @@ TEST_READY := $(VENV)/.ready-test
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help browser docs demo test test-all test-oldest-torch test-gpu test-device bench bench-lint-precision bench-harmless bench-storm bench-gpu bench-gpu-findings lint clean
+.PHONY: help browser docs demo test test-all test-oldest-torch test-gpu test-device device-demo device-lines bench bench-lint-precision bench-harmless bench-storm bench-gpu bench-gpu-findings lint clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -47,6 +47,12 @@ test-gpu: $(TEST_READY)  ## the tests that need an accelerator; without one they
 test-device: $(TEST_READY)  ## device code on a simulated device, which a C++ compiler makes: logic, never speed
 	$(RUN) -m pytest -m "slow or not slow" tests/on_device $(PYTEST_ARGS)
 	PYTHONPATH=src:tests $(RUN) -m simulated --device a100 $(RUN) -m pytest -m gpu tests/gpu $(PYTEST_ARGS)
+
+device-demo: $(TEST_READY)  ## hotlap at work on a simulated device; DEMO="tune --budget 10m" for another command
+	PYTHONPATH=src:tests $(RUN) -m simulated.demo $(DEMO)
+
+device-lines: $(TEST_READY)  ## what ran on the CPU and on the simulated device, into docs/benchmarks
+	PYTHONPATH=src:tests $(RUN) -m bench.device_lines --out docs/benchmarks/device-lines
 
 bench: $(TEST_READY)  ## the benchmarks that need no accelerator; results go to docs/benchmarks
 	$(RUN) -m bench.overhead --out docs/benchmarks/overhead

@@ -1,4 +1,8 @@
-"""What a simulated device is: a file for each kind, and what a scenario changes of it."""
+"""What a simulated device is: a file for each kind, and what a scenario changes of it.
+
+``[device] slower = 50`` in a scenario makes a device, its link and its host so many times as slow: the ratios stay, and
+simulated seconds take no more than real ones.
+"""
 
 from __future__ import annotations
 
@@ -65,5 +69,10 @@ def chosen_profile() -> DeviceProfile:
     if not (scenario := os.environ.get(SCENARIO)):
         return profile
     values: dict[str, Any] = tomllib.loads(Path(scenario).read_text(encoding="utf-8")).get("device", {})
-    rates = {**profile.rates, **values.pop("rates", {})}
+    rates = slowed(profile.rates, values.pop("slower", 1.0)) | values.pop("rates", {})
     return replace(profile, rates=rates, **values)
+
+
+def slowed(rates: dict[str, float], factor: float) -> dict[str, float]:
+    """Costs so many times as high, and rates so many times as low."""
+    return {name: it * factor if name.endswith("_nanoseconds") else it / factor for name, it in rates.items()}
