@@ -1,4 +1,5 @@
-"""Gives a process, and those that it starts, a simulated device where ``SIMULATED_DEVICE`` names one."""
+"""Gives a process, and those that it starts, a simulated device where ``SIMULATED_DEVICE`` names one, and writes down
+which lines it ran where ``TRACED_LINES`` names a folder."""
 
 import os
 import sys
@@ -18,11 +19,14 @@ def _run_the_next() -> None:
         sys.modules["sitecustomize"] = own
 
 
-if os.environ.get("SIMULATED_DEVICE"):
+if os.environ.get("SIMULATED_DEVICE") or os.environ.get("TRACED_LINES"):
     sys.path.insert(0, os.path.dirname(os.path.dirname(_HERE)))  # noqa: PTH120
     try:
-        from simulated.boot import boot
+        from simulated import boot, lines
     finally:
         sys.path.pop(0)
-    boot()
+    if os.environ.get("TRACED_LINES"):
+        lines.start()
+    if os.environ.get("SIMULATED_DEVICE"):
+        boot.boot()
 _run_the_next()

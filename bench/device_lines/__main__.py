@@ -1,0 +1,129 @@
+"""``python -m bench.device_lines --out docs/benchmarks/device-lines``: what tests ran, and on what.
+
+Runs the tests of the CPU and those of the simulated device with all their processes traced, line by line, and tells of
+each lever, rule, collector of evidence, phase and ceiling where it ran; and of the lines that run only with an
+accelerator, which did. Nothing here is timed, and nothing here ran on real hardware.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import msgspec
+from simulated.environment import SITE, simulated_device
+from simulated.library import NoCompiler
+
+from bench.device_lines import report
+from bench.device_lines.branches import device_lines
+from bench.device_lines.listener import Listener
+from bench.device_lines.parts import Ran, parts
+from bench.report import command_line, write
+from hotlap.records import Ceilings, MeasuredRates
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = ROOT / "build" / "simulated"
+NO_RATES = ("other_load", "doubts", "threads")
+
+CPU, SIMULATED = "cpu", "simulated"
+RUNS: dict[str, tuple[str, bool, tuple[str, ...]]] = {
+    "hardware": (SIMULATED, True, ("-m", "pytest", "-m", "gpu", "tests/gpu")),
+    "own": (SIMULATED, False, ("-m", "pytest", "-m", "slow or not slow", "tests/on_device")),
+    "rooms": (CPU, False, ("-m", "pytest", *(f"tests/{it}" for it in ("levers", "diagnose", "runtime", "machine")))),
+    "trials": (CPU, False, ("-m", "pytest", "tests/trial", "tests/procedures", "tests/measure")),
+}
+"""Where it runs, whether the tests' own process has the device, and its command."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Trace every run that ``--runs`` does not have yet, and write the table."""
+    parser = argparse.ArgumentParser(prog="python -m bench.device_lines", description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="where to write: OUT.md and OUT.json")
+    parser.add_argument(
+        "--runs",
+        type=Path,
+        default=ROOT / "build" / "device-lines",
+        help="keeps what each run told, so that it can go on",
+    )
+    options = parser.parse_args(arguments)
+    options.runs.mkdir(parents=True, exist_ok=True)
+    try:
+        told = {name: _told(options.runs / f"{name}.json", name) for name in RUNS}
+        ceilings = {where: _ceilings(options.runs / f"ceilings-{where}.json", where) for where in (CPU, SIMULATED)}
+    except NoCompiler as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    ran = {
+        where: _together([told[name] for name, run in RUNS.items() if run[0] == where]) for where in (CPU, SIMULATED)
+    }
+    rows = [report.Row(it.kind, it.name, it.ran(ran[CPU]), it.ran(ran[SIMULATED])) for it in parts()]
+    rows += [
+        report.Row("ceiling", it, it in ceilings[CPU], it in ceilings[SIMULATED])
+        for it in Ceilings.__struct_fields__
+        if it not in NO_RATES
+    ]
+    lines = [
+        report.File(file, sorted(of_file), sorted(of_file & ran[SIMULATED].get(file, set())),
+                    sorted(of_file & ran[CPU].get(file, set())))
+        for file, of_file in sorted(device_lines().items())
+    ]  # fmt: skip
+    write(
+        options.out,
+        title="What ran on a device",
+        command=command_line("bench.device_lines"),
+        text=report.markdown(rows, lines),
+        data={"parts": [msgspec.to_builtins(it) for it in rows], "lines": [msgspec.to_builtins(it) for it in lines]},
+    )
+    return 0 if all(it.cpu or it.simulated for it in rows) else 1
+
+
+def _told(kept: Path, name: str) -> Ran:
+    """The lines of one run, traced unless that was done before."""
+    if not kept.exists():
+        _, has_device, command = RUNS[name]
+        with Listener() as listener, tempfile.TemporaryDirectory(prefix="simulated-") as folder:
+            variables = simulated_device("a100", Path(folder), BUILD).variables if has_device else {}
+            path = os.pathsep.join(
+                [*([] if has_device else [str(SITE)]), variables.get("PYTHONPATH", ""), str(ROOT / "src")]
+            )
+            environment = {**os.environ, **variables, **listener.variables, "PYTHONPATH": path}
+            done = subprocess.run([sys.executable, *command], cwd=ROOT, env=environment, check=False)
+        if done.returncode != 0:
+            raise SystemExit(f"The tests of the run {name} fail: what they ran is not told.")
+        kept.write_text(json.dumps({file: sorted(lines) for file, lines in listener.ran.items()}), encoding="utf-8")
+    return {file: set(lines) for file, lines in json.loads(kept.read_text(encoding="utf-8")).items()}
+
+
+def _ceilings(kept: Path, where: str) -> set[str]:
+    """Which rates the test of ceilings measures there."""
+    if not kept.exists():
+        with tempfile.TemporaryDirectory(prefix="simulated-") as folder:
+            variables = simulated_device("a100", Path(folder), BUILD).variables if where == SIMULATED else {}
+            device = "cuda" if where == SIMULATED else "cpu"
+            path = os.pathsep.join([variables.get("PYTHONPATH", ""), str(ROOT / "src")])
+            printed = subprocess.run(
+                [sys.executable, "-m", "hotlap.machine.ceilings", "--device", device],
+                env={**os.environ, **variables, "PYTHONPATH": path},
+                stdout=subprocess.PIPE,
+                check=True,
+            )
+        kept.write_bytes(printed.stdout)
+    found = msgspec.json.decode(kept.read_bytes(), type=MeasuredRates).ceilings
+    return {it for it in Ceilings.__struct_fields__ if getattr(found, it)}
+
+
+def _together(told: list[Ran]) -> dict[str, set[int]]:
+    found: dict[str, set[int]] = {}
+    for one in told:
+        for file, lines in one.items():
+            found.setdefault(file, set()).update(lines)
+    return found
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

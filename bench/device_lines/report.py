@@ -1,0 +1,75 @@
+"""The table as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+_HEADINGS = {
+    "lever": "Levers, where one was installed",
+    "rule": "Rules, where one made a finding",
+    "evidence": "Collectors of evidence, where one gave a result",
+    "phase": "Phases of the step clock, where time was booked",
+    "ceiling": "Ceilings, where a rate was measured",
+}
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One part of hotlap, and where it ran."""
+
+    kind: str
+    name: str
+    cpu: bool
+    simulated: bool
+    hardware: bool = False
+
+
+class File(msgspec.Struct, frozen=True):
+    """The lines of one file that run only with an accelerator, and those that ran."""
+
+    name: str
+    lines: list[int]
+    simulated: list[int]
+    cpu: list[int]
+
+    @property
+    def missed(self) -> list[int]:
+        """Those that no test ran."""
+        return sorted(set(self.lines) - set(self.simulated) - set(self.cpu))
+
+
+def share(files: Sequence[File], *, simulated_alone: bool = False) -> float:
+    """The part of all lines that ran: on the simulated device, or with stand-ins on the CPU as well."""
+    ran = sum(len(it.simulated) if simulated_alone else len(it.lines) - len(it.missed) for it in files)
+    return ran / max(1, sum(len(it.lines) for it in files))
+
+
+def markdown(rows: Sequence[Row], files: Sequence[File]) -> str:
+    """All of it."""
+    return "\n".join([*_parts(rows), "", *_lines(files)])
+
+
+def _parts(rows: Sequence[Row]) -> Iterator[str]:
+    yield "Read off what tests really ran, process by process and line by line. On the CPU run the tests of the rooms,"
+    yield "many with profiles and devices that stand in for real ones; the simulated device, that of `tests/simulated`,"
+    yield "proves logic and no speed. **Nothing here ran on real hardware**: no figure of hotlap's is from one."
+    for kind, heading in _HEADINGS.items():
+        yield from ("", f"## {heading}", "", "| name | CPU | simulated device | real hardware |", "|---|---|---|---|")
+        for it in rows:
+            if it.kind == kind:
+                marks = ("yes" if ran else "-" for ran in (it.cpu, it.simulated, it.hardware))
+                yield f"| `{it.name}` | {' | '.join(marks)} |"
+
+
+def _lines(files: Sequence[File]) -> Iterator[str]:
+    count = sum(len(it.lines) for it in files)
+    yield "## Lines that run only with an accelerator"
+    yield ""
+    alone, both = share(files, simulated_alone=True), share(files)
+    yield f"There are {count}, by the definition in `bench/device_lines/branches.py`. Of these, tests on the simulated"
+    yield f"device ran {alone:.1%}; with those that ran on the CPU, on stand-ins: {both:.1%}."
+    yield from ("", "| file | lines | ran on the simulated device | ran nowhere |", "|---|---|---|---|")
+    for it in files:
+        missed = ", ".join(map(str, it.missed)) or "-"
+        yield f"| `{it.name}` | {len(it.lines)} | {len(it.simulated)} | {missed} |"
