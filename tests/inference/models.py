@@ -95,3 +95,26 @@ def in_training_mode() -> torch.nn.Module:
 
 def no_model() -> int:
     return 7
+
+
+def mlp_in_bfloat16() -> torch.nn.Module:
+    return mlp().to(torch.bfloat16)
+
+
+def rows_in_bfloat16() -> list[torch.Tensor]:
+    return [it.to(torch.bfloat16) for it in rows()]
+
+
+def seeded() -> torch.nn.Module:
+    torch.manual_seed(0)
+    return mlp()
+
+
+def loaded() -> torch.nn.Module:
+    """Weights that no seed changes, as those of a file are."""
+    model = mlp()
+    with torch.no_grad():
+        for index, parameter in enumerate(model.parameters()):
+            values = torch.arange(parameter.numel(), dtype=torch.float32)
+            parameter.copy_((torch.sin(values * 12.9898 + index) / 4).reshape(parameter.shape))
+    return model

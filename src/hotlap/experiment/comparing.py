@@ -9,6 +9,7 @@ from statistics import fmean
 from hotlap.experiment.trials import Failure
 from hotlap.measure import levels, speed
 from hotlap.measure.disturbance import disturbances
+from hotlap.measure.latency import latency
 from hotlap.measure.metrics.api import compare_metrics
 from hotlap.records import Comparison, Plan, Run, SpeedComparison, Stopped, TurnSet
 
@@ -48,6 +49,8 @@ def comparison_of(
         baseline_seconds_per_sample=levels.seconds_per_sample(sets, BASELINE, confidence=found.confidence),
         extra_startup_seconds=levels.extra_startup_seconds(sets, confidence=found.confidence, arms=arms),
         energy=levels.energy(sets, confidence=found.confidence, arms=arms),
+        baseline_latency=latency(sets, BASELINE, confidence=found.confidence),
+        candidate_latency=latency(sets, candidate_arm, confidence=found.confidence),
     )
 
 

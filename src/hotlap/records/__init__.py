@@ -19,7 +19,6 @@ from hotlap.records.comparisons import (
     Comparison,
     EnergyComparison,
     EnergySource,
-    Estimate,
     GateResult,
     LossCurves,
     MetricComparison,
@@ -35,9 +34,11 @@ from hotlap.records.comparisons import (
 )
 from hotlap.records.costs import BreakEven, Costs, Price, WholeRun
 from hotlap.records.disturbance import Disturbance, Measurement
+from hotlap.records.estimate import Estimate
 from hotlap.records.instruments import (
     AlignRandomness,
     CaptureGradients,
+    CaptureOutputs,
     CollectEvidence,
     ComputeInFloat64,
     GuardMemory,
@@ -49,6 +50,7 @@ from hotlap.records.instruments import (
     ReseedAugmentation,
     ResizeBatches,
     RoundWeights,
+    ShiftSeeds,
     SweepLoader,
     SwitchLevers,
     WatchFailedPasses,
@@ -107,6 +109,7 @@ from hotlap.records.patches import LeftOut, Patch, PatchedFile, PatchProof
 from hotlap.records.phases import PHASE_WORDS, STEP_PHASES, Phase, PhaseWords, StepPhase
 from hotlap.records.progress import Progress, Stage
 from hotlap.records.protection import Isolation, NetworkMode, Protection, ProtectionMode
+from hotlap.records.quality import Latency, LatencyPercentile, OutputQuality, QualityComparison
 from hotlap.records.requests import Assignment, LaunchRequest, Slot, TurnRequest
 from hotlap.records.run_account import OutsideKind, OutsidePart, RunAccount
 from hotlap.records.runs import (
@@ -184,6 +187,7 @@ __all__ = [
     "BreakEven",
     "CallSite",
     "CaptureGradients",
+    "CaptureOutputs",
     "Ceiling",
     "Ceilings",
     "Check",
@@ -225,6 +229,8 @@ __all__ = [
     "Judgement",
     "Kept",
     "LargestSamples",
+    "Latency",
+    "LatencyPercentile",
     "LaunchRequest",
     "LeftOut",
     "Limit",
@@ -260,6 +266,7 @@ __all__ = [
     "OptimizerFacts",
     "OutOfMemory",
     "Outcome",
+    "OutputQuality",
     "OutsideKind",
     "OutsidePart",
     "ParityComparison",
@@ -279,6 +286,7 @@ __all__ = [
     "Proof",
     "Protection",
     "ProtectionMode",
+    "QualityComparison",
     "Record",
     "RecordedGain",
     "ReplayBatch",
@@ -293,6 +301,7 @@ __all__ = [
     "ScriptFacts",
     "Seen",
     "Setting",
+    "ShiftSeeds",
     "ShortSide",
     "Sides",
     "SiteRole",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from hotlap.records.base import Record
-from hotlap.records.comparisons import Estimate, ParityComparison, RecordedGain, SpeedComparison
+from hotlap.records.comparisons import ParityComparison, RecordedGain, SpeedComparison
 from hotlap.records.disturbance import Disturbance
+from hotlap.records.estimate import Estimate
 from hotlap.records.phases import StepPhase
 from hotlap.records.study import CheckVerdict
 from hotlap.records.workload import Plan, Workload

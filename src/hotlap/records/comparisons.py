@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from hotlap.records.base import Record
+from hotlap.records.estimate import Estimate
 from hotlap.records.machine import Machine
+from hotlap.records.quality import Latency, QualityComparison
 from hotlap.records.runs import LoaderRate
 from hotlap.records.script import GUESSED_SAMPLES, SampleSource, ScriptFacts
 from hotlap.records.workload import Plan
@@ -59,20 +61,6 @@ class Situation(Record, frozen=True, kw_only=True):
     loader_rates: tuple[LoaderRate, ...] = ()
     device_peak_bytes: int = 0
     host_peak_bytes: int = 0
-
-
-class Estimate(Record, frozen=True, kw_only=True):
-    """A measured value with its interval."""
-
-    value: float
-    low: float
-    high: float
-    unit: str = ""
-
-    @property
-    def is_bound(self) -> bool:
-        """Whether only the most that it could be is known."""
-        return self.low == 0.0 and self.value == self.high > 0.0
 
 
 SpeedVerdict: TypeAlias = Literal["faster", "slower", "no-effect", "inconclusive"]
@@ -150,12 +138,14 @@ class GateResult(Record, frozen=True, kw_only=True):
 
 
 class ParityComparison(Record, frozen=True, kw_only=True):
-    """Whether training still produces the same results. ``text`` is the sentence for a person."""
+    """Whether training still produces the same results. ``text`` is the sentence for a person. Of an inference target
+    it is what its model returns that is compared: ``steps`` are then calls, and ``quality`` says how far it differs."""
 
     verdict: ParityVerdict
     proof: Proof
     steps: int = 0
     gates: tuple[GateResult, ...] = ()
+    quality: QualityComparison | None = None
     text: str = ""
 
 
@@ -205,6 +195,7 @@ class Comparison(Record, frozen=True, kw_only=True):
     one; ``metrics`` are what is known of each launch, with intervals (:mod:`hotlap.measure.metrics`).
     ``extra_startup_seconds`` is what the candidate's start and warm-up took longer than the baseline's, steady steps
     taken off; its interval, as that of ``baseline_seconds_per_sample``, is over sets. None where it is not known.
+    ``baseline_latency`` and ``candidate_latency`` are those of the calls of an inference target.
     """
 
     baseline: Plan
@@ -217,6 +208,8 @@ class Comparison(Record, frozen=True, kw_only=True):
     baseline_seconds_per_sample: Estimate | None = None
     extra_startup_seconds: Estimate | None = None
     energy: EnergyComparison | None = None
+    baseline_latency: Latency | None = None
+    candidate_latency: Latency | None = None
 
 
 class LossCurves(Record, frozen=True, kw_only=True):

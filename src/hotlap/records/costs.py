@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hotlap.records.base import Record
-from hotlap.records.comparisons import Estimate
+from hotlap.records.estimate import Estimate
 
 
 class Price(Record, frozen=True, kw_only=True):

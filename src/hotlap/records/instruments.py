@@ -64,6 +64,19 @@ class CaptureGradients(Record, frozen=True, kw_only=True, tag="capture-gradients
     """Saves the loss and the gradients of the first step."""
 
 
+class CaptureOutputs(Record, frozen=True, kw_only=True, tag="capture-outputs"):
+    """Saves what an inference target's model returns for each of its inputs, and a digest of each weight; with
+    ``in_float32`` it computes in float32, whatever format its weights came in."""
+
+    in_float32: bool = False
+
+
+class ShiftSeeds(Record, frozen=True, kw_only=True, tag="shift-seeds"):
+    """Every seed that the program sets has ``offset`` added to it: weights that then differ were drawn at random."""
+
+    offset: int = 1
+
+
 class NudgeWeights(Record, frozen=True, kw_only=True, tag="nudge-weights"):
     """Every initial weight is moved by one unit in the last place."""
 
@@ -124,6 +137,8 @@ Instrument: TypeAlias = (
     | AlignRandomness
     | WithoutDropout
     | CaptureGradients
+    | CaptureOutputs
+    | ShiftSeeds
     | NudgeWeights
     | RoundWeights
     | ComputeInFloat64

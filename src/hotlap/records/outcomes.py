@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from hotlap.records.base import Record
-from hotlap.records.comparisons import Comparison, Estimate
+from hotlap.records.comparisons import Comparison
+from hotlap.records.estimate import Estimate
 from hotlap.records.numbers import BadNumber
 from hotlap.records.objective import SECONDS_PER_SAMPLE
 from hotlap.records.runs import CompileReport, Ending, Stopped

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from hotlap.records.base import Record
-from hotlap.records.comparisons import Estimate
+from hotlap.records.estimate import Estimate
 
 OutsideKind: TypeAlias = Literal["evaluation", "checkpoints", "other"]
 

@@ -176,7 +176,8 @@ class Run(Record, frozen=True, kw_only=True):
 
     ``blocks`` are the timed blocks in order (warm-up blocks first, ``warm_up_blocks`` of them); a loader sweep has one
     without steps, for all of it; ``steps`` is the account of all steps, warm-up included. ``gradients_path`` names the
-    file with the first step's gradients where they were asked for, and ``evidence_path`` the
+    file with the first step's gradients where they were asked for, ``outputs_path`` that with the outputs of an
+    inference target (:class:`hotlap.records.CaptureOutputs`), and ``evidence_path`` the
     :class:`hotlap.evidence.RunEvidence` in JSON. With several ranks the ``rank_`` fields have one row for each: the
     wall seconds of its steps, and those of them that passed before it called backward, which is to say before it met
     the others. ``imported_from_original`` are modules that a workload in a checkout took from the original tree all the
@@ -208,6 +209,7 @@ class Run(Record, frozen=True, kw_only=True):
     hosts: tuple[str, ...] = ()
     output_path: str = ""
     gradients_path: str = ""
+    outputs_path: str = ""
     evidence_path: str = ""
     rank_step_seconds: tuple[tuple[float, ...], ...] = ()
     rank_forward_seconds: tuple[tuple[float, ...], ...] = ()

@@ -156,7 +156,8 @@ class ScriptFacts(Record, frozen=True, kw_only=True):
     """What hotlap saw the script do: the ground on which levers decide whether they apply.
 
     ``files`` are the files that the sites lie in, as they were when the script was run. ``samples_from`` is what the
-    samples of steps were counted by.
+    samples of steps were counted by. ``inputs`` are those that the model of an inference target is called with in turn
+    (0 for a script that trains).
     """
 
     device: str = "cpu"
@@ -180,6 +181,7 @@ class ScriptFacts(Record, frozen=True, kw_only=True):
     sites: tuple[CallSite, ...] = ()
     files: tuple[FileDigest, ...] = ()
     samples_from: SampleSource = ""
+    inputs: int = 0
 
     @property
     def training_loaders(self) -> tuple[LoaderFacts, ...]:

@@ -176,7 +176,7 @@ def _boot_trial() -> None:
         # The clock hangs on first and so stands outermost: what the others do inside a phase is timed in it.
         session.begin(interception)
         instruments.install(
-            instruments.Place(interception, session.clock, session.finish_early), assignment.instruments
+            instruments.Place(interception, session.clock, session.finish_early, run_directory), assignment.instruments
         )
         _install_levers(hooks, assignment.plan)
 

@@ -102,6 +102,10 @@ class Hooks:
     # The process is about to end, also when hotlap ends it.
     before_exit: list[Callable[[], None]] = field(default_factory=list)
 
+    # Of an inference target: how many inputs its model is called with in turn, and the file with its outputs.
+    inputs: int = 0
+    outputs_path: str = ""
+
     # What levers and observers want to tell: shown in the report.
     notes: list[str] = field(default_factory=list)
     scaler_skipped_steps: int = 0

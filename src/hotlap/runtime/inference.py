@@ -42,6 +42,7 @@ def main(words: Sequence[str]) -> None:
         raise TypeError(f"{choices.model} returned a {type(model).__name__}, which is no torch.nn.Module.")
     inputs = taken_inputs(make_inputs(), choices.inputs)
     hooks = interception.hooks
+    hooks.inputs = len(inputs)
     if model.training and any(_behaves_otherwise(it) for it in model.modules()):
         hooks.note(
             f"{choices.model} returned a model in training mode, in which dropout and batch norm behave otherwise: "

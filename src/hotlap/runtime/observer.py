@@ -291,6 +291,7 @@ class Observer:
             sites=tuple(self._sites.values()),
             files=digests(self._all_sites()) if self._observing else (),
             samples_from=self._clock.samples_from,
+            inputs=self._interception.hooks.inputs,
         )
 
     def _all_sites(self) -> list[CallSite | None]:

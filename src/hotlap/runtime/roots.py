@@ -36,6 +36,7 @@ class Roots:
         self._pending: dict[int, weakref.ref[Any]] = {}
         self._inside = False
         self._quiet_backwards = 0
+        self._is_told = False
         self.searching = False
         self._plain_call: Call = hooks.torch.nn.Module.__call__
         self._watching_call: Call = self._plain_call
@@ -49,11 +50,15 @@ class Roots:
         alive = (reference() for reference in self._known.values())
         return tuple(root for root in alive if root is not None)
 
+    def wait_to_be_told(self) -> None:
+        """Look for no root: it will be given to :meth:`settle`, and what is trained before that is not it."""
+        self._is_told = True
+        self.searching = False
+        self._watch(self._plain_call)
+
     def settle(self, root: Any) -> None:
         """Take this module for the only root: no optimizer will tell, and whoever calls it calls the hooks of a forward
         too, so that no module is watched from here on."""
-        self.searching = False
-        self._watch(self._plain_call)
         self._known = {id(root): weakref.ref(root)}
         for tell in self._hooks.model_found:
             tell(root)
@@ -81,6 +86,8 @@ class Roots:
 
     def backward_seen(self) -> None:
         """One backward went by; without any optimizer the modules called before it are the roots."""
+        if self._is_told:
+            return
         if not self._held:
             for reference in self._pending.values():
                 module = reference()
@@ -94,7 +101,7 @@ class Roots:
 
     def _search(self) -> None:
         self._quiet_backwards = 0
-        if self.searching:
+        if self.searching or self._is_told:
             return
         self.searching = True
         plain, is_compiling, roots = self._plain_call, self._is_compiling, self

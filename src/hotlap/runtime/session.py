@@ -88,6 +88,8 @@ class Session:
         self._torch = interception.hooks.torch
         evidence = self.assignment.instrument(CollectEvidence)
         kind = CallClock if self.assignment.step_source == "call" else StepClock
+        if kind is CallClock:
+            interception.roots.wait_to_be_told()
         self.clock = kind(
             self._hooks,
             source=self.assignment.step_source,
@@ -294,6 +296,7 @@ class Session:
             files=self._redirection.files() if self._redirection is not None else (),
             hosts=connections.hosts(),
             gradients_path=self._invariants.gradients_path,
+            outputs_path=self._hooks.outputs_path,
             evidence_path=evidence_path,
             imported_from_original=imported_from_original(self.assignment.workload.checkout),
             **found,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from hotlap.records import CaptureGradients, CollectEvidence, GuardMemory, Instrument, Observe
@@ -22,11 +23,13 @@ WITHOUT_A_FILE: Final = (Observe, CollectEvidence, CaptureGradients, GuardMemory
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an instrument is hung on. ``finish`` ends the process, with what it found as fields of its report."""
+    """Where an instrument is hung on. ``finish`` ends the process, with what it found as fields of its report, and
+    ``directory`` is the run's."""
 
     interception: Interception
     clock: StepClock
     finish: Callable[..., object]
+    directory: Path = Path()
 
     @property
     def hooks(self) -> Hooks:

@@ -1,0 +1,67 @@
+"""Percentiles of the calls of an inference target.
+
+An interval of a percentile needs no assumption about how calls are distributed: that of n independent calls so many lie
+below it is binomial, which says between which of the sorted calls it lies (David and Nagaraja, Order Statistics, 7.1).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from hotlap.records import Estimate, Latency, LatencyPercentile, Run, TurnSet
+
+SHARES = (0.5, 0.9, 0.99)
+_REACH = 10.0
+"""Standard deviations from the mean beyond which a binomial chance is nothing."""
+
+
+def latency(sets: Sequence[TurnSet], arm: int, *, confidence: float) -> Latency | None:
+    """The timed calls of an arm in all sets; None where its steps are no calls."""
+    calls = sorted(seconds for it in sets for seconds in timed_calls(it.runs[arm]))
+    if not calls:
+        return None
+    found = ((share, percentile(calls, share, confidence)) for share in SHARES)
+    return Latency(
+        calls=len(calls),
+        worst_seconds=calls[-1],
+        percentiles=tuple(LatencyPercentile(share=share, seconds=it) for share, it in found if it is not None),
+        confidence=confidence,
+    )
+
+
+def timed_calls(run: Run) -> Iterator[float]:
+    """The seconds of each call in the blocks that count: those of warm-up, and the first after each pause, do not."""
+    if run.facts.step_source != "call":
+        return
+    for block in run.blocks[run.warm_up_blocks :]:
+        if block.first_step is not None:
+            yield from run.steps.forward_seconds[block.first_step : block.first_step + block.steps]
+
+
+def percentile(calls: Sequence[float], share: float, confidence: float) -> Estimate | None:
+    """The smallest of the sorted ``calls`` that at least a ``share`` of them do not exceed, with its interval.
+
+    None with too few calls for an interval that has an end on both sides.
+    """
+    count = len(calls)
+    tail = (1 - confidence) / 2
+    middle, reach = count * share, _REACH * math.sqrt(count * share * (1 - share))
+    low, high, below = None, None, 0.0
+    for number in range(max(0, math.floor(middle - reach)), min(count, math.ceil(middle + reach))):
+        below += _chance(number, count, share)  # that so many calls at most lie below the percentile
+        if below <= tail:
+            low = number
+        if below >= 1 - tail:
+            high = number
+            break
+    if low is None or high is None:
+        return None
+    value = calls[max(0, math.ceil(share * count) - 1)]
+    return Estimate(value=value, low=calls[low], high=calls[high], unit="s")
+
+
+def _chance(number: int, count: int, share: float) -> float:
+    """Of exactly so many successes in ``count`` trials."""
+    ways = math.lgamma(count + 1) - math.lgamma(number + 1) - math.lgamma(count - number + 1)
+    return math.exp(ways + number * math.log(share) + (count - number) * math.log1p(-share))

@@ -1,0 +1,205 @@
+"""How far the outputs of a candidate are from those of the model in float32, and whether that is near enough.
+
+A figure is only as good as the weights: rounding that turns a trained model's answers may leave random weights' alone,
+so that nothing is claimed of a model whose weights were just drawn, unless its outputs agree to the last bit.
+"""
+
+from __future__ import annotations
+
+import math
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any, Final
+
+from hotlap.files import open_regular
+from hotlap.records import Estimate, OutputQuality, ParityComparison, Proof, QualityComparison
+
+USUAL_LEVEL: Final = 0.99
+CONFIDENCE: Final = 0.95
+_LARGEST_FILE_BYTES = 2**31
+_UNIT_TOLERANCE = 1e-2
+_FEWEST_VECTORS = 3
+_UNREADABLE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
+
+
+class Unreadable(Exception):
+    """A file of outputs that cannot be compared; the text says why."""
+
+
+def outputs_of(path: str) -> Mapping[str, Any]:
+    """The arrays of a file that a child wrote. Raises :class:`Unreadable`; nothing in it is ever unpickled."""
+    import numpy
+
+    try:
+        with open_regular(Path(path)) as file, numpy.load(file, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except _UNREADABLE as error:
+        raise Unreadable(f"The outputs in {path} cannot be read: {error}") from error
+
+
+def random_share(one: Mapping[str, Any], other: Mapping[str, Any]) -> float | None:
+    """The share of the weights that differ between two seeds; None where the two models have not the same weights."""
+    first, second = one.get("weights"), other.get("weights")
+    if first is None or second is None or first.shape != second.shape or not len(first):
+        return None
+    sizes, differs = first[:, 1], first[:, 0] != second[:, 0]
+    return float(sizes[differs].sum() / sizes.sum()) if sizes.sum() else None
+
+
+def compared_outputs(reference: Mapping[str, Any], candidate: Mapping[str, Any]) -> tuple[OutputQuality, ...] | str:
+    """One entry for each tensor that the model returns; a sentence where the two do not return the same tensors."""
+    ours, theirs = _by_name(reference), _by_name(candidate)
+    if list(ours) != list(theirs):
+        return f"It returns {_listed(theirs)} instead of {_listed(ours)}."
+    for name, rows in ours.items():
+        shapes = [it.shape for it in rows], [it.shape for it in theirs[name]]
+        if shapes[0] != shapes[1]:
+            return f"Its {name} has other shapes than the model's."
+    alone = len(ours) == 1
+    return tuple(_compared(name, rows, theirs[name], alone) for name, rows in ours.items())
+
+
+def judge_quality(
+    outputs: tuple[OutputQuality, ...] | str, *, level: float, inputs: int, random_weights: float | None, proof: Proof
+) -> ParityComparison:
+    """Whether the outputs are near enough: ``exact`` to the last bit, ``within`` the level, ``lost`` below it, or
+    ``not-verified`` where the model's weights say nothing."""
+    if isinstance(outputs, str):
+        found = QualityComparison(level=level, inputs=inputs, random_share=random_weights)
+        return ParityComparison(verdict="lost", proof=proof, steps=inputs, quality=found, text=outputs)
+    found = QualityComparison(level=level, inputs=inputs, outputs=outputs, random_share=random_weights)
+
+    def verdict(kind: Any, text: str) -> ParityComparison:
+        return ParityComparison(verdict=kind, proof=proof, steps=inputs, quality=found, text=text)
+
+    broken = next((it for it in outputs if not it.finite), None)
+    if broken is not None:
+        return verdict("lost", f"Its {broken.name} holds NaN or infinity.")
+    if not outputs:
+        return verdict("not-verified", "The model returns no tensor, so there is nothing to compare.")
+    if all(it.worst_relative_error == 0 for it in outputs):
+        return verdict("exact", f"Outputs agree to the last bit on {_inputs(inputs)}.")
+    worst = min(outputs, key=lambda it: _quality(it))
+    said = _sentence(worst, inputs)
+    if _quality(worst) < level:
+        return verdict("lost", f"{said} That is below the level of {level:g}.")
+    if random_weights:
+        drawn = "The model's weights were" if random_weights == 1 else f"{random_weights:.0%} of the weights were"
+        return verdict("not-verified", f"{drawn} drawn at random and not loaded, so no quality is claimed.")
+    unknown = " Whether the weights were loaded could not be checked." if random_weights is None else ""
+    return verdict("within", f"{said}{unknown}")
+
+
+def share_with_interval(successes: int, count: int) -> Estimate:
+    """A share with Wilson's interval at 95 % (Wilson, JASA 22, 1927)."""
+    z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+    value = successes / count
+    centre = (value + z * z / (2 * count)) / (1 + z * z / count)
+    half = z / (1 + z * z / count) * math.sqrt(value * (1 - value) / count + z * z / (4 * count * count))
+    return Estimate(value=value, low=min(value, max(0.0, centre - half)), high=max(value, min(1.0, centre + half)))
+
+
+def _by_name(archive: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """The arrays of each tensor, in the order of the inputs."""
+    found: dict[str, list[Any]] = {}
+    for key, array in archive.items():
+        number, slash, name = key.partition("/")
+        if slash and number.isdecimal():
+            found.setdefault(name, []).append(array)
+    return found
+
+
+def _compared(name: str, ours: Sequence[Any], theirs: Sequence[Any], alone: bool) -> OutputQuality:
+    import numpy
+
+    squares, errors, cosines = 0.0, 0.0, [1.0]
+    worst = 0.0
+    finite = True
+    for own, other in zip(ours, theirs, strict=True):
+        a, b = own.astype(numpy.float64).ravel(), other.astype(numpy.float64).ravel()
+        same = a == b  # an infinity that both have, as a mask has, is no difference
+        finite = finite and bool(numpy.all(numpy.isfinite(b) | same))
+        a, b = numpy.where(same & ~numpy.isfinite(a), 0.0, a), numpy.where(same & ~numpy.isfinite(b), 0.0, b)
+        if not finite or not numpy.all(numpy.isfinite(a)):
+            return OutputQuality(name=name, finite=False)
+        square, error = float(a @ a), float((a - b) @ (a - b))
+        squares, errors = squares + square, errors + error
+        worst = max(worst, _relative(error, square))
+        norms = math.sqrt(square * float(b @ b))
+        cosines.append(min(1.0, float(a @ b) / norms) if norms else float(error == 0))
+    agreed, decisions = _decisions(name, ours, theirs, alone)
+    return OutputQuality(
+        name=name,
+        relative_error=_relative(errors, squares),
+        worst_relative_error=worst,
+        cosine=min(cosines),
+        agreement=share_with_interval(agreed, decisions) if decisions else None,
+        decisions=decisions,
+    )
+
+
+def _relative(error: float, square: float) -> float:
+    if square:
+        return math.sqrt(error / square)
+    return 0.0 if error == 0 else math.inf
+
+
+def _decisions(name: str, ours: Sequence[Any], theirs: Sequence[Any], alone: bool) -> tuple[int, int]:
+    """How many decisions agree, and of how many. Logits are those named so, and the only output where it has two
+    dimensions and its rows have not all unit length; of rows that have, the nearest neighbours are compared."""
+    import numpy
+
+    is_rows = alone and all(it.ndim == 2 and it.shape[-1] > 1 and it.dtype.kind == "f" for it in ours)
+    if is_rows and all(numpy.allclose(numpy.linalg.norm(it, axis=1), 1, atol=_UNIT_TOLERANCE) for it in ours):
+        if len({it.shape[-1] for it in ours}) > 1:
+            return 0, 0
+        return _neighbours(numpy.concatenate(ours), numpy.concatenate(theirs))
+    if not is_rows and not name.endswith("logits"):
+        return 0, 0
+    pairs = [(a.argmax(axis=-1), b.argmax(axis=-1)) for a, b in zip(ours, theirs, strict=True) if a.shape[-1:] > (1,)]
+    return sum(int((a == b).sum()) for a, b in pairs), sum(a.size for a, _ in pairs)
+
+
+def _neighbours(ours: Any, theirs: Any) -> tuple[int, int]:
+    """Whether each row's nearest other row is the same. Rows that several inputs share are one."""
+    import numpy
+
+    _, first = numpy.unique(ours, axis=0, return_index=True)
+    if len(first) < _FEWEST_VECTORS:
+        return 0, 0
+    nearest = []
+    for rows in (ours[first], theirs[first]):
+        likeness = rows @ rows.T
+        numpy.fill_diagonal(likeness, -math.inf)
+        nearest.append(likeness.argmax(axis=1))
+    return int((nearest[0] == nearest[1]).sum()), len(first)
+
+
+def _quality(it: OutputQuality) -> float:
+    """What the level is asked of: the smaller of cosine and agreement."""
+    return min(it.cosine, it.agreement.value) if it.agreement is not None else it.cosine
+
+
+def _sentence(it: OutputQuality, inputs: int) -> str:
+    parts = [f"relative error {it.relative_error:.2g}", f"cosine {it.cosine:.6g}"]
+    if it.agreement is not None:
+        interval = f"{it.agreement.low:.3g} to {it.agreement.high:.3g}"
+        parts.append(f"agreement {it.agreement.value:.4g} ({interval}) on {it.decisions} decisions")
+    return f"{it.name}, {_inputs(inputs)}: {', '.join(parts)}."
+
+
+def _inputs(count: int) -> str:
+    return "1 input" if count == 1 else f"{count} inputs"
+
+
+def _listed(names: Mapping[str, Any]) -> str:
+    return ", ".join(_shown(names)) or "no tensor"
+
+
+def _shown(names: Mapping[str, Any]) -> Iterator[str]:
+    yield from list(names)[:4]
+    if len(names) > 4:
+        yield "and more"

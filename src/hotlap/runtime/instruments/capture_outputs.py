@@ -1,0 +1,82 @@
+"""What a model returns for each of its inputs, as a numpy archive, with a digest of each of its weights.
+
+The keys are ``0/output.logits`` and so on, by the number of the input, and ``weights`` with the digests and sizes.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+from hotlap.records import CaptureOutputs
+from hotlap.runtime.instruments.api import Place
+from hotlap.runtime.outputs import named_tensors
+
+FILE_NAME = "outputs.npz"
+MAXIMUM_ELEMENTS = 50_000_000
+
+
+def install(place: Place, asked: CaptureOutputs) -> None:
+    """From the first call on, until each input had its turn."""
+    capture = _Capture(place, asked)
+    place.hooks.model_found.append(capture.found)
+    place.hooks.before_forward.append(capture.prepare)
+    place.hooks.after_forward.append(capture.keep)
+    place.hooks.before_exit.append(capture.write)
+
+
+class _Capture:
+    def __init__(self, place: Place, asked: CaptureOutputs) -> None:
+        self._hooks = place.hooks
+        self._path = place.directory / FILE_NAME
+        self._in_float32 = asked.in_float32
+        self._arrays: dict[str, Any] = {}
+        self._calls = 0
+        self._left = MAXIMUM_ELEMENTS
+
+    def found(self, model: Any) -> None:
+        """Before any lever changes it."""
+        import numpy
+
+        weights = [(_digest(self._hooks.torch, it), it.numel()) for it in model.parameters()]
+        self._arrays["weights"] = numpy.array(weights, dtype=numpy.int64).reshape(-1, 2)
+        if self._in_float32:
+            model.float()
+
+    def prepare(
+        self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """In the model's format, where that is not the inputs'."""
+        if not self._in_float32:
+            return args, kwargs
+        return tuple(map(self._widened, args)), {name: self._widened(it) for name, it in kwargs.items()}
+
+    def _widened(self, value: Any) -> Any:
+        torch = self._hooks.torch
+        is_half = isinstance(value, torch.Tensor) and value.dtype in (torch.bfloat16, torch.float16)
+        return value.float() if is_half else value
+
+    def keep(self, model: Any, output: Any) -> None:
+        """The tensors of one output, if its input has not had its turn before and there is room."""
+        number, torch = self._calls, self._hooks.torch
+        self._calls += 1
+        if number >= self._hooks.inputs or self._left <= 0:
+            return
+        for name, tensor in named_tensors(output):
+            held = tensor.detach().cpu()
+            held = held.to_dense() if held.layout != torch.strided else held
+            held = held.float() if held.dtype in (torch.bfloat16, torch.float16) else held
+            self._left -= held.numel()
+            self._arrays[f"{number}/{name}"] = held.contiguous().numpy().copy()
+
+    def write(self) -> None:
+        """Once, at the end."""
+        import numpy
+
+        numpy.savez(self._path, **self._arrays)
+        self._hooks.outputs_path = str(self._path)
+
+
+def _digest(torch: Any, parameter: Any) -> int:
+    held = parameter.detach().cpu().contiguous().reshape(-1)
+    return zlib.crc32(held.view(torch.uint8).numpy().tobytes())
