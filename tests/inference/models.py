@@ -118,3 +118,13 @@ def loaded() -> torch.nn.Module:
             values = torch.arange(parameter.numel(), dtype=torch.float32)
             parameter.copy_((torch.sin(values * 12.9898 + index) / 4).reshape(parameter.shape))
     return model
+
+
+def images() -> torch.nn.Module:
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(512, 10)
+    ).eval()
+
+
+def image_inputs() -> list[torch.Tensor]:
+    return [torch.randn(4, 3, 8, 8) for _ in range(3)]

@@ -13,7 +13,7 @@ import pytest
 
 from hotlap.errors import PlanError
 from hotlap.experiment.goal import known_metrics
-from hotlap.levers.api import Lever, Parameter, all_levers, find, validate
+from hotlap.levers.api import Lever, Parameter, all_levers, find, inference_levers, validate
 from hotlap.plan import from_toml, to_toml
 from hotlap.records import (
     Accelerator,
@@ -96,7 +96,8 @@ GPU = Situation(
 )
 SITUATIONS = {"empty": Situation(), "cpu": CPU, "gpu": GPU}
 
-every_lever = pytest.mark.parametrize("lever", all_levers().values(), ids=lambda it: it.name)
+EVERY = {**all_levers(), **inference_levers()}
+every_lever = pytest.mark.parametrize("lever", EVERY.values(), ids=lambda it: it.name)
 every_situation = pytest.mark.parametrize("situation", SITUATIONS.values(), ids=SITUATIONS)
 
 
@@ -192,7 +193,7 @@ def test_nothing_is_bounded_without_an_account(lever: Lever) -> None:
 @pytest.fixture(scope="module")
 def installed() -> dict[str, list[str]]:
     """What each lever wrote when its settings were installed, in a process of its own: levers change torch for good."""
-    settings = [it for lever in all_levers().values() for each in (CPU, GPU) for it in lever.candidates(each)]
+    settings = [it for lever in EVERY.values() for each in (CPU, GPU) for it in lever.candidates(each)]
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("install_settings.py"))],
         input=msgspec.json.encode(settings),

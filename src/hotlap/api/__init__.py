@@ -31,7 +31,7 @@ STUDIES = Path(".hotlap")
 """Where studies are kept unless another folder is named."""
 
 CHECKS, LABS, PROFILES, BATCHES = study.CHECKS, study.LABS, study.PROFILES, study.BATCHES
-"""The folders in there for the studies of ``hotlap check``, ``hotlap lab``, ``hotlap profile`` and ``hotlap batch``."""
+"""The folders in there for the studies of ``hotlap check``, ``lab``, ``profile`` and ``batch``."""
 
 _DEFAULT_ISOLATION = Isolation()
 SPEED = Objective()
@@ -94,6 +94,15 @@ def batch_search(
     return search_batch(workload, options, executor, on_progress, journal=journal)
 
 
+def inference_search(
+    workload: Workload, options: Options, journal: Journal, executor: Executor, on_progress: OnProgress
+) -> Study:
+    """The search for what makes the calls of a model faster."""
+    from hotlap.procedures.infer import infer as search
+
+    return search(workload, options, executor, on_progress, journal=journal)
+
+
 @dataclass(frozen=True, slots=True)
 class Engine:
     """Who makes trials happen, and who decides which; tests put arithmetic in place of processes."""
@@ -103,6 +112,7 @@ class Engine:
     lab: Search = lab_search
     profile: Search = profile_search
     batch: Search = batch_search
+    infer: Search = inference_search
 
 
 def begin(
@@ -427,11 +437,10 @@ def load_study(path: str | os.PathLike[str] = STUDIES) -> Study:
 
 
 def find_study(path: Path, need: study.Need = "answer") -> study.Last:
-    """The study that a path names or, in a folder of studies, the last one that has what is needed; an answer may also
-    be a profile's or a lab's. Raises :class:`StudyError` when there is none."""
+    """The study that a path names or, in a folder, the last one that has what is needed. Raises :class:`StudyError`."""
     if study.is_study(path):
         return study.Last(path)
-    also = (path / LABS, path / PROFILES) if need == "answer" else ()
+    also = (path / LABS, path / PROFILES, path / study.INFERENCES) if need == "answer" else ()
     return study.last_study(path, need, also=also)
 
 

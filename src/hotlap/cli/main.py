@@ -31,6 +31,7 @@ COMMANDS = {
     "history": "show all studies of this project, as a table and a plot",
     "check": "for CI: check for slowdowns and changed results",
     "lab": "compare full precision, mixed precision, and mixed precision + compile",
+    "infer": "find what makes the calls of a model faster, and keep its outputs right",
     "nan": "find the operation and line that produced the first NaN or infinity",
     "trace": "analyse a trace of torch.profiler: where time went, why the device waited",
     "diff": "show what got slower between two traces or studies, and why",
@@ -44,7 +45,7 @@ COMMANDS = {
     "demo": "tune a small workload that ships with hotlap",
 }
 
-RUNS_SCRIPTS = frozenset({"tune", "run", "profile", "batch", "patch", "check", "lab", "nan", "doctor", "demo"})
+RUNS_SCRIPTS = frozenset({"tune", "run", "profile", "batch", "patch", "check", "lab", "infer", "nan", "doctor", "demo"})
 """Commands that start a script, or try what that takes: they need Linux."""
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})

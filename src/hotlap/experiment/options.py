@@ -12,6 +12,7 @@ import msgspec
 from hotlap.errors import UsageError
 from hotlap.experiment.goal import Goal, known_metrics, unknown_names
 from hotlap.levers.api import Lever
+from hotlap.measure.quality import USUAL_LEVEL
 from hotlap.records import SECONDS_PER_SAMPLE, Isolation, NetworkMode, Objective, Record
 
 QUICK_SECONDS = 120.0
@@ -37,8 +38,9 @@ class Options(Record, frozen=True, kw_only=True):
     tried although they change what is learned. ``accept_unverified`` keeps a faster lever although nothing could show
     that training still computes the same. ``delta`` is the smallest gain of speed worth having, as a share. ``rounds``
     fixes the rounds of a set (None: as many as pay, 8 to 40). ``batch_sizes`` asks a profile to time the model with
-    other batch sizes too; ``batch`` is what ``hotlap batch`` searches with. ``quick`` asks for a look that proves
-    nothing. ``network`` and ``unprotected`` say how trials are isolated (:class:`hotlap.records.Isolation`).
+    other batch sizes too; ``batch`` is what ``hotlap batch`` searches with. ``quality`` is what cosine and agreement of
+    a model's outputs have to reach. ``quick`` asks for a look that proves nothing. ``network`` and ``unprotected`` say
+    how trials are isolated (:class:`hotlap.records.Isolation`).
     """
 
     objective: Objective = Objective()
@@ -50,6 +52,7 @@ class Options(Record, frozen=True, kw_only=True):
     delta: float = 0.01
     seed: int = 0
     parity_steps: int = 300
+    quality: float = USUAL_LEVEL
     rounds: int | None = None
     startup_limit_seconds: float = 600.0
     block_limit_seconds: float = 300.0

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from hotlap.errors import LeverError, PlanError
 from hotlap.records import (
@@ -48,6 +48,9 @@ class Parameter:
 _NOT_SAID = NoSourceForm(reason="The lever does not define how it is written into a script.")
 
 
+Work: TypeAlias = Literal["training", "inference"]
+
+
 @dataclass(frozen=True, slots=True)
 class Lever:
     """One known way to make training faster.
@@ -61,7 +64,8 @@ class Lever:
     data pipeline draws other random numbers with it (from the same distribution). ``rewrite`` is what a
     setting wants changed in the script's source, which :mod:`hotlap.source.patch` carries out. ``switch`` hangs the
     lever onto the hooks of a child that puts it on and takes it off while it trains; None for one that is decided when
-    the process or its loaders start.
+    the process or its loaders start. ``work`` is what it makes faster: training, the calls of an inference target, or
+    both.
     """
 
     name: str
@@ -80,6 +84,7 @@ class Lever:
     changes_randomness: Callable[[Situation, Setting], bool] = lambda situation, setting: False
     rewrite: Callable[[ScriptFacts, Setting], tuple[SourceChange, ...]] = lambda facts, setting: (_NOT_SAID,)
     switch: Callable[[Hooks, Setting], Switch] | None = None
+    work: tuple[Work, ...] = ("training",)
 
 
 _REQUIRED = ("title", "proof", "addresses", "parameters", "obstacle", "bound", "candidates", "rewrite", "install")
@@ -89,11 +94,22 @@ _SUPPORT = "support"
 
 @cache
 def all_levers() -> Mapping[str, Lever]:
-    """Every lever of the folder by name, in alphabetical order.
+    """Every lever of training by name, in alphabetical order.
 
     Raises :class:`LeverError` when a file lacks a member.
     """
-    return {name: find(name) for name in _names()}
+    return _levers_of("training")
+
+
+def inference_levers() -> Mapping[str, Lever]:
+    """Every lever of inference by name, in alphabetical order. Raises as :func:`all_levers` does."""
+    return _levers_of("inference")
+
+
+@cache
+def _levers_of(work: Work) -> Mapping[str, Lever]:
+    found = {name: find(name) for name in _names()}
+    return {name: it for name, it in found.items() if work in it.work}
 
 
 @cache
@@ -185,6 +201,7 @@ def _build(name: str, module: ModuleType) -> Lever:
         proof_for=getattr(module, "proof_for", lambda situation, setting: module.proof),
         improves=getattr(module, "improves", (SECONDS_PER_SAMPLE,)),
         changes_randomness=getattr(module, "changes_randomness", lambda situation, setting: False),
+        work=getattr(module, "work", ("training",)),
         switch=getattr(module, "switch", None),
         **member,
     )

@@ -102,11 +102,11 @@ def tune(
     trials = Trials(workload, options, JournaledExecutor(executor, journal, clock=clock))
     trials.cuts_sets = True
     draft = StudyDraft(blank_study(workload, options, journal), trials, journal, on_progress)
-    search = _Search(trials, draft, known)
+    search = Search(trials, draft, known)
     return guarded(draft, search.run, search.interrupted)
 
 
-class _Search:
+class Search:
     """The state of a search: the plan so far and what is open."""
 
     def __init__(self, trials: Trials, draft: StudyDraft, levers: Mapping[str, Lever]) -> None:
@@ -128,6 +128,16 @@ class _Search:
 
     def run(self) -> None:
         """From the first launch to the verification."""
+        self._understand()
+        self._skip_unwanted()
+        self._trials.choose_rounds(len(self._open))
+        while self._pass() or self._second_chance():
+            pass
+        self._ablate()
+        self._find_with_outcomes()
+        self._verify()
+
+    def _understand(self) -> None:
         machine, observation = begin(self._trials, self._draft)
         self._baseline = observation.run
         self._trials.reserve_seconds = reserve_while_bounding(self._trials)
@@ -140,14 +150,6 @@ class _Search:
         self._profile = take_profile(self._trials, self._draft, observation, bounds, budget_share=share)
         self._findings = note_findings(self._draft, self._profile)
         self._prover = Prover(self._trials, self._levers, bounds.situation)
-        self._skip_unwanted()
-        self._trials.choose_rounds(len(self._open))
-        growing = True
-        while growing:
-            growing = self._pass() or self._second_chance()
-        self._ablate()
-        self._find_with_outcomes()
-        self._verify()
 
     def _look_at_the_rest(self) -> None:
         """What is left when all else is done is enough for a look, perhaps, at levers that had none."""
@@ -250,8 +252,7 @@ class _Search:
 
     def _is_open(self, name: str) -> bool:
         """Whether a lever has not been compared with anything."""
-        verdict = self._verdict_of(name)
-        return verdict is None or isinstance(verdict, (Seen, Skipped))
+        return isinstance(self._verdict_of(name), (Seen, Skipped, type(None)))
 
     def _attempt(self, name: str, choices: Sequence[Screened]) -> None:
         """Try a lever with its best setting, and with the next best where that one failed or broke the numbers."""

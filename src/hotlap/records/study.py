@@ -17,7 +17,7 @@ from hotlap.records.runs import FileWrite, LoaderRate, Run
 from hotlap.records.workload import Plan, Source, Workload
 
 StudyStatus: TypeAlias = Literal["running", "finished", "interrupted", "out-of-budget", "quick-look", "script-failed"]
-StudyKind: TypeAlias = Literal["search", "profile", "check", "batch"]
+StudyKind: TypeAlias = Literal["search", "profile", "check", "batch", "inference"]
 CheckVerdict: TypeAlias = Literal["passed", "failed", "inconclusive"]
 
 

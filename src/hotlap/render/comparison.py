@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hotlap.records import ParityComparison, SpeedComparison
+from hotlap.records import ParityComparison, QualityComparison, SpeedComparison
 from hotlap.render import text
 
 
@@ -26,6 +26,8 @@ def parity_phrase(parity: ParityComparison | None) -> str:
     """``no difference found within 0.1 % over 300 steps``, and its like for the other verdicts."""
     if parity is None:
         return "not verified that training still produces the same results"
+    if parity.quality is not None:
+        return _quality_phrase(parity, parity.quality)
     over = f" over {text.count(parity.steps, 'step')}" if parity.steps else ""
     if parity.verdict == "exact":
         return f"losses agree to the last bit{over}"
@@ -35,6 +37,18 @@ def parity_phrase(parity: ParityComparison | None) -> str:
     if parity.verdict == "lost":
         return "but training no longer produces the same results"
     return "not verified that training still produces the same results"
+
+
+def _quality_phrase(parity: ParityComparison, quality: QualityComparison) -> str:
+    """``outputs agree to the last bit on 8 inputs``, and its like for the other verdicts."""
+    on = f"on {text.count(quality.inputs, 'input')}"
+    if parity.verdict == "exact":
+        return f"outputs agree to the last bit {on}"
+    if parity.verdict == "within":
+        return f"outputs keep a quality of {quality.level:g} {on}"
+    if parity.verdict == "lost":
+        return f"but outputs are below a quality of {quality.level:g} {on}"
+    return "quality not verified"
 
 
 def parity_limit(parity: ParityComparison) -> float | None:

@@ -24,6 +24,7 @@ KINDS: Final[Mapping[StudyKind, Made]] = MappingProxyType(
         "profile": Made("profile"),
         "check": Made("check"),
         "batch": Made("batch"),
+        "inference": Made("infer"),
     }
 )
 

@@ -28,7 +28,10 @@ CHECKS: Final = "check"
 BATCHES: Final = "batch"
 """The folder for the studies of ``hotlap batch``."""
 
-FOLDERS: Final = (LABS, PROFILES, CHECKS, BATCHES)
+INFERENCES: Final = "infer"
+"""The folder for the studies of ``hotlap infer``."""
+
+FOLDERS: Final = (LABS, PROFILES, CHECKS, BATCHES, INFERENCES)
 """All of these: folders in the folder of studies that hold studies of their own."""
 
 SUMMARY_LIMIT_BYTES: Final = 32 * 2**20

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hotlap.levers.api import Parameter
+from hotlap.levers.api import Parameter, Work
 from hotlap.levers.support.situations import bound_of_computing, cores_per_process, device_kind, make_setting
 from hotlap.levers.support.switching import Switch, remembered
 from hotlap.records import Proof, ScriptFacts, Setting, Situation, Skipped, SourceChange, TopStatement
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 title = "The number of threads on the CPU"
 proof: Proof = "rounding"
+work: tuple[Work, ...] = ("training", "inference")
 addresses = ("oversubscribed",)
 parameters = {"threads": Parameter(int, minimum=1, maximum=1024)}
 

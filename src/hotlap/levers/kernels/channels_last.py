@@ -31,6 +31,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
+from hotlap.levers.api import Work
 from hotlap.levers.support.situations import bound_without, device_kind, make_setting, models_with, without_model
 from hotlap.levers.support.switching import Switch
 from hotlap.records import ModelInputs, ModelStatement, Proof, ScriptFacts, Setting, Situation, Skipped, SourceChange
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 title = "Images with their channels last in memory"
 proof: Proof = "rounding"
+work: tuple[Work, ...] = ("training", "inference")
 addresses = ("layout-conversions",)
 parameters: dict[str, Parameter] = {}
 

@@ -4,8 +4,9 @@
 Calls `model.compile(...)` on each model when it is found: TorchDynamo records the forward pass as a graph, AOTAutograd
 derives the backward pass, and Inductor writes kernels for both that do several operations in one pass over memory.
 `mode="reduce-overhead"` also replays the step as a CUDA graph; `mode="max-autotune"` times several kernels for each
-matrix product. `dynamic=true` compiles for shapes that change; `false` leaves torch to decide, which is to specialise
-first and to generalise at the first change.
+matrix product. In inference `freezing=true` compiles the weights into the graph as constants, so that they are packed
+and converted once. `dynamic=true` compiles for shapes that change; `false` leaves torch to decide, which is to
+specialise first and to generalise at the first change.
 
 ## When it helps
 Many small operations between matrix products (normalisation, activation, dropout), and steps that are bound by
@@ -30,9 +31,10 @@ numbers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from hotlap.levers.api import Parameter
+from hotlap.levers.api import Parameter, Work
 from hotlap.levers.support.situations import bound_without, device_kind, is_nvidia_like, make_setting, without_model
 from hotlap.levers.support.switching import Switch
 from hotlap.records import (
@@ -52,11 +54,13 @@ if TYPE_CHECKING:
 
 title = "The model compiled into fused kernels"
 proof: Proof = "rounding"
+work: tuple[Work, ...] = ("training", "inference")
 improves = (SECONDS_PER_SAMPLE, PEAK_BYTES)
 addresses = ("dominant-operator", "launch-bound", "python-overhead", "small-operators")
 parameters = {
     "mode": Parameter(str, choices=("default", "reduce-overhead", "max-autotune")),
     "dynamic": Parameter(bool, required=False),
+    "freezing": Parameter(bool, required=False),
 }
 
 
@@ -77,12 +81,21 @@ def bound(situation: Situation) -> float | None:
 
 
 def candidates(situation: Situation) -> tuple[Setting, ...]:
-    """The plain mode first; the modes that are made for GPUs only there, CUDA graphs only for constant shapes."""
+    """The plain mode first; the modes that are made for GPUs only there, CUDA graphs only for constant shapes. Weights
+    that never change again may be compiled in."""
     dynamic = any(len(model.input_shapes) > 1 for model in situation.facts.models)
     modes = ["default"]
     if is_nvidia_like(situation):
         modes += ["max-autotune"] if dynamic else ["reduce-overhead", "max-autotune"]
-    return tuple(make_setting("compile", mode=mode, dynamic=dynamic) for mode in modes)
+    plain = tuple(make_setting("compile", mode=mode, dynamic=dynamic) for mode in modes)
+    if situation.facts.step_source != "call":
+        return plain
+    return (make_setting("compile", mode="default", dynamic=dynamic, freezing=True), *plain)
+
+
+def environment(setting: Setting) -> dict[str, str]:
+    """Freezing is read by Inductor when it is imported."""
+    return {"TORCHINDUCTOR_FREEZING": "1"} if dict(setting.values).get("freezing") else {}
 
 
 def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
@@ -148,8 +161,23 @@ def _compile(hooks: Hooks, setting: Setting, root: Any) -> bool:
     if getattr(root, "_compiled_call_impl", None) is not None or hasattr(root, "_orig_mod"):
         return False
     mode = None if values["mode"] == "default" else values["mode"]
-    root.compile(mode=mode, dynamic=True if values.get("dynamic") else None)
+    dynamic = True if values.get("dynamic") else None
+    if type(root).forward.__module__.startswith("torch.nn."):
+        root._compiled_call_impl = hooks.torch.compile(_called_from_here(root), mode=mode, dynamic=dynamic)
+    else:
+        root.compile(mode=mode, dynamic=dynamic)
     return True
+
+
+def _called_from_here(root: Any) -> Callable[..., Any]:
+    """The call of a module whose forward is torch's own, an ``nn.Sequential`` say, from a frame that Dynamo looks at:
+    ``Module.compile`` begins with a frame of torch's, which it passes over, and silently compiles nothing (torch 2.13;
+    ``torch.compile(module)`` wraps it likewise)."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return root._call_impl(*args, **kwargs)
+
+    return call
 
 
 def pay_back_steps(compile_seconds: float, baseline_step_seconds: float, step_seconds: float) -> float | None:

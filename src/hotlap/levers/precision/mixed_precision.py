@@ -39,7 +39,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hotlap.levers.api import Parameter
+from hotlap.levers.api import Parameter, Work
 from hotlap.levers.support.loss_scaler import LossScaler
 from hotlap.levers.support.situations import bound_without, device_kind, make_setting, native_dtypes, without_model
 from hotlap.levers.support.switching import Switch, gated
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 
 title = "Forward pass and loss in a 16-bit format"
 proof: Proof = "rounding"
+work: tuple[Work, ...] = ("training", "inference")
 improves = (SECONDS_PER_SAMPLE, PEAK_BYTES)
 addresses = ("slow-matmul-precision",)
 parameters = {"dtype": Parameter(str, choices=("bfloat16", "float16"))}

@@ -1,0 +1,91 @@
+"""``hotlap infer``: find what makes the calls of a model faster on this machine, with outputs that stay right."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from hotlap import api
+from hotlap.cli import options, studies
+from hotlap.cli.arguments import Parser, share
+from hotlap.errors import UsageError
+from hotlap.experiment.options import Options, check, with_quick_budget
+from hotlap.levers.api import inference_levers
+from hotlap.measure.quality import USUAL_LEVEL
+from hotlap.records import Workload
+from hotlap.study import INFERENCES
+
+_DESCRIPTION = """\
+Makes a model with a function of yours and calls it on inputs from another one, again and again, under
+torch.no_grad(). Tries what is known to make such calls faster in paired trials, and compares outputs
+with those of the model in float32. Recommends what is faster and keeps the quality asked for."""
+
+_EXAMPLES = """\
+examples:
+  hotlap infer serve:make_model --inputs serve:make_inputs
+  hotlap infer --quality 0.999 serve:make_model --inputs serve:make_inputs
+  hotlap infer --only compile,half-weights --budget 10m serve:make_model --inputs serve:make_inputs
+  hotlap report                                shows it again
+
+The model: a torch.nn.Module. The inputs: a list or generator, of which the first 256 are used. Each is a
+tensor, a tuple of positional arguments, or a mapping of named ones. Quality is the cosine between outputs
+and, for logits, the share of inputs with the same largest class; for vectors of unit length, the share
+with the same nearest neighbour. exit code: as of `hotlap tune`."""
+
+
+def parser() -> Parser:
+    """The command's options."""
+    made = Parser(
+        "hotlap infer",
+        _DESCRIPTION,
+        _EXAMPLES,
+        usage="hotlap infer [options] MODULE:MAKE_MODEL --inputs MODULE:MAKE_INPUTS",
+    )
+    made.add_argument("model", help="the function that returns the model, as module:function")
+    made.add_argument("--inputs", required=True, metavar="MODULE:FUNCTION", help="the function that returns the inputs")
+    made.add_argument(
+        "--quality", type=share, default=USUAL_LEVEL, metavar="SHARE",
+        help=f"what cosine and agreement of outputs must reach (default: {USUAL_LEVEL:g})",
+    )  # fmt: skip
+    options.add_search_options(made)
+    options.add_quick_option(made)
+    options.add_lever_options(made)
+    options.add_output_options(made, plan=False)
+    return made
+
+
+def main(words: list[str], engine: api.Engine) -> int:
+    """Run the command. Raises :class:`hotlap.errors.HotlapError`."""
+    choices = parser().parse_args(words)
+    for flag, name in (("the model", choices.model), ("--inputs", choices.inputs)):
+        if not all(name.partition(":")):
+            raise UsageError(f"{flag} is {name!r}, which names no function.", remedy="Write it as module:function.")
+    workload = Workload(
+        kind="inference",
+        target=choices.model,
+        arguments=("--inputs", choices.inputs),
+        directory=os.fspath(Path.cwd()),
+        python=sys.executable,
+    )
+    chosen = with_quick_budget(
+        Options(
+            budget_seconds=choices.budget,
+            only=choices.only,
+            skip=choices.skip,
+            allow=choices.allow,
+            accept_unverified=choices.accept_unverified,
+            delta=choices.delta,
+            seed=choices.seed,
+            quality=choices.quality,
+            rounds=choices.rounds,
+            startup_limit_seconds=choices.startup_limit,
+            block_limit_seconds=choices.block_limit,
+            show_output=choices.show_output,
+            network=choices.network,
+            unprotected=choices.unprotected,
+            quick=choices.quick,
+        )
+    )
+    check(chosen, inference_levers())
+    return studies.new_study(choices, workload, chosen, choices.study / INFERENCES, engine, engine.infer)

@@ -1,0 +1,1 @@
+"""Levers of inference alone: what is only right where nothing is trained."""

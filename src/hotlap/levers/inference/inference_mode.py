@@ -1,0 +1,66 @@
+"""Calls under `torch.inference_mode` instead of `torch.no_grad`.
+
+## What it does
+Runs the calls under `torch.inference_mode()`. Tensors that are made there carry no version counter and no bookkeeping
+for views, and can never take part in a backward pass.
+
+## When it helps
+Models that consist of many small operations, where the bookkeeping is a notable part of each.
+
+## What it costs
+Nothing but freedom: an output cannot be used in training later, and changing it in place outside of the mode raises an
+error.
+
+## Before
+    with torch.no_grad():
+        output = model(inputs)
+
+## After
+    with torch.inference_mode():
+        output = model(inputs)
+
+## What is proved
+`exact`: outputs agree to the last bit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hotlap.levers.api import Parameter, Work
+from hotlap.levers.support.situations import make_setting, without_model
+from hotlap.records import NoSourceForm, Proof, ScriptFacts, Setting, Situation, Skipped, SourceChange
+
+if TYPE_CHECKING:
+    from hotlap.runtime.hooks import Hooks
+
+title = "Calls under torch.inference_mode"
+proof: Proof = "exact"
+work: tuple[Work, ...] = ("inference",)
+addresses: tuple[str, ...] = ()
+parameters: dict[str, Parameter] = {}
+
+
+def obstacle(situation: Situation) -> Skipped | None:
+    """A model to call."""
+    return without_model(situation)
+
+
+def bound(situation: Situation) -> float | None:
+    """How much of an operation is bookkeeping is not known beforehand."""
+    return None
+
+
+def candidates(situation: Situation) -> tuple[Setting, ...]:
+    """There is nothing to choose."""
+    return (make_setting("inference-mode"),)
+
+
+def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
+    """The loop is hotlap's own; there is no source of the user's to change."""
+    return (NoSourceForm(reason="Call the model under `with torch.inference_mode():`."),)
+
+
+def install(hooks: Hooks, setting: Setting) -> None:
+    """Around all calls, entered once."""
+    hooks.around_calls.append(hooks.torch.inference_mode)

@@ -1,0 +1,86 @@
+"""A search for what makes the calls of a model faster: ``hotlap infer``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from hotlap import gain
+from hotlap.records import Comparison, Kept, NoGain, NotVerified, ParityLost, Study
+from hotlap.render import text
+from hotlap.render.blocks import Tone
+from hotlap.render.comparison import how_measured, parity_phrase, ratio_words
+from hotlap.render.disturbance import beside_headline
+from hotlap.render.kinds import search
+from hotlap.render.kinds.api import Headline
+
+shows_gain = True
+result = search.result
+
+
+def headline(study: Study) -> Headline:
+    """One recommendation with its reason, or that there is none; and what would have won if quality did not count."""
+    measured = gain.comparison_of_plan(study)
+    if study.status == "quick-look" or measured is None or not measured.speed.baseline_agrees:
+        found = search.headline(study)
+        return replace(found, details=(*found.details, *_without_quality(study, measured)))
+    details = [how_measured(measured.speed), *_costs(measured), *_without_quality(study, measured)]
+    if study.verification is None:
+        details.append("This is the best of several comparisons; it was not verified again on fresh launches.")
+    if measured.parity is not None and measured.parity.text:
+        details.insert(0, text.sentence(measured.parity.text))
+    busy = beside_headline(study)
+    details += [busy] if busy else []
+    if measured.speed.verdict != "faster":
+        return Headline("neutral", "No recommendation: nothing was shown to be faster.", tuple(details))
+    plan = text.listed([text.setting(it) for it in study.plan.settings])
+    sentence = f"Use {plan}: {ratio_words(measured.speed)}, {parity_phrase(measured.parity)}."
+    verified = measured.parity is not None and measured.parity.verdict in ("exact", "within")
+    tone: Tone = "good" if verified else "neutral"
+    return Headline(tone, sentence, tuple(details))
+
+
+def _costs(comparison: Comparison) -> Iterator[str]:
+    extra = comparison.extra_startup_seconds
+    if extra is not None and extra.low > 0:
+        yield f"Its start and warm-up take {text.duration(extra.value)} longer."
+    for name, found in (("As it is", comparison.baseline_latency), ("Recommended", comparison.candidate_latency)):
+        if found is not None and found.percentiles:
+            levels = (
+                f"p{100 * it.share:.0f} {text.duration(it.seconds.value)} ({text.duration(it.seconds.low)} to "
+                f"{text.duration(it.seconds.high)})"
+                for it in found.percentiles
+            )
+            worst = text.duration(found.worst_seconds)
+            yield f"{name}, {text.count(found.calls, 'call')}: {', '.join(levels)}, worst {worst}."
+
+
+def _without_quality(study: Study, recommended: Comparison | None) -> Iterator[str]:
+    """The fastest candidate that was not recommended for its outputs, where it is faster than what was."""
+    refused = [(it.lever, it.verdict) for it in study.outcomes if isinstance(it.verdict, (ParityLost, NotVerified))]
+    if not refused:
+        return
+    lever, verdict = max(refused, key=lambda it: it[1].comparison.speed.speedup.value)
+    best = recommended.speed.speedup.value if recommended is not None else 1.0
+    if verdict.comparison.speed.speedup.value > best:
+        ratio, why = text.ratio(verdict.comparison.speed.speedup.value), text.sentence(verdict.reason)
+        yield f"If quality did not count, {text.one_line(lever)} would win with {ratio}. {why}"
+
+
+def what_was_done(study: Study) -> str:
+    """How the figures came about."""
+    target = text.one_line(study.workload.target, limit=120)
+    return (
+        f"hotlap called the model of {target} on one machine, as it is and with each lever, in fresh launches that "
+        "took turns, and compared outputs with those of the model in float32."
+    )
+
+
+def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
+    """What to do with the answer."""
+    if study.status == "script-failed":
+        return
+    tried = any(isinstance(it.verdict, (Kept, NoGain, ParityLost, NotVerified)) for it in study.outcomes)
+    if study.status != "finished" or not tried:
+        yield f"hotlap infer {text.command(study.workload)}", "tries again without a limit of time"
+    yield "hotlap report --json", "every figure of this study"

@@ -1,0 +1,189 @@
+"""The search over levers of inference, on a model of arithmetic, and the command that reports it."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from fake_executor import FakeExecutor
+from fakes import MACHINE
+
+from hotlap import api
+from hotlap.cli.main import main
+from hotlap.experiment.options import Options
+from hotlap.measure.quality import USUAL_LEVEL
+from hotlap.procedures.infer import infer
+from hotlap.records import (
+    Assignment,
+    CaptureOutputs,
+    Crashed,
+    Failed,
+    Kept,
+    LaunchRequest,
+    Machine,
+    ModelFacts,
+    NotVerified,
+    ParityLost,
+    Run,
+    ScriptFacts,
+    ShiftSeeds,
+    Skipped,
+    Study,
+    Workload,
+)
+
+WORKLOAD = Workload(
+    kind="inference", target="serve:make_model", arguments=("--inputs", "serve:make_inputs"), directory="/", python="py"
+)
+LOGITS = np.random.default_rng(0).normal(size=(32, 10)).astype(np.float32)
+
+
+@dataclass
+class FakeModel(FakeExecutor):
+    """``errors`` is the relative error that a lever brings in, NaN where its outputs are; ``deaf`` levers are asked for
+    and compute in the model's own format all the same."""
+
+    folder: Path = Path()
+    factors: dict[str, float] = field(default_factory=lambda: {"half-weights": 2.0, "inference-mode": 1.1})
+    errors: dict[str, float] = field(default_factory=lambda: {"half-weights": 1e-3})
+    drawn: bool = False
+    deaf: frozenset[str] = frozenset()
+    crashes: frozenset[str] = frozenset()
+    numbers: itertools.count[int] = field(default_factory=itertools.count)
+
+    def machine(self) -> Machine:
+        return msgspec.structs.replace(MACHINE, native_dtypes=("float32", "bfloat16"))
+
+    def launch(self, request: LaunchRequest) -> Run:
+        run = super().launch(request)
+        arm = request.assignment
+        if arm.instrument(CaptureOutputs) is None:
+            return run
+        outputs = LOGITS.copy()
+        for it in arm.plan.settings:
+            outputs = outputs * (1 + self.errors.get(it.lever, 0.0) * np.sign(np.arange(10) - 4.5)).astype(np.float32)
+        seed = 1 if self.drawn and arm.instrument(ShiftSeeds) is not None else 0
+        path = self.folder / f"outputs-{next(self.numbers)}.npz"
+        np.savez(path, **{"0/output": outputs, "weights": np.array([[seed, 100]])})
+        return msgspec.structs.replace(run, outputs_path=str(path))
+
+    def _run(self, arm: Assignment, steps: int, seed: int) -> Run:
+        run = super()._run(arm, steps, seed)
+        levers = {it.lever for it in arm.plan.settings}
+        half = "half-weights" in levers - self.deaf
+        model = ModelFacts(kind="Net", parameters=100, linears=2, dtype="bfloat16" if half else "float32")
+        autocast = "bfloat16" if "mixed-precision" in levers else ""
+        facts = ScriptFacts(step_source="call", inputs=1, threads=2, models=(model,), autocast_dtype=autocast)
+        run = msgspec.structs.replace(run, facts=facts)
+        if levers & self.crashes:
+            return msgspec.structs.replace(run, ending=Crashed(exit_code=-11, error="Segmentation fault"), blocks=())
+        wall = run.steps.wall_seconds
+        calls = msgspec.structs.replace(run.steps, forward_seconds=wall, loss=(None,) * len(wall))
+        zero = (0.0,) * len(wall)
+        calls = msgspec.structs.replace(
+            calls, data_wait_seconds=zero, backward_seconds=zero, optimizer_seconds=zero, other_seconds=zero
+        )
+        blocks = tuple(msgspec.structs.replace(it, first_step=8 * number) for number, it in enumerate(run.blocks))
+        return msgspec.structs.replace(run, steps=calls, blocks=blocks)
+
+
+def search(folder: Path, options: Options | None = None, **fields: object) -> Study:
+    executor = FakeModel(folder=folder, **fields)  # type: ignore[arg-type]
+    return infer(WORKLOAD, options or Options(), executor)
+
+
+def verdict(study: Study, lever: str) -> object:
+    return next(it.verdict for it in study.outcomes if it.lever == lever)
+
+
+def test_what_is_faster_and_right_is_recommended(tmp_path: Path) -> None:
+    study = search(tmp_path)
+    assert (study.kind, study.status) == ("inference", "finished")
+    assert {it.lever for it in study.plan.settings} == {"half-weights", "inference-mode"}
+    assert study.verification is not None and study.verification.parity is not None
+    assert study.verification.parity.verdict == "within"
+    quality = study.verification.parity.quality
+    assert quality is not None and quality.level == USUAL_LEVEL and quality.random_share == 0
+    (output,) = quality.outputs
+    assert output.relative_error == pytest.approx(1e-3, rel=0.01)
+    assert output.agreement is not None and output.decisions == 32
+    latency = study.verification.candidate_latency
+    assert latency is not None and latency.percentiles and latency.calls > 100
+
+
+@pytest.mark.parametrize("error", [0.9, float("nan")])
+def test_below_the_level_it_is_shown_and_not_recommended(tmp_path: Path, error: float) -> None:
+    study = search(tmp_path, errors={"half-weights": error})
+    lost = verdict(study, "half-weights")
+    assert isinstance(lost, ParityLost) and lost.comparison.speed.speedup.value > 1.5
+    assert {it.lever for it in study.plan.settings} == {"inference-mode"}
+
+
+def test_random_weights_prove_nothing_but_what_is_exact(tmp_path: Path) -> None:
+    study = search(tmp_path, drawn=True)
+    unknown = verdict(study, "half-weights")
+    assert isinstance(unknown, NotVerified) and "drawn at random" in unknown.reason
+    assert isinstance(verdict(study, "inference-mode"), Kept)
+    accepted = search(tmp_path, Options(accept_unverified=True), drawn=True)
+    assert "half-weights" in {it.lever for it in accepted.plan.settings}
+
+
+def test_another_precision_than_asked_for_is_not_recommended(tmp_path: Path) -> None:
+    study = search(tmp_path, deaf=frozenset({"half-weights"}))
+    found = verdict(study, "half-weights")
+    assert isinstance(found, NotVerified)
+    assert "bfloat16 was asked for, and the model computed in float32." in found.reason
+
+
+def test_a_compiler_that_found_nothing_to_compile_is_not_recommended(tmp_path: Path) -> None:
+    found = verdict(search(tmp_path, Options(only=("compile",)), factors={"compile": 1.5}), "compile")
+    assert isinstance(found, NotVerified)
+    assert "no graph was compiled" in found.reason
+
+
+def test_a_lever_that_changes_nothing_at_all_is_a_finding(tmp_path: Path) -> None:
+    options = Options(only=("mixed-precision",))
+    factors, noise = {"mixed-precision": 1.0}, 0.0005
+    study = search(tmp_path, options, factors=factors, errors={}, noise=noise)
+    compared = search(tmp_path, options, factors=factors, errors={"mixed-precision": 1e-3}, noise=noise)
+    assert [it.rule for it in study.findings] == ["silent-fallback"]
+    assert not compared.findings
+
+
+def test_a_crash_is_an_outcome_and_the_next_is_tried(tmp_path: Path) -> None:
+    study = search(tmp_path, crashes=frozenset({"half-weights"}))
+    assert isinstance(verdict(study, "half-weights"), Failed)
+    assert isinstance(verdict(study, "inference-mode"), Kept)
+
+
+def test_a_lever_without_a_place_here_is_skipped_with_its_reason(tmp_path: Path) -> None:
+    found = verdict(search(tmp_path), "channels-last")
+    assert isinstance(found, Skipped) and found.reason
+
+
+def test_the_command_reports_one_recommendation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    engine = api.Engine(executor=lambda directory, isolation: FakeModel(folder=tmp_path))
+    words = ["infer", "--quiet", "serve:make_model", "--inputs", "serve:make_inputs"]
+    assert main(words, engine=engine) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Use half-weights" in shown and "faster (95 % interval" in shown
+    assert "outputs keep a quality of 0.99 on 1 input" in shown
+    assert "p50" in shown and "p90" in shown
+    for words in (["report", "--json"], ["report"], ["report", "--markdown"], ["history"]):
+        assert main(words, engine=engine) == 0
+        assert "half-weights" in capsys.readouterr().out or words == ["history"]
+
+
+@pytest.mark.parametrize(
+    "words", [["serve", "--inputs", "serve:inputs"], ["serve:model", "--inputs", "serve"], ["a:b"]]
+)
+def test_names_that_say_too_little_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["infer", *words]) == 2
+    assert "hotlap: " in capsys.readouterr().err

@@ -1,0 +1,64 @@
+"""What holds for every lever of inference on a model that is really called: it runs, and keeps the outputs it owes."""
+
+from __future__ import annotations
+
+import pytest
+from inference.conftest import Launch
+
+from hotlap.levers.api import Lever, inference_levers
+from hotlap.measure.quality import compared_outputs, judge_quality, outputs_of
+from hotlap.records import CaptureOutputs, Machine, ModelFacts, Plan, Run, ScriptFacts, Setting, Situation, Stopped
+
+SITUATION = Situation(
+    facts=ScriptFacts(
+        step_source="call",
+        inputs=3,
+        threads=2,
+        models=(ModelFacts(kind="Net", parameters=10, convolutions=1, linears=1, input_shapes=((4, 3, 8, 8),)),),
+    ),
+    machine=Machine(cores=2, physical_cores=2, native_dtypes=("float32", "bfloat16")),
+)
+SETTINGS = [(lever, setting) for lever in inference_levers().values() for setting in lever.candidates(SITUATION)]
+
+
+def run(launch: Launch, *settings: Setting) -> Run:
+    return launch("images", "image_inputs", steps=4, plan=Plan(settings=settings), instruments=(CaptureOutputs(),))
+
+
+def test_which_levers_there_are() -> None:
+    assert {"inference-mode", "half-weights", "compile", "channels-last", "cpu-threads", "mixed-precision"} <= set(
+        inference_levers()
+    )
+    assert "loader" not in inference_levers() and "fused-optimizer" not in inference_levers()
+
+
+@pytest.mark.parametrize("lever", inference_levers().values(), ids=lambda it: it.name)
+def test_each_applies_to_a_plain_model_on_a_cpu(lever: Lever) -> None:
+    assert lever.obstacle(SITUATION) is None
+    assert lever.candidates(SITUATION)
+    assert lever.obstacle(Situation()) is not None
+
+
+@pytest.mark.parametrize(("lever", "setting"), SETTINGS, ids=lambda it: getattr(it, "name", ""))
+def test_each_runs_and_keeps_the_outputs_that_it_owes(launch: Launch, lever: Lever, setting: Setting) -> None:
+    plain, changed = run(launch), run(launch, setting)
+    assert isinstance(changed.ending, Stopped), changed.ending
+    outputs = compared_outputs(outputs_of(plain.outputs_path), outputs_of(changed.outputs_path))
+    judged = judge_quality(outputs, level=0.9, inputs=3, random_weights=0.0, proof=lever.proof)
+    assert judged.verdict == "exact" if lever.proof == "exact" else judged.verdict in ("exact", "within"), judged.text
+    if "dtype" in dict(setting.values):
+        assert judged.verdict == "within", "it did not compute in another format"
+        assert "bfloat16" in (changed.facts.autocast_dtype, changed.facts.models[0].dtype)
+    if lever.name == "compile":
+        assert changed.compile.graphs > 0 and not changed.compile.fallbacks
+    if lever.name == "cpu-threads":
+        assert changed.facts.threads == dict(setting.values)["threads"]
+    if lever.name == "channels-last":
+        assert changed.facts.models[0].channels_last
+
+
+def test_levers_compose(launch: Launch) -> None:
+    settings = (Setting(lever="inference-mode"), Setting(lever="half-weights", values=(("dtype", "bfloat16"),)))
+    found = run(launch, *settings)
+    assert isinstance(found.ending, Stopped), found.ending
+    assert found.facts.models[0].dtype == "bfloat16"
