@@ -303,7 +303,7 @@ def check(
     directory: str | os.PathLike[str] = STUDIES,
     on_progress: OnProgress | None = None,
 ) -> Check:
-    """Compare a training script with what it was, on this machine: is it slower, does it still compute the same?
+    """Compare a training script with an earlier version, on this machine: is it slower, do its results differ?
 
     ``baseline`` is a git revision, a plan file, or a study; None means the last finished study of the script below
     ``directory``, else ``hotlap.toml``. With a revision both sides run under the plan ``plan_path`` (None:

@@ -144,7 +144,7 @@ def main() -> None:
         mean_loss = running_loss / len(train_loader)
         print(
             f"epoch {epoch + 1}: loss {mean_loss:.4f}, accuracy {accuracy(model, test_loader, device):.4f}, "
-            f"{1000 * seconds / len(train_loader):.1f} ms a step"
+            f"{1000 * seconds / len(train_loader):.1f} ms per step"
         )
 
 

@@ -60,8 +60,8 @@ class Observation:
 
 
 def first_run(trials: Trials, patience_seconds: float = 0.0) -> Run:
-    """The script as it is, for some seconds. One that called backward but never an optimizer that torch knows of is run
-    once more with its steps counted by backwards."""
+    """The unmodified script, for some seconds. One that called backward but never an optimizer that torch knows of is
+    run once more with its steps counted by backwards."""
     run = _run(trials, patience_seconds)
     if not run.steps.wall_seconds and run.facts.backwards_per_step > 0 and ran_through(run):
         trials.step_source = "backward"

@@ -36,11 +36,11 @@ class Options(Record, frozen=True, kw_only=True):
     ``objective`` is what is to become better, and within which limits. ``budget_seconds`` is kept, verification
     included; None means that the search may finish. ``only`` and ``skip`` name levers; ``allow`` those that may be
     tried although they change what is learned. ``accept_unverified`` keeps a faster lever although nothing could show
-    that training still computes the same. ``delta`` is the smallest gain of speed worth having, as a share. ``rounds``
-    fixes the rounds of a set (None: as many as pay, 8 to 40). ``batch_sizes`` asks a profile to time the model with
-    other batch sizes too; ``batch`` is what ``hotlap batch`` searches with. ``quality`` is what cosine and agreement of
-    a model's outputs have to reach. ``quick`` asks for a look that proves nothing. ``network`` and ``unprotected`` say
-    how trials are isolated (:class:`hotlap.records.Isolation`).
+    that training still produces the same results. ``delta`` is the smallest gain of speed worth having, as a share.
+    ``rounds`` fixes the rounds of a set (None: as many as pay, 8 to 40). ``batch_sizes`` asks a profile to time the
+    model with other batch sizes too; ``batch`` is what ``hotlap batch`` searches with. ``quality`` is what cosine and
+    agreement of a model's outputs have to reach. ``quick`` asks for a look that proves nothing. ``network`` and
+    ``unprotected`` say how trials are isolated (:class:`hotlap.records.Isolation`).
     """
 
     objective: Objective = Objective()

@@ -1,4 +1,4 @@
-"""Does training still compute the same? The launches that the parity gates need, each made once in a study.
+"""Does training still produce the same results? The launches that the parity gates need, each made once in a study.
 
 A plan is always compared with the untouched baseline, however many levers were kept before. Only an exact lever needs
 no launch of its own: the timing runs of its trial already recorded the losses, and these must agree to the last bit.

@@ -14,7 +14,7 @@ from hotlap.study.reading import read_journal
 @dataclass(frozen=True, slots=True)
 class Gathered:
     """``sets`` are those of all comparisons, in the order in which they were taken. ``baseline`` and ``planned`` are
-    launches of the verification's last set; without one ``baseline`` is the first run of the script as it is."""
+    launches of the verification's last set; without one ``baseline`` is the first run of the unmodified script."""
 
     study: Study
     sets: tuple[TurnSet, ...] = ()
@@ -47,7 +47,7 @@ def _presentable(study: Study, sets: tuple[TurnSet, ...], baseline: Run | None, 
 
 
 def _verified_runs(study: Study, sets: tuple[TurnSet, ...]) -> tuple[Run | None, Run | None]:
-    """The script as it is and with the verified plan, side by side in the last set that had just these arms."""
+    """The unmodified script and with the verified plan, side by side in the last replicate that had just these arms."""
     if study.verification is None:
         return None, None
     wanted = study.verification.candidate

@@ -170,7 +170,7 @@ STEP_COLUMNS = (
 def _steps(of: Gathered) -> Table:
     columns = (
         ("study", "identifier of the study"),
-        ("run", "baseline: the script as it is; plan: with the levers that were kept"),
+        ("run", "baseline: the unmodified script; plan: with the levers that were kept"),
         ("step", "step of the run, from 1, warm-up included"),
         *STEP_COLUMNS,
         ("loss_finite", "false where the loss was NaN or infinite"),
@@ -198,7 +198,7 @@ def _losses(of: Gathered) -> Table:
     columns = (
         ("study", "identifier of the study"),
         ("step", "step, from 1"),
-        ("baseline", "loss of the script as it is"),
+        ("baseline", "loss of the unmodified script"),
         ("plan", "loss with the plan"),
         ("baseline_average", "exponential moving average of the baseline's"),
         ("plan_average", "exponential moving average of the plan's"),

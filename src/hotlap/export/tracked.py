@@ -24,7 +24,7 @@ _LONGEST_TEXT = 400
 @dataclass(frozen=True, slots=True)
 class Tracked:
     """``config`` is what was run, ``summary`` the numbers that came out. ``series`` has for each step (from 1) the
-    numbers of that step, ``baseline/...`` for the script as it is and ``plan/...`` with the plan."""
+    numbers of that step, ``baseline/...`` for the unmodified script and ``plan/...`` with the plan."""
 
     name: str
     note: str
@@ -51,7 +51,7 @@ def name_of(text: str) -> str:
 
 
 def run_series(run: Run) -> tuple[tuple[tuple[str, float], ...], ...]:
-    """For each step of a run its numbers by name: phases, samples a second, loss."""
+    """For each step of a run its numbers by name: phases, samples per second, loss."""
     return tuple(tuple(_finite(_step(run, row))) for row in range(len(run.steps.wall_seconds)))
 
 

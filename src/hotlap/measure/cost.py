@@ -109,7 +109,7 @@ def _with_gain(found: Costs, comparison: Comparison, spent_seconds: float) -> Co
 
 
 def _seconds_per_sample(study: Study, comparison: Comparison | None) -> Estimate | None:
-    """Over the sets of the comparison where it says so, else the mean of one run, whose interval nobody knows."""
+    """Over the sets of the comparison where it says so, else the mean of one run, whose interval is unknown."""
     account = study.account_before
     if account is None or account.wall <= 0 or account.samples_of_all <= 0:
         return None

@@ -1,4 +1,4 @@
-"""The three-run lab: the script as it is, with mixed precision, and with mixed precision and compile.
+"""The three-run lab: the unmodified script, with mixed precision, and with mixed precision and compile.
 
 A classroom experiment made sound: the three take turns in the same sets, and both changes are checked for sameness. Its
 reading rests on a rule of thumb, and is said to.
@@ -54,7 +54,7 @@ _FEWEST_SETS = 3
 
 @dataclass(frozen=True, slots=True)
 class _Arm:
-    """One of the runs beside the script as it is."""
+    """One of the runs besides the unmodified script."""
 
     name: str
     plan: Plan
@@ -70,7 +70,7 @@ def run_lab(
     levers: Mapping[str, Lever] | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Study:
-    """Compare the three; the study's ``status_text`` is the reading, its plan the fastest that computes the same.
+    """Compare the three; the study's ``status_text`` is the reading, its plan the fastest with the same results.
 
     Raises as :func:`hotlap.procedures.search.tune` does.
     """

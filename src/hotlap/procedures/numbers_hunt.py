@@ -135,7 +135,7 @@ class _Hunter:
     # -- the first run -------------------------------------------------------------------------
 
     def _look(self) -> Run:
-        """The script as it is. One that calls backward but never an optimizer that torch knows of is run once more
+        """The unmodified script. One that calls backward but never an optimizer that torch knows of is run once more
         with its steps counted by backwards."""
         self._tell("watching loss, gradients and weights")
         run = self._first_run()

@@ -31,7 +31,7 @@ def profile(
     journal: Journal | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Study:
-    """Look at the script as it is and say why its steps take as long as they do; no lever is tried.
+    """Profile the unmodified script and report why its steps take as long as they do; no lever is tried.
 
     What a budget does not allow is left out, and a warning says so; the profiled launch goes before the ceilings.
     Raises as :func:`hotlap.procedures.search.tune` does, except that no budget is too small.

@@ -2,7 +2,7 @@
 
 :func:`redirect_writes` puts stand-ins in the place of ``open`` and of the functions of :mod:`os`, wherever a module
 holds them. Python's audit events (PEP 578) tell of files that were opened for writing around these; they are named in
-the report as not redirected. Forked processes inherit all of this, spawned ones install it anew on the same overlay.
+the report as not redirected. Forked processes inherit all of this, spawned ones install it again on the same overlay.
 """
 
 from __future__ import annotations

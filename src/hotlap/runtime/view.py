@@ -108,7 +108,7 @@ class View:
     # -----------------------------------------------------------------------------------------
 
     def _forget(self) -> None:
-        """Start anew. The dictionaries are replaced, not emptied: another thread may be filling the old ones."""
+        """Start again. The dictionaries are replaced, not emptied: another thread may be filling the old ones."""
         self._seen_generation = self._generation[0]
         self._untouched: dict[str, bool] = {}
         self._parents: dict[str, Directory] = {}

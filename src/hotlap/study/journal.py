@@ -188,7 +188,7 @@ def open_study(path: Path, *, approve: Approve | None = None, given: Workload | 
     not be run. ``given`` is that command with its secrets, which no study stores.
 
     A last line that was cut short is dropped; that trial will be measured again. A journal of an older format is
-    written anew in the present one, as a whole. Raises :class:`StudyError` when there is none, when another run holds
+    written again in the present one, as a whole. Raises :class:`StudyError` when there is none, when another run holds
     it, when a newer hotlap wrote it, or when it is damaged, and :class:`UsageError` where secrets of the command are
     missing or ``given`` is another one.
     """

@@ -1,7 +1,7 @@
 """A copy of the user's source in which some files are replaced, to be run in its place.
 
 Python finds modules beside the real place of a script, so links would lead back to the original: folders that hold
-Python files are made anew with those files copied, everything else (data, outputs) is linked to. The original is only
+Python files are made again with those files copied, everything else (data, outputs) is linked to. The original is only
 read.
 """
 
@@ -63,7 +63,7 @@ def _top(workload: Workload, files: Mapping[Path, bytes]) -> Path:
 
 
 class _Copying:
-    """Copies within bounds. ``needed`` are folders that must be made anew whatever they hold."""
+    """Copies within bounds. ``needed`` are folders that must be made again whatever they hold."""
 
     def __init__(self, needed: set[Path]) -> None:
         self._needed = needed

@@ -14,7 +14,7 @@ kernels were shorter than their launch, and how much of the measured matmul rate
 
 ## What to do
 Raise the batch size until throughput no longer rises or the memory is four fifths full, and tune the learning rate
-anew.
+again.
 
 ## When it is fine
 A larger batch changes what is learned: fewer updates see the same samples, and the learning rate no longer fits. Where

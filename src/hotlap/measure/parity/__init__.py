@@ -1,1 +1,1 @@
-"""Whether training still computes the same thing: one module a gate, and :mod:`.verdict` that draws the conclusion."""
+"""Whether training still produces the same results: one module per gate, and :mod:`.verdict` for the conclusion."""

@@ -1,4 +1,4 @@
-"""Whether a script has become slower, and whether it still computes the same: for continuous integration.
+"""Whether a script has become slower, and whether it still produces the same results: for continuous integration.
 
 Nothing is compared across machines or days. What a revision or a recorded plan stands for is measured again, here and
 now, in the same sets as the present script. ``against.py`` finds what to compare with, ``compare.py`` makes the trials,

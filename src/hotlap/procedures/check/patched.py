@@ -1,4 +1,5 @@
-"""Does a patched script do what the levers did from outside? Both take turns, and must be as fast and compute the same.
+"""Does a patched script do what the levers did from outside? Both take turns, and must be as fast, with the same
+results.
 
 One side is the original with the patch's levers installed, the other the patched copy with no plan. Levers that are not
 in the patch are on neither side.

@@ -50,7 +50,7 @@ _OWN_FOLDER = str(Path(__file__).parent)
 def profile_dataset(torch: Any, loader: Any, site: CallSite | None) -> DatasetProfile | None:
     """Fetch samples of ``loader``'s data set and collate them, as a loader without workers would.
 
-    A stream (an iterable data set) is begun anew for it. None for what is neither a stream nor a map from whole
+    A stream (an iterable data set) is begun again for it. None for what is neither a stream nor a map from whole
     numbers, and where a fetch failed or took longer than the limit.
     """
     size = _length(torch, loader.dataset)

@@ -1,7 +1,7 @@
-"""Putting right what the rules found, again and again until nothing changes any more.
+"""Fix what the rules found, again and again until nothing changes any more.
 
-Every violation's edits are carried out as a whole or not at all. Of violations that touch the same place one is put
-right in a round and the others in the next, so that none drops another. A round that would leave a file that cannot be
+Every violation's edits are carried out as a whole or not at all. Of violations that touch the same place one is
+fixed in a round and the others in the next, so that none drops another. A round that would leave a file that cannot be
 parsed is not kept.
 """
 

@@ -1,4 +1,4 @@
-"""Samples a second of the model alone by the size of its batch."""
+"""Samples per second of the model alone by the size of its batch."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def for_page(material: Material) -> tuple[Chart, ...]:
 
 
 def chart(study: Study) -> Chart | None:
-    """Samples a second: of the script, of the plan, and the most that each part would allow."""
+    """Samples per second: of the script, of the plan, and the most that each part would allow."""
     known = [it for it in study.ceilings if it.seconds_per_sample]
     if not known or study.account_before is None or study.account_before.wall <= 0:
         return None
@@ -67,7 +67,7 @@ def chart(study: Study) -> Chart | None:
 
 
 class _Rate(NamedTuple):
-    """A bar: samples a second."""
+    """A bar: samples per second."""
 
     name: str
     rate: float

@@ -27,7 +27,7 @@ def for_page(material: Material) -> tuple[Chart, ...]:
 
 
 def chart(study: Study) -> Chart | None:
-    """Samples a second by setting, and what the model could take; None where the loader was not timed."""
+    """Samples per second by setting, and what the model could take; None where the loader was not timed."""
     rates = [it for it in study.loader_rates if not it.error and it.seconds_per_sample > 0]
     if not rates:
         return None

@@ -20,8 +20,8 @@ trace modules that FSDP manages in this way: it stops at each of them, and what 
 Its successor, `torch.distributed.fsdp.fully_shard`, always keeps the original parameters.
 
 ## Fix safety
-Unsafe: `use_orig_params=True` is set. Training computes the same, but the names of the parameters change, and with them
-what an optimizer's groups and saved states go by.
+Unsafe: `use_orig_params=True` is set. Training produces the same results, but the names of the parameters change, and
+with them what an optimizer's groups and saved states go by.
 
 ## References
 - https://docs.pytorch.org/docs/stable/fsdp.html

@@ -1,0 +1,34 @@
+"""Phrases that readers stumble over stay out of the sources, the documentation and the README."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+BANNED = {
+    "the script as it is": "write: the unmodified script",
+    "anew": "write: again",
+    "vouch": "a program does not vouch; say what the measurement supports",
+    "samples a second": "write: samples per second",
+    "put right": "write: fixed",
+}
+
+
+def texts() -> Iterator[Path]:
+    yield ROOT / "README.md"
+    yield ROOT / "CONTRIBUTING.md"
+    for folder, ending in (("src", "*.py"), ("docs/recipes", "*.md"), ("docs/extending", "*.md")):
+        yield from (ROOT / folder).rglob(ending)
+    yield from (ROOT / "docs").glob("*.md")
+
+
+@pytest.mark.parametrize("phrase", BANNED)
+def test_phrase_is_not_used(phrase: str) -> None:
+    pattern = re.compile(r"\b" + r"\s+".join(map(re.escape, phrase.split())) + r"\b", re.IGNORECASE)
+    found = [str(it.relative_to(ROOT)) for it in texts() if pattern.search(it.read_text(encoding="utf-8"))]
+    assert not found, f"{phrase!r}: {BANNED[phrase]}"
