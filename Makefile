@@ -87,9 +87,10 @@ bench-gpu-findings: $(TEST_READY)  ## whether causes planted on an accelerator a
 docs: $(TEST_READY)  ## the documentation site, into site/; warnings are errors
 	PYTHONPATH=src $(RUN) -m mkdocs build --strict
 
-lint: $(TEST_READY)  ## ruff and mypy --strict
+lint: $(TEST_READY)  ## ruff, mypy --strict, and the types of the tests
 	$(RUN) -m ruff check src tests bench examples docs
 	$(RUN) -m mypy
+	$(RUN) -m mypy --config-file tests/mypy.ini tests
 
 browser:  ## the browser that tests of the HTML report drive: Debian's chromium, where we may install it
 	@for it in chromium chromium-browser google-chrome; do command -v $$it >/dev/null && exit 0; done; \

@@ -24,7 +24,7 @@ def ordinary_user(imports: str) -> dict[str, Any]:
     user = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
     path = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     try:
-        done = subprocess.run(
+        done = subprocess.run(  # type: ignore[call-overload]
             [sys.executable, "-c", f"import {imports}"], cwd="/", env=path, capture_output=True, check=False, **user
         )
     except PermissionError:

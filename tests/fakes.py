@@ -441,7 +441,7 @@ CLEAN = msgspec.structs.replace(
     warnings=(),
 )
 _OTHERS = tuple(
-    Disturbance(measured=it, other_load=load, cores=2, waited_share=0.4)
+    Disturbance(measured=it, other_load=load, cores=2, waited_share=0.4)  # type: ignore[arg-type]
     for it, load in (("account", 1.3), ("loader-alone", 1.1), ("profile", 0.9))
 )
 BUSY = msgspec.structs.replace(

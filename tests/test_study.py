@@ -84,7 +84,7 @@ def answer(seed: int) -> LaunchAnswer:
 
 
 @pytest.fixture
-def journal(tmp_path: Path) -> Journal:
+def journal(tmp_path: Path) -> Journal:  # type: ignore[misc]
     with create_study(tmp_path / "studies", WORKLOAD, Choices(number=7), hotlap_version="1.2") as opened:
         yield opened
 
@@ -226,7 +226,7 @@ def test_a_study_in_use_names_the_process(journal: Journal) -> None:
 def test_only_a_search_that_was_killed_is_said_to_be_resumable(tmp_path: Path) -> None:
     for kind, resumable in (("search", True), ("profile", False)):
         with create_study(tmp_path / kind, WORKLOAD, Choices()) as journal:
-            journal.save(Study(workload=WORKLOAD, kind=kind, status="running"))
+            journal.save(Study(workload=WORKLOAD, kind=kind, status="running"))  # type: ignore[arg-type]
         found = load_study(journal.directory)
         assert found.status == "interrupted"
         assert ("--resume" in found.status_text) is resumable

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript
@@ -50,7 +51,7 @@ class Pair(FakeExecutor):
     """Answers for both versions: what ``now`` says is true of the present one alone."""
 
     def __init__(
-        self, now: Effect = UNCHANGED, *, seed: int = 0, machine: Machine | None = None, **script: object
+        self, now: Effect = UNCHANGED, *, seed: int = 0, machine: Machine | None = None, **script: Any
     ) -> None:
         effects: Mapping[Setting, Effect] = {NOW: now, **dict(script.pop("effects", {}))}
         super().__init__(FakeScript(effects=effects, **script), seed=seed)
@@ -88,7 +89,7 @@ def compare(
     speed_only: bool = False,
     levers: Mapping[str, Lever] | None = None,
     delta: float = 0.05,
-    **options: object,
+    **options: Any,
 ) -> Check:
     return check(
         WORKLOAD,

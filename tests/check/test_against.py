@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import fakes
 import msgspec
@@ -38,7 +39,7 @@ def keep(found: Study, work: Workload, root: Path = STUDIES) -> Path:
     return journal.directory
 
 
-def ask(work: Workload, name: str | None = None, **more: object) -> Against:
+def ask(work: Workload, name: str | None = None, **more: Any) -> Against:
     return find_against(name, work, STUDIES, **more)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,7 +15,7 @@ from hotlap.records import STEP_PHASES, Block, Estimate, PhaseShift, Run, Steps,
 STEP = {"data_wait": 4.0, "host_to_device": 0.0, "forward": 7.0, "backward": 7.0, "optimizer": 2.0, "other": 0.5}
 
 
-def run(noise: random.Random, *, samples: int = 4, rows: int = 60, **factors: float) -> Run:
+def run(noise: random.Random, *, samples: int = 4, rows: int = 60, **factors: Any) -> Run:
     """Steps of some milliseconds whose first ten are warm-up and much longer; a launch has a level of its own."""
     level = noise.gauss(1.0, 0.02)
     columns = {
@@ -25,14 +26,14 @@ def run(noise: random.Random, *, samples: int = 4, rows: int = 60, **factors: fl
         for name, seconds in STEP.items()
     }
     wall = tuple(map(sum, zip(*columns.values(), strict=True)))
-    named = {f"{name}_seconds": column for name, column in columns.items()}
+    named: dict[str, Any] = {f"{name}_seconds": column for name, column in columns.items()}
     blocks = (Block(steps=9, samples=36, wall_seconds=1.0),) * 6
     return Run(
         steps=Steps(wall_seconds=wall, samples=(samples,) * rows, **named), blocks=blocks, warm_up_blocks=1
     )  # six blocks and the steps before them
 
 
-def sets_of(seed: int, count: int, **factors: float) -> list[TurnSet]:
+def sets_of(seed: int, count: int, **factors: Any) -> list[TurnSet]:
     noise = random.Random(seed)
     return [TurnSet(runs=(run(noise), run(noise), run(noise, **factors)), rounds=()) for _ in range(count)]
 
@@ -56,7 +57,7 @@ def test_what_moved_is_found() -> None:
 
 def test_a_larger_batch_is_no_longer_step() -> None:
     noise = random.Random(1)
-    grown = dict.fromkeys(STEP, 2.0)
+    grown: dict[str, Any] = dict.fromkeys(STEP, 2.0)
     sets = [TurnSet(runs=(run(noise), run(noise), run(noise, samples=8, **grown)), rounds=()) for _ in range(5)]
     assert not moved(sets)
 

@@ -31,7 +31,7 @@ def steps(workflow: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_the_workflow_is_one(workflow: dict[str, Any]) -> None:
-    assert workflow[True] == "pull_request", "YAML reads `on` as true"
+    assert workflow[True] == "pull_request", "YAML reads `on` as true"  # type: ignore[index]
     assert workflow["permissions"] == {"contents": "read"}
     for step in steps(workflow):
         assert ("uses" in step) != ("run" in step)

@@ -107,7 +107,7 @@ def test_energy_is_reported_with_its_interval(work: Path, capsys: pytest.Capture
         sets=5,
         confidence=0.95,
     )
-    verification = msgspec.structs.replace(fakes.FINISHED.verification, energy=energy)
+    verification = msgspec.structs.replace(fakes.FINISHED.verification, energy=energy)  # type: ignore[type-var]
     path = work / "study.json"
     path.write_text(study_json(msgspec.structs.replace(fakes.FINISHED, verification=verification)), encoding="utf-8")
     assert main(["report", str(path)]) == 0

@@ -124,7 +124,7 @@ def test_evaluation_and_copies_are_those_of_an_ordinary_model(driver) -> None:
     before = [it.runs for it in model.blocks]
     with torch.no_grad():
         model(torch.randn(2, 8))
-    assert [it.runs for it in model.blocks] == [it + 1 for it in before]
+    assert [it.runs for it in model.blocks] == [it + 1 for it in before]  # type: ignore[operator]
     stored = io.BytesIO()
     torch.save(model, stored)
     assert b"hotlap" not in stored.getvalue()
@@ -140,7 +140,7 @@ def test_blocks_with_batch_norm_are_left_alone(driver) -> None:
     model = nn.Sequential(kind(), kind(), nn.Linear(8, 3))
     driver.install(ALL)
     train(driver, model)
-    assert model[0][1].num_batches_tracked == 3
+    assert model[0][1].num_batches_tracked == 3  # type: ignore[index]
     assert "batch norm would be updated twice" in driver.hooks.notes[0]
 
 

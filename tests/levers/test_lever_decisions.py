@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -30,11 +32,11 @@ IMAGES = ModelFacts(kind="ResNet", parameters=10, convolutions=3, input_shapes=(
 ADAM = OptimizerFacts(kind="Adam", parameters=3, learning_rate=0.1, supports_fused=True, supports_foreach=True)
 
 
-def on_cpu(machine: Machine | None = None, **facts: object) -> Situation:
+def on_cpu(machine: Machine | None = None, **facts: Any) -> Situation:
     return Situation(facts=ScriptFacts(device="cpu", **facts), machine=machine or Machine(cores=4, physical_cores=4))
 
 
-def on_gpu(*native: str, capability: str = "8.0", cores: int = 8, **facts: object) -> Situation:
+def on_gpu(*native: str, capability: str = "8.0", cores: int = 8, **facts: Any) -> Situation:
     device = Accelerator(kind="cuda", name="A", memory_bytes=1, capability=capability, native_dtypes=native)
     return Situation(facts=ScriptFacts(device="cuda:0", **facts), machine=Machine(cores=cores, accelerators=(device,)))
 
@@ -107,7 +109,7 @@ def test_mixed_precision_takes_the_format_that_the_hardware_has() -> None:
         ({"processes": 2}, "several processes"),
     ],
 )
-def test_float16_is_not_tried_where_its_scaling_cannot_be_right(facts: dict[str, object], why: str) -> None:
+def test_float16_is_not_tried_where_its_scaling_cannot_be_right(facts: dict[str, Any], why: str) -> None:
     assert why in reason(mixed_precision, on_gpu("float16", models=(NET,), **{"optimizers": (ADAM,), **facts}))
 
 
@@ -214,7 +216,7 @@ def test_sdpa_attention_wants_an_eager_hugging_face_model() -> None:
 
 
 def test_huge_pages_wants_a_linux_that_gives_them_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    def linux(**facts: object) -> Situation:
+    def linux(**facts: Any) -> Situation:
         return on_cpu(Machine(system="Linux", **facts))
 
     assert huge_pages.obstacle(linux(transparent_huge_pages="madvise")) is None

@@ -126,7 +126,7 @@ def test_optimizers_that_cannot_be_fused_are_left_alone_and_said_so(driver, mode
 
 def test_channels_last_converts_weights_and_inputs_and_keeps_the_parameters(driver) -> None:
     driver.install(make_setting("channels-last"))
-    seen = []
+    seen = []  # type: ignore[var-annotated]
     model = torch.nn.Sequential(
         torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(8 * 36, 4)
     )

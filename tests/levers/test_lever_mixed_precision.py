@@ -288,7 +288,7 @@ def test_accumulated_gradients_are_exactly_the_sum_of_their_parts() -> None:
         scaler.scaled((weight * inputs).square().sum()).backward()
         scaler.unscale()
         (plain * inputs).square().sum().backward()
-        assert torch.equal(weight.grad, plain.grad)
+        assert torch.equal(weight.grad, plain.grad)  # type: ignore[arg-type]
 
 
 def test_two_optimizers_keep_true_gradients_and_their_own_overflows() -> None:
@@ -301,7 +301,7 @@ def test_two_optimizers_keep_true_gradients_and_their_own_overflows() -> None:
         scaler.begin_backward()
         scaler.scaled((weight * factor).sum()).backward()
         scaler.unscale()
-    assert [it.grad[0].item() for it in weights] == [1.0, 2.0, float("inf")]
+    assert [it.grad[0].item() for it in weights] == [1.0, 2.0, float("inf")]  # type: ignore[index]
     assert not scaler.overflown(first)
     assert scaler.overflown(second)
     assert scaler.scale == FIRST_SCALE / 2

@@ -135,7 +135,8 @@ def test_names_are_as_people_type_them(lever: Lever) -> None:
 def legal_value(parameter: Parameter) -> Value:
     if parameter.choices:
         return parameter.choices[-1]
-    return {bool: True, str: "text"}[parameter.kind] if parameter.kind in (bool, str) else parameter.minimum or 0
+    plain: dict[type, Value] = {bool: True, str: "text"}
+    return plain[parameter.kind] if parameter.kind in (bool, str) else parameter.minimum or 0
 
 
 @every_lever

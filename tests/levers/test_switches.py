@@ -46,7 +46,7 @@ class Training:
         from transformers import BertConfig, BertModel
 
         torch.manual_seed(3)
-        config = BertConfig(
+        config = BertConfig(  # type: ignore[call-arg]
             hidden_size=16,
             num_hidden_layers=1,
             num_attention_heads=2,
@@ -253,7 +253,7 @@ def test_a_closed_gate_lets_everything_pass() -> None:
             hooks.around_save[0](lambda: "saved"),
         ]
 
-    own = [(("own",), {}), "own", "stepped", "saved"]
+    own = [(("own",), {}), "own", "stepped", "saved"]  # type: ignore[var-annotated]
     assert through() == own
     hooks.after_optimizer[0](None)
     assert called == ["made"] and hooks.notes == ["heard"]
@@ -286,7 +286,7 @@ def test_configurations_follow_each_other_in_any_order(driver: Any, process: Cal
     settings = process()
     switch_levers.install(Place(driver.hooks), SwitchLevers(configurations=plans))  # type: ignore[arg-type]
     (change,) = driver.hooks.configuration_changed
-    seen = {}
+    seen = {}  # type: ignore[var-annotated]
     for number in (0, 3, 1, 2, 2, 0, 1, 3, 0):
         change(number)
         seen.setdefault(number, set()).add((torch.get_num_threads(), torch.get_float32_matmul_precision()))

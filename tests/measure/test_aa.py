@@ -118,7 +118,8 @@ class Noisy(OneSlot):
 
 
 def test_real_sets_become_studies(aa: Any, tmp_path: Path) -> None:
-    executor, done = Noisy(), []
+    executor = Noisy()
+    done: list[Any] = []
     workload = aa.real.workload(tmp_path / "train.py", ("--epochs", "1"))
     arms = aa.real.measure(executor, workload, sets=8, rounds=4, progress=done.append)
     assert done == list(range(1, 9))

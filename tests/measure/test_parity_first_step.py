@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,7 +31,8 @@ def tensors(seed: int = 0) -> Tensors:
 
 
 def captured(path: Path, gradients: Tensors, *, loss: float = 2.0, **changes: object) -> Run:
-    np.savez(path, loss=np.float64(loss), **{f"gradient/{name}": it for name, it in gradients.items()})
+    arrays: dict[str, Any] = {f"gradient/{name}": it for name, it in gradients.items()}
+    np.savez(path, loss=np.float64(loss), **arrays)
     return Run(gradients_path=str(path), **changes)  # type: ignore[arg-type]
 
 
@@ -185,11 +187,11 @@ def test_broken_files_stay_open(tmp_path: Path) -> None:
             return Path.touch, (Path(tmp_path / "sprung"),)  # type: ignore[return-value]
 
     (tmp_path / "text.npz").write_text("no archive")
-    np.savez(
-        tmp_path / "pickled.npz", loss=np.float64(1.0), **{"gradient/0.weight": np.array([Trap()] * 300, dtype=object)}
-    )
-    np.savez(tmp_path / "words.npz", loss=np.array("two"), **{"gradient/0.weight": np.ones(300)})
-    np.savez(tmp_path / "lossless.npz", **{"gradient/0.weight": np.ones(300)})
+    pickled: dict[str, Any] = {"gradient/0.weight": np.array([Trap()] * 300, dtype=object)}
+    ones: dict[str, Any] = {"gradient/0.weight": np.ones(300)}
+    np.savez(tmp_path / "pickled.npz", loss=np.float64(1.0), **pickled)
+    np.savez(tmp_path / "words.npz", loss=np.array("two"), **ones)
+    np.savez(tmp_path / "lossless.npz", **ones)
     np.savez(tmp_path / "empty.npz", loss=np.float64(1.0))
     (tmp_path / "cut.npz").write_bytes((tmp_path / "sound.npz").read_bytes()[:-200])
     with zipfile.ZipFile(tmp_path / "garbled.npz", "w") as archive:

@@ -105,7 +105,7 @@ def train(training: Training, gradients: Path) -> Run:
         loss.backward()
         if not losses:
             named = {f"gradient/{name}": it.grad.float().numpy() for name, it in model.named_parameters()}
-            np.savez(gradients, loss=np.float64(loss.item()), **named)
+            np.savez(gradients, loss=np.float64(loss.item()), **named)  # type: ignore[arg-type]
         nn.utils.clip_grad_norm_(model.parameters(), training.clip)
         optimizer.step()
         losses.append(loss.item())

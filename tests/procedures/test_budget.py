@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript, lever, named
 from hypothesis import example, given, settings
@@ -41,14 +43,14 @@ EFFECTS = {
 LEVERS = named(lever("half"), lever("feed", proof="exact"), lever("slow"), lever("late"), lever("idle"))
 
 
-def script(step: float = 0.02, startup: float = 2.0, **more: object) -> FakeScript:
+def script(step: float = 0.02, startup: float = 2.0, **more: Any) -> FakeScript:
     return FakeScript(
         data=0.2 * step, compute=0.7 * step, optimizer=0.1 * step, startup_seconds=startup, effects=EFFECTS, **more
     )
 
 
 def search(
-    world: FakeScript, budget: float | None, *, levers=LEVERS, seed: int = 0, executor=FakeExecutor, **options: object
+    world: FakeScript, budget: float | None, *, levers=LEVERS, seed: int = 0, executor=FakeExecutor, **options: Any
 ) -> tuple[Study, FakeExecutor]:
     made = executor(world, seed=seed)
     study = tune(WORKLOAD, Options(budget_seconds=budget, **options), made, levers=levers, clock=made.clock)
@@ -171,7 +173,7 @@ class Disturbed(FakeExecutor):
     """The first run meets a busy machine: its steps take thirty times as long."""
 
     def launch(self, request: LaunchRequest) -> Run:
-        quiet = self.script
+        quiet = self.script  # type: ignore[has-type]
         if request.assignment.instrument(Observe):
             self.script = script(step=30 * 0.036, startup=quiet.startup_seconds)
         try:
@@ -195,7 +197,7 @@ class SlowSet(FakeExecutor):
         self.taken += 1
         if self.taken != 2:
             return super().take_turns(request)
-        quiet, self.script = self.script, script(step=0.36, startup=30.0)
+        quiet, self.script = self.script, script(step=0.36, startup=30.0)  # type: ignore[has-type]
         try:
             return super().take_turns(request)
         finally:

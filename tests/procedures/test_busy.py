@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -30,7 +31,7 @@ STEP_SECONDS = 0.020
 BUSY = {"others": 0.6, "has_loader": True}
 
 
-def look(executor: FakeExecutor, **options: object) -> Study:
+def look(executor: FakeExecutor, **options: Any) -> Study:
     return profile(WORKLOAD, Options(**options), executor, clock=executor.clock)
 
 

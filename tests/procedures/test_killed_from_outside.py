@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript, lever, named
@@ -50,7 +52,7 @@ class Killing(OneSlot):
         return self.calls in self._killed
 
 
-def search(executor: Killing, **options: object) -> Study:
+def search(executor: Killing, **options: Any) -> Study:
     return tune(WORKLOAD, Options(**options), executor, levers=LEVERS, clock=executor.inner.clock)
 
 

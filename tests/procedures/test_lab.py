@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript, lever, named
 
@@ -15,7 +17,7 @@ from hotlap.records import Failed, Kept, ParityLost, PhaseAccount, Skipped, Stud
 LEVERS = named(lever("mixed-precision"), lever("compile"))
 
 
-def lab(script: FakeScript, levers=LEVERS, **options: object) -> Study:
+def lab(script: FakeScript, levers=LEVERS, **options: Any) -> Study:
     executor = FakeExecutor(script)
     return run_lab(WORKLOAD, Options(**options), executor, levers=levers, clock=executor.clock)
 

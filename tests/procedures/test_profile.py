@@ -6,6 +6,7 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -85,11 +86,11 @@ def evidence(tmp_path: Path) -> Path:
     return path
 
 
-def script(*evidence: Path, **more: object) -> FakeScript:
+def script(*evidence: Path, **more: Any) -> FakeScript:
     return FakeScript(effects=EFFECTS, evidence_paths=tuple(map(str, evidence)), **more)
 
 
-def look(its: FakeScript, **options: object) -> tuple[Study, FakeExecutor]:
+def look(its: FakeScript, **options: Any) -> tuple[Study, FakeExecutor]:
     executor = FakeExecutor(its)
     return profile(WORKLOAD, Options(**options), executor, clock=executor.clock), executor
 
@@ -114,7 +115,8 @@ def test_a_profile_finds_causes_and_tries_nothing(evidence: Path) -> None:
 def test_a_loader_that_only_evaluates_bounds_no_step(evidence: Path) -> None:
     study, executor = look(script(evidence, has_loader=True, loader_trains=False))
     assert {it.name for it in study.ceilings} == {"matmul"}
-    assert not any(it.assignment.instrument(SweepLoader | ReplayBatch) for it in launches(executor))
+    instruments = [made for it in launches(executor) for made in it.assignment.instruments]
+    assert not any(isinstance(it, SweepLoader | ReplayBatch) for it in instruments)
 
 
 def test_evidence_is_collected_in_one_launch_of_its_own(evidence: Path) -> None:
@@ -197,7 +199,7 @@ class _EndsSooner(FakeExecutor):
     def launch(self, request: LaunchRequest) -> Run:
         if request.assignment.instrument(CollectEvidence):
             total = next(self._steps, None)
-            self.script = replace(self.script, total_steps=total)
+            self.script = replace(self.script, total_steps=total)  # type: ignore[has-type]
         return super().launch(request)
 
 
@@ -366,7 +368,7 @@ def look_with(ceilings: Ceilings, *evidence: Path) -> Study:
     return profile(WORKLOAD, Options(), executor, clock=executor.clock)
 
 
-def of_float32(rate: float, **more: object) -> Ceilings:
+def of_float32(rate: float, **more: Any) -> Ceilings:
     return Ceilings(matmul_flops_per_second=(("cpu:float32", rate),), **more)
 
 
@@ -385,7 +387,7 @@ def test_a_step_faster_than_its_ceiling_leaves_no_ceiling() -> None:
 class _OnDevice(_OtherRates):
     """The same script on a device whose products are a thousand times as fast in TensorFloat-32."""
 
-    def __init__(self, **facts: object) -> None:
+    def __init__(self, **facts: Any) -> None:
         rates = (("cuda:float32", 1e9), ("cuda:tf32", 1e12))
         super().__init__(script(), Ceilings(matmul_flops_per_second=rates))
         self._changed = facts
@@ -404,7 +406,7 @@ class _OnDevice(_OtherRates):
         ({}, ""),
     ],
 )
-def test_a_step_is_compared_with_the_format_it_may_compute_in(facts: dict[str, object], format_name: str) -> None:
+def test_a_step_is_compared_with_the_format_it_may_compute_in(facts: dict[str, Any], format_name: str) -> None:
     executor = _OnDevice(**facts)
     study = profile(WORKLOAD, Options(), executor, clock=executor.clock)
     assert [f"at the {format_name} rate" in it.text for it in study.ceilings] == ([True] if format_name else [])

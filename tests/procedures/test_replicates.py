@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 import pytest
@@ -50,7 +50,7 @@ class Lab:
         self.told.clear()
         self.looked_at: list[int] = []
 
-    def decided(self, at: int = 100) -> object:
+    def decided(self, at: int = 100) -> Callable[[Sequence[TurnSet]], bool]:
         def rule(sets: Sequence[TurnSet]) -> bool:
             self.looked_at.append(len(sets))
             return len(sets) >= at

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript, lever, named
 
@@ -47,14 +49,14 @@ LEVERS = named(
 
 
 def search(
-    script: FakeScript | None = None, *, levers=LEVERS, seed: int = 0, listen=lambda it: None, **options: object
+    script: FakeScript | None = None, *, levers=LEVERS, seed: int = 0, listen=lambda it: None, **options: Any
 ) -> tuple[Study, FakeExecutor]:
     executor = FakeExecutor(script or FakeScript(effects=MANY), seed=seed)
     study = tune(WORKLOAD, Options(**options), executor, listen, levers=levers, clock=executor.clock)
     return study, executor
 
 
-def verdicts(study: Study) -> dict[str, object]:
+def verdicts(study: Study) -> dict[str, Any]:
     return {it.lever: it.verdict for it in study.outcomes}
 
 
@@ -380,7 +382,7 @@ def test_a_script_without_an_optimizer_is_counted_by_backwards() -> None:
         {"parity_steps": 0},
     ],
 )
-def test_options_that_make_no_sense(options: dict[str, object]) -> None:
+def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError) as caught:
         search(**options)
     assert caught.value.remedy

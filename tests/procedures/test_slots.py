@@ -46,7 +46,7 @@ class Backwards(FakeExecutor):
     def run_all(self) -> None:
         waiting, self._waiting = [it for it in self._waiting if not it.cancelled()], []
         self.batches.append([it.slot for it in waiting])
-        began, longest = self.seconds, 0.0
+        began, longest = self.seconds, 0.0  # type: ignore[has-type]
         for it in reversed(waiting):
             self.seconds = began
             ask: Any = self.launch if isinstance(it.request, LaunchRequest) else self.take_turns

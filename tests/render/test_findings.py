@@ -36,7 +36,7 @@ def test_what_a_cause_costs(of: Estimate, words: str) -> None:
 
 @pytest.mark.parametrize(("kind", "words"), [("risk", "risk"), ("hint", "hint"), ("wrong-numbers", "numbers")])
 def test_what_costs_no_time_is_called_what_it_is(kind: str, words: str) -> None:
-    assert label(Finding(rule="r", share=NOTHING, title="t", kind=kind)) == words
+    assert label(Finding(rule="r", share=NOTHING, title="t", kind=kind)) == words  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_lines_are_named_from_where_the_script_was_started(file: str, shown: str
     finding = msgspec.structs.replace(fakes.FINDINGS[0], site=CallSite(role="loader", file=file, line=12))
     console = Console(width=80, file=io.StringIO(), color_system=None)
     console.print(findings_list(msgspec.structs.replace(fakes.PROFILED, findings=(finding,))))
-    assert f"loader-bound  {shown}  46 % to 50 % of a step" in console.file.getvalue()
+    assert f"loader-bound  {shown}  46 % to 50 % of a step" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def bound(loader: float, model: float) -> tuple[Ceiling, ...]:

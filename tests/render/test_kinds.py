@@ -58,7 +58,7 @@ def test_a_check_that_was_cut_is_not_resumed_as_a_search() -> None:
 def test_nothing_compares_the_kind_of_a_study() -> None:
     """What depends on it stands in the folders and tables that are looked up by it."""
     source = Path(hotlap.__file__).parent
-    asking = [f"{path.name}:{node.lineno}" for path in source.rglob("*.py")
+    asking = [f"{path.name}:{node.lineno}" for path in source.rglob("*.py")  # type: ignore[attr-defined]
               for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if _compares_a_kind(node)]  # fmt: skip
     assert asking == []
 

@@ -44,7 +44,7 @@ def hunt(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hunt]:
             hooks,
             source="auto",
             scaling=interception,
-            on_step=lambda: [tell() for tell in hooks.step_ended],
+            on_step=lambda: [tell() for tell in hooks.step_ended],  # type: ignore[arg-type]
         )
         interception.install()
         watches.append(NumbersWatch(interception, clock, check_from, stop))

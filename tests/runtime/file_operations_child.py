@@ -81,7 +81,7 @@ def look_around() -> dict[str, Any]:
     walked = sorted([top, sorted(directories), sorted(files)] for top, directories, files in os.walk("."))
     kinds = {}
     for top, _, _ in walked:
-        with os.scandir(top) as entries:
+        with os.scandir(top) as entries:  # type: ignore[call-overload]
             kinds[top] = sorted(kind_of(entry) for entry in entries)
     contents = {}
     for path in sorted(map(str, Path().rglob("*"))):

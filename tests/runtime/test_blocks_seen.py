@@ -40,7 +40,7 @@ class Net(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         plain = self.reentrant is None or not torch.is_grad_enabled()
-        for block in self.stages["first"]:
+        for block in self.stages["first"]:  # type: ignore[attr-defined]
             x = block(x) if plain else checkpoint(block, x, use_reentrant=self.reentrant)
         return x
 

@@ -84,7 +84,7 @@ def test_each_replay_is_a_step_with_the_loss_that_it_left(script: Script) -> Non
     script.step()
     graph = script.capture()
     losses = iter((0.5, 0.25, 0.125))
-    graph.work = lambda: script.loss.detach().fill_(next(losses))
+    graph.work = lambda: script.loss.detach().fill_(next(losses))  # type: ignore[assignment]
     for _ in range(3):
         graph.replay()
     script.clock.drain()

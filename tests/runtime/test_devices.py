@@ -62,7 +62,7 @@ def test_a_model_that_moves_is_looked_at_again() -> None:
 def newer_switches() -> Iterator[Any]:
     yield torch.backends
     torch.backends.cuda.matmul.fp32_precision = "none"
-    torch.backends.mkldnn.matmul.fp32_precision = "none"
+    torch.backends.mkldnn.matmul.fp32_precision = "none"  # type: ignore[attr-defined]
 
 
 def test_the_older_switch(newer_switches: Any) -> None:
@@ -129,9 +129,10 @@ def test_gradients_of_a_model_that_processes_share(group: None, tmp_path: Path) 
 
 def test_weights_that_processes_share_are_nudged(group: None) -> None:
     model = sharded()
-    before = [it.to_local().clone() for it in model.parameters()]
+    weights: list[Any] = list(model.parameters())  # distributed tensors
+    before = [it.to_local().clone() for it in weights]
     nudge_weights(torch, model)
-    assert all((it.to_local() > old).all() for it, old in zip(model.parameters(), before, strict=True))
+    assert all((it.to_local() > old).all() for it, old in zip(weights, before, strict=True))
 
 
 def test_a_device_without_timed_events_is_waited_for_at_the_end_of_blocks(monkeypatch: pytest.MonkeyPatch) -> None:

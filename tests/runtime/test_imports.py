@@ -15,6 +15,7 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -248,7 +249,8 @@ class Chained(MetaPathFinder):
         finally:
             self.inside = False
         assert found is not None and found.loader is not None
-        return importlib.util.spec_from_loader(fullname, ChainedLoader(found.loader, self.loaded), origin=found.origin)
+        chained: Any = ChainedLoader(found.loader, self.loaded)
+        return importlib.util.spec_from_loader(fullname, chained, origin=found.origin)
 
 
 class ChainedLoader:

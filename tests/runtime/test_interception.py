@@ -233,7 +233,7 @@ def test_without_an_optimizer_backwards_are_counted(watched: Watched) -> None:
         nn.functional.mse_loss(model(inputs), targets).backward()
         with torch.no_grad():
             for parameter in model.parameters():
-                parameter -= 0.1 * parameter.grad
+                parameter -= 0.1 * parameter.grad  # type: ignore[misc, operator]
                 parameter.grad = None
     assert watched.clock.counts_backwards()
     assert len(watched.steps().loss) == 4

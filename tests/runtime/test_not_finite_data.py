@@ -86,7 +86,7 @@ def test_data_from_before_the_check(hunt: Hunt) -> None:
 
 def test_a_buffer_from_before_the_check(hunt: Hunt) -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4).eval())
-    model[1].running_var.fill_(INFINITY - INFINITY)
+    model[1].running_var.fill_(INFINITY - INFINITY)  # type: ignore[operator]
     found = origin(hunt(lambda: fit(model, ones())))
     assert (found.source, found.name) == ("state", "1.running_var")
 

@@ -42,7 +42,7 @@ def test_no_group_gives_up_before_hotlap_does(patches: Patches, tmp_path: Path, 
     store = f"file://{tmp_path / 'store'}"
     distributed.init_process_group("gloo", store, rank=0, world_size=1, timeout=given)
     expected = max(given or PATIENCE, PATIENCE)
-    assert timeout_of(distributed.group.WORLD) == expected
+    assert timeout_of(distributed.group.WORLD) == expected  # type: ignore[arg-type]
     assert timeout_of(distributed.new_group([0], timeout=given)) == expected
 
 
@@ -57,7 +57,7 @@ def test_the_monitor_of_nccl_is_as_patient_unless_the_script_has_said_otherwise(
 
 def test_wrong_arguments_and_the_way_back(patches: Patches) -> None:
     with pytest.raises(TypeError):
-        distributed.init_process_group(nonsense=1)
+        distributed.init_process_group(nonsense=1)  # type: ignore[call-arg]
     ours = distributed.init_process_group
     assert inspect.signature(ours).parameters["timeout"].default is None
     patches.suspend()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -41,7 +41,8 @@ def unavailable(tmp_path_factory: pytest.TempPathFactory) -> dict[Mode, str]:
 @pytest.fixture(scope="module")
 def kills(request: pytest.FixtureRequest, unavailable: dict[Mode, str]) -> Iterator[Kills]:
     """Those of all tests that were chosen."""
-    chosen = [it.callspec.params["which"] for it in request.session.items if it.path == request.path]
+    items: list[Any] = [it for it in request.session.items if it.path == request.path]
+    chosen = [it.callspec.params["which"] for it in items]
     arguments = {
         # What is left is tidied up by the next hotlap only where nothing else could.
         (number, mode): (number, mode, number, not WAYS[number].swept, _LIMIT_SECONDS)

@@ -59,7 +59,7 @@ def compared(*logs: CollectiveLog) -> CollectiveComparison:
 @pytest.mark.parametrize("numbered", [True, False])
 @pytest.mark.parametrize("described", [True, False])
 def test_the_rank_whose_kernel_starts_last_is_waited_for(tmp_path: Path, numbered: bool, described: bool) -> None:
-    known = {"numbered": numbered, "described": described}
+    known: dict[str, Any] = {"numbered": numbered, "described": described}
     found = compared(rank(1, tmp_path, [400, 450, 100], **known), rank(0, tmp_path, [100, 50, 200], **known))
     zero, one = found.ranks
     assert (zero.rank, zero.collectives, zero.times_last, zero.waited_for_nanoseconds) == (0, 3, 1, 100_000)
@@ -90,7 +90,8 @@ def test_clocks_are_aligned_by_the_ends(tmp_path: Path) -> None:
 
 def test_three_ranks_in_two_groups(tmp_path: Path) -> None:
     """Ranks 0 and 2 share no collective; the clocks are aligned by way of rank 1."""
-    one, other = {"Process Group Ranks": "[0, 1]"}, {"Process Group Ranks": "[1, 2]", "Process Group Name": "1"}
+    one: dict[str, Any] = {"Process Group Ranks": "[0, 1]"}
+    other: dict[str, Any] = {"Process Group Ranks": "[1, 2]", "Process Group Name": "1"}
     first = rank(0, tmp_path / "a", [100], size=3, **one)
     both = [rank(1, tmp_path / it, [200], size=3, **these) for it, these in (("b", one), ("c", other))]
     middle = both[0]._replace(calls=(*both[0].calls, *both[1].calls))
@@ -144,8 +145,9 @@ def test_what_cannot_be_compared(tmp_path: Path) -> None:
     assert compare_collectives([zero, rank(0, tmp_path / "b", [300])]) is None
     assert compare_collectives([zero, rank(None, tmp_path / "c", [300])]) is None
     assert compare_collectives([zero, rank(1, tmp_path / "d", [300], size=8)]) is None
-    assert compare_collectives([zero, rank(1, tmp_path / "e", [300], **{"Process Group Name": "other"})]) is None
-    sends = {"Collective name": "send"}
+    other: dict[str, Any] = {"Process Group Name": "other"}
+    assert compare_collectives([zero, rank(1, tmp_path / "e", [300], **other)]) is None
+    sends: dict[str, Any] = {"Collective name": "send"}
     assert compare_collectives([rank(it, tmp_path / f"f{it}", [100], **sends) for it in range(2)]) is None
 
 

@@ -88,7 +88,7 @@ def test_truncated_at_every_byte(categories: dict[str, str] | None, tmp_path: Pa
     writer = training_trace(TraceWriter(categories=categories) if categories else None, steps=1, kernels=2)
     text = kineto_text(writer.events, deviceProperties=[{"id": 0, "name": "a GPU"}])
     whole = len(text.rstrip())
-    counts = []
+    counts: list[int] = []
     for length in range(len(text)):
         try:
             line = read_bytes(tmp_path, text[:length])

@@ -30,7 +30,7 @@ def sequence(number: int, forward_thread: int = 0) -> dict[str, int]:
     return {"Sequence number": number, "Fwd thread id": forward_thread}
 
 
-def of(writer: TraceWriter, folder: Path, **options: int) -> CodeTime:
+def of(writer: TraceWriter, folder: Path, **options: Any) -> CodeTime:
     found = code_time(Attribution(read_trace(writer.write(folder / "trace.json"), with_inputs=True)), **options)
     assert found is not None
     return found

@@ -83,7 +83,7 @@ def test_the_size_is_what_all_ranks_send_or_get_together(tmp_path: Path) -> None
 def test_sizes_and_groups_are_kept_apart(tmp_path: Path) -> None:
     writer = TraceWriter()
     for index, more in enumerate(({}, {"elements": 10}, {"ranks": 2, "Process Group Name": "tp"}, {})):
-        writer.launch(KERNEL, index * 200, index * 200 + 10, 100, **message(**more))
+        writer.launch(KERNEL, index * 200, index * 200 + 10, 100, **message(**more))  # type: ignore[arg-type]
     found = rows(writer, tmp_path)
     assert [(it.group, it.message_bytes, it.calls) for it in found] == [("0", 10**6, 2), ("0", 40, 1), ("tp", 10**6, 1)]
 

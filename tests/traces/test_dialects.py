@@ -140,9 +140,9 @@ def test_ranks_merged_into_one_file_keep_their_own_launches(tracks: tuple[int, i
     breakdown = analyse(line)
     assert [it.device for it in breakdown.devices] == [0, 1]
     assert breakdown.coverage.unlinked_events == 0
-    for device, compute in zip(breakdown.devices, (800, 2000), strict=True):
-        assert device.time.compute_nanoseconds == compute * 1000
-        assert {it.cause for it in device.idle.causes} == {"launch_bound"}
+    for device, compute in zip(breakdown.devices, (800, 2000), strict=True):  # type: ignore[assignment]
+        assert device.time.compute_nanoseconds == compute * 1000  # type: ignore[attr-defined]
+        assert {it.cause for it in device.idle.causes} == {"launch_bound"}  # type: ignore[attr-defined]
     processes = [line.threads[line.calls.thread[it]][0] for it in line.device.launch]
     assert set(zip(line.device.device, processes, strict=True)) == {(0, "4242"), (1, "4243")}
 

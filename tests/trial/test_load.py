@@ -41,7 +41,7 @@ def test_own_time_is_told_from_the_others() -> None:
 
 
 @pytest.fixture
-def nvml(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+def nvml(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:  # type: ignore[misc]
     """A driver that knows two devices, the second of which is held back by heat."""
     asked = SimpleNamespace(handles=[])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -41,7 +42,7 @@ Take = Callable[..., TurnSet]
 
 @pytest.fixture
 def take(tmp_path: Path) -> Take:
-    def take(*plans: Plan, during: str = "pass", steps: int = 10**9, **fields: object) -> TurnSet:
+    def take(*plans: Plan, during: str = "pass", steps: int = 10**9, **fields: Any) -> TurnSet:
         (tmp_path / "train.py").write_text(SCRIPT.format(during=during, steps=steps))
         workload = Workload(kind="script", target="train.py", directory=str(tmp_path), python=sys.executable)
         fields = {"rounds": 4, "block_seconds": 0.02, "block_steps": 3, "warm_up_limit_seconds": 20.0, **fields}
@@ -83,7 +84,7 @@ def test_the_configuration_at_whose_turn_it_failed_is_named(take: Take, arm: int
     plans[arm] = BF16
     turns = take(*plans, during="assert not torch.is_autocast_enabled('cpu'), 'no autocast, please'")
     expected = [Stopped, Stopped, Stopped]
-    expected[arm] = Crashed
+    expected[arm] = Crashed  # type: ignore[assignment]
     assert endings(turns) == expected
     ending = turns.runs[arm].ending
     assert isinstance(ending, Crashed) and "no autocast, please" in ending.error

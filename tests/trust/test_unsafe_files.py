@@ -91,7 +91,7 @@ def test_a_file_that_is_replaced_takes_the_place_of_a_link(folder: Path, tmp_pat
 
 
 def test_temporary_names_cannot_be_foreseen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    names = []
+    names: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda descriptor: names.extend(it.name for it in tmp_path.iterdir()))
     for _ in range(2):
         files.replace(tmp_path / "study.json", b"x")

@@ -6,6 +6,7 @@ import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -39,8 +40,8 @@ def launch(tmp_path: Path) -> Launch:
         steps: int = 16,
         profiled_steps: int = 0,
         instruments: tuple[Instrument, ...] | None = None,
-        request: dict[str, object] | None = None,
-        **fields: object,
+        request: dict[str, Any] | None = None,
+        **fields: Any,
     ):
         (tmp_path / "train.py").write_text(MODEL + textwrap.dedent(script))
         workload = Workload(kind="script", target="train.py", directory=str(tmp_path), python=sys.executable)

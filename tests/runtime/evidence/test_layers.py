@@ -121,7 +121,7 @@ def test_a_model_with_a_compiled_part_is_left_alone(watch: Watch) -> None:
             self.rest = nn.Linear(3, 1)
 
         def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-            return self.rest(inputs) + self.part.weight.sum()
+            return self.rest(inputs) + self.part.weight.sum()  # type: ignore[attr-defined]
 
     assert watch(Whole(), torch.randn(2, 3)) == ()
 

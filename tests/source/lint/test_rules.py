@@ -88,7 +88,7 @@ def test_it_fires_where_it_must(rule: Rule) -> None:
         for hit in hits:
             message = hit.violation.message
             assert message.endswith(".") and message.isprintable() and len(message) <= LONGEST_MESSAGE
-            assert 1 <= hit.violation.node.lineno <= len(lines), what
+            assert 1 <= hit.violation.node.lineno <= len(lines), what  # type: ignore[attr-defined]
 
 
 @every_rule

@@ -282,7 +282,7 @@ def test_every_lever_says_what_it_wants(tmp_path: Path) -> None:
     values |= {"dtype": "bfloat16", "share": "all", "micro_batches": 2}
     for lever in all_levers().values():
         needed = {name: values[name] for name, it in lever.parameters.items() if it.required}
-        changes = lever.rewrite(FACTS, make_setting(lever.name, **needed))
+        changes = lever.rewrite(FACTS, make_setting(lever.name, **needed))  # type: ignore[arg-type]
         assert changes
         assert not any("does not define" in getattr(it, "reason", "") for it in changes)
 
