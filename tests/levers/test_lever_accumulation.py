@@ -63,7 +63,7 @@ class Loop:
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.schedule.step()
-        self.history.append((loss.item(), norm, self.schedule.get_last_lr()[0]))
+        self.history.append((loss.item(), norm, float(self.schedule.get_last_lr()[0])))
 
 
 @settings(max_examples=25, deadline=None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 import scipy
@@ -138,7 +137,7 @@ def test_the_interval_covers_the_truth_as_often_as_it_says(sets: int) -> None:
 
 # -- verdicts -------------------------------------------------------------------------------------
 
-QUIET: dict[str, Any] = {"launch": 0.001, "block": 0.001}
+QUIET = {"launch": 0.001, "block": 0.001}
 
 
 @pytest.mark.parametrize(
@@ -151,7 +150,7 @@ QUIET: dict[str, Any] = {"launch": 0.001, "block": 0.001}
         (-0.05, {"launch": 0.2, "block": 0.1}, "inconclusive"),
     ],
 )
-def test_verdicts(effect: float, noise: dict[str, Any], verdict: str) -> None:
+def test_verdicts(effect: float, noise: dict[str, float], verdict: str) -> None:
     got = speed.compare(*arms(random.Random(1), effect=effect, **noise))
     assert got.baseline_agrees
     assert got.verdict == verdict

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -19,7 +20,7 @@ from hotlap.records import BatchSearch, Study
 
 def look(
     *, budget_seconds: float | None = None, arguments: tuple[str, ...] = (), choices: BatchChoices | None = None,
-    **script: object,
+    **script: Any,
 ) -> tuple[Study, FakeExecutor]:  # fmt: skip
     settings = {"has_loader": True, "samples_per_step": 8, "batch_size": 8, "launch_noise": 0.002, **script}
     executor = FakeExecutor(FakeScript(**settings))
@@ -28,7 +29,7 @@ def look(
     return search_batch(workload, options, executor, clock=executor.clock), executor
 
 
-def found(**script: object) -> BatchSearch:
+def found(**script: Any) -> BatchSearch:
     search = look(**script)[0].batch_search
     assert search is not None
     return search
@@ -132,7 +133,7 @@ def test_the_model_alone_is_timed_at_the_same_sizes() -> None:
     assert {it.scale for it in study.batch_rates} == scales
 
 
-def show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *words: str, **script: object) -> int:
+def show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *words: str, **script: Any) -> int:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text("import torch\n", encoding="utf-8")
     settings = {"has_loader": True, "samples_per_step": 8, "batch_size": 8, **script}

@@ -17,21 +17,19 @@ class Attention(nn.Module):
         self.project = nn.Linear(8, 24)
         self.register_buffer("mask", torch.full((5, 5), -INFINITY).triu(1))
 
-    mask: torch.Tensor
-
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         query, key, value = self.project(x).chunk(3, dim=-1)
         if self.kind == "fused":
             return nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         if self.kind == "fused-masked":
-            return nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=self.mask.eq(0))
+            return nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=self.mask == 0)
         scores = query @ key.transpose(1, 2) / 8**0.5
         if self.kind == "added":
             scores = scores + self.mask
         elif self.kind == "filled":
             scores = scores.masked_fill(self.mask != 0, -INFINITY)
         else:
-            scores = torch.where(self.mask == 0, scores, torch.tensor(-INFINITY))  # type: ignore[arg-type]
+            scores = torch.where(self.mask == 0, scores, torch.tensor(-INFINITY))
         return scores.softmax(dim=-1) @ value
 
 
@@ -107,11 +105,9 @@ def test_weights_that_were_infinite_from_the_start(hunt: Hunt) -> None:
             with torch.no_grad():
                 self.table.weight[4] = -INFINITY
 
-        mask: torch.Tensor
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        result: torch.Tensor = self.table(x)
-        return result
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            result: torch.Tensor = self.table(x)
+            return result
 
     batches = [torch.randint(0, 4, (3,)) for _ in range(3)]
     assert hunt(lambda: fit(Padded(), batches), check_from=None) is None
@@ -159,9 +155,7 @@ def test_recomputed_and_recurrent_models(hunt: Hunt) -> None:
             super().__init__()
             self.lstm = nn.LSTM(4, 4)
 
-        mask: torch.Tensor
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.lstm(x)[0]  # type: ignore[no-any-return]
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.lstm(x)[0]  # type: ignore[no-any-return]
 
     assert hunt(lambda: fit(Recurrent(), [torch.randn(3, 1, 4) for _ in range(3)])) is None
