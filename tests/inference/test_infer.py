@@ -68,7 +68,7 @@ class FakeModel(FakeExecutor):
             outputs = outputs * (1 + self.errors.get(it.lever, 0.0) * np.sign(np.arange(10) - 4.5)).astype(np.float32)
         seed = 1 if self.drawn and arm.instrument(ShiftSeeds) is not None else 0
         path = self.folder / f"outputs-{next(self.numbers)}.npz"
-        np.savez(path, **{"0/output": outputs, "weights": np.array([[seed, 100]])})
+        np.savez(path, **{"0/output": outputs, "weights": np.array([[seed, 100]])})  # type: ignore[arg-type]
         return msgspec.structs.replace(run, outputs_path=str(path))
 
     def _run(self, arm: Assignment, steps: int, seed: int) -> Run:

@@ -29,7 +29,7 @@ def judged(candidate: Any, *, reference: Any = _LOGITS, level: float = 0.99, dra
 
 
 def only(candidate: Any, reference: Any = _LOGITS) -> OutputQuality:
-    (found,) = compared_outputs({"0/output": reference}, {"0/output": candidate})
+    (found,) = compared_outputs({"0/output": reference}, {"0/output": candidate})  # type: ignore[str-unpack]
     assert isinstance(found, OutputQuality)
     return found
 
