@@ -43,7 +43,7 @@ from hotlap.records import (
     TurnSet,
     Workload,
 )
-from hotlap.trial.executor import Executor, OneSlot
+from hotlap.trial.executor import OneSlot
 from hotlap.trial.local import LocalExecutor
 
 ROUNDS = 6
@@ -100,7 +100,7 @@ class Result:
 class KnownMachine(OneSlot):
     """The executor, with the machine measured once for all parts."""
 
-    def __init__(self, inner: Executor, machine: Machine) -> None:
+    def __init__(self, inner: OneSlot, machine: Machine) -> None:
         self._inner = inner
         self._machine = machine
 
@@ -230,7 +230,7 @@ class _Short:
         return found
 
 
-def short(naive: Naive, machine: Machine, executor: Executor, seconds: float, say: Say) -> Result:
+def short(naive: Naive, machine: Machine, executor: OneSlot, seconds: float, say: Say) -> Result:
     """Every lever that applies, at its first guess, in about so many seconds. Raises :class:`HotlapError` for a script
     that cannot be tuned and :class:`NotMeasured` when too little came through."""
     options = Options(

@@ -19,7 +19,7 @@ from hotlap.gain import recorded_gain
 from hotlap.machine.systems import require_linux
 from hotlap.records import Isolation, NetworkMode, Objective, Plan, Progress, Study, Workload
 from hotlap.study import Journal
-from hotlap.trial.executor import Executor, MakeExecutor
+from hotlap.trial.executor import Executor, MakeExecutor, OneSlot
 from hotlap.trial.source import source_of
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ OnOpened: TypeAlias = Callable[[Path], object]
 Search: TypeAlias = Callable[[Workload, Options, Journal, Executor, OnProgress], Study]
 
 
-def local_executor(directory: Path, isolation: Isolation = _DEFAULT_ISOLATION) -> Executor:
+def local_executor(directory: Path, isolation: Isolation = _DEFAULT_ISOLATION) -> OneSlot:
     """Real trials on this machine; what they leave behind goes into that folder, a study's."""
     require_linux("hotlap")
     from hotlap.runtime.trackers import tracker_environment
@@ -98,9 +98,9 @@ def inference_search(
     workload: Workload, options: Options, journal: Journal, executor: Executor, on_progress: OnProgress
 ) -> Study:
     """The search for what makes the calls of a model faster."""
-    from hotlap.procedures.infer import infer as search
+    from hotlap.procedures.infer import infer as search_inference
 
-    return search(workload, options, executor, on_progress, journal=journal)
+    return search_inference(workload, options, executor, on_progress, journal=journal)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ from hotlap.records import Estimate, OutputQuality, ParityComparison, Proof, Qua
 
 USUAL_LEVEL: Final = 0.99
 CONFIDENCE: Final = 0.95
-_LARGEST_FILE_BYTES = 2**31
 _UNIT_TOLERANCE = 1e-2
 _FEWEST_VECTORS = 3
+_LARGEST_FILE_BYTES = 2**31
 _UNREADABLE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
 
 
@@ -34,7 +34,7 @@ def outputs_of(path: str) -> Mapping[str, Any]:
     import numpy
 
     try:
-        with open_regular(Path(path)) as file, numpy.load(file, allow_pickle=False) as archive:
+        with open_regular(Path(path), _LARGEST_FILE_BYTES) as file, numpy.load(file, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
     except _UNREADABLE as error:
         raise Unreadable(f"The outputs in {path} cannot be read: {error}") from error

@@ -45,6 +45,10 @@ class OneSlot(ABC):
     """An executor that does one thing after the other on this machine: it has finished when ``submit`` returns."""
 
     @abstractmethod
+    def machine(self) -> Machine:
+        """Facts about this machine and its measured ceilings."""
+
+    @abstractmethod
     def launch(self, request: LaunchRequest) -> Run:
         """One child alone, to its last wanted step."""
 
