@@ -107,7 +107,7 @@ def test_workers_persist_only_where_the_data_set_need_not_know_its_epoch(driver,
 def test_iterable_data_sets_are_left_alone_and_said_so(driver) -> None:
     driver.install(TWO)
     assert begun(driver, Endless(), num_workers=1).num_workers == 1
-    assert "left alone" in driver.hooks.notes[0] and "iterable" in driver.hooks.notes[0]
+    assert "was not changed" in driver.hooks.notes[0] and "iterable" in driver.hooks.notes[0]
 
 
 def test_data_sets_on_a_device_are_left_alone_also_inside_another(driver) -> None:

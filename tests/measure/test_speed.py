@@ -200,15 +200,15 @@ def test_the_smallest_detectable_effect_is_mostly_detected() -> None:
 @pytest.mark.parametrize(
     ("one", "again", "other", "words"),
     [
-        ([[1.0]], [[1.0]], [[1.0]], "at least 2 sets"),
-        ([], [], [], "at least 2 sets"),
-        ([[1.0]] * 2, [[1.0]] * 3, [[1.0]] * 2, "repeat has 3 sets"),
-        ([[1.0]] * 2, [[1.0]] * 2, [[1.0], [1.0, 2.0]], "set 2 the candidate has 2 rounds"),
+        ([[1.0]], [[1.0]], [[1.0]], "at least 2 replicates"),
+        ([], [], [], "at least 2 replicates"),
+        ([[1.0]] * 2, [[1.0]] * 3, [[1.0]] * 2, "repeat has 3 replicates"),
+        ([[1.0]] * 2, [[1.0]] * 2, [[1.0], [1.0, 2.0]], "replicate 2 the candidate has 2 rounds"),
         ([[1.0], []], [[1.0], []], [[1.0], []], "no rounds"),
         ([[1.0]] * 2, [[1.0]] * 2, [[1.0], [0.0]], "finite and positive"),
         ([[1.0]] * 2, [[1.0]] * 2, [[1.0], [-1.0]], "finite and positive"),
-        ([[1.0]] * 2, [[1.0], [math.nan]], [[1.0]] * 2, "set 2 of the repeat holds nan"),
-        ([[1.0], [math.inf]], [[1.0]] * 2, [[1.0]] * 2, "set 2 of the baseline holds inf"),
+        ([[1.0]] * 2, [[1.0], [math.nan]], [[1.0]] * 2, "replicate 2 of the repeat holds nan"),
+        ([[1.0], [math.inf]], [[1.0]] * 2, [[1.0]] * 2, "replicate 2 of the baseline holds inf"),
     ],
 )
 def test_bad_sets_are_refused(one: Arm, again: Arm, other: Arm, words: str) -> None:
