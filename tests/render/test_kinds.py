@@ -64,9 +64,10 @@ def test_nothing_compares_the_kind_of_a_study() -> None:
 
 
 def _compares_a_kind(node: ast.AST) -> bool:
-    """Whether it is ``x.kind == "search"``, ``x.sort in ("tune", ...)`` and the like."""
+    """Whether it is ``x.kind == "search"``, ``x.sort in ("tune", ...)`` and the like; a workload's kind is another."""
     if not isinstance(node, ast.Compare):
         return False
     words = {it.value for it in ast.walk(node) if isinstance(it, ast.Constant)}
-    names = {it.attr for it in ast.walk(node) if isinstance(it, ast.Attribute)}
+    asked = [it for it in ast.walk(node) if isinstance(it, ast.Attribute)]
+    names = {it.attr for it in asked if not ast.unparse(it.value).endswith("workload")}
     return bool(names & {"kind", "sort"} and words & {*NAMES, *(it.command for it in KINDS.values())})

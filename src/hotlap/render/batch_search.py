@@ -18,7 +18,8 @@ from hotlap.render.layout import paragraphs
 HEADINGS = (">batch size", ">samples per second", ">ratio", "interval", ">peak memory", "")
 _CURVE_CELLS = 10
 _COLOUR, _PATTERN, _PLAIN = "#0072b2", "█", "#"
-_ADAPTIVE = ("Adam", "LAMB", "Lamb", "RMSprop", "Adagrad", "Adafactor", "NAdam", "RAdam", "Lion")
+_LINEAR, _SQUARE_ROOT = ("SGD",), ("Adam", "AdamW", "RMSprop")
+"""The optimizers for which the sources of these rules give them."""
 
 
 def search_rows(study: Study) -> tuple[tuple[str, ...], ...]:
@@ -80,12 +81,12 @@ def search_remarks(study: Study) -> list[str]:
     if search is None:
         return []
     if search.obstacle:
-        return [search.obstacle]
+        return [text.one_line(search.obstacle)]
     return [it for it in (_what(study, search), *_consequences(study, search)) if it]
 
 
 def _what(study: Study, search: BatchSearch) -> str:
-    by = f"by its option {search.flag}" if search.changed_by == "flag" else "in its DataLoader"
+    by = f"by its option {text.one_line(search.flag)}" if search.changed_by == "flag" else "in its DataLoader"
     confidence = next((it.confidence for it in search.rates if it.speedup is not None), 0.0)
     intervals = f"; {100 * confidence:g} % intervals over launches" if confidence else ""
     doubt = batch_doubt(study)
@@ -112,13 +113,15 @@ def _consequences(study: Study, search: BatchSearch) -> Iterator[str]:
 
 
 def _advice(optimizer: OptimizerFacts, size: int, factor: float) -> str:
-    adaptive = any(it in optimizer.kind for it in _ADAPTIVE)
-    scaled = math.sqrt(factor) if adaptive else factor
-    rule = "the square root (Malladi et al. 2022)" if adaptive else "the linear rule, with warm-up (Goyal et al. 2017)"
-    return (
-        f"Advice, not measured: with {optimizer.kind} and a batch size of {size}, begin with {text.ratio(scaled)} the "
-        f"learning rate, by {rule}, and compare held-out loss at equal samples."
-    )
+    known = f"Advice, not measured: with {text.one_line(optimizer.kind)} and a batch size of {size}, "
+    if optimizer.kind in _SQUARE_ROOT:
+        scaled, rule = math.sqrt(factor), "the square root (Malladi et al. 2022)"
+    elif optimizer.kind in _LINEAR:
+        scaled, rule = factor, "the linear rule, with warm-up (Goyal et al. 2017)"
+    else:
+        return f"{known}try several learning rates, and compare held-out loss at equal samples."
+    rate = f"begin with {text.ratio(scaled)} the learning rate, by {rule}"
+    return f"{known}{rate}, and compare held-out loss at equal samples."
 
 
 def _row(rate: BatchRate, search: BatchSearch) -> tuple[str, ...]:

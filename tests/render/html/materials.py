@@ -15,6 +15,7 @@ from hotlap.evidence import MemoryTimeline, RunEvidence
 from hotlap.measure.parity.curves import loss_curves
 from hotlap.records import (
     BatchRate,
+    BatchSearch,
     CallSite,
     Ceiling,
     Costs,
@@ -93,6 +94,12 @@ def batch_rates() -> tuple[BatchRate, ...]:
     )
 
 
+def batch_search() -> BatchSearch:
+    rates = [msgspec.structs.replace(it, batch_size=int(it.samples_per_step)) for it in batch_rates()]
+    failed = msgspec.structs.replace(rates.pop(), out_of_memory=True)
+    return BatchSearch(own=32, rates=(*rates, failed), knee=64, bound_by="memory", largest_fitting=64, launches=12)
+
+
 def memory(steps: int = 40) -> MemoryTimeline:
     return MemoryTimeline(
         allocated_bytes=tuple(6 * 2**30 + it * 2**24 for it in range(steps)),
@@ -132,6 +139,7 @@ def full_material(folder: Path) -> Material:
         and msgspec.structs.replace(fakes.FINISHED.verification, metrics=fakes.METRICS),
         loader_rates=rates,
         batch_rates=batch_rates(),
+        batch_search=batch_search(),
         ceilings=(
             Ceiling(name="loader-alone", seconds_per_sample=rates[0].seconds_per_sample, bound_speedup=2.12),
             Ceiling(name="model-alone", seconds_per_sample=0.0034, bound_speedup=1.94),
@@ -164,6 +172,12 @@ def hostile_material(folder: Path) -> Material:
     )
     study = msgspec.structs.replace(
         fakes.FINISHED,
+        batch_search=BatchSearch(
+            changed_by="flag",
+            flag=ATTACK,
+            obstacle=ATTACK,
+            rates=(BatchRate(scale=2.0, samples_per_step=2, batch_size=2, error=ATTACK),),
+        ),
         identifier=ATTACK,
         hotlap_version=ATTACK,
         started=ATTACK,

@@ -20,7 +20,9 @@ def headline(study: Study) -> Headline:
         why = [text.sentence(study.status_text)] if study.status_text else []
         return Headline("neutral", "Not finished: the search for the batch size gave no answer.", tuple(why))
     if search.obstacle:
-        return Headline("neutral", "The batch size of this script cannot be changed.", (search.obstacle,))
+        return Headline(
+            "neutral", "The batch size of this script cannot be changed.", (text.one_line(search.obstacle),)
+        )
     beside = [*step_words(study)]
     failed = min((it.batch_size for it in search.rates if it.out_of_memory), default=0)
     if failed:
