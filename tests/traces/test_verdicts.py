@@ -215,7 +215,7 @@ def test_ranks_of_one_run_name_the_one_that_is_waited_for(tmp_path: Path, capsys
     assert main(["trace", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
     assert "(the ranks together)" in shown
-    assert "rank 1 alone does" in " ".join(shown.split())
+    assert "what only rank 1 does" in " ".join(shown.split())
 
 
 PRODUCT = {"Input Dims": [[1024, 512], [512, 256]]}
