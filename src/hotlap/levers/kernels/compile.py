@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 
 from hotlap.levers.api import Parameter, Work
 from hotlap.levers.support.situations import bound_without, device_kind, is_nvidia_like, make_setting, without_model
-from hotlap.levers.support.switching import Switch
+from hotlap.levers.support.switching import Switch, of_models
 from hotlap.records import (
     PEAK_BYTES,
     SECONDS_PER_SAMPLE,
@@ -122,8 +122,6 @@ def switch(hooks: Hooks, setting: Setting) -> Switch:
     2.6 to 2.13). ``torch.compiler.set_stance`` is public, and would switch what the script itself compiled as well.
     """
     compiled: dict[int, tuple[Any, Any]] = {}
-    roots: list[Any] = []
-    is_on = False
 
     def put_on(root: Any) -> None:
         if id(root) in compiled:
@@ -131,25 +129,11 @@ def switch(hooks: Hooks, setting: Setting) -> Switch:
         elif _compile(hooks, setting, root):
             compiled[id(root)] = root, root._compiled_call_impl
 
-    def found(root: Any) -> None:
-        roots.append(root)
-        if is_on:
-            put_on(root)
-
-    def on() -> None:
-        nonlocal is_on
-        is_on = True
-        for root in roots:
-            put_on(root)
-
-    def off() -> None:
-        nonlocal is_on
-        is_on = False
+    def take_off() -> None:
         for root, _ in compiled.values():
             root._compiled_call_impl = None
 
-    hooks.model_found.append(found)
-    return Switch(on, off)
+    return of_models(hooks, put_on, take_off)
 
 
 def _compile(hooks: Hooks, setting: Setting, root: Any) -> bool:

@@ -28,7 +28,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hotlap.levers.support.situations import bound_without, make_setting, without_model
-from hotlap.levers.support.switching import Switch
+from hotlap.levers.support.switching import Switch, of_models
 from hotlap.records import (
     PEAK_BYTES,
     SECONDS_PER_SAMPLE,
@@ -92,36 +92,20 @@ def install(hooks: Hooks, setting: Setting) -> None:
 
 def switch(hooks: Hooks, setting: Setting) -> Switch:
     """Models that were switched go back to their eager attention; one that is found while it is on is switched too."""
-    roots: list[Any] = []
     switched: list[Any] = []
-    is_on = False
 
-    def switch_all(root: Any) -> None:
+    def put_on(root: Any) -> None:
         for module in root.modules():
             if getattr(getattr(module, "config", None), "_attn_implementation", None) == "eager":
                 _switch_one(hooks, module)
                 if module.config._attn_implementation != "eager":
                     switched.append(module)
 
-    def found(root: Any) -> None:
-        roots.append(root)
-        if is_on:
-            switch_all(root)
-
-    def on() -> None:
-        nonlocal is_on
-        is_on = True
-        for root in roots:
-            switch_all(root)
-
-    def off() -> None:
-        nonlocal is_on
-        is_on = False
+    def take_off() -> None:
         while switched:
             switched.pop().set_attn_implementation("eager")
 
-    hooks.model_found.append(found)
-    return Switch(on, off)
+    return of_models(hooks, put_on, take_off)
 
 
 def _switch_one(hooks: Hooks, model: Any) -> None:

@@ -63,6 +63,32 @@ def remembered(read: Callable[[], Any], write: Callable[[Any], None], value: Any
     return Switch(on=on, off=lambda: write(before.pop()))
 
 
+def of_models(hooks: Hooks, put_on: Callable[[Any], None], take_off: Callable[[], None]) -> Switch:
+    """The switch of a lever that changes models: it is put on each one that was found, also one that is found while it
+    is on, and taken off all at once."""
+    roots: list[Any] = []
+    is_on = False
+
+    def found(root: Any) -> None:
+        roots.append(root)
+        if is_on:
+            put_on(root)
+
+    def on() -> None:
+        nonlocal is_on
+        is_on = True
+        for root in roots:
+            put_on(root)
+
+    def off() -> None:
+        nonlocal is_on
+        is_on = False
+        take_off()
+
+    hooks.model_found.append(found)
+    return Switch(on, off)
+
+
 class _Gate:
     """Hooks whose lists put what is appended behind a gate, which is closed at first."""
 
