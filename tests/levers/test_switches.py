@@ -295,7 +295,12 @@ def test_configurations_follow_each_other_in_any_order(driver: Any, process: Cal
     assert process() == settings
 
 
-def test_what_cannot_be_switched_is_refused_by_name(driver: Any) -> None:
-    asked = SwitchLevers(configurations=(Plan(settings=(plan_setting("huge-pages"),)),))
-    with pytest.raises(LeverError, match="huge-pages"):
+@pytest.mark.parametrize(
+    "wanted",
+    [plan_setting("huge-pages"), make_setting("compile", mode="default", freezing=True)],
+    ids=lambda it: it.lever,
+)
+def test_what_cannot_be_switched_is_refused_by_name(driver: Any, wanted: Setting) -> None:
+    asked = SwitchLevers(configurations=(Plan(settings=(wanted,)),))
+    with pytest.raises(LeverError, match=wanted.lever):
         switch_levers.install(Place(driver.hooks), asked)  # type: ignore[arg-type]

@@ -118,6 +118,15 @@ def test_one_that_hangs_is_taken_out_and_the_rest_looked_at() -> None:
     assert [it.lever for it in study.outcomes if isinstance(it.verdict, Failed)] == ["stuck"]
 
 
+def test_what_needs_variables_before_the_start_is_launched() -> None:
+    """As freezing, which Inductor reads from the environment when it is imported."""
+    executor = Recording(FakeScript(effects=EFFECTS))
+    of_the_environment = replace(switchable("step"), environment=lambda setting: {"READ_AT_IMPORT": "1"})
+    study = search(executor, named(switchable("half"), switchable("idle"), of_the_environment))
+    assert {name for it in executor.shared() for name in tried(it)} == {"half", "idle"}
+    assert {"half", "step"} <= kept(study)
+
+
 def test_where_several_processes_train_each_setting_is_launched() -> None:
     executor = Recording(FakeScript(effects=EFFECTS), processes=2)
     study = search(executor)

@@ -11,7 +11,19 @@ import msgspec
 import pytest
 
 from hotlap.levers.support.situations import make_setting
-from hotlap.records import Assignment, Completed, Crashed, Plan, Run, Stopped, TurnRequest, TurnSet, Workload
+from hotlap.records import (
+    Assignment,
+    CompileReport,
+    Completed,
+    Crashed,
+    Plan,
+    Run,
+    Steps,
+    Stopped,
+    TurnRequest,
+    TurnSet,
+    Workload,
+)
 from hotlap.trial.local import LocalExecutor
 from hotlap.trial.one_launch import shared_assignment
 
@@ -66,6 +78,7 @@ def test_one_process_gives_rounds_of_every_configuration(take: Take, tmp_path: P
     assert len(list((tmp_path / "runs").glob("[0-9]*"))) == 1, "one launch"
     assert all(run.startup_seconds == turns.runs[0].startup_seconds for run in turns.runs)
     for run in turns.runs:
+        assert run.compile == CompileReport() and run.steps == Steps(), "they are of the whole process"
         assert len(run.blocks) > 4 and all(it.steps >= 1 for it in run.blocks)
 
 

@@ -48,7 +48,7 @@ class Parser(argparse.ArgumentParser):
 
     @property
     def flags(self) -> frozenset[str]:
-        """Every option that the command takes, as it is typed."""
+        """Every option that the command takes, as a person types it."""
         return frozenset(self._option_string_actions)
 
     def split(self, words: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -133,7 +133,7 @@ def screen(
     wanted = [setting for it in prospects for setting in (it.settings[:1] if quick else it.settings)]
     if len(wanted) < 2 and not again and not quick:
         return {it.lever.name: [Screened(setting) for setting in it.settings] for it in prospects}
-    switchable = {setting for it in prospects if it.lever.switch is not None for setting in it.settings}
+    switchable = {setting for it in prospects for setting in it.settings if _can_switch(it.lever, setting)}
     seen, failures = _measure(trials, draft, incumbent, wanted, switchable)
     hopeful: dict[str, list[Screened]] = {}
     for prospect in prospects:
@@ -148,9 +148,14 @@ def screen(
 
 def look_at(trials: Trials, draft: StudyDraft, incumbent: Plan, lever: Lever, setting: Setting) -> Screened | Failure:
     """A look at one setting alone; without a number where the time does not allow even the shortest."""
-    switchable = {setting} if lever.switch is not None else set()
+    switchable = {setting} if _can_switch(lever, setting) else set()
     seen, failures = _measure(trials, draft, incumbent, [setting], switchable)
     return failures[setting] if setting in failures else seen[setting]
+
+
+def _can_switch(lever: Lever, setting: Setting) -> bool:
+    """Whether a process can put it on while it trains; variables must be set before it starts."""
+    return lever.switch is not None and not lever.environment(setting)
 
 
 def affordable_look(trials: Trials, possible: Iterable[Look]) -> Look | None:

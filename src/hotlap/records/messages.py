@@ -54,9 +54,9 @@ class Proceed(Record, frozen=True, kw_only=True, tag="proceed"):
     :class:`Arrived`: go on.
 
     Before the first of these steps the process switches to ``configuration`` of its :class:`SwitchLevers`; None: it
-    stays as it is. ``seconds`` ends the block earlier, once so long has passed and ``minimum_steps`` are done; it is
-    never used with several processes, whose blocks must end at the same step. ``most_seconds`` ends it too, however few
-    steps are done.
+    stays in the present one. ``seconds`` ends the block earlier, once so long has passed and ``minimum_steps`` are
+    done; it is never used with several processes, whose blocks must end at the same step. ``most_seconds`` ends it
+    too, however few steps are done.
     """
 
     steps: int

@@ -14,7 +14,18 @@ from dataclasses import dataclass
 
 import msgspec
 
-from hotlap.records import Assignment, Block, Plan, Proceed, Run, Steps, Stopped, SwitchLevers, TurnRequest
+from hotlap.records import (
+    Assignment,
+    Block,
+    CompileReport,
+    Plan,
+    Proceed,
+    Run,
+    Steps,
+    Stopped,
+    SwitchLevers,
+    TurnRequest,
+)
 from hotlap.trial.child import Child
 from hotlap.trial.turns import (
     MOST_VOID,
@@ -83,7 +94,7 @@ class _Turns:
             return
         steps: list[int] = []
         for arm in range(self._arms):
-            step_seconds = None if time.perf_counter() > deadline else self._settle(arm)
+            step_seconds = None if time.perf_counter() > deadline else self._settle(arm, deadline)
             if step_seconds is None:
                 return
             steps.append(max(request.block_steps, math.ceil(request.block_seconds / step_seconds)))
@@ -124,7 +135,7 @@ class _Turns:
             found.append(block.wall_seconds / max(1, block.samples))
         return found
 
-    def _settle(self, arm: int) -> float | None:
+    def _settle(self, arm: int, deadline: float) -> float | None:
         """Take steps until what happens once is over (compiling, tuning, filling caches); the seconds of a step then,
         or None where the child is over."""
         began = time.perf_counter()
@@ -134,7 +145,8 @@ class _Turns:
             if block is None:
                 return None
             recent.append(block.wall_seconds)
-            if time.perf_counter() - began > self._request.warm_up_limit_seconds:
+            now = time.perf_counter()
+            if now - began > self._request.warm_up_limit_seconds or now > deadline:
                 break
         return max(min(recent), 1e-9)
 
@@ -163,8 +175,10 @@ class _Turns:
 
     def _run_of(self, arm: int, run: Run) -> Run:
         plan, blocks = self._request.arms[arm].plan, tuple(self._own_blocks[arm])
-        # The steps of a process that had many configurations are no account of one of them.
-        mine = msgspec.structs.replace(run, plan=plan, blocks=blocks, warm_up_blocks=0, steps=Steps())
+        # The steps of a process that had many configurations, and what it compiled, are no account of one of them.
+        mine = msgspec.structs.replace(
+            run, plan=plan, blocks=blocks, warm_up_blocks=0, steps=Steps(), compile=CompileReport()
+        )
         if all_sound([run]) or arm == self._at_turn:
             return mine
         return msgspec.structs.replace(mine, ending=Stopped())

@@ -71,7 +71,7 @@ def what_was_done(study: Study) -> str:
     """How the figures came about."""
     target = text.one_line(study.workload.target, limit=120)
     return (
-        f"hotlap called the model of {target} on one machine, as it is and with each lever, in fresh launches that "
+        f"hotlap called the model of {target} on one machine, unmodified and with each lever, in fresh launches that "
         "took turns, and compared outputs with those of the model in float32."
     )
 

@@ -314,6 +314,6 @@ def result(entry: Entry) -> str:
 
 
 def _budget_words(seconds: float) -> str:
-    """A budget as it is typed: ``440s`` or ``12m``; never less than it is."""
+    """A budget as a person types it: ``440s`` or ``12m``, rounded up."""
     whole = math.ceil(seconds)
     return f"{whole // 60}m" if whole % 60 == 0 else f"{whole}s"

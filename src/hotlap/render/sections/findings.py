@@ -27,7 +27,7 @@ _KIND_WORDS = {"cost": "costs time", "wrong-numbers": "wrong numbers", "risk": "
 
 @dataclass(frozen=True, slots=True)
 class FindingView:
-    """A finding as it is shown. ``label`` says what it costs, a share of the step or of the run; ``fates`` say what
+    """A finding to be shown. ``label`` says what it costs, a share of the step or of the run; ``fates`` say what
     trials showed, each with its tone."""
 
     label: str

@@ -13,7 +13,7 @@ _TORCHS_OWN = 1
 
 
 def install(place: Place, asked: ResizeBatches) -> None:
-    """From the first DataLoader on. One with a batch sampler has no batch size of its own and stays as it is."""
+    """From the first DataLoader on. One with a batch sampler has no batch size of its own and is not changed."""
 
     def resize(arguments: dict[str, Any]) -> None:
         if arguments.get("batch_sampler") is not None or arguments.get("batch_size", _TORCHS_OWN) != asked.own:

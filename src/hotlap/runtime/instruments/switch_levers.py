@@ -39,7 +39,7 @@ def install(place: Place, asked: SwitchLevers) -> None:
 
 def _switch(hooks: Hooks, setting: Setting) -> Switch:
     lever = find(setting.lever)
-    if lever.switch is None:
+    if lever.switch is None or lever.environment(setting):
         raise LeverError(
             f"The lever {lever.name!r} cannot be put on while a script trains.", remedy="Launch the script with it."
         )
