@@ -10,6 +10,7 @@ import world
 from fakes import MACHINE
 
 from hotlap.records import (
+    AccountMemory,
     Assignment,
     Block,
     Ending,
@@ -18,6 +19,7 @@ from hotlap.records import (
     LoaderFacts,
     LoaderRate,
     Machine,
+    MemoryAccount,
     ModelFacts,
     OptimizerFacts,
     ReplayBatch,
@@ -111,6 +113,7 @@ class FakeExecutor(OneSlot):
                 training=(True,) * steps,
                 trainable=(1000,) * steps,
             ),
+            memory=MemoryAccount() if arm.instrument(AccountMemory) else None,
             blocks=(Block(steps=8, samples=256, wall_seconds=wall * 8),) * (steps // 8),
             startup_seconds=1.0,
             wall_seconds=1.0 + wall * steps,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from hotlap import __version__, files, plan, study
+from hotlap.api.searches import inference_search, memory_search
 from hotlap.errors import HotlapError, StudyError
 from hotlap.experiment.options import Options, with_quick_budget
 from hotlap.gain import recorded_gain
@@ -94,15 +95,6 @@ def batch_search(
     return search_batch(workload, options, executor, on_progress, journal=journal)
 
 
-def inference_search(
-    workload: Workload, options: Options, journal: Journal, executor: Executor, on_progress: OnProgress
-) -> Study:
-    """The search for what makes the calls of a model faster."""
-    from hotlap.procedures.infer import infer as search_inference
-
-    return search_inference(workload, options, executor, on_progress, journal=journal)
-
-
 @dataclass(frozen=True, slots=True)
 class Engine:
     """Who makes trials happen, and who decides which; tests put arithmetic in place of processes."""
@@ -113,6 +105,7 @@ class Engine:
     profile: Search = profile_search
     batch: Search = batch_search
     infer: Search = inference_search
+    memory: Search = memory_search
 
 
 def begin(
@@ -440,7 +433,7 @@ def find_study(path: Path, need: study.Need = "answer") -> study.Last:
     """The study that a path names or, in a folder, the last one that has what is needed. Raises :class:`StudyError`."""
     if study.is_study(path):
         return study.Last(path)
-    also = (path / LABS, path / PROFILES, path / study.INFERENCES) if need == "answer" else ()
+    also = (path / LABS, path / PROFILES, path / study.INFERENCES, path / study.MEMORIES) if need == "answer" else ()
     return study.last_study(path, need, also=also)
 
 

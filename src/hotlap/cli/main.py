@@ -26,6 +26,7 @@ COMMANDS = {
     "run": "run a script with the levers of a plan, without changing its source",
     "profile": "show why a script is slow: causes, evidence, lines; no levers are tried",
     "batch": "find the batch size from which more samples per step gain nothing, and what fits",
+    "memory": "show where memory goes over a step and by module, and what grows",
     "patch": "write the kept levers as a diff of the source, tested before it is shown",
     "report": "show the last study again; measures nothing",
     "history": "show all studies of this project, as a table and a plot",
@@ -45,7 +46,9 @@ COMMANDS = {
     "demo": "tune a small workload that ships with hotlap",
 }
 
-RUNS_SCRIPTS = frozenset({"tune", "run", "profile", "batch", "patch", "check", "lab", "infer", "nan", "doctor", "demo"})
+RUNS_SCRIPTS = frozenset(
+    {"tune", "run", "profile", "batch", "memory", "patch", "check", "lab", "infer", "nan", "doctor", "demo"}
+)
 """Commands that start a script, or try what that takes: they need Linux."""
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})

@@ -19,6 +19,10 @@ QUICK_SECONDS = 120.0
 """The budget of a quick look where no other is given."""
 
 
+FEWEST_MEMORY_STEPS = 8
+"""With fewer nothing can be said of growth: three are warm-up, and variables are looked at every other step."""
+
+
 class BatchChoices(Record, frozen=True, kw_only=True):
     """What may be chosen of a search for the batch size: the script's own option for it (``flag``; empty: the size is
     changed in its DataLoader), the share of memory that stays free, the largest size to try (None: what fits), and
@@ -38,9 +42,10 @@ class Options(Record, frozen=True, kw_only=True):
     tried although they change what is learned. ``accept_unverified`` keeps a faster lever although nothing could show
     that training still produces the same results. ``delta`` is the smallest gain of speed worth having, as a share.
     ``rounds`` fixes the rounds of a set (None: as many as pay, 8 to 40). ``batch_sizes`` asks a profile to time the
-    model with other batch sizes too; ``batch`` is what ``hotlap batch`` searches with. ``quality`` is what cosine and
-    agreement of a model's outputs have to reach. ``quick`` asks for a look that proves nothing. ``network`` and
-    ``unprotected`` say how trials are isolated (:class:`hotlap.records.Isolation`).
+    model with other batch sizes too; ``batch`` is what ``hotlap batch`` searches with, and ``memory_steps`` are those
+    that ``hotlap memory`` counts. ``quality`` is what cosine and agreement of a model's outputs have to reach.
+    ``quick`` asks for a look that proves nothing. ``network`` and ``unprotected`` say how trials are isolated
+    (:class:`hotlap.records.Isolation`).
     """
 
     objective: Objective = Objective()
@@ -59,6 +64,7 @@ class Options(Record, frozen=True, kw_only=True):
     show_output: bool = False
     batch_sizes: bool = False
     batch: BatchChoices = BatchChoices()
+    memory_steps: int = 12
     quick: bool = False
     network: NetworkMode = "open"
     unprotected: bool = False
@@ -97,6 +103,8 @@ def check(options: Options, levers: Mapping[str, Lever]) -> None:
         if seconds is not None and not (math.isfinite(seconds) and seconds > 0):
             raise UsageError(f"{flag} is {seconds:g} seconds.", remedy="Give a time above zero, such as 90s or 10m.")
     _check_batch(options.batch)
+    if options.memory_steps < FEWEST_MEMORY_STEPS:
+        raise UsageError(f"--steps is {options.memory_steps}.", remedy=f"Give at least {FEWEST_MEMORY_STEPS}.")
     if not 0 < options.delta < 1:
         raise UsageError(f"--delta is {options.delta:g}.", remedy="Give a share between 0 and 1, such as 0.01 for 1 %.")
     if options.parity_steps < 1:

@@ -36,6 +36,7 @@ from hotlap.records.costs import BreakEven, Costs, Price, WholeRun
 from hotlap.records.disturbance import Disturbance, Measurement
 from hotlap.records.estimate import Estimate
 from hotlap.records.instruments import (
+    AccountMemory,
     AlignRandomness,
     CaptureGradients,
     CaptureOutputs,
@@ -67,6 +68,16 @@ from hotlap.records.machine import (
     ShortSide,
     SizedRate,
     TorchDevice,
+)
+from hotlap.records.memory import (
+    AllocatorUse,
+    MemoryAccount,
+    MemoryAmounts,
+    MemoryGrowth,
+    MemoryKind,
+    MemoryOverStep,
+    MemoryPhase,
+    ModuleMemory,
 )
 from hotlap.records.messages import (
     CONNECTION_LOST,
@@ -170,8 +181,10 @@ __all__ = [
     "STEP_COUNTER_PREFIX",
     "STEP_PHASES",
     "Accelerator",
+    "AccountMemory",
     "Against",
     "AlignRandomness",
+    "AllocatorUse",
     "Arrived",
     "Assignment",
     "AttentionArgument",
@@ -243,11 +256,18 @@ __all__ = [
     "Machine",
     "MeasuredRates",
     "Measurement",
+    "MemoryAccount",
+    "MemoryAmounts",
+    "MemoryGrowth",
+    "MemoryKind",
+    "MemoryOverStep",
+    "MemoryPhase",
     "MetricComparison",
     "MetricVerdict",
     "ModelFacts",
     "ModelInputs",
     "ModelStatement",
+    "ModuleMemory",
     "NetworkMode",
     "NoGain",
     "NoSourceForm",

@@ -127,6 +127,12 @@ class GuardMemory(Record, frozen=True, kw_only=True, tag="guard-memory"):
     headroom: float
 
 
+class AccountMemory(Record, frozen=True, kw_only=True, tag="account-memory"):
+    """Counts the storages of the first ``steps`` steps: what they are for, when they are freed, what keeps them."""
+
+    steps: int = 12
+
+
 Instrument: TypeAlias = (
     Observe
     | CollectEvidence
@@ -147,4 +153,5 @@ Instrument: TypeAlias = (
     | LargestSamples
     | WatchFailedPasses
     | GuardMemory
+    | AccountMemory
 )

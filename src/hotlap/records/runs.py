@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from hotlap.records.base import Record
+from hotlap.records.memory import MemoryAccount
 from hotlap.records.numbers import BadNumber
 from hotlap.records.script import Invariants, ScriptFacts
 from hotlap.records.workload import Plan, Setting
@@ -218,6 +219,7 @@ class Run(Record, frozen=True, kw_only=True):
     imported_from_original: tuple[str, ...] = ()
     loader_rates: tuple[LoaderRate, ...] = ()
     bad_number: BadNumber | None = None
+    memory: MemoryAccount | None = None
     seed: int = 0
 
 

@@ -10,6 +10,7 @@ from hotlap.records.batches import BatchSearch
 from hotlap.records.comparisons import BatchRate, Ceiling, Comparison, LossCurves, PhaseAccount
 from hotlap.records.disturbance import Disturbance
 from hotlap.records.machine import Machine
+from hotlap.records.memory import MemoryAccount
 from hotlap.records.objective import Objective
 from hotlap.records.outcomes import Finding, Outcome
 from hotlap.records.run_account import RunAccount
@@ -17,7 +18,7 @@ from hotlap.records.runs import FileWrite, LoaderRate, Run
 from hotlap.records.workload import Plan, Source, Workload
 
 StudyStatus: TypeAlias = Literal["running", "finished", "interrupted", "out-of-budget", "quick-look", "script-failed"]
-StudyKind: TypeAlias = Literal["search", "profile", "check", "batch", "inference"]
+StudyKind: TypeAlias = Literal["search", "profile", "check", "batch", "inference", "memory"]
 CheckVerdict: TypeAlias = Literal["passed", "failed", "inconclusive"]
 
 
@@ -30,7 +31,7 @@ class Study(Record, frozen=True, kw_only=True):
     ``profiled_steps`` is over how many steps evidence was collected (0: there is none, and ``findings`` rest on the
     time account and the ceilings alone), and ``trace_path`` the trace of some of them. ``loader_rates`` is the loader
     alone with the settings that were timed, ``batch_rates`` the model alone with other batch sizes,
-    ``batch_search`` what ``hotlap batch`` found, and ``losses`` what
+    ``batch_search`` what ``hotlap batch`` found, ``memory`` the account of ``hotlap memory``, and ``losses`` what
     the verification's sameness was judged by. ``hosts`` are those that any trial connected to. ``disturbances`` are the
     measurements that others on the machine disturbed and that could not be made again while it was quiet. Of a profile,
     ``threads_left`` is with how many threads the script was measured, since others kept the other cores busy (0: with
@@ -66,6 +67,7 @@ class Study(Record, frozen=True, kw_only=True):
     loader_rates: tuple[LoaderRate, ...] = ()
     batch_rates: tuple[BatchRate, ...] = ()
     batch_search: BatchSearch | None = None
+    memory: MemoryAccount | None = None
     profiled_steps: int = 0
     trace_path: str = ""
     findings: tuple[Finding, ...] = ()

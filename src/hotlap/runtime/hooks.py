@@ -108,6 +108,8 @@ class Hooks:
 
     # What levers and observers want to tell: shown in the report.
     notes: list[str] = field(default_factory=list)
+    # What instruments found, as fields of the report; filled before the process ends.
+    found: dict[str, Any] = field(default_factory=dict)
     scaler_skipped_steps: int = 0
     # The factor by which batches of loaders are enlarged or cut.
     batch_scale: float = 1.0

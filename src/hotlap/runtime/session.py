@@ -299,7 +299,7 @@ class Session:
             outputs_path=self._hooks.outputs_path,
             evidence_path=evidence_path,
             imported_from_original=imported_from_original(self.assignment.workload.checkout),
-            **found,
+            **{**self._hooks.found, **found},
         )
         self._channel.send(Report(run=run, exit_code=exit_code))
 

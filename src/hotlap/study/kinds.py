@@ -25,6 +25,7 @@ KINDS: Final[Mapping[StudyKind, Made]] = MappingProxyType(
         "check": Made("check"),
         "batch": Made("batch"),
         "inference": Made("infer"),
+        "memory": Made("memory"),
     }
 )
 

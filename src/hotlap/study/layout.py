@@ -31,7 +31,10 @@ BATCHES: Final = "batch"
 INFERENCES: Final = "infer"
 """The folder for the studies of ``hotlap infer``."""
 
-FOLDERS: Final = (LABS, PROFILES, CHECKS, BATCHES, INFERENCES)
+MEMORIES: Final = "memory"
+"""The folder for the studies of ``hotlap memory``."""
+
+FOLDERS: Final = (LABS, PROFILES, CHECKS, BATCHES, INFERENCES, MEMORIES)
 """All of these: folders in the folder of studies that hold studies of their own."""
 
 SUMMARY_LIMIT_BYTES: Final = 32 * 2**20

@@ -14,6 +14,7 @@ from hotlap.diagnose.profile import Profile
 from hotlap.evidence import MemoryTimeline, RunEvidence
 from hotlap.measure.parity.curves import loss_curves
 from hotlap.records import (
+    AllocatorUse,
     BatchRate,
     BatchSearch,
     CallSite,
@@ -27,6 +28,11 @@ from hotlap.records import (
     GraphBreak,
     Kept,
     LoaderRate,
+    MemoryAccount,
+    MemoryAmounts,
+    MemoryGrowth,
+    MemoryOverStep,
+    ModuleMemory,
     Outcome,
     Price,
     Run,
@@ -100,6 +106,44 @@ def batch_search() -> BatchSearch:
     return BatchSearch(own=32, rates=(*rates, failed), knee=64, bound_by="memory", largest_fitting=64, launches=12)
 
 
+def memory_account() -> MemoryAccount:
+    moments = [
+        MemoryAmounts(parameters=2**30, optimizer_state=2**31, activations=it * 2**27, temporaries=2**20)
+        for it in (0, 1, 2, 3, 4, 3, 1)
+    ]
+    return MemoryAccount(
+        device="cuda",
+        peak=moments[4],
+        peak_phase="backward",
+        timeline=MemoryOverStep(
+            step=2, operations=tuple(range(7)), amounts=tuple(moments), phases=((0, "data"), (4, "backward"))
+        ),
+        modules=(ModuleMemory(name="head", kind="Linear", amounts=MemoryAmounts(parameters=2**30, activations=2**29)),),
+        step_peak_bytes=(2**32,) * 12,
+        step_end_bytes=tuple(2**31 + it * 2**20 for it in range(12)),
+        growth_bytes_per_step=2.0**20,
+        growing=(
+            MemoryGrowth(
+                name="outputs",
+                tensors=11,
+                tensors_per_step=1.0,
+                holds_graph=True,
+                site=CallSite(role="step", file="train.py", line=13),
+                made_at=CallSite(role="operation", file="train.py", line=10),
+            ),
+            MemoryGrowth(tensors=9, tensors_per_step=1.0),
+        ),
+        allocator=AllocatorUse(
+            peak_allocated_bytes=2**32,
+            peak_reserved_bytes=2**33,
+            fragmented_bytes=2**28,
+            retries=2,
+            limit_bytes=2**34,
+            snapshot_path="runs/1/memory-snapshot.pickle",
+        ),
+    )
+
+
 def memory(steps: int = 40) -> MemoryTimeline:
     return MemoryTimeline(
         allocated_bytes=tuple(6 * 2**30 + it * 2**24 for it in range(steps)),
@@ -140,6 +184,7 @@ def full_material(folder: Path) -> Material:
         loader_rates=rates,
         batch_rates=batch_rates(),
         batch_search=batch_search(),
+        memory=memory_account(),
         ceilings=(
             Ceiling(name="loader-alone", seconds_per_sample=rates[0].seconds_per_sample, bound_speedup=2.12),
             Ceiling(name="model-alone", seconds_per_sample=0.0034, bound_speedup=1.94),
@@ -177,6 +222,12 @@ def hostile_material(folder: Path) -> Material:
             flag=ATTACK,
             obstacle=ATTACK,
             rates=(BatchRate(scale=2.0, samples_per_step=2, batch_size=2, error=ATTACK),),
+        ),
+        memory=msgspec.structs.replace(
+            memory_account(),
+            device=ATTACK,
+            modules=(ModuleMemory(name=ATTACK, kind=ATTACK),),
+            growing=(MemoryGrowth(name=ATTACK, site=CallSite(role="step", file=ATTACK, line=1)),),
         ),
         identifier=ATTACK,
         hotlap_version=ATTACK,

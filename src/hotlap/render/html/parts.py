@@ -17,7 +17,8 @@ class Chart:
 
     ``name`` is its identifier in the page, ``description`` says in a sentence what it shows, ``legend`` what each
     colour (a CSS one) stands for; the page sets it, since text wraps better than a drawing. ``still`` is drawn in place
-    of ``drawn`` where no script runs, for charts that would be too large; ``zooms`` says that it can be moved about in.
+    of ``drawn`` where no script runs, for charts that would be too large; ``zooms`` says that it can be moved about in,
+    along an axis of that ``unit``; its data named ``steps`` are where each ``stretch`` of it begins.
     """
 
     name: str
@@ -29,6 +30,8 @@ class Chart:
     notes: tuple[str, ...] = ()
     still: Specification | None = None
     zooms: bool = False
+    unit: str = "ms"
+    stretch: str = "step"
 
 
 PageBlock: TypeAlias = object

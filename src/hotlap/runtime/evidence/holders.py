@@ -98,7 +98,11 @@ class Holders:
 
     def _site(self, key: _Key, owner: type | None) -> CallSite | None:
         codes = [it.code for it in self._running]
-        return growing_line(codes, key.path) or growing_line(_methods(owner), ("self", key.path[-1]))
+        return (
+            growing_line(codes, key.path)
+            or growing_line(_methods(owner), ("self", key.path[-1]))
+            or growing_line(_made_in(codes), key.path)
+        )
 
     def _is_emptied(self, key: _Key, owner: type | None) -> bool:
         if emptied_in_a_loop(self._running, key.path):
@@ -113,6 +117,14 @@ def _methods(owner: type | None) -> list[CodeType]:
     """The code of a class's methods, and of the functions that are made in them, such as hooks."""
     methods = [it.__code__ for it in vars(owner).values() if type(it) is FunctionType] if owner else []
     return [*methods, *(inner for it in methods for inner in it.co_consts if type(inner) is CodeType)]
+
+
+def _made_in(codes: Iterable[CodeType]) -> Iterator[CodeType]:
+    """The functions that are written in these, and in those: a hook is called when none of them is on the stack."""
+    for code in codes:
+        inner = [it for it in code.co_consts if type(it) is CodeType]
+        yield from inner
+        yield from _made_in(inner)
 
 
 def _always_grew(history: list[_Held]) -> bool:

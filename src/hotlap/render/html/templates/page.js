@@ -38,7 +38,7 @@
       const length = Math.min(whole, Math.max(whole / DEEPEST, end - start));
       from = Math.min(Math.max(0, start), whole - length);
       to = from + length;
-      range.textContent = `${number.format(from)} to ${number.format(to)} ms`;
+      range.textContent = `${number.format(from)} to ${number.format(to)} ${figure.dataset.unit}`;
       return view.signal("from", from).signal("to", to).runAsync();
     };
     const magnify = (factor, around = (from + to) / 2) =>

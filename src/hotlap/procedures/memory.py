@@ -1,0 +1,66 @@
+"""Where the memory of the unmodified script goes: one launch that counts storages."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from hotlap.errors import ScriptError
+from hotlap.experiment.draft import OnProgress, StudyDraft, say_nothing
+from hotlap.experiment.journaled import JournaledExecutor
+from hotlap.experiment.observe import command_line, understand
+from hotlap.experiment.options import Options, check
+from hotlap.experiment.stages import blank_study, guarded
+from hotlap.experiment.trials import Trials
+from hotlap.levers.api import all_levers
+from hotlap.records import AccountMemory, Observe, Study, Workload
+from hotlap.study import Journal
+from hotlap.trial.executor import Executor
+
+_OBSERVED_AFTER = 12
+"""Steps after those that are counted: a script that ends before is too short to be understood."""
+
+
+def account_memory(
+    workload: Workload,
+    options: Options,
+    executor: Executor,
+    on_progress: OnProgress = say_nothing,
+    *,
+    journal: Journal | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Study:
+    """Count what the first steps of the script hold, and find what holds more with every step.
+
+    Raises as :func:`hotlap.procedures.search.tune` does, except that no budget is too small.
+    """
+    check(options, all_levers())
+    trials = Trials(workload, options, JournaledExecutor(executor, journal, clock=clock))
+    blank = msgspec.structs.replace(blank_study(workload, options, journal), kind="memory")
+    draft = StudyDraft(blank, trials, journal, on_progress)
+    return guarded(draft, lambda: _look(trials, draft), lambda: draft.close("interrupted"))
+
+
+def _look(trials: Trials, draft: StudyDraft) -> None:
+    draft.tell("machine", "What this machine is")
+    machine = trials.executor.machine()
+    draft.update(machine=machine)
+    draft.tell("baseline", "The unmodified script, its storages counted")
+    steps = trials.options.memory_steps
+    assignment = msgspec.structs.replace(trials.first_assignment(), instruments=(Observe(), AccountMemory(steps=steps)))
+    run = trials.launch(assignment, steps=steps + _OBSERVED_AFTER)
+    # How long its steps take is no measurement: counting makes them longer.
+    draft.update(baseline=run, files=run.files, memory=run.memory)
+    draft.warn(*run.notes)
+    understand(run, trials)
+    if run.memory is None:
+        raise ScriptError(
+            "No training step of this script was seen to call its model.",
+            where=command_line(trials.workload),
+            remedy="Give hotlap the script, and the arguments, that train.",
+        )
+    if any(it.compiled for it in run.facts.models) or run.compile.graphs:
+        draft.warn("Compiled code was counted as eager code: a compiled graph frees and reuses memory otherwise.")
+    draft.close("finished")

@@ -1,0 +1,53 @@
+"""A memory account: the peak, and what grows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hotlap.history import Entry
+from hotlap.records import Study
+from hotlap.render import text
+from hotlap.render.blocks import Fact
+from hotlap.render.kinds.api import Headline
+from hotlap.render.memory import growth_sentences, peak_sentence
+
+
+def headline(study: Study) -> Headline:
+    """What grows, else the peak."""
+    account = study.memory
+    if study.status != "finished" or account is None:
+        why = [text.sentence(study.status_text)] if study.status_text else []
+        return Headline("neutral", "Not finished: memory was not accounted for.", tuple(why))
+    growing = list(growth_sentences(account))
+    if growing:
+        return Headline("bad", growing[0], (*growing[1:], peak_sentence(account)))
+    return Headline("good", peak_sentence(account), ("Nothing grows from step to step.",))
+
+
+def what_was_done(study: Study) -> str:
+    """How the figures came about."""
+    script = text.one_line(study.workload.target, limit=120)
+    return (
+        f"hotlap ran the first steps of {script} and counted the storages of all tensors as they were made and freed. "
+        "Nothing was changed in it, and its results are the same."
+    )
+
+
+def facts(study: Study) -> Iterator[Fact]:
+    """The peak and the growth."""
+    if study.memory is not None:
+        yield Fact("Peak", text.size(study.memory.peak.total))
+        growth = study.memory.growth_bytes_per_step
+        yield Fact("Growth per step", text.size(growth) if growth else "none")
+
+
+def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
+    """The search for the batch size, and for levers that save memory."""
+    if study.status == "finished":
+        yield f"hotlap batch {text.command(study.workload)}", "finds what batch size fits and pays"
+        yield f"hotlap tune --goal memory {text.command(study.workload)}", "tries the levers that save memory"
+
+
+def result(entry: Entry) -> str:
+    """Nothing but how it ended: the account is in the report."""
+    return entry.status.replace("-", " ")

@@ -1,0 +1,1 @@
+"""Counting what a training step holds in memory, by storages."""
