@@ -103,3 +103,23 @@ def test_there_is_a_bound(tmp_path: Path) -> None:
 
 def test_what_cannot_be_written_down_does_not_stop_the_script(tmp_path: Path) -> None:
     assert hosts_of("connect('192.0.2.4')", tmp_path / "missing") == []
+
+
+def test_the_end_of_the_interpreter_says_nothing(tmp_path: Path) -> None:
+    """An error there would be the last line of what the script said, and hide why it failed."""
+    late = """
+import sys
+from hotlap.runtime import connections
+
+class Late:
+    def __init__(self):
+        self.audit = sys.audit
+    def __del__(self):
+        self.audit("os.putenv", b"", b"")
+
+connections._late = Late()
+"""
+    command = [sys.executable, str(CHILD), str(tmp_path), late]
+    environment = os.environ | {"PYTHONPATH": str(SOURCES)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -89,8 +89,9 @@ def _getaddrinfo(host: Any, *arguments: Any, **keywords: Any) -> Any:
     return found
 
 
-def _audit(event: str, arguments: tuple[Any, ...]) -> None:
-    if event in _EVENTS and _active is not None:
+def _audit(event: str, arguments: tuple[Any, ...], watched: frozenset[str] = _EVENTS) -> None:
+    # At the interpreter's end the module's names are None already, and hooks are still called.
+    if event in watched and _active is not None:
         _saw(event, *arguments[:2])
 
 

@@ -85,7 +85,9 @@ class ProfilerWindow:
         return self._prepare() and (ahead <= 0 or time_is_over)
 
     def start(self) -> None:
-        """Record from now on."""
+        """Record from now on. The device has nothing left to do of earlier steps, which the host may be far ahead of:
+        what it does between the first mark and the last is then what these steps launched."""
+        self._clock.synchronise()
         try:
             self._profiler.start_trace()
         except RuntimeError as error:
@@ -101,11 +103,14 @@ class ProfilerWindow:
             self._step.__enter__()
 
     def step_ended(self) -> None:
-        """Mark the end of a step; after the window's last one, write the trace."""
+        """Mark the end of a step. The window's last one ends when the device is done; then the trace is written."""
         if self._state != "running":
             return
+        is_last = self._clock.steps_done >= self._first + self._steps
+        if is_last:
+            self._clock.synchronise()
         self._close_step()
-        if self._clock.steps_done >= self._first + self._steps:
+        if is_last:
             self._state = "over"
             self._export()
 
