@@ -24,7 +24,7 @@ TEST_READY := $(VENV)/.ready-test
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help browser docs demo test test-all test-oldest-torch test-gpu test-device device-demo device-lines bench bench-lint-precision bench-harmless bench-storm bench-gpu bench-gpu-findings lint clean
+.PHONY: help browser docs demo test test-all test-oldest-torch test-gpu test-device device-demo device-findings device-lines bench bench-lint-precision bench-harmless bench-storm bench-gpu bench-gpu-findings lint clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -50,6 +50,10 @@ test-device: $(TEST_READY)  ## device code on a simulated device, which a C++ co
 
 device-demo: $(TEST_READY)  ## hotlap at work on a simulated device; DEMO="tune --budget 10m" for another command
 	PYTHONPATH=src:tests $(RUN) -m simulated.demo $(DEMO)
+
+device-findings: $(TEST_READY)  ## whether causes planted for a device are found on a simulated one: logic, never speed
+	PYTHONPATH=src:tests $(RUN) -m simulated --device a100 --scenario bench/findings/simulated.toml \
+	    $(RUN) -m bench.findings --device --out docs/benchmarks/findings-simulated
 
 device-lines: $(TEST_READY)  ## what ran on the CPU and on the simulated device, into docs/benchmarks
 	PYTHONPATH=src:tests $(RUN) -m bench.device_lines --out docs/benchmarks/device-lines

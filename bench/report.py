@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import sys
 from collections.abc import Sequence
@@ -25,12 +26,19 @@ def versions() -> dict[str, str]:
     return found
 
 
+def is_simulated() -> bool:
+    """Whether the accelerator that torch sees here is that of ``tests/simulated``."""
+    return "SIMULATED_DEVICE" in os.environ
+
+
 def machine_line() -> str:
     """One line that names processor, cores, memory and accelerators."""
     from hotlap.machine.facts import machine_facts
 
     machine = machine_facts()
     accelerators = ", ".join(it.name for it in machine.accelerators) or "no accelerator"
+    if is_simulated():
+        accelerators = f"a simulated {accelerators}: there is no such device"
     gibibytes = machine.memory_bytes / 2**30
     return f"{machine.processor}, {machine.cores} cores, {gibibytes:.0f} GiB, {accelerators}"
 

@@ -15,6 +15,7 @@ from bench.findings.score import Claim, Score, failed, judged_again, score
 from bench.findings.truth import Truth, measure
 from bench.findings.turns import active_moments
 from bench.findings.variants import both_copies
+from bench.report import machine_line
 
 from hotlap.records import CallSite, Estimate, Finding
 
@@ -79,6 +80,25 @@ def test_right_lines_are_counted_where_a_line_is_marked(project: Path, tmp_path:
     assert "right line: 1 of 1" in totals(*known)
     elsewhere = planted(project), score(planted(project), [cost("slow-matmul-precision", 0.5, line=1)])
     assert "right line: 0 of 1" in totals(elsewhere)
+
+
+def test_hits_and_false_alarms_are_counted_by_rule(project: Path) -> None:
+    both = planted(project, also=("no-workers",))
+    missed = score(both, [cost("slow-matmul-precision", 0.5), cost("host-sync", 0.1)])
+    true = msgspec.structs.replace(planted(project), true=("host-sync",))
+    known = (both, missed), (true, score(true, [cost("slow-matmul-precision", 0.5), cost("host-sync", 0.1)]))
+    text = totals(*known)
+    assert "| `slow-matmul-precision` | 2 | 2 | - | - |" in text
+    assert "| `no-workers` | 1 | - | - | - |" in text
+    assert "| `host-sync` | - | - | 1 | 1 |" in text
+
+
+def test_what_a_simulated_device_shows_is_said_to_be_logic(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    it = planted(project), score(planted(project), [cost("slow-matmul-precision", 0.5)])
+    assert "proves logic, never speed" in report.markdown([it], (), simulated=True)
+    assert "simulated" not in totals(it)
+    monkeypatch.setenv("SIMULATED_DEVICE", "a100")
+    assert machine_line().endswith("a simulated no accelerator: there is no such device")
 
 
 def test_what_should_rank_first_is_named_where_it_does_not(project: Path) -> None:
@@ -223,7 +243,7 @@ def test_a_run_that_was_cut_goes_on_with_what_it_lacks(
     scripts = [msgspec.structs.replace(planted(project), name=name) for name in ("first", "second", "third")]
     measured: list[str] = []
 
-    def measure_one(it: Planted, directory: Path, *, busy: bool) -> Score:
+    def measure_one(it: Planted, directory: Path, *, busy: bool, machine: object) -> Score:
         measured.append(it.name)
         return score(it, [cost("slow-matmul-precision", 0.5)])
 

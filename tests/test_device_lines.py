@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from bench.device_lines import report
 from bench.device_lines.branches import device_lines
-from bench.device_lines.parts import Part, parts
+from bench.device_lines.hardware import ran_on_hardware
+from bench.device_lines.parts import CEILINGS, Part, parts
+
+TABLE = Path(__file__).resolve().parents[1] / "docs" / "benchmarks" / "device-lines.json"
 
 
 def found(folder: Path, source: str) -> set[int]:
@@ -55,4 +59,51 @@ def test_every_part_has_statements_that_show_it() -> None:
 def test_what_ran_nowhere_is_marked_so() -> None:
     rows = [report.Row("lever", "loader", cpu=True, simulated=False), report.Row("ceiling", "flat", False, True)]
     text = report.markdown(rows, [])
-    assert "| `loader` | yes | - | - |" in text and "| `flat` | - | yes | - |" in text
+    assert "| `loader` | yes | - | never |" in text and "| `flat` | - | yes | never |" in text
+    assert "nothing ever ran on real hardware" in text
+
+
+def test_the_table_has_a_row_for_all_that_there_is_and_each_ran_somewhere() -> None:
+    """A new lever, rule, collector, phase or ceiling needs a new table: `make device-lines`."""
+    if not TABLE.exists():
+        pytest.skip("`make device-lines` has not written the table yet")
+    rows = [report.Row(**it) for it in json.loads(TABLE.read_text(encoding="utf-8"))["data"]["parts"]]
+    named = {(it.kind, it.name) for it in rows}
+    assert {(it.kind, it.name) for it in parts()} | {("ceiling", it) for it in CEILINGS} == named
+    assert [it.name for it in rows if not it.ran] == []
+
+
+GPU_RESULT = {
+    "machine": {"ceilings": {"memory_bytes_per_second": 2e12, "flat": [], "threads": 2}},
+    "naive": {
+        "lstm": {
+            "plan": {"settings": [{"lever": "mixed-precision", "values": []}]},
+            "before": {"wall": 0.1, "data_wait": 0.02, "forward": 0.0},
+            "after": None,
+        }
+    },
+}
+
+
+def result(folder: Path, name: str, data: object, machine: str = "AMD EPYC, NVIDIA H100") -> None:
+    (folder / name).write_text(json.dumps({"machine": machine, "data": data}), encoding="utf-8")
+
+
+def test_what_ran_on_real_hardware_is_read_off_its_results(tmp_path: Path) -> None:
+    known = [Part("evidence", "MemoryWatch", {}), Part("rule", "launch-bound", {})]
+    assert ran_on_hardware(tmp_path, known) == set()
+    result(tmp_path, "gpu.json", GPU_RESULT)
+    assert {
+        ("lever", "mixed-precision"),
+        ("ceiling", "memory_bytes_per_second"),
+        ("phase", "data-wait"),
+    } <= ran_on_hardware(tmp_path, known)
+    assert ("phase", "forward") not in ran_on_hardware(tmp_path, known)
+    result(tmp_path, "findings-gpu.json", {"scripts": [{"found": ["launch-bound"], "trouble": ""}]})
+    assert {("rule", "launch-bound"), ("evidence", "MemoryWatch")} <= ran_on_hardware(tmp_path, known)
+
+
+def test_what_ran_on_a_simulated_device_did_not_run_on_hardware(tmp_path: Path) -> None:
+    scripts = {"scripts": [{"found": ["launch-bound"], "trouble": ""}]}
+    result(tmp_path, "findings-gpu.json", scripts, "Xeon, a simulated NVIDIA A100: there is no such device")
+    assert ran_on_hardware(tmp_path, [Part("evidence", "MemoryWatch", {})]) == set()

@@ -2,7 +2,7 @@
 
 Runs the tests of the CPU and those of the simulated device with all their processes traced, line by line, and tells of
 each lever, rule, collector of evidence, phase and ceiling where it ran; and of the lines that run only with an
-accelerator, which did. Nothing here is timed, and nothing here ran on real hardware.
+accelerator, which did. Nothing here is timed. What ran on real hardware is read off the results of benchmarks there.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from simulated.library import NoCompiler
 
 from bench.device_lines import report
 from bench.device_lines.branches import device_lines
+from bench.device_lines.hardware import ran_on_hardware
 from bench.device_lines.listener import Listener
-from bench.device_lines.parts import Ran, parts
+from bench.device_lines.parts import CEILINGS, Ran, parts
 from bench.report import command_line, write
-from hotlap.records import Ceilings, MeasuredRates
+from hotlap.records import MeasuredRates
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "simulated"
-NO_RATES = ("other_load", "doubts", "threads")
+RESULTS = ROOT / "docs" / "benchmarks"
 
 CPU, SIMULATED = "cpu", "simulated"
 RUNS: dict[str, tuple[str, bool, tuple[str, ...]]] = {
@@ -50,10 +51,15 @@ def main(arguments: list[str] | None = None) -> int:
         default=ROOT / "build" / "device-lines",
         help="keeps what each run told, so that it can go on",
     )
+    parser.add_argument(
+        "--only", nargs="+", default=list(RUNS), choices=list(RUNS), help="trace these runs, and write no table"
+    )
     options = parser.parse_args(arguments)
     options.runs.mkdir(parents=True, exist_ok=True)
     try:
-        told = {name: _told(options.runs / f"{name}.json", name) for name in RUNS}
+        told = {name: _told(options.runs / f"{name}.json", name) for name in options.only}
+        if set(told) != set(RUNS):
+            return 0
         ceilings = {where: _ceilings(options.runs / f"ceilings-{where}.json", where) for where in (CPU, SIMULATED)}
     except NoCompiler as error:
         sys.stderr.write(f"{error}\n")
@@ -61,12 +67,11 @@ def main(arguments: list[str] | None = None) -> int:
     ran = {
         where: _together([told[name] for name, run in RUNS.items() if run[0] == where]) for where in (CPU, SIMULATED)
     }
-    rows = [report.Row(it.kind, it.name, it.ran(ran[CPU]), it.ran(ran[SIMULATED])) for it in parts()]
-    rows += [
-        report.Row("ceiling", it, it in ceilings[CPU], it in ceilings[SIMULATED])
-        for it in Ceilings.__struct_fields__
-        if it not in NO_RATES
-    ]
+    known = parts()
+    on_hardware = ran_on_hardware(RESULTS, known)
+    places = {(it.kind, it.name): (it.ran(ran[CPU]), it.ran(ran[SIMULATED])) for it in known}
+    places |= {("ceiling", it): (it in ceilings[CPU], it in ceilings[SIMULATED]) for it in CEILINGS}
+    rows = [report.Row(*it, *where, hardware=it in on_hardware) for it, where in places.items()]
     lines = [
         report.File(file, sorted(of_file), sorted(of_file & ran[SIMULATED].get(file, set())),
                     sorted(of_file & ran[CPU].get(file, set())))
@@ -74,12 +79,12 @@ def main(arguments: list[str] | None = None) -> int:
     ]  # fmt: skip
     write(
         options.out,
-        title="What ran on a device",
+        title="Where everything ran",
         command=command_line("bench.device_lines"),
         text=report.markdown(rows, lines),
         data={"parts": [msgspec.to_builtins(it) for it in rows], "lines": [msgspec.to_builtins(it) for it in lines]},
     )
-    return 0 if all(it.cpu or it.simulated for it in rows) else 1
+    return 0 if all(it.ran for it in rows) else 1
 
 
 def _told(kept: Path, name: str) -> Ran:
@@ -114,7 +119,7 @@ def _ceilings(kept: Path, where: str) -> set[str]:
             )
         kept.write_bytes(printed.stdout)
     found = msgspec.json.decode(kept.read_bytes(), type=MeasuredRates).ceilings
-    return {it for it in Ceilings.__struct_fields__ if getattr(found, it)}
+    return {it for it in CEILINGS if getattr(found, it)}
 
 
 def _together(told: list[Ran]) -> dict[str, set[int]]:

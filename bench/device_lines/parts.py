@@ -9,9 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.device_lines.branches import SOURCES
+from hotlap.records import Ceilings
 
 Ran = Mapping[str, Set[int]]
 """Lines by file."""
+
+CEILINGS = tuple(it for it in Ceilings.__struct_fields__ if it not in ("other_load", "doubts", "threads"))
+"""The rates; the other fields say how far they are to be trusted."""
 
 
 @dataclass(frozen=True)

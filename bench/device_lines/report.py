@@ -24,6 +24,11 @@ class Row(msgspec.Struct, frozen=True):
     simulated: bool
     hardware: bool = False
 
+    @property
+    def ran(self) -> bool:
+        """Whether it ran anywhere."""
+        return self.cpu or self.simulated or self.hardware
+
 
 class File(msgspec.Struct, frozen=True):
     """The lines of one file that run only with an accelerator, and those that ran."""
@@ -53,13 +58,16 @@ def markdown(rows: Sequence[Row], files: Sequence[File]) -> str:
 def _parts(rows: Sequence[Row]) -> Iterator[str]:
     yield "Read off what tests really ran, process by process and line by line. On the CPU run the tests of the rooms,"
     yield "many with profiles and devices that stand in for real ones; the simulated device, that of `tests/simulated`,"
-    yield "proves logic and no speed. **Nothing here ran on real hardware**: no figure of hotlap's is from one."
+    yield "proves logic and no speed. What ran on real hardware is read off the results of `make bench-gpu` and"
+    yield "`make bench-gpu-findings`."
+    if not any(it.hardware for it in rows):
+        yield "**There is no such result yet: nothing ever ran on real hardware**, and no figure is from one."
     for kind, heading in _HEADINGS.items():
         yield from ("", f"## {heading}", "", "| name | CPU | simulated device | real hardware |", "|---|---|---|---|")
         for it in rows:
             if it.kind == kind:
-                marks = ("yes" if ran else "-" for ran in (it.cpu, it.simulated, it.hardware))
-                yield f"| `{it.name}` | {' | '.join(marks)} |"
+                marks = ("yes" if ran else "-" for ran in (it.cpu, it.simulated))
+                yield f"| `{it.name}` | {' | '.join(marks)} | {'yes' if it.hardware else 'never'} |"
 
 
 def _lines(files: Sequence[File]) -> Iterator[str]:

@@ -25,12 +25,14 @@ from bench.findings.load import busy_cores
 from bench.findings.planted import Planted, all_planted
 from bench.findings.score import Score, failed, judged_again, score
 from bench.findings.truth import Truth
-from bench.report import command_line, write, written
-from hotlap.api import begin, profile_search
+from bench.gpu.naive import KnownMachine
+from bench.report import command_line, is_simulated, write, written
+from hotlap.api import begin, local_executor, profile_search
 from hotlap.errors import HotlapError
 from hotlap.experiment.options import Options
 from hotlap.machine.facts import machine_facts
-from hotlap.records import Machine, Workload
+from hotlap.records import Isolation, Machine, Workload
+from hotlap.trial.executor import OneSlot
 
 _COMPILERS = (os.environ.get("CXX") or "g++", "clang++")
 """What torch's own compiler looks for, by its usual names."""
@@ -59,13 +61,20 @@ def workload_of(planted: Planted) -> Workload:
     return Workload(kind=kind, target=target, arguments=arguments, directory=planted.folder, python=sys.executable)
 
 
-def measure(planted: Planted, directory: Path, *, busy: bool = False) -> Score:
-    """Profile one script and compare what is said with what was planted. Raises :class:`HotlapError`."""
+def measure(planted: Planted, directory: Path, *, busy: bool = False, machine: Machine | None = None) -> Score:
+    """Profile one script and compare what is said with what was planted. The machine's rates are measured unless they
+    are given. Raises :class:`HotlapError`."""
+
+    def executor(folder: Path, isolation: Isolation) -> OneSlot:
+        made = local_executor(folder, isolation)
+        return made if machine is None else KnownMachine(made, machine)
+
     study = begin(
         workload_of(planted),
         Options(),
         root=directory,
         on_progress=lambda progress: None,
+        executor=executor,
         search=profile_search,
     )
     return score(planted, study.findings, study.warnings, busy=busy)
@@ -80,11 +89,12 @@ def main(arguments: list[str] | None = None) -> int:
     able = [it for it in here if not missing(it.need, machine)]
     kept = {it.name: it for it in kept_scores(options.out, keep=bool(options.only) or options.rest)}
     scores = {it.name: judged_again(it, kept[it.name], busy=options.busy > 0) for it in able if it.name in kept}
+    due = [it for it in able if _is_due(it, options, kept)]
     with busy_cores(options.busy):
-        for planted in able:
-            if not _is_due(planted, options, kept):
-                continue
-            scores[planted.name] = _timed(planted, busy=options.busy > 0)
+        # Of a device once: it does not share its rates with other programs, as cores are shared.
+        rates = _measured_machine() if options.device and due else None
+        for planted in due:
+            scores[planted.name] = _timed(planted, busy=options.busy > 0, machine=rates)
             _say(f"{planted.name}: {scores[planted.name].in_words()}")
             known = [(it, scores[it.name]) for it in able if it.name in scores]
             _write(options, known, left_out)
@@ -114,11 +124,16 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _timed(planted: Planted, *, busy: bool) -> Score:
+def _measured_machine() -> Machine:
+    with tempfile.TemporaryDirectory(prefix="hotlap-findings-") as folder:
+        return local_executor(Path(folder)).machine()
+
+
+def _timed(planted: Planted, *, busy: bool, machine: Machine | None) -> Score:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="hotlap-findings-") as folder:
         try:
-            found = measure(planted, Path(folder), busy=busy)
+            found = measure(planted, Path(folder), busy=busy, machine=machine)
         except HotlapError as error:
             found = failed(planted, str(error))
     return replace(found, seconds=round(time.monotonic() - began, 1))
@@ -128,10 +143,13 @@ def _write(
     options: argparse.Namespace, known: Sequence[tuple[Planted, Score]], left_out: Sequence[tuple[str, str]]
 ) -> None:
     truths = msgspec.convert(written(options.truth) or [], list[Truth]) if options.truth else []
-    text = report.markdown(known, left_out, busy=options.busy, truths=truths, again=tuple(options.only))
+    text = report.markdown(
+        known, left_out, busy=options.busy, truths=truths, again=tuple(options.only), simulated=is_simulated()
+    )
+    where = " on a simulated device" if is_simulated() else " on a busy machine" if options.busy else ""
     write(
         options.out,
-        title="How right the findings are" + (" on a busy machine" if options.busy else ""),
+        title=f"How right the findings are{where}",
         command=command_line("bench.findings"),
         text=text,
         data={"scripts": [asdict(it) for _, it in known], "left_out": left_out},

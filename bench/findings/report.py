@@ -10,6 +10,13 @@ from bench.findings.score import Score
 from bench.findings.truth import Truth
 from bench.report import measured_again, table
 
+_NO_HARDWARE = (
+    "**Every script ran on a simulated device** (`tests/simulated`), whose times follow from a table of rates. What is "
+    "counted here is whether the rules reason correctly about the evidence of a device: it proves logic, never speed, "
+    "and no share or time of these findings says anything about real hardware. Large work is put on the simulated "
+    "timeline without being computed, and Python code takes no time there.",
+)
+
 
 def markdown(
     known: Sequence[tuple[Planted, Score]],
@@ -18,11 +25,16 @@ def markdown(
     busy: int = 0,
     truths: Sequence[Truth] = (),
     again: Sequence[str] = (),
+    simulated: bool = False,
 ) -> str:
-    """The totals, a line for each script, what findings claim next to what cures save (``truths``), and what was not
-    run. ``busy`` is how many cores did other work meanwhile, ``again`` what was measured after an earlier run."""
+    """The totals, a line for each script and for each rule, what findings claim next to what cures save (``truths``),
+    and what was not run. ``busy`` is how many cores did other work meanwhile, ``again`` what was measured after an
+    earlier run, and ``simulated`` says that there was no such device."""
     scores = [it for _, it in known]
-    lines = [*_totals(known, busy), "", table(["script", "planted", "found", "judgement"], [_row(it) for it in scores])]
+    lines = [*_NO_HARDWARE, ""] if simulated else []
+    header = ["script", "planted", "found", "judgement"]
+    lines += [*_totals(known, busy), "", table(header, [_row(it) for it in scores])]
+    lines += ["", *_by_rule(scores)]
     lines += measured_again(again)
     if truths:
         lines += ["", *_claims(compared(scores, truths))]
@@ -79,6 +91,20 @@ def _claim_row(it: Comparison) -> list[str]:
         f"{saved[0]:.0f} % ({saved[1]:.0f} to {saved[2]:.0f} %)",
         {True: "yes", False: "NO", None: "open"}[it.is_borne_out],
     ]
+
+
+def _by_rule(scores: Sequence[Score]) -> list[str]:
+    """Hits and false alarms of every rule that was planted or found."""
+    rules = sorted({rule for it in scores for rule in (*it.wanted, *it.found)})
+    rows = []
+    for rule in rules:
+        planted = sum(rule in it.wanted for it in scores)
+        missed = sum(rule in it.missed for it in scores)
+        false = sum(rule in it.false for it in scores)
+        true = sum(rule in it.found for it in scores) - (planted - missed) - false
+        rows.append([f"`{rule}`", *(str(it or "-") for it in (planted, planted - missed, true, false))])
+    header = ["rule", "planted", "found where planted", "found where true as well", "false alarms"]
+    return ["By rule, in how many scripts:", "", table(header, rows)]
 
 
 def _share(part: int, whole: int) -> str:

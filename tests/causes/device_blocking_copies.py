@@ -8,8 +8,8 @@ if not torch.cuda.is_available():
     raise SystemExit("This script needs an accelerator.")
 device = torch.device("cuda")
 torch.manual_seed(0)
-data = TensorDataset(torch.randn(256, 3, 512, 512), torch.randint(0, 8, (256,)))
-loader = DataLoader(data, batch_size=64, num_workers=2, persistent_workers=True, pin_memory=True)
+data = TensorDataset(torch.randn(128, 3, 512, 512), torch.randint(0, 8, (128,)))
+loader = DataLoader(data, batch_size=16, num_workers=2, persistent_workers=True, pin_memory=True)
 model = nn.Sequential(nn.Conv2d(3, 8, 7, stride=4), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 8)).to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01, fused=True)
 for _ in range(1000):

@@ -2,6 +2,7 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/empty.h>
 #include <ATen/record_function.h>
 #include <c10/core/Allocator.h>
 
@@ -69,6 +70,39 @@ bool is_to_be_resized(const c10::FunctionSchema& schema, const std::vector<c10::
          });
 }
 
+// What a convolution gives; nobody but its kernels says so. Nothing for any other operator.
+std::optional<Stack> convolved(const c10::FunctionSchema& schema, const Stack& arguments) {
+  const auto like = [](const Tensor& original, c10::IntArrayRef sizes) {
+    return at::empty(sizes, original.options().device(c10::kMeta));
+  };
+  if (schema.name() == "aten::_slow_conv2d_forward" && schema.overload_name().empty()) {
+    const Tensor images = arguments[0].toTensor(), weight = arguments[1].toTensor();
+    const auto kernel = arguments[2].toDimVector(), stride = arguments[4].toDimVector(), padding = arguments[5].toDimVector();
+    const auto side = [&](int64_t at) { return (images.size(2 + at) + 2 * padding[at] - kernel[at]) / stride[at] + 1; };
+    return Stack{like(images, {images.size(0), weight.size(0), side(0), side(1)})};
+  }
+  if (schema.name() == "aten::_slow_conv2d_backward" && schema.overload_name() == "output_mask") {
+    const Tensor images = arguments[1].toTensor(), weight = arguments[2].toTensor();
+    const auto wanted = arguments[6].toBoolList();
+    return Stack{wanted[0] ? like(images, images.sizes()) : Tensor(), wanted[1] ? like(weight, weight.sizes()) : Tensor(),
+                 wanted[2] ? like(weight, {weight.size(0)}) : Tensor()};
+  }
+  return std::nullopt;
+}
+
+// The same of any operator of which torch knows without computing it.
+std::optional<Stack> formed(const c10::OperatorHandle& op, Stack arguments, Pairs& pairs) {
+  at::AutoDispatchBelowADInplaceOrView below;
+  at::RecordFunctionGuard unseen(false);
+  if (auto found = convolved(op.schema(), arguments)) return found;
+  if (!op.hasKernelForDispatchKey(c10::DispatchKey::Meta)) return std::nullopt;
+  for_each_tensor(&arguments, 0, [&](const Tensor& it) { return form_of(it, pairs); });
+  for (c10::IValue& it : arguments)
+    if (it.isDevice() && !it.toDevice().is_meta()) it = c10::Device(c10::kMeta);
+  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &arguments);
+  return arguments;
+}
+
 }  // namespace
 
 bool is_hollow(double bytes) { return profile.hollow_bytes > 0 && bytes > profile.hollow_bytes; }
@@ -85,18 +119,11 @@ bool give_hollow(const c10::OperatorHandle& op, Stack* stack, size_t begin, int 
     }
     return true;
   }
-  if (!op.hasKernelForDispatchKey(c10::DispatchKey::Meta)) return false;
   Pairs pairs;
-  for_each_tensor(&arguments, 0, [&](const Tensor& it) { return form_of(it, pairs); });
-  for (c10::IValue& it : arguments)
-    if (it.isDevice() && !it.toDevice().is_meta()) it = c10::Device(c10::kMeta);
-  {
-    at::AutoDispatchBelowADInplaceOrView below;
-    at::RecordFunctionGuard unseen(false);
-    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &arguments);
-  }
+  auto results = formed(op, std::move(arguments), pairs);
+  if (!results) return false;
   stack->resize(begin);
-  for (c10::IValue& it : arguments) stack->push_back(std::move(it));
+  for (c10::IValue& it : *results) stack->push_back(std::move(it));
   for_each_tensor(stack, begin, [&](const Tensor& it) { return with_memory(it, pairs, device); });
   return true;
 }

@@ -11,6 +11,7 @@ namespace simulated {
 namespace {
 
 constexpr double kNanoseconds = 1e9;
+constexpr double kUnaligned = 2;  // how much longer matrix units take for sides that they cannot load in whole pieces
 
 bool contains(const std::string& name, const char* part) { return name.find(part) != std::string::npos; }
 
@@ -23,6 +24,15 @@ double product_flops(const std::string& name, const std::vector<at::Tensor>& ten
   const at::Tensor& left = tensors[first];
   const at::Tensor& right = tensors[first + 1];
   return 2.0 * static_cast<double>(left.numel()) * (right.dim() >= 2 ? static_cast<double>(right.size(-1)) : 1.0);
+}
+
+// Whether matrix units can load the last two factors in whole pieces of sixteen bytes.
+bool is_aligned(const std::string& name, const std::vector<at::Tensor>& tensors) {
+  const size_t first = contains(name, "add") ? 1 : 0;
+  for (size_t at = first; at < std::min(first + 2, tensors.size()); at++)
+    for (const int64_t side : tensors[at].sizes().slice(std::max<int64_t>(0, tensors[at].dim() - 2)))
+      if (side * static_cast<int64_t>(tensors[at].element_size()) % 16 != 0) return false;
+  return true;
 }
 
 // Every output element is a sum over the kernel's window and all input channels of its group. The weight is the tensor
@@ -64,7 +74,11 @@ Amount amount_of(const std::string& name, const std::vector<at::Tensor>& tensors
     amount.bytes += static_cast<double>(it.numel()) * static_cast<double>(it.element_size());
     if (at::isFloatingType(it.scalar_type())) amount.type = it.scalar_type();
   }
-  if (is_product(name)) amount.flops = product_flops(name, tensors);
+  if (is_product(name)) {
+    amount.flops = product_flops(name, tensors);
+    const bool on_matrix_units = amount.type == at::kHalf || amount.type == at::kBFloat16;
+    if (on_matrix_units && !is_aligned(name, tensors)) amount.flops *= kUnaligned;
+  }
   if (is_convolution(name)) amount.flops = convolution_flops(name, tensors);
   return amount;
 }

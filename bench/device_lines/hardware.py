@@ -1,0 +1,46 @@
+"""What ran on real hardware: read off the results that ``bench.gpu`` and ``bench.findings --device`` left there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bench.device_lines.parts import Part
+
+_SIMULATED = "simulated"
+
+
+def ran_on_hardware(results: Path, parts: list[Part]) -> set[tuple[str, str]]:
+    """Kind and name of all that ran there. Nothing, where ``results`` holds no result of an accelerator."""
+    found: set[tuple[str, str]] = set()
+    for data in _documents(results, "gpu*.json"):
+        found |= set(_benchmarked(data))
+    for data in _documents(results, "findings-gpu*.json"):
+        done = [it for it in data["scripts"] if not it["trouble"]]
+        found |= {("rule", rule) for it in done for rule in it["found"]}
+        if done:  # every collector was asked
+            found |= {("evidence", it.name) for it in parts if it.kind == "evidence"}
+    return found
+
+
+def _documents(results: Path, pattern: str) -> Iterator[Any]:
+    for path in sorted(results.glob(pattern)):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if _SIMULATED not in document["machine"]:
+            yield document["data"]
+
+
+def _benchmarked(data: Any) -> Iterator[tuple[str, str]]:
+    """Levers of the plans that were timed, phases with time of their own, and rates that were measured."""
+    for name, rate in (data["machine"] or {}).get("ceilings", {}).items():
+        if rate:
+            yield "ceiling", name
+    for result in data["naive"].values():
+        for setting in result["plan"]["settings"]:
+            yield "lever", setting["lever"]
+        for account in (result["before"], result["after"]):
+            for phase, seconds in (account or {}).items():
+                if isinstance(seconds, float) and seconds > 0:
+                    yield "phase", phase.replace("_", "-")
