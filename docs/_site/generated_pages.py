@@ -17,7 +17,7 @@ from mkdocs.structure.files import File, Files
 
 from hotlap.cli.main import COMMANDS
 from hotlap.diagnose.api import all_rules
-from hotlap.levers.api import all_levers
+from hotlap.levers.api import levers_of_any_work
 from hotlap.render.rule_pages import GROUPS
 from hotlap.source.lint.api import FixSafety
 from hotlap.source.lint.api import all_rules as lint_rules
@@ -72,17 +72,17 @@ def _filled(entry: object) -> object:
 
 
 def _levers() -> Iterator[Page]:
-    levers = all_levers().values()
-    rows = [(f"[{it.name}]({it.name}.md)", it.proof, it.title) for it in levers]
+    levers = levers_of_any_work().values()
+    rows = [(f"[{it.name}]({it.name}.md)", it.proof, " and ".join(it.work), it.title) for it in levers]
     yield Page(
         "levers/index.md",
-        "# Levers\n\nWhat hotlap tries. Each requires a proof that training still produces the same results: "
+        "# Levers\n\nWhat hotlap tries. Each requires a proof that results stay the same: "
         "[how it measures](../how-it-measures.md#identical-results) explains the words.\n\n"
-        + _table(("lever", "proof", "what it does"), rows),
+        + _table(("lever", "proof", "for", "what it does"), rows),
     )
     for it in levers:
         findings = [f"[{name}](../findings/{name}.md)" for name in it.addresses]
-        facts = [f"**Proof it owes:** {it.proof}"]
+        facts = [f"**Proof it owes:** {it.proof}", f"**For:** {' and '.join(it.work)}"]
         facts += [f"**Answers:** {', '.join(findings)}"] if findings else []
         facts += [f"**In a plan:** `{name}`, {_values(parameter)}" for name, parameter in it.parameters.items()]
         yield Page(f"levers/{it.name}.md", _docstring_page(it.name, it.page, facts))

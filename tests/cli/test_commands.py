@@ -337,11 +337,12 @@ def test_doctor_names_the_isolation_of_a_machine_that_has_none(work: Path, capsy
 
 
 def test_levers_lists_every_lever_and_shows_its_page(capsys: pytest.CaptureFixture[str]) -> None:
-    from hotlap.levers.api import all_levers
+    from hotlap.levers.api import all_levers, inference_levers, levers_of_any_work
 
+    assert set(levers_of_any_work()) == {*all_levers(), *inference_levers()}
     assert main(["levers"]) == 0
     listed = capsys.readouterr().out
-    for name in all_levers():
+    for name in levers_of_any_work():
         assert f"\n{name} " in listed
         assert main(["levers", name]) == 0
         assert capsys.readouterr().out.startswith(name)

@@ -24,6 +24,7 @@ PAGE = LeverPage(
     name="loader",
     title="Workers that fetch batches",
     proof="exact",
+    work=("training",),
     addresses=("loader-bound",),
     parameters=(("workers", "a whole number from 0 to 64"),),
     page="""Workers that fetch batches.
@@ -109,7 +110,9 @@ def test_lever_page(matches_snapshot: Callable[[str, str], bool]) -> None:
 
 
 def test_lever_list(matches_snapshot: Callable[[str, str], bool]) -> None:
-    other = LeverPage("compile", "The model compiled", "rounding", (), (), "The model compiled.")
+    other = LeverPage(
+        "compile", "The model compiled", "rounding", ("training", "inference"), (), (), "The model compiled."
+    )
     assert matches_snapshot("lever-list", shown(lever_list([PAGE, other])))
 
 

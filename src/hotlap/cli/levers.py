@@ -6,7 +6,7 @@ from hotlap import api
 from hotlap.cli import screen
 from hotlap.cli.arguments import Parser, nearest
 from hotlap.errors import UsageError
-from hotlap.levers.api import Lever, Parameter, all_levers
+from hotlap.levers.api import Lever, Parameter, levers_of_any_work
 from hotlap.render.lever_pages import LeverPage, lever_list, lever_page
 
 _DESCRIPTION = (
@@ -26,7 +26,7 @@ def parser() -> Parser:
 def main(words: list[str], engine: api.Engine) -> int:
     """Run the command. Raises :class:`hotlap.errors.HotlapError`."""
     choices = parser().parse_args(words)
-    known = all_levers()
+    known = levers_of_any_work()
     if choices.name is None:
         pages = [_page_of(it) for it in known.values()]
         if choices.json:
@@ -51,6 +51,7 @@ def _page_of(lever: Lever) -> LeverPage:
         name=lever.name,
         title=lever.title,
         proof=lever.proof,
+        work=lever.work,
         addresses=lever.addresses,
         parameters=parameters,
         page=lever.page,

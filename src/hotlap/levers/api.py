@@ -106,10 +106,14 @@ def inference_levers() -> Mapping[str, Lever]:
     return _levers_of("inference")
 
 
+def levers_of_any_work() -> Mapping[str, Lever]:
+    """Every lever there is by name, in alphabetical order. Raises as :func:`all_levers` does."""
+    return {name: find(name) for name in _names()}
+
+
 @cache
 def _levers_of(work: Work) -> Mapping[str, Lever]:
-    found = {name: find(name) for name in _names()}
-    return {name: it for name, it in found.items() if work in it.work}
+    return {name: it for name, it in levers_of_any_work().items() if work in it.work}
 
 
 @cache

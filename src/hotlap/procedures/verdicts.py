@@ -50,7 +50,7 @@ def no_gain(
 
 def seen(gain: float, rounds: int, goal: Goal) -> Seen:
     """What becomes of something that was looked at and could not be proved."""
-    reason = f"Measured in one replicate of {rounds} rounds, not proved: no interval, and losses were not compared."
+    reason = f"Measured in one replicate of {rounds} rounds, not proved: no interval, and results were not compared."
     return Seen(speedup=gain, metric=goal.objective.metric, rounds=rounds, reason=reason)
 
 
