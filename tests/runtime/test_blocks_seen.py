@@ -65,6 +65,25 @@ def blocks_of(observer: Observer, model: nn.Module, steps: int = 4) -> BlockFact
     return facts.blocks
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_whose_forward_it_is_and_whether_it_is_compiled(observer: Observer, compiled: bool) -> None:
+    model = linear()
+    if compiled:
+        model.forward = torch.compile(model.forward, backend="eager")  # type: ignore[method-assign]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        model(torch.ones(2, 4)).mean().backward()
+        optimizer.step()
+    (facts,) = observer.facts().models
+    assert facts.forward_of_torch and facts.compiled is compiled
+
+
+def test_a_forward_of_its_own_is_none_of_torchs(observer: Observer) -> None:
+    blocks_of(observer, Net(linear))
+    (facts,) = observer.facts().models
+    assert not facts.forward_of_torch and not facts.compiled
+
+
 def test_blocks_are_found_with_their_place(observer: Observer) -> None:
     assert blocks_of(observer, Net(linear)) == BlockFacts(kind="Sequential", count=3, place='.stages["first"]')
 

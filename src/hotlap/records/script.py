@@ -127,7 +127,8 @@ class ModelFacts(Record, frozen=True, kw_only=True):
     """One root module: the outermost module that owns parameters an optimizer holds.
 
     ``input_shapes`` are the distinct shapes of its tensor arguments in the observed steps, at most 32.
-    ``outputs_by_sample`` says that each tensor of its outputs had one entry for each sample of its inputs.
+    ``outputs_by_sample`` says that each tensor of its outputs had one entry for each sample of its inputs, and
+    ``forward_of_torch`` that its own class defines no forward, as that of an ``nn.Sequential``.
     """
 
     kind: str
@@ -149,6 +150,7 @@ class ModelFacts(Record, frozen=True, kw_only=True):
     flops_per_step: float | None = None
     blocks: BlockFacts | None = None
     outputs_by_sample: bool = False
+    forward_of_torch: bool = False
     site: CallSite | None = None
 
 

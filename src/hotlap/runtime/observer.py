@@ -392,6 +392,7 @@ class _Model:
             flops_per_step=flops,
             blocks=blocks.facts(root),
             outputs_by_sample=bool(self._outputs_by_sample),
+            forward_of_torch=type(root).forward.__module__.startswith("torch.nn."),
             site=next((it for it in sites.values() if it.role == "model" and it.what == kind), None),
         )
 
@@ -431,7 +432,9 @@ def _length(loader: Any) -> int | None:
 
 
 def _is_compiled(root: Any) -> bool:
-    return hasattr(root, "_orig_mod") or getattr(root, "_compiled_call_impl", None) is not None
+    if hasattr(root, "_orig_mod") or getattr(root, "_compiled_call_impl", None) is not None:
+        return True
+    return hasattr(vars(root).get("forward"), "_torchdynamo_orig_callable")
 
 
 def _is_channels_last(parameters: list[Any]) -> bool:

@@ -11,7 +11,7 @@ from patching import FACTS, facts_of, left_out, patched
 
 from hotlap.levers.api import all_levers, find
 from hotlap.levers.support.situations import make_setting
-from hotlap.records import BlockFacts, ModelFacts, OptimizerFacts
+from hotlap.records import BlockFacts, ModelFacts, NoSourceForm, OptimizerFacts
 from hotlap.source.patch.make import make_patch
 
 IMAGES = msgspec.structs.replace(
@@ -64,6 +64,40 @@ def test_compile_where_the_model_is_ready(tmp_path: Path, before: str, after: st
     new = compiled(tmp_path, before + LOOP)
     assert new == after + LOOP
     assert compiled(tmp_path, new) == new
+
+
+OF_TORCH = msgspec.structs.replace(FACTS, models=(ModelFacts(kind="Sequential", parameters=1, forward_of_torch=True),))
+
+
+def test_of_a_model_whose_class_is_torchs_the_forward_is_compiled(tmp_path: Path) -> None:
+    source = "import torch\n\nmodel = nn.Sequential()\noptimizer = AdamW(model.parameters())\n" + LOOP
+    new = patched(tmp_path, source, "compile", OF_TORCH, mode="reduce-overhead")
+    written = 'model = nn.Sequential()\nmodel.forward = torch.compile(model.forward, mode="reduce-overhead")\n'
+    assert new == source.replace("model = nn.Sequential()\n", written)
+    assert patched(tmp_path, new, "compile", OF_TORCH, mode="reduce-overhead") == new
+
+
+def test_what_the_patch_writes_compiles_such_a_model() -> None:
+    import torch
+
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+    names = list(model.state_dict())
+    calls: list[object] = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> object:
+        calls.append(graph)
+        return graph.forward
+
+    model.forward = torch.compile(model.forward, backend=backend)  # type: ignore[method-assign]
+    model(torch.ones(2, 4))
+    assert len(calls) == 1 and list(model.state_dict()) == names
+
+
+def test_models_of_both_kinds_cannot_be_told_apart() -> None:
+    both = (ModelFacts(kind="Net", parameters=1), ModelFacts(kind="Sequential", parameters=1, forward_of_torch=True))
+    facts = msgspec.structs.replace(FACTS, models=both)
+    (change,) = find("compile").rewrite(facts, make_setting("compile", mode="default"))
+    assert isinstance(change, NoSourceForm) and "cannot be told" in change.reason
 
 
 def test_activation_checkpointing_is_a_loop_over_the_blocks(tmp_path: Path) -> None:

@@ -24,6 +24,10 @@ report names each such place with its reason. Dropout draws other random numbers
     model = Transformer().cuda()
     model.compile()
 
+Of a model whose class is torch's, an `nn.Sequential` say, the forward is compiled instead:
+`model.forward = torch.compile(model.forward)`. Its `compile()` begins in a frame of torch's, which TorchDynamo passes
+over, and compiles nothing.
+
 ## What is proved
 `rounding`: fused kernels round in other places. For the comparison of numbers, Inductor is told to use eager's random
 numbers.
@@ -41,6 +45,7 @@ from hotlap.records import (
     PEAK_BYTES,
     SECONDS_PER_SAMPLE,
     ModelStatement,
+    NoSourceForm,
     Proof,
     ScriptFacts,
     Setting,
@@ -99,10 +104,18 @@ def environment(setting: Setting) -> dict[str, str]:
 
 
 def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
-    """The call on each model."""
+    """The call on each model. ``Module.compile`` would compile nothing of one whose forward is torch's own, so that its
+    forward is compiled instead."""
+    of_torch = {it.forward_of_torch for it in facts.models}
+    if len(of_torch) == 2:
+        reason = "Some models have a forward of torch's own, and which variable is which cannot be told."
+        return (NoSourceForm(reason=reason),)
     values = dict(setting.values)
     arguments = [] if values["mode"] == "default" else [f'mode="{values["mode"]}"']
     arguments += ["dynamic=True"] if values.get("dynamic") else []
+    if of_torch == {True}:
+        code = f"_.forward = torch.compile({', '.join(['_.forward', *arguments])})"
+        return (ModelStatement(code=code, needs=("torch.compile",)),)
     return (ModelStatement(code=f"_.compile({', '.join(arguments)})"),)
 
 

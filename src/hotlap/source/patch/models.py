@@ -226,14 +226,17 @@ def _outside_of_branches(code: Code, statement: ast.stmt, uses: Sequence[ast.AST
 
 def _has_already(model: Model, change: ModelStatement) -> bool:
     """Whether the script does it: ``model.compile()`` or ``torch.compile(model)``, a conversion of the format."""
-    method = change.code.split(".")[1].partition("(")[0]
+    wanted = ast.parse(change.code, mode="exec").body[0]
+    calls = (it for it in ast.walk(wanted) if isinstance(it, ast.Call))
+    method = next((last_part(it.func) for it in calls), "")
     for node in ast.walk(model.code.tree):
         if not isinstance(node, ast.Call):
             continue
         if method == "compile" and last_part(node.func) == "compile":
             receiver = ast.unparse(node.func).rpartition(".")[0]
             given = [ast.unparse(it) for it in node.args]
-            if receiver == model.name or (receiver == "torch" and model.name in given):
+            whole_or_forward = {model.name, f"{model.name}.forward"}
+            if receiver == model.name or (receiver == "torch" and not whole_or_forward.isdisjoint(given)):
                 return True
         if method == "to" and _is_call_with(node, {"to"}, "memory_format"):
             called_on = node.func.value if isinstance(node.func, ast.Attribute) else node.func
