@@ -13,10 +13,10 @@ from hunting import line
 from torch import nn
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
-from hotlap.records import AccountMemory, MemoryAccount, MemoryGrowth
+from hotlap.records import AccountMemory, FakeTensors, MemoryAccount, MemoryGrowth
 from hotlap.runtime.clock import StepClock
 from hotlap.runtime.hooks import Hooks
-from hotlap.runtime.instruments import account_memory
+from hotlap.runtime.instruments import account_memory, fake_tensors
 from hotlap.runtime.instruments.api import Place
 from hotlap.runtime.interception import Interception
 
@@ -32,7 +32,7 @@ def account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Account
     hooks = Hooks(torch=torch)
     interception = Interception(hooks)
 
-    def run(train: Callable[[], object]) -> MemoryAccount:
+    def run(train: Callable[[], object], *, without_data: bool = False) -> MemoryAccount:
         clock = StepClock(
             hooks,
             source="auto",
@@ -41,6 +41,8 @@ def account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Account
         )
         interception.install()
         account_memory.install(Place(interception, clock, lambda **found: None, tmp_path), AccountMemory(steps=STEPS))
+        if without_data:
+            fake_tensors.install(Place(interception, clock, lambda **found: None, tmp_path), FakeTensors())
         train()
         for tell in hooks.before_exit:
             tell()
@@ -48,8 +50,6 @@ def account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Account
         return found
 
     yield run
-    for tell in hooks.before_exit:
-        tell()
     interception.suspend()
 
 
@@ -177,3 +177,33 @@ def test_nothing_is_kept_alive_by_counting(account: Account) -> None:
     account(lambda: fit(lambda output, loss: made.extend(map(weakref.ref, (output, loss)))))
     gc.collect()
     assert made and not any(it() is not None for it in made)
+
+
+def test_tensors_without_data_have_the_same_peak(account: Account) -> None:
+    estimated = account(fit, without_data=True).peak
+    parameters, activations = FLOAT * (10 * WIDE + 1), FLOAT * BATCH * (WIDE + 1)
+    assert (
+        estimated.parameters == parameters
+        and activations - FLOAT * BATCH <= estimated.activations <= activations + FLOAT
+    )
+    assert 2 * parameters <= estimated.optimizer_state <= 2 * parameters + 4 * FLOAT * 8
+
+
+@pytest.mark.parametrize("layers", [2, 30])
+def test_a_model_larger_than_this_machine_is_estimated(account: Account, layers: int) -> None:
+    wide = 16_384
+
+    def train() -> None:
+        net = nn.Sequential(*(nn.Linear(wide, wide, bias=False) for _ in range(layers)))
+        optimizer = torch.optim.Adam(net.parameters())
+        for _ in range(2):
+            optimizer.zero_grad()
+            loss = net(torch.randn(BATCH, wide)).square().mean()
+            loss.backward()
+            assert loss.item() == 1.0
+            optimizer.step()
+
+    found = account(train, without_data=True)
+    parameters = FLOAT * layers * wide * wide
+    assert found.peak.parameters == parameters
+    assert parameters * 4 <= found.peak.total <= parameters * 4.6 + FLOAT * 8 * wide * wide

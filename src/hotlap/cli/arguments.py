@@ -106,6 +106,15 @@ def seconds(text: str) -> float:
     return total
 
 
+def size(text: str) -> int:
+    """``24GiB``, ``512MiB`` or ``16GB`` in bytes."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT])(i?)B?", text.strip())
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size, such as 24GiB or 512MiB")
+    number, prefix, binary = found.groups()
+    return int(float(number) * (1024 if binary else 1000) ** (1 + "KMGT".index(prefix)))
+
+
 def share(text: str) -> float:
     """``1%`` or ``0.01`` as a share between 0 and 1. Raises :class:`argparse.ArgumentTypeError`."""
     number = text.strip()

@@ -8,7 +8,8 @@ from hotlap import api
 from hotlap.cli import arguments, options, studies
 from hotlap.cli.arguments import Parser
 from hotlap.cli.workload import workload_from
-from hotlap.experiment.options import FEWEST_MEMORY_STEPS, Options, check
+from hotlap.errors import UsageError
+from hotlap.experiment.options import FEWEST_MEMORY_STEPS, EstimateChoices, Options, check
 from hotlap.levers.api import all_levers
 from hotlap.study import MEMORIES
 
@@ -22,6 +23,7 @@ _EXAMPLES = """\
 examples:
   hotlap memory train.py
   hotlap memory --steps 40 train.py         where memory grows slowly
+  hotlap memory --estimate --batch-size 64 --device-memory 24GiB train.py
   hotlap report --html page.html            shows the step as a picture that can be zoomed
 
 exit code: as of `hotlap tune`."""
@@ -41,6 +43,27 @@ def parser() -> Parser:
         "--steps", type=partial(arguments.whole, FEWEST_MEMORY_STEPS), default=defaults.memory_steps, metavar="N",
         help=f"count this many steps (default: {defaults.memory_steps})",
     )  # fmt: skip
+    group = made.add_argument_group("the estimate")
+    group.add_argument(
+        "--estimate", action="store_true",
+        help="compute peaks by batch size and by lever on tensors without data; the device need not be there",
+    )  # fmt: skip
+    group.add_argument(
+        "--batch-size", type=partial(arguments.whole, 1), action="append", default=[], metavar="N",
+        help="estimate for this batch size; may be repeated (default: the script's own)",
+    )  # fmt: skip
+    group.add_argument(
+        "--device-memory", type=arguments.size, default=0, metavar="SIZE",
+        help="memory of the device, such as 24GiB: shows what fits with 10%% to spare",
+    )  # fmt: skip
+    group.add_argument(
+        "--ranks", type=partial(arguments.whole, 1), default=1, metavar="N",
+        help="also estimate parameters, gradients and optimizer state sharded over N ranks (default: 1)",
+    )  # fmt: skip
+    group.add_argument(
+        "--batch-flag", default="", metavar="FLAG",
+        help="change the batch size by this option of the script (default: in its DataLoader)",
+    )  # fmt: skip
     made.add_argument(
         "--seed", type=partial(arguments.whole, 0), default=0, metavar="N",
         help="seed the launch with this number (default: 0)",
@@ -59,6 +82,14 @@ def main(words: list[str], engine: api.Engine) -> int:
     workload = workload_from(target, "memory")
     chosen = Options(
         memory_steps=choices.steps,
+        estimate=EstimateChoices(
+            batch_sizes=tuple(choices.batch_size),
+            device_memory_bytes=choices.device_memory,
+            ranks=choices.ranks,
+            flag=choices.batch_flag,
+        )
+        if choices.estimate
+        else None,
         seed=choices.seed,
         startup_limit_seconds=choices.startup_limit,
         block_limit_seconds=choices.block_limit,
@@ -66,5 +97,10 @@ def main(words: list[str], engine: api.Engine) -> int:
         network=choices.network,
         unprotected=choices.unprotected,
     )
+    if chosen.estimate is None and (choices.batch_size or choices.device_memory or choices.ranks > 1):
+        raise UsageError(
+            "--batch-size, --device-memory and --ranks are for an estimate.",
+            remedy="Add --estimate.",
+        )
     check(chosen, all_levers())
     return studies.new_study(choices, workload, chosen, choices.study / MEMORIES, engine, engine.memory)

@@ -34,6 +34,16 @@ class BatchChoices(Record, frozen=True, kw_only=True):
     model_alone: bool = False
 
 
+class EstimateChoices(Record, frozen=True, kw_only=True):
+    """What an estimate of memory is for: batch sizes (none: the script's own), a device's memory in bytes (0: not
+    given), ranks to shard over, and the script's own option for its batch size."""
+
+    batch_sizes: tuple[int, ...] = ()
+    device_memory_bytes: int = 0
+    ranks: int = 1
+    flag: str = ""
+
+
 class Options(Record, frozen=True, kw_only=True):
     """The choices of one search; stored in the journal, so that a resumed study goes on with the same ones.
 
@@ -43,9 +53,9 @@ class Options(Record, frozen=True, kw_only=True):
     that training still produces the same results. ``delta`` is the smallest gain of speed worth having, as a share.
     ``rounds`` fixes the rounds of a set (None: as many as pay, 8 to 40). ``batch_sizes`` asks a profile to time the
     model with other batch sizes too; ``batch`` is what ``hotlap batch`` searches with, and ``memory_steps`` are those
-    that ``hotlap memory`` counts. ``quality`` is what cosine and agreement of a model's outputs have to reach.
-    ``quick`` asks for a look that proves nothing. ``network`` and ``unprotected`` say how trials are isolated
-    (:class:`hotlap.records.Isolation`).
+    that ``hotlap memory`` counts. ``estimate`` has it computed instead, without running. ``quality`` is what cosine
+    and agreement of a model's outputs have to reach. ``quick`` asks for a look that proves nothing. ``network`` and
+    ``unprotected`` say how trials are isolated (:class:`hotlap.records.Isolation`).
     """
 
     objective: Objective = Objective()
@@ -65,6 +75,7 @@ class Options(Record, frozen=True, kw_only=True):
     batch_sizes: bool = False
     batch: BatchChoices = BatchChoices()
     memory_steps: int = 12
+    estimate: EstimateChoices | None = None
     quick: bool = False
     network: NetworkMode = "open"
     unprotected: bool = False

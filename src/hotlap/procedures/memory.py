@@ -15,6 +15,7 @@ from hotlap.experiment.options import Options, check
 from hotlap.experiment.stages import blank_study, guarded
 from hotlap.experiment.trials import Trials
 from hotlap.levers.api import all_levers
+from hotlap.procedures.estimate import estimate_memory
 from hotlap.records import AccountMemory, Observe, Study, Workload
 from hotlap.study import Journal
 from hotlap.trial.executor import Executor
@@ -47,6 +48,11 @@ def _look(trials: Trials, draft: StudyDraft) -> None:
     draft.tell("machine", "What this machine is")
     machine = trials.executor.machine()
     draft.update(machine=machine)
+    if trials.options.estimate is not None:
+        draft.tell("baseline", "The unmodified script on tensors without data")
+        estimate_memory(trials, draft, machine, trials.options.estimate)
+        draft.close("finished")
+        return
     draft.tell("baseline", "The unmodified script, its storages counted")
     steps = trials.options.memory_steps
     assignment = msgspec.structs.replace(trials.first_assignment(), instruments=(Observe(), AccountMemory(steps=steps)))

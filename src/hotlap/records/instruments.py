@@ -133,6 +133,11 @@ class AccountMemory(Record, frozen=True, kw_only=True, tag="account-memory"):
     steps: int = 12
 
 
+class FakeTensors(Record, frozen=True, kw_only=True, tag="fake-tensors"):
+    """Parameters, buffers and the model's inputs have no data and take no memory, and so has all that is computed from
+    them. What the script reads from such a tensor is 1."""
+
+
 Instrument: TypeAlias = (
     Observe
     | CollectEvidence
@@ -154,4 +159,5 @@ Instrument: TypeAlias = (
     | WatchFailedPasses
     | GuardMemory
     | AccountMemory
+    | FakeTensors
 )

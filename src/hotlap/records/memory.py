@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 from hotlap.records.base import Record
 from hotlap.records.script import CallSite
+from hotlap.records.workload import Plan
 
 MemoryKind: TypeAlias = Literal[
     "parameters", "gradients", "optimizer-state", "activations", "inputs", "temporaries", "other"
@@ -103,3 +104,28 @@ class MemoryAccount(Record, frozen=True, kw_only=True):
     growth_bytes_per_step: float = 0.0
     growing: tuple[MemoryGrowth, ...] = ()
     allocator: AllocatorUse | None = None
+
+
+class EstimatedPeak(Record, frozen=True, kw_only=True):
+    """The peak with this plan and batch size (0: the script's own), sharded over ``ranks``; ``error`` says why there is
+    none. ``peak_bytes`` leave out what the script held before."""
+
+    batch_size: int = 0
+    plan: Plan = Plan()
+    ranks: int = 1
+    peak_bytes: int = 0
+    amounts: MemoryAmounts = MemoryAmounts()
+    error: str = ""
+
+
+class MemoryEstimate(Record, frozen=True, kw_only=True):
+    """Peaks that were computed on tensors without data, for a device of ``device_memory_bytes`` (0: not given), of
+    which ``headroom`` (a share) is to stay free for the allocator and the device's own context."""
+
+    peaks: tuple[EstimatedPeak, ...] = ()
+    device_memory_bytes: int = 0
+    headroom: float = 0.1
+
+    def fits(self, peak: EstimatedPeak) -> bool:
+        """Whether it leaves that headroom free."""
+        return not peak.error and peak.peak_bytes <= (1 - self.headroom) * self.device_memory_bytes

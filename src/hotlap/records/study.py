@@ -10,7 +10,7 @@ from hotlap.records.batches import BatchSearch
 from hotlap.records.comparisons import BatchRate, Ceiling, Comparison, LossCurves, PhaseAccount
 from hotlap.records.disturbance import Disturbance
 from hotlap.records.machine import Machine
-from hotlap.records.memory import MemoryAccount
+from hotlap.records.memory import MemoryAccount, MemoryEstimate
 from hotlap.records.objective import Objective
 from hotlap.records.outcomes import Finding, Outcome
 from hotlap.records.run_account import RunAccount
@@ -31,7 +31,8 @@ class Study(Record, frozen=True, kw_only=True):
     ``profiled_steps`` is over how many steps evidence was collected (0: there is none, and ``findings`` rest on the
     time account and the ceilings alone), and ``trace_path`` the trace of some of them. ``loader_rates`` is the loader
     alone with the settings that were timed, ``batch_rates`` the model alone with other batch sizes,
-    ``batch_search`` what ``hotlap batch`` found, ``memory`` the account of ``hotlap memory``, and ``losses`` what
+    ``batch_search`` what ``hotlap batch`` found, ``memory`` the account of ``hotlap memory``,
+    ``memory_estimate`` what ``hotlap memory --estimate`` computed, and ``losses`` what
     the verification's sameness was judged by. ``hosts`` are those that any trial connected to. ``disturbances`` are the
     measurements that others on the machine disturbed and that could not be made again while it was quiet. Of a profile,
     ``threads_left`` is with how many threads the script was measured, since others kept the other cores busy (0: with
@@ -68,6 +69,7 @@ class Study(Record, frozen=True, kw_only=True):
     batch_rates: tuple[BatchRate, ...] = ()
     batch_search: BatchSearch | None = None
     memory: MemoryAccount | None = None
+    memory_estimate: MemoryEstimate | None = None
     profiled_steps: int = 0
     trace_path: str = ""
     findings: tuple[Finding, ...] = ()

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from hotlap.records import CallSite, MemoryAccount, MemoryAmounts, MemoryGrowth
+from hotlap.records import (
+    CallSite,
+    EstimatedPeak,
+    MemoryAccount,
+    MemoryAmounts,
+    MemoryEstimate,
+    MemoryGrowth,
+    ModuleMemory,
+)
 from hotlap.render import text
 
 KINDS: Final = (
@@ -21,8 +29,8 @@ KINDS: Final = (
 
 _OF_A_STEP = KINDS[:-1]
 KIND_HEADINGS = ("", ">at the peak", ">share", ">most in this step")
-MODULE_HEADINGS = ("module", "kind", ">parameters", ">gradients", ">optimizer state", ">activations")
-_MODULES_SHOWN = 15
+MODULE_HEADINGS = ("module", ">activations", ">gradients", ">optimizer")
+_MODULES_SHOWN = 12
 _PHASES = {
     "data": "before the forward pass",
     "forward": "in the forward pass",
@@ -54,14 +62,7 @@ def kind_rows(account: MemoryAccount) -> Iterator[tuple[str, ...]]:
 
 def module_rows(account: MemoryAccount) -> tuple[tuple[str, ...], ...]:
     """The modules that hold most at the peak."""
-    return tuple(
-        (
-            text.one_line(it.name, limit=60) or "(the model itself)",
-            text.one_line(it.kind, limit=40),
-            *_cells(it.amounts),
-        )
-        for it in account.modules[:_MODULES_SHOWN]
-    )
+    return tuple((_module(it), *_cells(it.amounts)) for it in account.modules[:_MODULES_SHOWN])
 
 
 def growth_sentences(account: MemoryAccount) -> Iterator[str]:
@@ -100,9 +101,57 @@ def remarks(account: MemoryAccount) -> Iterator[str]:
     )
 
 
-def _cells(amounts: MemoryAmounts) -> tuple[str, ...]:
-    fields = ("parameters", "gradients", "optimizer_state", "activations")
-    return tuple(text.size(getattr(amounts, it)) if getattr(amounts, it) else "" for it in fields)
+ESTIMATE_HEADINGS = (">batch size", "with", ">peak", "fits")
+
+
+def estimate_sentence(estimate: MemoryEstimate) -> str:
+    """The first peak, and whether anything fits."""
+    first = estimate.peaks[0]
+    peak = f"The unmodified script would peak at {text.size(first.peak_bytes)}"
+    if not estimate.device_memory_bytes:
+        return f"{peak}."
+    device = text.size(estimate.device_memory_bytes)
+    if all(map(estimate.fits, estimate.peaks)):
+        return f"{peak}; all that was estimated fits into {device}."
+    fitting = [it for it in estimate.peaks if estimate.fits(it)]
+    if not fitting:
+        return f"{peak}; nothing that was estimated fits into {device}."
+    largest = max(fitting, key=lambda it: (it.batch_size, it.peak_bytes))
+    return f"{peak}; a batch size of {largest.batch_size} fits into {device} with {_with(largest)}."
+
+
+def estimate_rows(estimate: MemoryEstimate) -> Iterator[tuple[str, ...]]:
+    """A row for each peak."""
+    for it in estimate.peaks:
+        fits = "" if not estimate.device_memory_bytes else "yes" if estimate.fits(it) else "no"
+        peak = text.size(it.peak_bytes) if not it.error else ""
+        yield str(it.batch_size or ""), _with(it), peak, text.one_line(it.error, limit=200) or fits
+
+
+def estimate_remarks(estimate: MemoryEstimate) -> Iterator[str]:
+    """What the figures are."""
+    yield (
+        "Estimates, on tensors without data: storages of tensors alone. A device's context, its libraries and the "
+        f"allocator's free pieces come on top; {100 * estimate.headroom:g} % is left for them."
+    )
+    if any(it.ranks > 1 for it in estimate.peaks):
+        yield "Sharded peaks are arithmetic: state divided by the ranks, and the largest module gathered as a whole."
+
+
+def _with(it: EstimatedPeak) -> str:
+    words = [text.one_line(f"{setting.lever} {text.setting_values(setting)}") for setting in it.plan.settings]
+    if it.ranks > 1:
+        words.append(f"sharded over {it.ranks} ranks")
+    return " + ".join(words) or "no lever"
+
+
+def _module(it: ModuleMemory) -> str:
+    name, kind = text.one_line(it.name, limit=60), text.one_line(it.kind, limit=40)
+    return f"{name} ({kind})" if name else kind
+
+
+def _cells(it: MemoryAmounts) -> tuple[str, ...]:
+    return tuple(text.size(size) if size else "" for size in (it.activations, it.gradients, it.optimizer_state))
 
 
 def _growing(it: MemoryGrowth) -> str:

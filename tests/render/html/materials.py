@@ -22,6 +22,7 @@ from hotlap.records import (
     Costs,
     Crashed,
     Estimate,
+    EstimatedPeak,
     Failed,
     FileWrite,
     Finding,
@@ -30,10 +31,12 @@ from hotlap.records import (
     LoaderRate,
     MemoryAccount,
     MemoryAmounts,
+    MemoryEstimate,
     MemoryGrowth,
     MemoryOverStep,
     ModuleMemory,
     Outcome,
+    Plan,
     Price,
     Run,
     Setting,
@@ -144,6 +147,17 @@ def memory_account() -> MemoryAccount:
     )
 
 
+def estimate() -> MemoryEstimate:
+    halved = Plan(settings=(Setting(lever="mixed-precision", values=(("dtype", "bfloat16"),)),))
+    peaks = (
+        EstimatedPeak(batch_size=32, peak_bytes=2**34),
+        EstimatedPeak(batch_size=32, plan=halved, peak_bytes=2**33),
+        EstimatedPeak(batch_size=32, ranks=4, peak_bytes=2**32),
+        EstimatedPeak(batch_size=64, error="RuntimeError: planted"),
+    )
+    return MemoryEstimate(peaks=peaks, device_memory_bytes=2**34)
+
+
 def memory(steps: int = 40) -> MemoryTimeline:
     return MemoryTimeline(
         allocated_bytes=tuple(6 * 2**30 + it * 2**24 for it in range(steps)),
@@ -185,6 +199,7 @@ def full_material(folder: Path) -> Material:
         batch_rates=batch_rates(),
         batch_search=batch_search(),
         memory=memory_account(),
+        memory_estimate=estimate(),
         ceilings=(
             Ceiling(name="loader-alone", seconds_per_sample=rates[0].seconds_per_sample, bound_speedup=2.12),
             Ceiling(name="model-alone", seconds_per_sample=0.0034, bound_speedup=1.94),
@@ -223,6 +238,7 @@ def hostile_material(folder: Path) -> Material:
             obstacle=ATTACK,
             rates=(BatchRate(scale=2.0, samples_per_step=2, batch_size=2, error=ATTACK),),
         ),
+        memory_estimate=MemoryEstimate(peaks=(EstimatedPeak(error=ATTACK),)),
         memory=msgspec.structs.replace(
             memory_account(),
             device=ATTACK,

@@ -9,7 +9,7 @@ from hotlap.records import Study
 from hotlap.render import text
 from hotlap.render.blocks import Fact
 from hotlap.render.kinds.api import Headline
-from hotlap.render.memory import growth_sentences, peak_sentence
+from hotlap.render.memory import estimate_sentence, growth_sentences, peak_sentence
 
 
 def headline(study: Study) -> Headline:
@@ -18,6 +18,8 @@ def headline(study: Study) -> Headline:
     if study.status != "finished" or account is None:
         why = [text.sentence(study.status_text)] if study.status_text else []
         return Headline("neutral", "Not finished: memory was not accounted for.", tuple(why))
+    if study.memory_estimate is not None and study.memory_estimate.peaks:
+        return Headline("neutral", estimate_sentence(study.memory_estimate))
     growing = list(growth_sentences(account))
     if growing:
         return Headline("bad", growing[0], (*growing[1:], peak_sentence(account)))

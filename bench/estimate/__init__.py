@@ -1,0 +1,1 @@
+"""Estimated peaks of memory against real ones."""
