@@ -39,6 +39,25 @@ for epoch in range(100):
         nn.functional.cross_entropy(model(x), y).backward()
         optimizer.step()
 """
+RECURRENT = """\
+import torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = torch.nn.LSTM(4, 4)
+
+    def forward(self, x):
+        return self.lstm(x)[0]
+
+
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(100):
+    model(torch.randn(8, 2, 4)).mean().backward()
+    optimizer.step()
+"""
 BY_NUMBERS = """\
 import torch
 
@@ -81,6 +100,16 @@ def test_an_estimate_is_what_is_counted_and_follows_batch_size_and_levers(tmp_pa
     sharded = next(it for it in peaks if it["ranks"] == 2)
     assert sharded["peak_bytes"] < doubled["peak_bytes"]
     assert {it.name for it in folder.iterdir()} == {"train.py", ".hotlap"}
+
+
+@pytest.mark.slow
+def test_of_recurrent_layers_it_is_said_what_cannot_be_known(tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "train.py").write_text(RECURRENT, encoding="utf-8")
+    code, estimated, said = asked(folder, "--estimate")
+    assert code == 0, said
+    assert any("recurrent layers" in it for it in estimated["warnings"])
 
 
 @pytest.mark.slow

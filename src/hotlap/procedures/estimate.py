@@ -43,6 +43,10 @@ _TRIED = (
     make_setting("fused-optimizer", implementation="fused"),
 )
 _TOGETHER = ("mixed-precision", "activation-checkpointing")
+_RECURRENT = (
+    "The kernels of recurrent layers keep a workspace for the backward pass whose size only a real step tells, so that "
+    "these estimates are too low by it."
+)
 
 
 def estimate_memory(trials: Trials, draft: StudyDraft, machine: Machine, choices: EstimateChoices) -> None:
@@ -59,6 +63,8 @@ def estimate_memory(trials: Trials, draft: StudyDraft, machine: Machine, choices
             where=command_line(trials.workload),
             remedy="Its model or loss probably depends on numbers; `hotlap memory` measures it on this machine.",
         )
+    if any(it.recurrent for it in first.facts.models):
+        draft.warn(_RECURRENT)
     _Estimator(trials, draft, machine, choices, first).run()
 
 
