@@ -435,6 +435,10 @@ class StepClock:
         self.steps_done += 1
         self._on_step()
 
+    def kept_losses(self) -> list[Any]:
+        """The copies of losses that stay on their device until :meth:`drain` reads them."""
+        return [it for it in self._losses[self._read_losses :] if hasattr(it, "untyped_storage")]
+
     def steps(self) -> Steps:
         """The account so far; call :meth:`drain` first."""
         rows = self._rows[: len(self._losses_until)]

@@ -16,8 +16,8 @@ def install(place: Place, asked: AccountMemory) -> None:
 
     switch_compiling_off()  # a compiled graph makes storages that no operation shows
     hooks = place.hooks
-    steps = MemorySteps(place.interception)
-    history = AllocatorHistory(hooks.torch, place.directory)
+    steps = MemorySteps(place.interception, place.clock)
+    history = AllocatorHistory(hooks.torch, place.directory, hooks.note)
     hooks.model_found.append(history.begin)
 
     def step_ended() -> None:

@@ -22,6 +22,7 @@ from hotlap.records import (
     ModuleMemory,
 )
 from hotlap.runtime.batches import tensors as tensors_in
+from hotlap.runtime.clock import StepClock
 from hotlap.runtime.evidence.holders import Holders
 from hotlap.runtime.hooks import Fetch
 from hotlap.runtime.interception import Interception
@@ -47,8 +48,9 @@ _FIELDS: Final[dict[MemoryKind, str]] = {
 class MemorySteps:
     """Counts from the first training forward on, until :meth:`stop`."""
 
-    def __init__(self, interception: Interception) -> None:
+    def __init__(self, interception: Interception, clock: StepClock) -> None:
         self._torch = interception.hooks.torch
+        self._clock = clock
         self._roots = interception.roots
         self._count = StorageCount()
         self._holders = Holders(self._torch)
@@ -131,6 +133,8 @@ class MemorySteps:
         """Account for the step that is over, and begin another one."""
         if not self._count.started:
             return
+        for loss in self._clock.kept_losses():
+            self._count.leave_out(loss)
         self._note_state()
         self._note_gradients()
         self._close_step()
@@ -282,7 +286,7 @@ class MemorySteps:
         return [
             it
             for it in self._count.live()
-            if WARM_UP_STEPS <= it.step < last and it.kind in ("activations", "inputs", "temporaries")
+            if it.bytes and WARM_UP_STEPS <= it.step < last and it.kind in ("activations", "inputs", "temporaries")
         ]
 
 

@@ -94,6 +94,12 @@ class StorageCount(TorchDispatchMode):  # type: ignore[no-untyped-call]
         storage = _storage(tensor)
         return None if storage is None else self._held(storage, tensor, "other")
 
+    def leave_out(self, tensor: Any) -> None:
+        """Count nothing for a tensor that hotlap itself made."""
+        held = self.of(tensor)
+        if held is not None:
+            held.bytes = 0
+
     # -- what torch calls ----------------------------------------------------------------------
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
