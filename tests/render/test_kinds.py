@@ -16,7 +16,7 @@ import pytest
 
 import hotlap
 from hotlap.history import Entry
-from hotlap.records import Study, StudyKind, StudyStatus
+from hotlap.records import EstimatedPeak, MemoryEstimate, Study, StudyKind, StudyStatus
 from hotlap.render import kinds
 from hotlap.render.headline import headline
 from hotlap.render.kinds.api import Presenter, presenter_of
@@ -48,6 +48,16 @@ def test_every_study_of_a_kind_has_its_sentences(kind: StudyKind, status: StudyS
     assert all(command.startswith("hotlap ") and purpose for command, purpose in presenter.next_commands(study, "p"))
     entry = Entry(directory="", identifier="", sort="", kind=kind, started="", status=status, workload=study.workload)
     assert presenter.result(entry)
+
+
+def test_an_estimate_is_the_answer_though_nothing_was_counted_with_data() -> None:
+    peaks = (EstimatedPeak(batch_size=32, peak_bytes=2**30), EstimatedPeak(batch_size=64, peak_bytes=2**31))
+    estimate = MemoryEstimate(peaks=peaks, device_memory_bytes=3 * 2**29)
+    study = Study(kind="memory", status="finished", workload=fakes.WORKLOAD, memory_estimate=estimate)
+    said = headline(study).sentence
+    assert "would peak at 1.0 GiB" in said and "a batch size of 32 fits into 1.5 GiB" in said
+    assert "no data" in presenter_of("memory").what_was_done(study)
+    assert "not accounted for" in headline(msgspec.structs.replace(study, status="interrupted")).sentence
 
 
 def test_a_check_that_was_cut_is_not_resumed_as_a_search() -> None:

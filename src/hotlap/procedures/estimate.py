@@ -43,6 +43,17 @@ _TRIED = (
     make_setting("fused-optimizer", implementation="fused"),
 )
 _TOGETHER = ("mixed-precision", "activation-checkpointing")
+_NEEDS_NUMBERS = "Its model or loss probably depends on numbers; `hotlap memory` measures it on this machine."
+_NO_DEVICE = (
+    "It asks for a device that is not here. Let it compute on the CPU where there is none, as with "
+    '`device = "cuda" if torch.cuda.is_available() else "cpu"`: sizes are the same.'
+)
+_DEVICE_IS_MISSING = (
+    "not compiled with CUDA",
+    "No CUDA GPUs",
+    "Found no NVIDIA driver",
+    "not linked with support for mps",
+)
 _RECURRENT = (
     "The kernels of recurrent layers keep a workspace for the backward pass whose size only a real step tells, so that "
     "these estimates are too low by it."
@@ -58,10 +69,11 @@ def estimate_memory(trials: Trials, draft: StudyDraft, machine: Machine, choices
     draft.update(baseline=first)
     draft.warn(*first.notes)
     if first.memory is None:
+        failure = _failure(first)
         raise ScriptError(
-            f"The script cannot be run on tensors without data: {_failure(first)}",
+            f"The script cannot be run on tensors without data: {failure}",
             where=command_line(trials.workload),
-            remedy="Its model or loss probably depends on numbers; `hotlap memory` measures it on this machine.",
+            remedy=_NO_DEVICE if any(it in failure for it in _DEVICE_IS_MISSING) else _NEEDS_NUMBERS,
         )
     if any(it.recurrent for it in first.facts.models):
         draft.warn(_RECURRENT)

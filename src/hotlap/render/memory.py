@@ -41,12 +41,12 @@ _PHASES = {
 
 
 def peak_sentence(account: MemoryAccount) -> str:
-    """The peak, when it is reached, and what most of it is."""
+    """The peak, when it is reached, and what most of it is, apart from what was there before."""
     field, largest, _ = max(_OF_A_STEP, key=lambda it: getattr(account.peak, it[0]))
     share = text.share_of(getattr(account.peak, field), account.peak.total)
     return (
         f"Memory peaks at {text.size(account.peak.total)} {_PHASES[account.peak_phase]}; "
-        f"the largest part is {largest} ({share})."
+        f"the largest part that training holds is {largest} ({share})."
     )
 
 

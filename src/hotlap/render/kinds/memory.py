@@ -13,13 +13,13 @@ from hotlap.render.memory import estimate_sentence, growth_sentences, peak_sente
 
 
 def headline(study: Study) -> Headline:
-    """What grows, else the peak."""
-    account = study.memory
+    """What was estimated, else what grows, else the peak."""
+    account, estimate = study.memory, study.memory_estimate
+    if study.status == "finished" and estimate is not None and estimate.peaks:
+        return Headline("neutral", estimate_sentence(estimate))
     if study.status != "finished" or account is None:
         why = [text.sentence(study.status_text)] if study.status_text else []
         return Headline("neutral", "Not finished: memory was not accounted for.", tuple(why))
-    if study.memory_estimate is not None and study.memory_estimate.peaks:
-        return Headline("neutral", estimate_sentence(study.memory_estimate))
     growing = list(growth_sentences(account))
     if growing:
         return Headline("bad", growing[0], (*growing[1:], peak_sentence(account)))
@@ -29,6 +29,11 @@ def headline(study: Study) -> Headline:
 def what_was_done(study: Study) -> str:
     """How the figures came about."""
     script = text.one_line(study.workload.target, limit=120)
+    if study.memory_estimate is not None:
+        return (
+            f"hotlap ran the first steps of {script} on tensors that have a shape and a type but no data, once for "
+            "each batch size and lever, and counted the storages that they would take."
+        )
     return (
         f"hotlap ran the first steps of {script} and counted the storages of all tensors as they were made and freed. "
         "Nothing was changed in it, and its results are the same."
@@ -36,7 +41,7 @@ def what_was_done(study: Study) -> str:
 
 
 def facts(study: Study) -> Iterator[Fact]:
-    """The peak and the growth."""
+    """The peak and the growth; an estimate has its table."""
     if study.memory is not None:
         yield Fact("Peak", text.size(study.memory.peak.total))
         growth = study.memory.growth_bytes_per_step

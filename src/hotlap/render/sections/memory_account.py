@@ -1,4 +1,4 @@
-"""Where memory goes: at the peak, over a stepand by module."""
+"""Where memory goes: at the peak, over a step, and by module."""
 
 from __future__ import annotations
 
