@@ -9,10 +9,11 @@ import fakes
 import msgspec
 import pytest
 
+from hotlap.cli import arguments
 from hotlap.cli.main import main
 from hotlap.diagnose.profile import Profile
 from hotlap.evidence import MemoryTimeline, RunEvidence
-from hotlap.experiment.options import Options
+from hotlap.experiment.options import BatchChoices, EstimateChoices, Options
 from hotlap.records import Patch, PatchedFile, PatchProof, Study, StudyKind
 from hotlap.study import PATCH, attach_to, create_study
 
@@ -60,6 +61,25 @@ def test_a_page_names_the_command_that_made_the_study(work: Path, folder: str, k
     directory = _study(work / ".hotlap" / folder, made, Options(seed=7, delta=0.02))
     assert main(["report", str(directory), "--html", "a.html"]) == 0
     assert f"<dd>{said}</dd>" in (work / "a.html").read_text(encoding="utf-8")
+
+
+def test_a_search_for_the_batch_size_is_named_with_its_options(work: Path) -> None:
+    options = Options(batch=BatchChoices(flag="--bs", headroom=0.2, most=256, model_alone=True))
+    made = msgspec.structs.replace(fakes.FINISHED, kind="batch")
+    directory = _study(work / ".hotlap" / "batch", made, options)
+    assert main(["report", str(directory), "--html", "a.html"]) == 0
+    said = "hotlap batch --batch-flag=--bs --headroom 0.2 --max-batch-size 256 --model-alone train.py --epochs 1"
+    assert f"<dd>{said}</dd>" in (work / "a.html").read_text(encoding="utf-8")
+
+
+def test_an_estimate_is_named_with_what_it_was_for(work: Path) -> None:
+    choices = EstimateChoices(batch_sizes=(64, 128), device_memory_bytes=arguments.size("1.5GiB"), ranks=4)
+    made = msgspec.structs.replace(fakes.FINISHED, kind="memory")
+    directory = _study(work / ".hotlap" / "memory", made, Options(memory_steps=20, estimate=choices))
+    assert main(["report", str(directory), "--html", "a.html"]) == 0
+    said = "hotlap memory --steps 20 --estimate --batch-size 64 --batch-size 128 --device-memory 1610612736B --ranks 4"
+    assert f"<dd>{said} train.py --epochs 1</dd>" in (work / "a.html").read_text(encoding="utf-8")
+    assert arguments.size("1610612736B") == choices.device_memory_bytes
 
 
 def test_a_report_is_replaced_by_a_newer_one(study: Path, work: Path) -> None:

@@ -107,12 +107,15 @@ def seconds(text: str) -> float:
 
 
 def size(text: str) -> int:
-    """``24GiB``, ``512MiB`` or ``16GB`` in bytes."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT])(i?)B?", text.strip())
-    if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size, such as 24GiB or 512MiB")
-    number, prefix, binary = found.groups()
-    return int(float(number) * (1024 if binary else 1000) ** (1 + "KMGT".index(prefix)))
+    """``24GiB``, ``512MiB``, ``16GB`` or ``4096B`` in bytes. Raises :class:`argparse.ArgumentTypeError`."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(?:([KMGT])(i?)B?|B)", text.strip())
+    size_bytes = 0
+    if found is not None:
+        number, prefix, binary = found.groups()
+        size_bytes = int(float(number) * (1024 if binary else 1000) ** (1 + "KMGT".index(prefix) if prefix else 0))
+    if not size_bytes:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size above zero; write it like 24GiB or 512MiB")
+    return size_bytes
 
 
 def share(text: str) -> float:

@@ -14,7 +14,7 @@ from hotlap.cli.arguments import Parser
 from hotlap.cli.goals import option_words
 from hotlap.diagnose.profile import Profile
 from hotlap.errors import HotlapError, StudyError, TraceError, UsageError
-from hotlap.experiment.options import Options
+from hotlap.experiment.options import BatchChoices, EstimateChoices, Options
 from hotlap.files import open_regular, replace
 from hotlap.records import Costs, Patch, Study
 from hotlap.render import text
@@ -107,7 +107,11 @@ def _command(study: Study, options: Options | None) -> str:
     command = studies.command_of(study)
     parser: Parser = importlib.import_module(f"hotlap.cli.{command}").parser()
     changed = _changed(options, parser) if options is not None else ()
-    words = ["hotlap", command, *(word for option in changed if option[0] in parser.flags for word in option)]
+    words = [
+        "hotlap",
+        command,
+        *(word for option in changed if option[0].partition("=")[0] in parser.flags for word in option),
+    ]
     return f"{shlex.join(words)} {text.command(study.workload)}"
 
 
@@ -132,3 +136,34 @@ def _changed(options: Options, parser: Parser) -> Iterator[Sequence[str]]:
         yield "--parity-steps", str(options.parity_steps)
     if options.rounds is not None:
         yield "--rounds", str(options.rounds)
+    if options.memory_steps != Options().memory_steps:
+        yield "--steps", str(options.memory_steps)
+    if options.estimate is not None:
+        yield from _of_estimate(options.estimate)
+    if options.batch_sizes:
+        yield ("--batch-sizes",)
+    yield from _of_batch(options.batch)
+
+
+def _of_batch(choices: BatchChoices) -> Iterator[Sequence[str]]:
+    usual = BatchChoices()
+    if choices.flag:
+        yield (f"--batch-flag={choices.flag}",)
+    if choices.headroom != usual.headroom:
+        yield "--headroom", f"{choices.headroom:g}"
+    if choices.most is not None:
+        yield "--max-batch-size", str(choices.most)
+    if choices.model_alone:
+        yield ("--model-alone",)
+
+
+def _of_estimate(choices: EstimateChoices) -> Iterator[Sequence[str]]:
+    yield ("--estimate",)
+    for it in choices.batch_sizes:
+        yield "--batch-size", str(it)
+    if choices.device_memory_bytes:
+        yield "--device-memory", f"{choices.device_memory_bytes}B"
+    if choices.ranks > 1:
+        yield "--ranks", str(choices.ranks)
+    if choices.flag:
+        yield (f"--batch-flag={choices.flag}",)
