@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
+import msgspec
+
 from hotlap import api
 from hotlap.cli import arguments, options, studies
 from hotlap.cli.arguments import Parser
 from hotlap.cli.workload import workload_from
-from hotlap.experiment.options import BatchChoices, Options, check
+from hotlap.experiment.options import BatchChoices, check
 from hotlap.levers.api import all_levers
 
 _DESCRIPTION = """\
@@ -53,10 +55,7 @@ def parser() -> Parser:
     group.add_argument(
         "--budget", type=arguments.seconds, metavar="TIME", help="stop after this long: 90s, 10m (default: no limit)"
     )
-    group.add_argument(
-        "--seed", type=partial(arguments.whole, 0), default=0, metavar="N",
-        help="seed the launches with this number (default: 0)",
-    )  # fmt: skip
+    options.add_seed_option(group)
     options.add_isolation_options(made)
     options.add_limit_options(made)
     options.add_output_options(made, plan=False)
@@ -69,15 +68,8 @@ def main(words: list[str], engine: api.Engine) -> int:
     own, target = made.split(words)
     choices = made.parse_args(own)
     workload = workload_from(target, "batch")
-    chosen = Options(
-        budget_seconds=choices.budget,
-        seed=choices.seed,
-        rounds=choices.rounds,
-        startup_limit_seconds=choices.startup_limit,
-        block_limit_seconds=choices.block_limit,
-        show_output=choices.show_output,
-        network=choices.network,
-        unprotected=choices.unprotected,
+    chosen = msgspec.structs.replace(
+        options.launch_options(choices),
         batch=BatchChoices(
             flag=choices.batch_flag,
             headroom=choices.headroom,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+import msgspec
+
 from hotlap import api
 from hotlap.cli import arguments, options, studies
 from hotlap.cli.arguments import Parser
@@ -64,12 +66,9 @@ def parser() -> Parser:
         "--batch-flag", default="", metavar="FLAG",
         help="change the batch size by this option of the script (default: in its DataLoader)",
     )  # fmt: skip
-    made.add_argument(
-        "--seed", type=partial(arguments.whole, 0), default=0, metavar="N",
-        help="seed the launch with this number (default: 0)",
-    )  # fmt: skip
+    options.add_seed_option(made)
     options.add_isolation_options(made)
-    options.add_limit_options(made)
+    options.add_limit_options(made, rounds=False)
     options.add_output_options(made, plan=False)
     return made
 
@@ -80,27 +79,18 @@ def main(words: list[str], engine: api.Engine) -> int:
     own, target = made.split(words)
     choices = made.parse_args(own)
     workload = workload_from(target, "memory")
-    chosen = Options(
-        memory_steps=choices.steps,
-        estimate=EstimateChoices(
-            batch_sizes=tuple(choices.batch_size),
-            device_memory_bytes=choices.device_memory,
-            ranks=choices.ranks,
-            flag=choices.batch_flag,
-        )
-        if choices.estimate
-        else None,
-        seed=choices.seed,
-        startup_limit_seconds=choices.startup_limit,
-        block_limit_seconds=choices.block_limit,
-        show_output=choices.show_output,
-        network=choices.network,
-        unprotected=choices.unprotected,
+    estimate = EstimateChoices(
+        batch_sizes=tuple(choices.batch_size),
+        device_memory_bytes=choices.device_memory,
+        ranks=choices.ranks,
+        flag=choices.batch_flag,
     )
-    if chosen.estimate is None and (choices.batch_size or choices.device_memory or choices.ranks > 1):
+    if not choices.estimate and estimate != EstimateChoices():
         raise UsageError(
-            "--batch-size, --device-memory and --ranks are for an estimate.",
-            remedy="Add --estimate.",
+            "--batch-size, --device-memory, --ranks and --batch-flag are for an estimate.", remedy="Add --estimate."
         )
+    chosen = msgspec.structs.replace(
+        options.launch_options(choices), memory_steps=choices.steps, estimate=estimate if choices.estimate else None
+    )
     check(chosen, all_levers())
     return studies.new_study(choices, workload, chosen, choices.study / MEMORIES, engine, engine.memory)

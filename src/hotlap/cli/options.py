@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import get_args
 
+import msgspec
+
 from hotlap import api
 from hotlap.cli import arguments
 from hotlap.cli.arguments import Parser
@@ -60,19 +62,24 @@ def add_search_options(parser: Parser, *, budget: float | None = None) -> None:
         action="store_true",
         help="keep a faster lever even if it could not be verified that training produces the same results",
     )
+    add_seed_option(group, "trials")
+    add_isolation_options(parser)
+    add_limit_options(parser)
+
+
+def add_seed_option(group: argparse._ActionsContainer, what: str = "launches") -> None:
+    """The number that all randomness of a study follows from."""
     group.add_argument(
         "--seed",
         type=partial(arguments.whole, 0),
         default=0,
         metavar="N",
-        help="seed the trials with this number (default: 0)",
+        help=f"seed the {what} with this number (default: 0)",
     )
-    add_isolation_options(parser)
-    add_limit_options(parser)
 
 
-def add_limit_options(parser: Parser) -> None:
-    """What is rarely needed."""
+def add_limit_options(parser: Parser, *, rounds: bool = True) -> None:
+    """What is rarely needed; ``rounds`` for commands that compare times."""
     group = parser.add_argument_group("limits, rarely needed")
     for flag, default, what in (
         ("--startup-limit", 600.0, "abort a trial that takes longer than this to its first step"),
@@ -85,12 +92,13 @@ def add_limit_options(parser: Parser) -> None:
             metavar="TIME",
             help=f"{what} (default: {default / 60:g}m)",
         )
-    group.add_argument(
-        "--rounds",
-        type=partial(arguments.whole, 2),
-        metavar="N",
-        help="timing rounds per replicate (default: chosen adaptively)",
-    )
+    if rounds:
+        group.add_argument(
+            "--rounds",
+            type=partial(arguments.whole, 2),
+            metavar="N",
+            help="timing rounds per replicate (default: chosen adaptively)",
+        )
 
 
 def add_isolation_options(parser: Parser) -> None:
@@ -144,23 +152,30 @@ def add_output_options(parser: Parser, *, plan_out: str = "", plan: bool = True)
     parser.add_debug()
 
 
-def options_from(choices: argparse.Namespace) -> Options:
-    """The search's options, checked. Raises :class:`UsageError`."""
-    options = Options(
-        budget_seconds=choices.budget,
-        only=getattr(choices, "only", ()),
-        skip=getattr(choices, "skip", ()),
-        allow=getattr(choices, "allow", ()),
-        accept_unverified=choices.accept_unverified,
-        delta=choices.delta,
+def launch_options(choices: argparse.Namespace) -> Options:
+    """What a command that starts scripts was told of its launches; nothing is checked yet."""
+    return Options(
+        budget_seconds=getattr(choices, "budget", None),
         seed=choices.seed,
-        parity_steps=choices.parity_steps,
-        rounds=choices.rounds,
+        rounds=getattr(choices, "rounds", None),
         startup_limit_seconds=choices.startup_limit,
         block_limit_seconds=choices.block_limit,
         show_output=choices.show_output,
         network=choices.network,
         unprotected=choices.unprotected,
+    )
+
+
+def options_from(choices: argparse.Namespace) -> Options:
+    """The search's options, checked. Raises :class:`UsageError`."""
+    options = msgspec.structs.replace(
+        launch_options(choices),
+        only=getattr(choices, "only", ()),
+        skip=getattr(choices, "skip", ()),
+        allow=getattr(choices, "allow", ()),
+        accept_unverified=choices.accept_unverified,
+        delta=choices.delta,
+        parity_steps=choices.parity_steps,
         quick=getattr(choices, "quick", False),
         objective=objective_from(choices),
     )

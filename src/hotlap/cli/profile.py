@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
+import msgspec
 
 from hotlap import api
 from hotlap.cli import arguments, options, studies
 from hotlap.cli.arguments import Parser
 from hotlap.cli.workload import workload_from
-from hotlap.experiment.options import Options, check
+from hotlap.experiment.options import check
 from hotlap.levers.api import all_levers
 
 _DESCRIPTION = """\
@@ -40,13 +40,7 @@ def parser() -> Parser:
     group.add_argument(
         "--budget", type=arguments.seconds, metavar="TIME", help="stop after this long: 90s, 10m (default: no limit)"
     )
-    group.add_argument(
-        "--seed",
-        type=partial(arguments.whole, 0),
-        default=0,
-        metavar="N",
-        help="seed the launches with this number (default: 0)",
-    )
+    options.add_seed_option(group)
     group.add_argument(
         "--batch-sizes", action="store_true",
         help="also time the model with half, twice and four times the batch, fed from memory",
@@ -63,16 +57,6 @@ def main(words: list[str], engine: api.Engine) -> int:
     own, target = made.split(words)
     choices = made.parse_args(own)
     workload = workload_from(target, "profile")
-    chosen = Options(
-        budget_seconds=choices.budget,
-        seed=choices.seed,
-        rounds=choices.rounds,
-        startup_limit_seconds=choices.startup_limit,
-        block_limit_seconds=choices.block_limit,
-        show_output=choices.show_output,
-        network=choices.network,
-        unprotected=choices.unprotected,
-        batch_sizes=choices.batch_sizes,
-    )
+    chosen = msgspec.structs.replace(options.launch_options(choices), batch_sizes=choices.batch_sizes)
     check(chosen, all_levers())
     return studies.new_study(choices, workload, chosen, choices.study / api.PROFILES, engine, engine.profile)

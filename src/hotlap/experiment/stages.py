@@ -8,17 +8,19 @@ import msgspec
 
 from hotlap.errors import BudgetError, ScriptError
 from hotlap.experiment.costs import Costs
-from hotlap.experiment.draft import StudyDraft
+from hotlap.experiment.draft import OnProgress, StudyDraft
 from hotlap.experiment.free_cores import with_threads_that_fit
+from hotlap.experiment.journaled import JournaledExecutor
 from hotlap.experiment.observe import Observation, first_run, understand
 from hotlap.experiment.options import Options
 from hotlap.experiment.quiet import quietly
 from hotlap.experiment.trials import Trials
 from hotlap.measure.disturbance import disturbance_of_rates
 from hotlap.measure.run_account import run_account
-from hotlap.records import Machine, Study, Workload
+from hotlap.records import Machine, Study, StudyKind, Workload
 from hotlap.redact import redacted
 from hotlap.study import Journal
+from hotlap.trial.executor import Executor
 
 
 def blank_study(workload: Workload, options: Options, journal: Journal | None) -> Study:
@@ -40,6 +42,22 @@ def blank_study(workload: Workload, options: Options, journal: Journal | None) -
         source=header.source,
         directory=str(journal.directory),
     )
+
+
+def opened(
+    workload: Workload,
+    options: Options,
+    executor: Executor,
+    on_progress: OnProgress,
+    journal: Journal | None,
+    clock: Callable[[], float],
+    *,
+    kind: StudyKind = "search",
+) -> tuple[Trials, StudyDraft]:
+    """What a procedure asks the executor through, and the study of this kind that it fills in."""
+    trials = Trials(workload, options, JournaledExecutor(executor, journal, clock=clock))
+    blank = msgspec.structs.replace(blank_study(workload, options, journal), kind=kind)
+    return trials, StudyDraft(blank, trials, journal, on_progress)
 
 
 def guarded(draft: StudyDraft, work: Callable[[], None], interrupted: Callable[[], None]) -> Study:

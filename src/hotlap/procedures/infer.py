@@ -9,15 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-import msgspec
-
 from hotlap import plan as plans_of
-from hotlap.experiment.draft import OnProgress, StudyDraft, say_nothing
-from hotlap.experiment.journaled import JournaledExecutor
+from hotlap.experiment.draft import OnProgress, say_nothing
 from hotlap.experiment.options import Options, check
 from hotlap.experiment.prove_outputs import QualityProver
-from hotlap.experiment.stages import begin, blank_study, guarded
-from hotlap.experiment.trials import Trials
+from hotlap.experiment.stages import begin, guarded, opened
 from hotlap.levers.api import Lever, inference_levers
 from hotlap.procedures.budget import reserve_for_first_answer
 from hotlap.procedures.search import Search
@@ -42,10 +38,8 @@ def infer(
     """
     known = inference_levers() if levers is None else levers
     check(options, known)
-    trials = Trials(workload, options, JournaledExecutor(executor, journal, clock=clock))
+    trials, draft = opened(workload, options, executor, on_progress, journal, clock, kind="inference")
     trials.cuts_sets = True
-    blank = msgspec.structs.replace(blank_study(workload, options, journal), kind="inference")
-    draft = StudyDraft(blank, trials, journal, on_progress)
     search = _InferenceSearch(trials, draft, known)
     return guarded(draft, search.run, search.interrupted)
 

@@ -17,11 +17,10 @@ from hotlap.diagnose.rules.small_mixed_precision_gain import RULE_OF_THUMB, bott
 from hotlap.errors import BudgetError
 from hotlap.experiment.comparing import compare_sets, comparison_of
 from hotlap.experiment.draft import OnProgress, StudyDraft, say_nothing
-from hotlap.experiment.journaled import JournaledExecutor
 from hotlap.experiment.options import Options, check
 from hotlap.experiment.prove import Prover
 from hotlap.experiment.replicates import Design, anything, replicate
-from hotlap.experiment.stages import begin, blank_study, guarded
+from hotlap.experiment.stages import begin, guarded, opened
 from hotlap.experiment.trials import Failure, Trials
 from hotlap.levers.api import Lever, all_levers
 from hotlap.measure import speed
@@ -76,8 +75,7 @@ def run_lab(
     """
     known = all_levers() if levers is None else levers
     check(options, known)
-    trials = Trials(workload, options, JournaledExecutor(executor, journal, clock=clock))
-    draft = StudyDraft(blank_study(workload, options, journal), trials, journal, on_progress)
+    trials, draft = opened(workload, options, executor, on_progress, journal, clock)
     return guarded(draft, lambda: _compare(trials, draft, known), lambda: draft.close("interrupted"))
 
 

@@ -9,10 +9,9 @@ import msgspec
 
 from hotlap.errors import ScriptError
 from hotlap.experiment.draft import OnProgress, StudyDraft, say_nothing
-from hotlap.experiment.journaled import JournaledExecutor
 from hotlap.experiment.observe import command_line, understand
 from hotlap.experiment.options import Options, check
-from hotlap.experiment.stages import blank_study, guarded
+from hotlap.experiment.stages import guarded, opened
 from hotlap.experiment.trials import Trials
 from hotlap.levers.api import all_levers
 from hotlap.procedures.estimate import estimate_memory
@@ -38,9 +37,7 @@ def account_memory(
     Raises as :func:`hotlap.procedures.search.tune` does, except that no budget is too small.
     """
     check(options, all_levers())
-    trials = Trials(workload, options, JournaledExecutor(executor, journal, clock=clock))
-    blank = msgspec.structs.replace(blank_study(workload, options, journal), kind="memory")
-    draft = StudyDraft(blank, trials, journal, on_progress)
+    trials, draft = opened(workload, options, executor, on_progress, journal, clock, kind="memory")
     return guarded(draft, lambda: _look(trials, draft), lambda: draft.close("interrupted"))
 
 

@@ -10,10 +10,9 @@ import msgspec
 from hotlap.experiment.ceilings import measure_ceilings, note_bounds
 from hotlap.experiment.draft import OnProgress, StudyDraft, say_nothing
 from hotlap.experiment.findings import note_findings
-from hotlap.experiment.journaled import JournaledExecutor
 from hotlap.experiment.options import Options, check
 from hotlap.experiment.profiled_launch import take_profile, usual_length
-from hotlap.experiment.stages import begin, blank_study, guarded
+from hotlap.experiment.stages import begin, guarded, opened
 from hotlap.experiment.trials import Trials
 from hotlap.levers.api import all_levers
 from hotlap.procedures.batch.model_alone import measure_batch_sizes
@@ -37,9 +36,7 @@ def profile(
     Raises as :func:`hotlap.procedures.search.tune` does, except that no budget is too small.
     """
     check(options, all_levers())
-    trials = Trials(workload, options, JournaledExecutor(executor, journal, clock=clock))
-    blank = msgspec.structs.replace(blank_study(workload, options, journal), kind="profile")
-    draft = StudyDraft(blank, trials, journal, on_progress)
+    trials, draft = opened(workload, options, executor, on_progress, journal, clock, kind="profile")
     return guarded(draft, lambda: _look(trials, draft), lambda: draft.close("interrupted"))
 
 

@@ -20,12 +20,11 @@ from hotlap.experiment.comparing import launch_noise
 from hotlap.experiment.confirm import Confirmation, confirm
 from hotlap.experiment.draft import OnProgress, StudyDraft, say_nothing
 from hotlap.experiment.findings import note_findings
-from hotlap.experiment.journaled import JournaledExecutor
 from hotlap.experiment.observe import account_of
 from hotlap.experiment.options import Options, check, chosen
 from hotlap.experiment.profiled_launch import take_profile
 from hotlap.experiment.prove import Prover
-from hotlap.experiment.stages import begin, blank_study, guarded
+from hotlap.experiment.stages import begin, guarded, opened
 from hotlap.experiment.trials import Failure, Trials
 from hotlap.levers.api import Lever, all_levers
 from hotlap.measure import speed
@@ -99,9 +98,8 @@ def tune(
     """
     known = all_levers() if levers is None else levers
     check(options, known)
-    trials = Trials(workload, options, JournaledExecutor(executor, journal, clock=clock))
+    trials, draft = opened(workload, options, executor, on_progress, journal, clock)
     trials.cuts_sets = True
-    draft = StudyDraft(blank_study(workload, options, journal), trials, journal, on_progress)
     search = Search(trials, draft, known)
     return guarded(draft, search.run, search.interrupted)
 

@@ -14,10 +14,9 @@ import msgspec
 from hotlap import plan as plans_of
 from hotlap.experiment.costs import FEWEST_ROUNDS
 from hotlap.experiment.draft import OnProgress, StudyDraft, say_nothing
-from hotlap.experiment.journaled import JournaledExecutor
 from hotlap.experiment.observe import Observation
 from hotlap.experiment.options import Options, check
-from hotlap.experiment.stages import begin, blank_study, guarded
+from hotlap.experiment.stages import begin, guarded, opened
 from hotlap.experiment.trials import Arm, Trials, ran_through
 from hotlap.levers.api import all_levers
 from hotlap.procedures.batch import knee
@@ -62,10 +61,7 @@ def search_batch(
     Raises as :func:`hotlap.procedures.search.tune` does, except that no budget is too small.
     """
     check(options, all_levers())
-    trials = Trials(workload, options, JournaledExecutor(executor, journal, clock=clock))
-    draft = StudyDraft(
-        msgspec.structs.replace(blank_study(workload, options, journal), kind="batch"), trials, journal, on_progress
-    )
+    trials, draft = opened(workload, options, executor, on_progress, journal, clock, kind="batch")
     return guarded(draft, lambda: _look(trials, draft), lambda: draft.close("interrupted"))
 
 
