@@ -30,11 +30,12 @@ from hotlap.records import (
     NotVerified,
     Outcome,
     OutOfMemory,
-    ParityComparison,
-    ParityLost,
+    Parity,
     PhaseAccount,
     Plan,
     Protection,
+    Quality,
+    QualityLost,
     Run,
     Seen,
     Setting,
@@ -133,7 +134,7 @@ def speed(value: float, half: float = 0.025, verdict: SpeedVerdict = "faster", *
     return msgspec.structs.replace(comparison, **more)
 
 
-WITHIN = ParityComparison(
+WITHIN = Parity(
     verdict="within",
     proof="rounding",
     steps=300,
@@ -143,17 +144,17 @@ WITHIN = ParityComparison(
         GateResult(gate="G3", passed=True, found=3e-4, limit=1e-3),
     ),
 )
-EXACT = ParityComparison(verdict="exact", proof="exact", steps=300, gates=(GateResult(gate="G1", passed=True),))
-LOST = ParityComparison(
+EXACT = Parity(verdict="exact", proof="exact", steps=300, gates=(GateResult(gate="G1", passed=True),))
+LOST = Parity(
     verdict="lost", proof="rounding", steps=300, gates=(GateResult(gate="G3", passed=False, found=0.014, limit=1e-3),)
 )
-UNKNOWN = ParityComparison(verdict="not-verified", proof="rounding", text="The loss could not be read.")
+UNKNOWN = Parity(verdict="not-verified", proof="rounding", text="The loss could not be read.")
 
 
 def comparison(
     candidate: tuple[Setting, ...],
     measured: SpeedComparison,
-    parity: ParityComparison | None = WITHIN,
+    quality: Quality | None = WITHIN,
     *,
     baseline: tuple[Setting, ...] = (),
     peaks: tuple[int, int] = (8 * 2**30, 8 * 2**30),
@@ -162,7 +163,7 @@ def comparison(
         baseline=Plan(settings=baseline),
         candidate=Plan(settings=candidate),
         speed=measured,
-        parity=parity,
+        quality=quality,
         baseline_peak_bytes=peaks[0],
         candidate_peak_bytes=peaks[1],
     )
@@ -263,7 +264,7 @@ OUTCOMES = (
     Outcome(
         lever="matmul-precision",
         setting=Setting(lever="matmul-precision", values=(("precision", "high"),)),
-        verdict=ParityLost(
+        verdict=QualityLost(
             comparison=comparison((), speed(1.21), LOST), reason="The loss is off by up to 1.4 %; 0.1 % is allowed."
         ),
     ),

@@ -218,6 +218,21 @@ def test_source_is_rewritten_in_one_place() -> None:
     ]
 
 
+def test_kinds_of_quality_are_told_apart_where_they_are_found_and_worded() -> None:
+    """Everything else asks a comparison's quality for its verdict."""
+    of_one_kind = ("records/", "measure/", "experiment/prove.py", "experiment/prove_outputs.py", "render/quality.py")
+    found = [
+        name_of(path)
+        for path in python_files()
+        for _, module in imported_modules(path)
+        if module in ("hotlap.records.Parity", "hotlap.records.TaskQuality")
+    ]
+    assert "render/quality.py" in found
+    # A check compares two trainings, and knows by itself whether a difference is run-to-run noise.
+    checks = ("procedures/check/numbers.py", "procedures/check/compare.py")
+    assert not [it for it in found if not it.startswith(of_one_kind) and it not in checks]
+
+
 def test_files_can_be_read_in_one_sitting() -> None:
     lines = {name_of(path): len(path.read_text(encoding="utf-8").splitlines()) for path in python_files()}
     assert not {name: count for name, count in lines.items() if count > LONGEST_FILE_LINES}

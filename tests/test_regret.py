@@ -22,9 +22,9 @@ from hotlap.records import (
     LaunchRequest,
     Machine,
     Outcome,
-    ParityLost,
     PhaseAccount,
     Plan,
+    QualityLost,
     Run,
     ScriptFacts,
     Setting,
@@ -128,7 +128,7 @@ def test_what_broke_the_numbers_is_no_answer() -> None:
     speed = SpeedComparison(
         speedup=nothing, verdict="faster", sets=3, rounds=3, confidence=0.95, noise_floor=0.0, smallest_detectable=0.0
     )
-    lost = ParityLost(comparison=SpeedAndSameness(baseline=EMPTY, candidate=EMPTY, speed=speed))
+    lost = QualityLost(comparison=SpeedAndSameness(baseline=EMPTY, candidate=EMPTY, speed=speed))
     refused = Outcome(lever="cpu-threads", setting=threads, verdict=lost)
     assert "cpu-threads" not in choices_of(study(refused), all_levers())
 

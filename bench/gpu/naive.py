@@ -21,7 +21,7 @@ from hotlap.experiment.costs import Costs
 from hotlap.experiment.journaled import JournaledExecutor
 from hotlap.experiment.observe import account_of, first_run, understand
 from hotlap.experiment.options import Options
-from hotlap.experiment.prove import Prover
+from hotlap.experiment.prove import ParityProver
 from hotlap.experiment.trials import Failure, Trials
 from hotlap.levers.api import all_levers
 from hotlap.levers.data import loader
@@ -32,9 +32,9 @@ from hotlap.records import (
     LaunchRequest,
     LoaderRate,
     Machine,
-    ParityComparison,
     PhaseAccount,
     Plan,
+    Quality,
     Run,
     Situation,
     SpeedComparison,
@@ -88,7 +88,7 @@ class Result:
     plan: Plan
     how: str
     speed: SpeedComparison | None = None
-    parity: ParityComparison | None = None
+    quality: Quality | None = None
     before: PhaseAccount | None = None
     after: PhaseAccount | None = None
     peak_bytes: tuple[int, int] = (0, 0)
@@ -147,7 +147,7 @@ class _Short:
             plan=plan,
             how="every lever that applies, each with the setting that hotlap would try first; no search",
             speed=found,
-            parity=self._parity(situation, plan, sets),
+            quality=self._quality(situation, plan, sets),
             before=observation.account,
             after=account_of(candidate)[0],
             peak_bytes=(sets[-1].runs[0].device_peak_bytes, candidate.device_peak_bytes),
@@ -212,8 +212,8 @@ class _Short:
         """Seconds to keep for the proof: some launches of few steps."""
         return 5 * (self.trials.costs.startup_seconds + self.trials.costs.of_steps(PARITY_STEPS))
 
-    def _parity(self, situation: Situation, plan: Plan, sets: Sequence[TurnSet]) -> ParityComparison | None:
-        prover = Prover(self.trials, all_levers(), situation)
+    def _quality(self, situation: Situation, plan: Plan, sets: Sequence[TurnSet]) -> Quality | None:
+        prover = ParityProver(self.trials, all_levers(), situation)
         if all(prover.proof_for(it) == "exact" for it in plan.settings):
             return prover.prove_exact(sets)
         cost = prover.cost(plan)
@@ -261,7 +261,7 @@ def long(naive: Naive, machine: Machine, directory: Path, seconds: float, say: S
         plan=study.plan,
         how=f"hotlap tune, {study.status}",
         speed=compared.speed if compared else None,
-        parity=compared.parity if compared else None,
+        quality=compared.quality if compared else None,
         before=study.account_before,
         after=study.account_after,
         peak_bytes=(compared.baseline_peak_bytes, compared.candidate_peak_bytes) if compared else (0, 0),

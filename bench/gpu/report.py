@@ -71,7 +71,7 @@ def _naive(results: Mapping[str, tuple[Naive, Result]]) -> str:
             ", ".join(describe(it) for it in result.plan.settings) or "nothing",
             interval(result.speed.speedup) if result.speed else "not measured",
             _verdict(result),
-            result.parity.text if result.parity else "not checked",
+            result.quality.text if result.quality else "not checked",
             _memory(result),
         ]
         for name, (_, result) in results.items()

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from hotlap.levers.api import Lever
 from hotlap.levers.data import loader
-from hotlap.records import Failed, NotVerified, Outcome, ParityLost, Plan, Setting, Situation, Study
+from hotlap.records import Failed, NotVerified, Outcome, Plan, QualityLost, Setting, Situation, Study
 
 Choices: TypeAlias = Mapping[str, tuple[Setting, ...]]
 """The settings that a plan may use of each lever; leaving the lever out is always a choice too."""
@@ -112,5 +112,5 @@ def _settings(lever: Lever, situation: Situation) -> Sequence[Setting]:
 
 def _refused(outcomes: Sequence[Outcome]) -> set[str | Setting]:
     """Settings (or levers, where no setting is on record) that may not be part of an answer."""
-    closed = [it for it in outcomes if isinstance(it.verdict, (ParityLost, NotVerified, Failed))]
+    closed = [it for it in outcomes if isinstance(it.verdict, (QualityLost, NotVerified, Failed))]
     return {it.setting if it.setting is not None else it.lever for it in closed}

@@ -26,7 +26,7 @@ def claimed(study: Study) -> Comparison | None:
     found = comparison_of_plan(study) if study.plan.settings else None
     if found is None or judge(study.objective, found).verdict != "better" or not found.speed.baseline_agrees:
         return None
-    lost = found.parity is not None and found.parity.verdict == "lost"
+    lost = found.quality is not None and found.quality.verdict == "lost"
     return None if lost else found
 
 

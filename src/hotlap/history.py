@@ -14,7 +14,7 @@ from hotlap.records import (
     CheckVerdict,
     Comparison,
     Estimate,
-    ParityVerdict,
+    QualityVerdict,
     Record,
     Source,
     SpeedVerdict,
@@ -48,7 +48,7 @@ class Entry(Record, frozen=True, kw_only=True):
     verdict: SpeedVerdict | None = None
     baseline_agrees: bool = True
     claimed: bool = False
-    parity: ParityVerdict | None = None
+    quality: QualityVerdict | None = None
     check: CheckVerdict | None = None
     levers: tuple[str, ...] = ()
     findings: int = 0
@@ -133,5 +133,5 @@ def _with_speed(entry: Entry, comparison: Comparison) -> Entry:
         confidence=found.confidence,
         verdict=found.verdict,
         baseline_agrees=found.baseline_agrees,
-        parity=comparison.parity.verdict if comparison.parity is not None else None,
+        quality=comparison.quality.verdict if comparison.quality is not None else None,
     )

@@ -139,7 +139,7 @@ def test_checks_stand_in_the_history(capsys: pytest.CaptureFixture[str], project
     assert "Speedup of each plan" not in page, "a check tries no plan"
     first, second, third = history_of(project / ".hotlap").entries
     assert [it.check for it in (first, second, third)] == ["passed", "failed", "inconclusive"]
-    assert (first.parity, first.status, third.speedup) == ("exact", "finished", None)
+    assert (first.quality, first.status, third.speedup) == ("exact", "finished", None)
     assert main(["report", first.directory]) == 0
     assert "hotlap check: passed. Not slower than at HEAD~1" in " ".join(capsys.readouterr().out.split())
     kept = msgspec.json.decode((Path(second.directory) / "check.json").read_bytes(), type=Check)

@@ -40,7 +40,7 @@ def test_nothing_changed() -> None:
     found = compare(executor)
     assert (found.verdict, found.speed.verdict) == ("passed", "passed")
     assert found.numbers is not None and found.numbers.verdict == "passed"
-    assert found.numbers.parity is not None and found.numbers.parity.verdict == "exact"
+    assert found.numbers.quality is not None and found.numbers.quality.verdict == "exact"
     assert found.text.startswith("Not slower than at main by 5 % or more: 1.0")
     assert found.speed.at_least is not None and found.speed.at_least > found.speed.limit
     assert {it.workload.directory for it in executor.assignments} == {"/home/ada"}
@@ -77,8 +77,8 @@ def test_other_losses_fail() -> None:
 def test_another_rounding_does_not() -> None:
     found = compare(Pair(Effect(loss=1 + 1e-6)))
     assert found.verdict == "passed"
-    assert found.numbers is not None and found.numbers.parity is not None
-    assert found.numbers.parity.verdict == "within"
+    assert found.numbers is not None and found.numbers.quality is not None
+    assert found.numbers.quality.verdict == "within"
     assert "No difference found within 0.1 %" in found.text
 
 
@@ -387,8 +387,8 @@ def test_a_plan_that_no_longer_computes_the_same() -> None:
 def test_an_exact_plan_is_proved_by_the_sets() -> None:
     plan = Plan(settings=(setting("keeps"),))
     found = check_plan(recorded(FASTER), Effect(compute=0.5), plan)
-    assert found.numbers is not None and found.numbers.parity is not None
-    assert found.numbers.parity.verdict == "exact"
+    assert found.numbers is not None and found.numbers.quality is not None
+    assert found.numbers.quality.verdict == "exact"
 
 
 def test_a_script_that_fails_by_itself() -> None:

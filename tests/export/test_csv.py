@@ -59,7 +59,7 @@ def test_levers(written: Callable[[str], list[dict[str, str]]]) -> None:
     loader, skipped = rows[0], rows[-2]
     assert json.loads(loader["setting"]) == {"persistent_workers": True, "pin_memory": True, "num_workers": 4}
     assert (loader["verdict"], float(loader["speedup"]), loader["baseline_agrees"]) == ("kept", 1.91, "true")
-    assert loader["parity"] == "exact"
+    assert loader["quality"] == "exact"
     assert (skipped["verdict"], skipped["speedup"], float(skipped["bound"])) == ("skipped", "", 1.01)
 
 

@@ -21,7 +21,7 @@ from hotlap.records import (
     ComputeInFloat64,
     LaunchRequest,
     NudgeWeights,
-    ParityComparison,
+    Parity,
     Plan,
     Run,
     Setting,
@@ -61,7 +61,7 @@ class Lab:
         assert len(run.steps.wall_seconds) == steps
         return run
 
-    def prove(self, setting: Setting, model: str) -> ParityComparison:
+    def prove(self, setting: Setting, model: str) -> Parity:
         """The lever against the untouched trainer, with the evidence that the search would gather."""
         changes_precision = any(name in ("dtype", "precision") for name, _ in setting.values)
         return judge(

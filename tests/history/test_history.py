@@ -122,7 +122,7 @@ def test_json_reads_back(root: Path, capsys: pytest.CaptureFixture[str]) -> None
     found = msgspec.json.decode(out, type=History)
     assert found == history_of(Path(".hotlap"))
     first, second = found.entries
-    assert (first.sort, first.parity, first.levers) == ("tune", "within", ("loader", "mixed-precision", "compile"))
+    assert (first.sort, first.quality, first.levers) == ("tune", "within", ("loader", "mixed-precision", "compile"))
     assert first.source.script_sha256 == "cd" * 32
     assert (second.sort, second.findings, second.speedup) == ("profile", 3, None)
     assert json.loads(out)["entries"][0]["speedup"]["value"] == pytest.approx(3.65)

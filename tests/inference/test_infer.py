@@ -27,12 +27,13 @@ from hotlap.records import (
     Machine,
     ModelFacts,
     NotVerified,
-    ParityLost,
+    QualityLost,
     Run,
     ScriptFacts,
     ShiftSeeds,
     Skipped,
     Study,
+    TaskQuality,
     Workload,
 )
 
@@ -104,10 +105,10 @@ def test_what_is_faster_and_right_is_recommended(tmp_path: Path) -> None:
     study = search(tmp_path)
     assert (study.kind, study.status) == ("inference", "finished")
     assert {it.lever for it in study.plan.settings} == {"half-weights", "inference-mode"}
-    assert study.verification is not None and study.verification.parity is not None
-    assert study.verification.parity.verdict == "within"
-    quality = study.verification.parity.quality
-    assert quality is not None and quality.level == USUAL_LEVEL and quality.random_share == 0
+    assert study.verification is not None
+    quality = study.verification.quality
+    assert isinstance(quality, TaskQuality) and quality.verdict == "within"
+    assert quality.level == USUAL_LEVEL and quality.random_share == 0
     (output,) = quality.outputs
     assert output.relative_error == pytest.approx(1e-3, rel=0.01)
     assert output.agreement is not None and output.decisions == 32
@@ -119,7 +120,7 @@ def test_what_is_faster_and_right_is_recommended(tmp_path: Path) -> None:
 def test_below_the_level_it_is_shown_and_not_recommended(tmp_path: Path, error: float) -> None:
     study = search(tmp_path, errors={"half-weights": error})
     lost = verdict(study, "half-weights")
-    assert isinstance(lost, ParityLost) and lost.comparison.speed.speedup.value > 1.5
+    assert isinstance(lost, QualityLost) and lost.comparison.speed.speedup.value > 1.5
     assert {it.lever for it in study.plan.settings} == {"inference-mode"}
 
 

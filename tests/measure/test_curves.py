@@ -8,17 +8,15 @@ import pytest
 
 from hotlap.measure.parity.curves import MOST_ROWS, loss_curves
 from hotlap.measure.parity.losses import distance, moving_average, pair
-from hotlap.records import GateResult, ParityComparison, Run, Steps
+from hotlap.records import GateResult, Parity, Run, Steps
 
 
 def run(losses: list[float | None]) -> Run:
     return Run(steps=Steps(loss=tuple(losses)))
 
 
-def within(limit: float | None) -> ParityComparison:
-    return ParityComparison(
-        verdict="within", proof="rounding", gates=(GateResult(gate="G3", passed=True, limit=limit),)
-    )
+def within(limit: float | None) -> Parity:
+    return Parity(verdict="within", proof="rounding", gates=(GateResult(gate="G3", passed=True, limit=limit),))
 
 
 def falling(steps: int, shift: float = 0.0) -> list[float | None]:

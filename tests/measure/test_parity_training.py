@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from hotlap.measure.parity.invariants import NAMES
 from hotlap.measure.parity.verdict import ParityEvidence, judge
-from hotlap.records import Completed, GateResult, Invariants, ParityComparison, Proof, Run, Steps
+from hotlap.records import Completed, GateResult, Invariants, Parity, Proof, Run, Steps
 
 STEPS, BATCH, CONTEXT, WIDTH = 300, 16, 32, 48
 
@@ -155,7 +155,7 @@ def verdict(
     proof: Proof = "rounding",
     changes_precision: bool = True,
     allowed: frozenset[str] = frozenset(),
-) -> ParityComparison:
+) -> Parity:
     own = trained(baseline)
     return judge(
         ParityEvidence(
@@ -170,7 +170,7 @@ def verdict(
     )
 
 
-def gate(comparison: ParityComparison, name: str) -> GateResult:
+def gate(comparison: Parity, name: str) -> GateResult:
     return next(it for it in comparison.gates if it.gate == name)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotlap.measure.parity.verdict import ParityEvidence, judge
-from hotlap.records import Invariants, ParityComparison, Proof, Run, Steps
+from hotlap.records import Invariants, Parity, Proof, Run, Steps
 
 SEEN = Invariants(
     learning_rates=((0.1,),) * 300, weight_decays=((0.01,),) * 300, samples=(32,) * 300, training=(True,) * 300
@@ -34,7 +34,7 @@ def run(losses: list[float | None], *, invariants: Invariants = SEEN) -> Run:
 
 def verdict(
     candidate: Run, *, proof: Proof = "rounding", baseline: Run | None = None, again: Run | None = None, **more: object
-) -> ParityComparison:
+) -> Parity:
     own = baseline or run(curve())
     return judge(
         ParityEvidence(baseline=own, baseline_again=again or own, candidate=candidate, proof=proof, **more)  # type: ignore[arg-type]
@@ -158,5 +158,5 @@ def test_a_verdict_always_has_a_sentence_and_json(factor: float, bend: float) ->
 
     got = verdict(run(curve(factor=factor, bend=bend)))
     assert got.text.endswith(".")
-    assert msgspec.json.decode(msgspec.json.encode(got), type=ParityComparison) == got
+    assert msgspec.json.decode(msgspec.json.encode(got), type=Parity) == got
     assert (got.verdict == "within") == all(gate.passed is not False for gate in got.gates)

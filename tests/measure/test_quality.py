@@ -18,7 +18,7 @@ from hotlap.measure.quality import (
     random_share,
     share_with_interval,
 )
-from hotlap.records import OutputQuality, ParityVerdict
+from hotlap.records import OutputQuality, QualityVerdict
 
 _LOGITS = np.random.default_rng(0).normal(size=(64, 10)).astype(np.float32)
 
@@ -56,7 +56,7 @@ def with_value(value: float) -> Any:
         (_LOGITS[:, :5], 0.0, "lost"),
     ],
 )
-def test_verdicts(candidate: Any, drawn: float | None, verdict: ParityVerdict) -> None:
+def test_verdicts(candidate: Any, drawn: float | None, verdict: QualityVerdict) -> None:
     assert judged(candidate, drawn=drawn).verdict == verdict
 
 

@@ -22,7 +22,7 @@ from hotlap.records import (
     Kept,
     LaunchRequest,
     Observe,
-    ParityComparison,
+    Parity,
     Plan,
     Run,
     Seen,
@@ -164,7 +164,7 @@ def test_one_lever_is_proved_straight_where_a_trial_before_it_does_not_fit() -> 
     assert study.plan.settings == (FEED,)
     assert study.status == "finished" and study.verification is not None
     assert study.verification.speed.sets >= 5
-    assert isinstance(study.verification.parity, ParityComparison)
+    assert isinstance(study.verification.quality, Parity)
     sets = sum(b'"order_seed"' in it for it in executor.requests)
     assert 3 * sets < trial
 

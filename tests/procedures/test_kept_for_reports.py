@@ -22,8 +22,8 @@ def searched(*names: str) -> Study:
 
 def test_the_losses_are_those_of_the_proof() -> None:
     study = searched("half")
-    assert study.losses is not None and study.verification is not None and study.verification.parity is not None
-    assert study.losses.compared_steps == study.verification.parity.steps
+    assert study.losses is not None and study.verification is not None and study.verification.quality is not None
+    assert study.losses.compared_steps == study.verification.quality.steps
     ratios = {other / one for one, other in zip(study.losses.baseline, study.losses.plan, strict=True)}
     assert max(abs(it - 1.00001) for it in ratios) < 1e-9
     assert all(it > 0 for it in study.losses.allowed)

@@ -12,7 +12,7 @@ from hotlap.errors import BudgetError
 from hotlap.experiment.options import Options
 from hotlap.plan import setting
 from hotlap.procedures.lab import BOTH, run_lab
-from hotlap.records import Failed, Kept, ParityLost, PhaseAccount, Skipped, Study
+from hotlap.records import Failed, Kept, PhaseAccount, QualityLost, Skipped, Study
 
 LEVERS = named(lever("mixed-precision"), lever("compile"))
 
@@ -46,7 +46,7 @@ def test_a_small_gain_points_elsewhere() -> None:
 
 def test_numbers_that_differ_are_not_kept() -> None:
     study = lab(script(mixed=Effect(compute=0.4, loss=1.02), compiled=Effect(compute=0.9)))
-    assert all(isinstance(it.verdict, ParityLost) for it in study.outcomes)
+    assert all(isinstance(it.verdict, QualityLost) for it in study.outcomes)
     assert not study.plan.settings
 
 

@@ -18,7 +18,7 @@ from hotlap.records import (
     Limit,
     NoGain,
     Objective,
-    ParityLost,
+    QualityLost,
     Seen,
     Skipped,
     Study,
@@ -49,7 +49,7 @@ def test_what_halves_the_peak_at_slower_steps_is_kept_where_memory_counts() -> N
     study = search(for_memory(1.3))
     assert {it.lever for it in study.plan.settings} == {"checkpoint", "half"}
     found = verdicts(study)
-    assert isinstance(found["checkpoint"], Kept) and isinstance(found["liar"], ParityLost)
+    assert isinstance(found["checkpoint"], Kept) and isinstance(found["liar"], QualityLost)
     assert isinstance(found["idle"], NoGain) and isinstance(found["fast"], NoGain)
     assert study.status == "finished" and study.verification is not None
     assert claimed(study) is study.verification

@@ -19,8 +19,8 @@ from hotlap.records import (
     NoGain,
     NotVerified,
     OutOfMemory,
-    ParityLost,
     Progress,
+    QualityLost,
     Skipped,
     Stopped,
     Study,
@@ -69,7 +69,7 @@ def test_finds_the_best_plan_and_verifies_it() -> None:
     assert speed.verdict == "faster" and speed.sets >= 5
     assert speed.speedup.low < executor.script.speedup(study.plan) * 1.02
     assert speed.speedup.high > executor.script.speedup(study.plan) * 0.98
-    assert study.verification.parity is not None and study.verification.parity.verdict == "within"
+    assert study.verification.quality is not None and study.verification.quality.verdict == "within"
     assert study.account_before is not None and study.account_after is not None
     assert study.account_after.wall < study.account_before.wall
     assert study.verification.candidate_peak_bytes == executor.script.peak_bytes
@@ -78,7 +78,7 @@ def test_finds_the_best_plan_and_verifies_it() -> None:
 def test_every_lever_has_an_outcome_with_its_reason() -> None:
     found = verdicts(search()[0])
     assert set(found) == set(LEVERS)
-    assert isinstance(found["liar"], ParityLost) and "no longer" in found["liar"].reason
+    assert isinstance(found["liar"], QualityLost) and "no longer" in found["liar"].reason
     assert isinstance(found["idle"], NoGain) and found["idle"].reason
     assert isinstance(found["slow"], NoGain)
     assert isinstance(found["broken"], Failed) and isinstance(found["broken"].ending, Crashed)
@@ -92,11 +92,11 @@ def test_an_exact_lever_must_agree_to_the_last_bit() -> None:
     feed = named(lever("feed", proof="exact"))
     honest, _ = search(FakeScript(effects={setting("feed"): Effect(data=0.1)}), levers=feed)
     kept = verdicts(honest)["feed"]
-    assert isinstance(kept, Kept) and kept.comparison.parity is not None and kept.comparison.parity.verdict == "exact"
-    assert honest.verification is not None and honest.verification.parity is not None
-    assert honest.verification.parity.verdict == "exact"
+    assert isinstance(kept, Kept) and kept.comparison.quality is not None and kept.comparison.quality.verdict == "exact"
+    assert honest.verification is not None and honest.verification.quality is not None
+    assert honest.verification.quality.verdict == "exact"
     lying, _ = search(FakeScript(effects={setting("feed"): Effect(data=0.1, loss=1 + 1e-9)}), levers=feed)
-    assert isinstance(verdicts(lying)["feed"], ParityLost)
+    assert isinstance(verdicts(lying)["feed"], QualityLost)
     assert not lying.plan.settings and lying.verification is None
 
 
@@ -107,15 +107,15 @@ def test_a_loss_that_cannot_be_read_is_not_verified_and_kept_only_on_request() -
     assert not refused.plan.settings
     accepted, _ = search(script, levers=named(lever("half")), accept_unverified=True)
     assert accepted.plan.settings == (HALF,)
-    assert accepted.verification is not None and accepted.verification.parity is not None
-    assert accepted.verification.parity.verdict == "not-verified"
+    assert accepted.verification is not None and accepted.verification.quality is not None
+    assert accepted.verification.quality.verdict == "not-verified"
 
 
 def test_a_script_that_does_not_repeat_itself_verifies_nothing() -> None:
     script = FakeScript(effects={HALF: Effect(compute=0.5)}, repeatable=False)
     study, _ = search(script, levers=named(lever("half")))
     assert not study.plan.settings
-    assert isinstance(verdicts(study)["half"], (NotVerified, ParityLost))
+    assert isinstance(verdicts(study)["half"], (NotVerified, QualityLost))
 
 
 def test_the_next_best_setting_is_tried_when_the_best_breaks_the_numbers() -> None:

@@ -12,7 +12,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from hotlap.records import Kept, Outcome, ParityComparison, PhaseAccount, Plan, Study
+from hotlap.records import Kept, Outcome, Parity, PhaseAccount, Plan, Study
 from hotlap.render.headline import headline
 from hotlap.render.json import study_json
 from hotlap.render.terminal import report
@@ -132,9 +132,7 @@ def test_headline(study: Study, tone: str, words: str) -> None:
         (fakes.LOST, "bad", "but training no longer produces the same results"),
     ],
 )
-def test_headline_never_claims_sameness_that_was_not_found(
-    parity: ParityComparison | None, tone: str, words: str
-) -> None:
+def test_headline_never_claims_sameness_that_was_not_found(parity: Parity | None, tone: str, words: str) -> None:
     verification = fakes.comparison((fakes.LOADER,), fakes.speed(1.83), parity)
     found = headline(msgspec.structs.replace(fakes.FINISHED, verification=verification))
     assert (found.tone, words in found.sentence) == (tone, True)

@@ -22,10 +22,22 @@ from hotlap.cli.main import main
 from hotlap.diagnose.profile import Profile
 from hotlap.errors import StudyError
 from hotlap.evidence import RunEvidence
-from hotlap.records import Completed, Kept, OutOfMemory, Study, TimedOut
+from hotlap.records import (
+    Check,
+    Completed,
+    Kept,
+    OutOfMemory,
+    Parity,
+    Patch,
+    QualityLost,
+    Study,
+    TaskQuality,
+    TimedOut,
+)
 from hotlap.study import (
     FORMAT,
     JOURNAL,
+    PATCH,
     PROFILE,
     SUMMARY,
     LaunchAnswer,
@@ -105,25 +117,28 @@ def held_by(whole: Any, part: Any, where: str = "") -> list[str]:
     return [] if whole == part else [f"{where}: {whole!r} instead of {part!r}"]
 
 
-def test_nothing_of_it_is_lost() -> None:
+@pytest.mark.parametrize("written_in", [1, 2])
+def test_nothing_of_it_is_lost(written_in: int) -> None:
     """Every value of the frozen files, migrated, comes back from the records: a field that was renamed or dropped fails
     here, and needs a step in migrations.py and a new format."""
-    lines = (FROZEN / JOURNAL).read_bytes().splitlines()
+    folder = FROZEN.with_name(f"format-{written_in}")
+    lines = (folder / JOURNAL).read_bytes().splitlines()
     kinds = {it.__struct_config__.tag: it for it in (reading.Header, MachineAnswer, LaunchAnswer, TurnAnswer)}
     texts: list[tuple[bytes, Any, Part]] = [
         (text, kinds[json.loads(text)["type"]], "answer" if number else "header") for number, text in enumerate(lines)
     ]
-    texts += [((FROZEN / SUMMARY).read_bytes(), Study, "summary")]
-    texts += [((FROZEN / PROFILE).read_bytes(), Profile, "attachment")]
+    texts += [((folder / SUMMARY).read_bytes(), Study, "summary")]
+    attached = ((PROFILE, Profile), (PATCH, Patch), (layout.CHECK, Check))
+    texts += [((folder / name).read_bytes(), kind, "attachment") for name, kind in attached if (folder / name).exists()]
     for text, kind, part in texts:
-        present = migrated(part, json.loads(text), 1)
+        present = migrated(part, json.loads(text), written_in)
         again = json.loads(msgspec.json.encode(msgspec.json.decode(msgspec.json.encode(present), type=kind)))
         assert held_by(again, present) == []
 
 
 def test_the_second_format_calls_what_a_loader_is_given_as_torch_does(frozen: Path) -> None:
     study = load_study(frozen)
-    assert dict(study.plan.settings[0].values)["num_workers"] == 4 and study.format_version == 2
+    assert dict(study.plan.settings[0].values)["num_workers"] == 4 and study.format_version == FORMAT
     profile = attachment_of(frozen, PROFILE, Profile)
     assert profile is not None
     names = {name for it in profile.loader_rates for name, _ in it.setting.values}
@@ -135,10 +150,31 @@ def test_the_second_format_calls_what_a_loader_is_given_as_torch_does(frozen: Pa
     assert not any(it in (frozen / JOURNAL).read_text() for it in old)
 
 
-def test_what_is_of_the_second_format_already_is_left_unchanged() -> None:
+@pytest.mark.parametrize("name", [f"format-1/{PROFILE}", f"format-2/{PATCH}", f"format-2/{layout.CHECK}"])
+def test_what_is_of_the_present_format_already_is_left_unchanged(name: str) -> None:
     """An attachment does not say in which format it is."""
-    once = migrated("attachment", json.loads((FROZEN / PROFILE).read_text()), 1)
+    once = migrated("attachment", json.loads((FROZEN.parent / name).read_text()), 1)
     assert migrated("attachment", once, 1) == once
+
+
+# -- the second format ------------------------------------------------------------------------------
+
+
+def test_the_third_format_tells_outputs_from_losses(capsys: pytest.CaptureFixture[str]) -> None:
+    second = FROZEN.with_name("format-2")
+    study = load_study(second)
+    assert study.verification is not None
+    quality = study.verification.quality
+    assert isinstance(quality, TaskQuality) and (quality.verdict, quality.compared) == ("within", 1)
+    assert [it.name for it in quality.outputs] == ["output"] and quality.text.startswith("output, 1 input:")
+    lost = [it.lever for it in study.outcomes if isinstance(it.verdict, QualityLost)]
+    assert lost == ["mixed-precision"]
+    patch, check = attachment_of(second, PATCH, Patch), attachment_of(second, layout.CHECK, Check)
+    assert patch is not None and patch.proof is not None and isinstance(patch.proof.numbers, Parity)
+    assert check is not None and check.numbers is not None and isinstance(check.numbers.quality, Parity)
+    assert (patch.proof.numbers.verdict, check.numbers.quality.verdict) == ("within", "exact")
+    assert main(["report", str(second)]) == 0
+    assert "outputs keep a quality of 0.99 on 1 input" in capsys.readouterr().out
 
 
 # -- steps from one format to the next --------------------------------------------------------------
@@ -174,8 +210,9 @@ def third(monkeypatch: pytest.MonkeyPatch) -> Mapping[int, Step]:
 
 def as_first(directory: Path) -> None:
     """Make of the frozen study one of the first of three formats."""
-    lines = [json.loads(it) for it in (directory / JOURNAL).read_text().splitlines()]
-    study = json.loads((directory / SUMMARY).read_text())
+    texts = (directory / JOURNAL).read_text().splitlines()
+    lines = [migrated("answer", json.loads(it), 1, migrations.STEPS) for it in texts]
+    study = migrated("summary", json.loads((directory / SUMMARY).read_text()), 1, migrations.STEPS)
     for it in (lines[0], study):
         it["workload"]["script"] = it["workload"].pop("target")
     for it in lines[1:]:

@@ -6,6 +6,7 @@ no launch of its own: the timing runs of its trial already recorded the losses, 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -22,9 +23,10 @@ from hotlap.records import (
     ComputeInFloat64,
     Instrument,
     NudgeWeights,
-    ParityComparison,
+    Parity,
     Plan,
     Proof,
+    Quality,
     ReseedAugmentation,
     RoundWeights,
     Run,
@@ -42,53 +44,77 @@ _SEEDS = 5
 _PRECISION_VALUES = frozenset({"dtype", "precision"})
 
 
-class Prover:
-    """Makes the comparisons of a study and remembers them."""
+class Prover(ABC):
+    """Finds out whether a plan's results are still those of the baseline. One file for each kind of :data:`Quality`."""
 
     def __init__(self, trials: Trials, levers: Mapping[str, Lever], situation: Situation) -> None:
-        self._steps: int | None = None
         self._trials = trials
         self._levers = levers
         self._situation = situation
+
+    def proof_for(self, setting: Setting) -> Proof:
+        """What this setting owes."""
+        return self._levers[setting.lever].proof_for(self._situation, setting)
+
+    @abstractmethod
+    def cost(self, plan: Plan) -> float:
+        """Seconds that the missing launches for this plan would take."""
+
+    @abstractmethod
+    def prove(self, plan: Plan) -> Quality | Failure:
+        """The plan against the untouched baseline; a Failure when the plan's own run failed."""
+
+    @abstractmethod
+    def prove_exact(self, sets: Sequence[TurnSet]) -> Quality:
+        """The same for exact levers, from the timing runs where these suffice: arms 0 (reference), 1 (again) and 2."""
+
+    @abstractmethod
+    def compared_runs(self, plan: Plan) -> tuple[Run, Run] | None:
+        """The baseline's run and the plan's whose losses :meth:`prove` compared; None where it compared none."""
+
+    def _proof_of(self, plan: Plan) -> Proof:
+        """The strongest proof that any of its settings owes."""
+        return max((self.proof_for(it) for it in plan.settings), key=_STRENGTH.__getitem__, default="exact")
+
+
+class ParityProver(Prover):
+    """Makes the comparisons of a study and remembers them."""
+
+    def __init__(self, trials: Trials, levers: Mapping[str, Lever], situation: Situation) -> None:
+        super().__init__(trials, levers, situation)
+        self._steps: int | None = None
         self._runs: dict[tuple[Plan, str], Run] = {}
-        self._verdicts: dict[Plan, ParityComparison | Failure] = {}
+        self._verdicts: dict[Plan, Parity | Failure] = {}
 
     @property
     def steps(self) -> int:
         """Over how many steps losses are compared: what is affordable, and from the first run on the same for all."""
         return self._steps or affordable_steps(self._trials)
 
-    def proof_for(self, setting: Setting) -> Proof:
-        """What this setting owes."""
-        return self._levers[setting.lever].proof_for(self._situation, setting)
-
     def cost(self, plan: Plan) -> float:
-        """Seconds that the missing launches for this plan would take: none for exact levers, whose losses the timing
-        runs record."""
+        """None for exact levers, whose losses the timing runs record."""
         if plan in self._verdicts or self._proof_of(plan) == "exact":
             return 0.0
         costs = self._trials.costs
         missing = [it for it in self._kinds(plan) if (_owner(plan, it), it) not in self._runs]
         return sum(costs.of_launch(_owner(plan, it), 1 if _is_first_step(it) else self.steps) for it in missing)
 
-    def prove_exact(self, sets: Sequence[TurnSet]) -> ParityComparison:
+    def prove_exact(self, sets: Sequence[TurnSet]) -> Parity:
         """Whether the losses of arms 0 (reference), 1 (again) and 2 (with an exact lever) agree in every set."""
         return judge_exact([it.runs[:3] for it in sets])
 
-    def prove(self, plan: Plan) -> ParityComparison | Failure:
-        """The plan against the untouched baseline; a Failure when the plan's own run failed."""
+    def prove(self, plan: Plan) -> Parity | Failure:
         if plan not in self._verdicts:
             self._verdicts[plan] = self._judge(plan)
         return self._verdicts[plan]
 
     def compared_runs(self, plan: Plan) -> tuple[Run, Run] | None:
-        """The baseline's run and the plan's whose losses :meth:`prove` compared; None where it was not asked."""
         baseline, candidate = self._runs.get((plans_of.EMPTY, "baseline")), self._runs.get((plan, "candidate"))
         return (baseline, candidate) if baseline is not None and candidate is not None else None
 
     # -- evidence -----------------------------------------------------------------------------
 
-    def _judge(self, plan: Plan) -> ParityComparison | Failure:
+    def _judge(self, plan: Plan) -> Parity | Failure:
         runs = {it: self._run(plan, it) for it in self._kinds(plan)}
         candidate = runs["candidate"]
         if not ran_through(candidate):
@@ -154,10 +180,6 @@ class Prover:
         return tuple(
             (runs[f"baseline with seed {number}"], runs[f"candidate with seed {number}"]) for number in range(_SEEDS)
         )
-
-    def _proof_of(self, plan: Plan) -> Proof:
-        """The strongest proof that any of its settings owes."""
-        return max((self.proof_for(it) for it in plan.settings), key=_STRENGTH.__getitem__, default="exact")
 
     def _changes_randomness(self, plan: Plan) -> bool:
         """Whether the data pipeline draws other numbers."""

@@ -12,41 +12,44 @@ from hotlap.experiment.prove import Prover
 from hotlap.experiment.trials import Failure, Trials, ran_through
 from hotlap.levers.api import Lever
 from hotlap.measure.quality import Unreadable, compared_outputs, judge_quality, outputs_of, random_share
-from hotlap.records import CaptureOutputs, ParityComparison, Plan, Run, ShiftSeeds, Situation, TurnSet
+from hotlap.records import CaptureOutputs, Plan, Run, ShiftSeeds, Situation, TaskQuality, TurnSet
 from hotlap.wording import ending_text
 
 _FEWEST_CALLS = 3
 """What a call computes in is looked at from the second one on."""
 
 
-class QualityProver(Prover):
+class TaskQualityProver(Prover):
     """Compares what a plan's model returns for each of the user's inputs with the model in float32 and no plan."""
 
     def __init__(self, trials: Trials, levers: Mapping[str, Lever], situation: Situation) -> None:
         super().__init__(trials, levers, situation)
         self._calls = max(_FEWEST_CALLS, situation.facts.inputs)
         self._inputs = situation.facts.inputs
-        self._compared: dict[Plan, ParityComparison | Failure] = {}
+        self._compared: dict[Plan, TaskQuality | Failure] = {}
         self._reference: Mapping[str, Any] | Failure | None = None
         self._random: float | None = None
 
     def cost(self, plan: Plan) -> float:
-        """Seconds of the launches that are still to be made: the plan's, and at first the reference and its weights."""
+        """Those of the plan, and at first of the reference and its weights."""
         if plan in self._compared:
             return 0.0
         costs = self._trials.costs
         known = self._reference is not None
         return costs.of_launch(plan, self._calls) + (0.0 if known else 2 * costs.of_launch(plans_of.EMPTY, self._calls))
 
-    def prove_exact(self, sets: Sequence[TurnSet]) -> ParityComparison:
+    def prove_exact(self, sets: Sequence[TurnSet]) -> TaskQuality:
         """As :meth:`prove`: the timing runs keep no outputs."""
         plan = sets[-1].runs[-1].plan
         found = self.prove(plan)
         if isinstance(found, Failure):
-            return ParityComparison(verdict="not-verified", proof="exact", text=found.reason)
+            level = self._trials.options.quality
+            return TaskQuality(
+                verdict="not-verified", proof="exact", text=found.reason, level=level, inputs=self._inputs
+            )
         return found
 
-    def prove(self, plan: Plan) -> ParityComparison | Failure:
+    def prove(self, plan: Plan) -> TaskQuality | Failure:
         """The plan's outputs against the reference's; a Failure where either could not be had."""
         if plan not in self._compared:
             self._compared[plan] = self._compare(plan)
@@ -56,7 +59,7 @@ class QualityProver(Prover):
         """There are no losses to show."""
         return None
 
-    def _compare(self, plan: Plan) -> ParityComparison | Failure:
+    def _compare(self, plan: Plan) -> TaskQuality | Failure:
         reference = self._reference_outputs()
         if isinstance(reference, Failure):
             return reference

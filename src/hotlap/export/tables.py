@@ -58,8 +58,8 @@ _COMPARISON_COLUMNS = (
     ("noise_floor", "half-width of the interval of the baseline against itself, as a share"),
     ("smallest_detectable", "the smallest effect that these sets could have shown, as a share"),
     ("baseline_agrees", "whether the baseline against itself came out as no difference"),
-    ("parity", "exact, within, lost or not-verified; empty where numbers were not compared"),
-    ("parity_steps", "over how many steps losses were compared"),
+    ("quality", "exact, within, lost or not-verified; empty where results were not compared"),
+    ("compared", "how many steps of training, or inputs of a model, were compared"),
     ("baseline_peak_bytes", "memory peak of the baseline, the device's where there is one"),
     ("candidate_peak_bytes", "memory peak with it"),
     ("baseline_seconds_per_sample", "wall seconds of a sample in the baseline, a geometric mean over sets"),
@@ -73,7 +73,7 @@ _COMPARISON_COLUMNS = (
 def _comparison_cells(comparison: Comparison | None) -> tuple[Cell, ...]:
     if comparison is None:
         return (None,) * len(_COMPARISON_COLUMNS)
-    speed, parity, energy = comparison.speed, comparison.parity, comparison.energy
+    speed, quality, energy = comparison.speed, comparison.quality, comparison.energy
     level, extra = comparison.baseline_seconds_per_sample, comparison.extra_startup_seconds
     return (
         speed.speedup.value,
@@ -86,8 +86,8 @@ def _comparison_cells(comparison: Comparison | None) -> tuple[Cell, ...]:
         speed.noise_floor,
         speed.smallest_detectable,
         speed.baseline_agrees,
-        parity.verdict if parity is not None else None,
-        parity.steps if parity is not None else None,
+        quality.verdict if quality is not None else None,
+        quality.compared if quality is not None else None,
         comparison.baseline_peak_bytes or None,
         comparison.candidate_peak_bytes or None,
         level.value if level is not None else None,
@@ -128,7 +128,7 @@ def _levers(of: Gathered) -> Table:
         ("study", "identifier of the study"),
         ("lever", "the lever"),
         ("setting", "its values, a JSON object"),
-        ("verdict", "kept, no-gain, parity-lost, not-verified, failed, seen or skipped"),
+        ("verdict", "kept, no-gain, quality-lost, not-verified, failed, seen or skipped"),
         ("reason", "why"),
         ("bound", "the most that it could have given, where it was skipped for that"),
         ("trial_seconds", "seconds that its trials took"),

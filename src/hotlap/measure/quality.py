@@ -15,7 +15,7 @@ from statistics import NormalDist
 from typing import Any, Final
 
 from hotlap.files import open_regular
-from hotlap.records import Estimate, OutputQuality, ParityComparison, Proof, QualityComparison
+from hotlap.records import Estimate, OutputQuality, Proof, QualityVerdict, TaskQuality
 
 USUAL_LEVEL: Final = 0.99
 CONFIDENCE: Final = 0.95
@@ -64,17 +64,24 @@ def compared_outputs(reference: Mapping[str, Any], candidate: Mapping[str, Any])
 
 def judge_quality(
     outputs: tuple[OutputQuality, ...] | str, *, level: float, inputs: int, random_weights: float | None, proof: Proof
-) -> ParityComparison:
+) -> TaskQuality:
     """Whether the outputs are near enough: ``exact`` to the last bit, ``within`` the level, ``lost`` below it, or
     ``not-verified`` where the model's weights say nothing."""
+    compared = () if isinstance(outputs, str) else outputs
+
+    def verdict(kind: QualityVerdict, text: str) -> TaskQuality:
+        return TaskQuality(
+            verdict=kind,
+            proof=proof,
+            text=text,
+            level=level,
+            inputs=inputs,
+            outputs=compared,
+            random_share=random_weights,
+        )
+
     if isinstance(outputs, str):
-        found = QualityComparison(level=level, inputs=inputs, random_share=random_weights)
-        return ParityComparison(verdict="lost", proof=proof, steps=inputs, quality=found, text=outputs)
-    found = QualityComparison(level=level, inputs=inputs, outputs=outputs, random_share=random_weights)
-
-    def verdict(kind: Any, text: str) -> ParityComparison:
-        return ParityComparison(verdict=kind, proof=proof, steps=inputs, quality=found, text=text)
-
+        return verdict("lost", outputs)
     broken = next((it for it in outputs if not it.finite), None)
     if broken is not None:
         return verdict("lost", f"Its {broken.name} holds NaN or infinity.")

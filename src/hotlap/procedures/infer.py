@@ -12,12 +12,13 @@ from collections.abc import Callable, Mapping
 from hotlap import plan as plans_of
 from hotlap.experiment.draft import OnProgress, say_nothing
 from hotlap.experiment.options import Options, check
-from hotlap.experiment.prove_outputs import QualityProver
+from hotlap.experiment.prove_outputs import TaskQualityProver
 from hotlap.experiment.stages import begin, guarded, opened
+from hotlap.experiment.trials import Failure
 from hotlap.levers.api import Lever, inference_levers
 from hotlap.procedures.budget import reserve_for_first_answer
 from hotlap.procedures.search import Search
-from hotlap.records import Estimate, Finding, NoGain, ParityComparison, Situation, Study, Workload
+from hotlap.records import Estimate, Finding, NoGain, Quality, Situation, Study, Workload
 from hotlap.study import Journal
 from hotlap.trial.executor import Executor
 
@@ -57,7 +58,7 @@ class _InferenceSearch(Search):
         )
         self._stages_seconds = self._trials.spent_seconds
         self._trials.reserve_seconds = reserve_for_first_answer(self._trials)
-        self._prover = QualityProver(self._trials, self._levers, self._situation)
+        self._prover = TaskQualityProver(self._trials, self._levers, self._situation)
 
     def _find_with_outcomes(self) -> None:
         """A lever that rounds otherwise, and yet changes no bit and no time, has probably not run at all."""
@@ -70,19 +71,19 @@ class _InferenceSearch(Search):
             if owes == "exact" or verdict.comparison.speed.verdict != "no-effect":
                 continue
             plan = plans_of.with_setting(plans_of.EMPTY, it.setting)
-            parity = self._prover.prove(plan) if self._trials.fits(self._prover.cost(plan)) else None
-            if isinstance(parity, ParityComparison) and parity.verdict == "exact":
-                found.append(_fallback(it.lever, parity))
+            quality = self._prover.prove(plan) if self._trials.fits(self._prover.cost(plan)) else None
+            if quality is not None and not isinstance(quality, Failure) and quality.verdict == "exact":
+                found.append(_fallback(it.lever, quality))
         if found:
             self._draft.update(findings=tuple(found))
 
 
-def _fallback(lever: str, parity: ParityComparison) -> Finding:
+def _fallback(lever: str, quality: Quality) -> Finding:
     return Finding(
         rule="silent-fallback",
         kind="risk",
         share=Estimate(value=0.0, low=0.0, high=0.0),
         title=f"{lever} changed neither time nor outputs: the model probably ran without it.",
-        evidence=(parity.text,),
+        evidence=(quality.text,),
         remedy="Look for warnings in the run's output; what was asked for may not apply to this model.",
     )

@@ -18,14 +18,14 @@ from hotlap.errors import BudgetError
 from hotlap.experiment.comparing import compare_sets, comparison_of
 from hotlap.experiment.draft import OnProgress, StudyDraft, say_nothing
 from hotlap.experiment.options import Options, check
-from hotlap.experiment.prove import Prover
+from hotlap.experiment.prove import ParityProver, Prover
 from hotlap.experiment.replicates import Design, anything, replicate
 from hotlap.experiment.stages import begin, guarded, opened
 from hotlap.experiment.trials import Failure, Trials
 from hotlap.levers.api import Lever, all_levers
 from hotlap.measure import speed
 from hotlap.procedures.budget import ADVICE_MARGIN, rounded_up
-from hotlap.procedures.verdicts import no_gain, of_parity
+from hotlap.procedures.verdicts import no_gain, of_quality
 from hotlap.records import (
     Comparison,
     Failed,
@@ -103,7 +103,7 @@ def _compare(trials: Trials, draft: StudyDraft, levers: Mapping[str, Lever]) -> 
         device_peak_bytes=observation.run.device_peak_bytes,
         host_peak_bytes=observation.run.host_peak_bytes,
     )
-    prover = Prover(trials, levers, situation)
+    prover = ParityProver(trials, levers, situation)
     arms = _arms(draft, situation, levers)
     arms, sets = _take_sets(trials, draft, arms)
     verdicts = _verdicts(trials, draft, prover, arms, sets)
@@ -194,13 +194,13 @@ def _verdicts(
 def _verdict(trials: Trials, draft: StudyDraft, prover: Prover, comparison: Comparison) -> Verdict:
     """Unlike the search, the lab also proves what is not faster: the numbers are half of the experiment."""
     draft.tell("parity", "Does it still produce the same results?")
-    parity = prover.prove(comparison.candidate)
-    if isinstance(parity, Failure):
-        return Failed(ending=parity.ending, reason=parity.reason)
-    comparison = msgspec.structs.replace(comparison, parity=parity)
-    if parity.verdict != "lost" and comparison.speed.verdict != "faster":
+    quality = prover.prove(comparison.candidate)
+    if isinstance(quality, Failure):
+        return Failed(ending=quality.ending, reason=quality.reason)
+    comparison = msgspec.structs.replace(comparison, quality=quality)
+    if quality.verdict != "lost" and comparison.speed.verdict != "faster":
         return no_gain(comparison, trials.options.goal)
-    return of_parity(comparison, parity, trials.options.accept_unverified)
+    return of_quality(comparison, quality, trials.options.accept_unverified)
 
 
 def _speed(verdict: Verdict | None) -> SpeedComparison | None:

@@ -23,7 +23,7 @@ from hotlap.experiment.findings import note_findings
 from hotlap.experiment.observe import account_of
 from hotlap.experiment.options import Options, check, chosen
 from hotlap.experiment.profiled_launch import take_profile
-from hotlap.experiment.prove import Prover
+from hotlap.experiment.prove import ParityProver, Prover
 from hotlap.experiment.stages import begin, guarded, opened
 from hotlap.experiment.trials import Failure, Trials
 from hotlap.levers.api import Lever, all_levers
@@ -43,7 +43,7 @@ from hotlap.procedures.budget import (
     share_for_causes,
 )
 from hotlap.procedures.screen import Prospect, Screened, look_at, looks, noise_of_a_set, prospects_of, screen
-from hotlap.procedures.verdicts import no_gain, no_time, of_parity, quick_look_text, seen, why_given_up
+from hotlap.procedures.verdicts import no_gain, no_time, of_quality, quick_look_text, seen, why_given_up
 from hotlap.procedures.verify import Verification, can_verify, measure_plan, verification_cost, verify
 from hotlap.records import (
     Comparison,
@@ -53,9 +53,9 @@ from hotlap.records import (
     NoGain,
     NotVerified,
     Outcome,
-    ParityComparison,
-    ParityLost,
     Plan,
+    Quality,
+    QualityLost,
     Run,
     Seen,
     Skipped,
@@ -147,7 +147,7 @@ class Search:
         share = share_for_causes(self._trials, self._baseline, self._stages_seconds)
         self._profile = take_profile(self._trials, self._draft, observation, bounds, budget_share=share)
         self._findings = note_findings(self._draft, self._profile)
-        self._prover = Prover(self._trials, self._levers, bounds.situation)
+        self._prover: Prover = ParityProver(self._trials, self._levers, bounds.situation)
 
     def _look_at_the_rest(self) -> None:
         """What is left when all else is done is enough for a look, perhaps, at levers that had none."""
@@ -278,7 +278,7 @@ class Search:
             elif first is None:
                 self._draft.decide(outcome)
             first = first or outcome
-            if not isinstance(outcome.verdict, (ParityLost, Failed)):
+            if not isinstance(outcome.verdict, (QualityLost, Failed)):
                 break
         self._close_if_final(name)
 
@@ -324,8 +324,8 @@ class Search:
             self._compared, run = True, result.run
             self._family[name] = result.comparison
             verdict = self._verdict(Confirmation(result.comparison, result.sets), candidate)
-            if isinstance(verdict, Kept) and verdict.comparison.parity is not None:
-                self._verified = candidate, result.with_parity(verdict.comparison.parity)
+            if isinstance(verdict, Kept) and verdict.comparison.quality is not None:
+                self._verified = candidate, result.with_quality(verdict.comparison.quality)
         spent = self._trials.spent_seconds - before
         return Outcome(lever=name, setting=choice.setting, verdict=verdict, trial_seconds=spent), run
 
@@ -362,21 +362,21 @@ class Search:
         if judgement.verdict != "better":
             return no_gain(result.comparison, goal, judgement=judgement, unfinished=result.unfinished)
         if self._prover.proof_for(candidate.settings[-1]) == "exact":
-            parity: ParityComparison | Failure = self._prover.prove_exact(result.sets)
+            quality: Quality | Failure = self._prover.prove_exact(result.sets)
         elif self._trials.fits(self._prover.cost(candidate)):
             self._draft.tell("parity", f"Does {candidate.settings[-1].lever} produce the same results?")
-            parity = self._prover.prove(candidate)
+            quality = self._prover.prove(candidate)
         else:
             return NotVerified(comparison=result.comparison, reason="The budget left no time for the proof.")
-        if isinstance(parity, Failure):
-            return Failed(ending=parity.ending, reason=parity.reason)
-        comparison = msgspec.structs.replace(result.comparison, parity=parity)
-        return of_parity(comparison, parity, self._trials.options.accept_unverified)
+        if isinstance(quality, Failure):
+            return Failed(ending=quality.ending, reason=quality.reason)
+        comparison = msgspec.structs.replace(result.comparison, quality=quality)
+        return of_quality(comparison, quality, self._trials.options.accept_unverified)
 
     def _close_if_final(self, name: str) -> None:
         """A lever that failed, broke the numbers or was kept is not tried again beside another plan."""
         outcome = self._draft.outcome_of(name)
-        if outcome is not None and isinstance(outcome.verdict, (Kept, ParityLost, NotVerified, Failed)):
+        if outcome is not None and isinstance(outcome.verdict, (Kept, QualityLost, NotVerified, Failed)):
             self._open = [it for it in self._open if it != name]
 
     def _note_seen(self, name: str, choice: Screened, candidate: Plan) -> None:
@@ -430,7 +430,7 @@ class Search:
         compared = self._prover.compared_runs(self._plan) or (result.baseline_run, result.run)
         self._draft.update(
             verification=result.comparison,
-            losses=loss_curves(*compared, result.comparison.parity),
+            losses=loss_curves(*compared, result.comparison.quality),
             account_before=account_of(result.baseline_run)[0],
             account_after=account_of(result.run)[0],
         )
@@ -444,8 +444,8 @@ class Search:
         """That of the plan; None where no lever is left in it."""
         if self._verified is not None and self._verified[0] == self._plan:
             return self._verified[1]
-        parity = self._prove_plan()
-        return verify(self._trials, self._draft, self._prover, self._plan, parity) if self._plan.settings else None
+        quality = self._prove_plan()
+        return verify(self._trials, self._draft, self._prover, self._plan, quality) if self._plan.settings else None
 
     def _can_verify(self) -> bool:
         """Whether the verification still fits, with fewer rounds if need be: the reserve was only an estimate."""
@@ -453,32 +453,32 @@ class Search:
             return True
         return can_verify(self._trials, self._prover, self._plan)
 
-    def _prove_plan(self) -> ParityComparison | None:
+    def _prove_plan(self) -> Quality | None:
         """Sameness of the whole plan, its newest lever given up while it is not shown; None for a plan of exact levers
         only, whose proof is in the verification's own runs."""
         while self._plan.settings:
             if all(self._prover.proof_for(it) == "exact" for it in self._plan.settings):
                 return None
             self._draft.tell("parity", "Does the whole plan produce the same results?")
-            parity = self._prover.prove(self._plan)
-            if isinstance(parity, ParityComparison) and self._acceptable(parity):
-                return parity
+            quality = self._prover.prove(self._plan)
+            if not isinstance(quality, Failure) and self._acceptable(quality):
+                return quality
             newest = self._plan.settings[-1].lever
-            reason = parity.reason if isinstance(parity, Failure) else parity.text
+            reason = quality.reason if isinstance(quality, Failure) else quality.text
             self._give_up(newest, f"Together with the other levers of the plan: {reason}", None)
             self._plan = plans_of.without(self._plan, newest)
             self._draft.update(plan=self._plan)
         return None
 
-    def _acceptable(self, parity: ParityComparison) -> bool:
-        if parity.verdict == "not-verified":
+    def _acceptable(self, quality: Quality) -> bool:
+        if quality.verdict == "not-verified":
             return self._trials.options.accept_unverified
-        return parity.verdict != "lost"
+        return quality.verdict != "lost"
 
     def _why_not(self, verification: Comparison) -> str:
         """Why the plan must not be kept, or nothing."""
-        if verification.parity is not None and not self._acceptable(verification.parity):
-            return f"The plan was dropped. {verification.parity.text}"
+        if verification.quality is not None and not self._acceptable(verification.quality):
+            return f"The plan was dropped. {verification.quality.text}"
         return why_given_up(verification, judge(self._trials.options.objective, verification))
 
     def _withdraw(self, reason: str) -> None:

@@ -13,8 +13,8 @@ from hotlap.records import (
     LimitJudgement,
     NoGain,
     NotVerified,
-    ParityComparison,
-    ParityLost,
+    Quality,
+    QualityLost,
     Seen,
     Skipped,
     Verdict,
@@ -22,15 +22,15 @@ from hotlap.records import (
 from hotlap.wording import metric_words
 
 
-def of_parity(comparison: Comparison, parity: ParityComparison, accept_unverified: bool) -> Verdict:
+def of_quality(comparison: Comparison, quality: Quality, accept_unverified: bool) -> Verdict:
     """What becomes of something faster, by what is known of its numbers."""
-    if parity.verdict == "lost":
-        return ParityLost(comparison=comparison, reason=parity.text)
-    if parity.verdict == "not-verified" and not accept_unverified:
-        return NotVerified(comparison=comparison, reason=f"{parity.text} Use --accept-unverified to keep it anyway.")
-    if parity.verdict == "not-verified":
-        return Kept(comparison=comparison, reason=f"Kept without proof (--accept-unverified). {parity.text}")
-    return Kept(comparison=comparison, reason=parity.text)
+    if quality.verdict == "lost":
+        return QualityLost(comparison=comparison, reason=quality.text)
+    if quality.verdict == "not-verified" and not accept_unverified:
+        return NotVerified(comparison=comparison, reason=f"{quality.text} Use --accept-unverified to keep it anyway.")
+    if quality.verdict == "not-verified":
+        return Kept(comparison=comparison, reason=f"Kept without proof (--accept-unverified). {quality.text}")
+    return Kept(comparison=comparison, reason=quality.text)
 
 
 def no_gain(

@@ -17,7 +17,7 @@ from hotlap.experiment.replicates import Design, replicate
 from hotlap.experiment.trials import Failure, Trials
 from hotlap.measure import speed
 from hotlap.objective import judge
-from hotlap.records import Comparison, ParityComparison, Plan, Run, TurnSet
+from hotlap.records import Comparison, Plan, Quality, Run, TurnSet
 
 MORE_SETS = speed.LOOKS[-1]
 """How far to go on when the first sets decide nothing, and the share of false alarms this second look may spend."""
@@ -35,9 +35,9 @@ class Verification:
     run: Run
     sets: tuple[TurnSet, ...]
 
-    def with_parity(self, parity: ParityComparison) -> Verification:
+    def with_quality(self, quality: Quality) -> Verification:
         """The same with what is known of the numbers."""
-        return replace(self, comparison=msgspec.structs.replace(self.comparison, parity=parity))
+        return replace(self, comparison=msgspec.structs.replace(self.comparison, quality=quality))
 
 
 def verification_cost(trials: Trials, prover: Prover | None, plan: Plan, rounds: int | None = None) -> float:
@@ -62,17 +62,17 @@ def _fit_rounds(trials: Trials, plan: Plan, sets: int) -> None:
 
 
 def verify(
-    trials: Trials, draft: StudyDraft, prover: Prover, plan: Plan, parity: ParityComparison | None
+    trials: Trials, draft: StudyDraft, prover: Prover, plan: Plan, quality: Quality | None
 ) -> Verification | Failure:
     """Five fresh sets at 95 %; when these decide nothing and the budget allows it, eight.
 
-    ``parity`` is what is already known of the whole plan; None when all its levers are exact, whose losses are compared
-    in these very sets. A Failure that is ``cut`` is no failure of the plan: the budget ended first.
+    ``quality`` is what is already known of the whole plan; None when all its levers are exact, whose losses these very
+    sets compare. A Failure that is ``cut`` is no failure of the plan: the budget ended first.
     """
     measured = measure_plan(trials, draft, plan)
     if isinstance(measured, Failure):
         return measured
-    return measured.with_parity(parity or prover.prove_exact(measured.sets))
+    return measured.with_quality(quality or prover.prove_exact(measured.sets))
 
 
 def measure_plan(trials: Trials, draft: StudyDraft, plan: Plan) -> Verification | Failure:

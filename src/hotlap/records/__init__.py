@@ -19,14 +19,10 @@ from hotlap.records.comparisons import (
     Comparison,
     EnergyComparison,
     EnergySource,
-    GateResult,
     LossCurves,
     MetricComparison,
     MetricVerdict,
-    ParityComparison,
-    ParityVerdict,
     PhaseAccount,
-    Proof,
     RecordedGain,
     Situation,
     SpeedComparison,
@@ -59,6 +55,7 @@ from hotlap.records.instruments import (
     WatchNumbers,
     WithoutDropout,
 )
+from hotlap.records.latency import Latency, LatencyPercentile
 from hotlap.records.machine import (
     Accelerator,
     AttentionRate,
@@ -114,7 +111,7 @@ from hotlap.records.outcomes import (
     NotVerified,
     NumbersHunt,
     Outcome,
-    ParityLost,
+    QualityLost,
     Seen,
     Skipped,
     Verdict,
@@ -123,7 +120,16 @@ from hotlap.records.patches import LeftOut, Patch, PatchedFile, PatchProof
 from hotlap.records.phases import PHASE_WORDS, STEP_PHASES, Phase, PhaseWords, StepPhase
 from hotlap.records.progress import Progress, Stage
 from hotlap.records.protection import Isolation, NetworkMode, Protection, ProtectionMode
-from hotlap.records.quality import Latency, LatencyPercentile, OutputQuality, QualityComparison
+from hotlap.records.quality import (
+    GateResult,
+    OutputQuality,
+    Parity,
+    Proof,
+    Quality,
+    QualityVerdict,
+    Sameness,
+    TaskQuality,
+)
 from hotlap.records.requests import Assignment, LaunchRequest, Slot, TurnRequest
 from hotlap.records.run_account import OutsideKind, OutsidePart, RunAccount
 from hotlap.records.runs import (
@@ -295,9 +301,7 @@ __all__ = [
     "OutputQuality",
     "OutsideKind",
     "OutsidePart",
-    "ParityComparison",
-    "ParityLost",
-    "ParityVerdict",
+    "Parity",
     "Patch",
     "PatchProof",
     "PatchedFile",
@@ -312,7 +316,9 @@ __all__ = [
     "Proof",
     "Protection",
     "ProtectionMode",
-    "QualityComparison",
+    "Quality",
+    "QualityLost",
+    "QualityVerdict",
     "Record",
     "RecordedGain",
     "ReplayBatch",
@@ -322,6 +328,7 @@ __all__ = [
     "RoundWeights",
     "Run",
     "RunAccount",
+    "Sameness",
     "SampleSource",
     "ScaledLoss",
     "ScriptFacts",
@@ -350,6 +357,7 @@ __all__ = [
     "StudyStatus",
     "SweepLoader",
     "SwitchLevers",
+    "TaskQuality",
     "TimedOut",
     "ToChild",
     "TopStatement",

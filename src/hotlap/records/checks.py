@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from hotlap.records.base import Record
-from hotlap.records.comparisons import ParityComparison, RecordedGain, SpeedComparison
+from hotlap.records.comparisons import RecordedGain, SpeedComparison
 from hotlap.records.disturbance import Disturbance
 from hotlap.records.estimate import Estimate
 from hotlap.records.phases import StepPhase
+from hotlap.records.quality import Quality
 from hotlap.records.study import CheckVerdict
 from hotlap.records.workload import Plan, Workload
 
@@ -90,7 +91,7 @@ class NumbersCheck(Record, frozen=True, kw_only=True):
 
     verdict: CheckVerdict
     text: str
-    parity: ParityComparison | None = None
+    quality: Quality | None = None
 
 
 class Check(Record, frozen=True, kw_only=True):

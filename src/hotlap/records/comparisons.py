@@ -6,8 +6,9 @@ from typing import Literal, TypeAlias
 
 from hotlap.records.base import Record
 from hotlap.records.estimate import Estimate
+from hotlap.records.latency import Latency
 from hotlap.records.machine import Machine
-from hotlap.records.quality import Latency, QualityComparison
+from hotlap.records.quality import Quality
 from hotlap.records.runs import LoaderRate
 from hotlap.records.script import GUESSED_SAMPLES, SampleSource, ScriptFacts
 from hotlap.records.workload import Plan
@@ -123,32 +124,6 @@ class RecordedGain(Record, frozen=True, kw_only=True):
     torch_version: str = ""
 
 
-Proof: TypeAlias = Literal["exact", "rounding", "behaviour"]
-ParityVerdict: TypeAlias = Literal["exact", "within", "lost", "not-verified"]
-
-
-class GateResult(Record, frozen=True, kw_only=True):
-    """One parity gate: what was compared, the number found and the limit it had to keep."""
-
-    gate: Literal["G0", "G1", "G2", "G3", "G4"]
-    passed: bool | None
-    found: float | None = None
-    limit: float | None = None
-    text: str = ""
-
-
-class ParityComparison(Record, frozen=True, kw_only=True):
-    """Whether training still produces the same results. ``text`` is the sentence for a person. Of an inference target
-    it is what its model returns that is compared: ``steps`` are then calls, and ``quality`` says how far it differs."""
-
-    verdict: ParityVerdict
-    proof: Proof
-    steps: int = 0
-    gates: tuple[GateResult, ...] = ()
-    quality: QualityComparison | None = None
-    text: str = ""
-
-
 EnergySource: TypeAlias = Literal["device-counter", "device-power", "processor-counter"]
 
 
@@ -189,7 +164,7 @@ class MetricComparison(Record, frozen=True, kw_only=True):
 
 
 class Comparison(Record, frozen=True, kw_only=True):
-    """Speed, memory and sameness of a plan against a baseline plan.
+    """Speed, memory and quality of a plan against a baseline plan.
 
     ``baseline_peak_bytes`` and ``candidate_peak_bytes`` are the largest of all launches, of the device where there is
     one; ``metrics`` are what is known of each launch, with intervals (:mod:`hotlap.measure.metrics`).
@@ -201,7 +176,7 @@ class Comparison(Record, frozen=True, kw_only=True):
     baseline: Plan
     candidate: Plan
     speed: SpeedComparison
-    parity: ParityComparison | None = None
+    quality: Quality | None = None
     baseline_peak_bytes: int = 0
     candidate_peak_bytes: int = 0
     metrics: tuple[MetricComparison, ...] = ()

@@ -29,15 +29,15 @@ class NoGain(Record, frozen=True, kw_only=True, tag="no-gain"):
     reason: str = ""
 
 
-class ParityLost(Record, frozen=True, kw_only=True, tag="parity-lost"):
-    """Better, but training no longer produces the same results."""
+class QualityLost(Record, frozen=True, kw_only=True, tag="quality-lost"):
+    """Better, but results are no longer the same: the losses of training, or the outputs of a model."""
 
     comparison: Comparison
     reason: str = ""
 
 
 class NotVerified(Record, frozen=True, kw_only=True, tag="not-verified"):
-    """Better, but it could not be shown that training still produces the same results."""
+    """Better, but it could not be shown that results are still the same."""
 
     comparison: Comparison
     reason: str = ""
@@ -68,7 +68,7 @@ class Skipped(Record, frozen=True, kw_only=True, tag="skipped"):
     already: bool = False
 
 
-Verdict: TypeAlias = Kept | NoGain | ParityLost | NotVerified | Failed | Seen | Skipped
+Verdict: TypeAlias = Kept | NoGain | QualityLost | NotVerified | Failed | Seen | Skipped
 
 
 class Outcome(Record, frozen=True, kw_only=True):

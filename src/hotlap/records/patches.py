@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 
 from hotlap.records.base import Record
-from hotlap.records.comparisons import ParityComparison, SpeedComparison
+from hotlap.records.comparisons import SpeedComparison
+from hotlap.records.quality import Quality
 from hotlap.records.workload import Setting
 
 
@@ -39,7 +40,7 @@ class PatchProof(Record, frozen=True, kw_only=True):
     steps: int = 0
     machine: str = ""
     refusal: str = ""
-    numbers: ParityComparison | None = None
+    numbers: Quality | None = None
     speed: SpeedComparison | None = None
 
 

@@ -1,29 +1,58 @@
-"""What the calls of an inference target took, and how far the outputs of a candidate are from the model's own."""
+"""Whether results are still the same: the losses of a training, or the outputs of a model that is only called."""
 
 from __future__ import annotations
+
+from typing import Literal, TypeAlias
 
 from hotlap.records.base import Record
 from hotlap.records.estimate import Estimate
 
-
-class LatencyPercentile(Record, frozen=True, kw_only=True):
-    """The time that a ``share`` of the calls does not exceed, with an interval by order statistics."""
-
-    share: float
-    seconds: Estimate
+Proof: TypeAlias = Literal["exact", "rounding", "behaviour"]
+QualityVerdict: TypeAlias = Literal["exact", "within", "lost", "not-verified"]
 
 
-class Latency(Record, frozen=True, kw_only=True):
-    """The calls of one arm, those of all its launches together.
+class Sameness(Record, frozen=True, kw_only=True):
+    """What every kind of :data:`Quality` says: ``proof`` is the one that was owed, ``text`` a sentence for a person."""
 
-    A percentile is missing where there were too few calls for an interval that ends on both sides. The intervals are
-    over calls; how far launches differ, only the ratio of two arms shows.
-    """
+    verdict: QualityVerdict
+    proof: Proof
+    text: str = ""
 
-    calls: int
-    worst_seconds: float
-    percentiles: tuple[LatencyPercentile, ...] = ()
-    confidence: float = 0.95
+    @property
+    def verified(self) -> bool:
+        """Whether results were shown to be the same, within what this proof allows."""
+        return self.verdict in ("exact", "within")
+
+    @property
+    def trajectory_limit(self) -> float | None:
+        """How far apart the smoothed losses may be, as a share; None where no limit for them was found."""
+        return None
+
+
+class GateResult(Record, frozen=True, kw_only=True):
+    """One parity gate: what was compared, the number found and the limit it had to keep."""
+
+    gate: Literal["G0", "G1", "G2", "G3", "G4"]
+    passed: bool | None
+    found: float | None = None
+    limit: float | None = None
+    text: str = ""
+
+
+class Parity(Sameness, frozen=True, kw_only=True, tag="parity"):
+    """Whether training still produces the same results, over so many ``steps``."""
+
+    steps: int = 0
+    gates: tuple[GateResult, ...] = ()
+
+    @property
+    def trajectory_limit(self) -> float | None:
+        return next((it.limit for it in self.gates if it.gate == "G3" and it.limit), None)
+
+    @property
+    def compared(self) -> int:
+        """How many steps were compared."""
+        return self.steps
 
 
 class OutputQuality(Record, frozen=True, kw_only=True):
@@ -45,12 +74,23 @@ class OutputQuality(Record, frozen=True, kw_only=True):
     decisions: int = 0
 
 
-class QualityComparison(Record, frozen=True, kw_only=True):
-    """The outputs of a candidate for so many ``inputs`` of the user's. ``level`` is what cosine and agreement had to
-    reach. ``random_share`` is the share of the model's weights that another random seed changes: they were drawn and
-    not loaded (None: unknown)."""
+class TaskQuality(Sameness, frozen=True, kw_only=True, tag="task-quality"):
+    """Whether a model still returns the same for so many ``inputs`` of the user's.
+
+    ``level`` is what cosine and agreement had to reach. ``random_share`` is the share of the model's weights that
+    another random seed changes: they were drawn and not loaded (None: unknown).
+    """
 
     level: float
     inputs: int
     outputs: tuple[OutputQuality, ...] = ()
     random_share: float | None = None
+
+    @property
+    def compared(self) -> int:
+        """How many inputs were compared."""
+        return self.inputs
+
+
+Quality: TypeAlias = Parity | TaskQuality
+"""What is known about the results of a plan. Whoever asks whether it was proved reads ``verdict`` or ``verified``."""

@@ -43,7 +43,7 @@ class Study(Record, frozen=True, kw_only=True):
     had no time for; None where nothing was left.
     """
 
-    format_version: int = 2
+    format_version: int = 3
     kind: StudyKind = "search"
     identifier: str = ""
     hotlap_version: str = ""

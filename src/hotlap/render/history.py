@@ -96,12 +96,12 @@ def place(ratio: float, low: float, high: float) -> float:
 
 def _table(entries: Sequence[Entry]) -> RenderableType:
     """One line for each study, and below it what it was of and what it holds for."""
-    rows = [(when(it), it.sort, result(it), _NUMBERS[it.parity]) for it in entries]
+    rows = [(when(it), it.sort, result(it), _NUMBERS[it.quality]) for it in entries]
     widths = [max(map(len, column)) for column in zip(_HEAD, *rows, strict=True)]
     pieces: list[RenderableType] = [_line(_HEAD, widths, ("dim",) * len(_HEAD))]
     for it, row in zip(entries, rows, strict=True):
         green = "green" if it.claimed else ""
-        pieces.append(_line(row, widths, ("", "", green, "red" if it.parity == "lost" else "")))
+        pieces.append(_line(row, widths, ("", "", green, "red" if it.quality == "lost" else "")))
         pieces += paragraphs([text.command(it.workload)], _INDENT, style="")
         pieces += paragraphs(_details(it), _INDENT)
     return Group(*pieces)

@@ -23,9 +23,8 @@ from hotlap.records import (
     NotVerified,
     Outcome,
     OutOfMemory,
-    ParityComparison,
-    ParityLost,
     PhaseAccount,
+    QualityLost,
     Seen,
     Skipped,
     TimedOut,
@@ -33,8 +32,8 @@ from hotlap.records import (
 )
 from hotlap.render import text
 from hotlap.render.blocks import Tone
-from hotlap.render.comparison import parity_limit
 from hotlap.render.layout import indented
+from hotlap.render.quality import exact_words, quality_word
 from hotlap.wording import ending_text
 
 COLOURS: dict[Tone, str] = {"good": "green", "neutral": "default", "bad": "red"}
@@ -53,7 +52,7 @@ class Row:
     lever: str
     values: str
     speedup: str
-    parity: str
+    quality: str
     memory: str
     verdict: str
     reason: str
@@ -103,7 +102,7 @@ def row(outcome: Outcome, step_seconds: float | None = None, details: str = "") 
         lever=text.one_line(outcome.lever),
         values=text.setting_values(outcome.setting) if outcome.setting else "",
         speedup=_speedup_cell(comparison, verdict),
-        parity=parity_word(comparison.parity) if comparison else "",
+        quality=quality_word(comparison.quality) if comparison else "",
         memory=_memory_cell(comparison, verdict),
         verdict=word,
         reason=_reason(outcome),
@@ -123,8 +122,8 @@ def verdict_word(outcome: Outcome) -> tuple[Tone, str]:
         case NoGain(comparison=Comparison(speed=speed)):
             words = {"no-effect": "no effect", "slower": "slower", "inconclusive": "inconclusive"}
             return "neutral", words.get(speed.verdict, "no gain")
-        case ParityLost():
-            return "bad", "parity lost"
+        case QualityLost():
+            return "bad", "differs"
         case NotVerified():
             return "neutral", "not verified"
         case Failed(ending=OutOfMemory()):
@@ -140,18 +139,6 @@ def verdict_word(outcome: Outcome) -> tuple[Tone, str]:
         case Skipped(already=True):
             return "neutral", "in the script"
     return "neutral", "skipped"
-
-
-def parity_word(parity: ParityComparison | None) -> str:
-    """What is known about sameness, in a word or two."""
-    if parity is None:
-        return "unchecked"
-    if parity.verdict == "exact":
-        return "exact"
-    if parity.verdict == "within":
-        limit = parity_limit(parity)
-        return f"within {text.share(limit)}" if limit is not None else "no difference found"
-    return "differ" if parity.verdict == "lost" else "unverified"
 
 
 def _speedup_cell(comparison: Comparison | None, verdict: Verdict) -> str:
@@ -241,7 +228,7 @@ class _Tried:
 
 
 def _cells(it: Row) -> tuple[str, ...]:
-    return ("", it.lever, it.speedup, it.parity, it.memory, it.verdict)
+    return ("", it.lever, it.speedup, it.quality, it.memory, it.verdict)
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], styles: Sequence[str]) -> Text:
@@ -258,7 +245,7 @@ def _beneath(line: str, style: str = "") -> Iterator[RenderableType]:
 
 
 def _joined(it: Row) -> str:
-    parts = (it.speedup, it.parity and f"numbers {it.parity}", it.memory and f"memory {it.memory}")
+    parts = (it.speedup, it.quality and f"numbers {it.quality}", it.memory and f"memory {it.memory}")
     return ", ".join(part for part in parts if part)
 
 
@@ -269,8 +256,9 @@ def footnote(outcomes: Sequence[Outcome]) -> str:
     ]
     levels = sorted({it.speed.confidence for it in comparisons})
     notes = [f"Intervals hold at {text.listed([f'{level * 100:.3g}' for level in levels])} %."] if levels else []
-    if any(it.parity is not None and it.parity.verdict == "exact" for it in comparisons):
-        notes.append("Exact: the losses agree to the last bit.")
+    exact = next((it.quality for it in comparisons if it.quality is not None and it.quality.verdict == "exact"), None)
+    if exact is not None:
+        notes.append(f"Exact: {exact_words(exact)}.")
     return " ".join(notes)
 
 

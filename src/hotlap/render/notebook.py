@@ -149,7 +149,7 @@ def _levers(whole: Element, study: Study) -> None:
 def _cells(row: Row) -> tuple[str, ...]:
     name = f"{MARKS[row.tone][0]} {row.lever}" + (f" ({row.values})" if row.values else "")
     reason = " ".join(text.sentence(it) for it in (row.reason, *row.below) if it)
-    return name, row.speedup, row.parity, row.memory, row.verdict, reason
+    return name, row.speedup, row.quality, row.memory, row.verdict, reason
 
 
 def _findings(whole: Element, study: Study) -> None:

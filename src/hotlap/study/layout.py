@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """The format that is written. Older ones are read by way of :mod:`hotlap.study.migrations`."""
 
 JOURNAL: Final = "journal.jsonl"

@@ -36,6 +36,9 @@ _LOADER_NAMES: Final = MappingProxyType(
     }
 )
 
+_NAMES_OF_3: Final = MappingProxyType({"parity": "quality"})
+_PARITY_OF_2: Final = frozenset({"verdict", "proof", "steps", "gates", "text"})
+
 
 def from_1_to_2(part: Part, document: Document) -> Document:
     """Settings of the lever ``loader`` have the names that torch gives the arguments."""
@@ -54,7 +57,28 @@ def _renamed(value: Any) -> Any:
     return {name: _renamed(it) for name, it in value.items()}
 
 
-STEPS: Mapping[int, Step] = {1: from_1_to_2}
+def from_2_to_3(part: Part, document: Document) -> Document:
+    """What is known about results is one of two records, which ``type`` tells apart, in the field ``quality``."""
+    found: Document = _of_two_kinds(document)
+    return found
+
+
+def _of_two_kinds(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_of_two_kinds(it) for it in value]
+    if not isinstance(value, dict):
+        return value
+    found = {_NAMES_OF_3.get(name, name): _of_two_kinds(it) for name, it in value.items()}
+    if found.get("type") == "parity-lost":
+        return {**found, "type": "quality-lost"}
+    if not found.keys() >= _PARITY_OF_2 or "type" in found:
+        return found
+    if found.get("quality") is None:
+        return {"type": "parity", **{name: it for name, it in found.items() if name != "quality"}}
+    return {"type": "task-quality", **{it: found[it] for it in ("verdict", "proof", "text")}, **found["quality"]}
+
+
+STEPS: Mapping[int, Step] = {1: from_1_to_2, 2: from_2_to_3}
 """Each step by the format that it starts from."""
 
 

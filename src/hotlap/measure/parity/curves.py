@@ -7,13 +7,13 @@ from itertools import count
 from typing import TypeGuard
 
 from hotlap.measure.parity.losses import loss_scales, moving_average
-from hotlap.records import LossCurves, ParityComparison, Run
+from hotlap.records import LossCurves, Quality, Run
 
 MOST_ROWS = 400
 """More points than a page is wide show nothing more; beyond this every second, third ... step is kept."""
 
 
-def loss_curves(baseline: Run, plan: Run, parity: ParityComparison | None) -> LossCurves | None:
+def loss_curves(baseline: Run, plan: Run, quality: Quality | None) -> LossCurves | None:
     """The losses of both runs at the steps where both could be read; None where these are fewer than two.
 
     The moving averages are taken over all steps, before any is left out.
@@ -23,7 +23,7 @@ def loss_curves(baseline: Run, plan: Run, parity: ParityComparison | None) -> Lo
     if len(rows) < 2:
         return None
     ones, others = [it[1] for it in rows], [it[2] for it in rows]
-    limit = _limit(parity)
+    limit = quality.trajectory_limit if quality is not None else None
     allowed = [] if limit is None else [limit * scale for scale in loss_scales(ones)]
     every = math.ceil(len(rows) / MOST_ROWS)
     kept = slice(None, None, every)
@@ -37,12 +37,6 @@ def loss_curves(baseline: Run, plan: Run, parity: ParityComparison | None) -> Lo
         plan_average=tuple(moving_average(others)[kept]),
         allowed=tuple(allowed[kept]),
     )
-
-
-def _limit(parity: ParityComparison | None) -> float | None:
-    """What the trajectory had to keep, as a share."""
-    gates = parity.gates if parity is not None else ()
-    return next((it.limit for it in gates if it.gate == "G3" and it.limit is not None), None)
 
 
 def _is_number(loss: float | None) -> TypeGuard[float]:

@@ -15,9 +15,9 @@ from hotlap.measure.parity.losses import INTENDED_STEPS, pair, percent
 from hotlap.measure.parity.noise import furthest, noise_explains
 from hotlap.measure.parity.repeatability import repeatability
 from hotlap.measure.parity.trajectory import exact_trajectory, trajectory
-from hotlap.records import GateResult, ParityComparison, ParityVerdict, Proof, Run
+from hotlap.records import GateResult, Parity, Proof, QualityVerdict, Run
 
-_SEVERITY: Mapping[ParityVerdict, int] = {"exact": 0, "within": 1, "not-verified": 2, "lost": 3}
+_SEVERITY: Mapping[QualityVerdict, int] = {"exact": 0, "within": 1, "not-verified": 2, "lost": 3}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class ParityEvidence:
     noisy: bool = False
 
 
-def judge(evidence: ParityEvidence) -> ParityComparison:
+def judge(evidence: ParityEvidence) -> Parity:
     """Pass the evidence through the gates its proof demands.
 
     ``exact`` needs G0 and losses equal to the last bit, or within three times the baseline's own difference when that
@@ -59,10 +59,10 @@ def judge(evidence: ParityEvidence) -> ParityComparison:
     verdict = _verdict(evidence, gates)
     steps = pair(evidence.baseline, evidence.candidate).steps
     text = _sentence(verdict, evidence.proof, gates, steps)
-    return ParityComparison(verdict=verdict, proof=evidence.proof, steps=steps, gates=gates, text=text)
+    return Parity(verdict=verdict, proof=evidence.proof, steps=steps, gates=gates, text=text)
 
 
-def judge_exact(sets: Sequence[Sequence[Run]]) -> ParityComparison:
+def judge_exact(sets: Sequence[Sequence[Run]]) -> Parity:
     """An exact lever, from sets of three runs each: the baseline, the baseline again and the candidate.
 
     What the baseline's own runs differ by is taken from all sets together; the least favourable set speaks. Raises
@@ -108,7 +108,7 @@ def _gates(evidence: ParityEvidence) -> Iterable[GateResult]:
     yield trajectory(baseline, candidate, again=again, nudged=evidence.nudged, reseeded=evidence.reseeded)
 
 
-def _verdict(evidence: ParityEvidence, gates: tuple[GateResult, ...]) -> ParityVerdict:
+def _verdict(evidence: ParityEvidence, gates: tuple[GateResult, ...]) -> QualityVerdict:
     if _failed(gates) is not None:
         return "lost"
     if _lacking(evidence.proof, gates) is not None:
@@ -135,7 +135,7 @@ def _lacking(proof: Proof, gates: tuple[GateResult, ...]) -> GateResult | None:
     return next((it for it in gates if it.gate not in optional and it.passed is not True), None)
 
 
-def _sentence(verdict: ParityVerdict, proof: Proof, gates: tuple[GateResult, ...], steps: int) -> str:
+def _sentence(verdict: QualityVerdict, proof: Proof, gates: tuple[GateResult, ...], steps: int) -> str:
     if verdict == "lost":
         failed = _failed(gates)
         return f"Training no longer produces the same results: {_lowered(failed.text)}" if failed else ""

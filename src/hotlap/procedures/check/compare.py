@@ -16,7 +16,7 @@ from hotlap.experiment.journaled import JournaledExecutor
 from hotlap.experiment.observe import Observation
 from hotlap.experiment.options import Options
 from hotlap.experiment.options import check as check_options
-from hotlap.experiment.prove import Prover
+from hotlap.experiment.prove import ParityProver
 from hotlap.experiment.replicates import Design, replicate, timed_out
 from hotlap.experiment.stages import begin, blank_study
 from hotlap.experiment.trials import Arm, Failure, Trials
@@ -36,8 +36,8 @@ from hotlap.records import (
     Disturbance,
     Machine,
     NumbersCheck,
-    ParityComparison,
-    ParityVerdict,
+    Parity,
+    QualityVerdict,
     Sides,
     Situation,
     SpeedCheck,
@@ -49,7 +49,7 @@ from hotlap.redact import redacted
 from hotlap.study import CHECK, Journal
 from hotlap.trial.executor import Executor
 
-_VERDICTS: Mapping[ParityVerdict, CheckVerdict] = {
+_VERDICTS: Mapping[QualityVerdict, CheckVerdict] = {
     "exact": "passed", "within": "passed", "lost": "failed", "not-verified": "inconclusive"
 }  # fmt: skip
 
@@ -292,16 +292,17 @@ class _Checker:
             device_peak_bytes=observation.run.device_peak_bytes,
             host_peak_bytes=observation.run.host_peak_bytes,
         )
-        return _PlanProof(Prover(self._trials, self._levers, situation), self._against)
+        return _PlanProof(ParityProver(self._trials, self._levers, situation), self._against)
 
     def _numbers(self, proof: TwoScripts | _PlanProof) -> NumbersCheck:
         self._draft.tell("parity", "Does it still produce the same results?")
-        parity = proof.prove(self._sets)
-        if isinstance(parity, Failure):
-            verdict: CheckVerdict = "inconclusive" if timed_out(parity) else "failed"
-            return NumbersCheck(verdict=verdict, text=parity.reason)
-        parity = without_blame(parity)
-        return NumbersCheck(verdict=_VERDICTS[parity.verdict], text=numbers_text(self._against, parity), parity=parity)
+        quality = proof.prove(self._sets)
+        if isinstance(quality, Failure):
+            verdict: CheckVerdict = "inconclusive" if timed_out(quality) else "failed"
+            return NumbersCheck(verdict=verdict, text=quality.reason)
+        quality = without_blame(quality)
+        text = numbers_text(self._against, quality)
+        return NumbersCheck(verdict=_VERDICTS[quality.verdict], text=text, quality=quality)
 
     # -- answer --------------------------------------------------------------------------------
 
@@ -337,8 +338,8 @@ class _Checker:
             comparison = comparison_of(
                 self._sides.before_plan, self._sides.now_plan, self._sets, check.speed.comparison
             )
-            parity = check.numbers.parity if check.numbers is not None else None
-            comparison = msgspec.structs.replace(comparison, parity=parity)
+            quality = check.numbers.quality if check.numbers is not None else None
+            comparison = msgspec.structs.replace(comparison, quality=quality)
         self._draft.update(check_verdict=check.verdict, verification=comparison)
         self._draft.attach(CHECK, check)
         self._draft.close("finished", check.text)
@@ -347,7 +348,7 @@ class _Checker:
 class _PlanProof:
     """The proof that the levers of the recorded plan owe, of which exact ones are proved by the timing runs."""
 
-    def __init__(self, prover: Prover, against: Against) -> None:
+    def __init__(self, prover: ParityProver, against: Against) -> None:
         self._prover = prover
         self._plan = against.plan
         self._exact = all(prover.proof_for(it) == "exact" for it in self._plan.settings)
@@ -356,7 +357,7 @@ class _PlanProof:
         """Seconds that its launches take."""
         return self._prover.cost(self._plan)
 
-    def prove(self, sets: Sequence[TurnSet]) -> ParityComparison | Failure:
+    def prove(self, sets: Sequence[TurnSet]) -> Parity | Failure:
         """The plan against the untouched script."""
         return self._prover.prove_exact(sets) if self._exact else self._prover.prove(self._plan)
 

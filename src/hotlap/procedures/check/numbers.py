@@ -13,7 +13,7 @@ from hotlap.records import (
     AlignRandomness,
     Instrument,
     NudgeWeights,
-    ParityComparison,
+    Parity,
     Run,
     Sides,
     TurnSet,
@@ -40,7 +40,7 @@ class TwoScripts:
         """Seconds that all launches take."""
         return _LAUNCHES * self._trials.costs.of_launch(self._sides.before_plan, self.steps)
 
-    def prove(self, sets: Sequence[TurnSet]) -> ParityComparison | Failure:
+    def prove(self, sets: Sequence[TurnSet]) -> Parity | Failure:
         """The verdict; a Failure when the present script failed in the run that compares numbers."""
         timed = [judge(_exactly(*it.runs[:3])) for it in sets]
         if timed and all(it.verdict == "exact" and it.steps >= self.steps for it in timed):
@@ -78,7 +78,7 @@ class TwoScripts:
         return self._trials.launch(assignment, steps=self.steps)
 
 
-def without_blame(parity: ParityComparison) -> ParityComparison:
+def without_blame(parity: Parity) -> Parity:
     """The verdict, less a difference that the script also has from itself: whoever does not repeat himself cannot be
     said to have changed. What may not change from step to step (G0) needs no repetition."""
     gates = {it.gate: it for it in parity.gates}

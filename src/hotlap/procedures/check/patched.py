@@ -26,8 +26,8 @@ from hotlap.procedures.check.rule import look_at
 from hotlap.records import (
     CheckVerdict,
     Completed,
-    ParityComparison,
     PatchProof,
+    Quality,
     Run,
     Sides,
     SpeedComparison,
@@ -140,7 +140,7 @@ class _Proof:
 # -- words ----------------------------------------------------------------------------------------
 
 
-def _refusal(numbers: ParityComparison, found: SpeedComparison, verdict: CheckVerdict) -> str:
+def _refusal(numbers: Quality, found: SpeedComparison, verdict: CheckVerdict) -> str:
     if numbers.verdict == "lost":
         return f"The patched copy does not produce the same results as the levers. {numbers.text}"
     if verdict == "failed":
@@ -148,7 +148,7 @@ def _refusal(numbers: ParityComparison, found: SpeedComparison, verdict: CheckVe
     return ""
 
 
-def _numbers_text(numbers: ParityComparison) -> str:
+def _numbers_text(numbers: Quality) -> str:
     return f"Numbers: {numbers.text}"
 
 

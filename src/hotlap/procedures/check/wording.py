@@ -12,8 +12,8 @@ from hotlap.records import (
     Disturbance,
     Estimate,
     NumbersCheck,
-    ParityComparison,
     PhaseShift,
+    Quality,
     SpeedCheck,
     SpeedComparison,
 )
@@ -129,15 +129,15 @@ def _undecided(found: SpeedComparison, short: bool) -> str:
     return f"{why}the smallest detectable effect is {_percent(found.smallest_detectable)}; {remedy}"
 
 
-def numbers_text(against: Against, parity: ParityComparison) -> str:
+def numbers_text(against: Against, quality: Quality) -> str:
     """What the gates say, and what to do where they say no."""
-    if parity.verdict in ("exact", "within"):
-        return parity.text
+    if quality.verified:
+        return quality.text
     if against.kind == "plan":
-        return parity.text
-    if parity.verdict == "lost":
-        return f"{parity.text} If the change is meant to change training, check its speed alone: --speed-only."
-    return f"{parity.text} Use --speed-only to skip this comparison."
+        return quality.text
+    if quality.verdict == "lost":
+        return f"{quality.text} If the change is meant to change training, check its speed alone: --speed-only."
+    return f"{quality.text} Use --speed-only to skip this comparison."
 
 
 def overall(speed: SpeedCheck, numbers: NumbersCheck | None) -> tuple[CheckVerdict, str]:

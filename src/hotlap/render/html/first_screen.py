@@ -10,8 +10,8 @@ from hotlap.records import Kept, Study
 from hotlap.render import text
 from hotlap.render.account import rate_of, samples_factor
 from hotlap.render.blocks import Fact
-from hotlap.render.comparison import parity_phrase
 from hotlap.render.kinds.api import presenter_of
+from hotlap.render.quality import quality_phrase, quality_question
 
 
 def facts(study: Study) -> Iterator[Fact]:
@@ -30,7 +30,7 @@ def facts(study: Study) -> Iterator[Fact]:
         if verification.baseline_peak_bytes and verification.candidate_peak_bytes:
             peaks = text.size(verification.candidate_peak_bytes), text.size(verification.baseline_peak_bytes)
             yield Fact("Peak memory", *peaks)
-        yield Fact("Does it train the same?", _capital(parity_phrase(verification.parity)))
+        yield Fact(quality_question(verification.quality), _capital(quality_phrase(verification.quality)))
     if study.outcomes:
         kept = sum(1 for it in study.outcomes if isinstance(it.verdict, Kept))
         yield Fact("Levers kept", f"{kept} of {len(study.outcomes)}")

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from hotlap import gain
-from hotlap.records import Comparison, Kept, NoGain, NotVerified, ParityLost, Study
+from hotlap.records import Comparison, Kept, NoGain, NotVerified, QualityLost, Study
 from hotlap.render import text
-from hotlap.render.blocks import Tone
-from hotlap.render.comparison import how_measured, parity_phrase, ratio_words
+from hotlap.render.comparison import how_measured, ratio_words
 from hotlap.render.disturbance import beside_headline
 from hotlap.render.kinds import search
 from hotlap.render.kinds.api import Headline
+from hotlap.render.quality import quality_details, quality_phrase, quality_tone
 
 shows_gain = True
 result = search.result
@@ -27,17 +27,14 @@ def headline(study: Study) -> Headline:
     details = [how_measured(measured.speed), *_costs(measured), *_without_quality(study, measured)]
     if study.verification is None:
         details.append("This is the best of several comparisons; it was not verified again on fresh launches.")
-    if measured.parity is not None and measured.parity.text:
-        details.insert(0, text.sentence(measured.parity.text))
+    details[:0] = quality_details(measured.quality)
     busy = beside_headline(study)
     details += [busy] if busy else []
     if measured.speed.verdict != "faster":
         return Headline("neutral", "No recommendation: nothing was shown to be faster.", tuple(details))
     plan = text.listed([text.setting(it) for it in study.plan.settings])
-    sentence = f"Use {plan}: {ratio_words(measured.speed)}, {parity_phrase(measured.parity)}."
-    verified = measured.parity is not None and measured.parity.verdict in ("exact", "within")
-    tone: Tone = "good" if verified else "neutral"
-    return Headline(tone, sentence, tuple(details))
+    sentence = f"Use {plan}: {ratio_words(measured.speed)}, {quality_phrase(measured.quality)}."
+    return Headline(quality_tone(measured.quality), sentence, tuple(details))
 
 
 def _costs(comparison: Comparison) -> Iterator[str]:
@@ -57,7 +54,7 @@ def _costs(comparison: Comparison) -> Iterator[str]:
 
 def _without_quality(study: Study, recommended: Comparison | None) -> Iterator[str]:
     """The fastest candidate that was not recommended for its outputs, where it is faster than what was."""
-    refused = [(it.lever, it.verdict) for it in study.outcomes if isinstance(it.verdict, (ParityLost, NotVerified))]
+    refused = [(it.lever, it.verdict) for it in study.outcomes if isinstance(it.verdict, (QualityLost, NotVerified))]
     if not refused:
         return
     lever, verdict = max(refused, key=lambda it: it[1].comparison.speed.speedup.value)
@@ -80,7 +77,7 @@ def next_commands(study: Study, plan_path: str) -> Iterator[tuple[str, str]]:
     """What to do with the answer."""
     if study.status == "script-failed":
         return
-    tried = any(isinstance(it.verdict, (Kept, NoGain, ParityLost, NotVerified)) for it in study.outcomes)
+    tried = any(isinstance(it.verdict, (Kept, NoGain, QualityLost, NotVerified)) for it in study.outcomes)
     if study.status != "finished" or not tried:
         yield f"hotlap infer {text.command(study.workload)}", "tries again without a limit of time"
     yield "hotlap report --json", "every figure of this study"

@@ -16,8 +16,7 @@ from hotlap.records import (
     Kept,
     NoGain,
     NotVerified,
-    ParityComparison,
-    ParityLost,
+    QualityLost,
     Seen,
     Skipped,
     SpeedComparison,
@@ -26,11 +25,11 @@ from hotlap.records import (
 from hotlap.redact import is_redacted
 from hotlap.render import text
 from hotlap.render.account import bottleneck
-from hotlap.render.blocks import Tone
-from hotlap.render.comparison import how_measured, parity_phrase, ratio_words
+from hotlap.render.comparison import how_measured, ratio_words
 from hotlap.render.disturbance import beside_headline
 from hotlap.render.kinds.api import Headline
 from hotlap.render.objective import gain_words, limit_words, not_better
+from hotlap.render.quality import quality_details, quality_phrase, quality_tone
 from hotlap.render.run_account import whole_run_speedup
 from hotlap.render.step_words import step_words
 from hotlap.wording import metric_words
@@ -73,15 +72,15 @@ def _verified(study: Study, comparison: Comparison) -> Headline:
             details.insert(0, f"Unmodified script against itself: {itself}.")
         details.insert(0, f"The plan measured {measured}, but the baseline was too unstable to support that claim.")
         return Headline("bad", sentence, tuple(details))
-    details += _about_numbers(comparison.parity)
+    details += quality_details(comparison.quality)
     if study.verification is None:
         details.append("This is the best of several comparisons; it was not verified again on fresh launches.")
     if not is_speed(study.objective):
         return _by_objective(study, comparison, details)
     if speed.verdict == "faster":
         details[:0] = _gain_of_the_run(study, speed)
-        faster = f"{ratio_words(speed)}, {parity_phrase(comparison.parity)}."
-        return Headline(_tone(comparison.parity), faster, tuple(details))
+        faster = f"{ratio_words(speed)}, {quality_phrase(comparison.quality)}."
+        return Headline(quality_tone(comparison.quality), faster, tuple(details))
     return Headline("neutral", _not_faster(speed, measured), tuple(details))
 
 
@@ -89,8 +88,8 @@ def _by_objective(study: Study, comparison: Comparison, details: list[str]) -> H
     """Where something else than speed alone was to become better."""
     if judge(study.objective, comparison).verdict != "better":
         return Headline("neutral", not_better(study.objective, comparison), tuple(details))
-    sentence = f"{gain_words(study.objective, comparison)}, {parity_phrase(comparison.parity)}."
-    return Headline(_tone(comparison.parity), sentence, tuple(details))
+    sentence = f"{gain_words(study.objective, comparison)}, {quality_phrase(comparison.quality)}."
+    return Headline(quality_tone(comparison.quality), sentence, tuple(details))
 
 
 def _gain_of_the_run(study: Study, speed: SpeedComparison) -> Iterator[str]:
@@ -101,24 +100,6 @@ def _gain_of_the_run(study: Study, speed: SpeedComparison) -> Iterator[str]:
             f"Steps are {text.share(study.run_account.step_share.value)} of the run: by this the whole run becomes "
             f"{text.ratio(whole)} as fast from its first step on (computed, not measured)."
         )
-
-
-def _about_numbers(parity: ParityComparison | None) -> list[str]:
-    """What stands behind the words about sameness, less what the headline has said already."""
-    if parity is None:
-        return []
-    if parity.verdict not in ("exact", "within"):
-        return [text.sentence(parity.text)] if parity.text else []
-    found = next((gate.found for gate in parity.gates if gate.gate == "G3" and gate.found), None)
-    largest = f"The largest difference of the smoothed loss was {text.share(found)}." if found else ""
-    beyond = text.one_line(parity.text).partition(". ")[2]
-    return [line for line in (largest, text.sentence(beyond)) if line]
-
-
-def _tone(parity: ParityComparison | None) -> Tone:
-    if parity is None or parity.verdict == "not-verified":
-        return "neutral"
-    return "bad" if parity.verdict == "lost" else "good"
 
 
 def _not_faster(speed: SpeedComparison, measured: str) -> str:
@@ -159,7 +140,7 @@ def _by_result(study: Study) -> list[tuple[str, list[str]]]:
     named = [
         ("kept", Kept),
         ("gave no gain", NoGain),
-        ("changed the results", ParityLost),
+        ("changed the results", QualityLost),
         ("could not be verified", NotVerified),
         ("failed", Failed),
         ("were measured once and not proved", Seen),

@@ -79,7 +79,7 @@ def _levers(study: Study) -> Iterator[str]:
         speedup = it.speedup.replace("  ", " (") + ")" if it.speedup else ""
         why = " ".join(filter(None, (it.reason, *it.below)))
         name = f"{it.lever}: {it.values}" if it.values else it.lever
-        rows.append((f"{MARKS[it.tone][0]} {name}", speedup, it.parity, it.memory, it.verdict, why))
+        rows.append((f"{MARKS[it.tone][0]} {name}", speedup, it.quality, it.memory, it.verdict, why))
     if rows:
         yield from markup.table(("lever", ">speedup (interval)", "numbers", ">memory", "verdict", "why"), rows)
         yield ""

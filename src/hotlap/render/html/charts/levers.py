@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from hotlap.records import Comparison, Estimate, Kept, Outcome, ParityLost, Plan, Study
+from hotlap.records import Comparison, Estimate, Kept, Outcome, Plan, QualityLost, Study
 from hotlap.render import text
 from hotlap.render.blocks import Table
 from hotlap.render.html.drawing import colours, specification
 from hotlap.render.html.parts import Chart, Specification
-from hotlap.render.lever_table import parity_word, verdict_word
+from hotlap.render.lever_table import verdict_word
 from hotlap.render.material import Material
+from hotlap.render.quality import quality_word
 
 order = 20
 
@@ -30,7 +31,7 @@ _KINDS = {
     "unmodified": "var(--as-it-is)",
     "kept": "var(--kept)",
     "not kept": "var(--not-kept)",
-    "numbers differ": "var(--differ)",
+    "results differ": "var(--differ)",
     "verified": "var(--verified)",
 }
 
@@ -130,7 +131,7 @@ def _row(name: str, above: float, comparison: Comparison, kind: str, word: str) 
         "kind": kind,
         "label": text.ratio(of.value),
         "interval": text.interval(of),
-        "numbers": parity_word(comparison.parity),
+        "numbers": quality_word(comparison.quality),
         "word": word,
     }
 
@@ -150,7 +151,7 @@ def _nearest(level: dict[Plan, float], plan: Plan) -> float:
 def _kind(outcome: Outcome) -> str:
     if isinstance(outcome.verdict, Kept):
         return "kept"
-    return "numbers differ" if isinstance(outcome.verdict, ParityLost) else "not kept"
+    return "results differ" if isinstance(outcome.verdict, QualityLost) else "not kept"
 
 
 def _in_words(row: Specification) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hotlap.records import LossCurves, ParityComparison, Study
+from hotlap.records import LossCurves, Quality, Study
 from hotlap.render import text
 from hotlap.render.blocks import Table
 from hotlap.render.html.drawing import colours, specification
@@ -30,7 +30,7 @@ def charts(study: Study) -> tuple[Chart, ...]:
     curves = study.losses
     if curves is None or len(curves.steps) < 2:
         return ()
-    return (_curves(curves), *_difference(curves, study.verification.parity if study.verification else None))
+    return (_curves(curves), *_difference(curves, study.verification.quality if study.verification else None))
 
 
 def _curves(curves: LossCurves) -> Chart:
@@ -77,14 +77,14 @@ def _curves(curves: LossCurves) -> Chart:
     )
 
 
-def _difference(curves: LossCurves, parity: ParityComparison | None) -> tuple[Chart, ...]:
+def _difference(curves: LossCurves, quality: Quality | None) -> tuple[Chart, ...]:
     """The difference of the smoothed losses in percent; nothing where both are the same to the last bit, or where
     nothing says how far apart they may be."""
-    gate = next((it for it in parity.gates if it.gate == "G3" and it.limit), None) if parity is not None else None
-    if gate is None or gate.limit is None or not curves.allowed or min(curves.allowed) <= 0:
+    limit = quality.trajectory_limit if quality is not None else None
+    if limit is None or not curves.allowed or min(curves.allowed) <= 0:
         return ()
     columns = (curves.steps, curves.baseline_average, curves.plan_average, curves.allowed)
-    percent = 100 * gate.limit
+    percent = 100 * limit
     values = [
         {"step": step, "difference": (other - one) / allowed * percent}
         for step, one, other, allowed in zip(*columns, strict=True)
@@ -117,7 +117,7 @@ def _difference(curves: LossCurves, parity: ParityComparison | None) -> tuple[Ch
         ),
         table=Table(("", ">share of the loss"), (("largest shown", f"{largest:.2g} %"), ("limit", f"{percent:.2g} %"))),
         notes=(
-            f"The band is the limit of {text.share(gate.limit)}: the larger of 0.1 % and three times the "
+            f"The band is the limit of {text.share(limit)}: the larger of 0.1 % and three times the "
             "run-to-run noise of the script, or the effect of a change in the last digit of its initial weights.",
         ),
     )

@@ -1,0 +1,94 @@
+"""Whether results are still the same, in words. What kind of results these are is asked here and nowhere else."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from hotlap.records import Parity, Quality, TaskQuality
+from hotlap.render import text
+from hotlap.render.blocks import Tone
+
+_UNKNOWN = "not verified that training still produces the same results"
+
+
+def quality_phrase(quality: Quality | None) -> str:
+    """``no difference found within 0.1 % over 300 steps``, and its like for other verdicts and other results."""
+    match quality:
+        case None:
+            return _UNKNOWN
+        case Parity():
+            return _of_training(quality)
+        case TaskQuality():
+            return _of_outputs(quality)
+    assert_never(quality)
+
+
+def quality_question(quality: Quality | None) -> str:
+    """What :func:`quality_phrase` answers."""
+    return "Are its outputs the same?" if isinstance(quality, TaskQuality) else "Does it train the same?"
+
+
+def quality_word(quality: Quality | None) -> str:
+    """What is known about sameness, in a word or two."""
+    if quality is None:
+        return "unchecked"
+    if quality.verdict == "exact":
+        return "exact"
+    if quality.verdict == "within":
+        limit = _limit(quality)
+        return f"within {text.share(limit)}" if limit is not None else "no difference found"
+    return "differ" if quality.verdict == "lost" else "unverified"
+
+
+def exact_words(quality: Quality) -> str:
+    """What the word "exact" stands for."""
+    return f"the {'outputs' if isinstance(quality, TaskQuality) else 'losses'} agree to the last bit"
+
+
+def quality_tone(quality: Quality | None) -> Tone:
+    """Whether what is known about sameness is good, bad or neither."""
+    if quality is None or quality.verdict == "not-verified":
+        return "neutral"
+    return "bad" if quality.verdict == "lost" else "good"
+
+
+def quality_details(quality: Quality | None) -> list[str]:
+    """The sentences behind :func:`quality_phrase`, less what that says already."""
+    if quality is None:
+        return []
+    if not quality.verified or isinstance(quality, TaskQuality):
+        return [text.sentence(quality.text)] if quality.text else []
+    found = next((gate.found for gate in quality.gates if gate.gate == "G3" and gate.found), None)
+    largest = f"The largest difference of the smoothed loss was {text.share(found)}." if found else ""
+    beyond = text.one_line(quality.text).partition(". ")[2]
+    return [line for line in (largest, text.sentence(beyond)) if line]
+
+
+def _of_training(parity: Parity) -> str:
+    over = f" over {text.count(parity.steps, 'step')}" if parity.steps else ""
+    if parity.verdict == "exact":
+        return f"losses agree to the last bit{over}"
+    if parity.verdict == "within":
+        limit = _limit(parity)
+        return f"no difference found{f' within {text.share(limit)}' if limit is not None else ''}{over}"
+    if parity.verdict == "lost":
+        return "but training no longer produces the same results"
+    return _UNKNOWN
+
+
+def _of_outputs(quality: TaskQuality) -> str:
+    on = f"on {text.count(quality.inputs, 'input')}"
+    if quality.verdict == "exact":
+        return f"outputs agree to the last bit {on}"
+    if quality.verdict == "within":
+        return f"outputs keep a quality of {quality.level:g} {on}"
+    if quality.verdict == "lost":
+        return f"but outputs are below a quality of {quality.level:g} {on}"
+    return "quality not verified"
+
+
+def _limit(quality: Quality) -> float | None:
+    """The limit that the trajectory (or else the last gate with a limit) had to keep, as a share."""
+    gates = quality.gates if isinstance(quality, Parity) else ()
+    limits = {gate.gate: gate.limit for gate in gates if gate.limit is not None and gate.passed}
+    return limits.get("G3", limits.get("G4", limits.get("G1")))
