@@ -33,7 +33,7 @@ from hotlap import files
 from hotlap.errors import PlanError
 from hotlap.levers.api import validate
 from hotlap.levers.support.situations import make_setting
-from hotlap.records import Estimate, Plan, RecordedGain, Setting
+from hotlap.records import Estimate, Move, Plan, RecordedGain, Setting
 
 FORMAT = 2
 """What is written. Format 1 had other names for the values of the lever ``loader``; it is read as well."""
@@ -57,6 +57,13 @@ LARGEST_PLAN_BYTES = files.MEBIBYTE
 def with_setting(plan: Plan, added: Setting) -> Plan:
     """The plan with that setting at its end, in place of an older one of the same lever."""
     return Plan(settings=(*without(plan, added.lever).settings, added))
+
+
+def with_move(plan: Plan, move: Move) -> Plan:
+    """The plan with all settings of the move, each as :func:`with_setting` adds one."""
+    for it in move.settings:
+        plan = with_setting(plan, it)
+    return plan
 
 
 def without(plan: Plan, lever: str) -> Plan:

@@ -216,9 +216,10 @@ class FakeExecutor(OneSlot):
         began = self.seconds
         noise = self._noise(request)
         runs, levels = [], []
+        of_launch = math.exp(noise.gauss(0.0, self.script.launch_noise)) if request.one_launch else None
         for arm in request.arms:
             level = self.script.level(arm) * self._slowdown(arm)
-            levels.append(level * math.exp(noise.gauss(0.0, self.script.launch_noise)))
+            levels.append(level * (of_launch or math.exp(noise.gauss(0.0, self.script.launch_noise))))
             runs.append(self._run(arm, 40, noise))
         starts = sum(run.startup_seconds for run in runs)
         if request.one_launch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -85,7 +86,7 @@ def test_every_lever_has_an_outcome_with_its_reason() -> None:
     assert "planted" in found["broken"].reason
     assert isinstance(found["stuck"], Failed) and isinstance(found["stuck"].ending, TimedOut)
     assert isinstance(found["greedy"], Failed) and isinstance(found["greedy"].ending, OutOfMemory)
-    assert isinstance(found["wild"], Failed) and "no longer finite" in found["wild"].reason
+    assert isinstance(found["wild"], QualityLost) and "no longer finite" in found["wild"].reason
 
 
 def test_an_exact_lever_must_agree_to_the_last_bit() -> None:
@@ -280,7 +281,7 @@ def test_a_budget_is_kept(budget: float) -> None:
         assert study.spent_seconds == pytest.approx(executor.seconds)
         if study.plan.settings and study.verification is None:
             unverified += 1
-            assert "No time was left to verify the whole plan." in study.status_text
+            assert re.search("No time was left to verify|The budget ended before the plan was", study.status_text)
         elif study.plan.settings:
             assert study.verification.speed.verdict == "faster"
     assert unverified <= 1

@@ -34,24 +34,52 @@ def comparison_of(
     sets: Sequence[TurnSet],
     found: SpeedComparison,
     *,
+    reference_arm: int = BASELINE,
     candidate_arm: int = CANDIDATE,
 ) -> Comparison:
     """The record of a comparison, with the memory peaks of both sides (per launch, the largest), the level of the
-    reference, and what the candidate changes beside the speed: its start and its energy."""
-    arms = (BASELINE, candidate_arm)
+    reference, and what the candidate changes besides the speed: its start and its energy. Other metrics are compared
+    with a reference that ran twice only: its repeat is their gate."""
+    arms = (reference_arm, candidate_arm)
+    ran_twice = reference_arm == BASELINE
     return Comparison(
         baseline=reference,
         candidate=candidate,
         speed=found,
-        baseline_peak_bytes=largest_peak_bytes(sets, BASELINE),
+        baseline_peak_bytes=largest_peak_bytes(sets, reference_arm),
         candidate_peak_bytes=largest_peak_bytes(sets, candidate_arm),
-        metrics=compare_metrics(sets, confidence=found.confidence, arms=(BASELINE, REPEAT, candidate_arm)),
-        baseline_seconds_per_sample=levels.seconds_per_sample(sets, BASELINE, confidence=found.confidence),
+        metrics=compare_metrics(sets, confidence=found.confidence, arms=(BASELINE, REPEAT, candidate_arm))
+        if ran_twice
+        else (),
+        baseline_seconds_per_sample=levels.seconds_per_sample(sets, reference_arm, confidence=found.confidence),
         extra_startup_seconds=levels.extra_startup_seconds(sets, confidence=found.confidence, arms=arms),
         energy=levels.energy(sets, confidence=found.confidence, arms=arms),
-        baseline_latency=latency(sets, BASELINE, confidence=found.confidence),
+        baseline_latency=latency(sets, reference_arm, confidence=found.confidence),
         candidate_latency=latency(sets, candidate_arm, confidence=found.confidence),
     )
+
+
+def compare_parts(
+    sets: Sequence[TurnSet], *, delta: float, confidence: float, reference_arm: int, candidate_arm: int
+) -> SpeedComparison:
+    """One arm against another, neither of which ran twice: what the baseline (arm 0) and its repeat (arm 1) differed by
+    in the same rounds is the gate."""
+    baseline, repeat, reference, candidate = (
+        [it.rounds[arm] for it in sets] for arm in (BASELINE, REPEAT, reference_arm, candidate_arm)
+    )
+    again = [speed.repeat_of(*rows) for rows in zip(reference, baseline, repeat, strict=True)]
+    return speed.compare(reference, again, candidate, delta=delta, confidence=confidence)
+
+
+def comparison_within_launch(
+    reference: Plan, candidate: Plan, turns: TurnSet, *, delta: float, arms: tuple[int, int]
+) -> Comparison:
+    """Two arms (reference, candidate) of a single launch whose arms 0 and 1 are the same. Of memory it says nothing:
+    the process has one peak."""
+    reference_rounds, candidate_rounds = (turns.rounds[it] for it in arms)
+    again = speed.repeat_of(reference_rounds, turns.rounds[BASELINE], turns.rounds[REPEAT])
+    found = speed.compare_within_launch(reference_rounds, again, candidate_rounds, delta=delta)
+    return Comparison(baseline=reference, candidate=candidate, speed=found, within_launch=True)
 
 
 def peak_bytes(run: Run) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -105,6 +105,15 @@ class StudyDraft:
         others = [it for it in self.study.outcomes if it.lever != outcome.lever]
         outcomes = sorted([*others, outcome], key=lambda it: self._rank.get(it.lever, len(self._rank)))
         self.update(outcomes=tuple(outcomes), **fields)
+
+    def decide_all(self, outcomes: Sequence[Outcome], **fields: Any) -> None:
+        """The same for levers that were decided together, in one change of the study."""
+        names = {it.lever for it in outcomes}
+        others = [it for it in self.study.outcomes if it.lever not in names]
+        ranked = sorted([*others, *outcomes], key=lambda it: self._rank.get(it.lever, len(self._rank)))
+        self.update(outcomes=tuple(ranked), **fields)
+        for it in outcomes:
+            self.tell("trial", _sentence(it), lever=it.lever, outcome=it)
 
     def outcome_of(self, lever: str) -> Outcome | None:
         """What is noted of a lever so far."""

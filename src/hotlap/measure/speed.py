@@ -103,6 +103,33 @@ def compare(
     )
 
 
+def compare_within_launch(
+    baseline: Sequence[float],
+    repeat: Sequence[float],
+    candidate: Sequence[float],
+    *,
+    delta: float = DELTA,
+    confidence: float = HEADLINE_CONFIDENCE,
+    remarks: Sequence[str] = (),
+) -> SpeedComparison:
+    """:func:`compare` for arms that took turns in one launch: wall seconds per sample in each of its rounds.
+
+    The interval is Student's over rounds, which is right for this process and says nothing of what launches differ by:
+    it may choose what is tried, and claims nothing. Raises as :func:`compare` does.
+    """
+    by_round = ([[seconds] for seconds in rounds] for rounds in (baseline, repeat, candidate))
+    found = compare(*by_round, delta=delta, confidence=confidence, remarks=remarks)
+    return msgspec.structs.replace(found, sets=1, rounds=len(baseline))
+
+
+def repeat_of(reference: Sequence[float], baseline: Sequence[float], repeat: Sequence[float]) -> list[float]:
+    """What a second copy of the reference would have taken, had it differed from the first as the baseline's did.
+
+    Of many arms only the baseline runs twice; its difference in each round is the gate for comparisons of the others.
+    """
+    return [own * again / first for own, first, again in zip(reference, baseline, repeat, strict=True)]
+
+
 # ---------------------------------------------------------------------------------------------
 # Looks
 # ---------------------------------------------------------------------------------------------

@@ -11,9 +11,11 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
+from typing import TypeAlias
 
 from hotlap import plan as plans_of
 from hotlap.diagnose.api import Group, all_rules
+from hotlap.experiment.comparing import comparison_within_launch
 from hotlap.experiment.costs import FEWEST_ROUNDS, Shape
 from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.findings import precedence
@@ -23,12 +25,14 @@ from hotlap.levers.api import Lever
 from hotlap.objective import PEAKS
 from hotlap.records import (
     PEAK_BYTES,
+    Comparison,
     CompileReport,
     Failed,
     Finding,
     NoGain,
     Outcome,
     Plan,
+    Run,
     Setting,
     Situation,
     Skipped,
@@ -64,25 +68,39 @@ class Prospect:
 
 @dataclass(frozen=True, slots=True)
 class Screened:
-    """A setting, and how many times better one set showed it to be (None where it was not screened)."""
+    """A setting, and how many times better one replicate showed it to be (None where it was not screened).
+
+    ``comparison`` is there where it took turns within a single launch, and ``run`` where it had a launch of its own.
+    """
 
     setting: Setting
     gain: float | None = None
     compile: CompileReport | None = None
     seconds: float = 0.0
     rounds: int = 0
+    comparison: Comparison | None = None
+    run: Run | None = None
+
+
+Hopeful: TypeAlias = dict[str, list[Screened]]
+"""By lever, its settings that are worth a trial, best first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
     """A first look: at how many settings at once, in how many rounds, and how its blocks are cut (None: as usual). With
-    ``one_launch`` a single process switches all of them."""
+    ``one_launch`` a single process switches all of them, and has the present plan twice."""
 
     settings: int
     rounds: int
     shape: Shape | None
     seconds: float
     one_launch: bool = False
+
+    @property
+    def references(self) -> int:
+        """How many arms the present plan has, before the settings' own."""
+        return 2 if self.one_launch else 1
 
 
 def noise_of_a_set(differences: Sequence[float]) -> float:
@@ -133,7 +151,7 @@ def screen(
     wanted = [setting for it in prospects for setting in (it.settings[:1] if quick else it.settings)]
     if len(wanted) < 2 and not again and not quick:
         return {it.lever.name: [Screened(setting) for setting in it.settings] for it in prospects}
-    switchable = {setting for it in prospects for setting in it.settings if _can_switch(it.lever, setting)}
+    switchable = {setting for it in prospects for setting in it.settings if can_switch(it.lever, setting)}
     seen, failures = _measure(trials, draft, incumbent, wanted, switchable)
     hopeful: dict[str, list[Screened]] = {}
     for prospect in prospects:
@@ -148,12 +166,12 @@ def screen(
 
 def look_at(trials: Trials, draft: StudyDraft, incumbent: Plan, lever: Lever, setting: Setting) -> Screened | Failure:
     """A look at one setting alone; without a number where the time does not allow even the shortest."""
-    switchable = {setting} if _can_switch(lever, setting) else set()
+    switchable = {setting} if can_switch(lever, setting) else set()
     seen, failures = _measure(trials, draft, incumbent, [setting], switchable)
     return failures[setting] if setting in failures else seen[setting]
 
 
-def _can_switch(lever: Lever, setting: Setting) -> bool:
+def can_switch(lever: Lever, setting: Setting) -> bool:
     """Whether a process can put it on while it trains; variables must be set before it starts."""
     return lever.switch is not None and not lever.environment(setting)
 
@@ -181,12 +199,17 @@ def looks(trials: Trials, incumbent: Plan, waiting: Sequence[Setting]) -> Iterat
 
 def looks_in_one_launch(trials: Trials, incumbent: Plan, waiting: Sequence[Setting]) -> Iterator[Look]:
     """The looks at settings that one process can switch, longest first; none where it has too few steps for them."""
+    plans = [incumbent, incumbent, *(plans_of.with_setting(incumbent, it) for it in waiting)]
+    return (it for it in looks_at_plans(trials, plans) if waiting)
+
+
+def looks_at_plans(trials: Trials, plans: Sequence[Plan]) -> Iterator[Look]:
+    """The same at whole plans, of which the first two are the present one."""
     most_steps = trials.costs.shape.most_steps or math.inf
-    plans = [incumbent, *(plans_of.with_setting(incumbent, it) for it in waiting)]
     for rounds, shape in _lengths(trials):
-        if waiting and trials.costs.steps_of_one_launch(len(plans), rounds, shape) <= most_steps:
+        if trials.costs.steps_of_one_launch(len(plans), rounds, shape) <= most_steps:
             seconds = trials.costs.of_one_launch(plans, rounds, shape)
-            yield Look(len(waiting), rounds, shape, seconds, one_launch=True)
+            yield Look(len(plans) - 2, rounds, shape, seconds, one_launch=True)
 
 
 def _lengths(trials: Trials) -> Iterator[tuple[int, Shape | None]]:
@@ -270,8 +293,8 @@ def _measure(
             break
         before = trials.spent_seconds
         turns = _look(trials, draft, incumbent, look, group)
-        if isinstance(turns, Failure) and turns.arm > 0:
-            failed = group[turns.arm - 1]
+        if isinstance(turns, Failure) and turns.arm >= look.references:
+            failed = group[turns.arm - look.references]
             failures[failed] = turns
             waiting.remove(failed)
             continue
@@ -283,10 +306,28 @@ def _measure(
             seen.update((it, Screened(it)) for it in group)
             continue
         share = (trials.spent_seconds - before) / len(group)
-        for arm, setting in enumerate(group, start=1):
-            gain = trials.options.goal.seen(turns, arm)
-            seen[setting] = Screened(setting, gain, turns.runs[arm].compile, share, len(turns.rounds[arm]))
+        for arm, setting in enumerate(group, start=look.references):
+            seen[setting] = _screened(trials, incumbent, setting, look, turns, arm, share)
     return seen, failures
+
+
+def _screened(
+    trials: Trials, incumbent: Plan, setting: Setting, look: Look, turns: TurnSet, arm: int, seconds: float
+) -> Screened:
+    """What one arm of a replicate showed."""
+    comparison = None
+    if look.one_launch and len(turns.rounds[arm]) > 1:
+        candidate, delta = plans_of.with_setting(incumbent, setting), trials.options.delta
+        comparison = comparison_within_launch(incumbent, candidate, turns, delta=delta, arms=(0, arm))
+    return Screened(
+        setting,
+        gain=trials.options.goal.seen(turns, arm),
+        compile=turns.runs[arm].compile,
+        seconds=seconds,
+        rounds=len(turns.rounds[arm]),
+        comparison=comparison,
+        run=None if look.one_launch else turns.runs[arm],
+    )
 
 
 def _next_look(
@@ -305,7 +346,7 @@ def _next_look(
 def _look(
     trials: Trials, draft: StudyDraft, incumbent: Plan, look: Look, group: Sequence[Setting]
 ) -> TurnSet | Failure:
-    arms = [incumbent, *(plans_of.with_setting(incumbent, it) for it in group)]
+    arms = [incumbent] * look.references + [plans_of.with_setting(incumbent, it) for it in group]
     names = ", ".join(plans_of.describe(it) for it in group)
     draft.tell("screening", f"A first measurement of {names}", sets_planned=1)
     return trials.take_set(

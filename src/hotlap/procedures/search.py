@@ -1,78 +1,68 @@
 """The search: observe, measure ceilings, look for causes, try levers, leave out the idle, verify.
 
-It is greedy. A lever that proved itself becomes part of the plan that the next one is tried on top of, since levers
-interact: what a faster model gains, a slow loader may eat. What is known whenever the search is ended is an answer.
+The levers that look likely are tried at once, as one plan that is proved and verified
+(:mod:`hotlap.procedures.together`). What is left, and what cannot be tried so, is tried one by one
+(:mod:`hotlap.procedures.ladder`). Whenever the search is ended, what is known by then is an answer.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import TypeVar
 
 import msgspec
 
 from hotlap import plan as plans_of
 from hotlap.diagnose.profile import Profile
 from hotlap.experiment.ceilings import measure_ceilings, note_bounds, situation_with
-from hotlap.experiment.comparing import launch_noise
-from hotlap.experiment.confirm import Confirmation, confirm
 from hotlap.experiment.draft import OnProgress, StudyDraft, say_nothing
 from hotlap.experiment.findings import note_findings
 from hotlap.experiment.observe import account_of
-from hotlap.experiment.options import Options, check, chosen
+from hotlap.experiment.options import Options, check
 from hotlap.experiment.profiled_launch import take_profile
-from hotlap.experiment.prove import ParityProver, Prover
+from hotlap.experiment.prove import ParityProver
 from hotlap.experiment.stages import begin, guarded, opened
 from hotlap.experiment.trials import Failure, Trials
 from hotlap.levers.api import Lever, all_levers
 from hotlap.measure import speed
 from hotlap.measure.parity.curves import loss_curves
-from hotlap.objective import judge
+from hotlap.objective import is_speed, judge
 from hotlap.procedures.ablate import ablate
 from hotlap.procedures.budget import (
     RESERVE_MARGIN,
-    Way,
-    affordable_way,
     budget_for_a_proof,
     budget_for_the_rest,
-    reserve_for,
     reserve_for_first_answer,
     reserve_while_bounding,
     share_for_causes,
 )
-from hotlap.procedures.screen import Prospect, Screened, look_at, looks, noise_of_a_set, prospects_of, screen
-from hotlap.procedures.verdicts import no_gain, no_time, of_quality, quick_look_text, seen, why_given_up
-from hotlap.procedures.verify import Verification, can_verify, measure_plan, verification_cost, verify
+from hotlap.procedures.compose import compose
+from hotlap.procedures.ladder import Ladder
+from hotlap.procedures.screen import Hopeful, Prospect, Screened, noise_of_a_set
+from hotlap.procedures.together import Settled, Together
+from hotlap.procedures.verdicts import little_in_a_first_measurement, quick_look_text, why_given_up
+from hotlap.procedures.verify import Verification, can_verify, verification_cost, verify
 from hotlap.records import (
     Comparison,
-    Failed,
-    Finding,
     Kept,
     NoGain,
-    NotVerified,
     Outcome,
     Plan,
     Quality,
-    QualityLost,
     Run,
-    Seen,
     Skipped,
     Study,
-    Verdict,
     Workload,
 )
 from hotlap.study import Journal
 from hotlap.trial.executor import Executor
 
-_Answer = TypeVar("_Answer")
-
 FAMILY_ALPHA = 0.05
 """The share of studies that may claim any lever that gives nothing (Holm's procedure over all levers tried)."""
 
+_NO_TIME = "No time was left to verify it together with the plan, which was verified without it."
+_NOT_CONFIRMED = "Fresh launches did not confirm the plan with it, so it was dropped; the plan was verified without it."
 _EACH_BY_ITSELF = "Each lever of the plan was measured and proved by itself."
-_SETTINGS_TRIED = 2
 
 
 def tune(
@@ -104,25 +94,13 @@ def tune(
     return guarded(draft, search.run, search.interrupted)
 
 
-class Search:
-    """The state of a search: the plan so far and what is open."""
+class Search(Ladder):
+    """From the first launch to the verification."""
 
     def __init__(self, trials: Trials, draft: StudyDraft, levers: Mapping[str, Lever]) -> None:
-        self._trials = trials
-        self._draft = draft
-        self._levers = levers
-        self._open = [it.name for it in chosen(trials.options, levers)]
-        self._plan = plans_of.EMPTY
+        super().__init__(trials, draft, levers)
         self._profile: Profile | None = None
-        self._findings: tuple[Finding, ...] = ()
-        self._seen_with: dict[str, Plan] = {}
-        self._family: dict[str, Comparison] = {}
-        self._used: dict[str, float] = {}
-        self._noise: list[float] = []
-        self._compared = False
-        self._untried: dict[str, Plan] = {}
-        self._left_to_try: dict[str, Sequence[Screened]] = {}
-        self._verified: tuple[Plan, Verification] | None = None
+        self._tried_at_once = False
 
     def run(self) -> None:
         """From the first launch to the verification."""
@@ -147,7 +125,15 @@ class Search:
         share = share_for_causes(self._trials, self._baseline, self._stages_seconds)
         self._profile = take_profile(self._trials, self._draft, observation, bounds, budget_share=share)
         self._findings = note_findings(self._draft, self._profile)
-        self._prover: Prover = ParityProver(self._trials, self._levers, bounds.situation)
+        self._prover = ParityProver(self._trials, self._levers, bounds.situation)
+
+    def _skip_unwanted(self) -> None:
+        """Note the levers that the options leave out, and those that have no business here."""
+        self._draft.rank(it.lever.name for it in self._prospects(self._open)[0])
+        self._draft.rank(self._levers)
+        for name in self._levers:
+            if name not in self._open:
+                self._draft.note(Outcome(lever=name, verdict=Skipped(reason="Excluded by `--only` or `--skip`.")))
 
     def _look_at_the_rest(self) -> None:
         """What is left when all else is done is enough for a look, perhaps, at levers that had none."""
@@ -155,10 +141,6 @@ class Search:
             found = self._look(Screened(self._untried[name].settings[-1]))
             if found.gain is not None:
                 self._note_seen(name, found, self._untried[name])
-
-    def _verdict_of(self, name: str) -> Verdict | None:
-        outcome = self._draft.outcome_of(name)
-        return outcome.verdict if outcome is not None else None
 
     def _close(self, text: str = "") -> None:
         """The study is over; what a larger budget would do is on record."""
@@ -196,208 +178,72 @@ class Search:
             text = f"The whole plan was not verified. {_EACH_BY_ITSELF}"
         self._draft.close("interrupted", text)
 
-    # -- passes over the levers ---------------------------------------------------------------
-
-    def _skip_unwanted(self) -> None:
-        """Note the levers that the options leave out, and those that have no business here."""
-        self._draft.rank(it.lever.name for it in self._prospects(self._open)[0])
-        self._draft.rank(self._levers)
-        for name in self._levers:
-            if name not in self._open:
-                self._draft.note(Outcome(lever=name, verdict=Skipped(reason="Excluded by `--only` or `--skip`.")))
-
-    def _prospects(self, names: Sequence[str]) -> tuple[list[Prospect], list[Outcome]]:
-        levers = [self._levers[it] for it in names]
-        return prospects_of(levers, self._situation, self._trials.options, self._findings)
-
     def _find_with_outcomes(self) -> None:
         """Look once more when trials have shown what the levers give: that too points at causes."""
         if self._profile is not None:
             note_findings(self._draft, msgspec.structs.replace(self._profile, outcomes=self._draft.study.outcomes))
 
-    def _pass(self) -> bool:
-        """Try every open lever that was not yet seen beside the present plan. True when the plan grew: then what gave
-        nothing before may give something now."""
-        fresh = [it for it in self._open if self._seen_with.get(it) != self._plan]
-        prospects, passed_over = self._prospects(fresh)
-        for outcome in passed_over:
-            self._seen_with[outcome.lever] = self._plan
-            if self._draft.outcome_of(outcome.lever) is None:
-                self._draft.decide(outcome, "screening")
-        if not prospects:
-            return False
-        before = self._plan
-        again = any(it.lever.name in self._seen_with for it in prospects)
-        noise = 0.0 if again else noise_of_a_set(self._noise)
-        self._trials.reserve_seconds = reserve_for(self._trials, self._prover, before)
-        hopeful = screen(self._trials, self._draft, before, prospects, noise=noise, again=again)
-        for prospect in prospects:
-            self._seen_with[prospect.lever.name] = before
-            self._close_if_final(prospect.lever.name)
-        for name, choices in hopeful.items():
-            self._seen_with[name] = self._plan
-            self._attempt(name, choices)
-        return self._plan != before
+    # -- all that look likely, at once --------------------------------------------------------
 
-    def _second_chance(self) -> bool:
-        """Try again what seemed too expensive: every set corrects what a trial takes. True when the plan grew."""
-        before = self._plan
-        for name, choices in list(self._left_to_try.items()):
-            del self._left_to_try[name]
-            if self._is_open(name) and self._way(plans_of.with_setting(self._plan, choices[0].setting)) is not None:
-                self._attempt(name, choices)
-        return self._plan != before
+    def _screened(self, prospects: Sequence[Prospect], again: bool) -> Hopeful:
+        """What is left to be tried one by one."""
+        options = self._trials.options
+        at_once = is_speed(options.objective) and not (self._plan.settings or options.quick or self._tried_at_once)
+        return self._try_at_once(prospects) if at_once else super()._screened(prospects, again)
 
-    def _is_open(self, name: str) -> bool:
-        """Whether a lever has not been compared with anything."""
-        return isinstance(self._verdict_of(name), (Seen, Skipped, type(None)))
+    def _try_at_once(self, prospects: Sequence[Prospect]) -> Hopeful:
+        self._tried_at_once = True
+        noise = noise_of_a_set(self._noise)
+        found = compose(self._trials, self._draft, prospects, self._prospects_after, noise=noise)
+        if not found.parts:
+            self._situation = self._baseline_situation
+            return found.left
+        settled = Together(self._trials, self._draft, self._prover).settle(found.parts)
+        self._compared = self._compared or settled.compared
+        if settled.verification is not None:
+            self._adopt(settled, settled.verification, found.left)
+            return self._worth_a_trial(found.left)
+        self._situation = self._baseline_situation
+        self._draft.decide_all(settled.outcomes)
+        decided = {it.lever for it in settled.outcomes}
+        return {it.lever: list(it.choices) for it in found.parts if it.lever not in decided} | found.left
 
-    def _attempt(self, name: str, choices: Sequence[Screened]) -> None:
-        """Try a lever with its best setting, and with the next best where that one failed or broke the numbers."""
-        first: Outcome | None = None
-        for choice in choices[:_SETTINGS_TRIED]:
-            candidate = plans_of.with_setting(self._plan, choice.setting)
-            way = self._way(candidate)
-            if way is None and choice.gain is None:
-                choice = self._look(choice)
-                way = self._way(candidate)  # the look corrected what a trial takes
-            if way is None:
-                self._note_seen(name, choice, candidate)
-                self._left_to_try[name] = choices
-                break
-            self._trials.set_rounds(way.rounds)
-            outcome, run = (self._try_straight if way.straight else self._try)(name, choice, candidate)
-            if outcome is None:
-                self._note_seen(name, choice, candidate)
-                break
-            if isinstance(outcome.verdict, Kept) and run is not None:
-                self._draft.decide(outcome, plan=candidate)
-                self._plan = candidate
-                self._used = self._trials.options.goal.used_after(self._used, outcome.verdict.comparison)
-                self._situation = situation_with(self._baseline_situation, candidate, run)
-            elif first is None:
-                self._draft.decide(outcome)
-            first = first or outcome
-            if not isinstance(outcome.verdict, (QualityLost, Failed)):
-                break
-        self._close_if_final(name)
+    def _prospects_after(self, plan: Plan, run: Run) -> Sequence[Prospect]:
+        """The levers that are worth a look on top of this plan."""
+        self._situation = situation_with(self._baseline_situation, plan, run)
+        found, _ = self._prospects([it for it in self._open if it not in {one.lever for one in plan.settings}])
+        self._seen_with.update({it.lever.name: plans_of.EMPTY for it in found})
+        return found
 
-    def _way(self, candidate: Plan) -> Way | None:
-        """How the candidate can be proved; None where it cannot, or where a look is all that was asked for."""
-        if self._trials.options.quick:
-            return None
-        way = affordable_way(self._trials, self._prover, self._plan, candidate)
-        if way is not None and not way.straight:
-            reserve = RESERVE_MARGIN * verification_cost(self._trials, None, candidate, way.rounds)
-            self._trials.reserve_seconds = reserve
-        elif way is not None:
-            self._trials.reserve_seconds = 0.0
-        return way
+    def _adopt(self, settled: Settled, verification: Verification, left: Hopeful) -> None:
+        """The plan that was proved at once becomes the plan. A lever that was looked at is looked at again only if it
+        may give so much now that a single look would show it."""
+        self._plan, self._verified = settled.plan, (settled.plan, verification)
+        self._situation = situation_with(self._baseline_situation, settled.plan, verification.run)
+        self._draft.decide_all(settled.outcomes, plan=settled.plan, **self._shown_by(verification))
+        for it in settled.outcomes:
+            self._close_if_final(it.lever)
+        far = (1 + self._trials.options.delta) * (1 + noise_of_a_set(self._noise))
+        looked_at = {it for it in self._open if it in left or not self._is_open(it)}
+        for prospect in self._prospects(self._open)[0]:
+            name, bound = prospect.lever.name, prospect.bound
+            if name in looked_at and (bound is None or bound < far):
+                self._seen_with[name] = self._plan
 
-    def _look(self, choice: Screened) -> Screened:
-        """A look at a setting that cannot be tried; a plan that is kept already must still be verified after it."""
-        trials, done = self._trials, self._draft.study.verification is not None
-        to_come = 0.0 if done or not self._plan.settings else verification_cost(trials, self._prover, self._plan)
-        trials.reserve_seconds = RESERVE_MARGIN * to_come
-        found = look_at(trials, self._draft, self._plan, self._levers[choice.setting.lever], choice.setting)
-        return choice if isinstance(found, Failure) else found
-
-    def _keeping_proof(self, candidate: Plan, ask: Callable[[], _Answer]) -> _Answer:
-        """Sets that may not use up what the candidate's proof will take."""
-        kept, proof = self._trials.reserve_seconds, self._prover.cost(candidate)
-        self._trials.reserve_seconds = kept + proof
-        try:
-            return ask()
-        finally:
-            self._trials.reserve_seconds = kept
-
-    def _try_straight(self, name: str, choice: Screened, candidate: Plan) -> tuple[Outcome | None, Run | None]:
-        """The same by the verification alone: sets that nothing was chosen by, against the untouched script."""
-        before = self._trials.spent_seconds
-        result = self._keeping_proof(candidate, partial(measure_plan, self._trials, self._draft, candidate))
-        run: Run | None = None
-        if isinstance(result, Failure):
-            if result.cut:
-                return None, None
-            verdict: Verdict = Failed(ending=result.ending, reason=result.reason)
-        else:
-            self._compared, run = True, result.run
-            self._family[name] = result.comparison
-            verdict = self._verdict(Confirmation(result.comparison, result.sets), candidate)
-            if isinstance(verdict, Kept) and verdict.comparison.quality is not None:
-                self._verified = candidate, result.with_quality(verdict.comparison.quality)
-        spent = self._trials.spent_seconds - before
-        return Outcome(lever=name, setting=choice.setting, verdict=verdict, trial_seconds=spent), run
-
-    def _try(self, name: str, choice: Screened, candidate: Plan) -> tuple[Outcome | None, Run | None]:
-        """The outcome of one trial, and the candidate's last run where it ran through; no outcome where the time was
-        over before there was a result."""
-        before = self._trials.spent_seconds
-        ask = partial(confirm, self._trials, self._draft, self._plan, candidate, lever=name, used=self._used)
-        result = self._keeping_proof(candidate, ask)
-        if isinstance(result, Failure) and result.cut:
-            return None, None
-        if isinstance(result, Failure):
-            verdict: Verdict = Failed(ending=result.ending, reason=result.reason)
-            run, report = None, choice.compile
-        else:
-            self._compared = True
-            self._family[name] = result.comparison
-            self._noise += launch_noise(result.sets)
-            verdict = self._verdict(result, candidate)
-            run, report = result.candidate_run, result.candidate_run.compile
-        outcome = Outcome(
-            lever=name,
-            setting=choice.setting,
-            verdict=verdict,
-            compile=report if report and (report.seconds or report.graphs) else None,
-            trial_seconds=self._trials.spent_seconds - before,
-        )
-        return outcome, run
-
-    def _verdict(self, result: Confirmation, candidate: Plan) -> Verdict:
-        """From a trial to a verdict; only what is better is worth a proof."""
+    def _worth_a_trial(self, left: Hopeful) -> Hopeful:
+        """Of what looked hopeful by itself, what seemed to give a gain worth having, or was not measured. The rest
+        might give a little, which takes more launches to show than it is worth."""
         goal = self._trials.options.goal
-        judgement = judge(goal.objective, result.comparison, self._used)
-        if judgement.verdict != "better":
-            return no_gain(result.comparison, goal, judgement=judgement, unfinished=result.unfinished)
-        if self._prover.proof_for(candidate.settings[-1]) == "exact":
-            quality: Quality | Failure = self._prover.prove_exact(result.sets)
-        elif self._trials.fits(self._prover.cost(candidate)):
-            self._draft.tell("parity", f"Does {candidate.settings[-1].lever} produce the same results?")
-            quality = self._prover.prove(candidate)
-        else:
-            return NotVerified(comparison=result.comparison, reason="The budget left no time for the proof.")
-        if isinstance(quality, Failure):
-            return Failed(ending=quality.ending, reason=quality.reason)
-        comparison = msgspec.structs.replace(result.comparison, quality=quality)
-        return of_quality(comparison, quality, self._trials.options.accept_unverified)
-
-    def _close_if_final(self, name: str) -> None:
-        """A lever that failed, broke the numbers or was kept is not tried again beside another plan."""
-        outcome = self._draft.outcome_of(name)
-        if outcome is not None and isinstance(outcome.verdict, (Kept, QualityLost, NotVerified, Failed)):
-            self._open = [it for it in self._open if it != name]
-
-    def _note_seen(self, name: str, choice: Screened, candidate: Plan) -> None:
-        """A lever that cannot be proved with what is left, or need not be: say what was seen of it, if anything."""
-        self._untried[name] = candidate
-        if self._is_open(name):
-            outcome = Outcome(
-                lever=name, setting=choice.setting, verdict=self._seen(choice), trial_seconds=choice.seconds
-            )
-            self._draft.decide(outcome, "screening")
-
-    def _seen(self, choice: Screened) -> Seen | Skipped:
-        if choice.gain is not None:
-            return seen(choice.gain, choice.rounds, self._trials.options.goal)
-        *_, shortest = looks(self._trials, self._plan, [choice.setting])
-        return no_time(shortest.seconds, self._trials.left_seconds)
+        for name, (first, *_) in left.items():
+            if first.gain is not None and first.gain < 1 + goal.delta and self._is_open(name):
+                outcome = Outcome(lever=name, setting=first.setting, verdict=little_in_a_first_measurement(first, goal))
+                self._draft.decide(outcome, "screening")
+        return {name: it for name, it in left.items() if it[0].gain is None or it[0].gain >= 1 + goal.delta}
 
     # -- the end ------------------------------------------------------------------------------
 
     def _ablate(self) -> None:
-        if len(self._plan.settings) < 2:
+        if len(self._plan.settings) < 2 or self._is_verified():
             return
         self._trials.reserve_seconds = RESERVE_MARGIN * verification_cost(self._trials, self._prover, self._plan)
         plan, dropped = ablate(self._trials, self._draft, self._plan, self._doubtful())
@@ -413,10 +259,12 @@ class Search:
 
     def _verify(self) -> None:
         self._trials.reserve_seconds = 0.0
-        if self._plan.settings and not self._can_verify():
+        if self._plan.settings and not self._can_verify() and not self._fall_back(_NO_TIME):
             self._draft.close("out-of-budget", f"No time was left to verify the whole plan. {_EACH_BY_ITSELF}")
             return
         result = self._verification()
+        if self._is_no_answer(result) and self._fall_back(_NOT_CONFIRMED):
+            result = self._verification()
         if result is None:
             self._close()
             return
@@ -427,18 +275,41 @@ class Search:
             self._withdraw(f"The verification of the whole plan failed. {result.reason}")
             self._close(f"The verification of the whole plan failed. {result.reason}")
             return
-        compared = self._prover.compared_runs(self._plan) or (result.baseline_run, result.run)
-        self._draft.update(
-            verification=result.comparison,
-            losses=loss_curves(*compared, result.comparison.quality),
-            account_before=account_of(result.baseline_run)[0],
-            account_after=account_of(result.run)[0],
-        )
+        self._draft.update(**self._shown_by(result))
         self._draft.judge("account", [result.baseline_run, result.run])
         text = self._why_not(result.comparison)
         if text:
             self._withdraw(text)
         self._close(text)
+
+    def _is_no_answer(self, result: Verification | Failure | None) -> bool:
+        """Whether a verification supports no plan."""
+        return isinstance(result, Failure) or (result is not None and bool(self._why_not(result.comparison)))
+
+    def _fall_back(self, reason: str) -> bool:
+        """Give the levers up that joined a plan after it was verified; False where there was no such plan."""
+        if self._verified is None or self._is_verified():
+            return False
+        verified, _ = self._verified
+        for it in self._plan.settings:
+            if it not in verified.settings:
+                self._give_up(it.lever, reason, None)
+        self._plan = verified
+        self._draft.update(plan=verified)
+        return True
+
+    def _shown_by(self, result: Verification) -> dict[str, object]:
+        """The fields of a study that a verification of its plan fills."""
+        compared = self._prover.compared_runs(result.comparison.candidate) or (result.baseline_run, result.run)
+        return {
+            "verification": result.comparison,
+            "losses": loss_curves(*compared, result.comparison.quality),
+            "account_before": account_of(result.baseline_run)[0],
+            "account_after": account_of(result.run)[0],
+        }
+
+    def _is_verified(self) -> bool:
+        return self._verified is not None and self._verified[0] == self._plan
 
     def _verification(self) -> Verification | Failure | None:
         """That of the plan; None where no lever is left in it."""
@@ -449,9 +320,7 @@ class Search:
 
     def _can_verify(self) -> bool:
         """Whether the verification still fits, with fewer rounds if need be: the reserve was only an estimate."""
-        if self._verified is not None and self._verified[0] == self._plan:
-            return True
-        return can_verify(self._trials, self._prover, self._plan)
+        return self._is_verified() or can_verify(self._trials, self._prover, self._plan)
 
     def _prove_plan(self) -> Quality | None:
         """Sameness of the whole plan, its newest lever given up while it is not shown; None for a plan of exact levers

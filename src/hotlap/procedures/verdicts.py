@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import msgspec
+
 from hotlap.experiment.goal import Goal
 from hotlap.objective import gain as gain_of
 from hotlap.objective import inverse, is_speed, metric_of
+from hotlap.procedures.screen import Screened
 from hotlap.records import (
     Comparison,
     Estimate,
@@ -46,6 +51,34 @@ def no_gain(
     else:
         reason = _why(comparison, goal.speed_delta, unfinished)
     return NoGain(comparison=comparison, metric=metric, reason=reason)
+
+
+def as_a_whole(verdict: NoGain, others: Sequence[str]) -> NoGain:
+    """The verdict on a plan, as that on one of its levers."""
+    if not others:
+        return verdict
+    reason = f"Tried together with {', '.join(others)}. {verdict.reason}"
+    return msgspec.structs.replace(verdict, reason=reason)
+
+
+def little_in_a_first_measurement(seen: Screened, goal: Goal) -> NoGain:
+    """What becomes of something that might give a little, once a plan is verified."""
+    if seen.comparison is not None:
+        return no_gain_within_launch(seen.comparison, goal)
+    reason = (
+        f"A first measurement (one replicate, no interval) showed {seen.gain or 0.0:.3f}x, which is too little to tell "
+        "from what launches differ by. `--only` tries it by itself."
+    )
+    return NoGain(metric=goal.objective.metric, reason=reason)
+
+
+def no_gain_within_launch(comparison: Comparison, goal: Goal) -> NoGain:
+    """What becomes of something that took turns with the other levers in one launch, and gave nothing there."""
+    others = [it.lever for it in comparison.baseline.settings]
+    next_to = f" next to {', '.join(others)}" if others else ""
+    ratio = _ratio(comparison.speed.speedup)
+    reason = f"Within one launch it gave {ratio}{next_to}: no gain of {goal.delta:.1%} was seen."
+    return NoGain(comparison=comparison, metric=goal.objective.metric, reason=reason)
 
 
 def seen(gain: float, rounds: int, goal: Goal) -> Seen:

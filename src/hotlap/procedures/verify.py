@@ -3,13 +3,13 @@ so nothing that chose the plan is used again."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
 from hotlap import plan as plans_of
-from hotlap.experiment.comparing import BASELINE, CANDIDATE, compare_sets, comparison_of
+from hotlap.experiment.comparing import BASELINE, CANDIDATE, compare_parts, compare_sets, comparison_of
 from hotlap.experiment.costs import FEWEST_ROUNDS
 from hotlap.experiment.draft import StudyDraft
 from hotlap.experiment.prove import Prover
@@ -28,21 +28,25 @@ _LAST_RESORT_ROUNDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The comparison with the original, and the last run of each, taken side by side."""
+    """The comparison with the original, and the last run of each, taken side by side. ``parts`` are the levers that the
+    plan was also launched without: the plan without each, against the plan."""
 
     comparison: Comparison
     baseline_run: Run
     run: Run
     sets: tuple[TurnSet, ...]
+    parts: Mapping[str, Comparison] = field(default_factory=dict)
 
     def with_quality(self, quality: Quality) -> Verification:
         """The same with what is known of the numbers."""
         return replace(self, comparison=msgspec.structs.replace(self.comparison, quality=quality))
 
 
-def verification_cost(trials: Trials, prover: Prover | None, plan: Plan, rounds: int | None = None) -> float:
+def verification_cost(
+    trials: Trials, prover: Prover | None, plan: Plan, rounds: int | None = None, *, without: Sequence[str] = ()
+) -> float:
     """Seconds that the verification of this plan will take, with so many rounds (by default as many as now)."""
-    arms = [plans_of.EMPTY, plans_of.EMPTY, plan]
+    arms = _arms(plan, without)
     proof = prover.cost(plan) if prover is not None and plan.settings else 0.0
     return trials.replicates_seconds(arms, speed.HEADLINE_SETS, rounds or trials.rounds) + proof
 
@@ -52,9 +56,12 @@ def can_verify(trials: Trials, prover: Prover, plan: Plan) -> bool:
     return trials.fits(verification_cost(trials, prover, plan, min(trials.rounds, _LAST_RESORT_ROUNDS)))
 
 
-def _fit_rounds(trials: Trials, plan: Plan, sets: int) -> None:
+def _arms(plan: Plan, without: Sequence[str]) -> list[Plan]:
+    return [plans_of.EMPTY, plans_of.EMPTY, plan, *(plans_of.without(plan, it) for it in without)]
+
+
+def _fit_rounds(trials: Trials, arms: Sequence[Plan], sets: int) -> None:
     """Fewer rounds where the sets that are left would otherwise take longer than there is time."""
-    arms = [plans_of.EMPTY, plans_of.EMPTY, plan]
     for rounds in (trials.rounds, FEWEST_ROUNDS, _LAST_RESORT_ROUNDS):
         if rounds <= trials.rounds and trials.fits(trials.replicates_seconds(arms, sets, rounds)):
             trials.rounds = rounds
@@ -75,18 +82,20 @@ def verify(
     return measured.with_quality(quality or prover.prove_exact(measured.sets))
 
 
-def measure_plan(trials: Trials, draft: StudyDraft, plan: Plan) -> Verification | Failure:
-    """What the objective asks for, without a proof of sameness."""
+def measure_plan(trials: Trials, draft: StudyDraft, plan: Plan, without: Sequence[str] = ()) -> Verification | Failure:
+    """What the objective asks for, without a proof of sameness. In the same replicates the plan is launched without
+    each of the levers ``without``, which shows what each gives next to the others."""
+    arms = _arms(plan, without)
 
     def goes_on(to_come: int) -> bool:
-        _fit_rounds(trials, plan, to_come)
+        _fit_rounds(trials, arms, to_come)
         return True
 
     def decided(sets: Sequence[TurnSet]) -> bool:
         return judge(trials.options.objective, _compared(trials, plan, sets)).verdict != "inconclusive"
 
     design = Design(
-        arms=(plans_of.EMPTY, plans_of.EMPTY, plan),
+        arms=arms,
         purpose=f"verification {plans_of.key(plans_of.EMPTY)} {plans_of.key(plan)}",
         looks=(speed.HEADLINE_SETS, MORE_SETS.sets),
         goes_on=goes_on,
@@ -97,7 +106,18 @@ def measure_plan(trials: Trials, draft: StudyDraft, plan: Plan) -> Verification 
     if found.failure is not None:
         return found.failure
     last = found.sets[-1].runs
-    return Verification(_compared(trials, plan, found.sets), last[BASELINE], last[CANDIDATE], found.sets)
+    whole = _compared(trials, plan, found.sets)
+    parts = {it: _part(trials, found.sets, arms, arm) for arm, it in enumerate(without, start=CANDIDATE + 1)}
+    return Verification(whole, last[BASELINE], last[CANDIDATE], found.sets, parts)
+
+
+def _part(trials: Trials, sets: Sequence[TurnSet], arms: Sequence[Plan], arm: int) -> Comparison:
+    """The plan against itself without a lever, which is the arm ``arm``."""
+    confidence = speed.HEADLINE_CONFIDENCE
+    found = compare_parts(
+        sets, delta=trials.options.delta, confidence=confidence, reference_arm=arm, candidate_arm=CANDIDATE
+    )
+    return comparison_of(arms[arm], arms[CANDIDATE], sets, found, reference_arm=arm)
 
 
 def _compared(trials: Trials, plan: Plan, sets: Sequence[TurnSet]) -> Comparison:

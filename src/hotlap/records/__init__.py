@@ -178,7 +178,7 @@ from hotlap.records.source_changes import (
     TopStatement,
 )
 from hotlap.records.study import CheckVerdict, Study, StudyKind, StudyStatus
-from hotlap.records.workload import Checkout, Plan, Setting, Source, StepSource, Workload
+from hotlap.records.workload import Checkout, Move, Plan, Setting, Source, StepSource, Workload
 
 __all__ = [
     "CONNECTION_LOST",
@@ -280,6 +280,7 @@ __all__ = [
     "ModelInputs",
     "ModelStatement",
     "ModuleMemory",
+    "Move",
     "NetworkMode",
     "NoGain",
     "NoSourceForm",

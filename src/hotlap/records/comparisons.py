@@ -171,11 +171,15 @@ class Comparison(Record, frozen=True, kw_only=True):
     ``extra_startup_seconds`` is what the candidate's start and warm-up took longer than the baseline's, steady steps
     taken off; its interval, as that of ``baseline_seconds_per_sample``, is over sets. None where it is not known.
     ``baseline_latency`` and ``candidate_latency`` are those of the calls of an inference target.
+
+    With ``within_launch`` both sides took turns in a single launch, which switched levers: the interval of ``speed`` is
+    over the rounds of that launch, and does not contain what launches differ by.
     """
 
     baseline: Plan
     candidate: Plan
     speed: SpeedComparison
+    within_launch: bool = False
     quality: Quality | None = None
     baseline_peak_bytes: int = 0
     candidate_peak_bytes: int = 0

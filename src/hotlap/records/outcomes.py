@@ -30,9 +30,10 @@ class NoGain(Record, frozen=True, kw_only=True, tag="no-gain"):
 
 
 class QualityLost(Record, frozen=True, kw_only=True, tag="quality-lost"):
-    """Better, but results are no longer the same: the losses of training, or the outputs of a model."""
+    """Results are no longer the same: the losses of training, or the outputs of a model. ``comparison`` is None where
+    that was known before it was timed."""
 
-    comparison: Comparison
+    comparison: Comparison | None = None
     reason: str = ""
 
 
@@ -72,11 +73,15 @@ Verdict: TypeAlias = Kept | NoGain | QualityLost | NotVerified | Failed | Seen |
 
 
 class Outcome(Record, frozen=True, kw_only=True):
-    """What became of one lever (``setting`` is the best values found, where any were tried)."""
+    """What became of one lever (``setting`` is the best values found, where any were tried).
+
+    ``together_with`` are the other levers of the move that it was tried in.
+    """
 
     lever: str
     setting: Setting | None = None
     verdict: Verdict
+    together_with: tuple[str, ...] = ()
     compile: CompileReport | None = None
     trial_seconds: float = 0.0
 

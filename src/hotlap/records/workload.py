@@ -66,6 +66,12 @@ class Plan(Record, frozen=True, kw_only=True):
     settings: tuple[Setting, ...] = ()
 
 
+class Move(Record, frozen=True, kw_only=True):
+    """What a search tries at once: settings of different levers that join a plan together, or not at all."""
+
+    settings: tuple[Setting, ...] = ()
+
+
 StepSource: TypeAlias = Literal["auto", "optimizer", "backward", "call"]
 """What ends a unit of work, which is called a step whatever it is: an optimizer's update, a backward, or a call of the
 model of an inference target; ``auto`` is an update, or a backward where there is no optimizer."""

@@ -54,14 +54,17 @@ def _costs(comparison: Comparison) -> Iterator[str]:
 
 def _without_quality(study: Study, recommended: Comparison | None) -> Iterator[str]:
     """The fastest candidate that was not recommended for its outputs, where it is faster than what was."""
-    refused = [(it.lever, it.verdict) for it in study.outcomes if isinstance(it.verdict, (QualityLost, NotVerified))]
+    refused = [
+        (it.lever, it.verdict.comparison.speed.speedup.value, it.verdict.reason)
+        for it in study.outcomes
+        if isinstance(it.verdict, (QualityLost, NotVerified)) and it.verdict.comparison is not None
+    ]
     if not refused:
         return
-    lever, verdict = max(refused, key=lambda it: it[1].comparison.speed.speedup.value)
-    best = recommended.speed.speedup.value if recommended is not None else 1.0
-    if verdict.comparison.speed.speedup.value > best:
-        ratio, why = text.ratio(verdict.comparison.speed.speedup.value), text.sentence(verdict.reason)
-        yield f"If quality did not count, {text.one_line(lever)} would win with {ratio}. {why}"
+    lever, speedup, why = max(refused, key=lambda it: it[1])
+    if speedup > (recommended.speed.speedup.value if recommended is not None else 1.0):
+        ratio = text.ratio(speedup)
+        yield f"If quality did not count, {text.one_line(lever)} would win with {ratio}. {text.sentence(why)}"
 
 
 def what_was_done(study: Study) -> str:

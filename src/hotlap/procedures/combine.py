@@ -1,0 +1,154 @@
+"""The best combination of levers that a process can switch while it trains, chosen within a launch.
+
+Few levers are tried in all their combinations (a full factorial design). Of more the one with all of them takes turns
+with those that lack one each: a lever that the others do not need is let go, until each pays or few are left. Both see
+that two levers give the same thing, or that one needs the other. The choice claims nothing: it is proved on launches.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from statistics import fmean
+
+from hotlap import plan as plans_of
+from hotlap.experiment.comparing import comparison_within_launch
+from hotlap.experiment.draft import StudyDraft
+from hotlap.experiment.trials import Failure, Trials
+from hotlap.procedures.screen import affordable_look, looks_at_plans
+from hotlap.records import Comparison, Move, Plan, Setting, TurnSet
+
+FEW = 3
+"""Of so many levers all combinations are tried: eight."""
+
+MOST = 6
+"""No more take part: rounds with more configurations are long, and a lever that is seventh alone gives little."""
+
+_MOST_LAUNCHES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """The best move and, for each of its levers, the move against itself without that lever; ``idle`` are the levers
+    that were left out, each compared as next to the others when it was. ``whole`` compares the move with nothing."""
+
+    move: Move
+    whole: Comparison | None = None
+    parts: Mapping[str, Comparison] = field(default_factory=dict)
+    idle: Mapping[str, Comparison] = field(default_factory=dict)
+
+
+def combine(trials: Trials, draft: StudyDraft, base: Plan, settings: Sequence[Setting]) -> Combination | None:
+    """The best combination of these settings (the most promising first) on top of ``base``; None where the time does
+    not allow it, or the script does not bear it."""
+    group = Move(settings=tuple(settings[:MOST]))
+    idle: dict[str, Comparison] = {}
+    for _ in range(_MOST_LAUNCHES):
+        is_small = len(group.settings) <= FEW
+        moves = _all_combinations(group) if is_small else _all_but_one(group)
+        taken = _take(trials, draft, base, moves)
+        if taken is None:
+            return None
+        if is_small:
+            return taken.best_of_all(group, idle)
+        effects = {it: taken.effect(it, group) for it in group.settings}
+        useless = [it for it in group.settings if not taken.pays(effects[it])]
+        if not useless:
+            return taken.combination(group, idle)
+        dropped = _to_drop(useless, effects)
+        idle.update({it.lever: effects[it] for it in dropped})
+        group = Move(settings=tuple(it for it in group.settings if it not in dropped))
+    return None
+
+
+def _all_combinations(group: Move) -> list[Move]:
+    return [
+        Move(settings=it) for size in range(1, len(group.settings) + 1) for it in combinations(group.settings, size)
+    ]
+
+
+def _all_but_one(group: Move) -> list[Move]:
+    return [group, *(_without(group, it) for it in group.settings)]
+
+
+def _to_drop(useless: Sequence[Setting], effects: Mapping[Setting, Comparison]) -> list[Setting]:
+    """All that are harmful, else the least useful alone: two may be idle only because of each other."""
+    harmful = [it for it in useless if effects[it].speed.speedup.high < 1]
+    return harmful or [min(useless, key=lambda it: effects[it].speed.speedup.value)]
+
+
+def _without(move: Move, setting: Setting) -> Move:
+    return Move(settings=tuple(it for it in move.settings if it != setting))
+
+
+def _take(trials: Trials, draft: StudyDraft, base: Plan, moves: Sequence[Move]) -> _Taken | None:
+    """One launch in which these moves take turns, and no move twice."""
+    plans = [base, base, *(plans_of.with_move(base, it) for it in moves)]
+    look = affordable_look(trials, looks_at_plans(trials, plans))
+    if look is None:
+        return None
+    names = ", ".join(it.lever for it in max(moves, key=lambda it: len(it.settings)).settings)
+    draft.tell("screening", f"Which of these go together: {names}", sets_planned=1)
+    turns = trials.take_set(
+        plans,
+        rounds=look.rounds,
+        purpose=f"combining {plans_of.key(base)} {names}",
+        shape=look.shape,
+        one_launch=True,
+    )
+    if isinstance(turns, Failure) or len(turns.rounds[0]) < 2:
+        return None
+    return _Taken(base, tuple(moves), turns, trials.options.delta)
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """The rounds of a launch whose arms 0 and 1 are ``base``, and then that with each of the moves."""
+
+    base: Plan
+    moves: tuple[Move, ...]
+    turns: TurnSet
+    delta: float
+
+    def best_of_all(self, group: Move, idle: Mapping[str, Comparison]) -> Combination:
+        """The fastest combination, less the levers that it can do without."""
+        best = min((Move(), *self.moves), key=self._level)
+        while useless := [it for it in best.settings if not self.pays(self.effect(it, best))]:
+            worst = min(useless, key=lambda it: self.effect(it, best).speed.speedup.value)
+            best = _without(best, worst)
+        others = [it for it in group.settings if it not in best.settings]
+        return self.combination(best, {**idle, **{it.lever: self._added(it, best, group) for it in others}})
+
+    def combination(self, move: Move, idle: Mapping[str, Comparison]) -> Combination:
+        parts = {it.lever: self.effect(it, move) for it in move.settings}
+        whole = self._compare(Move(), move) if move.settings else None
+        return Combination(move, whole, parts, idle)
+
+    def effect(self, setting: Setting, move: Move) -> Comparison:
+        """The move against itself without that setting."""
+        return self._compare(_without(move, setting), move)
+
+    def pays(self, comparison: Comparison) -> bool:
+        """Whether a setting gives what is worth having, as far as one launch shows."""
+        return comparison.speed.speedup.value >= 1 + self.delta
+
+    def _added(self, setting: Setting, move: Move, group: Move) -> Comparison:
+        wanted = {*move.settings, setting}
+        return self._compare(move, Move(settings=tuple(it for it in group.settings if it in wanted)))
+
+    def _compare(self, reference: Move, candidate: Move) -> Comparison:
+        return comparison_within_launch(
+            plans_of.with_move(self.base, reference),
+            plans_of.with_move(self.base, candidate),
+            self.turns,
+            delta=self.delta,
+            arms=(self._arm(reference), self._arm(candidate)),
+        )
+
+    def _arm(self, move: Move) -> int:
+        return self.moves.index(move) + 2 if move.settings else 0
+
+    def _level(self, move: Move) -> float:
+        return fmean(map(math.log, self.turns.rounds[self._arm(move)]))

@@ -1,0 +1,128 @@
+"""Which levers to try at once, as one plan: chosen by first measurements, which claim nothing.
+
+Levers that need a process of their own come first, since they decide what the others find: behind a slow loader no
+faster model shows. On top of those that look likely, all levers that a process can switch take turns in one launch,
+first each by itself and then together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from hotlap import plan as plans_of
+from hotlap.experiment.draft import StudyDraft
+from hotlap.experiment.trials import Trials
+from hotlap.procedures.combine import Combination, combine
+from hotlap.procedures.screen import Hopeful, Prospect, Screened, can_switch, screen
+from hotlap.procedures.verdicts import no_gain_within_launch
+from hotlap.records import Comparison, Move, Outcome, Plan, Run, Setting
+
+After: TypeAlias = Callable[[Plan, Run], Sequence[Prospect]]
+"""Which levers are worth a look once a plan is on, as that run of it showed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A lever of the plan: its settings, the one that was chosen first, and what that one gives next to the others
+    within one launch (None where it needs a process of its own)."""
+
+    choices: tuple[Screened, ...]
+    comparison: Comparison | None = None
+
+    @property
+    def setting(self) -> Setting:
+        """The one that was chosen."""
+        return self.choices[0].setting
+
+    @property
+    def lever(self) -> str:
+        return self.setting.lever
+
+
+@dataclass(frozen=True, slots=True)
+class Composition:
+    """What to try at once, and which levers may still be tried one by one."""
+
+    parts: tuple[Part, ...]
+    left: Hopeful
+
+
+def plan_of(parts: Sequence[Part]) -> Plan:
+    """The plan that these levers make."""
+    return plans_of.with_move(plans_of.EMPTY, Move(settings=tuple(it.setting for it in parts)))
+
+
+def compose(
+    trials: Trials, draft: StudyDraft, prospects: Sequence[Prospect], after: After, *, noise: float
+) -> Composition:
+    """The levers that look as if they would make the script faster together. One that a single launch shows to be idle
+    or harmful is decided in the draft; ``noise`` is how far one replicate may mislead, as a share."""
+    delta = trials.options.delta
+    may_switch = trials.has_one_process
+    switched, launched = _split(prospects) if may_switch else ([], list(prospects))
+    hopeful = screen(trials, draft, plans_of.EMPTY, launched, noise=noise, again=True) if launched else {}
+    likely = {name: it for name, it in hopeful.items() if (it[0].gain or 0.0) >= (1 + delta) * (1 + noise)}
+    left = {name: it for name, it in hopeful.items() if name not in likely}
+    parts = [Part(tuple(it)) for it in likely.values()]
+    base = plan_of(parts)
+    run = next((it[0].run for it in likely.values() if it[0].run is not None), None)
+    if may_switch and run is not None:
+        switched, _ = _split([it for it in after(base, run) if it.lever.name not in hopeful])
+    found = screen(trials, draft, base, switched, noise=noise, again=True) if switched else {}
+    added, not_added = _combined(trials, draft, base, found)
+    return Composition((*parts, *added), {**left, **not_added})
+
+
+def _split(prospects: Sequence[Prospect]) -> tuple[list[Prospect], list[Prospect]]:
+    """Those that a process can switch, with the settings of which that is so, and the others."""
+    switched: list[Prospect] = []
+    launched: list[Prospect] = []
+    for prospect in prospects:
+        settings = tuple(it for it in prospect.settings if can_switch(prospect.lever, it))
+        if settings:
+            switched.append(replace(prospect, settings=settings))
+        else:
+            launched.append(prospect)
+    return switched, launched
+
+
+def _combined(trials: Trials, draft: StudyDraft, base: Plan, found: Hopeful) -> tuple[list[Part], Hopeful]:
+    """The combination of these that is best on top of ``base``; what one launch cannot tell is left."""
+    left = {name: it for name, it in found.items() if it[0].comparison is None}
+    seen = {name: it for name, it in found.items() if name not in left}
+    chosen = _best(trials, draft, base, seen)
+    if chosen is None or not _is_shown(chosen.whole, trials.options.delta):
+        chosen = Combination(Move(), idle={name: it[0].comparison for name, it in seen.items() if it[0].comparison})
+    parts = [Part(tuple(seen[it.lever]), chosen.parts[it.lever]) for it in chosen.move.settings]
+    for name, choices in seen.items():
+        comparison = chosen.idle.get(name)
+        if name in chosen.parts:
+            continue
+        if comparison is None or (not parts and comparison.speed.speedup.high >= 1 + trials.options.delta):
+            left[name] = choices
+            continue
+        verdict = no_gain_within_launch(comparison, trials.options.goal)
+        outcome = Outcome(lever=name, setting=choices[0].setting, verdict=verdict, trial_seconds=choices[0].seconds)
+        draft.decide(outcome, "screening")
+    return parts, left
+
+
+def _best(trials: Trials, draft: StudyDraft, base: Plan, seen: Mapping[str, Sequence[Screened]]) -> Combination | None:
+    """The best combination; of a single lever the look at it says all."""
+    firsts = [it[0] for it in seen.values()]
+    if len(firsts) > 1:
+        together = combine(trials, draft, base, [it.setting for it in firsts])
+        if together is not None:
+            return together
+    best = max(firsts, key=lambda it: it.gain or 0.0, default=None)
+    if best is None or best.comparison is None:
+        return None
+    alone, lever = best.comparison, best.setting.lever
+    return Combination(Move(settings=(best.setting,)), whole=alone, parts={lever: alone})
+
+
+def _is_shown(whole: Comparison | None, delta: float) -> bool:
+    """Whether a launch shows a gain worth having: enough to be tried on fresh launches, which alone make a claim."""
+    return whole is not None and whole.speed.speedup.low > 1 and whole.speed.speedup.value >= 1 + delta

@@ -1,0 +1,269 @@
+"""Levers tried one by one: a trial on top of the plan that there is, and a proof; what gains joins the plan.
+
+Whatever a process cannot switch is tried in this way, and what could not be proved together. It is greedy: a lever that
+proved itself becomes part of the plan that the next one is tried on top of, since levers interact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+import msgspec
+
+from hotlap import plan as plans_of
+from hotlap.experiment.ceilings import situation_with
+from hotlap.experiment.comparing import launch_noise
+from hotlap.experiment.confirm import Confirmation, confirm
+from hotlap.experiment.draft import StudyDraft
+from hotlap.experiment.options import chosen
+from hotlap.experiment.prove import Prover
+from hotlap.experiment.trials import Failure, Trials
+from hotlap.levers.api import Lever
+from hotlap.objective import judge
+from hotlap.procedures.budget import RESERVE_MARGIN, Way, affordable_way, reserve_for
+from hotlap.procedures.screen import Hopeful, Prospect, Screened, look_at, looks, noise_of_a_set, prospects_of, screen
+from hotlap.procedures.verdicts import no_gain, no_time, of_quality, seen
+from hotlap.procedures.verify import Verification, measure_plan, verification_cost
+from hotlap.records import (
+    Comparison,
+    Failed,
+    Finding,
+    Kept,
+    NotVerified,
+    Outcome,
+    Plan,
+    Quality,
+    QualityLost,
+    Run,
+    Seen,
+    Situation,
+    Skipped,
+    Verdict,
+)
+
+_Answer = TypeVar("_Answer")
+
+_SETTINGS_TRIED = 2
+
+NOT_VERIFIED_ANY_MORE: Mapping[str, Any] = MappingProxyType(
+    {"verification": None, "losses": None, "account_after": None}
+)
+"""What is no longer known of a plan that grew."""
+
+
+class Ladder:
+    """The state of a search: the plan so far and what is open."""
+
+    _situation: Situation
+    _baseline_situation: Situation
+    _prover: Prover
+
+    def __init__(self, trials: Trials, draft: StudyDraft, levers: Mapping[str, Lever]) -> None:
+        self._trials = trials
+        self._draft = draft
+        self._levers = levers
+        self._open = [it.name for it in chosen(trials.options, levers)]
+        self._plan = plans_of.EMPTY
+        self._findings: tuple[Finding, ...] = ()
+        self._seen_with: dict[str, Plan] = {}
+        self._family: dict[str, Comparison] = {}
+        self._used: dict[str, float] = {}
+        self._noise: list[float] = []
+        self._compared = False
+        self._untried: dict[str, Plan] = {}
+        self._left_to_try: dict[str, Sequence[Screened]] = {}
+        self._verified: tuple[Plan, Verification] | None = None
+
+    def _prospects(self, names: Sequence[str]) -> tuple[list[Prospect], list[Outcome]]:
+        levers = [self._levers[it] for it in names]
+        return prospects_of(levers, self._situation, self._trials.options, self._findings)
+
+    def _pass(self) -> bool:
+        """Try every open lever that was not yet seen beside the present plan. True when the plan grew: then what gave
+        nothing before may give something now."""
+        fresh = [it for it in self._open if self._seen_with.get(it) != self._plan]
+        prospects, passed_over = self._prospects(fresh)
+        for outcome in passed_over:
+            self._seen_with[outcome.lever] = self._plan
+            if self._draft.outcome_of(outcome.lever) is None:
+                self._draft.decide(outcome, "screening")
+        if not prospects:
+            return False
+        before = self._plan
+        again = any(it.lever.name in self._seen_with for it in prospects)
+        self._trials.reserve_seconds = reserve_for(self._trials, self._prover, before)
+        self._seen_with.update({it.lever.name: before for it in prospects})
+        hopeful = self._screened(prospects, again)
+        for prospect in prospects:
+            self._close_if_final(prospect.lever.name)
+        for name, choices in hopeful.items():
+            self._seen_with[name] = self._plan
+            self._attempt(name, choices)
+        return self._plan != before
+
+    def _screened(self, prospects: Sequence[Prospect], again: bool) -> Hopeful:
+        """Which of these to try on top of the plan, with which settings; ``again``: some were seen beside another."""
+        noise = 0.0 if again else noise_of_a_set(self._noise)
+        return screen(self._trials, self._draft, self._plan, prospects, noise=noise, again=again)
+
+    def _second_chance(self) -> bool:
+        """Try again what seemed too expensive: every set corrects what a trial takes. True when the plan grew."""
+        before = self._plan
+        for name, choices in list(self._left_to_try.items()):
+            del self._left_to_try[name]
+            if self._is_open(name) and self._way(plans_of.with_setting(self._plan, choices[0].setting)) is not None:
+                self._attempt(name, choices)
+        return self._plan != before
+
+    def _is_open(self, name: str) -> bool:
+        """Whether a lever has not been compared with anything."""
+        return isinstance(self._verdict_of(name), (Seen, Skipped, type(None)))
+
+    def _attempt(self, name: str, choices: Sequence[Screened]) -> None:
+        """Try a lever with its best setting, and with the next best where that one failed or broke the numbers."""
+        first: Outcome | None = None
+        for choice in choices[:_SETTINGS_TRIED]:
+            candidate = plans_of.with_setting(self._plan, choice.setting)
+            way = self._way(candidate)
+            if way is None and choice.gain is None:
+                choice = self._look(choice)
+                way = self._way(candidate)  # the look corrected what a trial takes
+            if way is None:
+                self._note_seen(name, choice, candidate)
+                self._left_to_try[name] = choices
+                break
+            self._trials.set_rounds(way.rounds)
+            outcome, run = (self._try_straight if way.straight else self._try)(name, choice, candidate)
+            if outcome is None:
+                self._note_seen(name, choice, candidate)
+                break
+            if isinstance(outcome.verdict, Kept) and run is not None:
+                self._draft.decide(outcome, plan=candidate, **NOT_VERIFIED_ANY_MORE)
+                self._plan = candidate
+                self._used = self._trials.options.goal.used_after(self._used, outcome.verdict.comparison)
+                self._situation = situation_with(self._baseline_situation, candidate, run)
+            elif first is None:
+                self._draft.decide(outcome)
+            first = first or outcome
+            if not isinstance(outcome.verdict, (QualityLost, Failed)):
+                break
+        self._close_if_final(name)
+
+    def _way(self, candidate: Plan) -> Way | None:
+        """How the candidate can be proved; None where it cannot, or where a look is all that was asked for."""
+        if self._trials.options.quick:
+            return None
+        way = affordable_way(self._trials, self._prover, self._plan, candidate)
+        if way is not None and not way.straight:
+            reserve = RESERVE_MARGIN * verification_cost(self._trials, None, candidate, way.rounds)
+            self._trials.reserve_seconds = reserve
+        elif way is not None:
+            self._trials.reserve_seconds = 0.0
+        return way
+
+    def _look(self, choice: Screened) -> Screened:
+        """A look at a setting that cannot be tried; a plan that is kept already must still be verified after it."""
+        trials, done = self._trials, self._draft.study.verification is not None
+        to_come = 0.0 if done or not self._plan.settings else verification_cost(trials, self._prover, self._plan)
+        trials.reserve_seconds = RESERVE_MARGIN * to_come
+        found = look_at(trials, self._draft, self._plan, self._levers[choice.setting.lever], choice.setting)
+        return choice if isinstance(found, Failure) else found
+
+    def _keeping_proof(self, candidate: Plan, ask: Callable[[], _Answer]) -> _Answer:
+        """Sets that may not use up what the candidate's proof will take."""
+        kept, proof = self._trials.reserve_seconds, self._prover.cost(candidate)
+        self._trials.reserve_seconds = kept + proof
+        try:
+            return ask()
+        finally:
+            self._trials.reserve_seconds = kept
+
+    def _try_straight(self, name: str, choice: Screened, candidate: Plan) -> tuple[Outcome | None, Run | None]:
+        """The same by the verification alone: sets that nothing was chosen by, against the untouched script."""
+        before = self._trials.spent_seconds
+        result = self._keeping_proof(candidate, partial(measure_plan, self._trials, self._draft, candidate))
+        run: Run | None = None
+        if isinstance(result, Failure):
+            if result.cut:
+                return None, None
+            verdict: Verdict = Failed(ending=result.ending, reason=result.reason)
+        else:
+            self._compared, run = True, result.run
+            self._family[name] = result.comparison
+            verdict = self._verdict(Confirmation(result.comparison, result.sets), candidate)
+            if isinstance(verdict, Kept) and verdict.comparison.quality is not None:
+                self._verified = candidate, result.with_quality(verdict.comparison.quality)
+        spent = self._trials.spent_seconds - before
+        return Outcome(lever=name, setting=choice.setting, verdict=verdict, trial_seconds=spent), run
+
+    def _try(self, name: str, choice: Screened, candidate: Plan) -> tuple[Outcome | None, Run | None]:
+        """The outcome of one trial, and the candidate's last run where it ran through; no outcome where the time was
+        over before there was a result."""
+        before = self._trials.spent_seconds
+        ask = partial(confirm, self._trials, self._draft, self._plan, candidate, lever=name, used=self._used)
+        result = self._keeping_proof(candidate, ask)
+        if isinstance(result, Failure) and result.cut:
+            return None, None
+        if isinstance(result, Failure):
+            verdict: Verdict = Failed(ending=result.ending, reason=result.reason)
+            run, report = None, choice.compile
+        else:
+            self._compared = True
+            self._family[name] = result.comparison
+            self._noise += launch_noise(result.sets)
+            verdict = self._verdict(result, candidate)
+            run, report = result.candidate_run, result.candidate_run.compile
+        outcome = Outcome(
+            lever=name,
+            setting=choice.setting,
+            verdict=verdict,
+            compile=report if report and (report.seconds or report.graphs) else None,
+            trial_seconds=self._trials.spent_seconds - before,
+        )
+        return outcome, run
+
+    def _verdict(self, result: Confirmation, candidate: Plan) -> Verdict:
+        """From a trial to a verdict; only what is better is worth a proof."""
+        goal = self._trials.options.goal
+        judgement = judge(goal.objective, result.comparison, self._used)
+        if judgement.verdict != "better":
+            return no_gain(result.comparison, goal, judgement=judgement, unfinished=result.unfinished)
+        if self._prover.proof_for(candidate.settings[-1]) == "exact":
+            quality: Quality | Failure = self._prover.prove_exact(result.sets)
+        elif self._trials.fits(self._prover.cost(candidate)):
+            self._draft.tell("parity", f"Does {candidate.settings[-1].lever} produce the same results?")
+            quality = self._prover.prove(candidate)
+        else:
+            return NotVerified(comparison=result.comparison, reason="The budget left no time for the proof.")
+        if isinstance(quality, Failure):
+            return Failed(ending=quality.ending, reason=quality.reason)
+        comparison = msgspec.structs.replace(result.comparison, quality=quality)
+        return of_quality(comparison, quality, self._trials.options.accept_unverified)
+
+    def _close_if_final(self, name: str) -> None:
+        """A lever that failed, broke the numbers or was kept is not tried again beside another plan."""
+        outcome = self._draft.outcome_of(name)
+        if outcome is not None and isinstance(outcome.verdict, (Kept, QualityLost, NotVerified, Failed)):
+            self._open = [it for it in self._open if it != name]
+
+    def _note_seen(self, name: str, choice: Screened, candidate: Plan) -> None:
+        """A lever that cannot be proved with what is left, or need not be: say what was seen of it, if anything."""
+        self._untried[name] = candidate
+        if self._is_open(name):
+            outcome = Outcome(
+                lever=name, setting=choice.setting, verdict=self._seen(choice), trial_seconds=choice.seconds
+            )
+            self._draft.decide(outcome, "screening")
+
+    def _seen(self, choice: Screened) -> Seen | Skipped:
+        if choice.gain is not None:
+            return seen(choice.gain, choice.rounds, self._trials.options.goal)
+        *_, shortest = looks(self._trials, self._plan, [choice.setting])
+        return no_time(shortest.seconds, self._trials.left_seconds)
+
+    def _verdict_of(self, name: str) -> Verdict | None:
+        outcome = self._draft.outcome_of(name)
+        return outcome.verdict if outcome is not None else None

@@ -1,0 +1,283 @@
+"""Levers that look likely are proved as one plan: the same results, and then fresh launches against the original.
+
+Neither a trial for each lever nor a verification afterwards is needed: nothing that chose the plan is used again. Where
+the results differ, the lever to blame is found by halving. Levers that had a process of their own when they were chosen
+are left out one by one in the same replicates, which shows what each gives next to the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from hotlap import plan as plans_of
+from hotlap.experiment.costs import FEWEST_ROUNDS
+from hotlap.experiment.draft import StudyDraft
+from hotlap.experiment.prove import Prover
+from hotlap.experiment.trials import FEWEST_ARMS, Failure, Trials
+from hotlap.measure import speed
+from hotlap.objective import judge
+from hotlap.procedures.compose import Part, plan_of
+from hotlap.procedures.verdicts import as_a_whole, no_gain, of_quality
+from hotlap.procedures.verify import Verification, measure_plan, verification_cost
+from hotlap.records import (
+    Comparison,
+    Failed,
+    Kept,
+    NoGain,
+    Outcome,
+    Plan,
+    Quality,
+    QualityLost,
+    Setting,
+    Verdict,
+)
+
+_FAMILY_ALPHA = 0.05
+_MOST_PLANS = 2
+"""How many plans are measured: one, and what is left of it without an idle lever."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What became of levers that were tried at once. ``plan`` is what was kept, with its verification; a lever without
+    an outcome was not decided, and may be tried by itself. ``compared``: the plan was timed on fresh launches."""
+
+    outcomes: tuple[Outcome, ...] = ()
+    plan: Plan = plans_of.EMPTY
+    verification: Verification | None = None
+    compared: bool = False
+
+
+class Together:
+    """Proves one move."""
+
+    def __init__(self, trials: Trials, draft: StudyDraft, prover: Prover) -> None:
+        self._trials = trials
+        self._draft = draft
+        self._prover = prover
+        self._outcomes: dict[str, Outcome] = {}
+        self._began = trials.spent_seconds
+        self._count = 1
+        self._compared = False
+
+    def settle(self, parts: Sequence[Part]) -> Settled:
+        """Prove that these levers keep the results, measure them, and again without a lever that gives nothing."""
+        self._count = len(parts)
+        for left_to_measure in reversed(range(_MOST_PLANS)):
+            proved = self._prove(parts)
+            if proved is None or not proved[0]:
+                break
+            parts, quality = proved
+            without = self._arms_that_fit(parts)
+            if without is None:
+                break
+            found = measure_plan(self._trials, self._draft, plan_of(parts), without)
+            if isinstance(found, Failure):
+                break
+            self._compared = True
+            known = quality if quality is not None else self._prover.prove_exact(found.sets)
+            idle = self._idle(found, known) if left_to_measure else None
+            if idle is None:
+                return self._judged(parts, found.with_quality(known))
+            self._note(idle, NoGain(comparison=found.parts[idle.lever], reason=_why_idle(found.parts[idle.lever])))
+            parts = [it for it in parts if it.setting != idle]
+        return self._settled()
+
+    # -- the same results ---------------------------------------------------------------------
+
+    def _prove(self, parts: Sequence[Part]) -> tuple[Sequence[Part], Quality | None] | None:
+        """The levers that keep the results together, and the proof of that (None where the timing runs will show it);
+        None where it cannot be shown of any, or not with what is left of the budget."""
+        while parts:
+            plan = plan_of(parts)
+            if all(self._prover.proof_for(it) == "exact" for it in plan.settings):
+                return parts, None
+            if not self._fits(plan):
+                return None
+            self._draft.tell("parity", "Does the plan produce the same results?")
+            quality = self._prover.prove(plan)
+            if not isinstance(quality, Failure) and self._is_acceptable(quality):
+                return parts, quality
+            if not isinstance(quality, Failure) and quality.verdict == "not-verified":
+                return None
+            blamed = self._culprit(parts)
+            if blamed is None:
+                return None
+            parts = self._without_culprit(parts, *blamed)
+        return (), None
+
+    def _is_acceptable(self, quality: Quality) -> bool:
+        if quality.verdict == "not-verified":
+            return self._trials.options.accept_unverified
+        return quality.verdict != "lost"
+
+    def _culprit(self, parts: Sequence[Part]) -> tuple[Part, Quality | Failure] | None:
+        """The lever with which the results differ, and what shows it; None where the budget does not allow the search.
+
+        Of levers that together do not keep the results, half are proved next to those that are known to: either these
+        contain the culprit, or they join the known ones and it is among the rest.
+        """
+        sound: list[Part] = []
+        suspects = list(parts)
+        while len(suspects) > 1:
+            half = suspects[: len(suspects) // 2]
+            if not self._fits(plan_of([*sound, *half])):
+                return None
+            if self._breaks(plan_of([*sound, *half])):
+                suspects = half
+            else:
+                sound, suspects = [*sound, *half], suspects[len(half) :]
+        found = self._prover.prove(plan_of([*sound, *suspects]))
+        return suspects[0], found
+
+    def _breaks(self, plan: Plan) -> bool:
+        if all(self._prover.proof_for(it) == "exact" for it in plan.settings):
+            return False
+        found = self._prover.prove(plan)
+        return isinstance(found, Failure) or found.verdict == "lost"
+
+    def _without_culprit(self, parts: Sequence[Part], culprit: Part, found: Quality | Failure) -> Sequence[Part]:
+        """The levers with the culprit's next best setting, or without it."""
+        if isinstance(found, Failure):
+            verdict: Verdict = Failed(ending=found.ending, reason=found.reason)
+        else:
+            comparison = culprit.comparison
+            if comparison is not None:
+                comparison = msgspec.structs.replace(comparison, quality=found)
+            verdict = QualityLost(comparison=comparison, reason=found.text)
+        self._note(culprit.setting, verdict)
+        rest = culprit.choices[1:]
+        if rest and (rest[0].gain or 0.0) >= 1 + self._trials.options.delta:
+            return [Part(rest) if it is culprit else it for it in parts]
+        return [it for it in parts if it is not culprit]
+
+    def _fits(self, plan: Plan) -> bool:
+        """Whether the proof of the plan fits, and its verification after it."""
+        verification = verification_cost(self._trials, None, plan, self._fewest_rounds)
+        return self._trials.fits(self._prover.cost(plan) + verification)
+
+    # -- fresh launches -----------------------------------------------------------------------
+
+    @property
+    def _fewest_rounds(self) -> int:
+        return min(self._trials.rounds, FEWEST_ROUNDS)
+
+    def _arms_that_fit(self, parts: Sequence[Part]) -> list[str] | None:
+        """The levers that the plan is launched without as well: those of which no launch showed what they give next to
+        the others, as far as memory and the budget go. None where not even the plan fits."""
+        plan = plan_of(parts)
+        room = max(0, self._trials.arms_at_once - FEWEST_ARMS)
+        without = [it.lever for it in parts if it.comparison is None][:room] if len(parts) > 1 else []
+        while True:
+            cost = verification_cost(self._trials, None, plan, self._fewest_rounds, without=without)
+            if self._trials.fits(cost):
+                return without
+            if not without:
+                return None
+            without.pop()
+
+    def _idle(self, found: Verification, quality: Quality) -> Setting | None:
+        """A lever that was not shown to give anything next to the others; None where there is none, where the plan is
+        not better, or where there is no time to measure it without that lever."""
+        is_better = judge(self._trials.options.objective, found.comparison).verdict == "better"
+        if not is_better or not self._is_acceptable(quality):
+            return None
+        idle = [it for it in _held_to_family(found.parts).values() if it.speed.verdict != "faster"]
+        if not idle:
+            return None
+        worst = min(idle, key=lambda it: it.speed.speedup.value)
+        rest = worst.baseline
+        if not self._trials.fits(verification_cost(self._trials, self._prover, rest, self._fewest_rounds)):
+            return None
+        return next(it for it in worst.candidate.settings if it not in rest.settings)
+
+    # -- verdicts -----------------------------------------------------------------------------
+
+    def _judged(self, parts: Sequence[Part], found: Verification) -> Settled:
+        options, comparison = self._trials.options, found.comparison
+        judgement = judge(options.objective, comparison)
+        quality = comparison.quality
+        assert quality is not None, "with_quality() was called"
+        if judgement.verdict != "better":
+            verdict = no_gain(comparison, options.goal, judgement=judgement)
+            for part in parts:
+                self._note(part.setting, as_a_whole(verdict, _others(parts, part)))
+            return self._settled()
+        if not self._is_acceptable(quality):
+            if len(parts) == 1:
+                self._note(parts[0].setting, of_quality(comparison, quality, options.accept_unverified))
+            return self._settled()
+        shown = _held_to_family(found.parts)
+        for part in parts:
+            own = shown.get(part.lever) or part.comparison
+            self._note(
+                part.setting,
+                _kept(own, comparison, quality, _others(parts, part), options.accept_unverified),
+                together_with=_others(parts, part),
+            )
+        return self._settled(plan_of(parts), found)
+
+    def _settled(self, plan: Plan = plans_of.EMPTY, verification: Verification | None = None) -> Settled:
+        return Settled(tuple(self._outcomes.values()), plan, verification, self._compared)
+
+    def _note(self, setting: Setting, verdict: Verdict, together_with: tuple[str, ...] = ()) -> None:
+        seconds = (self._trials.spent_seconds - self._began) / self._count
+        self._outcomes[setting.lever] = Outcome(
+            lever=setting.lever, setting=setting, verdict=verdict, together_with=together_with, trial_seconds=seconds
+        )
+
+
+def _others(parts: Sequence[Part], part: Part) -> tuple[str, ...]:
+    return tuple(it.lever for it in parts if it is not part)
+
+
+def _held_to_family(parts: Mapping[str, Comparison]) -> dict[str, Comparison]:
+    """Those of several levers that are shown on launches may be claimed together (Holm)."""
+    held = speed.hold_to_family([it.speed for it in parts.values()], alpha=_FAMILY_ALPHA) if parts else ()
+    return {
+        name: msgspec.structs.replace(it, speed=found) for (name, it), found in zip(parts.items(), held, strict=True)
+    }
+
+
+def _kept(
+    own: Comparison | None,
+    whole: Comparison,
+    quality: Quality,
+    others: tuple[str, ...],
+    accept_unverified: bool,
+) -> Verdict:
+    """A lever of a plan that was verified, with what shows its share."""
+    if not others:
+        return of_quality(whole, quality, accept_unverified)
+    comparison = msgspec.structs.replace(own or whole, quality=quality)
+    verdict = of_quality(comparison, quality, accept_unverified)
+    if not isinstance(verdict, Kept):
+        return verdict
+    return replace_reason(verdict, _where_from(own, others))
+
+
+def replace_reason(verdict: Kept, sentence: str) -> Kept:
+    """The verdict with a sentence before its reason."""
+    return msgspec.structs.replace(verdict, reason=f"{sentence} {verdict.reason}".strip())
+
+
+def _where_from(own: Comparison | None, others: tuple[str, ...]) -> str:
+    names = ", ".join(others)
+    if own is None:
+        return f"Verified together with {names}; what it gives by itself was not measured."
+    if own.within_launch:
+        return f"Its own share was measured within one launch, the whole over fresh launches, together with {names}."
+    if own.speed.verdict == "faster":
+        return f"Its own share is that of fresh launches with and without it, next to {names}."
+    return f"Verified together with {names}; its own share was not shown in fresh launches with and without it."
+
+
+def _why_idle(comparison: Comparison) -> str:
+    ratio = comparison.speed.speedup
+    return (
+        "It looked faster in a first measurement, but fresh launches did not show that it adds to the other levers: "
+        f"{ratio.value:.3f}x ({ratio.low:.3f} to {ratio.high:.3f})."
+    )

@@ -1,0 +1,247 @@
+"""Levers that look likely are tried at once: chosen within launches, proved as one plan, verified on fresh launches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript, lever, named
+
+from hotlap.experiment.options import Options
+from hotlap.levers.api import Lever
+from hotlap.levers.support.switching import Switch
+from hotlap.plan import setting
+from hotlap.procedures.search import tune
+from hotlap.records import Kept, NoGain, Outcome, Plan, QualityLost, Run, Setting, Study, TurnRequest, TurnSet
+
+
+class Counting(FakeExecutor):
+    """Keeps the sets that it was asked for, and counts launches."""
+
+    def __init__(self, script: FakeScript, seed: int = 0) -> None:
+        super().__init__(script, seed=seed)
+        self.sets: list[TurnRequest] = []
+        self.launches = 0
+
+    def launch(self, request: object) -> Run:
+        self.launches += 1
+        return super().launch(request)  # type: ignore[arg-type]
+
+    def take_turns(self, request: TurnRequest) -> TurnSet:
+        self.sets.append(request)
+        self.launches += 1 if request.one_launch else len(request.arms)
+        return super().take_turns(request)
+
+    def fresh(self) -> list[TurnRequest]:
+        """The replicates of what is claimed: the unmodified script twice, and a plan."""
+        return [it for it in self.sets if not it.one_launch and len(it.arms) >= 3 and it.arms[0] == it.arms[1]]
+
+
+def switchable(name: str, *choices: str) -> Lever:
+    def switch(hooks: object, setting: Setting) -> Switch:
+        raise AssertionError("a fake executor switches nothing")
+
+    return replace(lever(name, *choices), switch=switch)
+
+
+def search(script: FakeScript, *levers: Lever, seed: int = 0, **options: object) -> tuple[Study, Counting]:
+    executor = Counting(script, seed)
+    study = tune(WORKLOAD, Options(**options), executor, levers=named(*levers), clock=executor.clock)  # type: ignore[arg-type]
+    return study, executor
+
+
+def outcomes(study: Study) -> Mapping[str, Outcome]:
+    return {it.lever: it for it in study.outcomes}
+
+
+def chosen(study: Study) -> set[str]:
+    return {it.lever for it in study.plan.settings}
+
+
+def kept(study: Study, name: str) -> Kept:
+    verdict = outcomes(study)[name].verdict
+    assert isinstance(verdict, Kept), verdict
+    return verdict
+
+
+QUIET: Mapping[str, float] = {"launch_noise": 0.004, "round_noise": 0.01}
+
+
+def test_what_looks_likely_is_proved_once_and_verified_once() -> None:
+    effects = {
+        setting("half"): Effect(compute=0.5),
+        setting("step"): Effect(optimizer=0.2),
+        setting("feed"): Effect(data=0.05),
+    }
+    levers = (switchable("half"), switchable("step"), lever("feed", proof="exact"))
+    study, executor = search(FakeScript(effects=effects, **QUIET), *levers)
+    assert chosen(study) == {"half", "step", "feed"}
+    assert study.status == "finished" and study.verification is not None
+    assert all(it.arms[2].plan == study.plan for it in executor.fresh()), "no lever had a trial of its own"
+    assert study.verification.speed.sets == len(executor.fresh()) == 5
+    truth = executor.script.speedup(study.plan)
+    assert study.verification.speed.speedup.low < truth * 1.01 and study.verification.speed.speedup.high > truth * 0.99
+
+
+def test_each_row_says_where_its_number_comes_from() -> None:
+    effects = {setting("half"): Effect(compute=0.5), setting("step"): Effect(optimizer=0.1)}
+    effects |= {setting("feed"): Effect(data=0.05)}
+    levers = (switchable("half"), switchable("step"), lever("feed", proof="exact"))
+    script = FakeScript(effects=effects, optimizer=0.004, **QUIET)
+    study, _ = search(script, *levers)
+    for name in ("half", "step"):
+        found = kept(study, name)
+        assert found.comparison.within_launch and "within one launch" in found.reason
+        assert outcomes(study)[name].together_with == tuple(it.lever for it in study.plan.settings if it.lever != name)
+    feed = kept(study, "feed")
+    assert not feed.comparison.within_launch and "fresh launches with and without it" in feed.reason
+    without = Plan(settings=tuple(it for it in study.plan.settings if it.lever != "feed"))
+    assert feed.comparison.baseline == without and feed.comparison.candidate == study.plan
+    truth = script.step_seconds(without) / script.step_seconds(study.plan)
+    assert feed.comparison.speed.speedup.value == pytest.approx(truth, rel=0.02)
+    assert all(kept(study, it).comparison.quality is not None for it in chosen(study))
+
+
+def test_one_likely_lever_needs_no_trial_before_its_verification() -> None:
+    script = FakeScript(effects={setting("feed"): Effect(data=0.05)}, **QUIET)
+    study, executor = search(script, lever("feed", proof="exact"))
+    found = kept(study, "feed")
+    assert found.comparison == study.verification
+    assert len(executor.fresh()) == 5
+    assert executor.launches == 2 + 2 + 15, "the script, its profile, a first look, the verification"
+
+
+class Redundant(FakeScript):
+    """Each of two levers halves the computation, and both together no more than one."""
+
+    def phases(self, plan: Plan, *, replay: bool = False) -> dict[str, float]:
+        seconds = super().phases(plan, replay=replay)
+        if {"half", "also"} <= {it.lever for it in plan.settings}:
+            seconds["compute"] *= 2
+        return seconds
+
+
+class Needed(FakeScript):
+    """One lever pays only next to another: memory that is laid out otherwise, for the kernels of a format."""
+
+    def phases(self, plan: Plan, *, replay: bool = False) -> dict[str, float]:
+        seconds = super().phases(plan, replay=replay)
+        names = {it.lever for it in plan.settings}
+        if "layout" in names:
+            seconds["compute"] *= 0.7 if "half" in names else 1.005
+        return seconds
+
+
+def test_of_two_levers_that_give_the_same_one_is_chosen() -> None:
+    effects = {setting("half"): Effect(compute=0.5), setting("also"): Effect(compute=0.51)}
+    study, _ = search(Redundant(effects=effects, **QUIET), switchable("half"), switchable("also"))
+    assert chosen(study) == {"half"}
+    idle = outcomes(study)["also"].verdict
+    assert isinstance(idle, NoGain) and idle.comparison is not None and idle.comparison.within_launch
+    assert "next to half" in idle.reason
+
+
+def test_a_lever_that_pays_only_next_to_another_is_chosen() -> None:
+    script = Needed(effects={setting("half"): Effect(compute=0.5)}, **QUIET)
+    study, _ = search(script, switchable("half"), switchable("layout"))
+    assert chosen(study) == {"half", "layout"}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_of_many_levers_the_idle_are_let_go(seed: int) -> None:
+    """More levers than are tried in all their combinations."""
+    effects = {
+        setting("half"): Effect(compute=0.5),
+        setting("also"): Effect(compute=0.52),
+        setting("step"): Effect(optimizer=0.2),
+        setting("feed"): Effect(data=0.3),
+    }
+    names = ("half", "also", "step", "feed", "layout")
+    script = Redundant(effects=effects, optimizer=0.004, **QUIET)
+    study, executor = search(script, *(switchable(it) for it in names), seed=seed)
+    assert chosen(study) in ({"half", "step", "feed"}, {"also", "step", "feed"})
+    combining = [it for it in executor.sets if it.one_launch][1:]
+    assert 1 <= len(combining) <= 4
+    assert max(len(it.arms) for it in combining) <= 9, "never all combinations of five levers"
+
+
+def test_what_a_slow_loader_hides_is_found_on_top_of_a_faster_one() -> None:
+    def bound(situation: object) -> float:
+        account = situation.account  # type: ignore[attr-defined]
+        return float(account.wall / (account.wall - account.forward - account.backward))
+
+    effects = {setting("feed"): Effect(data=0.001), setting("half"): Effect(compute=0.5)}
+    script = FakeScript(data=0.2, compute=0.0015, optimizer=0.0002, effects=effects, **QUIET)
+    hidden = replace(switchable("half"), bound=bound)
+    study, executor = search(script, lever("feed", proof="exact"), hidden)
+    assert chosen(study) == {"feed", "half"}
+    shared = [it for it in executor.sets if it.one_launch]
+    assert all([it.lever for it in one.arms[0].plan.settings] == ["feed"] for one in shared)
+    assert len(executor.fresh()) == 5
+
+
+def test_the_lever_that_changes_the_results_is_found_by_halving() -> None:
+    effects = {
+        setting("half"): Effect(compute=0.5),
+        setting("liar"): Effect(optimizer=0.2, loss=1.01),
+        setting("feed"): Effect(data=0.05),
+    }
+    script = FakeScript(effects=effects, optimizer=0.005, **QUIET)
+    study, executor = search(script, switchable("half"), switchable("liar"), lever("feed"))
+    assert chosen(study) == {"half", "feed"}
+    verdict = outcomes(study)["liar"].verdict
+    assert isinstance(verdict, QualityLost) and "no longer" in verdict.reason
+    assert len(executor.fresh()) == 5, "what is timed was proved before"
+
+
+def test_the_next_best_setting_takes_the_place_of_one_that_changes_the_results() -> None:
+    effects = {
+        setting("half", choice="reckless"): Effect(compute=0.3, loss=1.05),
+        setting("half", choice="careful"): Effect(compute=0.6),
+        setting("feed"): Effect(data=0.05),
+    }
+    script = FakeScript(effects=effects, **QUIET)
+    study, _ = search(script, switchable("half", "reckless", "careful"), lever("feed", proof="exact"))
+    assert set(study.plan.settings) == {setting("half", choice="careful"), setting("feed")}
+
+
+def test_a_lever_that_adds_nothing_to_the_others_is_left_out_and_the_rest_verified_anew() -> None:
+    """Both were seen by themselves only: a process cannot switch them."""
+    effects = {setting("half"): Effect(compute=0.5), setting("also"): Effect(compute=0.55)}
+    study, executor = search(Redundant(effects=effects, **QUIET), lever("half"), lever("also"))
+    assert len(chosen(study)) == 1
+    (idle,) = {"half", "also"} - chosen(study)
+    verdict = outcomes(study)[idle].verdict
+    assert isinstance(verdict, NoGain) and "adds to the other levers" in verdict.reason
+    assert study.verification is not None and study.verification.candidate == study.plan
+    assert len(executor.fresh()) == 10
+    assert executor.fresh()[-1].arms[2].plan == study.plan
+
+
+def test_nothing_is_claimed_where_nothing_helps() -> None:
+    levers = (switchable("one"), switchable("two"), lever("three"), lever("four", proof="exact"))
+    plans = [search(FakeScript(launch_noise=0.02), *levers, seed=seed)[0].plan.settings for seed in range(40)]
+    assert sum(bool(it) for it in plans) <= 2
+
+
+def test_a_plan_that_crashes_on_fresh_launches_is_tried_lever_by_lever() -> None:
+    class Clashing(Counting):
+        """Two levers that crash together in a launch of their own, and nowhere else."""
+
+        def _ending(self, arm, steps):  # type: ignore[no-untyped-def]
+            names = {it.lever for it in arm.plan.settings}
+            if {"half", "feed"} <= names and not arm.instruments and self.clashes:
+                from hotlap.records import Crashed
+
+                return Crashed(exit_code=1, error="RuntimeError: planted"), 0
+            return super()._ending(arm, steps)
+
+        clashes = True
+
+    effects = {setting("half"): Effect(compute=0.5), setting("feed"): Effect(data=0.05)}
+    executor = Clashing(FakeScript(effects=effects, **QUIET))
+    levers = named(lever("half"), lever("feed", proof="exact"))
+    study = tune(WORKLOAD, Options(), executor, levers=levers, clock=executor.clock)
+    assert chosen(study) == {"half"}
+    assert study.verification is not None and study.verification.speed.verdict == "faster"
