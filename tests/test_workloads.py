@@ -50,6 +50,7 @@ STOPPED_MIDWAY = ("catches-interrupt", "checkpoints", "already-tuned", "spawned-
 SEEN_SLOW = (
     *("lbfgs", "dqn", "unseeded", "function-train", "gan", "spawned-ddp", "spawned-trainer"),
     *("iterable-stream", "scheduler-constructors", "already-tuned", "bare-except", "catches-interrupt"),
+    *("infinite-loader", "short-last-batch", "evaluation-loop", "checkpoints", "module-level"),
 )
 """Those that take longest of the shapes that others are like."""
 

@@ -31,7 +31,10 @@ from hotlap.trial.local import LocalExecutor
 
 SCRIPT = Path(__file__).with_name("training.py")
 STEPS = 200
-BUGS = ("no-zero-grad", "over-clipping", "learning-rate", "no-decay", "eval-mode", "same-batch", "pure-bf16")
+BUGS = (
+    *("no-zero-grad", "learning-rate", "same-batch", "pure-bf16"),
+    *(pytest.param(it, marks=pytest.mark.slow) for it in ("over-clipping", "no-decay", "eval-mode")),
+)
 
 
 class Launches:

@@ -206,7 +206,7 @@ def test_the_next_best_setting_takes_the_place_of_one_that_changes_the_results()
     assert set(study.plan.settings) == {setting("half", choice="careful"), setting("feed")}
 
 
-def test_a_lever_that_adds_nothing_to_the_others_is_left_out_and_the_rest_verified_anew() -> None:
+def test_a_lever_that_adds_nothing_to_the_others_is_left_out_and_the_rest_verified_again() -> None:
     """Both were seen by themselves only: a process cannot switch them."""
     effects = {setting("half"): Effect(compute=0.5), setting("also"): Effect(compute=0.55)}
     study, executor = search(Redundant(effects=effects, **QUIET), lever("half"), lever("also"))

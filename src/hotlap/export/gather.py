@@ -47,12 +47,13 @@ def _presentable(study: Study, sets: tuple[TurnSet, ...], baseline: Run | None, 
 
 
 def _verified_runs(study: Study, sets: tuple[TurnSet, ...]) -> tuple[Run | None, Run | None]:
-    """The unmodified script and with the verified plan, side by side in the last replicate that had just these arms."""
+    """The unmodified script and with the verified plan, side by side in the last replicate that had these arms first:
+    a verification may have launched the plan without some of its levers as well."""
     if study.verification is None:
         return None, None
     wanted = study.verification.candidate
     for turns in reversed(sets):
-        plans = [run.plan for run in turns.runs]
+        plans = [run.plan for run in turns.runs[:3]]
         if plans == [Plan(), Plan(), wanted]:
-            return turns.runs[0], turns.runs[-1]
+            return turns.runs[0], turns.runs[2]
     return None, None
