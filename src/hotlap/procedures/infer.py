@@ -18,7 +18,7 @@ from hotlap.experiment.trials import Failure
 from hotlap.levers.api import Lever, inference_levers
 from hotlap.procedures.budget import reserve_for_first_answer
 from hotlap.procedures.search import Search
-from hotlap.records import Estimate, Finding, NoGain, Quality, Situation, Study, Workload
+from hotlap.records import Comparison, Estimate, Finding, NoGain, Quality, Situation, Study, Workload
 from hotlap.study import Journal
 from hotlap.trial.executor import Executor
 
@@ -68,7 +68,7 @@ class _InferenceSearch(Search):
             if not (isinstance(verdict, NoGain) and verdict.comparison is not None and it.setting is not None):
                 continue
             owes = self._prover.proof_for(it.setting)
-            if owes == "exact" or verdict.comparison.speed.verdict != "no-effect":
+            if owes == "exact" or not self._changes_no_time(verdict.comparison):
                 continue
             plan = plans_of.with_setting(plans_of.EMPTY, it.setting)
             quality = self._prover.prove(plan) if self._trials.fits(self._prover.cost(plan)) else None
@@ -76,6 +76,11 @@ class _InferenceSearch(Search):
                 found.append(_fallback(it.lever, quality))
         if found:
             self._draft.update(findings=tuple(found))
+
+    def _changes_no_time(self, comparison: Comparison) -> bool:
+        """Whether the whole interval lies within the smallest gain worth having, either way."""
+        ratio, most = comparison.speed.speedup, 1 + self._trials.options.delta
+        return 1 / most < ratio.low and ratio.high < most
 
 
 def _fallback(lever: str, quality: Quality) -> Finding:

@@ -147,7 +147,7 @@ class Together:
             comparison = culprit.comparison
             if comparison is not None:
                 comparison = msgspec.structs.replace(comparison, quality=found)
-            verdict = QualityLost(comparison=comparison, reason=found.text)
+            verdict = QualityLost(comparison=comparison, speedup=culprit.choices[0].gain, reason=found.text)
         self._note(culprit.setting, verdict)
         rest = culprit.choices[1:]
         if rest and (rest[0].gain or 0.0) >= 1 + self._trials.options.delta:

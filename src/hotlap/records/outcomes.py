@@ -31,9 +31,10 @@ class NoGain(Record, frozen=True, kw_only=True, tag="no-gain"):
 
 class QualityLost(Record, frozen=True, kw_only=True, tag="quality-lost"):
     """Results are no longer the same: the losses of training, or the outputs of a model. ``comparison`` is None where
-    that was known before it was timed."""
+    that was known before it was compared; ``speedup`` is then how many times faster a single replicate showed it."""
 
     comparison: Comparison | None = None
+    speedup: float | None = None
     reason: str = ""
 
 

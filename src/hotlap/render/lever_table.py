@@ -146,6 +146,8 @@ def _speedup_cell(comparison: Comparison | None, verdict: Verdict) -> str:
         if verdict.metric != SECONDS_PER_SAMPLE:
             return ""
         return f"{text.ratio(verdict.speedup)}  no interval"
+    if comparison is None and isinstance(verdict, QualityLost) and verdict.speedup is not None:
+        return f"{text.ratio(verdict.speedup)}  no interval"
     if comparison is None:
         return ""
     estimate = comparison.speed.speedup

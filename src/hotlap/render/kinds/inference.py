@@ -55,16 +55,20 @@ def _costs(comparison: Comparison) -> Iterator[str]:
 def _without_quality(study: Study, recommended: Comparison | None) -> Iterator[str]:
     """The fastest candidate that was not recommended for its outputs, where it is faster than what was."""
     refused = [
-        (it.lever, it.verdict.comparison.speed.speedup.value, it.verdict.reason)
+        (_speedup(it.verdict), it.lever, it.verdict.reason)
         for it in study.outcomes
-        if isinstance(it.verdict, (QualityLost, NotVerified)) and it.verdict.comparison is not None
+        if isinstance(it.verdict, (QualityLost, NotVerified))
     ]
-    if not refused:
-        return
-    lever, speedup, why = max(refused, key=lambda it: it[1])
+    speedup, lever, why = max(refused, default=(0.0, "", ""))
     if speedup > (recommended.speed.speedup.value if recommended is not None else 1.0):
         ratio = text.ratio(speedup)
         yield f"If quality did not count, {text.one_line(lever)} would win with {ratio}. {text.sentence(why)}"
+
+
+def _speedup(verdict: QualityLost | NotVerified) -> float:
+    if verdict.comparison is not None:
+        return verdict.comparison.speed.speedup.value
+    return verdict.speedup or 0.0 if isinstance(verdict, QualityLost) else 0.0
 
 
 def what_was_done(study: Study) -> str:
