@@ -108,6 +108,12 @@ class Costs:
         """One child alone for so many steps."""
         return self.startup_seconds + self._extra(plan) + self.of_steps(steps)
 
+    def of_launches(self, wanted: Sequence[tuple[Plan, int]], *, at_once: int) -> float:
+        """Children with so many steps each, of which ``at_once`` start side by side."""
+        if at_once < 2 or len(wanted) < 2:
+            return sum(self.of_launch(plan, steps) for plan, steps in wanted)
+        return sum(self._start_in_a_set + self._extra(plan) + self.of_steps(steps) for plan, steps in wanted)
+
     def of_steps(self, steps: int) -> float:
         """So many steps of the baseline, with what the script does between them."""
         return steps * self.shape.step_seconds * (1 + self.shape.outside_share)

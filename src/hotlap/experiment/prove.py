@@ -97,7 +97,8 @@ class ParityProver(Prover):
             return 0.0
         costs = self._trials.costs
         missing = [it for it in self._kinds(plan) if (_owner(plan, it), it) not in self._runs]
-        return sum(costs.of_launch(_owner(plan, it), 1 if _is_first_step(it) else self.steps) for it in missing)
+        launches = [(_owner(plan, it), 1 if _is_first_step(it) else self.steps) for it in missing]
+        return costs.of_launches(launches, at_once=self._trials.launches_at_once)
 
     def prove_exact(self, sets: Sequence[TurnSet]) -> Parity:
         """Whether the losses of arms 0 (reference), 1 (again) and 2 (with an exact lever) agree in every set."""
@@ -115,7 +116,7 @@ class ParityProver(Prover):
     # -- evidence -----------------------------------------------------------------------------
 
     def _judge(self, plan: Plan) -> Parity | Failure:
-        runs = {it: self._run(plan, it) for it in self._kinds(plan)}
+        runs = self._runs_of(plan)
         candidate = runs["candidate"]
         if not ran_through(candidate):
             text = f"In the run that compares numbers: {ending_text(candidate.ending)}"
@@ -150,13 +151,14 @@ class ParityProver(Prover):
             kinds += [f"{whose} with seed {number}" for number in range(_SEEDS) for whose in ("baseline", "candidate")]
         return tuple(kinds)
 
-    def _run(self, plan: Plan, kind: str) -> Run:
-        owner = _owner(plan, kind)
-        if (owner, kind) not in self._runs:
-            self._steps = self.steps
-            steps = 1 if _is_first_step(kind) else self.steps
-            self._runs[(owner, kind)] = self._trials.launch(self._assignment(owner, kind), steps=steps)
-        return self._runs[(owner, kind)]
+    def _runs_of(self, plan: Plan) -> dict[str, Run]:
+        """The runs of this plan's proof by name; those that were not made yet start side by side."""
+        self._steps = self.steps
+        names = {it: (_owner(plan, it), it) for it in self._kinds(plan)}
+        missing = [it for it in names.values() if it not in self._runs]
+        wanted = [(self._assignment(*it), 1 if _is_first_step(it[1]) else self._steps) for it in missing]
+        self._runs.update(zip(missing, self._trials.launch_together(wanted), strict=True))
+        return {kind: self._runs[it] for kind, it in names.items()}
 
     def _assignment(self, owner: Plan, kind: str) -> Assignment:
         plain = self._trials.assignment(owner)

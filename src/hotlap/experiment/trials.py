@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -195,23 +195,48 @@ class Trials:
         ``--block-limit`` or, where that is more, for a hundred times as long. Where ``most_seconds`` are not given, it
         ends at the last step that the budget allows.
         """
-        limit = max(assignment.block_limit_seconds, 3 * self.costs.of_steps(steps))
-        one_step = assignment.step_limit_seconds
-        if one_step is None:
-            one_step = max(self.options.block_limit_seconds, _SLOWEST_STEP * self.costs.of_steps(1))
-        patient = msgspec.structs.replace(assignment, block_limit_seconds=limit, step_limit_seconds=one_step)
         most = self.most_seconds if most_seconds is None else most_seconds
-        request = LaunchRequest(
-            assignment=patient,
-            steps=steps,
+        request = msgspec.structs.replace(
+            self._launch_request(assignment, steps),
             seconds=seconds,
             minimum_steps=minimum_steps,
             patience_seconds=patience_seconds,
             most_seconds=None if most == math.inf else most,
         )
-        return repeated(
-            lambda: self.executor.launch(request), lambda run: (run,), self._note_repetition, allowed=self._time_is_left
-        )
+        return self._repeated(request, iter(()))
+
+    def launch_together(self, wanted: Sequence[tuple[Assignment, int]]) -> list[Run]:
+        """Children with so many steps each, as :meth:`launch` runs one, that are not timed: as many as memory holds
+        start side by side."""
+        at_once = self.launches_at_once
+        runs: list[Run] = []
+        for begin in range(0, len(wanted), at_once):
+            requests = [self._launch_request(*it) for it in wanted[begin : begin + at_once]]
+            answers = self.executor.launch_together(requests)
+            runs += [self._repeated(it, iter([run])) for it, run in zip(requests, answers, strict=True)]
+        return runs
+
+    @property
+    def launches_at_once(self) -> int:
+        """How many launches that are not timed may be alive together."""
+        return self.arms_at_once if self.interleaved and self.has_one_process and not self.suspended else 1
+
+    def _launch_request(self, assignment: Assignment, steps: int) -> LaunchRequest:
+        limit = max(assignment.block_limit_seconds, 3 * self.costs.of_steps(steps))
+        one_step = assignment.step_limit_seconds
+        if one_step is None:
+            one_step = max(self.options.block_limit_seconds, _SLOWEST_STEP * self.costs.of_steps(1))
+        patient = msgspec.structs.replace(assignment, block_limit_seconds=limit, step_limit_seconds=one_step)
+        return LaunchRequest(assignment=patient, steps=steps, most_seconds=self.most_seconds)
+
+    def _repeated(self, request: LaunchRequest, answers: Iterator[Run]) -> Run:
+        """The answer that is there already, or that of a launch; launched again where something outside killed it."""
+
+        def ask() -> Run:
+            known = next(answers, None)
+            return self.executor.launch(request) if known is None else known
+
+        return repeated(ask, lambda run: (run,), self._note_repetition, allowed=self._time_is_left)
 
     def _note_repetition(self) -> None:
         self._repetitions += 1

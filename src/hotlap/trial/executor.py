@@ -7,6 +7,7 @@ what its journal holds (:mod:`hotlap.experiment.journaled`). An executor of a cl
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Protocol, overload
@@ -38,6 +39,11 @@ class Executor(Protocol):
     def submit(self, request: LaunchRequest | TurnRequest, slot: Slot) -> Future[Run] | Future[TurnSet]:
         """Run a request as a whole on one slot, after whatever was submitted to that slot before: what takes turns is
         compared, and only arms that met the same hardware can be. Cancelling the future ends what it started."""
+        ...
+
+    def submit_together(self, requests: Sequence[LaunchRequest], slot: Slot) -> Future[tuple[Run, ...]]:
+        """Run launches that are not timed on one slot: they start side by side, so that a slow start is paid once, and
+        then take their steps one after the other. Whoever asks has made sure that memory holds all of them."""
         ...
 
 
@@ -75,6 +81,16 @@ class OneSlot(ABC):
         turns: Future[TurnSet] = Future()
         turns.set_result(self.take_turns(request))
         return turns
+
+    def launch_together(self, requests: Sequence[LaunchRequest]) -> tuple[Run, ...]:
+        """Launches that are not timed; one after the other where an executor does not know better."""
+        return tuple(self.launch(it) for it in requests)
+
+    def submit_together(self, requests: Sequence[LaunchRequest], slot: Slot) -> Future[tuple[Run, ...]]:
+        """Run the requests now, as :meth:`submit` does one."""
+        runs: Future[tuple[Run, ...]] = Future()
+        runs.set_result(self.launch_together(requests))
+        return runs
 
 
 class MakeExecutor(Protocol):

@@ -113,6 +113,25 @@ class LocalExecutor(OneSlot):
                 _run_steps(child, request, time.perf_counter() - began)
             return child.finish()
 
+    def launch_together(self, requests: Sequence[LaunchRequest]) -> tuple[Run, ...]:
+        """Children that start side by side and are frozen until it is their turn to take their steps. One that fails
+        while others are alive is launched again alone: they may have left it no room."""
+        if len(requests) < 2:
+            return super().launch_together(requests)
+        began = time.perf_counter()
+        runs: list[Run] = []
+        with ExitStack() as stack:
+            children = [stack.enter_context(self._child(_waiting(it.assignment))) for it in requests]
+            turns.start_together(children)
+            for child, request in zip(children, requests, strict=True):
+                if not child.over:
+                    _run_steps(child, request, time.perf_counter() - began)
+                runs.append(child.finish())
+        return tuple(
+            self._launch(request) if may_lack_room(run.ending) else run
+            for request, run in zip(requests, runs, strict=True)
+        )
+
     def take_turns(self, request: TurnRequest) -> TurnSet:
         """A fresh launch of every arm, taking turns block by block; see :mod:`hotlap.trial.turns`.
 
@@ -178,6 +197,11 @@ class LocalExecutor(OneSlot):
 
             shake_hands(start, workload.python, folder)
         self._greeted.add(workload.python)
+
+
+def _waiting(assignment: Assignment) -> Assignment:
+    """One that takes its first step on an accelerator only when no other does."""
+    return msgspec.structs.replace(assignment, waits_on_device=True)
 
 
 def _sweep_limit_seconds(assignment: Assignment) -> float:

@@ -42,7 +42,7 @@ def take_turns(children: Sequence[Child], request: TurnRequest) -> tuple[tuple[R
 def _interleaved_blocks(children: Sequence[Child], request: TurnRequest) -> list[list[Block]]:
     """One row a round, with one block for each arm."""
     deadline = deadline_of(request)
-    if not _start_up(children, deadline):
+    if not start_together(children, deadline, all_needed=True):
         return []
     steps: list[int] = []
     for child in children:
@@ -93,9 +93,9 @@ def seconds_of(rounds: Sequence[Sequence[Block]]) -> float:
     return _MARGIN * sum(it.wall_seconds for it in rounds[-1]) if rounds else 0.0
 
 
-def _start_up(children: Sequence[Child], deadline: float) -> bool:
-    """Wait until all have done their first step; who has is frozen. Returns early when one cannot; False when the time
-    is over.
+def start_together(children: Sequence[Child], deadline: float = math.inf, *, all_needed: bool = False) -> bool:
+    """Wait until all have done their first step, or are over; who has done it is frozen. Returns early when one is over
+    and ``all_needed``; False when the time is over.
 
     They import, build and load side by side, but on an accelerator take their first step one at a time: libraries try
     out there which of their kernels is fastest, and what they choose beside another arm would be used from then on.
@@ -111,9 +111,10 @@ def _start_up(children: Sequence[Child], deadline: float) -> bool:
                     stepping = child
                     child.let_go_on()
                 continue
-            if child.over:
+            if child.over and all_needed:
                 return True
-            child.freeze()
+            if not child.over:
+                child.freeze()
             starting.remove(child)
             stepping = None if stepping is child else stepping
     return True
