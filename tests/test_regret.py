@@ -114,7 +114,7 @@ def study(*outcomes: Outcome) -> Study:
         workload=WORKLOAD,
         machine=Machine(cores=2, physical_cores=2, native_dtypes=("bfloat16",)),
         baseline=Run(facts=facts),
-        account_before=PhaseAccount(wall=0.1, forward=0.1),
+        account_before=PhaseAccount(wall=0.1, phases=(("forward", 0.1),)),
         outcomes=outcomes,
     )
 

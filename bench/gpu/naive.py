@@ -164,7 +164,7 @@ class _Short:
         """The loader alone with a few numbers of workers, where the script waits for data often enough."""
         phases = situation.account
         wanted = not self.naive.only or "loader" in self.naive.only
-        if not wanted or phases.wall <= 0 or phases.data_wait < WORTH_A_SWEEP * phases.wall:
+        if not wanted or phases.wall <= 0 or phases.seconds_in("data_wait") < WORTH_A_SWEEP * phases.wall:
             return ()
         settings = [it for it in loader.sweep_candidates(situation) if dict(it.values)["num_workers"]]
         self.say("the loader alone")

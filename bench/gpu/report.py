@@ -12,7 +12,7 @@ from bench.gpu.measuring import FalseAlarms
 from bench.gpu.naive import Naive, Result
 from bench.report import table
 from hotlap.plan import describe
-from hotlap.records import CompileReport, Estimate, GraphBreak, Machine, PhaseAccount
+from hotlap.records import PHASES, STEP_PHASES, CompileReport, Estimate, GraphBreak, Machine, PhaseAccount
 
 BREAKS_SHOWN = 8
 
@@ -125,8 +125,7 @@ def _details(naive: Naive, result: Result) -> list[str]:
 def _account(when: str, it: PhaseAccount | None) -> str:
     if it is None or it.wall <= 0:
         return ""
-    phases = ("data_wait", "host_to_device", "forward", "backward", "optimizer", "other")
-    shares = ", ".join(f"{name.replace('_', ' ')} {getattr(it, name) / it.wall:.0%}" for name in phases)
+    shares = ", ".join(f"{PHASES[phase].title} {it.seconds_in(phase) / it.wall:.0%}" for phase in STEP_PHASES)
     return f"a step {when}: {1e3 * it.wall:.2f} ms ({shares})"
 
 

@@ -10,9 +10,16 @@ import pytest
 
 from hotlap.procedures.check.phases import phase_shifts
 from hotlap.procedures.check.wording import phases_text
-from hotlap.records import STEP_PHASES, Block, Estimate, PhaseShift, Run, Steps, TurnSet
+from hotlap.records import STEP_PHASES, Block, Estimate, PhaseShift, Run, StepPhase, Steps, TurnSet
 
-STEP = {"data_wait": 4.0, "host_to_device": 0.0, "forward": 7.0, "backward": 7.0, "optimizer": 2.0, "other": 0.5}
+STEP: dict[StepPhase, float] = {
+    "data_wait": 4.0,
+    "host_to_device": 0.0,
+    "forward": 7.0,
+    "backward": 7.0,
+    "optimizer": 2.0,
+    "other": 0.5,
+}
 
 
 def run(noise: random.Random, *, samples: int = 4, rows: int = 60, **factors: Any) -> Run:
@@ -26,10 +33,11 @@ def run(noise: random.Random, *, samples: int = 4, rows: int = 60, **factors: An
         for name, seconds in STEP.items()
     }
     wall = tuple(map(sum, zip(*columns.values(), strict=True)))
-    named: dict[str, Any] = {f"{name}_seconds": column for name, column in columns.items()}
     blocks = (Block(steps=9, samples=36, wall_seconds=1.0),) * 6
     return Run(
-        steps=Steps(wall_seconds=wall, samples=(samples,) * rows, **named), blocks=blocks, warm_up_blocks=1
+        steps=Steps(wall_seconds=wall, phases=tuple(columns.items()), samples=(samples,) * rows),
+        blocks=blocks,
+        warm_up_blocks=1,
     )  # six blocks and the steps before them
 
 

@@ -154,7 +154,14 @@ def study(
             ),
             warm_up_blocks=1,
         ),
-        account_before=PhaseAccount(wall=mean, data_wait=data_wait, forward=mean - data_wait, samples_per_step=samples),
+        account_before=PhaseAccount(
+            wall=mean,
+            phases=(
+                ("data_wait", data_wait),
+                ("forward", mean - data_wait),
+            ),
+            samples_per_step=samples,
+        ),
         findings=tuple(findings),
         profiled_steps=profiled_steps,
     )

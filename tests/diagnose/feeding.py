@@ -12,8 +12,10 @@ def account(data_wait: float = 0.0, host_to_device: float = 0.0) -> PhaseAccount
     rest = 1 - data_wait - host_to_device
     return PhaseAccount(
         wall=0.1,
-        data_wait=0.1 * data_wait,
-        host_to_device=0.1 * host_to_device,
-        forward=0.1 * rest,
+        phases=(
+            ("data_wait", 0.1 * data_wait),
+            ("host_to_device", 0.1 * host_to_device),
+            ("forward", 0.1 * rest),
+        ),
         samples_per_step=10,
     )

@@ -272,7 +272,7 @@ def tried(low: float, high: float, *, seconds: float, batches: int, kept: bool =
     outcome = Outcome(lever="compile", verdict=verdict, compile=CompileReport(seconds=seconds, graphs=1))
     return Profile(
         facts=ScriptFacts(loaders=(LoaderFacts(dataset="Digits", length=batches),)),
-        account=PhaseAccount(wall=0.1, forward=0.1),
+        account=PhaseAccount(wall=0.1, phases=(("forward", 0.1),)),
         outcomes=(outcome,),
     )
 

@@ -454,7 +454,7 @@ def test_only_what_convolutions_take_must_keep_its_shape(shapes: tuple[tuple[int
 def test_no_bound_is_larger_than_what_forward_and_backward_take(rule: str) -> None:
     """Operators are counted over the whole step: those of an optimizer or of a loader are among them."""
     for profile in all_rules()[rule].fires.values():
-        account = msgspec.structs.replace(profile.account, forward=0.03, backward=0.03, other=0.04)
+        account = profile.account.with_seconds(("forward", 0.03), ("backward", 0.03), ("other", 0.04))
         for finding in found(rule, msgspec.structs.replace(profile, account=account)):
             assert finding.share.value <= 0.6 + 1e-9
             assert max(map(int, re.findall(r"(\d+) % of the step", finding.title)), default=0) <= 60

@@ -70,7 +70,13 @@ def test_pageable_copies_in_the_trace_where_the_account_saw_none(nanoseconds: in
 
 
 def test_blocking_copies_cost_the_idle_time_that_they_leave() -> None:
-    untouched = PhaseAccount(wall=STEP_SECONDS, host_to_device=0.001, forward=STEP_SECONDS - 0.001)
+    untouched = PhaseAccount(
+        wall=STEP_SECONDS,
+        phases=(
+            ("host_to_device", 0.001),
+            ("forward", STEP_SECONDS - 0.001),
+        ),
+    )
     traced = copying(0.0, blocking=40, account=untouched, breakdowns=(trace_of(idle_for("blocking_copy", 5.0)),))
     (found,) = blocking_copies.check(traced)
     assert found.share.value == pytest.approx(0.05) and found.share.low > 0

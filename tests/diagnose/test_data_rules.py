@@ -129,9 +129,9 @@ def test_loader_bound_from_two_percent_on(data_wait: float, fires: bool) -> None
 
 def test_loader_bound_is_silent_where_the_wait_may_be_an_accident() -> None:
     """A mean of 3 %, but all of it in one step of forty: the interval reaches zero."""
-    once = Steps(wall_seconds=(0.1,) * 46, data_wait_seconds=(0.0,) * 20 + (0.12,) + (0.0,) * 25)
+    once = Steps(wall_seconds=(0.1,) * 46, phases=(("data_wait", (0.0,) * 20 + (0.12,) + (0.0,) * 25),))
     assert not list(loader_bound.check(Profile(account=account(0.03), steps=once)))
-    always = Steps(wall_seconds=(0.1,) * 46, data_wait_seconds=(0.003,) * 46)
+    always = Steps(wall_seconds=(0.1,) * 46, phases=(("data_wait", (0.003,) * 46),))
     assert list(loader_bound.check(Profile(account=account(0.03), steps=always)))
 
 

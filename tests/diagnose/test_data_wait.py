@@ -22,7 +22,14 @@ from hotlap.diagnose.shares import exactly
 from hotlap.evidence import DatasetProfile, LoaderUse, RunEvidence
 from hotlap.records import Ceiling, LoaderFacts, LoaderRate, ModelFacts, PhaseAccount, ScriptFacts, Setting
 
-ACCOUNT = PhaseAccount(wall=1.0, data_wait=0.4, forward=0.6, samples_per_step=10)
+ACCOUNT = PhaseAccount(
+    wall=1.0,
+    phases=(
+        ("data_wait", 0.4),
+        ("forward", 0.6),
+    ),
+    samples_per_step=10,
+)
 
 
 def model_alone(speedup: float | None) -> tuple[Ceiling, ...]:
@@ -48,7 +55,13 @@ def test_the_data_wait_bounds_the_model_alone() -> None:
 
 @given(st.floats(min_value=0.0, max_value=0.1), st.floats(min_value=1.0, max_value=1e6))
 def test_it_is_never_more_than_either(data_wait: float, speedup: float) -> None:
-    account = PhaseAccount(wall=0.1, data_wait=data_wait, forward=0.1 - data_wait)
+    account = PhaseAccount(
+        wall=0.1,
+        phases=(
+            ("data_wait", data_wait),
+            ("forward", 0.1 - data_wait),
+        ),
+    )
     share = waiting(Profile(account=account, ceilings=model_alone(speedup)))
     assert 0 <= share.low <= share.value <= share.high <= 1
     assert share.value <= data_wait / 0.1 + 1e-9

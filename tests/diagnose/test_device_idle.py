@@ -25,7 +25,7 @@ from hotlap.traces.records import Breakdown
 
 
 def profile_of(trace: Breakdown, step_seconds: float = STEP_SECONDS) -> Profile:
-    return Profile(account=PhaseAccount(wall=step_seconds, forward=step_seconds), breakdowns=(trace,))
+    return Profile(account=PhaseAccount(wall=step_seconds, phases=(("forward", step_seconds),)), breakdowns=(trace,))
 
 
 def test_where_profiling_cost_nothing_the_share_is_the_traced_one() -> None:

@@ -56,7 +56,7 @@ def seen(
     """A hundred observed steps of a tenth of a second."""
     return Profile(
         facts=ScriptFacts(device=device),
-        account=PhaseAccount(wall=STEP_SECONDS, forward=STEP_SECONDS),
+        account=PhaseAccount(wall=STEP_SECONDS, phases=(("forward", STEP_SECONDS),)),
         evidence=RunEvidence(
             observed_steps=100, observed_seconds=100 * STEP_SECONDS, syncs=syncs, calls=calls, loaders=loaders
         ),
@@ -242,7 +242,13 @@ def traced_on_cpu(operators: float, *, data_wait: float = 0.0, traced_step: floa
     """A step of 100 ms; ten traced ones with so many milliseconds in operators."""
     step, inside = round(traced_step * 1e10), round(operators * 1e7)
     known = Profile(
-        account=PhaseAccount(wall=0.1, data_wait=data_wait, forward=0.1 - data_wait),
+        account=PhaseAccount(
+            wall=0.1,
+            phases=(
+                ("data_wait", data_wait),
+                ("forward", 0.1 - data_wait),
+            ),
+        ),
         evidence=RunEvidence(window=Window(first_step=0, steps=10, wall_seconds=1.0, trace_path="t.json")),
         host_time=HostTime(
             step_nanoseconds=step,
@@ -336,7 +342,13 @@ def test_python_overhead_names_the_hottest_lines() -> None:
 def test_python_overhead_by_samples_where_tracing_made_operators_longer_than_the_step() -> None:
     """Of seven tenths outside of every phase nine parts in ten were met in Python. The rest was seen for 8 ms of a step
     of 100: no more than that is surely something else."""
-    account = PhaseAccount(wall=0.1, forward=0.03, other=0.07)
+    account = PhaseAccount(
+        wall=0.1,
+        phases=(
+            ("forward", 0.03),
+            ("other", 0.07),
+        ),
+    )
     sort = line(40, 0.08, called="torch.sort")
     profile = sampled(traced_on_cpu(250.0, traced_step=0.4, account=account), line(14, 0.72, native="int"), sort)
     (found,) = python_overhead.check(profile)

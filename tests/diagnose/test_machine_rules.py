@@ -23,7 +23,13 @@ def on(*devices: Accelerator, number: int = 0, copying: float = 0.0, **machine: 
     return Profile(
         facts=ScriptFacts(device=f"cuda:{number}"),
         machine=Machine(accelerators=devices, **machine),  # type: ignore[arg-type]
-        account=PhaseAccount(wall=0.1, host_to_device=copying, forward=0.1 - copying),
+        account=PhaseAccount(
+            wall=0.1,
+            phases=(
+                ("host_to_device", copying),
+                ("forward", 0.1 - copying),
+            ),
+        ),
     )
 
 

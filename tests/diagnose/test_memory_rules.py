@@ -39,7 +39,7 @@ def holder(tensors: int = 60, per_step: float = 1.0, *, holds_graph: bool = True
 def on_device(**memory: object) -> Profile:
     return Profile(
         facts=ScriptFacts(device="cuda:0"),
-        account=PhaseAccount(wall=0.1, forward=0.1),
+        account=PhaseAccount(wall=0.1, phases=(("forward", 0.1),)),
         evidence=RunEvidence(observed_steps=40, memory=MemoryTimeline(**memory)),  # type: ignore[arg-type]
     )
 

@@ -137,7 +137,14 @@ def waiting_for(workers: int, *rates: tuple[int, float]) -> Profile:
     """A step that waits six tenths of its time, on a machine with twelve cores."""
     loader = LoaderFacts(dataset="Images", batch_size=32, workers=workers, prefetch_factor=2, site=SITE)
     return Profile(
-        account=PhaseAccount(wall=0.1, data_wait=0.06, forward=0.04, samples_per_step=32),
+        account=PhaseAccount(
+            wall=0.1,
+            phases=(
+                ("data_wait", 0.06),
+                ("forward", 0.04),
+            ),
+            samples_per_step=32,
+        ),
         facts=ScriptFacts(loaders=(loader,)),
         machine=Machine(cores=12),
         loader_rates=tuple(

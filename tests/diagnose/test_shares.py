@@ -136,7 +136,13 @@ def test_a_bound_is_never_material() -> None:
 # Shares of what was measured
 # ---------------------------------------------------------------------------------------------
 
-ACCOUNT = PhaseAccount(wall=0.1, data_wait=0.025, forward=0.075)
+ACCOUNT = PhaseAccount(
+    wall=0.1,
+    phases=(
+        ("data_wait", 0.025),
+        ("forward", 0.075),
+    ),
+)
 
 
 def test_a_phase_without_rows_has_the_accounts_mean_alone() -> None:
@@ -147,20 +153,20 @@ def test_a_phase_without_rows_has_the_accounts_mean_alone() -> None:
 
 def test_a_phase_with_rows_has_an_interval_without_the_warm_up() -> None:
     waits = (5.0,) * 6 + (0.02, 0.03) * 20
-    steps = Steps(wall_seconds=(9.0,) * 6 + (0.1,) * 40, data_wait_seconds=waits)
+    steps = Steps(wall_seconds=(9.0,) * 6 + (0.1,) * 40, phases=(("data_wait", waits),))
     share = phase_share(Profile(account=ACCOUNT, steps=steps), "data_wait")
     assert share.value == pytest.approx(0.25)
     assert 0.2 < share.low < 0.25 < share.high < 0.3
 
 
 def test_columns_that_do_not_fit_are_left_aside() -> None:
-    steps = Steps(wall_seconds=(0.1,) * 40, data_wait_seconds=(0.9,) * 12)
+    steps = Steps(wall_seconds=(0.1,) * 40, phases=(("data_wait", (0.9,) * 12),))
     assert phase_share(Profile(account=ACCOUNT, steps=steps), "data_wait") == exactly(0.25)
 
 
 def test_an_account_that_could_not_be_split_says_nothing_of_a_phase() -> None:
-    steps = Steps(wall_seconds=(0.1,) * 40, data_wait_seconds=(0.05,) * 40)
-    whole = Profile(account=PhaseAccount(wall=0.1, other=0.1), steps=steps)
+    steps = Steps(wall_seconds=(0.1,) * 40, phases=(("data_wait", (0.05,) * 40),))
+    whole = Profile(account=PhaseAccount(wall=0.1, phases=(("other", 0.1),)), steps=steps)
     assert phase_share(whole, "data_wait") == exactly(0.0)
 
 

@@ -90,7 +90,7 @@ def test_what_is_saved_must_be_worth_a_look(milliseconds: float, fires: bool) ->
 
 def test_nothing_is_said_to_take_more_than_forward_and_backward_do() -> None:
     run = run_on(CPU, float32_product(60, "cpu"))
-    account = msgspec.structs.replace(run.account, forward=0.005, backward=0.008, other=0.077)
+    account = run.account.with_seconds(("forward", 0.005), ("backward", 0.008), ("other", 0.077))
     finding = one("slow-matmul-precision", msgspec.structs.replace(run, account=account))
     assert finding.share.value == pytest.approx(0.13)
     assert "take 13 % of the step" in finding.title and "13 % of the step" in finding.evidence[0]

@@ -23,9 +23,11 @@ def run_of(plan: Plan = EMPTY, *, step_seconds: float = 0.2) -> Run:
         plan=plan,
         steps=Steps(
             wall_seconds=(3 * step_seconds, step_seconds, step_seconds),
-            data_wait_seconds=(step_seconds / 2,) * 3,
-            forward_seconds=(step_seconds / 4,) * 3,
-            backward_seconds=(step_seconds / 4,) * 3,
+            phases=(
+                ("data_wait", (step_seconds / 2,) * 3),
+                ("forward", (step_seconds / 4,) * 3),
+                ("backward", (step_seconds / 4,) * 3),
+            ),
             samples=(32, 32, 16),
             loss=(1.5, None, 0.75),
             not_finite=(1,),

@@ -6,24 +6,23 @@ from statistics import median
 
 import pytest
 
-from hotlap.records import Completed, LaunchRequest, Run
+from hotlap.records import STEP_PHASES, Completed, LaunchRequest, Run
 
 pytestmark = pytest.mark.gpu
 
 SETTLED = slice(10, None)
-PHASES = ("data_wait", "host_to_device", "forward", "backward", "optimizer", "other")
 
 
 def milliseconds(run: Run, phase: str) -> float:
     """The median over the steps in which nothing is new any more."""
-    return 1e3 * median(getattr(run.steps, f"{phase}_seconds")[SETTLED])
+    return 1e3 * median(run.steps.seconds_in(phase)[SETTLED])
 
 
 def test_phases_add_up_to_the_step_and_steps_to_the_block(lab) -> None:
     run = lab.launch("--busy", "0.005", steps=60)
     for row, wall in enumerate(run.steps.wall_seconds):
-        assert sum(getattr(run.steps, f"{phase}_seconds")[row] for phase in PHASES) == pytest.approx(wall)
-    assert min(min(getattr(run.steps, f"{phase}_seconds")) for phase in PHASES) >= 0
+        assert sum(run.steps.seconds_in(phase)[row] for phase in STEP_PHASES) == pytest.approx(wall)
+    assert min(min(run.steps.seconds_in(phase)) for phase in STEP_PHASES) >= 0
     (block,) = run.blocks
     assert block.steps == 59
     assert sum(run.steps.wall_seconds[1:]) == pytest.approx(block.wall_seconds, rel=0.05, abs=2e-3)

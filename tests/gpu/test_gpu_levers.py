@@ -82,7 +82,7 @@ def test_a_lever_is_off_without_and_on_with_it(
 def test_copies_go_on_behind_the_kernels_with_device_prefetch(lab) -> None:
     """The device is busy: copying ahead leaves no copy on its main stream."""
     run = lab.launch("--busy", "0.01", settings=(AHEAD,), steps=60)
-    ahead = sorted(run.steps.host_to_device_seconds[10:])[25]
+    ahead = sorted(run.steps.seconds_in("host_to_device")[10:])[25]
     assert ahead < 1e-3
 
 

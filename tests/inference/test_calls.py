@@ -16,8 +16,10 @@ def test_every_call_is_a_step(launch: Launch) -> None:
     assert isinstance(run.ending, Stopped), run.ending
     assert len(run.steps.wall_seconds) == 12
     assert set(run.steps.samples) == {8}
-    assert all(0 < call <= whole for call, whole in zip(run.steps.forward_seconds, run.steps.wall_seconds, strict=True))
-    assert not any(run.steps.backward_seconds) and not any(run.steps.optimizer_seconds)
+    assert all(
+        0 < call <= whole for call, whole in zip(run.steps.seconds_in("forward"), run.steps.wall_seconds, strict=True)
+    )
+    assert not any(run.steps.seconds_in("backward")) and not any(run.steps.seconds_in("optimizer"))
     assert run.facts.step_source == "call"
     (model,) = run.facts.models
     assert (model.kind, model.linears, model.dtype, model.input_shapes) == ("Sequential", 2, "float32", ((8, 16),))

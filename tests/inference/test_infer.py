@@ -83,11 +83,7 @@ class FakeModel(FakeExecutor):
         if levers & self.crashes:
             return msgspec.structs.replace(run, ending=Crashed(exit_code=-11, error="Segmentation fault"), blocks=())
         wall = run.steps.wall_seconds
-        calls = msgspec.structs.replace(run.steps, forward_seconds=wall, loss=(None,) * len(wall))
-        zero = (0.0,) * len(wall)
-        calls = msgspec.structs.replace(
-            calls, data_wait_seconds=zero, backward_seconds=zero, optimizer_seconds=zero, other_seconds=zero
-        )
+        calls = msgspec.structs.replace(run.steps, phases=(("forward", wall),), loss=(None,) * len(wall))
         blocks = tuple(msgspec.structs.replace(it, first_step=8 * number) for number, it in enumerate(run.blocks))
         return msgspec.structs.replace(run, steps=calls, blocks=blocks)
 

@@ -61,7 +61,14 @@ phases = st.floats(min_value=0, max_value=10)
 def test_a_bound_is_what_is_left_when_phases_vanish(data, forward, backward, optimizer, other) -> None:
     wall = data + forward + backward + optimizer + other
     account = PhaseAccount(
-        wall=wall, data_wait=data, forward=forward, backward=backward, optimizer=optimizer, other=other
+        wall=wall,
+        phases=(
+            ("data_wait", data),
+            ("forward", forward),
+            ("backward", backward),
+            ("optimizer", optimizer),
+            ("other", other),
+        ),
     )
     situation = Situation(account=account)
     bounded = bound_without(situation, "forward", "backward")
@@ -74,7 +81,15 @@ def test_a_bound_is_what_is_left_when_phases_vanish(data, forward, backward, opt
 
 def test_each_lever_is_bounded_by_the_phases_it_touches() -> None:
     account = PhaseAccount(
-        wall=1.0, data_wait=0.5, host_to_device=0.1, forward=0.1, backward=0.1, optimizer=0.1, other=0.1
+        wall=1.0,
+        phases=(
+            ("data_wait", 0.5),
+            ("host_to_device", 0.1),
+            ("forward", 0.1),
+            ("backward", 0.1),
+            ("optimizer", 0.1),
+            ("other", 0.1),
+        ),
     )
     situation = Situation(account=account, facts=ScriptFacts(loaders=(LoaderFacts(dataset="D"),)))
     assert loader.bound(situation) == pytest.approx(2.0)
@@ -288,7 +303,9 @@ def test_the_fewest_workers_within_two_percent_of_the_best_come_first_on_a_gpu()
 
 def test_the_fewest_workers_that_outpace_the_model_come_first_on_a_cpu() -> None:
     situation = on_cpu(Machine(cores=4), loaders=(LoaderFacts(dataset="D"),))
-    account = PhaseAccount(wall=0.2, data_wait=0.1, samples_per_step=10)  # the model needs 10 ms a sample
+    account = PhaseAccount(
+        wall=0.2, phases=(("data_wait", 0.1),), samples_per_step=10
+    )  # the model needs 10 ms a sample
     assert workers(swept(situation, {0: 0.012, 1: 0.009, 2: 0.005, 4: 0.004}, account)) == [1, 4]
     assert workers(swept(situation, {0: 0.10, 1: 0.09, 2: 0.05, 4: 0.04}, account)) == [4]
 
@@ -327,7 +344,7 @@ def test_the_loader_leaves_iterable_data_sets_alone_and_owes_less_where_data_is_
 
 
 def test_on_a_cpu_workers_are_also_tried_with_a_core_of_their_own() -> None:
-    account = PhaseAccount(wall=0.2, data_wait=0.1, samples_per_step=10)
+    account = PhaseAccount(wall=0.2, phases=(("data_wait", 0.1),), samples_per_step=10)
     rates = {0: 0.012, 1: 0.009, 2: 0.009}
     full = on_cpu(Machine(cores=2), loaders=(LoaderFacts(dataset="D"),), threads=2)
     tried = [dict(it.values) for it in loader.candidates(swept(full, rates, account))]

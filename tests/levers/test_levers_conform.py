@@ -50,7 +50,15 @@ SECTIONS = ("What it does", "When it helps", "What it costs", "Before", "After",
 SOURCE = Path(__file__).parents[2] / "src"
 
 ACCOUNT = PhaseAccount(
-    wall=0.1, data_wait=0.02, host_to_device=0.01, forward=0.02, backward=0.03, optimizer=0.01, other=0.01
+    wall=0.1,
+    phases=(
+        ("data_wait", 0.02),
+        ("host_to_device", 0.01),
+        ("forward", 0.02),
+        ("backward", 0.03),
+        ("optimizer", 0.01),
+        ("other", 0.01),
+    ),
 )
 CPU = Situation(
     facts=ScriptFacts(

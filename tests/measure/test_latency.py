@@ -46,7 +46,7 @@ def test_only_timed_calls_count() -> None:
         Block(first_step=1, steps=2, samples=2, wall_seconds=1),
         Block(first_step=4, steps=3, samples=3, wall_seconds=1),
     )
-    steps = Steps(wall_seconds=(1.0,) * 7, forward_seconds=tuple(float(it) for it in range(7)))
+    steps = Steps(wall_seconds=(1.0,) * 7, phases=(("forward", tuple(float(it) for it in range(7))),))
     run = Run(facts=ScriptFacts(step_source="call"), steps=steps, blocks=blocks, warm_up_blocks=1)
     assert list(timed_calls(run)) == [4.0, 5.0, 6.0]
     found = latency([TurnSet(runs=(run,), rounds=((1.0,),))], 0, confidence=0.95)

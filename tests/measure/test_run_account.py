@@ -24,7 +24,7 @@ def a_run(
         startup_seconds=5.0,
         steps=Steps(
             wall_seconds=(STEP,) * steps,
-            forward_seconds=(STEP,) * steps,
+            phases=(("forward", (STEP,) * steps),),
             outside_seconds=tuple(a + b for a, b in zip(evaluated, saved, strict=True)),
             evaluation_seconds=evaluated,
             checkpoint_seconds=saved,

@@ -87,7 +87,7 @@ def test_arms_take_turns_on_the_device(lab: Lab) -> None:
 def test_a_model_with_an_embedding_on_the_host_is_timed_on_the_device(lab: Lab) -> None:
     run = launched(*lab(rows=100_000))
     assert run.facts.device == "cuda"
-    assert sum(run.steps.host_to_device_seconds[5:]) > 0
+    assert sum(run.steps.seconds_in("host_to_device")[5:]) > 0
 
 
 def test_float16_skips_no_step_and_is_faster(lab: Lab) -> None:

@@ -430,12 +430,14 @@ def _steps(phases: dict[str, float], losses: tuple[float | None, ...], samples: 
     diverged = any(it is None for it in losses) and any(it is not None for it in losses)
     return Steps(
         wall_seconds=(wall,) * rows,
-        data_wait_seconds=(phases["data"],) * rows,
-        host_to_device_seconds=(0.0,) * rows,
-        forward_seconds=(phases["compute"] / 2,) * rows,
-        backward_seconds=(phases["compute"] / 2,) * rows,
-        optimizer_seconds=(phases["optimizer"],) * rows,
-        other_seconds=(0.0,) * rows,
+        phases=(
+            ("data_wait", (phases["data"],) * rows),
+            ("host_to_device", (0.0,) * rows),
+            ("forward", (phases["compute"] / 2,) * rows),
+            ("backward", (phases["compute"] / 2,) * rows),
+            ("optimizer", (phases["optimizer"],) * rows),
+            ("other", (0.0,) * rows),
+        ),
         outside_seconds=(0.0,) * rows,
         samples=(samples,) * rows,
         loss=losses,

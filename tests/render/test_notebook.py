@@ -97,7 +97,12 @@ def test_foreign_text_stays_text() -> None:
 
 
 @pytest.mark.parametrize(
-    "account", [PhaseAccount(), PhaseAccount(wall=0.1, other=-0.1), PhaseAccount(wall=0.1, forward=9.0)]
+    "account",
+    [
+        PhaseAccount(),
+        PhaseAccount(wall=0.1, phases=(("other", -0.1),)),
+        PhaseAccount(wall=0.1, phases=(("forward", 9.0),)),
+    ],
 )
 def test_accounts_that_do_not_add_up_are_drawn_all_the_same(account: PhaseAccount) -> None:
     Reader(fragment(msgspec.structs.replace(fakes.FINISHED, account_before=account)))

@@ -9,7 +9,9 @@ from hotlap.render.account import account_remarks, rate_of
 
 
 def account(source: SampleSource, *, samples: float = 64, trainers: int = 1) -> PhaseAccount:
-    return PhaseAccount(wall=0.5, forward=0.5, samples_per_step=samples, samples_from=source, trainers=trainers)
+    return PhaseAccount(
+        wall=0.5, phases=(("forward", 0.5),), samples_per_step=samples, samples_from=source, trainers=trainers
+    )
 
 
 @pytest.mark.parametrize(

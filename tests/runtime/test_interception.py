@@ -14,11 +14,10 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from hotlap.records import STEP_PHASES
 from hotlap.runtime.clock import StepClock
 from hotlap.runtime.hooks import Hooks
 from hotlap.runtime.interception import Interception
-
-PHASES = ("data_wait", "host_to_device", "forward", "backward", "optimizer", "other")
 
 
 class Watched:
@@ -150,10 +149,10 @@ def test_phases_add_up_to_the_wall(watched: Watched) -> None:
             optimizer.step()
     steps = watched.steps()
     for row in range(len(steps.wall_seconds)):
-        whole = sum(getattr(steps, f"{phase}_seconds")[row] for phase in PHASES)
+        whole = sum(steps.seconds_in(phase)[row] for phase in STEP_PHASES)
         assert whole == pytest.approx(steps.wall_seconds[row], rel=1e-9)
     for phase in ("data_wait", "forward", "backward", "optimizer"):
-        assert min(getattr(steps, f"{phase}_seconds")) > 0, phase
+        assert min(steps.seconds_in(phase)) > 0, phase
 
 
 def test_the_losses_are_those_of_the_script(watched: Watched) -> None:
@@ -222,7 +221,7 @@ def test_evaluation_and_checkpoints_are_outside_steps(watched: Watched, tmp_path
     steps = watched.steps()
     assert steps.outside_seconds[0] == 0
     assert all(seconds > 0 for seconds in steps.outside_seconds[1:])
-    assert all(seconds == 0 for seconds in steps.data_wait_seconds), "the evaluation's batches are not the step's"
+    assert all(seconds == 0 for seconds in steps.seconds_in("data_wait")), "the evaluation's batches are not the step's"
     assert set(steps.samples) == {40}
 
 
@@ -314,7 +313,7 @@ def test_lbfgs_with_its_many_closures_is_one_step(watched: Watched) -> None:
         optimizer.step(closure)
     steps = watched.steps()
     assert len(steps.loss) == 3
-    assert min(steps.backward_seconds) > 0
+    assert min(steps.seconds_in("backward")) > 0
 
 
 def test_the_model_stays_what_it_was(watched: Watched) -> None:
@@ -468,7 +467,7 @@ def test_a_model_may_train_in_evaluation_mode(watched: Watched) -> None:
     _train(model, torch.optim.SGD(model.parameters(), lr=0.1), DataLoader(data(), batch_size=10))
     steps = watched.steps()
     assert len(steps.wall_seconds) == 4 and set(steps.outside_seconds) == {0.0}
-    assert all(it > 0 for it in steps.forward_seconds)
+    assert all(it > 0 for it in steps.seconds_in("forward"))
 
 
 def test_forwards_without_gradients_in_training_mode_are_rollouts(watched: Watched) -> None:
@@ -485,7 +484,7 @@ def test_forwards_without_gradients_in_training_mode_are_rollouts(watched: Watch
         optimizer.step()
     steps = watched.steps()
     assert set(steps.evaluation_seconds) == {0.0}
-    assert all(it > 0.004 for it in steps.outside_seconds) and all(it > 0.009 for it in steps.other_seconds)
+    assert all(it > 0.004 for it in steps.outside_seconds) and all(it > 0.009 for it in steps.seconds_in("other"))
 
 
 def test_checkpoints_are_told_from_the_rest(watched: Watched) -> None:

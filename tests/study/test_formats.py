@@ -160,7 +160,7 @@ def test_what_is_of_the_present_format_already_is_left_unchanged(name: str) -> N
 # -- the second format ------------------------------------------------------------------------------
 
 
-def test_the_third_format_tells_outputs_from_losses(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_third_format_tells_outputs_from_losses_and_has_phases_as_data(capsys: pytest.CaptureFixture[str]) -> None:
     second = FROZEN.with_name("format-2")
     study = load_study(second)
     assert study.verification is not None
@@ -173,6 +173,10 @@ def test_the_third_format_tells_outputs_from_losses(capsys: pytest.CaptureFixtur
     assert patch is not None and patch.proof is not None and isinstance(patch.proof.numbers, Parity)
     assert check is not None and check.numbers is not None and isinstance(check.numbers.quality, Parity)
     assert (patch.proof.numbers.verdict, check.numbers.quality.verdict) == ("within", "exact")
+    assert study.account_before is not None and study.baseline is not None
+    assert study.account_before.seconds_in("forward") == pytest.approx(study.account_before.wall)
+    steps = study.baseline.steps
+    assert steps.seconds_in("forward") == steps.wall_seconds and steps.wall_seconds
     assert main(["report", str(second)]) == 0
     assert "outputs keep a quality of 0.99 on 1 input" in capsys.readouterr().out
 

@@ -138,7 +138,7 @@ def _are_ranks(breakdowns: Sequence[Breakdown]) -> bool:
 
 
 def _phases(account: PhaseAccount) -> Account:
-    amounts = [Amount(name=it, seconds=getattr(account, it)) for it in STEP_PHASES]
+    amounts = [Amount(name=it, seconds=account.seconds_in(it)) for it in STEP_PHASES]
     return Account(table="phases", amounts=tuple(amounts))
 
 

@@ -62,7 +62,9 @@ def step_seconds_per_sample(profile: Profile) -> float:
 
 def computing_seconds_per_sample(profile: Profile) -> float:
     """What the step takes for each sample besides waiting for data."""
-    return step_seconds_per_sample(profile) - profile.account.data_wait / max(profile.account.samples_per_step, 1.0)
+    return step_seconds_per_sample(profile) - profile.account.seconds_in("data_wait") / max(
+        profile.account.samples_per_step, 1.0
+    )
 
 
 def training_loaders(profile: Profile) -> tuple[LoaderFacts, ...]:

@@ -110,7 +110,14 @@ def run_on(machine: Machine, *operators: OperatorRow, model: ModelFacts | None =
     return Profile(
         facts=ScriptFacts(device=device, models=(seen,), **facts),
         machine=machine,
-        account=PhaseAccount(wall=STEP_SECONDS, forward=0.03, backward=0.06, optimizer=0.01),
+        account=PhaseAccount(
+            wall=STEP_SECONDS,
+            phases=(
+                ("forward", 0.03),
+                ("backward", 0.06),
+                ("optimizer", 0.01),
+            ),
+        ),
         operators=operators,
         evidence=RunEvidence(
             observed_steps=100,
@@ -122,11 +129,19 @@ def run_on(machine: Machine, *operators: OperatorRow, model: ModelFacts | None =
 
 def with_optimizer(profile: Profile, seconds: float) -> Profile:
     """The same run with an optimizer that takes so long of each of its steps, and the rest computing."""
-    account = PhaseAccount(wall=STEP_SECONDS, backward=STEP_SECONDS - seconds, optimizer=seconds)
+    account = PhaseAccount(
+        wall=STEP_SECONDS,
+        phases=(
+            ("backward", STEP_SECONDS - seconds),
+            ("optimizer", seconds),
+        ),
+    )
     steps = Steps(
         wall_seconds=(STEP_SECONDS,) * 40,
-        backward_seconds=(STEP_SECONDS - seconds,) * 40,
-        optimizer_seconds=(seconds,) * 40,
+        phases=(
+            ("backward", (STEP_SECONDS - seconds,) * 40),
+            ("optimizer", (seconds,) * 40),
+        ),
     )
     return msgspec.structs.replace(profile, account=account, steps=steps)
 

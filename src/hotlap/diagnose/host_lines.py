@@ -15,7 +15,7 @@ from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import between, exactly, observed_share, phase_share, sampled_share
 from hotlap.diagnose.wording import count, name, percent, place
 from hotlap.evidence import LoopCall, LoopCallKind, SampledLine
-from hotlap.records import CallSite, Estimate, StepPhase
+from hotlap.records import STEP_PHASES, CallSite, Estimate
 
 REPORTING: dict[LoopCallKind, str] = {
     "print": "print",
@@ -31,7 +31,9 @@ FEWEST_SAMPLES = 10
 """A line with fewer is left out: it may be there by chance."""
 
 _WRITES = frozenset({".write", ".writelines", ".flush", ".writerow", ".writerows"})
-_PHASES: Final[tuple[StepPhase, ...]] = ("host_to_device", "forward", "optimizer", "other")
+_PHASES: Final = tuple(it for it in STEP_PHASES if it not in ("data_wait", "backward"))
+"""Those in which the training thread itself runs Python: it waits for data, and for the backward pass."""
+
 _TORCH = ("torch.", "operator")
 _CONVERSIONS = frozenset({"torch.Tensor.tolist", "torch.tensor", "torch.as_tensor"})
 """Of torch, but no operators: they make Python's numbers, one by one."""

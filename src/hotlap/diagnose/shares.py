@@ -39,12 +39,12 @@ def phase_share(profile: Profile, phase: StepPhase) -> Estimate:
 
     The interval comes from the rows of ``profile.steps`` where there are any, else the account's mean stands alone.
     """
-    seconds: float = getattr(profile.account, phase)
+    seconds = profile.account.seconds_in(phase)
     if profile.account.wall <= 0 or seconds <= 0:
         return exactly(0.0)
     skip = warm_up_steps(profile.steps)
     whole = profile.steps.wall_seconds[skip:]
-    part: tuple[float, ...] = getattr(profile.steps, f"{phase}_seconds")[skip:]
+    part = profile.steps.seconds_in(phase)[skip:]
     if not whole or len(part) != len(whole):
         return exactly(seconds / profile.account.wall)
     return share_of_steps(part, whole)
@@ -54,7 +54,8 @@ def computing_share(profile: Profile) -> float:
     """What forward and backward take of the untouched step together: nothing that lies in them can cost more. Without
     an account, as of a trace alone, that is no bound."""
     account = profile.account
-    return min(1.0, (account.forward + account.backward) / account.wall) if account.wall > 0 else 1.0
+    seconds = account.seconds_in("forward") + account.seconds_in("backward")
+    return min(1.0, seconds / account.wall) if account.wall > 0 else 1.0
 
 
 def observed_share(profile: Profile, seconds: float) -> float:

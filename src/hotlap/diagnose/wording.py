@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from hotlap.levers.api import all_levers
-from hotlap.records import CallSite, Estimate, Situation
+from hotlap.records import PHASES, CallSite, Estimate, PhaseAccount, Situation, StepPhase
 
 _LONGEST_NAME = 80
 _BINARY_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -33,6 +33,12 @@ def share_of_step(share: Estimate) -> str:
     if share.low == share.high:
         return text
     return f"{text} (95 % interval {percent(share.low)} to {percent(share.high)})"
+
+
+def time_in(account: PhaseAccount, phase: StepPhase, what: str = "") -> str:
+    """``data wait: 12 ms of a step of 40 ms``; ``what`` stands in place of the phase's title."""
+    seconds = duration(account.seconds_in(phase))
+    return f"{what or PHASES[phase].title}: {seconds} of a step of {duration(account.wall)}"
 
 
 def duration(seconds: float) -> str:

@@ -89,7 +89,7 @@ def account_of(run: Run) -> tuple[PhaseAccount, tuple[str, ...]]:
     except ValueError as error:
         wall = fmean(run.steps.wall_seconds[skip:])
         samples = fmean(run.steps.samples[skip:]) if run.steps.samples else 1.0
-        whole = PhaseAccount(wall=wall, other=wall, samples_per_step=samples)
+        whole = PhaseAccount(wall=wall, phases=(("other", wall),), samples_per_step=samples)
         return _with_source(whole, run.facts), (f"The time of a step could not be split into phases: {error}",)
 
 

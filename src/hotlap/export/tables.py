@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, get_args
 
@@ -11,7 +11,18 @@ import msgspec
 
 from hotlap import plan as plans_of
 from hotlap.export.gather import Gathered
-from hotlap.records import Block, Comparison, Outcome, Run, Setting, Skipped, StudyKind
+from hotlap.records import (
+    PHASES,
+    STEP_PHASES,
+    Block,
+    Comparison,
+    Outcome,
+    Run,
+    Setting,
+    Skipped,
+    Steps,
+    StudyKind,
+)
 
 Cell: TypeAlias = str | int | float | bool | None
 
@@ -154,17 +165,18 @@ def _lever_cells(outcome: Outcome) -> tuple[Cell, ...]:
 
 
 STEP_COLUMNS = (
-    ("wall_seconds", "wall seconds of the step; the seven phases add up to it"),
-    ("data_wait_seconds", "waiting for the batch"),
-    ("host_to_device_seconds", "copying to the device"),
-    ("forward_seconds", "forward pass"),
-    ("backward_seconds", "backward pass"),
-    ("optimizer_seconds", "optimizer"),
-    ("other_seconds", "all else within the step"),
-    ("outside_seconds", "evaluation, checkpoints and the like, on top of the step"),
+    ("wall_seconds", f"wall seconds of the step; the {len(STEP_PHASES)} phases add up to it"),
+    *((f"{it}_seconds", PHASES[it].contents) for it in STEP_PHASES),
+    ("outside_seconds", PHASES["outside"].contents),
     ("samples", "samples of the step"),
     ("loss", "training loss; empty where it could not be read or was not finite"),
 )
+
+
+def step_columns(steps: Steps) -> Mapping[str, Sequence[float | None]]:
+    """The columns of :data:`STEP_COLUMNS` by their names."""
+    phases = {f"{it}_seconds": steps.seconds_in(it) for it in STEP_PHASES}
+    return {name: phases[name] if name in phases else getattr(steps, name) for name, _ in STEP_COLUMNS}
 
 
 def _steps(of: Gathered) -> Table:
@@ -186,10 +198,10 @@ def _steps(of: Gathered) -> Table:
 
 def _step_cells(run: Run) -> Iterator[tuple[Cell, ...]]:
     steps = run.steps
-    columns: list[Sequence[Cell]] = [getattr(steps, name) for name, _ in STEP_COLUMNS]
+    columns = step_columns(steps)
     not_finite = frozenset(steps.not_finite)
     for row in range(len(steps.wall_seconds)):
-        cells = (column[row] if row < len(column) else None for column in columns)
+        cells = (column[row] if row < len(column) else None for column in columns.values())
         yield (row + 1, *cells, row not in not_finite)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hotlap.export.gather import Gathered
-from hotlap.export.tables import STEP_COLUMNS, comparison_of, setting_json, verdict_name
+from hotlap.export.tables import comparison_of, setting_json, step_columns, verdict_name
 from hotlap.records import GUESSED_SAMPLES, Comparison, Outcome, Run, Study
 from hotlap.render.headline import headline
 from hotlap.render.text import command, one_line
@@ -119,8 +119,7 @@ def _merged(
 
 
 def _step(run: Run, row: int) -> Iterator[tuple[str, float | None]]:
-    for name, _ in STEP_COLUMNS:
-        column = getattr(run.steps, name)
+    for name, column in step_columns(run.steps).items():
         if row < len(column):
             yield name, column[row]
     wall, samples = run.steps.wall_seconds[row], run.steps.samples

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from hotlap.records import PhaseAccount, Steps
+from hotlap.records import STEP_PHASES, PhaseAccount, Steps
 
 _TOLERANCE = 1e-3
 _WARM_UP_STEPS = 6
@@ -23,23 +23,15 @@ def account(steps: Steps, *, skip: int) -> PhaseAccount:
     if skip < 0 or skip >= len(steps.wall_seconds):
         raise ValueError(f"There are {len(steps.wall_seconds)} steps, of which {skip} are to be skipped.")
     wall = _mean("wall_seconds", steps.wall_seconds, steps, skip)
-    data_wait = _mean("data_wait_seconds", steps.data_wait_seconds, steps, skip)
-    host_to_device = _mean("host_to_device_seconds", steps.host_to_device_seconds, steps, skip)
-    forward = _mean("forward_seconds", steps.forward_seconds, steps, skip)
-    backward = _mean("backward_seconds", steps.backward_seconds, steps, skip)
-    optimizer = _mean("optimizer_seconds", steps.optimizer_seconds, steps, skip)
-    other = _mean("other_seconds", steps.other_seconds, steps, skip)
-    rest = wall - math.fsum((data_wait, host_to_device, forward, backward, optimizer))
-    if (abs(rest - other) > _TOLERANCE * wall and steps.other_seconds) or rest < -_TOLERANCE * wall:
-        raise ValueError(f"The phases of a step add up to {wall - rest + other:.6g} s, its wall time is {wall:.6g} s.")
+    seconds = {phase: _mean(phase, steps.seconds_in(phase), steps, skip) for phase in STEP_PHASES}
+    rest = wall - math.fsum(it for phase, it in seconds.items() if phase != "other")
+    if (abs(rest - seconds["other"]) > _TOLERANCE * wall and steps.seconds_in("other")) or rest < -_TOLERANCE * wall:
+        whole = wall - rest + seconds["other"]
+        raise ValueError(f"The phases of a step add up to {whole:.6g} s, its wall time is {wall:.6g} s.")
+    seconds["other"] = max(0.0, rest)
     return PhaseAccount(
         wall=wall,
-        data_wait=data_wait,
-        host_to_device=host_to_device,
-        forward=forward,
-        backward=backward,
-        optimizer=optimizer,
-        other=max(0.0, rest),
+        phases=tuple(seconds.items()),
         outside=_mean("outside_seconds", steps.outside_seconds, steps, skip),
         samples_per_step=_mean("samples", steps.samples, steps, skip) if steps.samples else 1.0,
     )

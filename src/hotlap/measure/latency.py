@@ -36,7 +36,7 @@ def timed_calls(run: Run) -> Iterator[float]:
         return
     for block in run.blocks[run.warm_up_blocks :]:
         if block.first_step is not None:
-            yield from run.steps.forward_seconds[block.first_step : block.first_step + block.steps]
+            yield from run.steps.seconds_in("forward")[block.first_step : block.first_step + block.steps]
 
 
 def percentile(calls: Sequence[float], share: float, confidence: float) -> Estimate | None:

@@ -117,7 +117,7 @@ from hotlap.records.outcomes import (
     Verdict,
 )
 from hotlap.records.patches import LeftOut, Patch, PatchedFile, PatchProof
-from hotlap.records.phases import PHASE_WORDS, STEP_PHASES, Phase, PhaseWords, StepPhase
+from hotlap.records.phases import PHASES, STEP_PHASES, Phase, PhaseRow, StepPhase
 from hotlap.records.progress import Progress, Stage
 from hotlap.records.protection import Isolation, NetworkMode, Protection, ProtectionMode
 from hotlap.records.quality import (
@@ -184,7 +184,7 @@ __all__ = [
     "CONNECTION_LOST",
     "GUESSED_SAMPLES",
     "PEAK_BYTES",
-    "PHASE_WORDS",
+    "PHASES",
     "SECONDS_PER_SAMPLE",
     "STEP_COUNTER_BYTES",
     "STEP_COUNTER_PREFIX",
@@ -308,8 +308,8 @@ __all__ = [
     "PatchedFile",
     "Phase",
     "PhaseAccount",
+    "PhaseRow",
     "PhaseShift",
-    "PhaseWords",
     "Plan",
     "Price",
     "Proceed",

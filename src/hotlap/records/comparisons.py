@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+import msgspec
+
 from hotlap.records.base import Record
 from hotlap.records.estimate import Estimate
 from hotlap.records.latency import Latency
 from hotlap.records.machine import Machine
+from hotlap.records.phases import StepPhase
 from hotlap.records.quality import Quality
 from hotlap.records.runs import LoaderRate
 from hotlap.records.script import GUESSED_SAMPLES, SampleSource, ScriptFacts
@@ -24,22 +27,25 @@ class Ceiling(Record, frozen=True, kw_only=True):
 
 
 class PhaseAccount(Record, frozen=True, kw_only=True):
-    """Mean seconds per step by phase, of one plan; the phases add up to ``wall``.
+    """Mean seconds per step of one plan: ``wall``, the ``phases`` that add up to it, and those ``outside`` of steps.
 
     ``samples_per_step`` are those of each of the ``trainers``, counted by ``samples_from``.
     """
 
     wall: float = 0.0
-    data_wait: float = 0.0
-    host_to_device: float = 0.0
-    forward: float = 0.0
-    backward: float = 0.0
-    optimizer: float = 0.0
-    other: float = 0.0
+    phases: tuple[tuple[StepPhase, float], ...] = ()
     outside: float = 0.0
     samples_per_step: float = 1.0
     trainers: int = 1
     samples_from: SampleSource = ""
+
+    def seconds_in(self, phase: StepPhase) -> float:
+        """The mean seconds of a phase; 0 where it was not observed."""
+        return dict(self.phases).get(phase, 0.0)
+
+    def with_seconds(self, *phases: tuple[StepPhase, float]) -> PhaseAccount:
+        """The same account with other seconds in these phases."""
+        return msgspec.structs.replace(self, phases=tuple({**dict(self.phases), **dict(phases)}.items()))
 
     @property
     def samples_are_guessed(self) -> bool:

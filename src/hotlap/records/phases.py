@@ -1,35 +1,59 @@
-"""The phases of a step, and what they are called: the one table from which whatever names a phase takes its words."""
+"""The phases of a step: the one table that whatever times, stores, compares or shows phases reads.
+
+A new phase is one row of :data:`PHASES` (and its key in :data:`StepPhase`), and the mark that books it in
+:mod:`hotlap.runtime.clock`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, Literal, NamedTuple, TypeAlias, get_args
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 StepPhase: TypeAlias = Literal["data_wait", "host_to_device", "forward", "backward", "optimizer", "other"]
-STEP_PHASES: Final[tuple[StepPhase, ...]] = get_args(StepPhase)
-"""The phases that add up to a step, in their order."""
 
 Phase: TypeAlias = Literal[StepPhase, "outside"]
-"""Those, and what lies between two steps."""
+"""Those of a step, and what lies between two steps."""
 
 
-class PhaseWords(NamedTuple):
-    """A phase in a table (``title``), as what takes time (``work``), and as when something happened (``during``)."""
+class PhaseRow(NamedTuple):
+    """``title`` stands for the phase in a table, ``letter`` in a bar of letters, ``work`` as what takes time,
+    ``during`` as when something happened, and ``contents`` says what its seconds are."""
 
     title: str
+    letter: str
     work: str
     during: str
+    contents: str
 
 
-PHASE_WORDS: Final[Mapping[Phase, PhaseWords]] = MappingProxyType(
+PHASES: Final[Mapping[Phase, PhaseRow]] = MappingProxyType(
     {
-        "data_wait": PhaseWords("data wait", "waiting for data", "while a batch was fetched"),
-        "host_to_device": PhaseWords("host-to-device", "copying batches to the device", "while a batch was copied"),
-        "forward": PhaseWords("forward", "the forward pass", "in the forward pass"),
-        "backward": PhaseWords("backward", "the backward pass", "in the backward pass"),
-        "optimizer": PhaseWords("optimizer", "the optimizer", "in the optimizer"),
-        "other": PhaseWords("other", "the script's own work between the phases", "in the loop's own code"),
-        "outside": PhaseWords("outside", "evaluation, checkpoints and the like", "outside the step"),
+        "data_wait": PhaseRow(
+            "data wait", "D", "waiting for data", "while a batch was fetched", "waiting for the batch"
+        ),
+        "host_to_device": PhaseRow(
+            "host-to-device", "H", "copying batches to the device", "while a batch was copied", "copying to the device"
+        ),
+        "forward": PhaseRow("forward", "F", "the forward pass", "in the forward pass", "forward pass"),
+        "backward": PhaseRow("backward", "B", "the backward pass", "in the backward pass", "backward pass"),
+        "optimizer": PhaseRow("optimizer", "O", "the optimizer", "in the optimizer", "optimizer"),
+        "other": PhaseRow(
+            "other",
+            ".",
+            "the script's own work between the phases",
+            "in the loop's own code",
+            "all else within the step",
+        ),
+        "outside": PhaseRow(
+            "outside",
+            "-",
+            "evaluation, checkpoints and the like",
+            "outside the step",
+            "evaluation, checkpoints and the like, on top of the step",
+        ),
     }
 )
+
+STEP_PHASES: Final[tuple[StepPhase, ...]] = tuple(it for it in PHASES if it != "outside")
+"""The phases that add up to a step, in the order in which a step goes through them; ``other`` is the last."""

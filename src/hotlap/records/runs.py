@@ -7,32 +7,34 @@ from typing import TypeAlias
 from hotlap.records.base import Record
 from hotlap.records.memory import MemoryAccount
 from hotlap.records.numbers import BadNumber
+from hotlap.records.phases import StepPhase
 from hotlap.records.script import Invariants, ScriptFacts
 from hotlap.records.workload import Plan, Setting
 
 
 class Steps(Record, frozen=True, kw_only=True):
-    """The time account, one row a step, as columns of equal length; in each row the phases add up
-    to ``wall_seconds`` and ``outside_seconds`` (evaluation, rollout, checkpoints) comes on top, of which
-    ``evaluation_seconds`` and ``checkpoint_seconds`` are parts.
+    """The time account, one row a step, as columns of equal length.
+
+    ``phases`` are the seconds of each phase that was observed, which in each row add up to ``wall_seconds``;
+    ``outside_seconds`` (evaluation, rollout, checkpoints) comes on top, and ``evaluation_seconds`` and
+    ``checkpoint_seconds`` are parts of it.
 
     ``loss`` is None where it could not be read; ``not_finite`` are the rows whose loss was NaN or
     infinite (JSON knows neither), and there ``loss`` is None too.
     """
 
     wall_seconds: tuple[float, ...] = ()
-    data_wait_seconds: tuple[float, ...] = ()
-    host_to_device_seconds: tuple[float, ...] = ()
-    forward_seconds: tuple[float, ...] = ()
-    backward_seconds: tuple[float, ...] = ()
-    optimizer_seconds: tuple[float, ...] = ()
-    other_seconds: tuple[float, ...] = ()
+    phases: tuple[tuple[StepPhase, tuple[float, ...]], ...] = ()
     outside_seconds: tuple[float, ...] = ()
     evaluation_seconds: tuple[float, ...] = ()
     checkpoint_seconds: tuple[float, ...] = ()
     samples: tuple[int, ...] = ()
     loss: tuple[float | None, ...] = ()
     not_finite: tuple[int, ...] = ()
+
+    def seconds_in(self, phase: StepPhase) -> tuple[float, ...]:
+        """The column of a phase; empty where it was not observed."""
+        return dict(self.phases).get(phase, ())
 
 
 class Block(Record, frozen=True, kw_only=True):

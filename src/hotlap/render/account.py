@@ -2,37 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from hotlap.records import PHASE_WORDS, STEP_PHASES, PhaseAccount, RunAccount, StepPhase
+from hotlap.records import PHASES, STEP_PHASES, PhaseAccount, RunAccount, StepPhase
 from hotlap.render import text
 from hotlap.render.bars import Part, StackedBar, Swatch
 from hotlap.render.layout import paragraphs
 from hotlap.render.run_account import run_sentences
 
 # Okabe and Ito's colours ("Color Universal Design", 2008), which people with every common kind of colour vision
-# can tell apart; a pattern for each where there are no colours, a letter where there is no Unicode.
-_LOOKS: Mapping[StepPhase, tuple[str, str, str]] = {
-    "data_wait": ("#e69f00", "█", "D"),
-    "host_to_device": ("#f0e442", "▞", "H"),
-    "forward": ("#56b4e9", "▓", "F"),
-    "backward": ("#0072b2", "▒", "B"),
-    "optimizer": ("#009e73", "░", "O"),
-    "other": ("#999999", "·", "."),
-}
-PHASES = tuple((phase, PHASE_WORDS[phase].title, *_LOOKS[phase]) for phase in STEP_PHASES)
+# can tell apart, with a pattern for each where there are no colours, and the like of it on light and on dark pages; by
+# the place of a phase in the table.
+_LOOKS = (
+    ("#e69f00", "█", "light-dark(#b85a00, #f2a24e)"),
+    ("#f0e442", "▞", "light-dark(#8a7200, #e8d651)"),
+    ("#56b4e9", "▓", "light-dark(#3a8fd0, #74c4f7)"),
+    ("#0072b2", "▒", "light-dark(#0a4a86, #3f8edb)"),
+    ("#009e73", "░", "light-dark(#00785b, #2fc096)"),
+    ("#cc79a7", "▚", "light-dark(#a04a7c, #e3a3c8)"),
+)
+_OTHER = ("#999999", "·", "light-dark(#737b83, #a4adb5)")
+
+
+class ShownPhase(NamedTuple):
+    """A phase as every medium shows it; ``variable`` is the CSS variable of a page that holds ``on_page``."""
+
+    phase: StepPhase
+    title: str
+    letter: str
+    colour: str
+    pattern: str
+    on_page: str
+
+    @property
+    def variable(self) -> str:
+        return f"--{self.phase.replace('_', '-')}"
+
+
+SHOWN_PHASES = tuple(
+    ShownPhase(it, PHASES[it].title, PHASES[it].letter, *(_OTHER if it == "other" else _LOOKS[place]))
+    for place, it in enumerate(STEP_PHASES)
+)
 
 
 def parts(account: PhaseAccount, factor: float = 1.0) -> tuple[Part, ...]:
     """The phases of an account as parts of a bar, in the order in which a step goes through them."""
     return tuple(
-        Part(amount=getattr(account, field) * factor, colour=colour, pattern=pattern, plain=plain)
-        for field, _, colour, pattern, plain in PHASES
+        Part(amount=account.seconds_in(it.phase) * factor, colour=it.colour, pattern=it.pattern, plain=it.letter)
+        for it in SHOWN_PHASES
     )
 
 
@@ -65,8 +88,8 @@ def bottleneck(account: PhaseAccount) -> tuple[str, float]:
     """The phase that takes most of a step, and its share of it."""
     if account.wall <= 0:
         return "", 0.0
-    seconds, name = max((getattr(account, field), name) for field, name, *_ in PHASES)
-    return name, seconds / account.wall
+    largest = max(SHOWN_PHASES, key=lambda it: account.seconds_in(it.phase))
+    return largest.title, account.seconds_in(largest.phase) / account.wall
 
 
 def _bars(accounts: list[tuple[str, PhaseAccount, float]]) -> Table:
@@ -100,9 +123,9 @@ def _table(accounts: list[tuple[str, PhaseAccount, float]]) -> Table:
             shown.append(Text(f"{part * 100:.0f} %", style=style or "dim"))
         return shown
 
-    for part, (field, name, *_) in zip(parts(accounts[0][1]), PHASES, strict=True):
-        amounts = [getattr(account, field) * factor for _, account, factor in accounts]
-        table.add_row(Padding(Swatch(part), (0, 0, 0, 2)), Text(name), *cells(amounts))
+    for part, it in zip(parts(accounts[0][1]), SHOWN_PHASES, strict=True):
+        amounts = [account.seconds_in(it.phase) * factor for _, account, factor in accounts]
+        table.add_row(Padding(Swatch(part), (0, 0, 0, 2)), Text(it.title), *cells(amounts))
     wholes = [account.wall * factor for _, account, factor in accounts]
     table.add_row("", Text("whole step", style="bold"), *cells(wholes, "bold"))
     return table

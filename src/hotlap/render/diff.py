@@ -13,7 +13,7 @@ from rich.constrain import Constrain
 from rich.text import Text
 
 from hotlap.compare.records import Difference, DiffRow, DiffTable, FindingChange, Reason, SideSummary, Table, Verdict
-from hotlap.records import PHASE_WORDS, CallSite, Finding, Plan
+from hotlap.records import PHASES, CallSite, Finding, Plan
 from hotlap.render import text
 from hotlap.render.event_names import event_name, event_names
 from hotlap.render.layout import Trimmed, indented, open_table, paragraphs, shifted
@@ -36,7 +36,7 @@ _TITLES: dict[Table, str] = {
 }
 _NAMES: dict[str, str] = {
     **{str(cause): words for cause, words in CAUSES.items()},
-    **{str(phase): words.title for phase, words in PHASE_WORDS.items()},
+    **{str(phase): words.title for phase, words in PHASES.items()},
     "compute": "computing",
     "exposed_communication": "communication, exposed",
     "copies": "copies and memsets",

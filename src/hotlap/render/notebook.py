@@ -15,7 +15,7 @@ from rich.console import Console
 
 from hotlap.records import PhaseAccount, Study
 from hotlap.render import text
-from hotlap.render.account import PHASES, samples_factor
+from hotlap.render.account import SHOWN_PHASES, samples_factor
 from hotlap.render.blocks import Note, Table
 from hotlap.render.disturbance import account_doubt, finding_doubt
 from hotlap.render.findings import place
@@ -93,25 +93,25 @@ def _account(whole: Element, before: PhaseAccount, after: PhaseAccount | None, a
     for name, account, factor in accounts:
         _bar(whole, name, account, factor, full)
     rows = [
-        (label, *(text.duration(getattr(account, field) * factor) for _, account, factor in accounts))
-        for field, label, *_ in PHASES
+        (it.title, *(text.duration(account.seconds_in(it.phase) * factor) for _, account, factor in accounts))
+        for it in SHOWN_PHASES
     ]
     rows.append(("whole step", *(text.duration(account.wall * factor) for _, account, factor in accounts)))
-    colours = {label: colour for _, label, colour, *_ in PHASES}
+    colours = {it.title: it.colour for it in SHOWN_PHASES}
     _table(whole, ("phase", *(f">{name}" for name, *_ in accounts)), rows, colours=colours)
 
 
 def _bar(whole: Element, name: str, account: PhaseAccount, factor: float, full: float) -> None:
-    spoken = ", ".join(f"{label} {text.duration(getattr(account, field) * factor)}" for field, label, *_ in PHASES)
+    spoken = ", ".join(f"{it.title} {text.duration(account.seconds_in(it.phase) * factor)}" for it in SHOWN_PHASES)
     line = SubElement(whole, "div", {"role": "img", "aria-label": f"{name}: {spoken}"})
     line.set("style", "display:flex;align-items:center;margin:2px 0")
     _add(line, "span", name, style="flex:0 0 5em")
     track = SubElement(line, "span", {"style": "flex:1 1 auto;display:flex;height:1em"})
-    for field, label, colour, *_ in PHASES:
-        share = max(0.0, getattr(account, field) * factor / full) if full > 0 else 0.0
+    for it in SHOWN_PHASES:
+        share = max(0.0, account.seconds_in(it.phase) * factor / full) if full > 0 else 0.0
         if share > 0:
-            style = f"flex:0 0 {min(1.0, share):.2%};background:{colour}"
-            SubElement(track, "span", {"title": label, "style": style})
+            style = f"flex:0 0 {min(1.0, share):.2%};background:{it.colour}"
+            SubElement(track, "span", {"title": it.title, "style": style})
     _add(line, "span", text.duration(account.wall * factor), style="flex:0 0 6em;text-align:right;font-weight:bold")
 
 

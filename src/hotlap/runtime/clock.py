@@ -25,7 +25,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, Literal, Protocol
 
-from hotlap.records import SampleSource, Steps, StepSource
+from hotlap.records import STEP_PHASES, SampleSource, Steps, StepSource
 from hotlap.runtime.batches import leading_size
 from hotlap.runtime.devices import device_kind
 from hotlap.runtime.hooks import CapturedStep, Fetch, Hooks
@@ -39,14 +39,13 @@ from hotlap.runtime.stopwatch import (
     FOLD_INTO_EVALUATION,
     FOLD_INTO_OUTSIDE,
     FORWARD,
-    HOST_TO_DEVICE,
+    MARKS,
     OPTIMIZER,
     OTHER,
     OTHER_WAS_EVALUATION,
     OTHER_WAS_FORWARD,
     OUTSIDE,
     PERHAPS_EVALUATION,
-    PHASES,
     WAS_EVALUATION,
     HostStopwatch,
     Stopwatch,
@@ -442,17 +441,12 @@ class StepClock:
     def steps(self) -> Steps:
         """The account so far; call :meth:`drain` first."""
         rows = self._rows[: len(self._losses_until)]
-        columns = list(zip(*rows, strict=True)) if rows else [()] * PHASES
+        columns = list(zip(*rows, strict=True)) if rows else [()] * MARKS
         starts = [0, *self._losses_until]
         means = [_mean(self._losses[begin:end]) for begin, end in pairwise(starts)]
         return Steps(
             wall_seconds=tuple(sum(row[:OUTSIDE]) for row in rows),
-            data_wait_seconds=columns[DATA_WAIT],
-            host_to_device_seconds=columns[HOST_TO_DEVICE],
-            forward_seconds=columns[FORWARD],
-            backward_seconds=columns[BACKWARD],
-            optimizer_seconds=columns[OPTIMIZER],
-            other_seconds=columns[OTHER],
+            phases=tuple(zip(STEP_PHASES, columns[:OUTSIDE], strict=True)),
             outside_seconds=tuple(sum(row[OUTSIDE:]) for row in rows),
             evaluation_seconds=columns[EVALUATION],
             checkpoint_seconds=columns[CHECKPOINT],

@@ -11,23 +11,18 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from hotlap.records import Phase
+from hotlap.records import STEP_PHASES, Phase
 
-DATA_WAIT, HOST_TO_DEVICE, FORWARD, BACKWARD, OPTIMIZER, OTHER, OUTSIDE, EVALUATION, CHECKPOINT = range(9)
-"""From ``OUTSIDE`` on no part of a step; the last two are the kinds of it that are known."""
+DATA_WAIT, HOST_TO_DEVICE, FORWARD = map(STEP_PHASES.index, ("data_wait", "host_to_device", "forward"))
+BACKWARD, OPTIMIZER, OTHER = map(STEP_PHASES.index, ("backward", "optimizer", "other"))
+"""What a mark says the time before it was: a phase by its place in the table."""
 
-PHASE_NAMES: tuple[Phase, ...] = (
-    "data_wait",
-    "host_to_device",
-    "forward",
-    "backward",
-    "optimizer",
-    "other",
-    "outside",
-    "outside",
-    "outside",
-)
-PHASES = len(PHASE_NAMES)
+OUTSIDE = len(STEP_PHASES)
+EVALUATION, CHECKPOINT = OUTSIDE + 1, OUTSIDE + 2
+"""From ``OUTSIDE`` on no part of a step; these two are the kinds of it that are known."""
+
+PHASE_NAMES: tuple[Phase, ...] = (*STEP_PHASES, "outside", "outside", "outside")
+MARKS = len(PHASE_NAMES)
 FOLD_INTO_OUTSIDE, OTHER_WAS_FORWARD, STEP_BEGINS, STEP_ENDS = -1, -2, -3, -4
 FOLD_INTO_EVALUATION, PERHAPS_EVALUATION, WAS_EVALUATION, OTHER_WAS_EVALUATION = -5, -6, -7, -8
 """``WAS_EVALUATION`` folds what the step held at the last ``PERHAPS_EVALUATION``."""
@@ -64,8 +59,8 @@ class Stopwatch:
     def drain(self) -> list[list[float]]:
         """Seconds by phase of every step that was closed since the last drain."""
         rows: list[list[float]] = []
-        totals = [0.0] * PHASES
-        perhaps = [0.0] * PHASES
+        totals = [0.0] * MARKS
+        perhaps = [0.0] * MARKS
         last: Any = None
         closed, begin = 0, last
         for index, (phase, reading) in enumerate(zip(self._log[::2], self._log[1::2], strict=True)):
@@ -73,11 +68,11 @@ class Stopwatch:
                 totals[phase] += self._seconds_between(last, reading)
                 last = reading
             elif phase == STEP_BEGINS:
-                totals = [0.0] * PHASES
+                totals = [0.0] * MARKS
                 last = reading
             elif phase == STEP_ENDS:
                 rows.append(totals)
-                totals, perhaps = [0.0] * PHASES, [0.0] * PHASES
+                totals, perhaps = [0.0] * MARKS, [0.0] * MARKS
                 closed, begin = index + 1, last
             elif phase == PERHAPS_EVALUATION:
                 perhaps = list(totals)

@@ -37,6 +37,7 @@ _LOADER_NAMES: Final = MappingProxyType(
 )
 
 _NAMES_OF_3: Final = MappingProxyType({"parity": "quality"})
+_PHASES_OF_2: Final = ("data_wait", "host_to_device", "forward", "backward", "optimizer", "other")
 _PARITY_OF_2: Final = frozenset({"verdict", "proof", "steps", "gates", "text"})
 
 
@@ -58,19 +59,25 @@ def _renamed(value: Any) -> Any:
 
 
 def from_2_to_3(part: Part, document: Document) -> Document:
-    """What is known about results is one of two records, which ``type`` tells apart, in the field ``quality``."""
-    found: Document = _of_two_kinds(document)
+    """What is known about results is one of two records, which ``type`` tells apart, in the field ``quality``. The
+    phases of a step are pairs of a name and seconds instead of a field each."""
+    found: Document = _of_3(document)
     return found
 
 
-def _of_two_kinds(value: Any) -> Any:
+def _of_3(value: Any) -> Any:
     if isinstance(value, list):
-        return [_of_two_kinds(it) for it in value]
+        return [_of_3(it) for it in value]
     if not isinstance(value, dict):
         return value
-    found = {_NAMES_OF_3.get(name, name): _of_two_kinds(it) for name, it in value.items()}
+    found = {_NAMES_OF_3.get(name, name): _of_3(it) for name, it in value.items()}
     if found.get("type") == "parity-lost":
         return {**found, "type": "quality-lost"}
+    for ending, whole in (("_seconds", "wall_seconds"), ("", "wall")):
+        fields = [f"{it}{ending}" for it in _PHASES_OF_2]
+        if whole in found and set(fields) & found.keys():
+            phases = zip(_PHASES_OF_2, fields, strict=True)
+            found["phases"] = [[it, found.pop(field)] for it, field in phases if field in found]
     if not found.keys() >= _PARITY_OF_2 or "type" in found:
         return found
     if found.get("quality") is None:

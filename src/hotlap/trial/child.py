@@ -17,7 +17,18 @@ import msgspec
 import psutil
 
 from hotlap.errors import StudyError
-from hotlap.records import Assignment, Block, Contact, FileWrite, GuardMemory, Proceed, Run, Steps, TimedOut
+from hotlap.records import (
+    STEP_PHASES,
+    Assignment,
+    Block,
+    Contact,
+    FileWrite,
+    GuardMemory,
+    Proceed,
+    Run,
+    Steps,
+    TimedOut,
+)
 from hotlap.redact import redacted_assignment
 from hotlap.trial import tree
 from hotlap.trial.channel import Channel
@@ -449,7 +460,7 @@ class Child:
             bad_number=next((run.bad_number for run in seen if run.bad_number is not None), None),
             rank_step_seconds=tuple(run.steps.wall_seconds for run in together),
             rank_forward_seconds=tuple(_until_backward(run.steps) for run in together),
-            rank_other_seconds=tuple(run.steps.other_seconds for run in together),
+            rank_other_seconds=tuple(run.steps.seconds_in("other") for run in together),
             rank_evidence_paths=tuple(run.evidence_path for run in together if run.evidence_path),
         )
 
@@ -469,8 +480,8 @@ def _block_without_steps(cores: CoresWatch, processes: Sequence[psutil.Process])
 
 def _until_backward(steps: Steps) -> tuple[float, ...]:
     """Each step's seconds of loading, copying and forward: what a rank does before its gradients meet the others'."""
-    columns = zip(steps.data_wait_seconds, steps.host_to_device_seconds, steps.forward_seconds, strict=True)
-    return tuple(sum(row) for row in columns)
+    before = STEP_PHASES[: STEP_PHASES.index("backward")]
+    return tuple(sum(row) for row in zip(*(steps.seconds_in(it) for it in before), strict=True))
 
 
 _Item = TypeVar("_Item")

@@ -27,7 +27,7 @@ from hotlap.diagnose.api import Group
 from hotlap.diagnose.data_wait import distinct_datasets, waiting
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import at_most, is_material
-from hotlap.diagnose.wording import count, duration, levers_for, name, percent, place
+from hotlap.diagnose.wording import count, levers_for, name, percent, place, time_in
 from hotlap.evidence import DatasetProfile, RunEvidence
 from hotlap.records import CallSite, Finding, PhaseAccount, ScriptFacts
 
@@ -59,7 +59,7 @@ def check(profile: Profile) -> Iterator[Finding]:
 
 
 def _evidence(profile: Profile, dataset: DatasetProfile, devices: list[str]) -> Iterator[str]:
-    yield f"data wait: {duration(profile.account.data_wait)} of a step of {duration(profile.account.wall)}"
+    yield time_in(profile.account, "data_wait")
     if devices:
         yield f"the tensors of {count(dataset.samples, 'sample')} were on {', '.join(map(name, devices[:_SHOWN]))}"
     for call in dataset.accelerator_calls[:_SHOWN]:
@@ -68,7 +68,13 @@ def _evidence(profile: Profile, dataset: DatasetProfile, devices: list[str]) -> 
 
 def _profile(dataset: DatasetProfile, *, data_wait: float = 0.03) -> Profile:
     return Profile(
-        account=PhaseAccount(wall=0.1, data_wait=data_wait, forward=0.1 - data_wait),
+        account=PhaseAccount(
+            wall=0.1,
+            phases=(
+                ("data_wait", data_wait),
+                ("forward", 0.1 - data_wait),
+            ),
+        ),
         facts=ScriptFacts(device="cuda"),
         evidence=RunEvidence(datasets=(dataset,)),
     )

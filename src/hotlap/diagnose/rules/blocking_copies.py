@@ -30,7 +30,7 @@ from hotlap.diagnose.api import Group
 from hotlap.diagnose.device_idle import idle_share
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import at_most, is_material, is_unguarded, phase_share
-from hotlap.diagnose.wording import count, duration, levers_for, name, percent, place, share_of_step
+from hotlap.diagnose.wording import count, levers_for, name, percent, place, share_of_step, time_in
 from hotlap.evidence import LoaderUse, RunEvidence
 from hotlap.records import CallSite, Estimate, Finding, PhaseAccount, ScriptFacts
 
@@ -74,8 +74,8 @@ def _cost(profile: Profile, idle: Estimate | None) -> Estimate | None:
 
 def _figures(profile: Profile, idle: Estimate | None) -> Iterator[str]:
     account = profile.account
-    if account.host_to_device > 0:
-        yield f"copying to the device: {duration(account.host_to_device)} of a step of {duration(account.wall)}"
+    if account.seconds_in("host_to_device") > 0:
+        yield time_in(account, "host_to_device", "copying to the device")
     if idle is not None:
         yield f"the device idled after such copies: {share_of_step(idle)}"
 
@@ -87,7 +87,13 @@ _USE = LoaderUse(
 
 def _profile(*, copying: float = 0.005, use: LoaderUse = _USE, device: str = "cuda", steps: int = 40) -> Profile:
     return Profile(
-        account=PhaseAccount(wall=0.1, host_to_device=copying, forward=0.1 - copying),
+        account=PhaseAccount(
+            wall=0.1,
+            phases=(
+                ("host_to_device", copying),
+                ("forward", 0.1 - copying),
+            ),
+        ),
         facts=ScriptFacts(device=device),
         evidence=RunEvidence(observed_steps=steps, observed_seconds=steps * 0.1, loaders=(use,)),
     )

@@ -218,7 +218,7 @@ def _tried(gain: float, seconds: float, batches: int) -> Profile:
     verdict = Kept(comparison=Comparison(baseline=Plan(), candidate=Plan(), speed=speed))
     return Profile(
         facts=ScriptFacts(loaders=(LoaderFacts(dataset="Digits", length=batches),)),
-        account=PhaseAccount(wall=0.1, forward=0.1),
+        account=PhaseAccount(wall=0.1, phases=(("forward", 0.1),)),
         outcomes=(Outcome(lever="compile", verdict=verdict, compile=CompileReport(seconds=seconds, graphs=1)),),
     )
 

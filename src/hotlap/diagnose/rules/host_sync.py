@@ -39,7 +39,7 @@ from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import MATERIAL, at_most, between, is_material, is_unguarded, observed_share, scaled
 from hotlap.diagnose.wording import count, duration, levers_for, percent, place, share_of_step
 from hotlap.evidence import HostSync, RunEvidence, SyncKind
-from hotlap.records import PHASE_WORDS, CallSite, Estimate, Finding, PhaseAccount, ScriptFacts
+from hotlap.records import PHASES, CallSite, Estimate, Finding, PhaseAccount, ScriptFacts
 from hotlap.traces.records import Breakdown
 
 title = "A line of the training loop waits for the device"
@@ -110,7 +110,7 @@ def _finding(profile: Profile, sync: HostSync, share: Estimate, idle: Estimate |
         f"{count(sync.calls, 'call')} in {sync.steps} of {profile.evidence.observed_steps} observed steps, "
         f"{duration(sync.seconds / max(1, sync.calls))} each",
         f"waiting here: {percent(observed_share(profile, sync.seconds))} of the observed time, "
-        f"{PHASE_WORDS[sync.phase].during}",
+        f"{PHASES[sync.phase].during}",
     ]
     if idle is not None:
         evidence.append(f"the device idled after waits of the host: {share_of_step(idle)}")
@@ -139,7 +139,7 @@ _item = partial(msgspec.structs.replace, _ITEM)
 def _profile(*syncs: HostSync, traces: tuple[Breakdown, ...] = (), device: str = "cuda") -> Profile:
     return Profile(
         facts=ScriptFacts(device=device),
-        account=PhaseAccount(wall=STEP_SECONDS, forward=STEP_SECONDS),
+        account=PhaseAccount(wall=STEP_SECONDS, phases=(("forward", STEP_SECONDS),)),
         evidence=RunEvidence(observed_steps=40, observed_seconds=4.0, syncs=syncs),
         breakdowns=traces,
     )

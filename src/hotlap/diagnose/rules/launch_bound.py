@@ -83,7 +83,7 @@ def _kernels(kernels: KernelSummary) -> str:
 def _profile(*traces: Breakdown) -> Profile:
     return Profile(
         facts=ScriptFacts(device="cuda"),
-        account=PhaseAccount(wall=STEP_SECONDS, forward=STEP_SECONDS),
+        account=PhaseAccount(wall=STEP_SECONDS, phases=(("forward", STEP_SECONDS),)),
         breakdowns=traces,
     )
 

@@ -45,7 +45,7 @@ from hotlap.diagnose.data_wait import (
 )
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import is_material, phase_share
-from hotlap.diagnose.wording import count, duration, levers_for, name, per_second, percent, share_of_step
+from hotlap.diagnose.wording import count, levers_for, name, per_second, percent, share_of_step, time_in
 from hotlap.records import Ceiling, Finding, LoaderFacts, PhaseAccount, ScriptFacts
 
 title = "The step waits for its data"
@@ -68,8 +68,7 @@ def check(profile: Profile) -> Iterator[Finding]:
         share=share,
         title=f"The step waits {percent(share.value)} of its time for data.",
         evidence=(
-            f"data wait: {duration(profile.account.data_wait)} of a step of {duration(profile.account.wall)}, "
-            f"{share_of_step(phase_share(profile, 'data_wait'))}",
+            f"{time_in(profile.account, 'data_wait')}, {share_of_step(phase_share(profile, 'data_wait'))}",
             *_rates(profile),
             *list(dict.fromkeys(map(_describe, loaders)))[:_SHOWN],
         ),
@@ -118,7 +117,15 @@ def _remedy(profile: Profile, loaders: tuple[LoaderFacts, ...]) -> str:
     )
 
 
-_ACCOUNT = PhaseAccount(wall=0.1, data_wait=0.03, forward=0.03, backward=0.04, samples_per_step=32)
+_ACCOUNT = PhaseAccount(
+    wall=0.1,
+    phases=(
+        ("data_wait", 0.03),
+        ("forward", 0.03),
+        ("backward", 0.04),
+    ),
+    samples_per_step=32,
+)
 _FACTS = ScriptFacts(loaders=(LoaderFacts(dataset="Images", batch_size=32),))
 
 fires = {
@@ -134,7 +141,16 @@ fires = {
 }
 silent = {
     "nothing measured": Profile(),
-    "a wait of 1.5 %": Profile(account=PhaseAccount(wall=0.1, data_wait=0.0015, forward=0.0985), facts=_FACTS),
+    "a wait of 1.5 %": Profile(
+        account=PhaseAccount(
+            wall=0.1,
+            phases=(
+                ("data_wait", 0.0015),
+                ("forward", 0.0985),
+            ),
+        ),
+        facts=_FACTS,
+    ),
     "fed from memory, the model is no faster": Profile(
         account=_ACCOUNT, facts=_FACTS, ceilings=(Ceiling(name="model-alone", bound_speedup=1.0),)
     ),

@@ -92,7 +92,13 @@ def _profile(pcie: str, *, copying: float = 0.02, measured: float | None = None,
             accelerators=(Accelerator(kind="cuda", name="A GPU", memory_bytes=24 << 30, pcie=pcie),),
             ceilings=Ceilings(host_to_device_pinned_bytes_per_second=measured),
         ),
-        account=PhaseAccount(wall=0.1, host_to_device=copying, forward=0.1 - copying),
+        account=PhaseAccount(
+            wall=0.1,
+            phases=(
+                ("host_to_device", copying),
+                ("forward", 0.1 - copying),
+            ),
+        ),
     )
 
 

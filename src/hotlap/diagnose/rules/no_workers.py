@@ -42,7 +42,7 @@ from hotlap.diagnose.data_wait import (
 )
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import MATERIAL, at_most, between, is_material, phase_share, without
-from hotlap.diagnose.wording import count, duration, levers_for, per_second, percent
+from hotlap.diagnose.wording import count, levers_for, per_second, percent, time_in
 from hotlap.levers.support.situations import cores_per_process
 from hotlap.records import (
     Estimate,
@@ -80,7 +80,7 @@ def check(profile: Profile) -> Iterator[Finding]:
         share=share,
         title=f"The training process makes its batches itself (num_workers=0), which costs {cost} of the step.",
         evidence=(
-            f"data wait: {duration(profile.account.data_wait)} of a step of {duration(profile.account.wall)}",
+            time_in(profile.account, "data_wait"),
             f"num_workers=0, and {count(cores, 'core')} for this process",
             *_rates(profile),
         ),
@@ -179,7 +179,14 @@ def _on_two_cores(threads: int, *rates: LoaderRate) -> Profile:
     return Profile(account=_ACCOUNT, facts=facts, machine=Machine(cores=2), loader_rates=rates)
 
 
-_ACCOUNT = PhaseAccount(wall=0.1, data_wait=0.04, forward=0.06, samples_per_step=10)
+_ACCOUNT = PhaseAccount(
+    wall=0.1,
+    phases=(
+        ("data_wait", 0.04),
+        ("forward", 0.06),
+    ),
+    samples_per_step=10,
+)
 _FACTS = ScriptFacts(device="cuda", loaders=(LoaderFacts(dataset="Images", batch_size=10),))
 _MACHINE = Machine(cores=8)
 _WAITING = Profile(account=_ACCOUNT, facts=_FACTS, machine=_MACHINE)
@@ -207,7 +214,15 @@ fires = {
 silent = {
     "nothing measured": Profile(),
     "data in memory: a wait of 1 %": Profile(
-        account=PhaseAccount(wall=0.1, data_wait=0.001, forward=0.099), facts=_FACTS, machine=_MACHINE
+        account=PhaseAccount(
+            wall=0.1,
+            phases=(
+                ("data_wait", 0.001),
+                ("forward", 0.099),
+            ),
+        ),
+        facts=_FACTS,
+        machine=_MACHINE,
     ),
     "workers are no faster than the step": Profile(
         account=_ACCOUNT, facts=_FACTS, machine=_MACHINE, loader_rates=(_rate(0, 0.004), _rate(4, 0.0099))

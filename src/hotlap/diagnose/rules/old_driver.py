@@ -70,7 +70,7 @@ def _profile(driver: str, cuda: str, *, device: str = "cpu") -> Profile:
             accelerators=(Accelerator(kind="cuda", name="A GPU", memory_bytes=80 << 30, driver=driver),),
             library_versions=(("torch", "2.9.0"), ("cuda", cuda)) if cuda else (("torch", "2.9.0"),),
         ),
-        account=PhaseAccount(wall=0.1, forward=0.1),
+        account=PhaseAccount(wall=0.1, phases=(("forward", 0.1),)),
     )
 
 

@@ -168,7 +168,13 @@ def _profile(*lines: SampledLine, other: float = 0.5, processes: int = 1, compil
     )
     return Profile(
         facts=ScriptFacts(processes=processes, models=(ModelFacts(kind="Net", parameters=10, compiled=compiled),)),
-        account=PhaseAccount(wall=0.1, backward=0.1 * (1 - other), other=0.1 * other),
+        account=PhaseAccount(
+            wall=0.1,
+            phases=(
+                ("backward", 0.1 * (1 - other)),
+                ("other", 0.1 * other),
+            ),
+        ),
         evidence=RunEvidence(
             observed_steps=40, observed_seconds=4.0, sampled=LineSamples(knows_sleep=True, lines=(*lines, backward))
         ),

@@ -73,7 +73,13 @@ def _profile(threads: int, *, processes: int = 1, cores: int = 8, visible: int =
     return Profile(
         facts=ScriptFacts(device=device, threads=threads, processes=processes),
         machine=Machine(processor="A CPU", cores=cores, physical_cores=cores, visible_cores=visible),
-        account=PhaseAccount(wall=0.1, forward=0.04, backward=0.06),
+        account=PhaseAccount(
+            wall=0.1,
+            phases=(
+                ("forward", 0.04),
+                ("backward", 0.06),
+            ),
+        ),
     )
 
 

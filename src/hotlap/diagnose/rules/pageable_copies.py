@@ -32,7 +32,7 @@ from hotlap.diagnose.api import Group
 from hotlap.diagnose.device_idle import traced_device
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import MATERIAL, at_most, between, is_material, is_unguarded, phase_share
-from hotlap.diagnose.wording import count, duration, levers_for, name, percent, place, size
+from hotlap.diagnose.wording import count, duration, levers_for, name, percent, place, size, time_in
 from hotlap.evidence import LoaderUse, RunEvidence
 from hotlap.records import CallSite, Ceilings, Estimate, Finding, Machine, PhaseAccount, ScriptFacts
 
@@ -95,8 +95,8 @@ def _bounded(share: Estimate) -> str:
 
 def _figures(profile: Profile) -> Iterator[str]:
     account, rates = profile.account, profile.machine.ceilings
-    if account.host_to_device > 0:
-        yield f"copying to the device: {duration(account.host_to_device)} of a step of {duration(account.wall)}"
+    if account.seconds_in("host_to_device") > 0:
+        yield time_in(account, "host_to_device", "copying to the device")
     pageable, pinned = rates.host_to_device_pageable_bytes_per_second, rates.host_to_device_pinned_bytes_per_second
     if pageable and pinned:
         yield f"this machine copies {size(pageable)}/s from pageable memory and {size(pinned)}/s from pinned memory"
@@ -121,7 +121,13 @@ def _profile(
     *, copying: float = 0.02, use: LoaderUse = _USE, machine: Machine = _RATES, device: str = "cuda"
 ) -> Profile:
     return Profile(
-        account=PhaseAccount(wall=0.1, host_to_device=copying, forward=0.1 - copying),
+        account=PhaseAccount(
+            wall=0.1,
+            phases=(
+                ("host_to_device", copying),
+                ("forward", 0.1 - copying),
+            ),
+        ),
         facts=ScriptFacts(device=device),
         machine=machine,
         evidence=RunEvidence(observed_steps=40, observed_seconds=4.0, loaders=(use,)),

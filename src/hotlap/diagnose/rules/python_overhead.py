@@ -88,7 +88,10 @@ def _on_cpu(profile: Profile, host: HostTime) -> Iterator[Finding]:
     window = profile.evidence.window
     if window is None or window.steps < 1 or any(it.unreliable for it in profile.breakdowns[:1]):
         return
-    wall, elsewhere = profile.account.wall, profile.account.data_wait + profile.account.backward
+    wall, elsewhere = (
+        profile.account.wall,
+        profile.account.seconds_in("data_wait") + profile.account.seconds_in("backward"),
+    )
     operators = _outside_backward(profile, host) / 1e9 / window.steps
     named = max(reporting_share(profile).value, reporting_lines_share(profile))
     logging = (f"printing and logging, {percent(named)} of it, are not counted",) if named >= _WORTH_A_WORD else ()
@@ -144,7 +147,7 @@ def _is_shown(profile: Profile, share: Estimate) -> bool:
 
 def _outside_backward(profile: Profile, host: HostTime) -> int:
     """Nanoseconds in operators, without those of the backward pass where its time is known and left out as well."""
-    return host.operator_nanoseconds - (host.backward_nanoseconds if profile.account.backward > 0 else 0)
+    return host.operator_nanoseconds - (host.backward_nanoseconds if profile.account.seconds_in("backward") > 0 else 0)
 
 
 def _on_accelerator(profile: Profile) -> Iterator[Finding]:
@@ -179,7 +182,7 @@ def _finding(profile: Profile, share: Estimate, *, title: str, evidence: tuple[s
     if named:
         in_model = sum(it.model_seconds for it in lines) >= _MOST * seconds
     else:
-        in_model = profile.account.other < _MOST * share.value * profile.account.wall
+        in_model = profile.account.seconds_in("other") < _MOST * share.value * profile.account.wall
     return Finding(
         rule=_NAME,
         share=share,
@@ -213,7 +216,12 @@ def _on_a_cpu(
     return Profile(
         facts=ScriptFacts(processes=processes, models=(ModelFacts(kind="Net", parameters=10, compiled=compiled),)),
         account=PhaseAccount(
-            wall=0.1, data_wait=data_wait, forward=0.1 - data_wait - backward[0] / 1e3, backward=backward[0] / 1e3
+            wall=0.1,
+            phases=(
+                ("data_wait", data_wait),
+                ("forward", 0.1 - data_wait - backward[0] / 1e3),
+                ("backward", backward[0] / 1e3),
+            ),
         ),
         evidence=RunEvidence(
             observed_steps=40,
@@ -237,7 +245,7 @@ def _on_a_cpu(
 def _on_a_device(trace: Breakdown) -> Profile:
     return Profile(
         facts=ScriptFacts(device="cuda"),
-        account=PhaseAccount(wall=STEP_SECONDS, forward=STEP_SECONDS),
+        account=PhaseAccount(wall=STEP_SECONDS, phases=(("forward", STEP_SECONDS),)),
         breakdowns=(trace,),
     )
 
@@ -261,7 +269,7 @@ def _reading(native: str, traced_operators: float = 250.0) -> Profile:
     """Seven tenths of the step are no phase; nearly all of that is spent in one line, whose operators are many times as
     long in the traced step."""
     profile = _on_a_cpu(traced_operators, traced_step=400.0)
-    account = msgspec.structs.replace(profile.account, forward=0.03, other=0.07)
+    account = profile.account.with_seconds(("forward", 0.03), ("other", 0.07))
     lines = (
         msgspec.structs.replace(_LOOP, seconds=2.6, native=native),
         SampledLine(phase="other", samples=20, seconds=0.2, called="torch.nn.functional.cross_entropy"),
@@ -271,7 +279,7 @@ def _reading(native: str, traced_operators: float = 250.0) -> Profile:
 
 def _sleeping(profile: Profile) -> Profile:
     """The same where three tenths of the step are no phase, and the training thread sleeps then."""
-    account = msgspec.structs.replace(profile.account, forward=profile.account.forward - 0.03, other=0.03)
+    account = profile.account.with_seconds(("forward", profile.account.seconds_in("forward") - 0.03), ("other", 0.03))
     slept = SampledLine(phase="other", samples=120, seconds=1.2, asleep_seconds=1.2, called="time.sleep")
     evidence = msgspec.structs.replace(profile.evidence, sampled=LineSamples(lines=(slept,), knows_sleep=True))
     return msgspec.structs.replace(profile, account=account, evidence=evidence)

@@ -31,7 +31,7 @@ from hotlap.diagnose.rules.host_sync import CALLS
 from hotlap.diagnose.shares import exactly, is_unguarded
 from hotlap.diagnose.wording import count, name, place
 from hotlap.evidence import HostSync, RunEvidence, SyncKind
-from hotlap.records import CallSite, Finding, Phase, ScriptFacts
+from hotlap.records import STEP_PHASES, CallSite, Finding, Phase, ScriptFacts
 
 title = "Lines would wait for a device in every step"
 group: Group = "host"
@@ -39,7 +39,7 @@ ranks_last = True
 
 _NAME = "reads-in-every-step"
 _KINDS: frozenset[SyncKind] = frozenset({"item", "cpu", "tolist", "bool", "nonzero"})
-_PHASES: frozenset[Phase] = frozenset({"host_to_device", "forward", "backward", "other"})
+_PHASES: frozenset[Phase] = frozenset(STEP_PHASES) - {"data_wait", "optimizer"}
 _SHOWN = 3
 _OWN = (
     "Before it trains on a device: keep the detached tensor, and read it every hundredth step or at the end of the "

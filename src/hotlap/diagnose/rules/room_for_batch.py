@@ -113,7 +113,13 @@ def _profile(
 ) -> Profile:
     return Profile(
         facts=ScriptFacts(device=device, loaders=(LoaderFacts(dataset="Images", batch_size=32),)),
-        account=PhaseAccount(wall=0.1, data_wait=data_wait, forward=0.1 - data_wait),
+        account=PhaseAccount(
+            wall=0.1,
+            phases=(
+                ("data_wait", data_wait),
+                ("forward", 0.1 - data_wait),
+            ),
+        ),
         model_flop_utilisation=utilisation,
         evidence=RunEvidence(
             observed_steps=40, memory=MemoryTimeline(peak_allocated_bytes=peak * _GIB, limit_bytes=80 * _GIB)

@@ -91,7 +91,14 @@ def _uneven(use: LoaderUse, loader: LoaderFacts, wait: float) -> Iterator[Findin
     )
 
 
-_ACCOUNT = PhaseAccount(wall=0.1, data_wait=0.02, forward=0.08, samples_per_step=10)
+_ACCOUNT = PhaseAccount(
+    wall=0.1,
+    phases=(
+        ("data_wait", 0.02),
+        ("forward", 0.08),
+    ),
+    samples_per_step=10,
+)
 _BURSTS = LoaderUse(dataset="Texts", fetch_seconds=(*((0.001,) * 36), *((0.2,) * 4)), queue_lengths=(3, 3, 2, 0) * 10)
 _EVEN = LoaderUse(dataset="Texts", fetch_seconds=(0.02,) * 40, queue_lengths=(3, 3, 2, 0) * 10)
 _NEVER = LoaderUse(dataset="Texts", fetch_seconds=_BURSTS.fetch_seconds, queue_lengths=(0,) * 40)

@@ -31,7 +31,7 @@ from hotlap.diagnose.data_wait import choosing, sampler_lines
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.sampled import hottest, line_with_most_time
 from hotlap.diagnose.shares import is_material
-from hotlap.diagnose.wording import count, duration, levers_for, percent
+from hotlap.diagnose.wording import count, levers_for, percent, time_in
 from hotlap.evidence import LineSamples, RunEvidence, SampledLine
 from hotlap.records import CallSite, Finding, PhaseAccount
 
@@ -54,7 +54,7 @@ def check(profile: Profile) -> Iterator[Finding]:
         title=f"Choosing the samples of each batch takes {percent(share.value)} of the step.",
         evidence=(
             f"{count(samples, 'sample')} of the training thread found it in the sampler",
-            f"data wait: {duration(profile.account.data_wait)} of a step of {duration(profile.account.wall)}",
+            time_in(profile.account, "data_wait"),
             *hottest(lines, "it"),
         ),
         remedy="Choose the indices of many batches in one operation on a tensor (`torch.multinomial`, "
@@ -67,7 +67,13 @@ def check(profile: Profile) -> Iterator[Finding]:
 def _profile(*lines: SampledLine, data_wait: float = 0.04) -> Profile:
     """A step of 100 ms, forty of which were observed."""
     return Profile(
-        account=PhaseAccount(wall=0.1, data_wait=data_wait, forward=0.1 - data_wait),
+        account=PhaseAccount(
+            wall=0.1,
+            phases=(
+                ("data_wait", data_wait),
+                ("forward", 0.1 - data_wait),
+            ),
+        ),
         evidence=RunEvidence(
             observed_steps=40, observed_seconds=4.0, sampled=LineSamples(interval_seconds=0.01, lines=lines)
         ),

@@ -41,7 +41,7 @@ from hotlap.diagnose.api import Group
 from hotlap.diagnose.data_wait import choosing, distinct_datasets, step_seconds_per_sample, waiting
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import at_most, between, is_material, scaled, without
-from hotlap.diagnose.wording import count, duration, levers_for, line_of, name, percent
+from hotlap.diagnose.wording import count, duration, levers_for, line_of, name, percent, time_in
 from hotlap.evidence import DatasetProfile, FunctionTime, LoaderUse, RunEvidence
 from hotlap.records import CallSite, Estimate, Finding, PhaseAccount
 from hotlap.traces.dialects import is_users_frame
@@ -93,7 +93,7 @@ def check(profile: Profile) -> Iterator[Finding]:
                 f"{count(dataset.samples, 'sample')} of {name(dataset.dataset)} made in {duration(dataset.seconds)} "
                 "under a profiler",
                 *(_describe(it, dataset) for it in dataset.functions[:_SHOWN]),
-                f"data wait: {duration(profile.account.data_wait)} of a step of {duration(profile.account.wall)}",
+                time_in(profile.account, "data_wait"),
             ),
             remedy=culprit.remedy,
             site=culprit.site,
@@ -188,7 +188,14 @@ def _images(*functions: FunctionTime, samples: int = 32, collate_seconds: float 
     return RunEvidence(datasets=(dataset,))
 
 
-_WAITING = PhaseAccount(wall=0.1, data_wait=0.05, forward=0.05, samples_per_step=8)
+_WAITING = PhaseAccount(
+    wall=0.1,
+    phases=(
+        ("data_wait", 0.05),
+        ("forward", 0.05),
+    ),
+    samples_per_step=8,
+)
 _RESIZE = FunctionTime(name="resize", file="/home/ada/data.py", line=40, calls=32, own_seconds=0.62, total_seconds=0.7)
 _OPEN = FunctionTime(name="open", file="/home/ada/data.py", line=12, calls=32, own_seconds=0.2, total_seconds=0.2)
 
@@ -209,10 +216,24 @@ silent = {
     "nothing measured": Profile(),
     "no function takes more than 30 %": Profile(account=_WAITING, evidence=_images(_OPEN, collate_seconds=0.3)),
     "the step does not wait for it": Profile(
-        account=PhaseAccount(wall=0.1, data_wait=0.002, forward=0.098), evidence=_images(_RESIZE)
+        account=PhaseAccount(
+            wall=0.1,
+            phases=(
+                ("data_wait", 0.002),
+                ("forward", 0.098),
+            ),
+        ),
+        evidence=_images(_RESIZE),
     ),
     "the samples of a step are made in a millisecond": Profile(
-        account=PhaseAccount(wall=1.0, data_wait=0.5, forward=0.5), evidence=_images(_RESIZE)
+        account=PhaseAccount(
+            wall=1.0,
+            phases=(
+                ("data_wait", 0.5),
+                ("forward", 0.5),
+            ),
+        ),
+        evidence=_images(_RESIZE),
     ),
     "the wait is for workers that start": Profile(
         account=_WAITING,

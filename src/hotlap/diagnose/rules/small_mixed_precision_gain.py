@@ -29,7 +29,7 @@ from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import exactly
 from hotlap.diagnose.wording import levers_for, name, percent
 from hotlap.records import (
-    PHASE_WORDS,
+    PHASES,
     STEP_PHASES,
     Comparison,
     Estimate,
@@ -80,8 +80,8 @@ def bottleneck(account: PhaseAccount) -> str:
     if account.wall <= 0:
         return "the time of a step could not be split"
     largest = _largest_phase(account)
-    share = getattr(account, largest) / account.wall
-    return f"{PHASE_WORDS[largest].work} takes the largest share of a step, {percent(share)}"
+    share = account.seconds_in(largest) / account.wall
+    return f"{PHASES[largest].work} takes the largest share of a step, {percent(share)}"
 
 
 def _measured(outcomes: tuple[Outcome, ...]) -> SpeedComparison | None:
@@ -124,14 +124,11 @@ def _remedy(account: PhaseAccount) -> str:
             "Check the operators that are not matrix products: fuse them (torch.compile), or give each more work "
             "with a larger batch."
         )
-    return (
-        f"Speed up {PHASE_WORDS[largest].work} first; the gain of mixed precision grows as the rest of the "
-        "step shrinks."
-    )
+    return f"Speed up {PHASES[largest].work} first; the gain of mixed precision grows as the rest of the step shrinks."
 
 
 def _largest_phase(account: PhaseAccount) -> StepPhase:
-    return max(STEP_PHASES, key=lambda it: float(getattr(account, it)))
+    return max(STEP_PHASES, key=account.seconds_in)
 
 
 def _tried(value: float, half: float, *, agrees: bool = True) -> tuple[Outcome, ...]:
@@ -151,8 +148,21 @@ def _tried(value: float, half: float, *, agrees: bool = True) -> tuple[Outcome, 
     return (Outcome(lever=_LEVER, setting=setting, verdict=NoGain(comparison=comparison)),)
 
 
-_WAITS = PhaseAccount(wall=0.1, data_wait=0.06, forward=0.02, backward=0.02)
-_COMPUTES = PhaseAccount(wall=0.1, forward=0.03, backward=0.07)
+_WAITS = PhaseAccount(
+    wall=0.1,
+    phases=(
+        ("data_wait", 0.06),
+        ("forward", 0.02),
+        ("backward", 0.02),
+    ),
+)
+_COMPUTES = PhaseAccount(
+    wall=0.1,
+    phases=(
+        ("forward", 0.03),
+        ("backward", 0.07),
+    ),
+)
 
 fires = {
     "a step that waits for data": Profile(account=_WAITS, outcomes=_tried(1.03, 0.02)),

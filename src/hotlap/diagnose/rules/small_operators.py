@@ -69,7 +69,7 @@ def check(profile: Profile) -> Iterator[Finding]:
     if profile.on_accelerator or calls < _FEWEST_CALLS or any(it.compiled for it in profile.facts.models):
         return
     account = profile.account
-    computing = account.forward + account.backward + account.optimizer
+    computing = account.seconds_in("forward") + account.seconds_in("backward") + account.seconds_in("optimizer")
     each = computing / calls
     small = _small_share(profile)
     rates = [it for it in profile.batch_rates if it.scale > 1 and not it.error and it.speedup is not None]
@@ -189,7 +189,16 @@ silent = {
     ),
     "an evaluation's, between two of the profiled steps": run_on(CPU, msgspec.structs.replace(_MANY, steps=1)),
     "a step that is mostly outside of forward, backward and update": msgspec.structs.replace(
-        run_on(CPU, _MANY), account=PhaseAccount(wall=0.1, forward=0.02, backward=0.02, optimizer=0.009, other=0.051)
+        run_on(CPU, _MANY),
+        account=PhaseAccount(
+            wall=0.1,
+            phases=(
+                ("forward", 0.02),
+                ("backward", 0.02),
+                ("optimizer", 0.009),
+                ("other", 0.051),
+            ),
+        ),
     ),
     "the traced rank waits for another": msgspec.structs.replace(
         run_on(CPU, _MANY), rank_forward_seconds=((0.01,) * 9, (0.04,) * 9)

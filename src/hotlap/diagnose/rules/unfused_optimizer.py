@@ -61,12 +61,13 @@ def check(profile: Profile) -> Iterator[Finding]:
     tensors = sum(it.trainable for it in profile.facts.models)
     kinds = " and ".join(sorted({it.kind for it in unfused}))
     loops = all(it.foreach is False for it in unfused)
+    seconds = duration(profile.account.seconds_in("optimizer"))
     yield Finding(
         rule="unfused-optimizer",
         share=at_most(saving),
         title=f"{kinds} takes {percent(share.value)} of the step, and its fused implementation is not used.",
         evidence=(
-            f"The optimizer's phase takes {duration(profile.account.optimizer)} per step: {share_of_step(share)}.",
+            f"The optimizer's phase takes {seconds} per step: {share_of_step(share)}.",
             *([f"It updates {tensors:,} parameter tensors."] if tensors else []),
             *([f"Memory alone needs {percent(needed)} of the step for it."] if needed > 0 else []),
         ),

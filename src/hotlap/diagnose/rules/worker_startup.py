@@ -103,7 +103,13 @@ def _profile(
 ) -> Profile:
     loader = LoaderFacts(dataset="Images", workers=workers, persistent_workers=persistent)
     return Profile(
-        account=PhaseAccount(wall=0.02, data_wait=0.01, forward=0.01),
+        account=PhaseAccount(
+            wall=0.02,
+            phases=(
+                ("data_wait", 0.01),
+                ("forward", 0.01),
+            ),
+        ),
         facts=ScriptFacts(device="cuda", loaders=(loader,) * loaders),
         evidence=RunEvidence(observed_steps=steps, observed_seconds=1.2, loaders=(use,)),
     )

@@ -53,7 +53,7 @@ def obstacle(situation: Situation) -> Skipped | None:
         return Skipped(reason="The script does not train on a GPU, so there is no copy to hide.")
     if not situation.facts.loaders:
         return Skipped(reason="The script feeds its steps without a DataLoader, so nothing can be fetched ahead.")
-    if situation.account.wall > 0 and situation.account.host_to_device <= 0:
+    if situation.account.wall > 0 and situation.account.seconds_in("host_to_device") <= 0:
         return Skipped(reason="No copies to the device were seen in the training steps.")
     return None
 

@@ -300,7 +300,7 @@ def _fewest(rates: Iterable[LoaderRate]) -> Setting | None:
 def _step_seconds_per_sample(situation: Situation, rate: LoaderRate) -> float:
     """What a step would take for each sample with a loader of that rate."""
     account = situation.account
-    computing = (account.wall - account.data_wait) / max(account.samples_per_step, 1.0)
+    computing = (account.wall - account.seconds_in("data_wait")) / max(account.samples_per_step, 1.0)
     if dict(rate.setting.values).get("num_workers", 0) == 0:
         return rate.seconds_per_sample + computing
     return max(rate.seconds_per_sample, computing)

@@ -53,7 +53,7 @@ def bound_without(situation: Situation, *phases: StepPhase) -> float | None:
     None where the account is empty, or where nothing but these phases is left: then there is no bound.
     """
     account = situation.account
-    rest: float = account.wall - sum(getattr(account, phase) for phase in phases)
+    rest: float = account.wall - sum(account.seconds_in(phase) for phase in phases)
     if account.wall <= 0 or rest <= 0:
         return None
     return account.wall / rest

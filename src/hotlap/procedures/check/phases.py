@@ -52,7 +52,7 @@ _Seconds = tuple[float, ...]
 def _per_sample(run: Run) -> _Seconds | None:
     """Seconds per sample of each phase in the timed steps of a run; None where its steps were not split."""
     steps = run.steps
-    columns = [getattr(steps, f"{name}_seconds")[_warm_up_rows(run) :] for name in STEP_PHASES]
+    columns = [steps.seconds_in(phase)[_warm_up_rows(run) :] for phase in STEP_PHASES]
     samples = steps.samples[_warm_up_rows(run) :]
     rows = len(steps.wall_seconds) - _warm_up_rows(run)
     if rows <= 0 or any(len(it) != rows for it in columns):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hotlap.records import (
-    PHASE_WORDS,
+    PHASES,
     Against,
     CheckCost,
     CheckVerdict,
@@ -90,7 +90,7 @@ def _shift_words(it: PhaseShift) -> str:
     direction = "more" if it.change.value > 0 else "less"
     was = f"{100 * it.before_share:.0f} % before" if it.before_share > 0 else "nothing before"
     interval = f"{100 * it.confidence:.3g} % interval {low:.1f} to {high:.1f} %"
-    return f"{PHASE_WORDS[it.phase].title} takes {share:.1f} % {direction} ({interval}; {was})"
+    return f"{PHASES[it.phase].title} takes {share:.1f} % {direction} ({interval}; {was})"
 
 
 def over_budget_text(cost: CheckCost, budget_seconds: float, disturbance: Disturbance | None) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hotlap.errors import MissingPackageError
 from hotlap.redact import redacted_text
 from hotlap.render import text
+from hotlap.render.account import SHOWN_PHASES
 from hotlap.render.cost import cost_lines
 from hotlap.render.headline import headline
 from hotlap.render.html import first_screen
@@ -66,11 +67,16 @@ def page(material: Material) -> str:
     return environment.get_template("page.html").render(
         generator=GENERATOR,
         policy=policy(library, own_code),
-        styles=_text_of("page.css"),
+        styles=f"{_text_of('page.css')}\n{_phase_colours()}",
         drawing_code=library,
         own_code=own_code,
         **_content(material),
     )
+
+
+def _phase_colours() -> str:
+    """The variables of the phases, from their table."""
+    return f":root {{ {' '.join(f'{it.variable}: {it.on_page};' for it in SHOWN_PHASES)} }}\n"
 
 
 def _content(material: Material) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from rich.console import RenderableType
 
 from hotlap.records import PhaseAccount, Study
 from hotlap.render import markup, text
-from hotlap.render.account import PHASES, account_remarks, samples_factor, time_account
+from hotlap.render.account import SHOWN_PHASES, account_remarks, samples_factor, time_account
 from hotlap.render.disturbance import account_doubt
 from hotlap.render.html.parts import Figure, PageBlock
 from hotlap.render.material import Material
@@ -49,10 +49,10 @@ def _account(study: Study, before: PhaseAccount) -> Iterator[str]:
     if after is not None:
         accounts.append((_after(study), after, factor))
     rows = []
-    for field, name, *_ in (*PHASES, ("wall", "whole step")):
-        cells = [name]
+    for shown in (*SHOWN_PHASES, None):
+        cells = [shown.title if shown is not None else "whole step"]
         for _, account, by in accounts:
-            part = getattr(account, field)
+            part = account.seconds_in(shown.phase) if shown is not None else account.wall
             cells += [text.duration(part * by), text.share(part / account.wall) if account.wall else ""]
         rows.append(cells)
     yield from markup.table(("", *(it for name, *_ in accounts for it in (f">{name}", ">share"))), rows)

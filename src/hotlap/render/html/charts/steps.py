@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hotlap.records import PhaseAccount, Study
 from hotlap.render import text
-from hotlap.render.account import PHASES, account_remarks, bottleneck, samples_factor
+from hotlap.render.account import SHOWN_PHASES, account_remarks, bottleneck, samples_factor
 from hotlap.render.blocks import Table
 from hotlap.render.disturbance import account_doubt
 from hotlap.render.html.drawing import PADDING_FOR_LABELS, colours, specification
@@ -14,7 +14,7 @@ from hotlap.render.material import Material
 order = 10
 
 _BAR_PIXELS = 46
-_LEGEND = tuple((phase, f"var(--{field.replace('_', '-')})") for field, phase, *_ in PHASES)
+_LEGEND = tuple((it.title, f"var({it.variable})") for it in SHOWN_PHASES)
 
 
 def for_page(material: Material) -> tuple[Chart, ...]:
@@ -31,9 +31,9 @@ def chart(study: Study) -> Chart | None:
     accounts = _accounts(study, before)
     unit, scale, _ = text.duration_unit(max(it.wall * factor for _, it, factor in accounts))
     values = [
-        {"account": name, "phase": phase, "time": getattr(it, field) * factor * scale, "order": order}
+        {"account": name, "phase": shown.title, "time": it.seconds_in(shown.phase) * factor * scale, "order": order}
         for name, it, factor in accounts
-        for order, (field, phase, *_) in enumerate(PHASES)
+        for order, shown in enumerate(SHOWN_PHASES)
     ]
     totals = [
         {"account": name, "time": it.wall * factor * scale, "label": text.duration(it.wall * factor)}
@@ -104,10 +104,10 @@ def _description(accounts: list[tuple[str, PhaseAccount, float]]) -> str:
 def _table(accounts: list[tuple[str, PhaseAccount, float]]) -> Table:
     headings = [part for name, *_ in accounts for part in (f">{name}", ">share")]
     rows = []
-    for field, phase, *_ in PHASES:
-        cells = [phase]
+    for it in SHOWN_PHASES:
+        cells = [it.title]
         for _, account, factor in accounts:
-            seconds = getattr(account, field)
+            seconds = account.seconds_in(it.phase)
             cells += [text.duration(seconds * factor), text.share(seconds / account.wall) if account.wall else ""]
         rows.append(tuple(cells))
     wholes = [part for _, it, factor in accounts for part in (text.duration(it.wall * factor), text.share(1.0))]
