@@ -40,7 +40,8 @@ def disturbed(study: Study) -> set[str]:
 
 
 def launches(executor: FakeExecutor) -> list[LaunchRequest]:
-    return [msgspec.json.decode(it, type=LaunchRequest) for it in executor.requests if b'"assignment"' in it]
+    asked = [line for call in executor.requests for line in call.split(b"\n")]
+    return [msgspec.json.decode(it, type=LaunchRequest) for it in asked if b'"assignment"' in it]
 
 
 @pytest.fixture

@@ -96,7 +96,8 @@ def look(its: FakeScript, **options: Any) -> tuple[Study, FakeExecutor]:
 
 
 def launches(executor: FakeExecutor) -> list[LaunchRequest]:
-    return [msgspec.json.decode(it, type=LaunchRequest) for it in executor.requests if b'"assignment"' in it]
+    asked = [line for call in executor.requests for line in call.split(b"\n")]
+    return [msgspec.json.decode(it, type=LaunchRequest) for it in asked if b'"assignment"' in it]
 
 
 # -- a study without trials -------------------------------------------------------------------------

@@ -142,7 +142,7 @@ def test_what_only_helps_beside_another_lever_is_found() -> None:
 
     def compute_bound(situation) -> float:
         account = situation.account
-        return account.wall / (account.wall - account.forward - account.backward)
+        return account.wall / (account.wall - account.seconds_in("forward") - account.seconds_in("backward"))
 
     script = FakeScript(
         data=0.2, compute=0.0015, optimizer=0.0002, effects={LOADER: Effect(data=0.001), HALF: Effect(compute=0.5)}

@@ -169,7 +169,7 @@ def test_of_many_levers_the_idle_are_let_go(seed: int) -> None:
 def test_what_a_slow_loader_hides_is_found_on_top_of_a_faster_one() -> None:
     def bound(situation: object) -> float:
         account = situation.account  # type: ignore[attr-defined]
-        return float(account.wall / (account.wall - account.forward - account.backward))
+        return float(account.wall / (account.wall - account.seconds_in("forward") - account.seconds_in("backward")))
 
     effects = {setting("feed"): Effect(data=0.001), setting("half"): Effect(compute=0.5)}
     script = FakeScript(data=0.2, compute=0.0015, optimizer=0.0002, effects=effects, **QUIET)

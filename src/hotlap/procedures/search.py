@@ -198,6 +198,7 @@ class Search(Ladder):
         if not found.parts:
             self._situation = self._baseline_situation
             return found.left
+        self._trials.reserve_seconds = 0.0  # what follows is the verification that it was kept for
         settled = Together(self._trials, self._draft, self._prover).settle(found.parts)
         self._compared = self._compared or settled.compared
         if settled.verification is not None:
