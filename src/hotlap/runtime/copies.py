@@ -11,13 +11,13 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from hotlap.runtime.clock import StepClock
 from hotlap.runtime.stopwatch import HOST_TO_DEVICE, OTHER
+from hotlap.runtime.unit_clock import UnitClock
 
 Replace: TypeAlias = Callable[[Any, str, Any], None]
 
 
-def time_copies(torch: Any, clock: StepClock, replace: Replace = setattr) -> None:
+def time_copies(torch: Any, clock: UnitClock, replace: Replace = setattr) -> None:
     """Record the time of copies to the device as a phase of its own; ``replace`` swaps torch's methods for ours."""
     if not any(getattr(torch.version, name, None) for name in ("cuda", "hip", "xpu")):
         return
@@ -27,7 +27,7 @@ def time_copies(torch: Any, clock: StepClock, replace: Replace = setattr) -> Non
         replace(torch.Tensor, name, _timed(getattr(torch.Tensor, name), torch.compiler.is_compiling, clock))
 
 
-def _timed(method: Callable[..., Any], is_compiling: Callable[[], bool], clock: StepClock) -> Callable[..., Any]:
+def _timed(method: Callable[..., Any], is_compiling: Callable[[], bool], clock: UnitClock) -> Callable[..., Any]:
     trainer = threading.get_ident()
 
     @functools.wraps(method)

@@ -16,13 +16,13 @@ from hotlap.runtime.autocast_watch import AutocastWatch
 from hotlap.runtime.batches import size_in_bytes, tensors
 from hotlap.runtime.blocks_watch import BlocksWatch
 from hotlap.runtime.call_sites import digests, exact_user_site
-from hotlap.runtime.clock import StepClock
 from hotlap.runtime.devices import device_kind, matmul_precision
 from hotlap.runtime.flops import flop_counter
 from hotlap.runtime.hooks import Fetch
 from hotlap.runtime.interception import Interception
 from hotlap.runtime.last_read import LastRead
 from hotlap.runtime.outside import OutsideWatch
+from hotlap.runtime.unit_clock import UnitClock
 
 STEPS_WITH_SITES = 3
 STEP_THAT_COUNTS_FLOPS = 3
@@ -34,7 +34,7 @@ _PATIENCE = 2.0
 class Observer:
     """Collects :class:`ScriptFacts` while the script runs."""
 
-    def __init__(self, interception: Interception, clock: StepClock, assignment: Assignment) -> None:
+    def __init__(self, interception: Interception, clock: UnitClock, assignment: Assignment) -> None:
         self._torch = interception.hooks.torch
         self._clock = clock
         self._roots = interception.roots

@@ -14,11 +14,11 @@ import msgspec
 from hotlap.records import CallSite, CheckpointFacts, EvaluationFacts
 from hotlap.runtime.autocast_watch import autocast_dtype
 from hotlap.runtime.call_sites import exact_user_site
-from hotlap.runtime.clock import StepClock
 from hotlap.runtime.devices import device_kind
 from hotlap.runtime.hooks import Fetch
 from hotlap.runtime.interception import Interception
 from hotlap.runtime.stopwatch import EVALUATION
+from hotlap.runtime.unit_clock import UnitClock
 
 
 class OutsideWatch:
@@ -28,7 +28,7 @@ class OutsideWatch:
     def __init__(
         self,
         interception: Interception,
-        clock: StepClock,
+        clock: UnitClock,
         fetched_last: Callable[[], Any],
         mark: Callable[[Any], None],
     ) -> None:

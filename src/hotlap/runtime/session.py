@@ -38,6 +38,7 @@ from hotlap.runtime.invariants import InvariantsRecorder
 from hotlap.runtime.observer import Observer
 from hotlap.runtime.process_groups import be_patient, wait_until_forgotten
 from hotlap.runtime.step_counter import open_counter
+from hotlap.runtime.unit_clock import UnitClock
 
 if TYPE_CHECKING:
     from hotlap.runtime.evidence.recorder import Recorder
@@ -90,7 +91,7 @@ class Session:
         kind = CallClock if self.assignment.step_source == "call" else StepClock
         if kind is CallClock:
             interception.roots.wait_to_be_told()
-        self.clock = kind(
+        self.clock: UnitClock = kind(
             self._hooks,
             source=self.assignment.step_source,
             scaling=interception,

@@ -36,6 +36,7 @@ from hotlap.trial.command import command_of, start_failure, unwritable
 from hotlap.trial.connections import merged_hosts, remote_peers
 from hotlap.trial.denials import denied_path
 from hotlap.trial.endings import Departure, ending_of, kernel_memory_kills
+from hotlap.trial.freezing import Freezer, TreeFreezer
 from hotlap.trial.isolating import Isolator
 from hotlap.trial.load import BlockWatch, CoresWatch, device_of
 from hotlap.trial.memory_guard import MemoryGuard
@@ -44,7 +45,7 @@ from hotlap.trial.process import OwnedProcess
 from hotlap.trial.progress import WHILE_STOPPED, Stall, StepCounters, stopped
 from hotlap.trial.room import Room, read_only_sentence, written_names
 from hotlap.trial.strangers import boot_failures, described, torch_without_hotlap
-from hotlap.trial.suspension import Suspender, SuspensionFailedError
+from hotlap.trial.suspension import SuspensionFailedError
 from hotlap.trial.sweeping import sweep_run
 from hotlap.trial.trainers import Trainers
 
@@ -66,8 +67,8 @@ _LAST_WORDS_SECONDS = 0.5
 
 class Child:
     """A child for ``assignment``, whose files go to ``run_directory`` and whose variables are ``environment``, isolated
-    as the ``isolator`` says. ``hooked``: hotlap's own runtime is to be in every process that has torch. With a
-    ``suspender`` its device memory moves to the host whenever it is frozen; ``not_suspended`` says why that failed.
+    as the ``isolator`` says. ``hooked``: hotlap's own runtime is to be in every process that has torch. The
+    ``freezer`` (by default one that sends signals) is its own; ``not_suspended`` says why device memory stayed.
 
     ``blocks`` is what it was timed on so far, of which the first ``warm_up_blocks`` were warm-up; that number and the
     ``notes`` are set by the one who decides on blocks.
@@ -81,7 +82,7 @@ class Child:
         isolator: Isolator,
         *,
         hooked: bool = True,
-        suspender: Suspender | None = None,
+        freezer: Freezer | None = None,
     ) -> None:
         self.assignment = assignment
         self.run_directory = run_directory
@@ -93,8 +94,7 @@ class Child:
         self._environment = environment
         self._isolator = isolator
         self._hooked = hooked
-        self._suspender = suspender
-        self._suspended: tuple[int, ...] = ()
+        self._freezer: Freezer = freezer if freezer is not None else TreeFreezer()
         self._process = OwnedProcess()
         self._layers = isolator.layers_of(run_directory, self._process.folder)
         self._room = Room(self._layers) if self._layers is not None else None
@@ -108,7 +108,6 @@ class Child:
         guard = assignment.instrument(GuardMemory)
         self._memory_guard = MemoryGuard(guard.headroom) if guard is not None else None
         self._began = self._ended = 0.0
-        self._frozen: list[psutil.Process] = []
         self._frozen_at: float | None = None
         self._frozen_seconds = self._longest_pause_seconds = 0.0
         self._arrived_at: float | None = None
@@ -192,37 +191,23 @@ class Child:
     def freeze(self) -> None:
         """Stop the whole process tree where it stands."""
         if self._frozen_at is None and not self._over:
-            began = time.perf_counter()
-            self._move_to_host()
-            self._frozen = tree.stop(self._process.root)
-            self._frozen_at = began if self._suspended else time.perf_counter()
+            try:
+                self._frozen_at = self._freezer.freeze(self._process.root)
+            except SuspensionFailedError as error:
+                self._frozen_at = time.perf_counter()
+                self._lose_device(error)
 
     def thaw(self) -> None:
         """Let a frozen tree go on."""
         if self._frozen_at is not None:
-            tree.resume(self._frozen)
-            self._move_to_device()
+            try:
+                self._freezer.thaw(over=self._over)
+            except SuspensionFailedError as error:
+                self._lose_device(error)
             seconds = time.perf_counter() - self._frozen_at
             self._frozen_seconds += seconds
             self._longest_pause_seconds = max(self._longest_pause_seconds, seconds)
             self._frozen_at = None
-
-    def _move_to_host(self) -> None:
-        if self._suspender is None:
-            return
-        try:
-            self._suspended = self._suspender.suspend(it.pid for it in tree.members(self._process.root))
-        except SuspensionFailedError as error:
-            self._lose_device(error)
-
-    def _move_to_device(self) -> None:
-        suspended, self._suspended = self._suspended, ()
-        if self._suspender is None or self._over:
-            return
-        try:
-            self._suspender.restore(suspended)
-        except SuspensionFailedError as error:
-            self._lose_device(error)
 
     def _lose_device(self, error: SuspensionFailedError) -> None:
         """Its device's memory can no longer be relied on."""
@@ -292,7 +277,7 @@ class Child:
         With ``sample_memory`` its memory is looked at meanwhile, which costs it a little; else only after the block.
         """
         # What was frozen cannot have changed since: listing the processes again would only cost time.
-        processes = self._frozen if self._frozen_at is not None else tree.members(self._process.root)
+        processes = self._freezer.processes if self._frozen_at is not None else tree.members(self._process.root)
         self.thaw()
         if self._over:
             return None

@@ -31,6 +31,7 @@ from hotlap.trial import command, turns
 from hotlap.trial.child import Child
 from hotlap.trial.endings import may_lack_room
 from hotlap.trial.executor import OneSlot
+from hotlap.trial.freezing import DeviceFreezer, TreeFreezer
 from hotlap.trial.handshake import shake_hands
 from hotlap.trial.isolating import Isolator
 from hotlap.trial.machine import measured_machine
@@ -177,7 +178,8 @@ class LocalExecutor(OneSlot):
             self._greet(assignment.workload, environment)
         run_directory = command.new_run_directory(self._directory)
         isolator, hooked = self._isolator, self._hooked
-        return Child(assignment, run_directory, environment, isolator, hooked=hooked, suspender=suspender)
+        freezer = DeviceFreezer(suspender) if suspender is not None else TreeFreezer()
+        return Child(assignment, run_directory, environment, isolator, hooked=hooked, freezer=freezer)
 
     @property
     def _hooked(self) -> bool:

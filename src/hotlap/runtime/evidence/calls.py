@@ -18,12 +18,12 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
 from hotlap.records import CallSite, Phase
-from hotlap.runtime.clock import StepClock
 from hotlap.runtime.evidence.callers import Caller, Callers
 from hotlap.runtime.evidence.unnoticed import builtin_like, named_alike, never_compile
 from hotlap.runtime.hooks import Fetch
 from hotlap.runtime.interception import Interception
 from hotlap.runtime.stopwatch import PHASE_NAMES
+from hotlap.runtime.unit_clock import UnitClock
 
 Function: TypeAlias = Callable[..., Any]
 Group: TypeAlias = Literal["sync", "loop"]
@@ -71,7 +71,7 @@ class Count:
 _watches: WeakKeyDictionary[Interception, CallWatch] = WeakKeyDictionary()
 
 
-def watch_of(interception: Interception, clock: StepClock) -> CallWatch:
+def watch_of(interception: Interception, clock: UnitClock) -> CallWatch:
     """The one watch that all collectors of this interception share, made for the first of them. It begins paused."""
     watch = _watches.get(interception)
     if watch is None:
@@ -88,7 +88,7 @@ class CallWatch:
     What was called in a step that never ended is left out.
     """
 
-    def __init__(self, interception: Interception, clock: StepClock) -> None:
+    def __init__(self, interception: Interception, clock: UnitClock) -> None:
         self._torch = interception.hooks.torch
         self._replace = interception.patches.replace
         self._is_compiling: Callable[[], bool] = self._torch.compiler.is_compiling

@@ -8,8 +8,8 @@ from typing import Any
 
 from hotlap.evidence import LayerUse
 from hotlap.runtime import compile_report
-from hotlap.runtime.clock import StepClock
 from hotlap.runtime.interception import Interception
+from hotlap.runtime.unit_clock import UnitClock
 
 STEP_WATCHED = 2
 """The number of steps done before the watched one: by then it shows whether the script compiles its model."""
@@ -24,7 +24,7 @@ class LayerWatch:
     evaluation mode are left alone too: with hooks on them torch may choose another kernel.
     """
 
-    def __init__(self, interception: Interception, clock: StepClock) -> None:
+    def __init__(self, interception: Interception, clock: UnitClock) -> None:
         self._torch = interception.hooks.torch
         self._hooks = interception.hooks
         self._clock = clock

@@ -13,13 +13,13 @@ from typing import Any
 from hotlap.evidence import DatasetProfile, LoaderUse
 from hotlap.records import CallSite
 from hotlap.runtime.call_sites import user_site
-from hotlap.runtime.clock import StepClock
 from hotlap.runtime.evidence.batch_copies import BatchCopies, CopyCount
 from hotlap.runtime.evidence.datasets import profile_dataset
 from hotlap.runtime.hooks import Fetch
 from hotlap.runtime.interception import Interception
 from hotlap.runtime.last_read import LastRead
 from hotlap.runtime.stopwatch import EVALUATION
+from hotlap.runtime.unit_clock import UnitClock
 
 MOST_FETCHES = 4000
 MOST_DATASETS = 4
@@ -30,7 +30,7 @@ class LoaderWatch:
     """Times every start and fetch from outside. The starts and what follows them are always recorded; other fetches,
     queue lengths and copies only while steps are counted."""
 
-    def __init__(self, interception: Interception, clock: StepClock) -> None:
+    def __init__(self, interception: Interception, clock: UnitClock) -> None:
         hooks = interception.hooks
         self._torch = hooks.torch
         self._counting = False

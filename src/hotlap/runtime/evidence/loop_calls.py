@@ -13,11 +13,11 @@ from typing import Any, cast
 from hotlap.evidence import LoopCall, LoopCallKind
 from hotlap.records import CallSite
 from hotlap.runtime.call_sites import user_site
-from hotlap.runtime.clock import StepClock
 from hotlap.runtime.evidence.callers import Caller
 from hotlap.runtime.evidence.calls import Look, Seen, watch_of
 from hotlap.runtime.evidence.reporters import ReporterWatch
 from hotlap.runtime.interception import Interception
+from hotlap.runtime.unit_clock import UnitClock
 
 _DEVICE_MODULES = ("cuda", "xpu", "mps", "accelerator")
 
@@ -31,7 +31,7 @@ class LoopCallWatch:
     tensors that were made on the host.
     """
 
-    def __init__(self, interception: Interception, clock: StepClock) -> None:
+    def __init__(self, interception: Interception, clock: UnitClock) -> None:
         self._torch = interception.hooks.torch
         self._replace = interception.patches.replace
         self._watch = watch_of(interception, clock)

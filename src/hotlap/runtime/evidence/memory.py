@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 
 from hotlap.evidence import MemoryTimeline
-from hotlap.runtime.clock import StepClock
 from hotlap.runtime.devices import device_kind
 from hotlap.runtime.evidence.holders import Holders
 from hotlap.runtime.evidence.host_memory import host_bytes_reader
 from hotlap.runtime.interception import Interception
+from hotlap.runtime.unit_clock import UnitClock
 
 FIRST_LOOK_AT_VARIABLES = 6
 """Steps from the first one; each further look comes after twice as many, so there are few of them in a long run."""
@@ -24,7 +24,7 @@ FIRST_LOOK_AT_VARIABLES = 6
 class MemoryWatch:
     """A row at the end of each counted step, and a look at the user's variables now and then."""
 
-    def __init__(self, interception: Interception, clock: StepClock) -> None:
+    def __init__(self, interception: Interception, clock: UnitClock) -> None:
         self._torch = interception.hooks.torch
         self._roots = interception.roots
         self._clock = clock

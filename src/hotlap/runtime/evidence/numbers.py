@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hotlap.evidence import Numbers
-from hotlap.runtime.clock import StepClock
 from hotlap.runtime.evidence.unnoticed import never_compile
 from hotlap.runtime.interception import Interception
+from hotlap.runtime.unit_clock import UnitClock
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class NumberWatch:
     make the processes wait for each other.
     """
 
-    def __init__(self, interception: Interception, clock: StepClock) -> None:
+    def __init__(self, interception: Interception, clock: UnitClock) -> None:
         self._torch = interception.hooks.torch
         self._counting = True
         self._able = True

@@ -9,7 +9,6 @@ import msgspec
 
 from hotlap.evidence import RunEvidence
 from hotlap.records import Steps
-from hotlap.runtime.clock import StepClock
 from hotlap.runtime.evidence.collector import Collector, Counter
 from hotlap.runtime.evidence.layers import LayerWatch
 from hotlap.runtime.evidence.loaders import LoaderWatch
@@ -20,8 +19,9 @@ from hotlap.runtime.evidence.sampled_lines import SampledLines
 from hotlap.runtime.evidence.syncs import SyncWatch
 from hotlap.runtime.evidence.window import ProfilerWindow
 from hotlap.runtime.interception import Interception
+from hotlap.runtime.unit_clock import UnitClock
 
-COLLECTORS: tuple[Callable[[Interception, StepClock], Collector], ...] = (
+COLLECTORS: tuple[Callable[[Interception, UnitClock], Collector], ...] = (
     SyncWatch,
     LoopCallWatch,
     NumberWatch,
@@ -43,7 +43,7 @@ class Recorder:
     def __init__(
         self,
         interception: Interception,
-        clock: StepClock,
+        clock: UnitClock,
         profiled_steps: int,
         directory: Path,
         rank: Callable[[], int],

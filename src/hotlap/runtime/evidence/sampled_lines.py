@@ -21,13 +21,13 @@ from typing import Any, NamedTuple, TypeAlias
 
 from hotlap.evidence import LineSamples, SampledLine, SampledPhase
 from hotlap.records import CallSite
-from hotlap.runtime.clock import StepClock
 from hotlap.runtime.evidence.callers import Callers, passes_on
 from hotlap.runtime.evidence.native_calls import NativeCalls
 from hotlap.runtime.hooks import Fetch
 from hotlap.runtime.interception import Interception
 from hotlap.runtime.originals import posix
 from hotlap.runtime.stopwatch import OTHER, OUTSIDE, PHASE_NAMES
+from hotlap.runtime.unit_clock import UnitClock
 
 INTERVAL_SECONDS = 0.01
 MOST_LINES = 400
@@ -87,7 +87,7 @@ class SampledLines:
     """Samples from its making on, but for pauses. A process that forks is not sampled again before its step is over:
     forking with a second thread at work is what Python warns of."""
 
-    def __init__(self, interception: Interception, clock: StepClock) -> None:
+    def __init__(self, interception: Interception, clock: UnitClock) -> None:
         self._clock = clock
         self._callers = Callers(interception.hooks.torch)
         self._natives = NativeCalls(interception.hooks.torch)

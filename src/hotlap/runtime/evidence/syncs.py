@@ -10,12 +10,12 @@ from types import ModuleType
 from typing import Any, cast
 
 from hotlap.evidence import HostSync, SyncKind
-from hotlap.runtime.clock import StepClock
 from hotlap.runtime.evidence.callers import Caller
 from hotlap.runtime.evidence.calls import Look, Seen, watch_of
 from hotlap.runtime.evidence.host_tensors import HostTensors
 from hotlap.runtime.evidence.unnoticed import known_to_torchscript
 from hotlap.runtime.interception import Interception
+from hotlap.runtime.unit_clock import UnitClock
 
 _TENSOR_METHODS: tuple[tuple[str, SyncKind], ...] = (
     ("item", "item"),
@@ -37,7 +37,7 @@ _HOST_DEVICES = ("cpu", "meta")
 class SyncWatch:
     """Counts them by line, where they are made in training steps."""
 
-    def __init__(self, interception: Interception, clock: StepClock) -> None:
+    def __init__(self, interception: Interception, clock: UnitClock) -> None:
         torch = interception.hooks.torch
         self._torch = torch
         self._watch = watch_of(interception, clock)

@@ -20,8 +20,8 @@ from typing import Any, Literal, TypeAlias
 
 from hotlap.evidence import Window
 from hotlap.records import Steps
-from hotlap.runtime.clock import StepClock
 from hotlap.runtime.interception import Interception
+from hotlap.runtime.unit_clock import UnitClock
 
 LEAST_WARM_UP_STEPS = 3
 _LOG_LEVEL, _SILENT = "KINETO_LOG_LEVEL", "6"
@@ -34,7 +34,7 @@ class ProfilerWindow:
     """Starts and stops the profiler at the borders of steps, each of which it marks ``ProfilerStep#row``."""
 
     def __init__(
-        self, interception: Interception, clock: StepClock, steps: int, path_of_trace: Callable[[], Path]
+        self, interception: Interception, clock: UnitClock, steps: int, path_of_trace: Callable[[], Path]
     ) -> None:
         self._hooks = interception.hooks
         self._torch = interception.hooks.torch

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from hotlap.records import CaptureGradients, CollectEvidence, GuardMemory, Instrument, Observe
-from hotlap.runtime.clock import StepClock
 from hotlap.runtime.hooks import Hooks
 from hotlap.runtime.interception import Interception
+from hotlap.runtime.unit_clock import UnitClock
 
 WITHOUT_A_FILE: Final = (Observe, CollectEvidence, CaptureGradients, GuardMemory)
 
@@ -27,7 +27,7 @@ class Place:
     ``directory`` is the run's."""
 
     interception: Interception
-    clock: StepClock
+    clock: UnitClock
     finish: Callable[..., object]
     directory: Path = Path()
 

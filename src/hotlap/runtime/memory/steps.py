@@ -22,11 +22,11 @@ from hotlap.records import (
     ModuleMemory,
 )
 from hotlap.runtime.batches import tensors as tensors_in
-from hotlap.runtime.clock import StepClock
 from hotlap.runtime.evidence.holders import Holders
 from hotlap.runtime.hooks import Fetch
 from hotlap.runtime.interception import Interception
 from hotlap.runtime.memory.storages import Held, StorageCount
+from hotlap.runtime.unit_clock import UnitClock
 
 WARM_UP_STEPS: Final = 3
 """Steps in which optimizers make their state and caches fill; what is made in them and stays is no growth."""
@@ -48,7 +48,7 @@ _FIELDS: Final[dict[MemoryKind, str]] = {
 class MemorySteps:
     """Counts from the first training forward on, until :meth:`stop`."""
 
-    def __init__(self, interception: Interception, clock: StepClock) -> None:
+    def __init__(self, interception: Interception, clock: UnitClock) -> None:
         self._torch = interception.hooks.torch
         self._clock = clock
         self._roots = interception.roots

@@ -14,12 +14,12 @@ from typing import Any
 
 from hotlap.records import BadNumber, CallSite
 from hotlap.runtime.call_sites import user_site
-from hotlap.runtime.clock import StepClock
 from hotlap.runtime.hooks import Fetch
 from hotlap.runtime.interception import Interception
 from hotlap.runtime.not_finite.check import OperationCheck
 from hotlap.runtime.not_finite.descent import NOTHING, Descent, bad_number
 from hotlap.runtime.not_finite.whereabouts import Whereabouts
+from hotlap.runtime.unit_clock import UnitClock
 
 
 class CheckedSteps:
@@ -29,7 +29,7 @@ class CheckedSteps:
     """
 
     def __init__(
-        self, interception: Interception, clock: StepClock, first: int, found: Callable[[BadNumber], object]
+        self, interception: Interception, clock: UnitClock, first: int, found: Callable[[BadNumber], object]
     ) -> None:
         switch_compiling_off()
         self._clock = clock

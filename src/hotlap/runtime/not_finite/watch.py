@@ -13,11 +13,11 @@ from typing import Any
 import torch
 
 from hotlap.records import BadNumber, NoticedIn
-from hotlap.runtime.clock import StepClock
 from hotlap.runtime.interception import Interception
 from hotlap.runtime.not_finite.checked_steps import CheckedSteps
 from hotlap.runtime.not_finite.descent import NOTHING, bad_number
 from hotlap.runtime.not_finite.ranges import all_finite, extremes, has_nan, is_capturing, is_finite
+from hotlap.runtime.unit_clock import UnitClock
 
 
 class NumbersWatch:
@@ -27,7 +27,7 @@ class NumbersWatch:
     def __init__(
         self,
         interception: Interception,
-        clock: StepClock,
+        clock: UnitClock,
         check_from: int | None,
         found: Callable[[BadNumber], object],
     ) -> None:

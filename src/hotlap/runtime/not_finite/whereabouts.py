@@ -18,10 +18,10 @@ import torch
 
 from hotlap.records import CallSite, NumberPhase
 from hotlap.runtime.call_sites import user_site
-from hotlap.runtime.clock import StepClock
 from hotlap.runtime.hooks import Fetch
 from hotlap.runtime.interception import Interception
 from hotlap.runtime.not_finite.ranges import carrier, memory
+from hotlap.runtime.unit_clock import UnitClock
 
 STEPS_REMEMBERED = 2
 _LONGEST_LINE = 200
@@ -39,7 +39,7 @@ class Place:
 class Whereabouts:
     """Follows the script through the hooks and through torch's own hooks on every layer."""
 
-    def __init__(self, interception: Interception, clock: StepClock) -> None:
+    def __init__(self, interception: Interception, clock: UnitClock) -> None:
         self._roots = interception.roots
         self._clock = clock
         self._thread = threading.get_ident()
