@@ -21,8 +21,8 @@ ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1] / "src")
 
 def test_the_surface_is_what_it_is() -> None:
     named = {
-        "HotlapError", "Limit", "Objective", "Plan", "Study", "__version__", "apply", "check", "lint", "load_study",
-        "nan", "patch", "profile", "trace", "tune",
+        "HotlapError", "Limit", "Objective", "Plan", "Study", "__version__", "apply", "batch", "check", "infer", "lint",
+        "load_study", "memory", "nan", "patch", "profile", "trace", "tune",
     }  # fmt: skip
     assert set(hotlap.__all__) == named
     assert dir(hotlap) == sorted(hotlap.__all__)
@@ -49,6 +49,21 @@ def test_other_names_do_not_exist() -> None:
             "patch",
             ["path", "write", "prove", "again", "delta", "budget_seconds", "seed", "parity_steps", "network",
              "unprotected", "arguments", "on_progress"],
+        ),
+        (
+            "batch",
+            ["script", "arguments", "module", "flag", "headroom", "most", "model_alone", "budget_seconds", "seed",
+             "network", "unprotected", "directory", "on_progress"],
+        ),
+        (
+            "infer",
+            ["model", "inputs", "quality", "budget_seconds", "only", "skip", "allow", "accept_unverified", "delta",
+             "seed", "quick", "network", "unprotected", "directory", "on_progress"],
+        ),
+        (
+            "memory",
+            ["script", "arguments", "module", "steps", "estimate", "batch_sizes", "device_memory_bytes", "ranks",
+             "flag", "seed", "network", "unprotected", "directory", "on_progress"],
         ),
         ("lint", ["paths", "select", "ignore", "processes"]),
         (

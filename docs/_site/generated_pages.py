@@ -1,4 +1,4 @@
-"""Pages that the site makes from the code: levers, findings, lint rules, commands.
+"""Pages that the site makes from the code: levers, findings, lint rules, commands, functions.
 
 A hook of MkDocs. The docstring of a lever's or rule's file is its page, and a command's help is what its own parser
 says; nothing is written twice, so nothing can differ.
@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
+import hotlap
 from hotlap.cli.main import COMMANDS
 from hotlap.diagnose.api import all_rules
 from hotlap.levers.api import levers_of_any_work
@@ -57,6 +60,7 @@ def pages() -> Iterator[Page]:
     yield from _findings()
     yield from _lint_rules()
     yield _commands()
+    yield _python()
 
 
 def _filled(entry: object) -> object:
@@ -130,6 +134,49 @@ def _commands() -> Page:
         command = importlib.import_module(f"hotlap.cli.{name}")
         parts += [f"## hotlap {name}", f"{what[:1].upper()}{what[1:]}.", _fenced(command.parser().format_help())]
     return Page("commands.md", "\n\n".join(parts))
+
+
+def _python() -> Page:
+    functions = {name: it for name in hotlap.__all__ if inspect.isfunction(it := getattr(hotlap, name))}
+    parts = [
+        "# From Python\n\nEach function answers with a record; the fields of a `Study` are those of "
+        "[its format](study-format.md). Errors are of type `hotlap.HotlapError`.",
+        _table(
+            ("function", "what it does"),
+            [(f"[`{name}`](#hotlap{name})", _summary(it)) for name, it in functions.items()],
+        ),
+    ]
+    for name, function in functions.items():
+        lines = [_parameter(it) for it in inspect.signature(function).parameters.values()]
+        signature = ",\n    ".join(_with_stars(lines, function))
+        parts += [f"## hotlap.{name}", f"```text\nhotlap.{name}(\n    {signature},\n)\n```", _in_markdown(function)]
+    return Page("python.md", "\n\n".join(parts))
+
+
+def _summary(function: Callable[..., object]) -> str:
+    return _in_markdown(function).partition("\n\n")[0].replace("\n", " ")
+
+
+def _parameter(it: inspect.Parameter) -> str:
+    """``steps: int = 12``, as the source has it."""
+    star = "*" if it.kind is inspect.Parameter.VAR_POSITIONAL else ""
+    default = os.fspath(it.default) if isinstance(it.default, Path) else it.default
+    return f"{star}{it.name}: {it.annotation}" + ("" if default is inspect.Parameter.empty else f" = {default!r}")
+
+
+def _with_stars(lines: list[str], function: Callable[..., object]) -> list[str]:
+    """The parameters with the star in front of those that are given by name alone."""
+    kinds = [it.kind for it in inspect.signature(function).parameters.values()]
+    named = [index for index, kind in enumerate(kinds) if kind is inspect.Parameter.KEYWORD_ONLY]
+    if not named or inspect.Parameter.VAR_POSITIONAL in kinds:
+        return lines
+    return [*lines[: named[0]], "*", *lines[named[0] :]]
+
+
+def _in_markdown(function: Callable[..., object]) -> str:
+    """A function's docstring, its references and literals as code."""
+    text = re.sub(r":(?:func|class|mod|data):`~?([^`]+)`", r"`\1`", inspect.getdoc(function) or "")
+    return text.replace("``", "`")
 
 
 def _docstring_page(name: str, docstring: str, facts: Iterable[str]) -> str:

@@ -11,9 +11,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hotlap.api import apply as apply
+    from hotlap.api import batch as batch
     from hotlap.api import check as check
+    from hotlap.api import infer as infer
     from hotlap.api import lint as lint
     from hotlap.api import load_study as load_study
+    from hotlap.api import memory as memory
     from hotlap.api import nan as nan
     from hotlap.api import patch as patch
     from hotlap.api import profile as profile
@@ -35,9 +38,12 @@ __all__ = [
     "Study",
     "__version__",
     "apply",
+    "batch",
     "check",
+    "infer",
     "lint",
     "load_study",
+    "memory",
     "nan",
     "patch",
     "profile",
@@ -52,9 +58,12 @@ _HOMES = {
     "Plan": "hotlap.records",
     "Study": "hotlap.records",
     "apply": "hotlap.api",
+    "batch": "hotlap.api",
     "check": "hotlap.api",
+    "infer": "hotlap.api",
     "lint": "hotlap.api",
     "load_study": "hotlap.api",
+    "memory": "hotlap.api",
     "nan": "hotlap.api",
     "patch": "hotlap.api",
     "profile": "hotlap.api",

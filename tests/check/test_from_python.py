@@ -12,6 +12,7 @@ from pair import Pair
 
 import hotlap
 from hotlap import api
+from hotlap.api import engine
 from hotlap.history import history_of
 from hotlap.records import Check, Isolation, Progress
 
@@ -36,7 +37,7 @@ def trials(monkeypatch: pytest.MonkeyPatch) -> Callable[[Pair], list[Isolation]]
             asked.append(isolation)
             return executor
 
-        monkeypatch.setattr(api, "local_executor", make)
+        monkeypatch.setattr(engine, "local_executor", make)
         return asked
 
     return use

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from docs_blocks import ROOT
 
+import hotlap
 from hotlap.cli.main import COMMANDS
 from hotlap.diagnose.api import all_rules
 from hotlap.levers.api import levers_of_any_work
@@ -52,6 +54,15 @@ def test_every_command_is_described(site: Path) -> None:
     text = (site / "commands.html").read_text(encoding="utf-8")
     for name in COMMANDS:
         assert f"usage: hotlap {name}" in text
+
+
+def test_every_function_is_described_with_its_arguments(site: Path) -> None:
+    text = (site / "python.html").read_text(encoding="utf-8")
+    functions = {name: it for name in hotlap.__all__ if inspect.isfunction(it := getattr(hotlap, name))}
+    assert {"tune", "batch", "infer", "memory"} <= functions.keys()
+    for name, function in functions.items():
+        assert f'id="hotlap{name}"' in text and all(it in text for it in inspect.signature(function).parameters)
+    assert ":func:" not in text
 
 
 def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:

@@ -12,7 +12,9 @@ import pytest
 from fake_executor import FakeExecutor
 from fakes import MACHINE
 
+import hotlap
 from hotlap import api
+from hotlap.api import engine
 from hotlap.cli.main import main
 from hotlap.experiment.options import Options
 from hotlap.measure.quality import USUAL_LEVEL
@@ -184,3 +186,16 @@ def test_the_command_reports_one_recommendation(
 def test_names_that_say_too_little_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["infer", *words]) == 2
     assert "hotlap: " in capsys.readouterr().err
+
+
+def test_it_is_called_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "local_executor", lambda directory, isolation: FakeModel(folder=tmp_path))
+    monkeypatch.chdir(tmp_path)
+    study = hotlap.infer("serve:make_model", inputs="serve:make_inputs", only=["half-weights"], quality=0.5)
+    assert [it.lever for it in study.plan.settings] == ["half-weights"]
+    assert study.verification is not None
+    quality = study.verification.quality
+    assert isinstance(quality, TaskQuality) and (quality.verdict, quality.level) == ("within", 0.5)
+    assert Path(study.directory).parent == tmp_path / ".hotlap" / "infer"
+    with pytest.raises(hotlap.HotlapError, match="names no function"):
+        hotlap.infer("serve", inputs="serve:make_inputs")

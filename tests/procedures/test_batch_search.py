@@ -11,7 +11,8 @@ import msgspec
 import pytest
 from fake_script import WORKLOAD, FakeExecutor, FakeScript
 
-from hotlap.api import Engine
+import hotlap
+from hotlap.api import Engine, engine
 from hotlap.cli.main import main
 from hotlap.experiment.options import BatchChoices, Options
 from hotlap.procedures.batch.search import search_batch
@@ -172,3 +173,16 @@ def test_choices_that_make_no_sense_are_refused(
 ) -> None:
     assert show(tmp_path, monkeypatch, *words) == 2
     assert words[0].partition("=")[0] in capsys.readouterr().err.lower()
+
+
+def test_it_is_called_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    executor = FakeExecutor(FakeScript(has_loader=True, samples_per_step=8, batch_size=8, fixed_share=0.9))
+    monkeypatch.setattr(engine, "local_executor", lambda directory, isolation: executor)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("")
+    study = hotlap.batch("train.py", most=20, headroom=0.2)
+    assert study.batch_search is not None and study.batch_search.bound_by == "cap"
+    assert max(it.batch_size for it in study.batch_search.rates) == 20
+    assert (study.kind, Path(study.directory).parent) == ("batch", tmp_path / ".hotlap" / "batch")
+    with pytest.raises(hotlap.HotlapError, match="headroom"):
+        hotlap.batch("train.py", headroom=2.0)

@@ -1,27 +1,280 @@
-"""Searches that an engine carries out by itself, each loaded when it is asked for."""
+"""Studies from Python: find what makes something faster or smaller on this machine, or why it is slow or large."""
 
 from __future__ import annotations
 
-from hotlap.experiment.draft import OnProgress
-from hotlap.experiment.options import Options
-from hotlap.records import Study, Workload
-from hotlap.study import Journal
-from hotlap.trial.executor import Executor
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from hotlap.api.engine import (
+    STUDIES,
+    OnProgress,
+    batch_search,
+    begin,
+    inference_search,
+    memory_search,
+    profile_search,
+    say_nothing,
+    write_plan,
+)
+from hotlap.errors import UsageError
+from hotlap.experiment.options import BatchChoices, EstimateChoices, Options, with_quick_budget
+from hotlap.measure.quality import USUAL_LEVEL
+from hotlap.records import NetworkMode, Objective, Study, Workload
+from hotlap.study import BATCHES, INFERENCES, MEMORIES, PROFILES
+
+SPEED = Objective()
+"""What a search is for unless another objective is given."""
 
 
-def inference_search(
-    workload: Workload, options: Options, journal: Journal, executor: Executor, on_progress: OnProgress
+def tune(
+    script: str | os.PathLike[str],
+    *,
+    arguments: Sequence[str] = (),
+    module: bool = False,
+    objective: Objective = SPEED,
+    budget_seconds: float | None = None,
+    only: Iterable[str] = (),
+    skip: Iterable[str] = (),
+    allow: Iterable[str] = (),
+    accept_unverified: bool = False,
+    delta: float = 0.01,
+    seed: int = 0,
+    parity_steps: int = 300,
+    quick: bool = False,
+    network: NetworkMode = "open",
+    unprotected: bool = False,
+    directory: str | os.PathLike[str] = STUDIES,
+    plan_path: str | os.PathLike[str] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Study:
-    """The search for what makes the calls of a model faster."""
-    from hotlap.procedures.infer import infer as search_inference
+    """Find what makes a training script faster on this machine, prove it, and return the study.
 
-    return search_inference(workload, options, executor, on_progress, journal=journal)
+    ``objective`` names another metric that is to become better, and limits of others:
+    ``Objective(metric="peak_bytes", limits=(Limit(metric="seconds_per_sample", most=1.3),))`` is what ``--goal memory
+    --slowdown 1.3`` asks for.
+
+    ``script`` is a path, or with ``module=True`` a dotted name; ``arguments`` are the script's own. The study is kept
+    under ``directory``; the plan is written to ``plan_path`` where one is named and a lever was kept. The other options
+    are those of ``hotlap tune``. ``on_progress`` is called whenever something begins or becomes known.
+
+    Raises :class:`HotlapError`: a script that cannot be run or has nothing to tune, options that make no sense, a study
+    folder that cannot be written.
+    """
+    options = Options(
+        objective=objective,
+        budget_seconds=budget_seconds,
+        only=tuple(only),
+        skip=tuple(skip),
+        allow=tuple(allow),
+        accept_unverified=accept_unverified,
+        delta=delta,
+        seed=seed,
+        parity_steps=parity_steps,
+        quick=quick,
+        network=network,
+        unprotected=unprotected,
+    )
+    workload = workload_of(script, arguments, module)
+    found = begin(workload, with_quick_budget(options), root=Path(directory), on_progress=on_progress or say_nothing)
+    if plan_path is not None and found.plan.settings:
+        write_plan(found, Path(plan_path))
+    return found
 
 
-def memory_search(
-    workload: Workload, options: Options, journal: Journal, executor: Executor, on_progress: OnProgress
+def profile(
+    script: str | os.PathLike[str],
+    *,
+    arguments: Sequence[str] = (),
+    module: bool = False,
+    budget_seconds: float | None = None,
+    seed: int = 0,
+    batch_sizes: bool = False,
+    network: NetworkMode = "open",
+    unprotected: bool = False,
+    directory: str | os.PathLike[str] = STUDIES,
+    on_progress: OnProgress | None = None,
 ) -> Study:
-    """Where the memory of the unmodified script goes; no lever."""
-    from hotlap.procedures.memory import account_memory
+    """Say why a training script takes as long as it does on this machine: its ``findings``, costliest first.
 
-    return account_memory(workload, options, executor, on_progress, journal=journal)
+    No lever is tried. With ``batch_sizes`` the model alone is also timed with half, twice and four times the batch
+    (``batch_rates``). The other arguments are those of :func:`tune`; the study is kept in a folder of its own under
+    ``directory``. Raises as :func:`tune` does.
+    """
+    options = Options(
+        budget_seconds=budget_seconds, seed=seed, batch_sizes=batch_sizes, network=network, unprotected=unprotected
+    )
+    return begin(
+        workload_of(script, arguments, module),
+        options,
+        root=Path(directory) / PROFILES,
+        on_progress=on_progress or say_nothing,
+        search=profile_search,
+    )
+
+
+def batch(
+    script: str | os.PathLike[str],
+    *,
+    arguments: Sequence[str] = (),
+    module: bool = False,
+    flag: str = "",
+    headroom: float = 0.1,
+    most: int | None = None,
+    model_alone: bool = False,
+    budget_seconds: float | None = None,
+    seed: int = 0,
+    network: NetworkMode = "open",
+    unprotected: bool = False,
+    directory: str | os.PathLike[str] = STUDIES,
+    on_progress: OnProgress | None = None,
+) -> Study:
+    """Find the batch size from which larger ones gain nothing: ``batch_search`` of the study.
+
+    The size is changed in the script's DataLoader, or by its option ``flag`` (``"--batch-size"``). ``headroom`` is the
+    share of memory that stays free, and ``most`` the largest size to try, in samples (None: what fits). With
+    ``model_alone`` the model is also timed without its loader. The other arguments are those of :func:`tune`; the study
+    is kept in a folder of its own under ``directory``. No plan contains a batch size, which changes what is learned.
+
+    Raises as :func:`tune` does; a size that does not fit into memory is part of the answer.
+    """
+    options = Options(
+        budget_seconds=budget_seconds,
+        seed=seed,
+        batch=BatchChoices(flag=flag, headroom=headroom, most=most, model_alone=model_alone),
+        network=network,
+        unprotected=unprotected,
+    )
+    return begin(
+        workload_of(script, arguments, module),
+        options,
+        root=Path(directory) / BATCHES,
+        on_progress=on_progress or say_nothing,
+        search=batch_search,
+    )
+
+
+def infer(
+    model: str,
+    *,
+    inputs: str,
+    quality: float = USUAL_LEVEL,
+    budget_seconds: float | None = None,
+    only: Iterable[str] = (),
+    skip: Iterable[str] = (),
+    allow: Iterable[str] = (),
+    accept_unverified: bool = False,
+    delta: float = 0.01,
+    seed: int = 0,
+    quick: bool = False,
+    network: NetworkMode = "open",
+    unprotected: bool = False,
+    directory: str | os.PathLike[str] = STUDIES,
+    on_progress: OnProgress | None = None,
+) -> Study:
+    """Find what makes the calls of a model faster on this machine, with outputs that stay right.
+
+    ``model`` names a function that returns a ``torch.nn.Module``, and ``inputs`` one that returns a list or generator
+    of inputs, both as ``"module:function"``. An input is a tensor, a tuple of positional arguments, or a mapping of
+    named ones. ``quality`` is what the cosine between outputs and those in float32 must reach, and the share of
+    decisions that stay the same (0 to 1). The other arguments are those of :func:`tune`; the study is kept in a folder
+    of its own under ``directory``, and ``verification.quality`` of it is what was compared.
+
+    Raises as :func:`tune` does.
+    """
+    options = Options(
+        budget_seconds=budget_seconds,
+        only=tuple(only),
+        skip=tuple(skip),
+        allow=tuple(allow),
+        accept_unverified=accept_unverified,
+        delta=delta,
+        seed=seed,
+        quality=quality,
+        quick=quick,
+        network=network,
+        unprotected=unprotected,
+    )
+    return begin(
+        inference_workload(model, inputs),
+        with_quick_budget(options),
+        root=Path(directory) / INFERENCES,
+        on_progress=on_progress or say_nothing,
+        search=inference_search,
+    )
+
+
+def memory(
+    script: str | os.PathLike[str],
+    *,
+    arguments: Sequence[str] = (),
+    module: bool = False,
+    steps: int = Options().memory_steps,
+    estimate: bool = False,
+    batch_sizes: Iterable[int] = (),
+    device_memory_bytes: int = 0,
+    ranks: int = 1,
+    flag: str = "",
+    seed: int = 0,
+    network: NetworkMode = "open",
+    unprotected: bool = False,
+    directory: str | os.PathLike[str] = STUDIES,
+    on_progress: OnProgress | None = None,
+) -> Study:
+    """Say where the memory of a training step goes: ``memory`` of the study, in bytes, of the first ``steps`` steps.
+
+    With ``estimate`` nothing is run on a device: ``memory_estimate`` has the peak for each of ``batch_sizes`` (none:
+    the script's own) and for each lever that saves memory, computed on tensors without data. ``device_memory_bytes``
+    is what has to suffice, ``ranks`` over how many processes states are sharded, and ``flag`` the script's own option
+    for its batch size; all four are for an estimate alone. The other arguments are those of :func:`tune`; the study is
+    kept in a folder of its own under ``directory``.
+
+    Raises as :func:`tune` does.
+    """
+    asked = EstimateChoices(
+        batch_sizes=tuple(batch_sizes), device_memory_bytes=device_memory_bytes, ranks=ranks, flag=flag
+    )
+    if not estimate and asked != EstimateChoices():
+        raise UsageError(
+            "batch_sizes, device_memory_bytes, ranks and flag are for an estimate.", remedy="Add estimate=True."
+        )
+    options = Options(
+        seed=seed,
+        memory_steps=steps,
+        estimate=asked if estimate else None,
+        network=network,
+        unprotected=unprotected,
+    )
+    return begin(
+        workload_of(script, arguments, module),
+        options,
+        root=Path(directory) / MEMORIES,
+        on_progress=on_progress or say_nothing,
+        search=memory_search,
+    )
+
+
+def workload_of(script: str | os.PathLike[str], arguments: Sequence[str], module: bool) -> Workload:
+    """A script or module of this interpreter, started in the present folder."""
+    return Workload(
+        kind="module" if module else "script",
+        target=os.fspath(script),
+        arguments=tuple(arguments),
+        directory=os.fspath(Path.cwd()),
+        python=sys.executable,
+    )
+
+
+def inference_workload(model: str, inputs: str) -> Workload:
+    """The functions ``module:function`` that make a model and its inputs. Raises :class:`UsageError`."""
+    for what, name in (("The model", model), ("--inputs", inputs)):
+        if not all(name.partition(":")):
+            raise UsageError(f"{what} is {name!r}, which names no function.", remedy="Write it as module:function.")
+    return Workload(
+        kind="inference",
+        target=model,
+        arguments=("--inputs", inputs),
+        directory=os.fspath(Path.cwd()),
+        python=sys.executable,
+    )

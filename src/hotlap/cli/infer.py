@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from pathlib import Path
-
 from hotlap import api
 from hotlap.cli import options, studies
 from hotlap.cli.arguments import Parser, share
-from hotlap.errors import UsageError
 from hotlap.experiment.options import Options, check, with_quick_budget
 from hotlap.levers.api import inference_levers
 from hotlap.measure.quality import USUAL_LEVEL
-from hotlap.records import Workload
 from hotlap.study import INFERENCES
 
 _DESCRIPTION = """\
@@ -58,16 +52,7 @@ def parser() -> Parser:
 def main(words: list[str], engine: api.Engine) -> int:
     """Run the command. Raises :class:`hotlap.errors.HotlapError`."""
     choices = parser().parse_args(words)
-    for flag, name in (("the model", choices.model), ("--inputs", choices.inputs)):
-        if not all(name.partition(":")):
-            raise UsageError(f"{flag} is {name!r}, which names no function.", remedy="Write it as module:function.")
-    workload = Workload(
-        kind="inference",
-        target=choices.model,
-        arguments=("--inputs", choices.inputs),
-        directory=os.fspath(Path.cwd()),
-        python=sys.executable,
-    )
+    workload = api.inference_workload(choices.model, choices.inputs)
     chosen = with_quick_budget(
         Options(
             budget_seconds=choices.budget,

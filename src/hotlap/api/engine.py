@@ -1,0 +1,186 @@
+"""How a study is made and gone on with: who makes trials happen, and which search decides on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+
+from hotlap import __version__, files, plan, study
+from hotlap.errors import StudyError
+from hotlap.experiment.options import Options
+from hotlap.gain import recorded_gain
+from hotlap.machine.systems import require_linux
+from hotlap.records import Isolation, Progress, Study, Workload
+from hotlap.study import Journal
+from hotlap.trial.executor import Executor, MakeExecutor, OneSlot
+from hotlap.trial.source import source_of
+
+STUDIES = Path(".hotlap")
+"""Where studies are kept unless another folder is named."""
+
+_DEFAULT_ISOLATION = Isolation()
+
+OnProgress: TypeAlias = Callable[[Progress], None]
+OnOpened: TypeAlias = Callable[[Path], object]
+Search: TypeAlias = Callable[[Workload, Options, Journal, Executor, OnProgress], Study]
+
+
+def local_executor(directory: Path, isolation: Isolation = _DEFAULT_ISOLATION) -> OneSlot:
+    """Real trials on this machine; what they leave behind goes into that folder, a study's."""
+    require_linux("hotlap")
+    from hotlap.runtime.trackers import tracker_environment
+    from hotlap.trial.handshake import require_numpy
+    from hotlap.trial.local import LocalExecutor
+    from hotlap.trial.sweeping import sweep_leftovers, sweep_temporary_folders
+
+    require_numpy()
+    # The study is locked by now, and nothing of it runs yet.
+    sweep_temporary_folders()
+    sweep_leftovers(directory / study.RUNS)
+    environment = tracker_environment(directory)
+    return LocalExecutor(directory=directory / study.RUNS, environment=environment, isolation=isolation)
+
+
+def full_search(
+    workload: Workload, options: Options, journal: Journal, executor: Executor, on_progress: OnProgress
+) -> Study:
+    """The search over all levers."""
+    from hotlap.procedures.search import tune as search
+
+    return search(workload, options, executor, on_progress, journal=journal)
+
+
+def lab_search(
+    workload: Workload, options: Options, journal: Journal, executor: Executor, on_progress: OnProgress
+) -> Study:
+    """The three-run lab: full precision, mixed precision, mixed precision and compile."""
+    from hotlap.procedures.lab import run_lab
+
+    return run_lab(workload, options, executor, on_progress, journal=journal)
+
+
+def profile_search(
+    workload: Workload, options: Options, journal: Journal, executor: Executor, on_progress: OnProgress
+) -> Study:
+    """The unmodified script, its ceilings and the causes of its slowness; no lever."""
+    from hotlap.procedures.profile import profile as look
+
+    return look(workload, options, executor, on_progress, journal=journal)
+
+
+def batch_search(
+    workload: Workload, options: Options, journal: Journal, executor: Executor, on_progress: OnProgress
+) -> Study:
+    """The script at other batch sizes; no lever."""
+    from hotlap.procedures.batch.search import search_batch
+
+    return search_batch(workload, options, executor, on_progress, journal=journal)
+
+
+def inference_search(
+    workload: Workload, options: Options, journal: Journal, executor: Executor, on_progress: OnProgress
+) -> Study:
+    """The search for what makes the calls of a model faster."""
+    from hotlap.procedures.infer import infer as search_inference
+
+    return search_inference(workload, options, executor, on_progress, journal=journal)
+
+
+def memory_search(
+    workload: Workload, options: Options, journal: Journal, executor: Executor, on_progress: OnProgress
+) -> Study:
+    """Where the memory of the unmodified script goes; no lever."""
+    from hotlap.procedures.memory import account_memory
+
+    return account_memory(workload, options, executor, on_progress, journal=journal)
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """Who makes trials happen, and who decides which; tests put arithmetic in place of processes."""
+
+    executor: MakeExecutor = local_executor
+    search: Search = full_search
+    lab: Search = lab_search
+    profile: Search = profile_search
+    batch: Search = batch_search
+    infer: Search = inference_search
+    memory: Search = memory_search
+
+
+def begin(
+    workload: Workload,
+    options: Options,
+    *,
+    root: Path = STUDIES,
+    on_progress: OnProgress,
+    on_opened: OnOpened = lambda directory: None,
+    executor: MakeExecutor | None = None,
+    search: Search = full_search,
+) -> Study:
+    """Make a new study under ``root`` and carry it out; ``on_opened`` is called with its folder first.
+
+    A study that Ctrl-C ended is returned as it stood, with the status ``interrupted``. Raises :class:`HotlapError`.
+    """
+    source = source_of(workload)
+    with study.create_study(root.absolute(), workload, options, hotlap_version=__version__, source=source) as journal:
+        on_opened(journal.directory)
+        return _carry_out(journal, options, on_progress, executor or local_executor, search)
+
+
+def go_on(
+    path: Path,
+    *,
+    on_progress: OnProgress,
+    approve: study.Approve = study.refuse_foreign,
+    given: Workload | None = None,
+    on_opened: OnOpened = lambda directory: None,
+    executor: MakeExecutor | None = None,
+    search: Search = full_search,
+) -> Study:
+    """Go on with a study where it was cut: its folder, or the root for the latest one.
+
+    ``approve`` is asked before the study's command is run; by default only studies that this user made here go on.
+    ``given`` is that command again, needed where its arguments hold secrets. Raises :class:`HotlapError`.
+    """
+    with study.open_study(path.absolute(), approve=approve, given=given) as journal:
+        on_opened(journal.directory)
+        return _carry_out(journal, journal.options(Options), on_progress, executor or local_executor, search)
+
+
+def write_plan(found: Study, path: Path) -> None:
+    """Write a study's plan, as a whole or not at all. Raises :class:`StudyError` when that fails."""
+    versions = dict(found.machine.library_versions)
+    text = plan.to_toml(
+        found.plan, torch_version=versions.get("torch", ""), study=found.identifier, gain=recorded_gain(found)
+    )
+    try:
+        files.replace(path, text.encode("utf-8"))
+    except OSError as error:
+        raise StudyError(
+            f"The plan {path} cannot be written: {error.strerror or error}.",
+            remedy="The study is kept: `hotlap report --plan-out PATH` writes the plan elsewhere.",
+        ) from error
+
+
+def _carry_out(
+    journal: Journal,
+    options: Options,
+    on_progress: OnProgress,
+    executor: MakeExecutor,
+    search: Search,
+) -> Study:
+    try:
+        found = search(journal.workload, options, journal, executor(journal.directory, options.isolation), on_progress)
+    except KeyboardInterrupt:
+        found = msgspec.structs.replace(study.load_study(journal.directory), status="interrupted", status_text="")
+        journal.save(found)
+    return msgspec.structs.replace(found, directory=str(journal.directory))
+
+
+def say_nothing(progress: object) -> None:
+    """The default listener."""
