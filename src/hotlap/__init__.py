@@ -10,18 +10,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from hotlap.api import apply as apply
-    from hotlap.api import batch as batch
-    from hotlap.api import check as check
-    from hotlap.api import infer as infer
-    from hotlap.api import lint as lint
-    from hotlap.api import load_study as load_study
-    from hotlap.api import memory as memory
-    from hotlap.api import nan as nan
-    from hotlap.api import patch as patch
-    from hotlap.api import profile as profile
-    from hotlap.api import trace as trace
-    from hotlap.api import tune as tune
+    from hotlap.api.questions import check as check
+    from hotlap.api.questions import nan as nan
+    from hotlap.api.questions import patch as patch
+    from hotlap.api.reading import apply as apply
+    from hotlap.api.reading import lint as lint
+    from hotlap.api.reading import load_study as load_study
+    from hotlap.api.reading import trace as trace
+    from hotlap.api.searches import batch as batch
+    from hotlap.api.searches import infer as infer
+    from hotlap.api.searches import memory as memory
+    from hotlap.api.searches import profile as profile
+    from hotlap.api.searches import tune as tune
     from hotlap.errors import HotlapError as HotlapError
     from hotlap.records import Limit as Limit
     from hotlap.records import Objective as Objective
@@ -57,18 +57,18 @@ _HOMES = {
     "Objective": "hotlap.records",
     "Plan": "hotlap.records",
     "Study": "hotlap.records",
-    "apply": "hotlap.api",
-    "batch": "hotlap.api",
-    "check": "hotlap.api",
-    "infer": "hotlap.api",
-    "lint": "hotlap.api",
-    "load_study": "hotlap.api",
-    "memory": "hotlap.api",
-    "nan": "hotlap.api",
-    "patch": "hotlap.api",
-    "profile": "hotlap.api",
-    "trace": "hotlap.api",
-    "tune": "hotlap.api",
+    "apply": "hotlap.api.reading",
+    "batch": "hotlap.api.searches",
+    "check": "hotlap.api.questions",
+    "infer": "hotlap.api.searches",
+    "lint": "hotlap.api.reading",
+    "load_study": "hotlap.api.reading",
+    "memory": "hotlap.api.searches",
+    "nan": "hotlap.api.questions",
+    "patch": "hotlap.api.questions",
+    "profile": "hotlap.api.searches",
+    "trace": "hotlap.api.reading",
+    "tune": "hotlap.api.searches",
 }
 
 
