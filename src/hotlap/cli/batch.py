@@ -9,7 +9,6 @@ import msgspec
 from hotlap import api
 from hotlap.cli import arguments, options, studies
 from hotlap.cli.arguments import Parser
-from hotlap.cli.workload import workload_from
 from hotlap.experiment.options import BatchChoices, check
 from hotlap.levers.api import all_levers
 
@@ -31,13 +30,7 @@ exit code: as of `hotlap tune`."""
 
 def parser() -> Parser:
     """The command's options."""
-    made = Parser(
-        "hotlap batch",
-        _DESCRIPTION,
-        _EXAMPLES,
-        usage="hotlap batch [options] SCRIPT [arguments of the script]\n"
-        "       hotlap batch [options] -m MODULE [arguments of the module]",
-    )
+    made = options.script_parser("batch", _DESCRIPTION, _EXAMPLES)
     group = made.add_argument_group("the search")
     group.add_argument(
         "--batch-flag", default="", metavar="FLAG",
@@ -52,22 +45,15 @@ def parser() -> Parser:
         help="try no larger batch size (default: what fits)",
     )  # fmt: skip
     group.add_argument("--model-alone", action="store_true", help="also time the model alone at these sizes")
-    group.add_argument(
-        "--budget", type=arguments.seconds, metavar="TIME", help="stop after this long: 90s, 10m (default: no limit)"
-    )
+    options.add_budget_option(group)
     options.add_seed_option(group)
-    options.add_isolation_options(made)
-    options.add_limit_options(made)
-    options.add_output_options(made, plan=False)
+    options.add_study_options(made)
     return made
 
 
 def main(words: list[str], engine: api.Engine) -> int:
     """Run the command. Raises :class:`hotlap.errors.HotlapError`."""
-    made = parser()
-    own, target = made.split(words)
-    choices = made.parse_args(own)
-    workload = workload_from(target, "batch")
+    choices, workload = options.parsed(parser(), words)
     chosen = msgspec.structs.replace(
         options.launch_options(choices),
         batch=BatchChoices(

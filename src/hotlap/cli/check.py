@@ -7,12 +7,16 @@ from functools import partial
 from pathlib import Path
 
 from hotlap import api
-from hotlap.cli import arguments, screen
+from hotlap.cli import screen
 from hotlap.cli.arguments import Parser
-from hotlap.cli.options import add_isolation_options, add_limit_options
-from hotlap.cli.workload import workload_from
+from hotlap.cli.options import (
+    add_comparison_options,
+    add_isolation_options,
+    add_limit_options,
+    comparison_options_from,
+    parsed,
+)
 from hotlap.errors import UsageError
-from hotlap.experiment.options import Options
 from hotlap.procedures.check import find_against
 from hotlap.procedures.check.kept import check_and_keep
 from hotlap.records import Against, Check, CheckVerdict, Workload
@@ -56,30 +60,13 @@ def parser() -> Parser:
         help="with a git revision: run both under this plan (default: hotlap.toml where there is one)",
     )  # fmt: skip
     group.add_argument("--no-plan", action="store_true", help="with a git revision: run both without a plan")
-    group.add_argument(
-        "--delta", type=arguments.share, default=0.05, metavar="SHARE",
-        help="the smallest slowdown that counts (default: 5%%)",
-    )  # fmt: skip
     group.add_argument("--speed-only", action="store_true", help="compare only the speed, not the losses")
     group.add_argument(
         "--inconclusive-is",
         choices=("pass", "fail"),
         help="treat an inconclusive result as pass or fail (default: exit 3)",
     )
-    group.add_argument(
-        "--budget", type=arguments.seconds, metavar="TIME", help="stop after this long: 90s, 10m (default: no limit)"
-    )
-    group.add_argument(
-        "--parity-steps", type=partial(arguments.whole, 1), default=300, metavar="N",
-        help="compare losses over this many steps (default: 300)",
-    )  # fmt: skip
-    group.add_argument(
-        "--seed",
-        type=partial(arguments.whole, 0),
-        default=0,
-        metavar="N",
-        help="seed the trials with this number (default: 0)",
-    )
+    add_comparison_options(group)
     add_isolation_options(made)
     add_limit_options(made)
     _add_output_options(made)
@@ -100,10 +87,7 @@ def _add_output_options(made: Parser) -> None:
 
 def main(words: list[str], engine: api.Engine) -> int:
     """Run the command. Raises :class:`hotlap.errors.HotlapError`."""
-    made = parser()
-    own, target = made.split(words)
-    choices = made.parse_args(own)
-    workload = workload_from(target, "check")
+    choices, workload = parsed(parser(), words)
     for path in (choices.markdown, choices.junit):
         _refuse_folder(path)
     against = find_against(
@@ -120,7 +104,7 @@ def _check(choices: argparse.Namespace, workload: Workload, against: Against, en
         check_and_keep,
         workload,
         against,
-        _options(choices),
+        comparison_options_from(choices),
         engine.executor,
         studies=choices.study,
         speed_only=choices.speed_only,
@@ -130,21 +114,6 @@ def _check(choices: argparse.Namespace, workload: Workload, against: Against, en
     console = screen.err()
     with LiveView(console, workload, interactive=screen.redraws(console) and not choices.show_output) as view:
         return compare(view.update)
-
-
-def _options(choices: argparse.Namespace) -> Options:
-    return Options(
-        budget_seconds=choices.budget,
-        delta=choices.delta,
-        seed=choices.seed,
-        parity_steps=choices.parity_steps,
-        rounds=choices.rounds,
-        startup_limit_seconds=choices.startup_limit,
-        block_limit_seconds=choices.block_limit,
-        show_output=choices.show_output,
-        network=choices.network,
-        unprotected=choices.unprotected,
-    )
 
 
 def _show(choices: argparse.Namespace, found: Check) -> None:

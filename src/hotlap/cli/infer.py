@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from hotlap import api
 from hotlap.cli import options, studies
 from hotlap.cli.arguments import Parser, share
-from hotlap.experiment.options import Options, check, with_quick_budget
+from hotlap.experiment.options import check, with_quick_budget
 from hotlap.levers.api import inference_levers
 from hotlap.measure.quality import USUAL_LEVEL
 from hotlap.study import INFERENCES
@@ -54,21 +56,14 @@ def main(words: list[str], engine: api.Engine) -> int:
     choices = parser().parse_args(words)
     workload = api.inference_workload(choices.model, choices.inputs)
     chosen = with_quick_budget(
-        Options(
-            budget_seconds=choices.budget,
+        msgspec.structs.replace(
+            options.launch_options(choices),
             only=choices.only,
             skip=choices.skip,
             allow=choices.allow,
             accept_unverified=choices.accept_unverified,
             delta=choices.delta,
-            seed=choices.seed,
             quality=choices.quality,
-            rounds=choices.rounds,
-            startup_limit_seconds=choices.startup_limit,
-            block_limit_seconds=choices.block_limit,
-            show_output=choices.show_output,
-            network=choices.network,
-            unprotected=choices.unprotected,
             quick=choices.quick,
         )
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from hotlap import api
 from hotlap.cli import options, studies
 from hotlap.cli.arguments import Parser
-from hotlap.cli.workload import workload_from
 
 _DESCRIPTION = """\
 Runs the script three ways that take turns: unmodified (in full precision), with mixed precision, and
@@ -28,9 +27,6 @@ def parser() -> Parser:
 
 def main(words: list[str], engine: api.Engine) -> int:
     """Run the command. Raises :class:`hotlap.errors.HotlapError`."""
-    made = parser()
-    own, target = made.split(words)
-    choices = made.parse_args(own)
-    workload = workload_from(target, "lab")
+    choices, workload = options.parsed(parser(), words)
     chosen = options.options_from(choices)
     return studies.new_study(choices, workload, chosen, choices.study / api.LABS, engine, engine.lab)

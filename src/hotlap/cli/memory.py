@@ -9,7 +9,6 @@ import msgspec
 from hotlap import api
 from hotlap.cli import arguments, options, studies
 from hotlap.cli.arguments import Parser
-from hotlap.cli.workload import workload_from
 from hotlap.errors import UsageError
 from hotlap.experiment.options import FEWEST_MEMORY_STEPS, EstimateChoices, Options, check
 from hotlap.levers.api import all_levers
@@ -33,13 +32,7 @@ exit code: as of `hotlap tune`."""
 
 def parser() -> Parser:
     """The command's options."""
-    made = Parser(
-        "hotlap memory",
-        _DESCRIPTION,
-        _EXAMPLES,
-        usage="hotlap memory [options] SCRIPT [arguments of the script]\n"
-        "       hotlap memory [options] -m MODULE [arguments of the module]",
-    )
+    made = options.script_parser("memory", _DESCRIPTION, _EXAMPLES)
     defaults = Options()
     made.add_argument(
         "--steps", type=partial(arguments.whole, FEWEST_MEMORY_STEPS), default=defaults.memory_steps, metavar="N",
@@ -67,18 +60,13 @@ def parser() -> Parser:
         help="change the batch size by this option of the script (default: in its DataLoader)",
     )  # fmt: skip
     options.add_seed_option(made)
-    options.add_isolation_options(made)
-    options.add_limit_options(made, rounds=False)
-    options.add_output_options(made, plan=False)
+    options.add_study_options(made, rounds=False)
     return made
 
 
 def main(words: list[str], engine: api.Engine) -> int:
     """Run the command. Raises :class:`hotlap.errors.HotlapError`."""
-    made = parser()
-    own, target = made.split(words)
-    choices = made.parse_args(own)
-    workload = workload_from(target, "memory")
+    choices, workload = options.parsed(parser(), words)
     estimate = EstimateChoices(
         batch_sizes=tuple(choices.batch_size),
         device_memory_bytes=choices.device_memory,

@@ -7,8 +7,7 @@ from functools import partial
 from hotlap import api
 from hotlap.cli import arguments, screen
 from hotlap.cli.arguments import Parser
-from hotlap.cli.options import add_isolation_options
-from hotlap.cli.workload import workload_from
+from hotlap.cli.options import add_isolation_options, parsed
 from hotlap.procedures.numbers_hunt import HuntOptions, hunt
 from hotlap.render.nan import nan_report
 from hotlap.trial.owned_folder import owned_folder
@@ -73,10 +72,7 @@ def parser() -> Parser:
 
 def main(words: list[str], engine: api.Engine) -> int:
     """Run the command. Raises :class:`hotlap.errors.HotlapError`."""
-    made = parser()
-    own, target = made.split(words)
-    choices = made.parse_args(own)
-    workload = workload_from(target, "nan")
+    choices, workload = parsed(parser(), words)
     options = HuntOptions(
         steps=choices.steps,
         seconds=choices.seconds,

@@ -15,10 +15,67 @@ from hotlap.cli import arguments
 from hotlap.cli.arguments import Parser
 from hotlap.cli.costs import add_cost_options
 from hotlap.cli.goals import objective_from
+from hotlap.cli.workload import workload_from
 from hotlap.errors import UsageError
 from hotlap.experiment.options import QUICK_SECONDS, Options, check, with_quick_budget
 from hotlap.levers.api import all_levers
-from hotlap.records import NetworkMode
+from hotlap.records import NetworkMode, Workload
+
+
+def script_parser(command: str, description: str, examples: str) -> Parser:
+    """The parser of a command that is given a script or a module, with its arguments."""
+    usage = (
+        f"hotlap {command} [options] SCRIPT [arguments of the script]\n"
+        f"       hotlap {command} [options] -m MODULE [arguments of the module]"
+    )
+    return Parser(f"hotlap {command}", description, examples, usage=usage)
+
+
+def parsed(made: Parser, words: list[str]) -> tuple[argparse.Namespace, Workload]:
+    """What was chosen, and the script or module that follows. Raises :class:`UsageError`."""
+    own, target = made.split(words)
+    choices = made.parse_args(own)
+    return choices, workload_from(target, made.prog.removeprefix("hotlap "))
+
+
+def add_study_options(parser: Parser, *, rounds: bool = True) -> None:
+    """How launches of a study without a plan are made, and what is shown of it."""
+    add_isolation_options(parser)
+    add_limit_options(parser, rounds=rounds)
+    add_output_options(parser, plan=False)
+
+
+def add_comparison_options(group: argparse._ActionsContainer) -> None:
+    """How long and how strictly two versions of a script are compared."""
+    group.add_argument(
+        "--delta",
+        type=arguments.share,
+        default=0.05,
+        metavar="SHARE",
+        help="the smallest slowdown that counts (default: 5%%)",
+    )
+    add_budget_option(group)
+    add_parity_option(group)
+    add_seed_option(group, "trials")
+
+
+def add_budget_option(group: argparse._ActionsContainer) -> None:
+    """How long a command may take that proves nothing within."""
+    group.add_argument(
+        "--budget", type=arguments.seconds, metavar="TIME", help="stop after this long: 90s, 10m (default: no limit)"
+    )
+
+
+def add_parity_option(group: argparse._ActionsContainer, *also: str) -> None:
+    """Over how many steps losses are compared; ``also`` are other names of the option."""
+    group.add_argument(
+        "--parity-steps",
+        *also,
+        type=partial(arguments.whole, 1),
+        default=300,
+        metavar="N",
+        help="compare losses over this many steps (default: 300)",
+    )
 
 
 def add_quick_option(parser: Parser) -> None:
@@ -49,14 +106,7 @@ def add_search_options(parser: Parser, *, budget: float | None = None) -> None:
         metavar="SHARE",
         help="the smallest gain worth having (default: 1%%)",
     )
-    group.add_argument(
-        "--parity-steps",
-        "--steps",
-        type=partial(arguments.whole, 1),
-        default=300,
-        metavar="N",
-        help="compare losses over this many steps (default: 300)",
-    )
+    add_parity_option(group, "--steps")
     group.add_argument(
         "--accept-unverified",
         action="store_true",
@@ -164,6 +214,11 @@ def launch_options(choices: argparse.Namespace) -> Options:
         network=choices.network,
         unprotected=choices.unprotected,
     )
+
+
+def comparison_options_from(choices: argparse.Namespace) -> Options:
+    """The options of a comparison of two versions; nothing is checked yet."""
+    return msgspec.structs.replace(launch_options(choices), delta=choices.delta, parity_steps=choices.parity_steps)
 
 
 def options_from(choices: argparse.Namespace) -> Options:

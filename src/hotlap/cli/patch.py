@@ -11,14 +11,13 @@ from pathlib import Path
 
 from hotlap import api
 from hotlap.api.patches import keep_patch, patch_of, refuse_disproved, with_proof, write_patch
-from hotlap.cli import arguments, screen
+from hotlap.cli import screen
 from hotlap.cli.arguments import Parser
 from hotlap.cli.named import named_study
-from hotlap.cli.options import add_isolation_options, add_limit_options
+from hotlap.cli.options import add_comparison_options, add_isolation_options, add_limit_options, comparison_options_from
 from hotlap.cli.trust import add_trust_option, approval
 from hotlap.cli.workload import workload_from
 from hotlap.experiment.draft import OnProgress, say_nothing
-from hotlap.experiment.options import Options
 from hotlap.records import Patch, Study
 from hotlap.render.live import LiveView
 from hotlap.render.patch import patch_summary, patch_text
@@ -61,24 +60,7 @@ def parser() -> Parser:
     group.add_argument(
         "--again", action="store_true", help="prove it again (default: reuse the proof of the same diff)"
     )
-    group.add_argument(
-        "--budget", type=arguments.seconds, metavar="TIME", help="stop after this long: 90s, 10m (default: no limit)"
-    )
-    group.add_argument(
-        "--delta", type=arguments.share, default=0.05, metavar="SHARE",
-        help="the smallest slowdown that counts (default: 5%%)",
-    )  # fmt: skip
-    group.add_argument(
-        "--parity-steps", type=partial(arguments.whole, 1), default=300, metavar="N",
-        help="compare losses over this many steps (default: 300)",
-    )  # fmt: skip
-    group.add_argument(
-        "--seed",
-        type=partial(arguments.whole, 0),
-        default=0,
-        metavar="N",
-        help="seed the trials with this number (default: 0)",
-    )
+    add_comparison_options(group)
     add_isolation_options(made)
     add_limit_options(made)
     add_trust_option(made)
@@ -136,28 +118,13 @@ def _proved(choices: argparse.Namespace, found: Study, patch: Patch, command: li
     return with_proof(
         found,
         patch,
-        _options(choices),
+        comparison_options_from(choices),
         engine.executor,
         partial(_watched, choices, found),
         given=workload_from(command, "patch") if command else None,
         approve=approval(choices),
         again=choices.again,
         on_note=screen.note,
-    )
-
-
-def _options(choices: argparse.Namespace) -> Options:
-    return Options(
-        budget_seconds=choices.budget,
-        delta=choices.delta,
-        seed=choices.seed,
-        parity_steps=choices.parity_steps,
-        rounds=choices.rounds,
-        startup_limit_seconds=choices.startup_limit,
-        block_limit_seconds=choices.block_limit,
-        show_output=choices.show_output,
-        network=choices.network,
-        unprotected=choices.unprotected,
     )
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from hotlap import api
-from hotlap.cli import arguments, options, studies
+from hotlap.cli import options, studies
 from hotlap.cli.arguments import Parser
-from hotlap.cli.workload import workload_from
 from hotlap.experiment.options import check
 from hotlap.levers.api import all_levers
 
@@ -29,34 +28,21 @@ The trace of the profiled steps stays in the study's folder. exit code: as of `h
 
 def parser() -> Parser:
     """The command's options."""
-    made = Parser(
-        "hotlap profile",
-        _DESCRIPTION,
-        _EXAMPLES,
-        usage="hotlap profile [options] SCRIPT [arguments of the script]\n"
-        "       hotlap profile [options] -m MODULE [arguments of the module]",
-    )
+    made = options.script_parser("profile", _DESCRIPTION, _EXAMPLES)
     group = made.add_argument_group("the profile")
-    group.add_argument(
-        "--budget", type=arguments.seconds, metavar="TIME", help="stop after this long: 90s, 10m (default: no limit)"
-    )
+    options.add_budget_option(group)
     options.add_seed_option(group)
     group.add_argument(
         "--batch-sizes", action="store_true",
         help="also time the model with half, twice and four times the batch, fed from memory",
     )  # fmt: skip
-    options.add_isolation_options(made)
-    options.add_limit_options(made)
-    options.add_output_options(made, plan=False)
+    options.add_study_options(made)
     return made
 
 
 def main(words: list[str], engine: api.Engine) -> int:
     """Run the command. Raises :class:`hotlap.errors.HotlapError`."""
-    made = parser()
-    own, target = made.split(words)
-    choices = made.parse_args(own)
-    workload = workload_from(target, "profile")
+    choices, workload = options.parsed(parser(), words)
     chosen = msgspec.structs.replace(options.launch_options(choices), batch_sizes=choices.batch_sizes)
     check(chosen, all_levers())
     return studies.new_study(choices, workload, chosen, choices.study / api.PROFILES, engine, engine.profile)
