@@ -151,7 +151,7 @@ def test_what_a_search_had_no_time_for_is_seen() -> None:
     assert any(isinstance(it, Kept) for it in found.values())
     assert study.status == "out-of-budget" and study.needed_seconds is not None and study.needed_seconds > 330
     left = [it for it in found.values() if isinstance(it, (Seen, Skipped))]
-    assert left and all("not proved" in it.reason or "Even a look" in it.reason for it in left)
+    assert left and all("not proved" in it.reason or "Even one replicate" in it.reason for it in left)
     if study.plan.settings:
         assert study.verification is not None
 

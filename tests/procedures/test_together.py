@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+import msgspec
 import pytest
 from fake_script import WORKLOAD, Effect, FakeExecutor, FakeScript, lever, named
 
@@ -206,17 +207,45 @@ def test_the_next_best_setting_takes_the_place_of_one_that_changes_the_results()
     assert set(study.plan.settings) == {setting("half", choice="careful"), setting("feed")}
 
 
-def test_a_lever_that_adds_nothing_to_the_others_is_left_out_and_the_rest_verified_again() -> None:
-    """Both were seen by themselves only: a process cannot switch them."""
+def test_of_two_levers_with_processes_of_their_own_the_second_is_seen_on_top_of_the_first() -> None:
     effects = {setting("half"): Effect(compute=0.5), setting("also"): Effect(compute=0.55)}
     study, executor = search(Redundant(effects=effects, **QUIET), lever("half"), lever("also"))
-    assert len(chosen(study)) == 1
-    (idle,) = {"half", "also"} - chosen(study)
-    verdict = outcomes(study)[idle].verdict
+    assert chosen(study) == {"half"}
+    assert isinstance(outcomes(study)["also"].verdict, NoGain)
+    assert len(executor.fresh()) == 5
+
+
+class Misleading(Counting):
+    """First looks show a lever to be fast, and no other launch does."""
+
+    def take_turns(self, request: TurnRequest) -> TurnSet:
+        turns = super().take_turns(request)
+        if len(request.arms) != 2:
+            return turns
+        rows = [
+            tuple(0.7 * it for it in row) if "idle" in {one.lever for one in run.plan.settings} else row
+            for run, row in zip(turns.runs, turns.rounds, strict=True)
+        ]
+        return msgspec.structs.replace(turns, rounds=tuple(rows))
+
+
+def test_a_lever_that_adds_nothing_to_the_others_is_left_out_and_the_rest_verified_again() -> None:
+    executor = Misleading(FakeScript(effects={setting("half"): Effect(compute=0.3)}, **QUIET))
+    levers = named(lever("half"), lever("idle"))
+    study = tune(WORKLOAD, Options(), executor, levers=levers, clock=executor.clock)
+    assert chosen(study) == {"half"}
+    verdict = outcomes(study)["idle"].verdict
     assert isinstance(verdict, NoGain) and "adds to the other levers" in verdict.reason
     assert study.verification is not None and study.verification.candidate == study.plan
     assert len(executor.fresh()) == 10
     assert executor.fresh()[-1].arms[2].plan == study.plan
+
+
+def test_a_small_gain_is_looked_at_twice() -> None:
+    script = FakeScript(effects={setting("small"): Effect(compute=0.87)}, **QUIET)
+    study, executor = search(script, lever("small"))
+    assert chosen(study) == {"small"}
+    assert len([it for it in executor.sets if len(it.arms) == 2]) == 2
 
 
 def test_nothing_is_claimed_where_nothing_helps() -> None:

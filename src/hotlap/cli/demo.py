@@ -18,13 +18,13 @@ from hotlap.study import Journal
 from hotlap.trial.executor import Executor
 
 BUDGET_SECONDS = 270.0
-LEVERS = ("loader",)
+LEVERS = ("cached-samples", "loader", "fused-optimizer", "channels-last")
 """What the demo tries unless it is told otherwise: enough to see the whole way from question to proof in minutes."""
 WORKLOAD = Path(__file__).parents[1] / "demo" / "digits.py"
 
 _DESCRIPTION = """\
 Tunes a small script that ships with hotlap: a classifier of handwritten digits, written the way people
-write such things. Shows in a few minutes what `hotlap tune` does. To keep it short only the loader lever is
+write such things. Shows in a few minutes what `hotlap tune` does. To keep it short only a few levers are
 tried; name others with --only."""
 
 

@@ -63,34 +63,47 @@ def compose(
 ) -> Composition:
     """The levers that look as if they would make the script faster together. One that a single launch shows to be idle
     or harmful is decided in the draft; ``noise`` is how far one replicate may mislead, as a share."""
-    delta = trials.options.delta
     may_switch = trials.has_one_process
     switched, launched = _split(prospects) if may_switch else ([], list(prospects))
     hopeful = screen(trials, draft, plans_of.EMPTY, launched, noise=noise, again=True) if launched else {}
-    far = (1 + delta) * (1 + noise)
-    seen = {name: it for name, it in hopeful.items() if (it[0].gain or 0.0) >= far}
-    again = {name: _looked_at_again(trials, draft, prospects, it) for name, it in seen.items()}
-    likely = {name: it for name, it in again.items() if (it[0].gain or 0.0) >= far}
-    hopeful.update(again)
-    left = {name: it for name, it in hopeful.items() if name not in likely}
-    parts = [Part(tuple(it)) for it in likely.values()]
+    parts, left = _one_on_top_of_another(trials, draft, launched, hopeful, noise)
     base = plan_of(parts)
-    run = next((it[0].run for it in likely.values() if it[0].run is not None), None)
+    run = parts[-1].choices[0].run if parts else None
     if may_switch and run is not None:
-        switched, _ = _split([it for it in after(base, run) if it.lever.name not in hopeful])
+        looked_at = {it.lever.name for it in launched}
+        switched, _ = _split([it for it in after(base, run) if it.lever.name not in looked_at])
     found = screen(trials, draft, base, switched, noise=noise, again=True) if switched else {}
     added, not_added = _combined(trials, draft, base, found)
     return Composition((*parts, *added), {**left, **not_added})
 
 
+def _one_on_top_of_another(
+    trials: Trials, draft: StudyDraft, prospects: Sequence[Prospect], hopeful: Hopeful, noise: float
+) -> tuple[list[Part], Hopeful]:
+    """Of levers that need a process of their own the best, then the best next to it, until no other looks likely: two
+    may give the same thing. What is hopeful and was not chosen is left."""
+    far = (1 + trials.options.delta) * (1 + noise)
+    parts: list[Part] = []
+    waiting = dict(hopeful)
+    while waiting:
+        name, choices = max(waiting.items(), key=lambda it: it[1][0].gain or 0.0)
+        if not parts and far <= (choices[0].gain or 0.0) < _CLEAR:
+            choices = waiting[name] = _looked_at_again(trials, draft, prospects, choices)
+        if (choices[0].gain or 0.0) < far:
+            break
+        parts.append(Part(tuple(choices)))
+        del waiting[name]
+        best = {name: (choices[0].setting,) for name, choices in waiting.items()}
+        others = [replace(it, settings=best[it.lever.name]) for it in prospects if it.lever.name in best]
+        waiting = screen(trials, draft, plan_of(parts), others, noise=noise, again=True) if others else {}
+    return parts, waiting
+
+
 def _looked_at_again(
     trials: Trials, draft: StudyDraft, prospects: Sequence[Prospect], choices: list[Screened]
 ) -> list[Screened]:
-    """The same with the mean of two looks at the best setting, where the first one was not far from noise: a plan that
-    has an idle lever in it costs a whole verification."""
+    """The same with the mean of two looks at the best setting: a plan with an idle lever costs a whole verification."""
     first = choices[0]
-    if (first.gain or 0.0) >= _CLEAR:
-        return choices
     lever = next(it.lever for it in prospects if it.lever.name == first.setting.lever)
     second = look_at(trials, draft, plans_of.EMPTY, lever, first.setting)
     if isinstance(second, Failure) or second.gain is None or first.gain is None:

@@ -39,12 +39,13 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from hotlap.levers.api import Parameter
 from hotlap.levers.support.device_copies import Copy, answer_copies, tensors_in, weak_table
+from hotlap.levers.support.evaluation import evaluation_watch
 from hotlap.levers.support.situations import bound_without, cores_per_process, device_kind, is_nvidia_like, make_setting
 from hotlap.records import (
     CopiesWithoutWaiting,
@@ -214,7 +215,7 @@ def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
 
 def install(hooks: Hooks, setting: Setting) -> None:
     """Replace the arguments of each loader when training begins to read it: only then it is known which do train."""
-    evaluates = _evaluation_watch(hooks)
+    evaluates = evaluation_watch(hooks)
     settled: WeakSet[Any] = WeakSet()
     newly_persistent: WeakSet[Any] = WeakSet()
 
@@ -334,26 +335,6 @@ def _has(loader: LoaderFacts, setting: Setting) -> bool:
     if loader.workers and loader.persistent_workers != values.get("persistent_workers", False):
         return False
     return loader.workers == 0 or (loader.prefetch_factor or USUAL_PREFETCH) >= int(values.get("prefetch_factor", 0))
-
-
-def _evaluation_watch(hooks: Hooks) -> Callable[[], bool]:
-    """What says whether a loader that is read now is read for an evaluation: gradients are off, or all models are in
-    evaluation mode. Where a model is trained in that mode, the mode says nothing."""
-    models: WeakSet[Any] = WeakSet()
-    mode_decides = True
-
-    def found(root: Any) -> None:
-        nonlocal mode_decides
-        models.add(root)
-        mode_decides = mode_decides and root.training
-
-    def evaluates() -> bool:
-        if not hooks.torch.is_grad_enabled():
-            return True
-        return mode_decides and len(models) > 0 and not any(it.training for it in models)
-
-    hooks.model_found.append(found)
-    return evaluates
 
 
 def _change(loader: Any, setting: Setting) -> None:

@@ -1,0 +1,303 @@
+"""Each sample prepared once, and kept in memory.
+
+## What it does
+Many data sets compute the same sample from the same index in every epoch: they decode, resize, normalise, tokenise.
+Before the first epoch of a training `DataLoader` over a map-style data set, every sample is prepared once and kept;
+from then on a copy of it is returned. Workers that are forked share what was kept. At the start of each epoch some
+samples are prepared again and compared: if one differs, all are forgotten and the data set is read as before.
+
+## When it helps
+When the step waits for data, preparing a sample takes longer than copying it, all samples fit into memory, and there is
+more than one epoch.
+
+## What it costs
+Memory for all samples, and a start that is longer by the time in which one process prepares them. The first epoch gains
+nothing overall, since its work is only done earlier.
+
+Left alone, and said so: data sets that draw random numbers, that return something else when they are asked again, that
+have a `set_epoch` method, or that return objects other than tensors, arrays, numbers and text (in tuples, lists and
+dictionaries). Random augmentation on top of a decoded file counts as random: keep the decoded file in the data set.
+
+## Before
+    def __getitem__(self, index):
+        return prepare(self.files[index])
+
+## After
+    def __init__(self, files):
+        self.samples = [prepare(file) for file in files]
+
+    def __getitem__(self, index):
+        return self.samples[index]
+
+## What is proved
+`exact`: the same samples in the same batches, and losses that agree to the last bit.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from hotlap.levers.support.evaluation import evaluation_watch
+from hotlap.levers.support.situations import bound_without, make_setting
+from hotlap.records import (
+    LoaderFacts,
+    NoSourceForm,
+    Proof,
+    ScriptFacts,
+    Setting,
+    Situation,
+    Skipped,
+    SourceChange,
+)
+
+if TYPE_CHECKING:
+    from hotlap.levers.api import Parameter
+    from hotlap.runtime.hooks import Fetch, Hooks
+
+title = "Samples prepared once and kept in memory"
+proof: Proof = "exact"
+addresses = ("loader-bound", "slow-transform")
+parameters: dict[str, Parameter] = {}
+
+NAME = "cached-samples"
+MEMORY_SHARE = 0.2
+"""How much of the machine's memory the samples of all processes may take."""
+
+MOST_SECONDS = 120.0
+"""How long preparing them all may take: in a trial nobody wants to wait longer."""
+
+_PROBES = 8
+_PLAIN = (int, float, complex, bool, str, bytes, type(None))
+
+
+def obstacle(situation: Situation) -> Skipped | None:
+    """A training loader whose samples do not depend on chance, fit into memory, and are read more than once."""
+    loaders = situation.facts.training_loaders
+    if not loaders:
+        return Skipped(reason="The script feeds its steps without a DataLoader.")
+    if any(it.iterable or it.length is None or it.batch_size is None for it in loaders):
+        return Skipped(reason="The data set is iterable, or its length is not known: a sample has no number.")
+    if any(it.draws_random for it in loaders):
+        return Skipped(reason="Fetching a sample draws random numbers, so that it differs each time.")
+    size, allowed = sum(map(_bytes, loaders)) * situation.facts.processes, MEMORY_SHARE * situation.machine.memory_bytes
+    if size > allowed > 0:
+        return Skipped(
+            reason=f"All samples take about {size / 1e9:.1f} GB, more than {MEMORY_SHARE:.0%} of this machine's memory."
+        )
+    seconds = sum(map(_samples, loaders)) * _seconds_per_sample(situation)
+    if seconds > MOST_SECONDS:
+        return Skipped(
+            reason=f"Preparing all samples once would take about {seconds:.0f} s, more than {MOST_SECONDS:.0f} s."
+        )
+    return None
+
+
+def bound(situation: Situation) -> float | None:
+    """The step cannot get faster than by losing all its waiting for data."""
+    return bound_without(situation, "data_wait")
+
+
+def candidates(situation: Situation) -> tuple[Setting, ...]:
+    """There is nothing to choose."""
+    return (make_setting(NAME),)
+
+
+def _samples(loader: LoaderFacts) -> int:
+    return (loader.length or 0) * (loader.batch_size or 0)
+
+
+def _bytes(loader: LoaderFacts) -> float:
+    return (loader.length or 0) * loader.batch_bytes
+
+
+def _seconds_per_sample(situation: Situation) -> float:
+    """How long one process takes to prepare a sample, by the loader alone or by the step's waiting; 0 if neither is
+    known."""
+    alone = [
+        it.seconds_per_sample
+        for it in situation.loader_rates
+        if not it.error and dict(it.setting.values).get("num_workers") == 0
+    ]
+    if alone:
+        return min(alone)
+    if any(it.workers for it in situation.facts.training_loaders):
+        return 0.0
+    return situation.account.seconds_in("data_wait") / max(1.0, situation.account.samples_per_step)
+
+
+def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
+    """What a data set computes is written in as many ways as there are data sets."""
+    return (NoSourceForm(reason="Keep the prepared samples in the data set, as the lever's page shows."),)
+
+
+def install(hooks: Hooks, setting: Setting) -> None:
+    """Have each training loader's iterators read the samples that were kept, where that is safe."""
+    evaluates = evaluation_watch(hooks)
+    kept: WeakKeyDictionary[Any, KeptSamples | None] = WeakKeyDictionary()
+
+    def start_epoch(loader: Any, start: Fetch) -> Any:
+        if loader not in kept:
+            if evaluates():
+                return start()
+            kept[loader] = _keep(hooks, loader)
+        samples = kept[loader]
+        if samples is not None and not samples.still_the_same():
+            hooks.note(f"The samples of {type(loader.dataset).__name__} are not kept any more: they have changed.")
+            samples = kept[loader] = None
+        if samples is None:
+            return start()
+        # Not by assignment, which DataLoader refuses. Scripts that look at `loader.dataset` find their own again.
+        vars(loader)["dataset"] = samples
+        try:
+            return start()
+        finally:
+            vars(loader)["dataset"] = samples.dataset
+
+    hooks.around_loader_start.append(start_epoch)
+
+
+class KeptSamples:
+    """A data set that returns copies of another one's samples. Whatever else is asked of it the other one answers."""
+
+    def __init__(self, torch: Any, dataset: Any) -> None:
+        self.dataset = dataset
+        self._torch = torch
+        self._samples: list[Any] = []
+        self._chosen = random.Random(0)
+
+    def fill(self) -> str:
+        """Prepare all samples; why that cannot be done, or nothing."""
+        random_state = _random_state(self._torch)
+        for number in _spread(len(self.dataset)):
+            sample = _fetch(self.dataset, number)
+            if not _is_plain(self._torch, sample):
+                return f"its samples are of a kind that is not copied ({type(sample).__name__})"
+            if not _equal(self._torch, sample, _fetch(self.dataset, number)):
+                return "it returns something else when it is asked again"
+            if _random_state(self._torch) != random_state:
+                return "it draws random numbers"
+        self._samples = [_copied(self._torch, _fetch(self.dataset, number)) for number in range(len(self.dataset))]
+        if _random_state(self._torch) != random_state:
+            return "it draws random numbers"
+        return ""
+
+    def still_the_same(self) -> bool:
+        """Whether the data set returns what it returned before, as far as some samples show."""
+        if len(self.dataset) != len(self._samples):
+            return False
+        numbers = [self._chosen.randrange(len(self._samples)) for _ in range(min(_PROBES, len(self._samples)))]
+        return all(_equal(self._torch, self._samples[it], _fetch(self.dataset, it)) for it in numbers)
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def __getitem__(self, number: Any) -> Any:
+        if type(number) is int and 0 <= number < len(self._samples):
+            return _copied(self._torch, self._samples[number])
+        return self.dataset[number]
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("dataset", "__getitems__") or name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.dataset, name)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_torch"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _torch=sys.modules["torch"])
+
+
+def _keep(hooks: Hooks, loader: Any) -> KeptSamples | None:
+    """The samples of a loader's data set; None, with a note, where they cannot be kept."""
+    torch, dataset = hooks.torch, loader.dataset
+    reason = ""
+    samples = KeptSamples(torch, dataset)
+    if isinstance(dataset, torch.utils.data.IterableDataset):
+        reason = "it is iterable"
+    elif loader._iterator is not None:
+        reason = "its workers have started already"
+    elif hasattr(dataset, "set_epoch"):
+        reason = "its samples depend on the epoch (set_epoch)"
+    elif not len(dataset):
+        reason = "it is empty"
+    else:
+        reason = samples.fill()
+    if reason:
+        hooks.note(f"The samples of {type(dataset).__name__} are not kept: {reason}.")
+        return None
+    return samples
+
+
+def _spread(length: int) -> list[int]:
+    """Some numbers of samples from the first to the last."""
+    count = min(_PROBES, length)
+    return [number * (length - 1) // max(1, count - 1) for number in range(count)]
+
+
+def _fetch(dataset: Any, number: int) -> Any:
+    """A sample, as torch's own fetcher asks for it."""
+    together = getattr(dataset, "__getitems__", None)
+    return together([number])[0] if together else dataset[number]
+
+
+def _random_state(torch: Any) -> tuple[Any, ...]:
+    numpy = sys.modules.get("numpy")
+    of_numpy = numpy.random.get_state() if numpy is not None else ()
+    return (random.getstate(), torch.get_rng_state().tolist(), tuple(map(_as_text, of_numpy)))
+
+
+def _as_text(part: Any) -> str:
+    return str(part.tolist()) if hasattr(part, "tolist") else str(part)
+
+
+def _is_plain(torch: Any, sample: Any) -> bool:
+    """Whether a copy of it can be made that is like it in everything."""
+    if type(sample) in (tuple, list):
+        return all(_is_plain(torch, it) for it in sample)
+    if type(sample) is dict:
+        return all(type(key) in _PLAIN and _is_plain(torch, it) for key, it in sample.items())
+    if type(sample) is torch.Tensor:
+        return sample.device.type == "cpu" and sample.layout is torch.strided and not sample.requires_grad
+    return type(sample) in _PLAIN or _is_array(sample)
+
+
+def _is_array(sample: Any) -> bool:
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        return False
+    is_array = type(sample) is numpy.ndarray and not sample.dtype.hasobject
+    return is_array or (isinstance(sample, numpy.generic) and not sample.dtype.hasobject)
+
+
+def _copied(torch: Any, sample: Any) -> Any:
+    if type(sample) in (tuple, list):
+        return type(sample)(_copied(torch, it) for it in sample)
+    if type(sample) is dict:
+        return {key: _copied(torch, it) for key, it in sample.items()}
+    if type(sample) is torch.Tensor:
+        return sample.clone()
+    return sample if type(sample) in _PLAIN else sample.copy()
+
+
+def _equal(torch: Any, one: Any, other: Any) -> bool:
+    """Whether two samples are the same to the last bit."""
+    if type(one) is not type(other):
+        return False
+    if type(one) in (tuple, list):
+        return len(one) == len(other) and all(_equal(torch, *it) for it in zip(one, other, strict=True))
+    if type(one) is dict:
+        return list(one) == list(other) and all(_equal(torch, one[key], other[key]) for key in one)
+    if type(one) is torch.Tensor:
+        alike = one.shape == other.shape and one.dtype is other.dtype
+        return bool(alike and torch.equal(_bits(torch, one), _bits(torch, other)))
+    if _is_array(one):
+        return bool(one.shape == other.shape and one.dtype == other.dtype and one.tobytes() == other.tobytes())
+    return bool(one == other) or (one != one and other != other)
+
+
+def _bits(torch: Any, tensor: Any) -> Any:
+    return tensor.contiguous().reshape(-1).view(torch.uint8)
