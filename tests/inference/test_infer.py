@@ -20,15 +20,19 @@ from hotlap.experiment.options import Options
 from hotlap.measure.quality import USUAL_LEVEL
 from hotlap.procedures.infer import infer
 from hotlap.records import (
+    ENGINE_PACKAGES,
     Assignment,
     CaptureOutputs,
     Crashed,
+    EngineReport,
     Failed,
     Kept,
     LaunchRequest,
     Machine,
     ModelFacts,
+    NoGain,
     NotVerified,
+    Plan,
     QualityLost,
     Run,
     ScriptFacts,
@@ -56,6 +60,9 @@ class FakeModel(FakeExecutor):
     drawn: bool = False
     deaf: frozenset[str] = frozenset()
     crashes: frozenset[str] = frozenset()
+    engines: bool = False
+    idle: frozenset[str] = frozenset()
+    absent: frozenset[str] = frozenset()
     numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def machine(self) -> Machine:
@@ -78,16 +85,85 @@ class FakeModel(FakeExecutor):
         run = super()._run(arm, steps, seed)
         levers = {it.lever for it in arm.plan.settings}
         half = "half-weights" in levers - self.deaf
+        packages = ENGINE_PACKAGES if self.engines else ()
         model = ModelFacts(kind="Net", parameters=100, linears=2, dtype="bfloat16" if half else "float32")
         autocast = "bfloat16" if "mixed-precision" in levers else ""
         facts = ScriptFacts(step_source="call", inputs=1, threads=2, models=(model,), autocast_dtype=autocast)
-        run = msgspec.structs.replace(run, facts=facts)
+        facts = msgspec.structs.replace(facts, packages=packages)
+        run = msgspec.structs.replace(run, facts=facts, engine=self._engine(arm.plan))
         if levers & self.crashes:
             return msgspec.structs.replace(run, ending=Crashed(exit_code=-11, error="Segmentation fault"), blocks=())
         wall = run.steps.wall_seconds
         calls = msgspec.structs.replace(run.steps, phases=(("forward", wall),), loss=(None,) * len(wall))
         blocks = tuple(msgspec.structs.replace(it, first_step=8 * number) for number, it in enumerate(run.blocks))
         return msgspec.structs.replace(run, steps=calls, blocks=blocks)
+
+    def _engine(self, plan: Plan) -> EngineReport | None:
+        """An engine computes in the format asked for, unless it is deaf; one that is missing from its own graph takes
+        no operator."""
+        asked = next((it for it in plan.settings if it.lever in ("onnx-runtime", "openvino", "torchao-int8")), None)
+        if asked is None or asked.lever in self.absent:
+            return None
+        precision = str(dict(asked.values).get("precision", "int8")).removesuffix("-dynamic")
+        precision = "float32" if asked.lever in self.deaf else precision
+        return EngineReport(engine=asked.lever, precision=precision, operators=0 if asked.lever in self.idle else 9)
+
+
+ENGINES = {"onnx-runtime": 3.0, "openvino": 4.0, "torchao-int8": 1.5, "half-weights": 2.0, "compile": 1.2}
+
+
+def kept(study: Study) -> list[str]:
+    return [it.lever for it in study.plan.settings]
+
+
+def test_engines_compete_and_the_best_that_is_right_wins(tmp_path: Path) -> None:
+    options = Options(only=tuple(ENGINES))
+    study = search(tmp_path, options, engines=True, factors=ENGINES, errors={"openvino": 1e-3, "half-weights": 1e-3})
+    assert kept(study) == ["openvino"]
+    assert study.verification is not None and study.verification.speed.speedup.value == pytest.approx(4.0, rel=0.1)
+    found = {it.plan.settings[-1].lever: it for it in study.candidates}
+    assert set(found) == set(ENGINES)
+    assert all(it.comparison.baseline == Plan() for it in found.values())
+    assert found["openvino"].engine is not None and found["openvino"].engine.operators == 9
+    assert isinstance(verdict(study, "onnx-runtime"), NoGain) and isinstance(verdict(study, "half-weights"), NoGain)
+
+
+def test_the_fastest_engine_loses_to_one_that_is_right(tmp_path: Path) -> None:
+    options = Options(only=("onnx-runtime", "openvino"))
+    study = search(tmp_path, options, engines=True, factors=ENGINES, errors={"openvino": 0.9, "onnx-runtime": 1e-3})
+    assert kept(study) == ["onnx-runtime"]
+    assert isinstance(verdict(study, "openvino"), QualityLost)
+
+
+def test_an_engine_takes_the_place_of_what_torch_was_told(tmp_path: Path) -> None:
+    factors = {"half-weights": 2.0, "onnx-runtime": 1.99, "openvino": 1.1}
+    study = search(tmp_path, Options(only=tuple(factors)), engines=True, factors=factors, errors={})
+    (only,) = kept(study)  # never two that exclude one another
+    assert only in ("half-weights", "onnx-runtime")
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"deaf": frozenset({"openvino"})}, "was asked for, and openvino computed in float32."),
+        ({"idle": frozenset({"openvino"})}, "took no operator of the model."),
+        ({"absent": frozenset({"openvino"})}, "the model ran without it."),
+    ],
+)
+def test_an_engine_that_did_not_do_what_was_asked_is_not_recommended(
+    tmp_path: Path, fields: dict[str, frozenset[str]], said: str
+) -> None:
+    study = search(tmp_path, Options(only=("openvino",)), engines=True, factors={"openvino": 3.0}, errors={}, **fields)
+    shown = [it for it in study.candidates if dict(it.plan.settings[-1].values)["precision"] != "float32"]
+    assert shown and all(it.comparison.quality is not None for it in shown)
+    assert all(said in it.comparison.quality.text for it in shown if it.comparison.quality is not None)
+    assert not [it for it in study.plan.settings if dict(it.values)["precision"] != "float32"]
+
+
+def test_an_engine_that_crashes_leaves_the_next_one(tmp_path: Path) -> None:
+    options = Options(only=("onnx-runtime", "openvino"))
+    study = search(tmp_path, options, engines=True, factors=ENGINES, errors={}, crashes=frozenset({"openvino"}))
+    assert isinstance(verdict(study, "openvino"), Failed) and kept(study) == ["onnx-runtime"]
 
 
 def search(folder: Path, options: Options | None = None, **fields: object) -> Study:
@@ -118,7 +194,7 @@ def test_what_is_faster_and_right_is_recommended(tmp_path: Path) -> None:
 def test_below_the_level_it_is_shown_and_not_recommended(tmp_path: Path, error: float) -> None:
     study = search(tmp_path, errors={"half-weights": error})
     lost = verdict(study, "half-weights")
-    assert isinstance(lost, QualityLost) and lost.speedup is not None and lost.speedup > 1.5
+    assert isinstance(lost, QualityLost) and lost.comparison is not None and lost.comparison.speed.speedup.value > 1.5
     assert {it.lever for it in study.plan.settings} == {"inference-mode"}
 
 

@@ -2,30 +2,49 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 import torch
 from inference.conftest import Launch
 
-from hotlap.levers.api import Lever, inference_levers
+from hotlap.levers.api import Lever, find, inference_levers
 from hotlap.measure.quality import compared_outputs, judge_quality, outputs_of
-from hotlap.records import CaptureOutputs, Machine, ModelFacts, Plan, Run, ScriptFacts, Setting, Situation, Stopped
+from hotlap.records import (
+    ENGINE_PACKAGES,
+    CaptureOutputs,
+    Machine,
+    ModelFacts,
+    Plan,
+    Run,
+    ScriptFacts,
+    Setting,
+    Situation,
+    Skipped,
+    Stopped,
+)
 
 SITUATION = Situation(
     facts=ScriptFacts(
         step_source="call",
         inputs=3,
         threads=2,
-        models=(ModelFacts(kind="Net", parameters=10, convolutions=1, linears=1, input_shapes=((4, 3, 8, 8),)),),
+        models=(
+            ModelFacts(kind="Net", parameters=10, convolutions=1, linears=1, recurrent=1, input_shapes=((4, 3, 8, 8),)),
+        ),
+        packages=ENGINE_PACKAGES,
     ),
     machine=Machine(cores=2, physical_cores=2, native_dtypes=("float32", "bfloat16")),
 )
 CANNOT_LINK = pytest.mark.skipif(
     " " in torch.__path__[0], reason="torch's compiler passes no linker a path with a space, and torch is in one"
 )
+WITH_PACKAGES = {"onnx-runtime": "onnx", "openvino": "openvino", "torchao-int8": "quantize"}
+"""Levers that need what the gate does not install, and the extra that does; ``test_engines.py`` runs them."""
 SETTINGS = [
     pytest.param(lever, setting, marks=CANNOT_LINK if lever.name == "compile" else [])
     for lever in inference_levers().values()
     for setting in lever.candidates(SITUATION)
+    if lever.name not in WITH_PACKAGES
 ]
 
 
@@ -47,6 +66,13 @@ def test_each_applies_to_a_plain_model_on_a_cpu(lever: Lever) -> None:
     assert lever.obstacle(Situation()) is not None
 
 
+@pytest.mark.parametrize(("name", "extra"), WITH_PACKAGES.items())
+def test_an_engine_that_is_missing_is_skipped_with_what_installs_it(name: str, extra: str) -> None:
+    facts = msgspec.structs.replace(SITUATION.facts, packages=())
+    skipped = find(name).obstacle(msgspec.structs.replace(SITUATION, facts=facts))
+    assert isinstance(skipped, Skipped) and f'pip install "hotlap[{extra}]"' in skipped.reason
+
+
 @pytest.mark.parametrize(("lever", "setting"), SETTINGS, ids=lambda it: getattr(it, "name", ""))
 def test_each_runs_and_keeps_the_outputs_that_it_owes(launch: Launch, lever: Lever, setting: Setting) -> None:
     plain, changed = run(launch), run(launch, setting)
@@ -61,6 +87,9 @@ def test_each_runs_and_keeps_the_outputs_that_it_owes(launch: Launch, lever: Lev
         assert changed.compile.graphs > 0 and not changed.compile.fallbacks
     if lever.name == "cpu-threads":
         assert changed.facts.threads == dict(setting.values)["threads"]
+    assert (changed.engine is not None) == lever.replaces_torch
+    if changed.engine is not None:
+        assert changed.engine.operators > 0
     if lever.name == "channels-last":
         assert changed.facts.models[0].channels_last
 

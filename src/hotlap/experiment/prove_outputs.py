@@ -12,9 +12,10 @@ from hotlap.experiment.prove import Prover
 from hotlap.experiment.trials import Failure, Trials, ran_through
 from hotlap.levers.api import Lever
 from hotlap.measure.quality import Unreadable, compared_outputs, judge_quality, outputs_of, random_share
-from hotlap.records import CaptureOutputs, Plan, Run, ShiftSeeds, Situation, TaskQuality, TurnSet
+from hotlap.records import CaptureOutputs, EngineReport, Plan, Run, ShiftSeeds, Situation, TaskQuality, TurnSet
 from hotlap.wording import ending_text
 
+_COMPILING = ("compile", "torchao-int8")
 _FEWEST_CALLS = 3
 """What a call computes in is looked at from the second one on."""
 
@@ -29,6 +30,7 @@ class TaskQualityProver(Prover):
         self._compared: dict[Plan, TaskQuality | Failure] = {}
         self._reference: Mapping[str, Any] | Failure | None = None
         self._random: float | None = None
+        self._engines: dict[Plan, EngineReport] = {}
 
     def cost(self, plan: Plan) -> float:
         """Those of the plan, and at first of the reference and its weights."""
@@ -55,6 +57,10 @@ class TaskQualityProver(Prover):
             self._compared[plan] = self._compare(plan)
         return self._compared[plan]
 
+    def engine_of(self, plan: Plan) -> EngineReport | None:
+        """What ran the model in the launch that compared the plan's outputs, with what its graph shows."""
+        return self._engines.get(plan)
+
     def compared_runs(self, plan: Plan) -> tuple[Run, Run] | None:
         """There are no losses to show."""
         return None
@@ -67,18 +73,35 @@ class TaskQualityProver(Prover):
         candidate = _outputs(run)
         if isinstance(candidate, Failure):
             return candidate
+        if run.engine is not None:
+            self._engines[plan] = run.engine
         proof = self._proof_of(plan)
+        calibrated = run.engine.calibrated_inputs if run.engine is not None else 0
         judged = judge_quality(
-            compared_outputs(reference, candidate),
+            compared_outputs(reference, candidate, first=calibrated),
             level=self._trials.options.quality,
-            inputs=self._inputs,
+            inputs=self._inputs - calibrated,
             random_weights=self._random,
             proof=proof,
         )
-        other = _other_precision(plan, run) or _not_compiled(plan, run)
+        other = _other_precision(plan, run) or _not_compiled(plan, run) or self._other_engine(plan, run)
         if other and judged.verdict != "lost":
             return msgspec.structs.replace(judged, verdict="not-verified", text=f"{other} {judged.text}")
         return judged
+
+    def _other_engine(self, plan: Plan, run: Run) -> str:
+        """A sentence where the engine of the plan did not run the model, or not in the format asked for."""
+        asked = next((it for it in plan.settings if self._levers[it.lever].replaces_torch), None)
+        if asked is None:
+            return ""
+        found, precision = run.engine, dict(asked.values).get("precision", "")
+        if found is None:
+            return f"{asked.lever} was asked for, and the model ran without it."
+        if not found.operators:
+            return f"{found.engine} was asked for, and took no operator of the model."
+        if precision and found.precision != str(precision).removesuffix("-dynamic"):
+            return f"{precision} was asked for, and {found.engine} computed in {found.precision}."
+        return ""
 
     def _reference_outputs(self) -> Mapping[str, Any] | Failure:
         if self._reference is None:
@@ -122,6 +145,6 @@ def _other_precision(plan: Plan, run: Run) -> str:
 
 def _not_compiled(plan: Plan, run: Run) -> str:
     """A sentence where Dynamo found nothing to compile, which it does not say."""
-    if run.compile.graphs or all(it.lever != "compile" for it in plan.settings):
+    if run.compile.graphs or all(it.lever not in _COMPILING for it in plan.settings):
         return ""
     return "torch.compile was asked for, and no graph was compiled."

@@ -65,7 +65,9 @@ class Lever:
     setting wants changed in the script's source, which :mod:`hotlap.source.patch` carries out. ``switch`` hangs the
     lever onto the hooks of a child that puts it on and takes it off while it trains; None for one that is decided when
     the process or its loaders start. ``work`` is what it makes faster: training, the calls of an inference target, or
-    both.
+    both. ``replaces_torch`` says that the model is then run by something else than torch, so that no other lever
+    that changes how torch runs a model can be combined with it: those of the kind ``host`` alone. ``kind`` is the name
+    of its folder.
     """
 
     name: str
@@ -85,6 +87,8 @@ class Lever:
     rewrite: Callable[[ScriptFacts, Setting], tuple[SourceChange, ...]] = lambda facts, setting: (_NOT_SAID,)
     switch: Callable[[Hooks, Setting], Switch] | None = None
     work: tuple[Work, ...] = ("training",)
+    replaces_torch: bool = False
+    kind: str = ""
 
 
 _REQUIRED = ("title", "proof", "addresses", "parameters", "obstacle", "bound", "candidates", "rewrite", "install")
@@ -207,5 +211,7 @@ def _build(name: str, module: ModuleType) -> Lever:
         changes_randomness=getattr(module, "changes_randomness", lambda situation, setting: False),
         work=getattr(module, "work", ("training",)),
         switch=getattr(module, "switch", None),
+        replaces_torch=getattr(module, "replaces_torch", False),
+        kind=module.__name__.split(".")[-2],
         **member,
     )

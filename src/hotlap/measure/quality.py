@@ -49,9 +49,12 @@ def random_share(one: Mapping[str, Any], other: Mapping[str, Any]) -> float | No
     return float(sizes[differs].sum() / sizes.sum()) if sizes.sum() else None
 
 
-def compared_outputs(reference: Mapping[str, Any], candidate: Mapping[str, Any]) -> tuple[OutputQuality, ...] | str:
-    """One entry for each tensor that the model returns; a sentence where the two do not return the same tensors."""
-    ours, theirs = _by_name(reference), _by_name(candidate)
+def compared_outputs(
+    reference: Mapping[str, Any], candidate: Mapping[str, Any], *, first: int = 0
+) -> tuple[OutputQuality, ...] | str:
+    """One entry for each tensor that the model returns; a sentence where the two do not return the same tensors. Inputs
+    before the ``first`` do not count."""
+    ours, theirs = _by_name(reference, first), _by_name(candidate, first)
     if list(ours) != list(theirs):
         return f"It returns {_listed(theirs)} instead of {_listed(ours)}."
     for name, rows in ours.items():
@@ -109,12 +112,12 @@ def share_with_interval(successes: int, count: int) -> Estimate:
     return Estimate(value=value, low=min(value, max(0.0, centre - half)), high=max(value, min(1.0, centre + half)))
 
 
-def _by_name(archive: Mapping[str, Any]) -> dict[str, list[Any]]:
+def _by_name(archive: Mapping[str, Any], first: int) -> dict[str, list[Any]]:
     """The arrays of each tensor, in the order of the inputs."""
     found: dict[str, list[Any]] = {}
     for key, array in archive.items():
         number, slash, name = key.partition("/")
-        if slash and number.isdecimal():
+        if slash and number.isdecimal() and int(number) >= first:
             found.setdefault(name, []).append(array)
     return found
 

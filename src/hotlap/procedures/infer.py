@@ -2,23 +2,50 @@
 
 It is the search of :mod:`hotlap.procedures.search` with other levers and another proof: a call is a step, and what has
 to stay the same is what the model returns. There is no loader and no backward, so that no ceilings are measured.
+
+Engines exclude one another and what changes how torch runs a model. Each is compared with the unmodified model, so that
+the study shows all of them next to each other, and the best that is right becomes the plan.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import msgspec
 
 from hotlap import plan as plans_of
+from hotlap.experiment.ceilings import situation_with
+from hotlap.experiment.confirm import confirm, first_look_cost
 from hotlap.experiment.draft import OnProgress, say_nothing
 from hotlap.experiment.options import Options, check
 from hotlap.experiment.prove_outputs import TaskQualityProver
 from hotlap.experiment.stages import begin, guarded, opened
 from hotlap.experiment.trials import Failure
 from hotlap.levers.api import Lever, inference_levers
+from hotlap.objective import gain, judge
 from hotlap.procedures.budget import reserve_for_first_answer
+from hotlap.procedures.screen import Screened
 from hotlap.procedures.search import Search
-from hotlap.records import Comparison, Estimate, Finding, NoGain, Quality, Situation, Study, Workload
+from hotlap.records import (
+    Candidate,
+    Comparison,
+    EngineReport,
+    Estimate,
+    Finding,
+    Kept,
+    NoGain,
+    NotVerified,
+    Outcome,
+    Plan,
+    Quality,
+    QualityLost,
+    Run,
+    Situation,
+    Study,
+    Workload,
+)
 from hotlap.study import Journal
 from hotlap.trial.executor import Executor
 
@@ -46,6 +73,10 @@ def infer(
 
 
 class _InferenceSearch(Search):
+    """Every candidate is compared with the unmodified model by itself: the choice among them is made of that."""
+
+    tries_at_once = False
+
     def _understand(self) -> None:
         machine, observation = begin(self._trials, self._draft)
         self._baseline = observation.run
@@ -58,7 +89,122 @@ class _InferenceSearch(Search):
         )
         self._stages_seconds = self._trials.spent_seconds
         self._trials.reserve_seconds = reserve_for_first_answer(self._trials)
-        self._prover = TaskQualityProver(self._trials, self._levers, self._situation)
+        self._prover = self._outputs = TaskQualityProver(self._trials, self._levers, self._situation)
+
+    def _attempt(self, name: str, choices: Sequence[Screened]) -> None:
+        """An engine competes with what is kept, and so does all that changes how torch runs a model that an engine runs
+        by now; everything else is tried on top of the plan."""
+        if self._levers[name].replaces_torch or (self._has_engine(self._plan) and not self._is_of_host(name)):
+            self._compete(name, choices)
+        else:
+            super()._attempt(name, choices)
+
+    def _compete(self, name: str, choices: Sequence[Screened]) -> None:
+        """Compare each setting with the unmodified model, and keep the best of all that are right."""
+        outcomes: list[Outcome] = []
+        for choice in choices:
+            candidate = plans_of.with_setting(self._host_part(self._plan), choice.setting)
+            with self._against_unmodified():
+                way = self._way(candidate)
+                if way is None:
+                    break
+                self._trials.set_rounds(way.rounds)
+                outcome, run = (self._try_straight if way.straight else self._try)(name, choice, candidate)
+            if outcome is None:
+                break
+            if isinstance(outcome.verdict, Kept) and run is not None:
+                beaten = self._beaten_by_plan(name, outcome.verdict, candidate)
+                if beaten:
+                    verdict = NoGain(comparison=outcome.verdict.comparison, reason=beaten)
+                    outcome = msgspec.structs.replace(outcome, verdict=verdict)
+                else:
+                    self._replace_plan(outcome, candidate, run)
+            outcomes.append(outcome)
+        kept = self._draft.outcome_of(name)
+        if outcomes and not (kept is not None and isinstance(kept.verdict, Kept)):
+            self._draft.decide(max(outcomes, key=_merit))
+        elif not outcomes and kept is None:
+            self._note_seen(name, choices[0], plans_of.with_setting(self._plan, choices[0].setting))
+        self._close_if_final(name)
+
+    @contextmanager
+    def _against_unmodified(self) -> Iterator[None]:
+        kept, used = self._plan, self._used
+        self._plan, self._used = plans_of.EMPTY, {}
+        try:
+            yield
+        finally:
+            self._plan, self._used = kept, used
+
+    def _beaten_by_plan(self, name: str, verdict: Kept, candidate: Plan) -> str:
+        """A sentence where the plan is not worse than a candidate: by their intervals against the unmodified model, or
+        where these overlap by sets of both."""
+        if not self._plan.settings:
+            return ""
+        objective = self._trials.options.objective
+        held = plans_of.describe(self._plan.settings[-1])
+        known = next((it.comparison for it in self._draft.study.candidates if it.plan == self._plan), None)
+        mine, theirs = gain(objective, verdict.comparison), gain(objective, known) if known is not None else None
+        if mine is not None and theirs is not None and (mine.low > theirs.high or mine.high < theirs.low):
+            return "" if mine.low > theirs.high else f"{held} gives more."
+        if not self._trials.fits(first_look_cost(self._trials, self._plan, candidate, self._trials.rounds)):
+            return f"The budget left no time for a comparison with {held}."
+        duel = confirm(self._trials, self._draft, self._plan, candidate, lever=name)
+        if isinstance(duel, Failure) or judge(objective, duel.comparison).verdict != "better":
+            return f"It was not shown to be better than {held}."
+        return ""
+
+    def _replace_plan(self, outcome: Outcome, candidate: Plan, run: Run) -> None:
+        added = plans_of.describe(candidate.settings[-1])
+        for it in self._plan.settings:
+            if it not in candidate.settings and it.lever != outcome.lever:
+                self._give_up(it.lever, f"{added} gives more, and takes its place.", None)
+        self._draft.decide(outcome, plan=candidate)
+        self._plan = candidate
+        self._situation = situation_with(self._baseline_situation, candidate, run)
+        self._open = [it for it in self._open if self._is_of_host(it)]
+
+    def _close_if_final(self, name: str) -> None:
+        super()._close_if_final(name)
+        if self._levers[name].replaces_torch and self._draft.outcome_of(name) is not None:
+            self._open = [it for it in self._open if it != name]
+
+    def _is_of_host(self, name: str) -> bool:
+        """Whether a lever holds for whatever runs the model."""
+        return self._levers[name].kind == "host"
+
+    def _host_part(self, plan: Plan) -> Plan:
+        return Plan(settings=tuple(it for it in plan.settings if self._is_of_host(it.lever)))
+
+    def _has_engine(self, plan: Plan) -> bool:
+        return any(self._levers[it.lever].replaces_torch for it in plan.settings)
+
+    def _try(self, name: str, choice: Screened, candidate: Plan) -> tuple[Outcome | None, Run | None]:
+        outcome, run = super()._try(name, choice, candidate)
+        if not self._plan.settings:
+            self._note_candidate(outcome, candidate, run)
+        return outcome, run
+
+    def _try_straight(self, name: str, choice: Screened, candidate: Plan) -> tuple[Outcome | None, Run | None]:
+        outcome, run = super()._try_straight(name, choice, candidate)
+        self._note_candidate(outcome, candidate, run)
+        return outcome, run
+
+    def _note_candidate(self, outcome: Outcome | None, plan: Plan, run: Run | None) -> None:
+        comparison = getattr(outcome.verdict, "comparison", None) if outcome is not None else None
+        if comparison is not None:
+            self._add_candidate(plan, comparison, run.engine if run is not None else None)
+
+    def _add_candidate(self, plan: Plan, comparison: Comparison, engine: EngineReport | None) -> None:
+        found = Candidate(plan=plan, comparison=comparison, engine=self._outputs.engine_of(plan) or engine)
+        others = [it for it in self._draft.study.candidates if it.plan != plan]
+        self._draft.update(candidates=(*others, found))
+
+    def _verify(self) -> None:
+        super()._verify()
+        study = self._draft.study
+        if study.verification is not None and study.verification.candidate.settings:
+            self._add_candidate(study.verification.candidate, study.verification, None)
 
     def _find_with_outcomes(self) -> None:
         """A lever that rounds otherwise, and yet changes no bit and no time, has probably not run at all."""
@@ -68,7 +214,8 @@ class _InferenceSearch(Search):
             if not (isinstance(verdict, NoGain) and verdict.comparison is not None and it.setting is not None):
                 continue
             owes = self._prover.proof_for(it.setting)
-            if owes == "exact" or not self._changes_no_time(verdict.comparison):
+            says_itself = self._levers[it.lever].replaces_torch  # what the engine's own graph shows is in its proof
+            if owes == "exact" or says_itself or not self._changes_no_time(verdict.comparison):
                 continue
             plan = plans_of.with_setting(plans_of.EMPTY, it.setting)
             quality = self._prover.prove(plan) if self._trials.fits(self._prover.cost(plan)) else None
@@ -81,6 +228,13 @@ class _InferenceSearch(Search):
         """Whether the whole interval lies within the smallest gain worth having, either way."""
         ratio, most = comparison.speed.speedup, 1 + self._trials.options.delta
         return 1 / most < ratio.low and ratio.high < most
+
+
+def _merit(outcome: Outcome) -> tuple[int, float]:
+    """Which of a lever's settings to report: one that is right, else the fastest that was refused, else any."""
+    rank = {Kept: 3, NoGain: 2, QualityLost: 1, NotVerified: 1}.get(type(outcome.verdict), 0)
+    comparison = getattr(outcome.verdict, "comparison", None)
+    return rank, comparison.speed.speedup.value if comparison is not None else 0.0
 
 
 def _fallback(lever: str, quality: Quality) -> Finding:

@@ -97,6 +97,8 @@ def tune(
 class Search(Ladder):
     """From the first launch to the verification."""
 
+    tries_at_once = True
+
     def __init__(self, trials: Trials, draft: StudyDraft, levers: Mapping[str, Lever]) -> None:
         super().__init__(trials, draft, levers)
         self._profile: Profile | None = None
@@ -188,7 +190,8 @@ class Search(Ladder):
     def _screened(self, prospects: Sequence[Prospect], again: bool) -> Hopeful:
         """What is left to be tried one by one."""
         options = self._trials.options
-        at_once = is_speed(options.objective) and not (self._plan.settings or options.quick or self._tried_at_once)
+        possible = self.tries_at_once and is_speed(options.objective)
+        at_once = possible and not (self._plan.settings or options.quick or self._tried_at_once)
         return self._try_at_once(prospects) if at_once else super()._screened(prospects, again)
 
     def _try_at_once(self, prospects: Sequence[Prospect]) -> Hopeful:

@@ -15,6 +15,7 @@ from hotlap.records.batches import BatchChange, BatchSearch, BoundBy
 from hotlap.records.checks import Against, Check, CheckCost, NumbersCheck, PhaseShift, Sides, SpeedCheck
 from hotlap.records.comparisons import (
     BatchRate,
+    Candidate,
     Ceiling,
     Comparison,
     EnergyComparison,
@@ -30,6 +31,7 @@ from hotlap.records.comparisons import (
 )
 from hotlap.records.costs import BreakEven, Costs, Price, WholeRun
 from hotlap.records.disturbance import Disturbance, Measurement
+from hotlap.records.engines import EngineReport, OperatorShare
 from hotlap.records.estimate import Estimate
 from hotlap.records.instruments import (
     AccountMemory,
@@ -150,6 +152,7 @@ from hotlap.records.runs import (
     TurnSet,
 )
 from hotlap.records.script import (
+    ENGINE_PACKAGES,
     GUESSED_SAMPLES,
     BlockFacts,
     CallSite,
@@ -182,6 +185,7 @@ from hotlap.records.workload import Checkout, Move, Plan, Setting, Source, StepS
 
 __all__ = [
     "CONNECTION_LOST",
+    "ENGINE_PACKAGES",
     "GUESSED_SAMPLES",
     "PEAK_BYTES",
     "PHASES",
@@ -208,6 +212,7 @@ __all__ = [
     "BoundBy",
     "BreakEven",
     "CallSite",
+    "Candidate",
     "CaptureGradients",
     "CaptureOutputs",
     "Ceiling",
@@ -231,6 +236,7 @@ __all__ = [
     "Ending",
     "EnergyComparison",
     "EnergySource",
+    "EngineReport",
     "Estimate",
     "EstimatedPeak",
     "EvaluationFacts",
@@ -295,6 +301,7 @@ __all__ = [
     "NumbersHunt",
     "Objective",
     "Observe",
+    "OperatorShare",
     "OptimizerArguments",
     "OptimizerFacts",
     "OutOfMemory",

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from hotlap.records.base import Record
+from hotlap.records.engines import EngineReport
 from hotlap.records.estimate import Estimate
 from hotlap.records.latency import Latency
 from hotlap.records.machine import Machine
@@ -195,6 +196,15 @@ class Comparison(Record, frozen=True, kw_only=True):
     energy: EnergyComparison | None = None
     baseline_latency: Latency | None = None
     candidate_latency: Latency | None = None
+
+
+class Candidate(Record, frozen=True, kw_only=True):
+    """A plan that was compared with the unmodified model of an inference target: its speed, memory and latencies, and,
+    where it was faster, its outputs. ``engine`` is what ran the model (None: torch)."""
+
+    plan: Plan
+    comparison: Comparison
+    engine: EngineReport | None = None
 
 
 class LossCurves(Record, frozen=True, kw_only=True):

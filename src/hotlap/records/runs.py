@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from hotlap.records.base import Record
+from hotlap.records.engines import EngineReport
 from hotlap.records.memory import MemoryAccount
 from hotlap.records.numbers import BadNumber
 from hotlap.records.phases import StepPhase
@@ -187,6 +188,7 @@ class Run(Record, frozen=True, kw_only=True):
     same. ``hosts`` are those that it connected to, as ``name:port`` or ``address:port``, this machine's own left out.
     ``device_peak_bytes`` is the most that its tensors held of a device, and ``device_footprint_bytes`` what it took of
     it at most, the allocator's reserve and the context included; what other processes held at its end is in it too.
+    ``engine`` is what ran an inference target's model in torch's place (None: torch itself did).
     ``wall_seconds`` leaves out the time for which it stood still while others had their turns; the longest of these
     pauses took ``longest_pause_seconds``.
     """
@@ -206,6 +208,7 @@ class Run(Record, frozen=True, kw_only=True):
     device_peak_bytes: int = 0
     device_footprint_bytes: int = 0
     compile: CompileReport = CompileReport()
+    engine: EngineReport | None = None
     scaler_skipped_steps: int = 0
     notes: tuple[str, ...] = ()
     files: tuple[FileWrite, ...] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from hotlap.records.base import Record
 
@@ -18,6 +18,10 @@ that did not record it."""
 
 GUESSED_SAMPLES: frozenset[SampleSource] = frozenset({"inputs", "none"})
 """Sources that only guess: then nothing is said of a sample's time or price."""
+
+
+ENGINE_PACKAGES: Final = ("nncf", "onnx", "onnxruntime", "onnxscript", "openvino", "torchao")
+"""What engines of inference need: each is imported by its own name."""
 
 
 class CallSite(Record, frozen=True, kw_only=True):
@@ -159,7 +163,7 @@ class ScriptFacts(Record, frozen=True, kw_only=True):
 
     ``files`` are the files that the sites lie in, as they were when the script was run. ``samples_from`` is what the
     samples of steps were counted by. ``inputs`` are those that the model of an inference target is called with in turn
-    (0 for a script that trains).
+    (0 for a script that trains), and ``packages`` those of :data:`ENGINE_PACKAGES` that its interpreter has.
     """
 
     device: str = "cpu"
@@ -184,6 +188,7 @@ class ScriptFacts(Record, frozen=True, kw_only=True):
     files: tuple[FileDigest, ...] = ()
     samples_from: SampleSource = ""
     inputs: int = 0
+    packages: tuple[str, ...] = ()
 
     @property
     def training_loaders(self) -> tuple[LoaderFacts, ...]:

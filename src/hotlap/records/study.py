@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from hotlap.records.base import Record
 from hotlap.records.batches import BatchSearch
-from hotlap.records.comparisons import BatchRate, Ceiling, Comparison, LossCurves, PhaseAccount
+from hotlap.records.comparisons import BatchRate, Candidate, Ceiling, Comparison, LossCurves, PhaseAccount
 from hotlap.records.disturbance import Disturbance
 from hotlap.records.machine import Machine
 from hotlap.records.memory import MemoryAccount, MemoryEstimate
@@ -33,10 +33,11 @@ class Study(Record, frozen=True, kw_only=True):
     alone with the settings that were timed, ``batch_rates`` the model alone with other batch sizes,
     ``batch_search`` what ``hotlap batch`` found, ``memory`` the account of ``hotlap memory``,
     ``memory_estimate`` what ``hotlap memory --estimate`` computed, and ``losses`` what
-    the verification's sameness was judged by. ``hosts`` are those that any trial connected to. ``disturbances`` are the
-    measurements that others on the machine disturbed and that could not be made again while it was quiet. Of a profile,
-    ``threads_left`` is with how many threads the script was measured, since others kept the other cores busy (0: with
-    its own).
+    the verification's sameness was judged by. ``candidates`` are the plans that ``hotlap infer`` compared with the
+    unmodified model, in the order in which they were. ``hosts`` are those that any trial connected to.
+    ``disturbances`` are the measurements that others on the machine disturbed and that could not be made again while it
+    was quiet. Of a profile, ``threads_left`` is with how many threads the script was measured, since others kept the
+    other cores busy (0: with its own).
 
     A study of status ``quick-look`` proved nothing and claims nothing, since no more was asked for (``quick``) or the
     budget was too small. ``needed_seconds`` is the budget that would do for a proof, or for the levers that a search
@@ -77,6 +78,7 @@ class Study(Record, frozen=True, kw_only=True):
     plan: Plan = Plan()
     verification: Comparison | None = None
     losses: LossCurves | None = None
+    candidates: tuple[Candidate, ...] = ()
     files: tuple[FileWrite, ...] = ()
     hosts: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

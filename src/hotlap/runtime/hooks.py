@@ -7,7 +7,7 @@ With all lists empty the user's program behaves exactly as without us.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -98,6 +98,13 @@ class Hooks:
     call_ended: list[Callable[[], None]] = field(default_factory=list)
     # What such calls run under: contexts that are entered once, before the first call, within ``torch.no_grad()``.
     around_calls: list[Callable[[], AbstractContextManager[Any]]] = field(default_factory=list)
+
+    # What runs an inference target's model in its place: made of the model and all its inputs, before the first call.
+    takes_over: list[Callable[[Any, Sequence[tuple[tuple[Any, ...], dict[str, Any]]]], Callable[..., Any]]] = field(
+        default_factory=list
+    )
+    # Whether such an engine is to say what it does with the model, which takes longer.
+    looks_into_engine: bool = False
 
     # The process is about to end, also when hotlap ends it.
     before_exit: list[Callable[[], None]] = field(default_factory=list)

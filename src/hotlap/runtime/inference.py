@@ -53,10 +53,13 @@ def main(words: Sequence[str]) -> None:
         interception.roots.settle(model)
         for enter in hooks.around_calls:
             stack.enter_context(enter())
+        call: Callable[..., Any] = model
+        for take_over in hooks.takes_over:
+            call = take_over(model, inputs)
         for args, kwargs in itertools.cycle(inputs):
             for prepare in hooks.before_forward:
                 args, kwargs = prepare(model, args, kwargs)
-            output = model(*args, **kwargs)
+            output = call(*args, **kwargs)
             consume(output)
             for tell in hooks.after_forward:
                 tell(model, output)

@@ -5,12 +5,23 @@ Call sites are looked up in the first steps only, since walking the stack costs 
 
 from __future__ import annotations
 
+import importlib.util
 import random
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from hotlap.levers.support.micro_batches import is_by_sample
-from hotlap.records import Assignment, CallSite, LoaderFacts, ModelFacts, Observe, OptimizerFacts, ScriptFacts
+from hotlap.records import (
+    ENGINE_PACKAGES,
+    Assignment,
+    CallSite,
+    LoaderFacts,
+    ModelFacts,
+    Observe,
+    OptimizerFacts,
+    ScriptFacts,
+)
 from hotlap.runtime import randomness
 from hotlap.runtime.autocast_watch import AutocastWatch
 from hotlap.runtime.batches import size_in_bytes, tensors
@@ -292,6 +303,7 @@ class Observer:
             files=digests(self._all_sites()) if self._observing else (),
             samples_from=self._clock.samples_from,
             inputs=self._interception.hooks.inputs,
+            packages=_installed(ENGINE_PACKAGES) if self._interception.hooks.inputs else (),
         )
 
     def _all_sites(self) -> list[CallSite | None]:
@@ -300,6 +312,10 @@ class Observer:
             *(it.site for it in self._loaders.values() if it.used),
             *(site for _, site, _ in self._optimizers),
         ]
+
+
+def _installed(packages: Iterable[str]) -> tuple[str, ...]:
+    return tuple(it for it in packages if importlib.util.find_spec(it) is not None)
 
 
 class _Loader:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import zlib
 from typing import Any
 
+from hotlap.levers.support.structures import named_tensors
 from hotlap.records import CaptureOutputs
 from hotlap.runtime.instruments.api import Place
-from hotlap.runtime.outputs import named_tensors
 
 FILE_NAME = "outputs.npz"
 MAXIMUM_ELEMENTS = 50_000_000
@@ -19,6 +19,7 @@ MAXIMUM_ELEMENTS = 50_000_000
 def install(place: Place, asked: CaptureOutputs) -> None:
     """From the first call on, until each input had its turn."""
     capture = _Capture(place, asked)
+    place.hooks.looks_into_engine = True
     place.hooks.model_found.append(capture.found)
     place.hooks.before_forward.append(capture.prepare)
     place.hooks.after_forward.append(capture.keep)

@@ -1,0 +1,167 @@
+"""The model run by ONNX Runtime.
+
+## What it does
+Exports the model to ONNX with `torch.onnx.export(..., dynamo=True)` and calls it through an `InferenceSession` with as
+many threads as torch uses. `precision="int8"` first quantizes the weights of matrix products, per channel with
+`per_channel`, and has activations quantized at each call (`quantize_dynamic`).
+
+## When it helps
+Models of many operators on CPUs: ONNX Runtime fuses attention, layer normalization and GELU, and has no Python between
+operators. Int8 pays for models that consist of large matrix products.
+
+## What it costs
+Exporting takes seconds, and needs a model without control flow that depends on data. Dynamic int8 may turn a model's
+answers: which it does is not known before it is measured on the model's own weights.
+
+## Before
+    output = model(inputs)
+
+## After
+    torch.onnx.export(model, (inputs,), "model.onnx", dynamo=True)
+    session = onnxruntime.InferenceSession("model.onnx")
+    output = session.run(None, {"inputs": inputs.numpy()})
+
+## What is proved
+`rounding`: outputs are compared with those of the model in float32, against the level of quality asked for. The graph
+that ONNX Runtime executes must hold quantized operators where int8 was asked for.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hotlap.levers.api import Parameter, Work
+from hotlap.levers.support.engines import Calls, Engine, Named, completed, obstacle_of, take_over
+from hotlap.levers.support.situations import make_setting
+from hotlap.records import (
+    PEAK_BYTES,
+    SECONDS_PER_SAMPLE,
+    EngineReport,
+    NoSourceForm,
+    Proof,
+    ScriptFacts,
+    Setting,
+    Situation,
+    Skipped,
+    SourceChange,
+)
+
+if TYPE_CHECKING:
+    from hotlap.runtime.hooks import Hooks
+
+title = "The model run by ONNX Runtime"
+proof: Proof = "rounding"
+work: tuple[Work, ...] = ("inference",)
+improves = (SECONDS_PER_SAMPLE, PEAK_BYTES)
+addresses: tuple[str, ...] = ()
+replaces_torch = True
+parameters = {
+    "precision": Parameter(str, choices=("float32", "int8")),
+    "per_channel": Parameter(bool, required=False),
+}
+PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+_FILE = "model.onnx"
+_QUANTIZED = (
+    "QLinear",
+    "MatMulInteger",
+    "ConvInteger",
+    "DynamicQuantizeMatMul",
+    "DynamicQuantizeLSTM",
+    "QGemm",
+    "QMoE",
+)
+
+
+def obstacle(situation: Situation) -> Skipped | None:
+    """A model on a CPU, and the packages that export and run it."""
+    return obstacle_of(situation, PACKAGES, "onnx")
+
+
+def bound(situation: Situation) -> float | None:
+    """How fast another engine is, is measured and not assumed."""
+    return None
+
+
+def candidates(situation: Situation) -> tuple[Setting, ...]:
+    """Dynamic int8 where there are matrix products; float32 always."""
+    exact = make_setting("onnx-runtime", precision="float32")
+    if not any(it.linears or it.recurrent or it.transformers_model for it in situation.facts.models):
+        return (exact,)
+    return (make_setting("onnx-runtime", precision="int8", per_channel=True), _INT8, exact)
+
+
+_INT8 = make_setting("onnx-runtime", precision="int8", per_channel=False)
+
+
+def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
+    """The calls are hotlap's own; the engine's files are what is deployed."""
+    return (NoSourceForm(reason="`hotlap export artefact` writes the model with its loader."),)
+
+
+def install(hooks: Hooks, setting: Setting) -> None:
+    """Export, quantize, load."""
+    take_over(hooks, engine(setting))
+
+
+def engine(setting: Setting) -> Engine:
+    """How its files are made, loaded and looked into."""
+    values = dict(setting.values)
+    return Engine(
+        name="ONNX Runtime",
+        package="onnxruntime",
+        build=functools.partial(_build, str(values["precision"]), bool(values.get("per_channel"))),
+        load=_load,
+        inspect=_inspect,
+        precision=str(values["precision"]),
+    )
+
+
+def _build(precision: str, per_channel: bool, calls: Calls, folder: Path) -> int:
+    import onnx
+
+    program = calls.torch.onnx.export(
+        calls.exported(),
+        (),
+        dynamo=True,
+        verbose=False,
+        input_names=list(calls.dynamic),
+        output_names=list(calls.outputs),
+    )
+    program.save(folder / _FILE)
+    if precision == "int8":
+        from onnxruntime.quantization import QuantType, quantize_dynamic
+
+        model = onnx.load(folder / _FILE)
+        # Shapes that were inferred before contradict the quantized graph's (onnxruntime 1.31: ShapeInferenceError).
+        del model.graph.value_info[:]
+        quantize_dynamic(model, folder / _FILE, weight_type=QuantType.QInt8, per_channel=per_channel)
+        (folder / f"{_FILE}.data").unlink(missing_ok=True)
+    return 0
+
+
+def _load(folder: Path, threads: int) -> Callable[..., Named]:
+    from hotlap.levers.support.loaders import onnx_runtime
+
+    return onnx_runtime.load(folder, threads)
+
+
+def _inspect(report: EngineReport, folder: Path) -> EngineReport:
+    """A second session, since recording which provider took which operator is decided when one is made."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    session = onnxruntime.InferenceSession(folder / _FILE, options, providers=["CPUExecutionProvider"])
+    assigned = [
+        (it.ep_name, node.op_type) for it in session.get_provider_graph_assignment_info() for node in it.get_nodes()
+    ]
+    quantized = sum(kind.startswith(_QUANTIZED) for _, kind in assigned)
+    return completed(
+        report,
+        precision="int8" if quantized else "float32",
+        quantized=quantized,
+        providers=(name for name, _ in assigned),
+    )

@@ -1,0 +1,104 @@
+"""The model as TorchScript.
+
+## What it does
+Records the model with `torch.jit.trace`, freezes it and calls what was recorded: the calls between operators need no
+Python. Loops in Python are unrolled to the length of the input that the model was recorded with.
+
+## When it helps
+Recurrent networks, whose `nn.LSTM` and `nn.GRU` torch.compile leaves to torch's own kernels, and models of very many
+small operators on CPUs.
+
+## What it costs
+Recording takes seconds. Control flow that depends on data is recorded as it went for one input, and is then wrong for
+others. PyTorch no longer develops TorchScript.
+
+## Before
+    output = model(inputs)
+
+## After
+    recorded = torch.jit.freeze(torch.jit.trace(model, (inputs,)))
+    output = recorded(inputs)
+
+## What is proved
+`rounding`: outputs are compared with those of the model in float32 for every input, against the level of quality asked
+for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hotlap.levers.api import Parameter, Work
+from hotlap.levers.support.engines import Calls, Engine, Named, completed, take_over
+from hotlap.levers.support.situations import make_setting, models_with, without_model
+from hotlap.records import EngineReport, NoSourceForm, Proof, ScriptFacts, Setting, Situation, Skipped, SourceChange
+
+if TYPE_CHECKING:
+    from hotlap.runtime.hooks import Hooks
+
+title = "The model as TorchScript"
+proof: Proof = "rounding"
+work: tuple[Work, ...] = ("inference",)
+addresses: tuple[str, ...] = ()
+replaces_torch = True
+parameters: dict[str, Parameter] = {}
+_FILE = "model.ts"
+
+
+def obstacle(situation: Situation) -> Skipped | None:
+    """A model with recurrent layers: torch.compile does more for all others."""
+    if without_model(situation):
+        return without_model(situation)
+    if not models_with(situation, "recurrent"):
+        return Skipped(reason="The model has no recurrent layer; torch.compile serves others better.")
+    return None
+
+
+def bound(situation: Situation) -> float | None:
+    """How much of a call is Python is not known beforehand."""
+    return None
+
+
+def candidates(situation: Situation) -> tuple[Setting, ...]:
+    """There is nothing to choose."""
+    return (make_setting("torchscript"),)
+
+
+def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
+    """The calls are hotlap's own; the recorded model is what is deployed."""
+    return (NoSourceForm(reason="`hotlap export artefact` writes the model with its loader."),)
+
+
+def install(hooks: Hooks, setting: Setting) -> None:
+    """Trace, freeze, save, load."""
+    take_over(hooks, engine(setting))
+
+
+def engine(setting: Setting) -> Engine:
+    """How its files are made, loaded and looked into."""
+    return Engine(name="TorchScript", package="torch", build=_build, load=_load, inspect=_inspect, takes_numpy=False)
+
+
+def _build(calls: Calls, folder: Path) -> int:
+    jit = calls.torch.jit
+    with calls.torch.no_grad():
+        recorded = jit.trace(calls.as_module().eval(), calls.example_tensors(), check_trace=False, strict=False)
+    jit.freeze(recorded).save(str(folder / _FILE))
+    return 0
+
+
+def _load(folder: Path, threads: int) -> Callable[..., Named]:
+    from hotlap.levers.support.loaders import torchscript
+
+    return torchscript.load(folder)
+
+
+def _inspect(report: EngineReport, folder: Path) -> EngineReport:
+    import torch
+
+    recorded: Any = torch.jit.load(str(folder / _FILE))  # type: ignore[no-untyped-call]
+    return completed(
+        report, precision=report.precision, quantized=0, operators=len(list(recorded.inlined_graph.nodes()))
+    )

@@ -1,0 +1,293 @@
+"""What levers share that hand an inference target's model to another engine. Not a lever itself.
+
+An engine gets the model as a function of named tensors (:class:`Calls`), writes its files into a folder, and is loaded
+from there by the file of :mod:`hotlap.levers.support.loaders` that is deployed with it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import json
+import re
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+
+from hotlap.levers.support.situations import device_kind, without_model
+from hotlap.levers.support.structures import named_tensors, rebuilt
+from hotlap.records import EngineReport, OperatorShare, Situation, Skipped
+
+if TYPE_CHECKING:
+    from hotlap.runtime.hooks import Hooks
+
+Arguments: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
+Named: TypeAlias = dict[str, Any]
+Load: TypeAlias = Callable[[Path, int], Callable[..., Named]]
+
+MOST_CALIBRATION_INPUTS = 64
+FEWEST_CALIBRATION_INPUTS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """How a lever's engine makes its files in a folder, loads them, and describes what it made of the model.
+
+    ``build`` gets the calls and the folder and returns how many of the first inputs it calibrated with. ``inspect``
+    gets the report so far and the folder, and returns it completed; it is asked only where outputs are compared.
+    """
+
+    name: str
+    package: str
+    build: Callable[[Calls, Path], int]
+    load: Load
+    inspect: Callable[[EngineReport, Path], EngineReport]
+    takes_numpy: bool = True
+    precision: str = "float32"
+    contract: Mapping[str, str] = field(default_factory=dict)
+
+
+class Calls:
+    """A model as a function of named tensors: those of its arguments go in, those of its output come out.
+
+    What is no tensor among the arguments becomes a constant of the exported model. Raises ValueError where the inputs
+    differ in it, or in which tensors there are.
+    """
+
+    def __init__(self, torch: ModuleType, model: Any, inputs: Sequence[Arguments]) -> None:
+        self.torch = torch
+        self.model = model
+        self.inputs = inputs
+        self._names = tuple(_positional(model))
+        rows = [self.named(*it) for it in inputs]
+        self._check_alike(rows)
+        self.dynamic = {name: _varying([row[name].shape for row in rows]) for name in rows[0]}
+        self.example = max(range(len(rows)), key=lambda it: self._size_of_varying(rows[it]))
+        args, kwargs = inputs[self.example]
+        with torch.no_grad():
+            self._output = model(*args, **kwargs)
+        self.outputs = {_identifier(name): tensor for name, tensor in named_tensors(self._output)}
+
+    def named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Named:
+        """The tensors of a call by name, in the order in which the exported model takes them."""
+        found: Named = {}
+        for index, value in enumerate(args):
+            name = self._names[index] if index < len(self._names) else f"input_{index}"
+            _name_into(found, name, value)
+        for name, value in kwargs.items():
+            _name_into(found, name, value)
+        return found
+
+    def as_output(self, found: Named) -> Any:
+        """What the model itself would have returned."""
+        return rebuilt(self._output, iter([found[name] for name in self.outputs]))
+
+    def calibration(self) -> Sequence[Arguments]:
+        """The first inputs, which are kept from the comparison of outputs. Raises ValueError where there are too few
+        for both."""
+        count = min(MOST_CALIBRATION_INPUTS, len(self.inputs) // 2)
+        if count < FEWEST_CALIBRATION_INPUTS:
+            raise ValueError(
+                f"Quantizing is calibrated with other inputs than quality is judged by, which takes at least "
+                f"{2 * FEWEST_CALIBRATION_INPUTS}; there are {len(self.inputs)}."
+            )
+        return self.inputs[:count]
+
+    def as_module(self) -> Any:
+        """The model behind a forward of tensors alone, which returns a tuple of tensors."""
+        torch, model, example = self.torch, self.model, self.inputs[self.example]
+        base: Any = torch.nn.Module
+
+        class Flat(base):  # type: ignore[misc]
+            def __init__(self) -> None:
+                super().__init__()
+                self.model = model
+
+            def forward(self, *tensors: Any) -> tuple[Any, ...]:
+                args, kwargs = rebuilt(example, iter(tensors))
+                return tuple(it for _, it in named_tensors(self.model(*args, **kwargs)))
+
+        return Flat().train(model.training)
+
+    def example_tensors(self) -> tuple[Any, ...]:
+        """Those of the example that the model is exported with."""
+        return tuple(self.named(*self.inputs[self.example]).values())
+
+    def exported(self) -> Any:
+        """The model as ``torch.export`` records it: sizes that differ between inputs stay open."""
+        export = self.torch.export
+        shapes = tuple(dict.fromkeys(dims, export.Dim.DYNAMIC) or None for dims in self.dynamic.values())
+        with self.torch.no_grad():
+            return export.export(self.as_module(), self.example_tensors(), dynamic_shapes=(shapes,))
+
+    def contract(self, **more: Any) -> dict[str, Any]:
+        """What the exported model takes and returns; a size of None may be any."""
+        example = self.named(*self.inputs[self.example])
+        inputs = [
+            {
+                "name": name,
+                "dtype": _dtype(it),
+                "shape": [None if i in self.dynamic[name] else n for i, n in _sizes(it)],
+            }
+            for name, it in example.items()
+        ]
+        outputs = [{"name": name, "dtype": _dtype(it)} for name, it in self.outputs.items()]
+        return {"inputs": inputs, "outputs": outputs, **more}
+
+    def _check_alike(self, rows: Sequence[Named]) -> None:
+        first = _without_tensors(self.inputs[0])
+        for number, row in enumerate(rows):
+            if list(row) != list(rows[0]) or any(row[it].dim() != rows[0][it].dim() for it in row):
+                raise ValueError(
+                    f"Input {number} holds other tensors than input 0, and one exported model takes one kind."
+                )
+            if _without_tensors(self.inputs[number]) != first:
+                raise ValueError(f"Input {number} differs from input 0 in a value that is no tensor.")
+
+    def _size_of_varying(self, row: Named) -> int:
+        """Exporting takes a size of 1 for a constant, so that the largest input is the example."""
+        size = 1
+        for name, dims in self.dynamic.items():
+            for dim in dims:
+                size *= row[name].shape[dim]
+        return size
+
+
+def take_over(hooks: Hooks, engine: Engine) -> None:
+    """Have the engine run the model: nothing of torch's own stands in for it where it fails."""
+    torch = hooks.torch
+
+    def make(model: Any, inputs: Sequence[Arguments]) -> Callable[..., Any]:
+        began = time.perf_counter()
+        folder = Path(tempfile.mkdtemp(prefix="hotlap-engine-"))
+        hooks.before_exit.append(lambda: shutil.rmtree(folder, ignore_errors=True))
+        calls = Calls(torch, model, inputs)
+        calibrated = build(engine, calls, folder)
+        run = engine.load(folder, torch.get_num_threads())
+        report = EngineReport(
+            engine=engine.name,
+            version=version_of(engine.package),
+            precision=engine.precision,
+            calibrated_inputs=calibrated,
+            load_seconds=time.perf_counter() - began,
+            size_bytes=sum(it.stat().st_size for it in folder.rglob("*") if it.is_file()),
+        )
+        hooks.found["engine"] = engine.inspect(report, folder) if hooks.looks_into_engine else report
+        return _of_numpy(calls, run) if engine.takes_numpy else _of_tensors(calls, run)
+
+    hooks.takes_over.append(make)
+
+
+def build(engine: Engine, calls: Calls, folder: Path) -> int:
+    """Write the engine's files and the contract into the folder; how many inputs it was calibrated with."""
+    contract = calls.contract(precision=engine.precision, **engine.contract)
+    (folder / "contract.json").write_text(json.dumps(contract, indent=2))
+    return engine.build(calls, folder)
+
+
+def _of_numpy(calls: Calls, run: Callable[..., Named]) -> Callable[..., Any]:
+    from_numpy = calls.torch.from_numpy
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        found = run(**{name: it.numpy() for name, it in calls.named(args, kwargs).items()})
+        return calls.as_output({name: from_numpy(it) for name, it in found.items()})
+
+    return call
+
+
+def _of_tensors(calls: Calls, run: Callable[..., Named]) -> Callable[..., Any]:
+    return lambda *args, **kwargs: calls.as_output(run(**calls.named(args, kwargs)))
+
+
+def obstacle_of(situation: Situation, packages: Sequence[str], extra: str) -> Skipped | None:
+    """Why an engine cannot run the model: there is none, it is on a device, or what the engine needs is missing."""
+    if without_model(situation):
+        return without_model(situation)
+    if device_kind(situation) != "cpu":
+        return Skipped(reason=f"It is only tried on CPUs, and the model is on {situation.facts.device}.")
+    missing = [it for it in packages if it not in situation.facts.packages]
+    if missing:
+        return Skipped(reason=f'It needs {", ".join(missing)}: pip install "hotlap[{extra}]".')
+    return None
+
+
+def shares(names: Iterable[str]) -> tuple[OperatorShare, ...]:
+    """How many there are of each, most first."""
+    return tuple(OperatorShare(name=name, operators=count) for name, count in Counter(names).most_common())
+
+
+def completed(
+    report: EngineReport,
+    *,
+    precision: str,
+    quantized: int,
+    providers: Iterable[str] = (),
+    precisions: Iterable[str] = (),
+    operators: int = 0,
+) -> EngineReport:
+    """The report with what the engine's own graph shows."""
+    by_provider, by_precision = shares(providers), shares(precisions)
+    count = operators or sum(it.operators for it in by_provider or by_precision)
+    return msgspec.structs.replace(
+        report,
+        precision=precision,
+        operators=count,
+        quantized=quantized,
+        by_provider=by_provider,
+        by_precision=by_precision,
+    )
+
+
+def version_of(package: str) -> str:
+    """The installed version; empty where the package does not say."""
+    import importlib.metadata
+
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def _positional(model: Any) -> Iterator[str]:
+    try:
+        parameters = inspect.signature(model.forward).parameters.values()
+    except (TypeError, ValueError):  # one that is written in C++
+        return
+    for it in parameters:
+        if it.kind not in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD):
+            return
+        yield it.name
+
+
+def _name_into(found: Named, name: str, value: Any) -> None:
+    for where, tensor in named_tensors(value, name):
+        found[_identifier(where)] = tensor
+
+
+def _identifier(name: str) -> str:
+    """A name that every engine takes: ``output_hidden_0`` for ``output["hidden"][0]``."""
+    return re.sub(r"\W+", "_", name).strip("_")
+
+
+def _varying(shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    return tuple(dim for dim, sizes in enumerate(zip(*shapes, strict=True)) if len(set(sizes)) > 1)
+
+
+def _sizes(tensor: Any) -> Iterator[tuple[int, int]]:
+    return enumerate(int(it) for it in tensor.shape)
+
+
+def _dtype(tensor: Any) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _without_tensors(arguments: Arguments) -> Any:
+    return rebuilt(arguments, itertools.repeat(None))

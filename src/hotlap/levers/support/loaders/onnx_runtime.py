@@ -1,0 +1,18 @@
+"""Load the model of this folder with ONNX Runtime: numpy arrays by name in, numpy arrays by name out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import onnxruntime
+
+
+def load(folder: str | Path = Path(__file__).parent, threads: int = 0) -> Callable[..., dict[str, Any]]:
+    """A function of the model's inputs by name; 0 threads leave their number to ONNX Runtime."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(Path(folder) / "model.onnx", options, providers=["CPUExecutionProvider"])
+    outputs = [it.name for it in session.get_outputs()]
+    return lambda **arrays: dict(zip(outputs, session.run(outputs, arrays), strict=True))

@@ -1,0 +1,26 @@
+"""Load the model of this folder, which is TorchScript: tensors by name in, tensors by name out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+
+def load(folder: str | Path = Path(__file__).parent, threads: int = 0) -> Callable[..., dict[str, Any]]:
+    """A function of the model's inputs by name; 0 threads leave their number to torch."""
+    contract = json.loads((Path(folder) / "contract.json").read_text())
+    if threads:
+        torch.set_num_threads(threads)
+    model: Any = torch.jit.load(Path(folder) / "model.ts")  # type: ignore[no-untyped-call]
+    inputs, outputs = ([it["name"] for it in contract[side]] for side in ("inputs", "outputs"))
+
+    def call(**tensors: Any) -> dict[str, Any]:
+        with torch.no_grad():
+            found = model(*(tensors[name] for name in inputs))
+        return dict(zip(outputs, found, strict=True))
+
+    return call
