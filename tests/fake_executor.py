@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import world
@@ -61,6 +62,11 @@ class FakeExecutor(OneSlot):
             rates = tuple(LoaderRate(setting=it, seconds_per_sample=1e-4, batches=50) for it in sweep.settings)
             return Run(facts=_facts(), loader_rates=rates)
         return self._run(assignment, max(1, request.steps), self.requests)
+
+    def launch_together(self, requests: Sequence[LaunchRequest]) -> tuple[Run, ...]:
+        """One request, whatever it holds."""
+        self._count()
+        return tuple(self._run(it.assignment, max(1, it.steps), self.requests) for it in requests)
 
     def take_turns(self, request: TurnRequest) -> TurnSet:
         self._count()
