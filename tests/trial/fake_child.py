@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import threading
@@ -60,8 +61,14 @@ class Line:
     """The child's end of the conversation."""
 
     def __init__(self) -> None:
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.socket.connect(os.environ["HOTLAP_SOCKET"])
+        address = os.environ["HOTLAP_SOCKET"]
+        if stat.S_ISSOCK(Path(address).stat().st_mode):
+            self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self.socket.connect(address)
+        else:
+            host, port, secret = Path(address).read_text().split()
+            self.socket = socket.create_connection((host, int(port)))
+            self.socket.sendall(secret.encode() + b"\n")
         self.incoming = self.socket.makefile("rb")
         self.reported = False
 

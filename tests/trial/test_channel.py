@@ -18,6 +18,7 @@ from hotlap.records import Block, BlockDone, End, Hello, Proceed, Report, Run, T
 from hotlap.trial import channel
 from hotlap.trial.channel import Channel, Connection
 from hotlap.trial.trainers import Trainers
+from hotlap.trial.transport import UnixTransport
 
 HELLO = Hello(process=1, rank=3, processes=4)
 DONE = BlockDone(block=Block(steps=2, samples=8, wall_seconds=0.5), steps_done=3)
@@ -28,7 +29,7 @@ REPORT = Report(run=Run(notes=("ünïcode",)), exit_code=0)
 def listening() -> Iterator[tuple[Channel, Path]]:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "socket"
-        opened = Channel(path)
+        opened = Channel(UnixTransport(path))
         try:
             yield opened, path
         finally:

@@ -1,17 +1,20 @@
-"""The line to the controller: one JSON object a line over a local socket."""
+"""The line to the controller: one JSON object a line over a stream socket."""
 
 from __future__ import annotations
 
 import math
 import os
 import socket
+import stat
 import sys
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from hotlap.records import CONNECTION_LOST, Arrived, BlockDone, End, Hello, Proceed, Report, ToChild
 
+_LONGEST_ADDRESS_CHARACTERS = 1000
 _ENCODER = msgspec.json.Encoder()
 _DECODER: msgspec.json.Decoder[ToChild] = msgspec.json.Decoder(ToChild)
 
@@ -48,8 +51,7 @@ class Channel:
         trial never outlives its study."""
         try:
             if self._socket is None:
-                self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-                self._socket.connect(self._address)
+                self._socket = _connected(self._address)
                 self._identity = _identity(self._socket)
             elif _identity(self._socket) != self._identity:  # the script closed it, and has its number for a file
                 raise OSError
@@ -71,6 +73,26 @@ class Channel:
             self._received += arrived
         line, _, self._received = self._received.partition(b"\n")
         return _DECODER.decode(line)
+
+
+def _connected(address: str) -> socket.socket:
+    """A connection to the Unix socket at that path, or to the port that the file there names, with its secret sent.
+
+    Raises :class:`OSError`.
+    """
+    if stat.S_ISSOCK(Path(address).stat().st_mode):
+        stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        stream.connect(address)
+        return stream
+    try:
+        with Path(address).open(encoding="ascii") as file:
+            host, port, secret = file.read(_LONGEST_ADDRESS_CHARACTERS).split()
+        stream = socket.create_connection((host, int(port)))
+    except ValueError as error:
+        raise OSError(f"{address} names no port") from error
+    stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    stream.sendall(secret.encode("ascii") + b"\n")
+    return stream
 
 
 def _identity(stream: socket.socket) -> tuple[int, int]:

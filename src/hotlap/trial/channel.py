@@ -1,29 +1,32 @@
-"""The controller's end of the conversation with the processes of one child: one JSON object a line, over a local stream
-socket. What arrives is somebody else's word: it is parsed strictly and bounded."""
+"""The controller's end of the conversation with the processes of one child: one JSON object a line, over a stream
+socket (:mod:`hotlap.trial.transport`). What arrives is somebody else's word: it is parsed strictly and bounded."""
 
 from __future__ import annotations
 
+import hmac
 import selectors
 import socket
 from contextlib import suppress
-from pathlib import Path
 
 import msgspec
 
 from hotlap.records import Arrived, BlockDone, FromChild, Hello, Report, ToChild
+from hotlap.trial.transport import Transport
 
 LONGEST_MESSAGE_BYTES = 256 * 2**20
 
 _READ_BYTES = 2**20
-_BACKLOG = 128
+_LONGEST_SECRET_BYTES = 256
 _DECODER: msgspec.json.Decoder[FromChild] = msgspec.json.Decoder(FromChild)
 
 
 class Connection:
     """One process that connected: what it said so far. ``done`` is its answer to the last Proceed, ``trouble`` why it
-    was cut off, and ``waits`` whether it has :class:`Arrived` and was not let go on yet."""
+    was cut off, and ``waits`` whether it has :class:`Arrived` and was not let go on yet. It is ``admitted`` once it has
+    sent the ``secret``, where there is one."""
 
-    def __init__(self, stream: socket.socket) -> None:
+    def __init__(self, stream: socket.socket, secret: bytes = b"") -> None:
+        self.admitted = not secret
         self.hello: Hello | None = None
         self.done: BlockDone | None = None
         self.report: Report | None = None
@@ -31,6 +34,7 @@ class Connection:
         self.trouble = ""
         self.waits = False
         self.stream = stream
+        self._secret = secret
         self._pending = bytearray()
 
     @property
@@ -57,11 +61,19 @@ class Connection:
             return
         if b"\n" not in received:
             self._pending += received
+            if not self.admitted and len(self._pending) > _LONGEST_SECRET_BYTES:
+                self._cut_off("it sent no secret")
             return
         *lines, rest = (bytes(self._pending) + received).split(b"\n")
         self._pending = bytearray(rest)
         for line in lines:
-            self._take(line)
+            if self.admitted:
+                self._take(line)
+            elif hmac.compare_digest(line, self._secret):
+                self.admitted = True
+            else:
+                self._cut_off("it sent another secret")
+                return
 
     def _take(self, line: bytes) -> None:
         try:
@@ -85,13 +97,13 @@ class Connection:
 
 
 class Channel:
-    """Listens at ``path`` and keeps every connection that was made, in order."""
+    """Listens to a transport and keeps every connection that was admitted, in order."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, transport: Transport) -> None:
         self.connections: list[Connection] = []
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listener.bind(str(path))
-        self._listener.listen(_BACKLOG)
+        self._not_admitted: list[Connection] = []
+        self._secret = transport.secret
+        self._listener = transport.listener
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ)
 
@@ -112,7 +124,7 @@ class Channel:
 
     def close(self) -> None:
         """End every connection and stop listening."""
-        for connection in self.connections:
+        for connection in (*self.connections, *self._not_admitted):
             connection.stream.close()
         self._selector.close()
         self._listener.close()
@@ -122,11 +134,16 @@ class Channel:
             stream, _ = self._listener.accept()
         except OSError:
             return
-        connection = Connection(stream)
-        self.connections.append(connection)
+        connection = Connection(stream, self._secret)
+        (self.connections if connection.admitted else self._not_admitted).append(connection)
         self._selector.register(stream, selectors.EVENT_READ, connection)
 
     def _read(self, connection: Connection) -> None:
         connection.receive()
+        if connection.admitted and connection in self._not_admitted:
+            self._not_admitted.remove(connection)
+            self.connections.append(connection)
         if connection.closed:
             self._selector.unregister(connection.stream)
+            if not connection.admitted:
+                connection.stream.close()

@@ -48,6 +48,7 @@ from hotlap.trial.strangers import boot_failures, described, torch_without_hotla
 from hotlap.trial.suspension import SuspensionFailedError
 from hotlap.trial.sweeping import sweep_run
 from hotlap.trial.trainers import Trainers
+from hotlap.trial.transport import transport_at
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 _MOST_PEERS = 300
@@ -99,7 +100,7 @@ class Child:
         self._layers = isolator.layers_of(run_directory, self._process.folder)
         self._room = Room(self._layers) if self._layers is not None else None
         self._trouble = ""
-        self._channel = Channel(self._process.folder / "socket")
+        self._channel = Channel(transport_at(self._process.folder / "socket"))
         self._trainers = Trainers(self._channel)
         self._device = device_of(environment)
         self._counters = StepCounters(run_directory)
