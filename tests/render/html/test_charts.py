@@ -66,6 +66,26 @@ def test_a_lever_beside_a_plan_with_one_that_was_dropped_later_begins_at_the_lar
     assert "fused-optimizer" not in rows
 
 
+def test_levers_that_were_tried_together_stand_one_below_the_other() -> None:
+    """Each is compared with the plan without it, which no other lever ended at."""
+    pair = (fakes.LOADER, fakes.MIXED)
+    outcomes = tuple(
+        Outcome(
+            lever=mine.lever,
+            setting=mine,
+            verdict=Kept(comparison=fakes.comparison(pair, fakes.speed(gain), baseline=(other,))),
+            together_with=(other.lever,),
+        )
+        for mine, other, gain in ((fakes.LOADER, fakes.MIXED, 2.0), (fakes.MIXED, fakes.LOADER, 1.25))
+    )
+    study = msgspec.structs.replace(fakes.FINISHED, outcomes=outcomes)
+    rows = bars(study)
+    assert (rows["loader"]["from"], rows["loader"]["to"]) == (100, pytest.approx(50))
+    assert (rows["mixed-precision"]["from"], rows["mixed-precision"]["to"]) == (pytest.approx(50), pytest.approx(40))
+    found = levers.chart(study)
+    assert found is not None and "tried together" in found.notes[0]
+
+
 def test_without_trials_there_is_no_waterfall() -> None:
     assert levers.chart(msgspec.structs.replace(fakes.PROFILED, outcomes=())) is None
 

@@ -1,7 +1,9 @@
 """The waterfall: from the unmodified script, lever by lever, to the verified plan.
 
-Every bar is relative to the time per sample of the unmodified script. A lever is measured on top of the levers that
-were kept before it, so its bar begins where theirs end; one that was not kept moves nothing and is drawn next to them.
+Every bar is relative to the time per sample of the unmodified script. A lever that was tried by itself is measured on
+top of the levers that were kept before it, so its bar begins where theirs end. Levers that were tried together are each
+measured next to all others of the plan; their bars stand one below the other all the same. A lever that was not kept
+moves nothing and is drawn next to them.
 """
 
 from __future__ import annotations
@@ -26,6 +28,11 @@ _NOTE = (
     "100 % is the time per sample of the unmodified script. Each lever was measured on top of those kept above "
     "it; thin lines are intervals. Below is the whole plan against the unmodified script, measured again on "
     "fresh launches: the gains of single levers need not multiply to it."
+)
+_NOTE_TOGETHER = (
+    "100 % is the time per sample of the unmodified script. The levers that were kept were tried together: each bar is "
+    "what one gives next to the others, within one launch or over fresh ones; thin lines are intervals. Below is the "
+    "whole plan against the unmodified script on fresh launches: the gains of single levers need not multiply to it."
 )
 _KINDS = {
     "unmodified": "var(--as-it-is)",
@@ -67,8 +74,13 @@ def chart(study: Study) -> Chart | None:
             tuple((row["lever"], row["label"], row["interval"], row["word"]) for row in rows[1:]),
         ),
         legend=legend,
-        notes=(_NOTE,) if study.verification is not None else (_NOTE.partition(" Below")[0],),
+        notes=(_note(study),),
     )
+
+
+def _note(study: Study) -> str:
+    note = _NOTE_TOGETHER if any(it.together_with for it in study.outcomes) else _NOTE
+    return note if study.verification is not None else note.partition(" Below")[0]
 
 
 def _bars(x: Specification, colour: Specification) -> Specification:
@@ -101,8 +113,11 @@ def _rows(study: Study) -> Iterator[Specification]:
     """A row for each lever that was timed, kept ones in the order in which they came into the plan."""
     yield {"lever": _START, "name": _START, "from": 0.0, "to": 100.0, "kind": "unmodified"}
     level: dict[Plan, float] = {Plan(): 100.0}
+    lowest = 100.0
     for outcome, comparison in _timed(study.outcomes):
         above = level.get(comparison.baseline, _nearest(level, comparison.baseline))
+        if isinstance(outcome.verdict, Kept) and outcome.together_with:
+            above, lowest = lowest, lowest / comparison.speed.speedup.value
         if isinstance(outcome.verdict, Kept):
             level[comparison.candidate] = above / comparison.speed.speedup.value
         yield _row(text.one_line(outcome.lever), above, comparison, _kind(outcome), verdict_word(outcome)[1])
