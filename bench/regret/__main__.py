@@ -36,7 +36,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.regret", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="where to write: OUT.md and OUT.json")
     parser.add_argument("--examples", nargs="+", choices=list(SIZES), default=list(SIZES))
-    parser.add_argument("--limit", type=int, default=48, help="most plans of a grid to measure beside the found one")
+    parser.add_argument("--limit", type=int, default=48, help="most plans of a grid to measure next to the found one")
     parser.add_argument("--budget", type=float, default=900.0, help="seconds for each search; 0 for no limit")
     parser.add_argument("--heat-rounds", type=int, default=usual.heat_rounds)
     parser.add_argument("--semifinalists", type=int, default=usual.semifinalists)

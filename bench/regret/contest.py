@@ -1,7 +1,7 @@
 """Measuring a grid against the found plan: heats for all, a semifinal for the best, a final on fresh launches.
 
 Whoever wins a heat among many was lucky too. So the winner is chosen in the semifinal, and what is reported comes from
-the final alone. In every set the found plan runs beside its rivals, taking turns with them.
+the final alone. In every set the found plan runs next to its rivals, taking turns with them.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def main() -> int:
 
 
 def introduction(hta_python: str | None) -> str:
-    """What was measured, and beside which HTA."""
+    """What was measured, and next to which HTA."""
     said = "Least of several fresh processes each, start-up included."
     if hta_python is None:
         return said

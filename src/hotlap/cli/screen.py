@@ -72,7 +72,7 @@ def paper() -> Paper:
 
 
 def note(line: str, style: str = "dim", *, always: bool = False) -> None:
-    """Print a remark beside the report. Who asked for quiet gets only what must ``always`` be said: why there is no
+    """Print a remark next to the report. Who asked for quiet gets only what must ``always`` be said: why there is no
     report, say."""
     if _quiet.get() and not always:
         return

@@ -326,7 +326,7 @@ def _each_once(pairs: list[tuple[Finding, Finding]]) -> list[tuple[Finding, Find
 
 
 # ---------------------------------------------------------------------------------------------
-# What may explain it, and what must be known beside it
+# What may explain it, and what must be known for it
 # ---------------------------------------------------------------------------------------------
 
 

@@ -54,7 +54,7 @@ class Shape:
 
 
 class Costs:
-    """Estimates in seconds. ``overhead_seconds`` is what a launch of the baseline adds to a set beside its rounds:
+    """Estimates in seconds. ``overhead_seconds`` is what a launch of the baseline adds to a set besides its rounds:
     start-up and warm-up, less what arms do side by side. ``shape`` says how blocks are cut; how long a step takes was
     seen by the first run, and is corrected by every set."""
 

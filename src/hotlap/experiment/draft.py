@@ -86,7 +86,7 @@ class StudyDraft:
         self.disturbed(measured, self._trials.disturbance(measured, runs))
 
     def attach(self, name: str, record: Record) -> None:
-        """Keep a record beside the study, where there is a folder for it."""
+        """Keep a record next to the study, where there is a folder for it."""
         if self._journal is not None:
             self._journal.attach(name, record)
 

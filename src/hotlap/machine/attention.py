@@ -7,7 +7,7 @@ is often slower for short sequences and narrow heads.
 
 Both are timed with memory that is used again, since whether the C library keeps freed pieces depends on what a process
 freed before. What it costs a script where it does not is counted apart, by the script's own page faults. Heads lie as
-models have them, beside each other in every token.
+models have them, next to each other in every token.
 """
 
 from __future__ import annotations

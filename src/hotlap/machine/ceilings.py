@@ -100,7 +100,7 @@ def measure(device: str, seconds: float = 3.0) -> Ceilings:
 
 
 def merged(first: Ceilings, second: Ceilings) -> Ceilings:
-    """The rates of both, the first's where both have one: a device's ceilings and those of the processor beside it."""
+    """The rates of both, the first's where both have one: a device's ceilings and those of the processor next to it."""
     products = dict(second.matmul_flops_per_second) | dict(first.matmul_flops_per_second)
     sized = {(it.key, it.side): it for it in (*second.matmul_by_size, *first.matmul_by_size)}
     calls = dict(second.autocast_seconds_per_layer) | dict(first.autocast_seconds_per_layer)

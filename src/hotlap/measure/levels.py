@@ -1,4 +1,4 @@
-"""What the sets of a comparison say beside the speedup: the level of one arm, its energy, and what its start takes.
+"""What the sets of a comparison say besides the speedup: the level of one arm, its energy, and what its start takes.
 
 As everywhere the set is the replicate: each gives one number an arm, and intervals are Student's over sets.
 """

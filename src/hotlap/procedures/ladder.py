@@ -82,7 +82,7 @@ class Ladder:
         return prospects_of(levers, self._situation, self._trials.options, self._findings)
 
     def _pass(self) -> bool:
-        """Try every open lever that was not yet seen beside the present plan. True when the plan grew: then what gave
+        """Try every open lever that was not yet tried on top of this plan. True when the plan grew: then what gave
         nothing before may give something now."""
         fresh = [it for it in self._open if self._seen_with.get(it) != self._plan]
         prospects, passed_over = self._prospects(fresh)
@@ -105,7 +105,7 @@ class Ladder:
         return self._plan != before
 
     def _screened(self, prospects: Sequence[Prospect], again: bool) -> Hopeful:
-        """Which of these to try on top of the plan, with which settings; ``again``: some were seen beside another."""
+        """Which of these to try on top of the plan, with which settings; ``again``: some were tried on top of another."""
         noise = 0.0 if again else noise_of_a_set(self._noise)
         return screen(self._trials, self._draft, self._plan, prospects, noise=noise, again=again)
 
@@ -244,7 +244,7 @@ class Ladder:
         return of_quality(comparison, quality, self._trials.options.accept_unverified)
 
     def _close_if_final(self, name: str) -> None:
-        """A lever that failed, broke the numbers or was kept is not tried again beside another plan."""
+        """A lever that failed, broke the numbers or was kept is not tried again on top of another plan."""
         outcome = self._draft.outcome_of(name)
         if outcome is not None and isinstance(outcome.verdict, (Kept, QualityLost, NotVerified, Failed)):
             self._open = [it for it in self._open if it != name]

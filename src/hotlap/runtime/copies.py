@@ -34,7 +34,7 @@ def _timed(method: Callable[..., Any], is_compiling: Callable[[], bool], clock: 
     def call(tensor: Any, *args: Any, **kwargs: Any) -> Any:
         if is_compiling() or tensor.device.type != "cpu" or not clock.follows_device:
             return method(tensor, *args, **kwargs)
-        if threading.get_ident() != trainer:  # phases are one thread's; what is copied beside it takes none of its time
+        if threading.get_ident() != trainer:  # phases are those of one thread: other copies take none of its time
             return method(tensor, *args, **kwargs)
         clock.enter(HOST_TO_DEVICE)
         copied = False

@@ -61,7 +61,7 @@ def _copying(original: Call) -> Call:
 
 
 def _move(source: str, target: str, rename: Call) -> None:
-    """Copy beside the target, give the copy its name, and remove the source. Raises :class:`OSError` as rename does
+    """Copy next to the target, give the copy its name, and remove the source. Raises :class:`OSError` as rename does
     where the target is a folder that is not empty, or of another kind."""
     import shutil  # which few scripts need
     import tempfile

@@ -98,7 +98,7 @@ class Journal:
             self._signer.sign(text)
 
     def attach(self, name: str, record: Record) -> None:
-        """Keep a record in a file of that name beside the study, in place of what was there.
+        """Keep a record in a file of that name next to the study, in place of what was there.
 
         Raises :class:`StudyError` when the disk is full or may not be written.
         """
@@ -143,7 +143,7 @@ class Journal:
 
 
 def attach_to(directory: Path, name: str, record: Record) -> None:
-    """Keep a record in a file of that name beside a study that nobody need hold for it, in place of what was there.
+    """Keep a record in a file of that name next to a study that nobody need hold for it, in place of what was there.
 
     Raises :class:`StudyError` when the disk is full or may not be written.
     """

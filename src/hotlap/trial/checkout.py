@@ -1,6 +1,6 @@
 """Copies of the user's source tree: one as it was at a commit, one as it is now.
 
-The tree itself is only read. What git tracks is copied, since Python follows links when it looks for modules beside a
+The tree itself is only read. What git tracks is copied, since Python follows links when it looks for modules next to a
 script; what git does not track (data, outputs, virtual environments) is linked to, so that both copies see the same
 files at the same places. Trials write to neither, as everywhere.
 """

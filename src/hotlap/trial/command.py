@@ -50,7 +50,7 @@ def environment_of(
     for setting in assignment.plan.settings:
         environment |= find(setting.lever).environment(setting)
     path = [str(hooks_directory), *_python_path(assignment.workload, environment.get("PYTHONPATH", ""))]
-    # An installed hotlap is found anyway; its folder on the path would put what lies beside it before the standard
+    # An installed hotlap is found anyway; its folder on the path would put what lies next to it before the standard
     # library. Last, so that it hides nothing that the user named.
     if PACKAGE_PARENT.name not in _INSTALLED:
         path.append(str(PACKAGE_PARENT))

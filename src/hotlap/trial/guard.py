@@ -1,7 +1,7 @@
 """Sees to it that no child outlives this process, however it ends.
 
 At an ordinary exit the guard kills what is left. For ``kill -9`` of this process it keeps :mod:`hotlap.trial.watchdog`
-running beside it, one for all children.
+running next to it, one for all children.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A copy of the user's source in which some files are replaced, to be run in its place.
 
-Python finds modules beside the real place of a script, so links would lead back to the original: folders that hold
+Python finds modules next to the real place of a script, so links would lead back to the original: folders that hold
 Python files are made again with those files copied, everything else (data, outputs) is linked to. The original is only
 read.
 """

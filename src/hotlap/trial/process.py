@@ -26,7 +26,7 @@ _ORDER = "order"
 
 
 class OwnedProcess:
-    """A process in a session of its own, and a temporary ``folder`` beside it; both are gone after :meth:`kill`.
+    """A process in a session of its own, and a temporary ``folder`` next to it; both are gone after :meth:`kill`.
 
     The process is not reaped before that, so that its number stays ours while we may still signal it. Raises
     :class:`HotlapError` when the folder cannot be made.

@@ -1,6 +1,6 @@
 """Device memory that moves to the host while an arm waits for its turn.
 
-An arm that fills most of a device cannot be alive beside another one, unless its memory leaves the device while it
+An arm that fills most of a device cannot be alive next to another one, unless its memory leaves the device while it
 stands still. NVIDIA's driver can do that: ``cuda-checkpoint``, a program of NVIDIA's, has a process finish what it has
 submitted, copies its device memory to the host, and gives the device back; and the other way round. Locking with a time
 limit came with version 570 of the driver, and memory that processes share stays where it is, so that only one process

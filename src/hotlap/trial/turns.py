@@ -76,7 +76,7 @@ def _interleaved_blocks(children: Sequence[Child], request: TurnRequest) -> list
 
 
 def is_cramped(runs: Sequence[Run], request: TurnRequest) -> bool:
-    """Whether so many rounds were void, since an arm's allocator found no memory beside the others, that arms had
+    """Whether so many rounds were void, since an arm's allocator found no memory next to the others, that arms had
     better not be alive together."""
     timed = (run.blocks[run.warm_up_blocks :] for run in runs)
     void_rounds = max((sum(it.allocator_retries > 0 for it in blocks) for blocks in timed), default=0)
@@ -98,7 +98,7 @@ def start_together(children: Sequence[Child], deadline: float = math.inf, *, all
     and ``all_needed``; False when the time is over.
 
     They import, build and load side by side, but on an accelerator take their first step one at a time: libraries try
-    out there which of their kernels is fastest, and what they choose beside another arm would be used from then on.
+    out there which of their kernels is fastest, and what they choose next to another arm would be used from then on.
     """
     starting = list(children)
     stepping: Child | None = None

@@ -126,7 +126,7 @@ def _failed(gates: tuple[GateResult, ...]) -> GateResult | None:
 def _lacking(proof: Proof, gates: tuple[GateResult, ...]) -> GateResult | None:
     """The first needed gate without an answer.
 
-    The first step (G2) is a second witness beside the trajectory (G3). The baseline against itself (G1) is not needed
+    The first step (G2) is a second witness besides the trajectory (G3). The baseline against itself (G1) is not needed
     where paired seeds bring their own spread along (G4), nor where losses agree to the last bit.
     """
     optional = {"G2"}

@@ -74,7 +74,7 @@ def bad_number(where: NoticedIn, step: int, nan: bool, descent: Descent, name: s
     """The find and whom to blame for it, ``nan`` saying that NaN was among what was found.
 
     NaN goes back to the operation that first made it, and that to the infinity it was given, unless the script wrote
-    that one on purpose: a softmax over a row that is masked throughout is at fault, not the mask. Infinities beside
+    that one on purpose: a softmax over a row that is masked throughout is at fault, not the mask. Infinities next to
     the NaN that it did not come from are not blamed: a mask may be about to take them away. Only where nothing else
     came up is it told what the script wrote. An overflow of huge numbers that stand for infinities (``nan_to_num``)
     goes back to what made these.

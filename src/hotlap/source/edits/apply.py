@@ -69,7 +69,7 @@ def _problem(text: str) -> str:
 
 
 def _place_at_top(tree: Tree, state: State) -> None:
-    """Turn new imports, and what goes below the imports, into statements beside their anchors."""
+    """Turn new imports, and what goes below the imports, into statements next to their anchors."""
     if not state.imports and not state.top:
         return
     top = Names(tree, {}).top

@@ -52,7 +52,7 @@ def read_source(path: Path) -> SourceFile:
 
 
 def write_all(files: dict[Path, bytes]) -> None:
-    """Replace all these files, or none: each is written beside its own place first, and when a later one cannot take
+    """Replace all these files, or none: each is written next to its own place first, and when a later one cannot take
     its place the earlier ones get their old content back. Permissions stay; a link's target is replaced, not the link.
 
     Raises :class:`OSError`, and then all files are as they were.

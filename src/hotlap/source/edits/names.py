@@ -159,7 +159,7 @@ class _TopLevel:
         return False
 
     def place_for_import(self, text: str) -> tuple[Statement | None, bool]:
-        """The statement beside which an import goes, and whether before it: sorted into the group of imports that has
+        """The statement next to which an import goes, and whether before it: sorted into the group of imports that has
         others of its package, or of packages of its kind."""
         group = self._group_for(text)
         if not group:

@@ -265,7 +265,7 @@ class Queue:
 
 
 def _holds(outer: Range, inner: Range) -> bool:
-    """Whether one place lies within the other; a point, beside which something is put, only between its ends."""
+    """Whether one place lies within the other; a point, next to which something is put, only between its ends."""
     if inner[0] == inner[1]:
         return outer[0] < inner[0] < outer[1]
     return outer[0] <= inner[0] and inner[1] <= outer[1]

@@ -73,7 +73,7 @@ class Guards:
         return found
 
     def _in_block(self, above: ast.AST, child: ast.stmt) -> Frequency:
-        """What the statements beside a statement say: ``if step % n: continue`` before it, or ``break`` behind it."""
+        """What the statements next to a statement say: ``if step % n: continue`` before it, or ``break`` behind it."""
         block = getattr(above, self._tree.field(child), None)
         if not isinstance(block, list):
             return "every_step"

@@ -19,7 +19,7 @@ nothing runs in between the order costs nothing yet; it is one line away from co
 
 ## Fix safety
 Unsafe: the order is changed where nothing uses the model in between. The same is computed, but a comment may end up
-beside another line.
+next to another line.
 
 ## References
 - https://docs.pytorch.org/docs/stable/generated/torch.compile.html
