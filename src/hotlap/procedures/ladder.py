@@ -105,7 +105,7 @@ class Ladder:
         return self._plan != before
 
     def _screened(self, prospects: Sequence[Prospect], again: bool) -> Hopeful:
-        """Which of these to try on top of the plan, with which settings; ``again``: some were tried on top of another."""
+        """Which of these to try on top of the plan, with which settings; ``again``: some were tried before."""
         noise = 0.0 if again else noise_of_a_set(self._noise)
         return screen(self._trials, self._draft, self._plan, prospects, noise=noise, again=again)
 
