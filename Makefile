@@ -66,6 +66,7 @@ bench: $(TEST_READY)  ## the benchmarks that need no accelerator; results go to 
 	for example in bert gpt lstm resnet; do \
 	    $(RUN) -m bench.regret --out docs/benchmarks/regret/$$example --examples $$example || exit 1; done
 	$(RUN) -m bench.crossover --out docs/benchmarks/crossover
+	$(RUN) -m bench.search_cost --out docs/benchmarks/search-cost --examples bert,gpt,lstm,resnet
 	-$(RUN) -m bench.findings.truth --out docs/benchmarks/findings-truth
 	$(RUN) -m bench.findings --out docs/benchmarks/findings --truth docs/benchmarks/findings-truth
 	$(RUN) -m bench.lint --out docs/benchmarks/lint

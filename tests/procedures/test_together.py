@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -14,7 +15,7 @@ from hotlap.levers.api import Lever
 from hotlap.levers.support.switching import Switch
 from hotlap.plan import setting
 from hotlap.procedures.search import tune
-from hotlap.records import Kept, NoGain, Outcome, Plan, QualityLost, Run, Setting, Study, TurnRequest, TurnSet
+from hotlap.records import Kept, NoGain, Outcome, Plan, Progress, QualityLost, Run, Setting, Study, TurnRequest, TurnSet
 
 
 class Counting(FakeExecutor):
@@ -274,3 +275,24 @@ def test_a_plan_that_crashes_on_fresh_launches_is_tried_lever_by_lever() -> None
     study = tune(WORKLOAD, Options(), executor, levers=levers, clock=executor.clock)
     assert chosen(study) == {"half"}
     assert study.verification is not None and study.verification.speed.verdict == "faster"
+
+
+def test_what_it_will_cost_is_said_before_it_begins() -> None:
+    effects = {
+        setting("half"): Effect(compute=0.5),
+        setting("step"): Effect(optimizer=0.2),
+        setting("feed"): Effect(data=0.05),
+    }
+    levers = (switchable("half"), switchable("step"), lever("feed", proof="exact"))
+    executor = Counting(FakeScript(effects=effects, startup_seconds=20.0, **QUIET))
+    told: list[tuple[str, int, float]] = []
+
+    def listen(progress: Progress) -> None:
+        told.append((progress.text, executor.launches, executor.seconds))
+
+    tune(WORKLOAD, Options(), executor, listen, levers=named(*levers), clock=executor.clock)
+    (said,) = [it for it in told if "for first measurements" in it[0]]
+    planned = sum(map(int, re.findall(r"(\d+)(?: launches)? in", said[0])))
+    minutes = sum(map(int, re.findall(r"(\d+) min", said[0])))
+    assert planned == pytest.approx(executor.launches - said[1], rel=0.25)
+    assert 60 * minutes == pytest.approx(executor.seconds - said[2], rel=0.5)

@@ -64,14 +64,14 @@ def compose(
     """The levers that look as if they would make the script faster together. One that a single launch shows to be idle
     or harmful is decided in the draft; ``noise`` is how far one replicate may mislead, as a share."""
     may_switch = trials.has_one_process
-    switched, launched = _split(prospects) if may_switch else ([], list(prospects))
+    switched, launched = split(prospects) if may_switch else ([], list(prospects))
     hopeful = screen(trials, draft, plans_of.EMPTY, launched, noise=noise, again=True) if launched else {}
     parts, left = _one_on_top_of_another(trials, draft, launched, hopeful, noise)
     base = plan_of(parts)
     run = parts[-1].choices[0].run if parts else None
     if may_switch and run is not None:
         looked_at = {it.lever.name for it in launched}
-        switched, _ = _split([it for it in after(base, run) if it.lever.name not in looked_at])
+        switched, _ = split([it for it in after(base, run) if it.lever.name not in looked_at])
     found = screen(trials, draft, base, switched, noise=noise, again=True) if switched else {}
     added, not_added = _combined(trials, draft, base, found)
     return Composition((*parts, *added), {**left, **not_added})
@@ -111,7 +111,7 @@ def _looked_at_again(
     return [replace(first, gain=math.sqrt(first.gain * second.gain)), *choices[1:]]
 
 
-def _split(prospects: Sequence[Prospect]) -> tuple[list[Prospect], list[Prospect]]:
+def split(prospects: Sequence[Prospect]) -> tuple[list[Prospect], list[Prospect]]:
     """Those that a process can switch, with the settings of which that is so, and the others."""
     switched: list[Prospect] = []
     launched: list[Prospect] = []

@@ -37,6 +37,7 @@ from hotlap.procedures.budget import (
     share_for_causes,
 )
 from hotlap.procedures.compose import compose
+from hotlap.procedures.forecast import forecast
 from hotlap.procedures.ladder import Ladder
 from hotlap.procedures.screen import Hopeful, Prospect, Screened, noise_of_a_set
 from hotlap.procedures.together import Settled, Together
@@ -197,6 +198,7 @@ class Search(Ladder):
     def _try_at_once(self, prospects: Sequence[Prospect]) -> Hopeful:
         self._tried_at_once = True
         noise = noise_of_a_set(self._noise)
+        self._draft.tell("screening", forecast(self._trials, self._prover, prospects).text)
         found = compose(self._trials, self._draft, prospects, self._prospects_after, noise=noise)
         if not found.parts:
             self._situation = self._baseline_situation

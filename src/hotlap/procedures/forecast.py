@@ -1,0 +1,73 @@
+"""What a search is about to cost, said before it begins: launches of the script, and minutes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hotlap import plan as plans_of
+from hotlap.experiment.prove import Prover, affordable_steps, usual_proof_cost
+from hotlap.experiment.trials import Trials
+from hotlap.measure import speed
+from hotlap.procedures.compose import split
+from hotlap.procedures.screen import Prospect, looks, looks_in_one_launch
+from hotlap.procedures.verify import verification_cost
+from hotlap.records import Setting
+
+_PROOF_LAUNCHES = 5
+"""Baseline, again, candidate, with moved weights, and in another precision."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Launches and seconds of the first measurements, and of the proof and verification of what looks likely."""
+
+    look_launches: int
+    look_seconds: float
+    proof_launches: int
+    proof_seconds: float
+
+    @property
+    def text(self) -> str:
+        """One sentence for somebody who waits."""
+        first = f"About {self.look_launches} launches in {_minutes(self.look_seconds)} for first measurements"
+        then = f"{self.proof_launches} in {_minutes(self.proof_seconds)} to prove what looks faster"
+        return f"{first}; then about {then}"
+
+
+def forecast(trials: Trials, prover: Prover, prospects: Sequence[Prospect]) -> Forecast:
+    """What trying these levers at once will take, by what launches and steps took so far."""
+    switched, launched = split(prospects) if trials.has_one_process else ([], list(prospects))
+    launches, seconds = _looks(trials, launched)
+    for look in [next(looks_in_one_launch(trials, plans_of.EMPTY, _settings(switched)), None)] * min(2, len(switched)):
+        launches += 1
+        seconds += look.seconds if look is not None else 0.0
+    settings = _settings(prospects)
+    rounding = any(prover.proof_for(it) != "exact" for it in settings)
+    proof = usual_proof_cost(trials, plans_of.EMPTY, affordable_steps(trials)) if rounding else 0.0
+    return Forecast(
+        look_launches=launches,
+        look_seconds=seconds,
+        proof_launches=_PROOF_LAUNCHES * rounding + 3 * speed.HEADLINE_SETS,
+        proof_seconds=proof + verification_cost(trials, None, plans_of.EMPTY),
+    )
+
+
+def _looks(trials: Trials, launched: Sequence[Prospect]) -> tuple[int, float]:
+    """A launch for each setting, and one of the unmodified script with as many of them as may be alive together."""
+    waiting = list(_settings(launched))
+    launches, seconds = 0, 0.0
+    while waiting:
+        look = next(looks(trials, plans_of.EMPTY, waiting))
+        launches += look.settings + 1
+        seconds += look.seconds
+        waiting = waiting[look.settings :]
+    return launches, seconds
+
+
+def _settings(prospects: Sequence[Prospect]) -> tuple[Setting, ...]:
+    return tuple(setting for it in prospects for setting in it.settings)
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
