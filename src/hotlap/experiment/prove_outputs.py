@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from hotlap import plan as plans_of
+from hotlap.experiment.comparing import CANDIDATE
 from hotlap.experiment.prove import Prover
 from hotlap.experiment.trials import Failure, Trials, ran_through
 from hotlap.levers.api import Lever
@@ -42,7 +43,7 @@ class TaskQualityProver(Prover):
 
     def prove_exact(self, sets: Sequence[TurnSet]) -> TaskQuality:
         """As :meth:`prove`: the timing runs keep no outputs."""
-        plan = sets[-1].runs[-1].plan
+        plan = sets[-1].runs[CANDIDATE].plan
         found = self.prove(plan)
         if isinstance(found, Failure):
             level = self._trials.options.quality
