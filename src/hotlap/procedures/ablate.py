@@ -35,12 +35,14 @@ class Dropped:
     reason: str
 
 
-def ablate(trials: Trials, draft: StudyDraft, plan: Plan, doubtful: Collection[str]) -> tuple[Plan, list[Dropped]]:
-    """The plan that remains, and what was dropped: the least useful lever first, then all again without it, since two
-    levers may each be idle only because of the other."""
+def ablate(
+    trials: Trials, draft: StudyDraft, plan: Plan, doubtful: Collection[str], *, among: Collection[str]
+) -> tuple[Plan, list[Dropped]]:
+    """The plan that remains, and what was dropped ``among`` these levers: the least useful one first, then all again
+    without it, since two levers may each be idle only because of the other."""
     dropped: list[Dropped] = []
     while len(plan.settings) > 1:
-        found = _round(trials, draft, plan)
+        found = _round(trials, draft, plan, among)
         if found is None:
             return _without_doubtful(draft, plan, doubtful, dropped)
         idle = [lever for lever, it in found.items() if not _earns_its_place(it, trials, lever in doubtful)]
@@ -54,9 +56,9 @@ def ablate(trials: Trials, draft: StudyDraft, plan: Plan, doubtful: Collection[s
     return plan, dropped
 
 
-def _round(trials: Trials, draft: StudyDraft, plan: Plan) -> dict[str, Comparison] | None:
+def _round(trials: Trials, draft: StudyDraft, plan: Plan, among: Collection[str]) -> dict[str, Comparison] | None:
     """Leave each lever out once; None when the budget or a failure does not allow it."""
-    levers = [it.lever for it in plan.settings]
+    levers = [it.lever for it in plan.settings if it.lever in among]
     at_once = max(1, trials.arms_at_once - 2)
     groups = [levers[start : start + at_once] for start in range(0, len(levers), at_once)]
     found: dict[str, Comparison] = {}

@@ -131,8 +131,8 @@ class _Taken:
         return self._compare(_without(move, setting), move)
 
     def pays(self, comparison: Comparison) -> bool:
-        """Whether a setting gives what is worth having, as far as one launch shows."""
-        return comparison.speed.speedup.value >= 1 + self.delta
+        """Whether a launch shows that a setting gives what is worth having: its whole interval is faster."""
+        return comparison.speed.speedup.low > 1 and comparison.speed.speedup.value >= 1 + self.delta
 
     def _added(self, setting: Setting, move: Move, group: Move) -> Comparison:
         wanted = {*move.settings, setting}

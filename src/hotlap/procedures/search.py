@@ -7,8 +7,10 @@ The levers that look likely are tried at once, as one plan that is proved and ve
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import msgspec
 
@@ -41,7 +43,7 @@ from hotlap.procedures.forecast import forecast
 from hotlap.procedures.ladder import Ladder
 from hotlap.procedures.screen import Hopeful, Prospect, Screened, noise_of_a_set
 from hotlap.procedures.together import Settled, Together
-from hotlap.procedures.verdicts import little_in_a_first_measurement, quick_look_text, why_given_up
+from hotlap.procedures.verdicts import little_in_first_measurements, quick_look_text, why_given_up
 from hotlap.procedures.verify import Verification, can_verify, verification_cost, verify
 from hotlap.records import (
     Comparison,
@@ -229,7 +231,7 @@ class Search(Ladder):
         self._draft.decide_all(settled.outcomes, plan=settled.plan, **self._shown_by(verification))
         for it in settled.outcomes:
             self._close_if_final(it.lever)
-        far = (1 + self._trials.options.delta) * (1 + noise_of_a_set(self._noise))
+        far = self._far(looks=1)
         looked_at = {it for it in self._open if it in left or not self._is_open(it)}
         for prospect in self._prospects(self._open)[0]:
             name, bound = prospect.lever.name, prospect.bound
@@ -237,22 +239,38 @@ class Search(Ladder):
                 self._seen_with[name] = self._plan
 
     def _worth_a_trial(self, left: Hopeful) -> Hopeful:
-        """Of what looked hopeful by itself, what seemed to give a gain worth having, or was not measured. The rest
-        might give a little, which takes more launches to show than it is worth."""
-        goal = self._trials.options.goal
-        for name, (first, *_) in left.items():
-            if first.gain is not None and first.gain < 1 + goal.delta and self._is_open(name):
-                outcome = Outcome(lever=name, setting=first.setting, verdict=little_in_a_first_measurement(first, goal))
-                self._draft.decide(outcome, "screening")
-        return {name: it for name, it in left.items() if it[0].gain is None or it[0].gain >= 1 + goal.delta}
+        """Of what looked hopeful by itself, what two looks agree on, or was not measured. The rest might give a little,
+        which takes more launches to show than it is worth."""
+        worth: Hopeful = {}
+        for name, choices in left.items():
+            first = self._looked_at_again(choices[0])
+            if first.gain is None or first.gain >= self._far(looks=2):
+                worth[name] = [first, *choices[1:]]
+            elif self._is_open(name):
+                verdict = little_in_first_measurements(first, self._trials.options.goal)
+                self._draft.decide(Outcome(lever=name, setting=first.setting, verdict=verdict), "screening")
+        return worth
+
+    def _looked_at_again(self, first: Screened) -> Screened:
+        """The mean of what was seen and of a look on top of the plan, where the former is a gain worth having."""
+        if first.gain is None or first.gain < 1 + self._trials.options.delta or first.comparison is not None:
+            return first
+        second = self._look(first)
+        return first if second.gain is None else replace(first, gain=math.sqrt(first.gain * second.gain))
+
+    def _far(self, *, looks: int) -> float:
+        """From which gain on so many looks are not taken for noise."""
+        return (1 + self._trials.options.delta) * (1 + noise_of_a_set(self._noise) / math.sqrt(looks))
 
     # -- the end ------------------------------------------------------------------------------
 
     def _ablate(self) -> None:
-        if len(self._plan.settings) < 2 or self._is_verified():
-            return
+        proved = self._verified[0].settings if self._verified is not None else ()
+        joined = [it.lever for it in self._plan.settings if it not in proved]
+        if len(self._plan.settings) < 2 or (proved and len(joined) < 2):
+            return  # the last one to join was compared with the plan without it
         self._trials.reserve_seconds = RESERVE_MARGIN * verification_cost(self._trials, self._prover, self._plan)
-        plan, dropped = ablate(self._trials, self._draft, self._plan, self._doubtful())
+        plan, dropped = ablate(self._trials, self._draft, self._plan, self._doubtful(), among=joined)
         for it in dropped:
             self._give_up(it.lever, it.reason, it.comparison)
         self._plan = plan

@@ -61,12 +61,12 @@ def as_a_whole(verdict: NoGain, others: Sequence[str]) -> NoGain:
     return msgspec.structs.replace(verdict, reason=reason)
 
 
-def little_in_a_first_measurement(seen: Screened, goal: Goal) -> NoGain:
+def little_in_first_measurements(seen: Screened, goal: Goal) -> NoGain:
     """What becomes of something that might give a little, once a plan is verified."""
     if seen.comparison is not None:
         return no_gain_within_launch(seen.comparison, goal)
     reason = (
-        f"A first measurement (one replicate, no interval) showed {seen.gain or 0.0:.3f}x, which is too little to tell "
+        f"First measurements (no interval) showed {seen.gain or 0.0:.3f}x, which is too little to tell "
         "from what launches differ by. `--only` tries it by itself."
     )
     return NoGain(metric=goal.objective.metric, reason=reason)
