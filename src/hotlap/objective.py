@@ -8,13 +8,14 @@ claim no more often wrongly than one alone (an intersection-union test).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
 from hotlap.records import (
     PEAK_BYTES,
     SECONDS_PER_SAMPLE,
+    Candidate,
     Comparison,
     Estimate,
     Judgement,
@@ -86,6 +87,26 @@ def gain(objective: Objective, comparison: Comparison) -> Estimate | None:
         return comparison.speed.speedup
     found = metric_of(comparison, objective.metric)
     return inverse(found.ratio) if found is not None else None
+
+
+def pareto_front(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
+    """Those that no other one beats in speed, memory or quality without being worse in another: by their estimates. One
+    whose outputs were not compared, or are not finite, is never part of it."""
+    known = [(it, found) for it in candidates if (found := _merits(it)) is not None]
+    return tuple(it for it, own in known if not any(_dominates(other, own) for _, other in known))
+
+
+def _merits(it: Candidate) -> tuple[float, float, float] | None:
+    """More is better of each."""
+    found = it.comparison.quality
+    quality = found.likeness if found is not None else None
+    if quality is None:
+        return None
+    return it.comparison.speed.speedup.value, -float(it.comparison.candidate_peak_bytes), quality
+
+
+def _dominates(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return one != other and all(a >= b for a, b in zip(one, other, strict=True))
 
 
 def _together(verdict: MetricVerdict, limits: tuple[LimitJudgement, ...]) -> MetricVerdict:

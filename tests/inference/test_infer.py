@@ -18,6 +18,7 @@ from hotlap.api import engine
 from hotlap.cli.main import main
 from hotlap.experiment.options import Options
 from hotlap.measure.quality import USUAL_LEVEL
+from hotlap.objective import pareto_front
 from hotlap.procedures.infer import infer
 from hotlap.records import (
     ENGINE_PACKAGES,
@@ -42,6 +43,7 @@ from hotlap.records import (
     TaskQuality,
     Workload,
 )
+from hotlap.render.markdown import markdown_report
 
 WORKLOAD = Workload(
     kind="inference", target="serve:make_model", arguments=("--inputs", "serve:make_inputs"), directory="/", python="py"
@@ -126,6 +128,18 @@ def test_engines_compete_and_the_best_that_is_right_wins(tmp_path: Path) -> None
     assert all(it.comparison.baseline == Plan() for it in found.values())
     assert found["openvino"].engine is not None and found["openvino"].engine.operators == 9
     assert isinstance(verdict(study, "onnx-runtime"), NoGain) and isinstance(verdict(study, "half-weights"), NoGain)
+
+
+def test_candidates_are_a_table_and_the_pareto_front_is_marked(tmp_path: Path) -> None:
+    options = Options(only=("onnx-runtime", "openvino"))
+    study = search(tmp_path, options, engines=True, factors=ENGINES, errors={"openvino": 0.9, "onnx-runtime": 1e-3})
+    front = {it.plan.settings[-1].lever for it in pareto_front(study.candidates)}
+    assert front == {"openvino", "onnx-runtime"}  # the faster one, and the one that is right
+    broken = search(tmp_path, options, engines=True, factors=ENGINES, errors={"openvino": float("nan")})
+    assert {it.plan.settings[-1].lever for it in pareto_front(broken.candidates)} == {"onnx-runtime"}
+    shown = markdown_report(study)
+    assert "recommended" in shown and "openvino" in shown and "Pareto" in shown
+    assert "If quality did not count, openvino" in shown
 
 
 def test_the_fastest_engine_loses_to_one_that_is_right(tmp_path: Path) -> None:

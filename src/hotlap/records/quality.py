@@ -28,6 +28,11 @@ class Sameness(Record, frozen=True, kw_only=True):
         """How far apart the smoothed losses may be, as a share; None where no limit for them was found."""
         return None
 
+    @property
+    def likeness(self) -> float | None:
+        """The smallest cosine or agreement of all outputs; None without outputs, and where one is not finite."""
+        return None
+
 
 class GateResult(Record, frozen=True, kw_only=True):
     """One parity gate: what was compared, the number found and the limit it had to keep."""
@@ -85,6 +90,13 @@ class TaskQuality(Sameness, frozen=True, kw_only=True, tag="task-quality"):
     inputs: int
     outputs: tuple[OutputQuality, ...] = ()
     random_share: float | None = None
+
+    @property
+    def likeness(self) -> float | None:
+        if not self.outputs or not all(it.finite for it in self.outputs):
+            return None
+        agreements = (it.agreement.value for it in self.outputs if it.agreement is not None)
+        return min(*(it.cosine for it in self.outputs), *agreements, 1.0)
 
     @property
     def compared(self) -> int:

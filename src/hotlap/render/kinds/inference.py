@@ -59,6 +59,11 @@ def _without_quality(study: Study, recommended: Comparison | None) -> Iterator[s
         for it in study.outcomes
         if isinstance(it.verdict, (QualityLost, NotVerified))
     ]
+    refused += [
+        (it.comparison.speed.speedup.value, text.setting(it.plan.settings[-1]), it.comparison.quality.text)
+        for it in study.candidates
+        if it.comparison.quality is not None and not it.comparison.quality.verified
+    ]
     speedup, lever, why = max(refused, default=(0.0, "", ""))
     if speedup > (recommended.speed.speedup.value if recommended is not None else 1.0):
         ratio = text.ratio(speedup)

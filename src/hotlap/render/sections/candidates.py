@@ -1,0 +1,72 @@
+"""Every form of a model that was compared with the unmodified one, and which of them are worth having."""
+
+from __future__ import annotations
+
+from hotlap.objective import pareto_front
+from hotlap.records import Candidate, Latency, Study
+from hotlap.render import text
+from hotlap.render.blocks import Block, Note, Table
+from hotlap.render.material import Material
+from hotlap.render.quality import quality_word
+from hotlap.render.sections.api import Section
+
+order = 24
+title = "Candidates"
+_HEADINGS = ("candidate", ">speed", ">interval", ">p50", ">p99", ">memory", ">quality", "outputs", "computed by", "")
+
+
+def everywhere(material: Material) -> Section[Block] | None:
+    """A row for each, fastest first, and what the marks stand for."""
+    study = material.study
+    if not study.candidates:
+        return None
+    front = pareto_front(study.candidates)
+    ordered = sorted(study.candidates, key=lambda it: -it.comparison.speed.speedup.value)
+    rows = (_unmodified(ordered[0]), *(_row(it, study, it in front) for it in ordered))
+    return Section(title, (Table(_HEADINGS, rows), Note(_LEGEND)))
+
+
+_LEGEND = (
+    "Each was measured against the unmodified model in fresh launches. Quality is the smallest cosine or agreement of "
+    "the outputs with those of the model in float32. Pareto: no other candidate is at least as good in speed, memory "
+    "and quality and better in one of them."
+)
+
+
+def _unmodified(any_of: Candidate) -> tuple[str, ...]:
+    found = any_of.comparison
+    peak = text.size(found.baseline_peak_bytes) if found.baseline_peak_bytes else ""
+    return ("unmodified", "1x", "", *_percentiles(found.baseline_latency), peak, "1", "", "torch", "")
+
+
+def _row(it: Candidate, study: Study, is_on_front: bool) -> tuple[str, ...]:
+    found = it.comparison
+    quality = found.quality.likeness if found.quality is not None else None
+    mark = "recommended" if it.plan == study.plan else "Pareto" if is_on_front else ""
+    return (
+        ", ".join(text.setting(one) for one in it.plan.settings),
+        text.ratio(found.speed.speedup.value),
+        text.interval(found.speed.speedup),
+        *_percentiles(found.candidate_latency),
+        text.size(found.candidate_peak_bytes) if found.candidate_peak_bytes else "",
+        f"{quality:.4g}" if quality is not None else "",
+        quality_word(found.quality),
+        _computed_by(it),
+        mark,
+    )
+
+
+def _percentiles(found: Latency | None) -> tuple[str, str]:
+    known = {it.share: text.duration(it.seconds.value) for it in found.percentiles} if found is not None else {}
+    return known.get(0.5, ""), known.get(0.99, "")
+
+
+def _computed_by(it: Candidate) -> str:
+    """The engine with its number format, and how many of its operators compute with integers."""
+    engine = it.engine
+    if engine is None:
+        return "torch"
+    said = " ".join(part for part in (engine.engine, engine.version, engine.precision) if part)
+    if engine.quantized:
+        return f"{said}, {engine.quantized} quantized of {text.count(engine.operators, 'operator')}"
+    return f"{said}, {text.count(engine.operators, 'operator')}" if engine.operators else said
