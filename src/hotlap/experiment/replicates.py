@@ -16,6 +16,9 @@ from hotlap.records import Estimate, Measurement, Plan, Stage, Stopped, TimedOut
 Rule: TypeAlias = Callable[[Sequence[TurnSet]], bool]
 """Whether the replicates so far decide. How often it is asked is what its share of false alarms rests on."""
 
+_WIDEST_SHOWN = 5.0
+"""How many times its lower end the upper end of an interval may be, to be told of a comparison that goes on."""
+
 LOOKS = tuple(look.sets for look in speed.LOOKS)
 
 
@@ -165,11 +168,13 @@ class _Loop:
         self._draft.tell(design.stage, text, lever=design.lever, sets_done=len(sets), sets_planned=look, **more)
 
     def _interval_so_far(self) -> Estimate | None:
-        """For somebody who watches; no decision rests on it."""
+        """For somebody who watches; no decision rests on it. None while it says nothing: of two noisy replicates it may
+        reach from nothing to billions."""
         if len(self._sets) < 2:
             return None
         delta = self._trials.options.delta
-        return compare_sets(self._sets, delta=delta, confidence=speed.HEADLINE_CONFIDENCE).speedup
+        found = compare_sets(self._sets, delta=delta, confidence=speed.HEADLINE_CONFIDENCE).speedup
+        return found if found.high <= _WIDEST_SHOWN * found.low else None
 
 
 def adapt_rounds(trials: Trials, sets: Sequence[TurnSet]) -> None:
