@@ -53,6 +53,7 @@ def test_lines_that_ran_nowhere_are_named() -> None:
 def test_every_part_has_statements_that_show_it() -> None:
     found = parts()
     assert {it.kind for it in found} == {"lever", "rule", "evidence", "phase"}
+    assert {"data-wait", "other", "evaluation"} <= {it.name for it in found if it.kind == "phase"}
     assert [it.name for it in found if not any(it.statements.values())] == []
 
 

@@ -86,15 +86,14 @@ def _phases(sources: Path) -> Iterator[Part]:
 
 
 def _phase_names(stopwatch: ast.Module) -> list[str]:
-    """The constants of the numbers 0, 1, 2 ... that stand for phases."""
+    """The constants that stand for phases: what is assigned before the phases' names are."""
+    names: list[str] = []
     for it in stopwatch.body:
-        if isinstance(it, ast.Assign) and isinstance(it.targets[0], ast.Tuple) and _counts(it.value):
-            return [name.id for name in it.targets[0].elts if isinstance(name, ast.Name)]
-    raise LookupError("The stopwatch numbers no phases.")
-
-
-def _counts(value: ast.expr) -> bool:
-    return ast.unparse(value).startswith(("range(", "(0, 1"))
+        if isinstance(it, ast.AnnAssign) and isinstance(it.target, ast.Name) and it.target.id == "PHASE_NAMES":
+            return names
+        if isinstance(it, ast.Assign):
+            names += [one.id for target in it.targets for one in ast.walk(target) if isinstance(one, ast.Name)]
+    raise LookupError("The stopwatch names no phases.")
 
 
 def _lines(tree: ast.AST, is_wanted: Callable[[ast.AST], bool]) -> frozenset[int]:

@@ -18,9 +18,11 @@ from hotlap.records import (
     BatchRate,
     BatchSearch,
     CallSite,
+    Candidate,
     Ceiling,
     Costs,
     Crashed,
+    EngineReport,
     Estimate,
     EstimatedPeak,
     Failed,
@@ -35,6 +37,7 @@ from hotlap.records import (
     MemoryGrowth,
     MemoryOverStep,
     ModuleMemory,
+    OperatorShare,
     Outcome,
     Plan,
     Price,
@@ -187,6 +190,27 @@ def costs() -> Costs:
     )
 
 
+def candidates() -> tuple[Candidate, ...]:
+    """An engine that is fastest, and a form of torch's own; neither is better in everything."""
+    engine = EngineReport(
+        engine="OpenVINO",
+        version="2026.1",
+        precision="int8",
+        operators=120,
+        quantized=40,
+        by_provider=(OperatorShare(name="CPU", operators=120),),
+        by_precision=(OperatorShare(name="int8", operators=40), OperatorShare(name="float32", operators=80)),
+    )
+    return tuple(
+        Candidate(
+            plan=Plan(settings=(Setting(lever=name),)),
+            comparison=fakes.comparison((Setting(lever=name),), fakes.speed(speedup), fakes.WITHIN),
+            engine=ran,
+        )
+        for name, speedup, ran in (("openvino", 3.0, engine), ("inference-mode", 1.1, None))
+    )
+
+
 def full_material(folder: Path) -> Material:
     rates = loader_rates()
     study = msgspec.structs.replace(
@@ -200,6 +224,7 @@ def full_material(folder: Path) -> Material:
         batch_search=batch_search(),
         memory=memory_account(),
         memory_estimate=estimate(),
+        candidates=candidates(),
         ceilings=(
             Ceiling(name="loader-alone", seconds_per_sample=rates[0].seconds_per_sample, bound_speedup=2.12),
             Ceiling(name="model-alone", seconds_per_sample=0.0034, bound_speedup=1.94),
@@ -239,6 +264,20 @@ def hostile_material(folder: Path) -> Material:
             rates=(BatchRate(scale=2.0, samples_per_step=2, batch_size=2, error=ATTACK),),
         ),
         memory_estimate=MemoryEstimate(peaks=(EstimatedPeak(error=ATTACK),)),
+        candidates=(
+            Candidate(
+                plan=Plan(settings=(setting,)),
+                comparison=comparison,
+                engine=EngineReport(
+                    engine=ATTACK,
+                    version=ATTACK,
+                    precision=ATTACK,
+                    operators=1,
+                    by_provider=(OperatorShare(name=ATTACK, operators=1),),
+                    by_precision=(OperatorShare(name=ATTACK, operators=1),),
+                ),
+            ),
+        ),
         memory=msgspec.structs.replace(
             memory_account(),
             device=ATTACK,

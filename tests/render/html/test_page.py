@@ -25,8 +25,8 @@ from hotlap.render.material import Material
 
 LARGEST_BYTES = 2_000_000
 SECTIONS = (
-    "step", "metrics", "levers", "ceilings", "memory-estimate", "memory-account", "batch-search", "batch-sizes",
-    "findings", "losses", "loader", "memory", "timeline",
+    "step", "metrics", "levers", "candidates", "ceilings", "memory-estimate", "memory-account", "batch-search",
+    "batch-sizes", "findings", "losses", "loader", "memory", "timeline",
     "costs", "patch", "files", "hosts", "warnings", "machine", "next", "words",
 )  # fmt: skip
 
@@ -44,7 +44,7 @@ def test_a_chart_that_no_section_places_has_one_of_its_own(tmp_path: Path, monke
     new = dataclasses.replace(next(charts(material)), name="new-chart", title="A chart of next year")
     monkeypatch.setattr("hotlap.render.html.page.charts_of", lambda material: [*charts(material), new])
     text = page(material)
-    assert sections(text)[12:14] == ("timeline", "new-chart")
+    assert sections(text)[13:15] == ("timeline", "new-chart")
     assert text.count('id="drawn-new-chart"') == 1 and "A chart of next year" in without_scripts(text)
     assert all(text.count(f'id="drawn-{it.name}"') == 1 for it in charts(material))
 

@@ -66,7 +66,7 @@ def _computed_by(it: Candidate) -> str:
     engine = it.engine
     if engine is None:
         return "torch"
-    said = " ".join(part for part in (engine.engine, engine.version, engine.precision) if part)
+    said = " ".join(text.one_line(part) for part in (engine.engine, engine.version, engine.precision) if part)
     if engine.quantized:
         return f"{said}, {engine.quantized} quantized of {text.count(engine.operators, 'operator')}"
     return f"{said}, {text.count(engine.operators, 'operator')}" if engine.operators else said
