@@ -201,6 +201,7 @@ class Search(Ladder):
         self._tried_at_once = True
         noise = noise_of_a_set(self._noise)
         self._draft.tell("screening", forecast(self._trials, self._prover, prospects).text)
+        self._trials.reserve_seconds = reserve_for_first_answer(self._trials)  # no trial comes before the verification
         found = compose(self._trials, self._draft, prospects, self._prospects_after, noise=noise)
         if not found.parts:
             self._situation = self._baseline_situation
