@@ -43,13 +43,13 @@ def cost(rule: str, share: float, *, margin: float = 0.0, line: int = 0) -> Find
 def test_only_more_than_launches_differ_is_a_change(after_ms: float, verdict: str) -> None:
     found = difference(traces(breakdown([100] * 8)), traces(breakdown([after_ms] * 8)))
     assert found.verdict == verdict
-    assert any("shows nothing" in it for it in found.warnings) is (verdict == "no-clear-change")
+    assert any("not evidence of a change" in it for it in found.warnings) is (verdict == "no-clear-change")
 
 
 def test_steps_that_vary_widely_show_no_change() -> None:
     found = difference(traces(breakdown([50, 150, 60, 140])), traces(breakdown([70, 190, 80, 180])))
     assert found.verdict == "no-clear-change"
-    assert found.warnings == ("The steps of each side vary so much that the difference may be chance.",)
+    assert found.warnings == ("The difference is within the variation between steps of each side.",)
 
 
 def test_an_interval_that_excludes_no_change_is_not_called_chance() -> None:
@@ -58,7 +58,7 @@ def test_an_interval_that_excludes_no_change_is_not_called_chance() -> None:
     assert found.change is not None and -0.36 < found.change.low < found.change.high < -0.01
     assert found.verdict == "no-clear-change"
     (said,) = found.warnings
-    assert said.startswith("The steps did change, but the interval reaches into the 6 %")
+    assert said.startswith("The steps changed, but the interval overlaps with the 6 %")
     assert "chance" not in said
 
 
@@ -91,7 +91,7 @@ def test_an_accelerator_is_not_compared_with_a_processor() -> None:
     bare = msgspec.structs.replace(breakdown([100] * 8), devices=())
     found = difference(traces(breakdown([100] * 8)), traces(bare))
     assert found.verdict == "not-comparable"
-    assert found.warnings == ("An accelerator worked on one side only, so the times of the two cannot be compared.",)
+    assert found.warnings == ("Only one side used an accelerator, so the two step times cannot be compared.",)
 
 
 @pytest.mark.parametrize("steps", [2, 3, 8])
@@ -130,7 +130,7 @@ def test_a_busy_machine_forbids_a_verdict(load: float, verdict: str) -> None:
     before, after = side_of_study("a", study()), side_of_study("b", study((0.2,) * 40, other_load=load))
     found = difference(before, after)
     assert found.verdict == verdict
-    said = any(it.startswith("While b was timed, others' work took 21 %") for it in found.warnings)
+    said = any(it.startswith("While b was timed, other processes used 21 %") for it in found.warnings)
     assert said is (verdict == "not-comparable")
 
 
@@ -234,7 +234,7 @@ def test_a_trace_is_compared_with_a_study_by_profiled_steps() -> None:
 def test_a_trace_is_not_compared_with_a_study_that_has_none() -> None:
     found = difference(side_of_study("a", study()), traces(breakdown([300] * 4)))
     assert found.verdict == "not-comparable"
-    assert "has no trace" in found.warnings[0]
+    assert "has no profiled steps" in found.warnings[0]
     assert found.tables == ()
 
 

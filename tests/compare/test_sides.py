@@ -129,4 +129,4 @@ def test_nothing_to_compare_is_refused() -> None:
 
 def test_doubts_about_a_trace_stay_with_it() -> None:
     side = side_of_traces("a", [breakdown([10, 10], unreliable="kernels are missing")])
-    assert side.doubts == ("The trace trace.json is not to be trusted: kernels are missing.",)
+    assert side.doubts == ("The trace trace.json is unreliable: kernels are missing.",)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import torch._dynamo.utils
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 

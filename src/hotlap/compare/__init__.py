@@ -1,6 +1,6 @@
-"""What got slower between two runs, and why: two traces, two studies, or one of each.
+"""Compare two runs, and explain what got slower: two traces, two studies, or one of each.
 
-:mod:`hotlap.compare.sides` reduces each to a :class:`Side`, :func:`difference` compares two of them.
+:mod:`hotlap.compare.sides` reduces each run to a :class:`Side`; :func:`difference` compares two sides.
 """
 
 from hotlap.compare.difference import difference

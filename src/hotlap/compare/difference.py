@@ -1,7 +1,7 @@
-"""What differs between two sides: the step, its parts, the kernels, the findings, and what may explain it.
+"""Compare two sides: the step, its parts, the kernels, the findings, and what may explain the difference.
 
-Pure functions of the two sides. What follows from too few steps, from launches that always differ a little, from
-profilers that make steps longer and from machines that differ is not called slower or faster.
+Pure functions of the two sides. A difference is not called slower or faster when it may come from too few steps, from
+noise between launches, from a profiler, which makes steps longer, or from different machines.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ MOST_ROWS = 200
 _TABLES: tuple[Table, ...] = ("phases", "device", "host", "idle", "kernels", "operators")
 _OTHER_SAMPLES = 0.02
 _NO_CHANGE_SECONDS = 5e-10
-"""Half a nanosecond: less is rounding."""
+"""Half a nanosecond: smaller values are rounding errors."""
 
 _BUSY_WITH_OTHERS = 0.2
-"""From this part of the cores on, a step's length may be the others' doing."""
+"""Above this share of busy cores, other processes may explain the length of a step."""
 
 _SAME_COUNTS = 0.02
-"""Kernels or operators whose counts differ by less than this share of all are the same work."""
+"""Two sides do the same work if their counts of kernels or operators differ by less than this share."""
 
 _WAITING = frozenset(
     {"data_loader", "communication", "host_sync", "blocking_copy", "capture_or_compile", "initialisation", "profiler"}
 )
-"""Causes of idle time that are not just how fast the host or the device was."""
+"""Causes of idle time other than the speed of the host or of the device."""
 
 _HOST_WAITING = frozenset({"loader", "sync"})
 _EXPLAINED = 0.5
@@ -52,7 +52,7 @@ _TIMES_THE_UNKNOWN = 2.0
 
 
 class _Judged(NamedTuple):
-    """The change of the step, what is said of it, and by how much launches of the same code may differ."""
+    """The change of the step, its verdict, and the spread between launches of the same code."""
 
     change: Estimate | None
     verdict: Verdict
@@ -60,9 +60,10 @@ class _Judged(NamedTuple):
 
 
 def difference(before: Side, after: Side) -> Difference:
-    """Compare two sides. Both are given for the samples of one step of ``before``, where both tell their samples.
+    """Compare two sides, per step of ``before``.
 
-    Raises :class:`ValueError` where only one of them marks steps: a step compares with no whole trace.
+    ``after`` is scaled to as many samples as a step of ``before`` holds, if both report their samples.
+    Raises :class:`ValueError` if only one of them marks steps: a step cannot be compared with a whole trace.
     """
     if before.marks_steps != after.marks_steps:
         raise ValueError("Only one of the sides marks steps.")
@@ -90,7 +91,7 @@ def difference(before: Side, after: Side) -> Difference:
 
 
 def _as_traced(side: Side) -> Side:
-    """The side with its profiled steps in place of the others: only these compare with those of a trace."""
+    """The side with only its profiled steps, which are comparable with those of a trace."""
     if side.kind == "trace":
         return side
     return Side(
@@ -129,7 +130,7 @@ def _samples_factor(before: Side, after: Side) -> float:
 
 
 def _verdict(first: Side, second: Side, change: Estimate | None, spread: float) -> Verdict:
-    """Slower or faster only where the whole interval is, by more than launches of the same code differ."""
+    """Slower or faster only if the whole interval exceeds the spread between launches of the same code."""
     if _other_machine(first, second) or _other_device(first, second) or first.profiled != second.profiled:
         return "not-comparable"
     if not first.marks_steps or _disturbed(first, second):
@@ -142,8 +143,10 @@ def _verdict(first: Side, second: Side, change: Estimate | None, spread: float) 
 
 
 def _spread(before: Side, after: Side, factor: float, traced: DiffRow | None) -> float:
-    """By how much single launches of the same code may differ: more, where both do the same work under a profiler and
-    no wait says what else it may have been."""
+    """The spread between single launches of the same code.
+
+    It is larger if both sides do the same work under a profiler and no wait explains the difference.
+    """
     if traced is None or not _same_work(before, after, factor):
         return LAUNCH_SPREAD
     change = traced.change_seconds
@@ -155,7 +158,7 @@ def _spread(before: Side, after: Side, factor: float, traced: DiffRow | None) ->
 
 
 def _same_work(before: Side, after: Side, factor: float) -> bool:
-    """Whether the same kernels are launched as often, or without a device the same operators are called."""
+    """Whether both launch the same kernels (without a device: call the same operators) equally often."""
     for table in ("kernels", "operators"):
         first, second = _account(before, table), _account(after, table)
         if first is not None and second is not None:
@@ -168,7 +171,7 @@ def _same_work(before: Side, after: Side, factor: float) -> bool:
 
 
 def _change_of(before: Side, after: Side, factor: float, table: Table, names: frozenset[str]) -> float:
-    """By how many seconds of a step some rows of a table changed together."""
+    """The total change of some rows of a table, in seconds per step."""
     first, second = _account(before, table), _account(after, table)
     if first is None or second is None:
         return 0.0
@@ -177,7 +180,7 @@ def _change_of(before: Side, after: Side, factor: float, table: Table, names: fr
 
 
 def _other_machine(first: Side, second: Side) -> bool:
-    """Whether both sides name their processor or their accelerators, and differently."""
+    """Whether both sides name their processor or accelerators, and the names differ."""
     known = {(it.kind, it.name): it.text for it in first.facts}
     return any(it.kind == "machine" and known.get((it.kind, it.name), it.text) != it.text for it in second.facts)
 
@@ -207,7 +210,7 @@ def _traced_step(before: Side, after: Side, factor: float) -> DiffRow | None:
 
 
 def _tables(before: Side, after: Side, factor: float, step: DiffRow, traced: DiffRow | None) -> Iterator[DiffTable]:
-    """The tables that both sides have, each against the step that it belongs to."""
+    """The tables that both sides have, each compared with the step it belongs to."""
     for table in _TABLES:
         first, second = _account(before, table), _account(after, table)
         whole = step if table == "phases" else traced
@@ -223,7 +226,7 @@ def _account(side: Side, table: Table) -> Account | None:
 
 
 def _rows(first: Account, second: Account, factor: float, whole: DiffRow) -> Iterator[DiffRow]:
-    """One row for each name of either side; those of which one side may just not know are left out."""
+    """One row for each name of either side, without those that one side may have cut off."""
     befores = {it.name: it for it in first.amounts}
     afters = {it.name: _scaled(it, factor) for it in second.amounts}
     for name in {**befores, **afters}:
@@ -260,12 +263,12 @@ def _row(name: str, before: Amount | None, after: Amount | None, whole: DiffRow 
 
 
 def _is_clear(whole: DiffRow) -> bool:
-    """Parts of a change that is hardly there would be large numbers that mean nothing."""
+    """Shares of a change close to zero would be large numbers without a meaning."""
     return whole.before_seconds > 0 and abs(whole.change_seconds) > LAUNCH_SPREAD * whole.before_seconds
 
 
 def _reason(before: Amount | None, after: Amount | None) -> Reason:
-    """What contributed most: how often it happens (at the former length), or how long it takes (as often as now)."""
+    """What contributed most: the count (at the former duration), or the duration (at the present count)."""
     if before is None or after is None:
         return "appeared" if before is None else "vanished"
     if not before.count or not after.count or abs(after.seconds - before.seconds) < _NO_CHANGE_SECONDS:
@@ -284,8 +287,7 @@ def _reason(before: Amount | None, after: Amount | None) -> Reason:
 
 
 def _finding_changes(before: Sequence[Finding], after: Sequence[Finding]) -> Iterator[FindingChange]:
-    """By rule; of several findings of one rule those at the same place belong together, then those in the same order,
-    since lines move when a script is edited."""
+    """Pair findings by rule, then by place, then by order, since lines move when a script is edited."""
     befores, afters = _by_rule(before), _by_rule(after)
     for rule in {**befores, **afters}:
         yield from _changes_of_rule(rule, befores.get(rule, []), afters.get(rule, []))
@@ -317,7 +319,7 @@ def _changes_of_rule(rule: str, befores: list[Finding], afters: list[Finding]) -
 
 
 def _each_once(pairs: list[tuple[Finding, Finding]]) -> list[tuple[Finding, Finding]]:
-    """The pairs without those of which a part is in an earlier one."""
+    """The pairs without those that share a finding with an earlier pair."""
     kept: list[tuple[Finding, Finding]] = []
     for was, now in pairs:
         if all(was is not other and now is not another for other, another in kept):
@@ -326,18 +328,18 @@ def _each_once(pairs: list[tuple[Finding, Finding]]) -> list[tuple[Finding, Find
 
 
 # ---------------------------------------------------------------------------------------------
-# What may explain it, and what must be known for it
+# Possible explanations, and what limits the comparison
 # ---------------------------------------------------------------------------------------------
 
 
 def _fact_changes(before: Side, after: Side) -> Iterator[FactChange]:
-    """Facts that differ. A trace tells few: what only one side can know is no difference."""
+    """Facts that differ. A trace contains few facts: one that only one side can know is no difference."""
     befores = {(it.kind, it.name): it.text for it in before.facts}
     afters = {(it.kind, it.name): it.text for it in after.facts}
     for kind, name in {**befores, **afters}:
         was, now = befores.get((kind, name)), afters.get((kind, name))
-        told = before.kind == after.kind or (was is not None and now is not None)
-        if told and (was or "") != (now or ""):
+        comparable = before.kind == after.kind or (was is not None and now is not None)
+        if comparable and (was or "") != (now or ""):
             yield FactChange(kind=kind, name=name, before=was or "", after=now or "")
 
 
@@ -345,25 +347,25 @@ def _warnings(before: Side, after: Side, first: Side, second: Side, judged: _Jud
     yield from before.doubts
     yield from after.doubts
     if _other_machine(before, after):
-        yield "The two were measured on different machines: their absolute times cannot be compared, only their shares."
+        yield "The two sides were measured on different machines: compare their shares, not their absolute times."
     elif any(it.kind == "version" and it.name != "hotlap" for it in _fact_changes(before, after)):
-        yield "Versions differ: part or all of the difference may be theirs."
+        yield "Versions differ, which may explain part or all of the difference."
     for side in _disturbed(before, after):
         yield (
-            f"While {side.path} was timed, others' work took {100 * side.others_share:.0f} % of what the script's "
-            "cores can do: what differs may be their doing. Measure again on a quiet machine."
+            f"While {side.path} was timed, other processes used {100 * side.others_share:.0f} % of the script's cores, "
+            "which may explain the difference. Measure again on a quiet machine."
         )
     if factor != 1:
         yield (
-            f"A step now holds {after.samples_per_step:g} samples instead of {before.samples_per_step:g}; both are "
-            "shown for the samples of one step before."
+            f"A step now holds {after.samples_per_step:g} samples instead of {before.samples_per_step:g}; both sides "
+            "are shown for as many samples as one step held before."
         )
     yield from _about_steps(first, second, judged)
     if before.kind == after.kind == "study" and before.observed != after.observed:
         blind = before if after.observed else after
         yield (
-            f"No evidence was collected for {blind.path}, so findings that need it could not show there: that one "
-            "appeared or vanished says little."
+            f"No evidence was collected for {blind.path}, so some findings could not appear there: a finding that is "
+            "only on the other side may be neither new nor fixed."
         )
 
 
@@ -371,43 +373,43 @@ def _about_steps(first: Side, second: Side, judged: _Judged) -> Iterator[str]:
     change, verdict, spread = judged
     if first.profiled != second.profiled:
         yield (
-            "The steps of a trace ran under the profiler, which makes them longer, and the study has no trace to "
-            "compare with: the two step times cannot be compared."
+            "The steps of the trace ran under the profiler, which makes them longer, and the study has no profiled "
+            "steps: the two step times cannot be compared."
         )
     elif _other_device(first, second):
-        yield "An accelerator worked on one side only, so the times of the two cannot be compared."
+        yield "Only one side used an accelerator, so the two step times cannot be compared."
     elif not first.marks_steps:
         yield (
             "Neither trace marks steps (a profiler with a schedule does, at each `profiler.step()`), so whole traces "
-            "are compared: their lengths mean nothing unless both hold the same number of steps."
+            "are compared, which is meaningful only if both hold the same number of steps."
         )
     elif verdict == "not-comparable":
         return
     elif change is None:
-        yield "One side has fewer than two steps, so nothing tells how much steps vary: no change can be shown."
+        yield "One side has fewer than two steps, so the variation between steps is unknown: no change can be shown."
     elif abs(change.value) <= LAUNCH_SPREAD:
         yield (
             f"Two launches of the same code differ by up to {100 * LAUNCH_SPREAD:.0f} %, so a difference of this size "
-            "between two single launches shows nothing."
+            "between two single launches is not evidence of a change."
         )
     elif verdict == "no-clear-change":
         yield _why_unclear(change, spread)
     elif spread > LAUNCH_SPREAD:
         yield (
-            "Both sides do the same work equally often, and no wait explains the difference: the cause may be the "
-            "speed of the machine (clocks, threads, other processes) rather than the code."
+            "Both sides do the same work equally often, and no wait explains the difference: it may come from the "
+            "speed of the machine (clocks, threads, other processes) rather than from the code."
         )
 
 
 def _why_unclear(change: Estimate, spread: float) -> str:
     if change.low <= 0 <= change.high:
-        return "The steps of each side vary so much that the difference may be chance."
+        return "The difference is within the variation between steps of each side."
     if spread > LAUNCH_SPREAD:
         return (
             "Both sides do the same work equally often, and no wait explains the difference. Single profiled launches "
             f"of the same code have differed by up to {100 * spread:.0f} %: profile each side several times."
         )
     return (
-        "The steps did change, but the interval reaches into the "
+        "The steps changed, but the interval overlaps with the "
         f"{100 * spread:.0f} % by which two launches of the same code differ: profile more steps, or each side again."
     )

@@ -1,6 +1,6 @@
-"""The two sides of a comparison, and what differs between them. Declarations only; seconds are of a step.
+"""The two sides of a comparison, and how they differ. Declarations only; seconds are per step.
 
-Names of kernels and operators, commands and versions come out of files and are untrusted text.
+Names of kernels and operators, commands and versions are read from files and are untrusted text.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FactKind: TypeAlias = Literal["script", "machine", "version", "setting"]
 
 
 class Amount(Record, frozen=True, kw_only=True):
-    """How long something took in a step, and how often it happened in it (None where that is not counted)."""
+    """Seconds and occurrences per step; ``count`` is None if occurrences are not counted."""
 
     name: str
     seconds: float
@@ -28,7 +28,7 @@ class Amount(Record, frozen=True, kw_only=True):
 
 
 class Account(Record, frozen=True, kw_only=True):
-    """One table of a side. Rows that take less than ``unknown_below_seconds`` may be missing in it."""
+    """One table of a side. Rows shorter than ``unknown_below_seconds`` may be missing."""
 
     table: Table
     amounts: tuple[Amount, ...] = ()
@@ -36,7 +36,7 @@ class Account(Record, frozen=True, kw_only=True):
 
 
 class Fact(Record, frozen=True, kw_only=True):
-    """Something that may explain a difference and is not a time: a version, a processor, the command."""
+    """A possible explanation other than a time: a version, a processor, the command."""
 
     kind: FactKind
     name: str
@@ -44,15 +44,14 @@ class Fact(Record, frozen=True, kw_only=True):
 
 
 class Side(Record, frozen=True, kw_only=True):
-    """One of the two things that are compared.
+    """One side of a comparison.
 
-    ``step_seconds`` are the steps one by one, ``seconds`` their mean; without step marks (``marks_steps`` false) a
-    whole trace stands in place of a step. ``profiled`` says that they ran under a profiler, which makes them longer.
-    ``traced_seconds`` is the mean profiled step, which the accounts other than ``phases`` belong to (0: no trace).
-    ``on_device`` says whether an accelerator worked in the traced steps; None where that is unknown.
-    ``others_share`` is the part of the cores that the script sees which others kept busy while the steps were timed (it
-    passes 1 where others also use cores that the script does not see). ``observed`` says that evidence was collected
-    for the findings.
+    ``step_seconds`` are the steps one by one, ``seconds`` their mean; without step marks (``marks_steps`` false) they
+    are those of a whole trace. ``profiled`` says whether the steps ran under a profiler, which makes them longer.
+    ``traced_seconds`` is the mean profiled step, to which all accounts but ``phases`` belong (0: no trace).
+    ``on_device`` says whether the traced steps used an accelerator; None if that is unknown. ``others_share`` is how
+    much of the script's cores other processes kept busy while the steps were timed (above 1 if they also used cores
+    that the script cannot use). ``observed`` says whether evidence for findings was collected.
     """
 
     path: str
@@ -82,11 +81,11 @@ class Side(Record, frozen=True, kw_only=True):
 
 
 class DiffRow(Record, frozen=True, kw_only=True):
-    """One thing before and after, in seconds of a step.
+    """One row of a table before and after, in seconds per step.
 
-    ``share_of_change`` is its part in the change of the whole step; None where that did not change clearly. Rows of
-    ``phases``, ``device`` and ``host`` are disjoint and add up to it; kernels may run side by side. ``reason`` is what
-    mostly changed: that it is there at all, how often it happens in a step, or how long it takes each time.
+    ``share_of_change`` is its share of the change of the whole step; None if the step did not clearly change. Rows of
+    ``phases``, ``device`` and ``host`` are disjoint and add up to that change; kernels may overlap. ``reason`` is what
+    mostly changed: whether it happens at all, how often per step, or how long it takes each time.
     """
 
     name: str
@@ -100,7 +99,7 @@ class DiffRow(Record, frozen=True, kw_only=True):
 
 
 class DiffTable(Record, frozen=True, kw_only=True):
-    """Rows by the size of their change. ``rows_left_out`` are further ones, which changed least."""
+    """Rows by the size of their change, without the ``rows_left_out`` that changed least."""
 
     table: Table
     rows: tuple[DiffRow, ...]
@@ -108,7 +107,7 @@ class DiffTable(Record, frozen=True, kw_only=True):
 
 
 class FindingChange(Record, frozen=True, kw_only=True):
-    """A finding that is on one side only, or whose cost surely changed."""
+    """A finding that is on one side only, or whose cost changed by more than its interval."""
 
     rule: str
     change: Literal["appeared", "vanished", "costs-more", "costs-less"]
@@ -117,7 +116,7 @@ class FindingChange(Record, frozen=True, kw_only=True):
 
 
 class FactChange(Record, frozen=True, kw_only=True):
-    """A fact that differs; empty where a side does not tell it."""
+    """A fact that differs; empty on a side that does not contain it."""
 
     kind: FactKind
     name: str
@@ -126,7 +125,7 @@ class FactChange(Record, frozen=True, kw_only=True):
 
 
 class SideSummary(Record, frozen=True, kw_only=True):
-    """What a side was, without its accounts."""
+    """A side without its accounts."""
 
     path: str
     kind: Literal["trace", "study"]
@@ -138,12 +137,12 @@ class SideSummary(Record, frozen=True, kw_only=True):
 
 
 class Difference(Record, frozen=True, kw_only=True):
-    """What differs between two sides, the first one being ``before``.
+    """How two sides differ; the first one is ``before``.
 
-    ``step`` is the step as a whole, for as many samples as one held before, or the whole trace where a trace marks no
-    steps (``per``). ``change`` is its relative change with an interval that knows only how the steps within each side
-    vary. ``traced_step`` is the profiled step that ``device``, ``idle``, ``kernels``, ``host`` and ``operators`` belong
-    to; it is ``step`` itself where both sides are traces.
+    ``step`` is the whole step, for as many samples as one held before, or the whole trace if the traces mark no steps
+    (``per``). ``change`` is its relative change; the interval covers only the variation between steps within each side.
+    ``traced_step`` is the profiled step to which ``device``, ``idle``, ``kernels``, ``host`` and ``operators`` belong;
+    it is ``step`` itself if both sides are traces.
     """
 
     before: SideSummary

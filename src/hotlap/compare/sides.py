@@ -1,4 +1,4 @@
-"""A study, or the traces of a run, reduced to what can be compared with another."""
+"""Reduce a study, or the traces of a run, to a side that can be compared."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def side_of_traces(
     operators: Sequence[OperatorRow] = (),
     host_time: HostTime | None = None,
 ) -> Side:
-    """The traces of one run, at least one: several ranks, or several stretches of steps.
+    """Make a side of the traces of one run: one, several ranks, or several stretches of steps.
 
-    ``operators`` and ``host_time`` are those of the first trace. Raises :class:`ValueError` where there is no trace.
+    ``operators`` and ``host_time`` are those of the first trace. Raises :class:`ValueError` without a trace.
     """
     if not breakdowns:
         raise ValueError("A side needs a trace.")
@@ -52,9 +52,9 @@ def side_of_study(
     operators: Sequence[OperatorRow] = (),
     host_time: HostTime | None = None,
 ) -> Side:
-    """A study's script as it was before any lever, with the traces of its profiled steps where there are some.
+    """Make a side of a study's unmodified script, with the traces of its profiled steps if it has any.
 
-    Raises :class:`ValueError` where the study has no time account.
+    Raises :class:`ValueError` if the study has no time account.
     """
     account = study.account_before
     if account is None or account.wall <= 0:
@@ -89,7 +89,7 @@ def side_of_study(
 
 
 def _step_seconds(breakdowns: Sequence[Breakdown]) -> tuple[float, ...]:
-    """The steps one by one: of several ranks the slowest one's, else all traces' steps after one another."""
+    """The seconds of each step: of the slowest rank, or of all traces one after the other."""
     rows = [_lengths(it.steps) for it in breakdowns]
     if _are_ranks(breakdowns):
         return tuple(map(max, zip(*rows, strict=False)))
@@ -97,7 +97,7 @@ def _step_seconds(breakdowns: Sequence[Breakdown]) -> tuple[float, ...]:
 
 
 def _on_device(study: Study, breakdowns: Sequence[Breakdown]) -> bool | None:
-    """By the trace, else by what the script said of its device."""
+    """Whether an accelerator worked, according to the trace, else to the script's reported device."""
     if breakdowns:
         return any(it.devices for it in breakdowns)
     device = study.baseline.facts.device if study.baseline is not None else ""
@@ -112,14 +112,14 @@ def _others_share(study: Study) -> float:
 
 
 def _lengths(steps: Sequence[StepTime]) -> list[float]:
-    """From each step's start to the next one's, and the last one's own length: they add up to the whole window."""
+    """From the start of each step to the start of the next; the last by its own length. They add up to the window."""
     starts = [it.start_nanoseconds for it in steps]
     nexts = [*starts[1:], steps[-1].start_nanoseconds + steps[-1].nanoseconds] if steps else []
     return [(end - start) * _SECONDS for start, end in zip(starts, nexts, strict=True)]
 
 
 def _mean_step(breakdowns: Sequence[Breakdown]) -> float:
-    """The mean step; where no steps are marked, how long a whole trace lasts."""
+    """The mean step, or the length of the whole trace if no steps are marked."""
     steps = _step_seconds(breakdowns)
     if steps:
         return fmean(steps)
@@ -145,8 +145,7 @@ def _phases(account: PhaseAccount) -> Account:
 def _traced_accounts(
     breakdowns: Sequence[Breakdown], operators: Sequence[OperatorRow], host_time: HostTime | None
 ) -> tuple[Account, ...]:
-    """What devices did, why they idled, and their kernels, as means over all devices; without a device the host's parts
-    and its operators."""
+    """Device time, causes of idle time and kernels, as means over devices; else host time and operators."""
     devices = [device for it in breakdowns for device in it.devices]
     if devices:
         return (_device(devices), _idle(devices), _kernels(devices))
@@ -158,7 +157,7 @@ def _traced_accounts(
 
 
 def _device(devices: Sequence[DeviceBreakdown]) -> Account:
-    """Disjoint parts of the step, which add up to it."""
+    """Disjoint parts that add up to the step."""
     sums: dict[str, float] = defaultdict(float)
     for device in devices:
         for name, nanoseconds in _parts(device.in_steps or device.time):
@@ -192,7 +191,7 @@ def _kernels(devices: Sequence[DeviceBreakdown]) -> Account:
 
 
 def _shortest_known(device: DeviceBreakdown) -> float:
-    """Seconds a step below which kernels may be missing, since a table holds only the longest; 0 for a whole one."""
+    """Seconds per step below which kernels may be missing: a table holds only the longest. 0: it is complete."""
     rows = [it for it in device.kernels if it.kind == "kernel"]
     if len(rows) >= device.kernel_summary.distinct:
         return 0.0
@@ -206,14 +205,14 @@ def _host(time: HostTime, steps: int) -> Account:
 
 
 def _loader_and_rest(steps: Sequence[StepTime]) -> Account:
-    """The host's parts as far as the steps themselves tell them."""
+    """The parts of host time that are known for the steps themselves."""
     loader = fmean(it.loader_nanoseconds for it in steps) * _SECONDS
     rest = fmean(_lengths(steps)) - loader
     return Account(table="host", amounts=(Amount(name="loader", seconds=loader), Amount(name="rest", seconds=rest)))
 
 
 def _operators(operators: Iterable[OperatorRow], steps: int) -> Account:
-    """By name: shapes that changed must not look like operators that came and went."""
+    """Operators by name, so that changed shapes do not look like removed and added operators."""
     found = _Sums(1)
     for row in operators:
         found.add(row.name, row.host_nanoseconds, row.calls, steps)
@@ -221,7 +220,7 @@ def _operators(operators: Iterable[OperatorRow], steps: int) -> Account:
 
 
 class _Sums:
-    """Adds up times and counts by name, each as a mean over ``parts`` devices."""
+    """Sums of times and counts by name, as means over ``parts`` devices."""
 
     def __init__(self, parts: int) -> None:
         self._parts = max(1, parts)
@@ -293,6 +292,6 @@ def _command(study: Study) -> str:
 def _doubts(path: str, breakdowns: Sequence[Breakdown]) -> Iterator[str]:
     for it in breakdowns:
         if it.unreliable:
-            yield f"The trace {it.facts.path or path} is not to be trusted: {it.unreliable}."
+            yield f"The trace {it.facts.path or path} is unreliable: {it.unreliable}."
         if it.coverage.ended_early:
-            yield f"The trace {it.facts.path or path} is not whole: {it.coverage.ended_early}."
+            yield f"The trace {it.facts.path or path} is incomplete: {it.coverage.ended_early}."
