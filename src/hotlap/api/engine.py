@@ -1,4 +1,4 @@
-"""How a study is made and gone on with: who makes trials happen, and which search decides on them."""
+"""Make a study or resume one: the executor that runs its trials, and the search that decides on them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Search: TypeAlias = Callable[[Workload, Options, Journal, Executor, OnProgress],
 
 
 def local_executor(directory: Path, isolation: Isolation = _DEFAULT_ISOLATION) -> OneSlot:
-    """Real trials on this machine; what they leave behind goes into that folder, a study's."""
+    """Real trials on this machine; they write only to that folder, a study's."""
     require_linux("hotlap")
     from hotlap.runtime.trackers import tracker_environment
     from hotlap.trial.handshake import require_numpy
@@ -66,7 +66,7 @@ def lab_search(
 def profile_search(
     workload: Workload, options: Options, journal: Journal, executor: Executor, on_progress: OnProgress
 ) -> Study:
-    """The unmodified script, its ceilings and the causes of its slowness; no lever."""
+    """Measure the unmodified script, its ceilings and its bottlenecks; try no lever."""
     from hotlap.procedures.profile import profile as look
 
     return look(workload, options, executor, on_progress, journal=journal)
@@ -75,7 +75,7 @@ def profile_search(
 def batch_search(
     workload: Workload, options: Options, journal: Journal, executor: Executor, on_progress: OnProgress
 ) -> Study:
-    """The script at other batch sizes; no lever."""
+    """Measure the script at other batch sizes; try no lever."""
     from hotlap.procedures.batch.search import search_batch
 
     return search_batch(workload, options, executor, on_progress, journal=journal)
@@ -84,7 +84,7 @@ def batch_search(
 def inference_search(
     workload: Workload, options: Options, journal: Journal, executor: Executor, on_progress: OnProgress
 ) -> Study:
-    """The search for what makes the calls of a model faster."""
+    """Search for what makes the calls of a model faster."""
     from hotlap.procedures.infer import infer as search_inference
 
     return search_inference(workload, options, executor, on_progress, journal=journal)
@@ -93,7 +93,7 @@ def inference_search(
 def memory_search(
     workload: Workload, options: Options, journal: Journal, executor: Executor, on_progress: OnProgress
 ) -> Study:
-    """Where the memory of the unmodified script goes; no lever."""
+    """Account for the memory of the unmodified script; try no lever."""
     from hotlap.procedures.memory import account_memory
 
     return account_memory(workload, options, executor, on_progress, journal=journal)
@@ -101,7 +101,7 @@ def memory_search(
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """Who makes trials happen, and who decides which; tests put arithmetic in place of processes."""
+    """The executor that runs trials, and the search that chooses them; tests replace processes with arithmetic."""
 
     executor: MakeExecutor = local_executor
     search: Search = full_search
@@ -122,9 +122,10 @@ def begin(
     executor: MakeExecutor | None = None,
     search: Search = full_search,
 ) -> Study:
-    """Make a new study under ``root`` and carry it out; ``on_opened`` is called with its folder first.
+    """Make a new study under ``root`` and run it; ``on_opened`` is called with its folder first.
 
-    A study that Ctrl-C ended is returned as it stood, with the status ``interrupted``. Raises :class:`HotlapError`.
+    A study interrupted by Ctrl-C is returned as far as it got, with the status ``interrupted``.
+    Raises :class:`HotlapError`.
     """
     source = source_of(workload)
     with study.create_study(root.absolute(), workload, options, hotlap_version=__version__, source=source) as journal:
@@ -142,9 +143,9 @@ def go_on(
     executor: MakeExecutor | None = None,
     search: Search = full_search,
 ) -> Study:
-    """Go on with a study where it was cut: its folder, or the root for the latest one.
+    """Resume an interrupted study: its folder, or the root for the latest one.
 
-    ``approve`` is asked before the study's command is run; by default only studies that this user made here go on.
+    ``approve`` is called before the study's command is run; by default only studies that this user made here resume.
     ``given`` is that command again, needed where its arguments hold secrets. Raises :class:`HotlapError`.
     """
     with study.open_study(path.absolute(), approve=approve, given=given) as journal:
@@ -153,7 +154,7 @@ def go_on(
 
 
 def write_plan(found: Study, path: Path) -> None:
-    """Write a study's plan, as a whole or not at all. Raises :class:`StudyError` when that fails."""
+    """Write a study's plan atomically. Raises :class:`StudyError` when that fails."""
     versions = dict(found.machine.library_versions)
     text = plan.to_toml(
         found.plan, torch_version=versions.get("torch", ""), study=found.identifier, gain=recorded_gain(found)

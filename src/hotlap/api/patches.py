@@ -1,4 +1,4 @@
-"""The kept levers of a study as a change of the source: made, proved by trials, kept with the study, written.
+"""The kept levers of a study as a source patch: made, proved by trials, stored with the study, written.
 
 Each step raises :class:`hotlap.errors.HotlapError`; none of them prints.
 """
@@ -28,18 +28,18 @@ from hotlap.trial.patched_copy import patched_copy
 from hotlap.trial.source import script_of
 
 Watch: TypeAlias = Callable[[], AbstractContextManager[OnProgress]]
-"""Opens whatever shows progress, for as long as trials run."""
+"""Opens a progress display for as long as trials run."""
 
-_OTHER_WAY = "The plan works from outside: `hotlap run --plan hotlap.toml` with the script's command."
+_OTHER_WAY = "Use the plan without changing the source: `hotlap run --plan hotlap.toml` with the script's command."
 
 # LibCST is imported inside these functions: only patches and lint's fixes need it.
 
 
 def patch_of(found: Study) -> Patch:
-    """The levers that a study kept as edits of the files it ran, without a proof; nothing is run.
+    """Turn the levers that a study kept into edits of the files it ran, without a proof; run nothing.
 
-    Raises :class:`StudyError` where the study kept no lever or lacks the lines, :class:`PatchError` where a file has
-    changed since, and :class:`PlanError` for a setting that its lever does not take.
+    Raises :class:`StudyError` if the study kept no lever or lacks the lines, :class:`PatchError` if a file has changed
+    since, and :class:`PlanError` for a setting that its lever does not accept.
     """
     from hotlap.source.patch.code import changed_files
     from hotlap.source.patch.make import make_patch
@@ -65,12 +65,12 @@ def patch_of(found: Study) -> Patch:
 
 
 def _facts_of(found: Study) -> ScriptFacts:
-    """What the study saw of the script. Raises :class:`StudyError` where that is not enough for a patch."""
+    """The facts observed of the script. Raises :class:`StudyError` if they do not suffice for a patch."""
     if not found.plan.settings:
         raise StudyError("The study kept no lever, so there is nothing to write.", remedy="Choose one that did.")
     if found.baseline is None or not found.baseline.facts.files:
         raise StudyError(
-            "The study does not know at which lines the script makes its loaders, models and optimizers.",
+            "The study does not contain the lines at which the script creates its loaders, models and optimizers.",
             remedy="It was made by an earlier hotlap, or all of that happens in libraries: run `hotlap tune` again, or "
             "use the plan with `hotlap run`.",
         )
@@ -92,12 +92,12 @@ def with_proof(
     again: bool = False,
     on_note: Callable[[str], object] = lambda sentence: None,
 ) -> Patch:
-    """The patch with a proof: one that an earlier run kept, unless ``again``, or else one that trials make now.
+    """Prove a patch by trials, or return the stored proof of an earlier run unless ``again``.
 
-    ``options.delta`` is the slowdown that counts, ``options.parity_steps`` over how many steps losses are compared.
+    ``options.delta`` is the smallest slowdown that counts, ``options.parity_steps`` how many steps losses are compared.
     ``given`` is the study's command, needed where its arguments hold secrets; ``approve`` is called before it is run.
-    A proof may refuse the patch (:func:`refuse_disproved`). Raises :class:`UsageError` for a command that is not
-    approved, and :class:`HotlapError` where the original cannot be measured.
+    The proof may show that the patch is wrong (:func:`refuse_disproved`). Raises :class:`UsageError` for a command that
+    is not approved, and :class:`HotlapError` if the original cannot be measured.
     """
     from hotlap.source.patch.make import encoded
 
@@ -119,13 +119,13 @@ def with_proof(
 
 
 def refuse_disproved(patch: Patch) -> None:
-    """Raise :class:`PatchError` for a patch whose proof speaks against it."""
+    """Raise :class:`PatchError` for a patch whose proof failed."""
     if patch.proof is not None and patch.proof.refusal:
         raise PatchError(f"There is no patch. {patch.proof.refusal}", remedy=_OTHER_WAY)
 
 
 def _earlier_proof(found: Study, patch: Patch, options: Options) -> PatchProof | None:
-    """What an earlier run proved of the very same diff on this machine, asking for as much or more."""
+    """The proof of an earlier run for the same diff on this machine, with limits at least as strict."""
     kept = kept_patch(found, patch) if made_here(Path(found.directory)) else None
     proof = kept.proof if kept is not None else None
     if proof is None or proof.delta > options.delta or proof.steps < options.parity_steps:
@@ -134,10 +134,10 @@ def _earlier_proof(found: Study, patch: Patch, options: Options) -> PatchProof |
 
 
 def _comparable_steps(facts: ScriptFacts, patch: Patch, wanted: int) -> tuple[int, tuple[str, ...]]:
-    """Over how many steps both sides draw the same random numbers, and what to say of it.
+    """For how many steps both sides draw the same random numbers, and a note about it.
 
-    Workers that persist draw no new seed in a second epoch. From outside that draw is made for them; a script that says
-    ``persistent_workers=True`` itself does without it.
+    Persistent workers draw no new seed in a second epoch. A lever makes that draw for them; a script that sets
+    ``persistent_workers=True`` itself does not.
     """
     persists = any(key == "persistent_workers" and value for it in patch.written for key, value in it.values)
     lengths = [
@@ -157,23 +157,26 @@ def _comparable_steps(facts: ScriptFacts, patch: Patch, wanted: int) -> tuple[in
 
 
 def kept_patch(found: Study, patch: Patch) -> Patch | None:
-    """The patch that is stored with the study, where it is this very diff."""
+    """The patch that is stored with the study, if it is the same diff."""
     kept = attachment_of(Path(found.directory), PATCH, Patch)
     same = kept is not None and (kept.files, kept.written) == (patch.files, patch.written)
     return kept if same else None
 
 
 def keep_patch(found: Study, patch: Patch) -> str:
-    """Store a patch with its study, where a report and the next ``hotlap patch`` find it, unless it has no proof and
-    the stored one is the same diff. Why it could not be stored, or an empty string: no reason to fail."""
+    """Store a patch with its study, for reports and the next ``hotlap patch``.
+
+    An unproved patch does not replace a stored one with the same diff. Returns why it could not be stored, or an empty
+    string: that is no reason to fail.
+    """
     if patch.proof is None and kept_patch(found, patch) is not None:
         return ""
     try:
         attach_to(Path(found.directory), PATCH, patch)
     except StudyError as error:
-        return f"The patch is not kept with the study. {error.what}"
+        return f"The patch is not stored with the study. {error.what}"
     except UnicodeEncodeError:  # a file that is no UTF-8, which JSON cannot hold
-        return "The patch is not kept with the study: a file that it changes is not UTF-8."
+        return "The patch is not stored with the study: a file that it changes is not UTF-8."
     return ""
 
 
@@ -191,7 +194,7 @@ def write_patch(found: Study, patch: Patch) -> None:
         write_all(new)
     except OSError as error:
         raise StudyError(
-            f"The patch cannot be written: {error.strerror or error}. All files are as they were.",
+            f"The patch cannot be written: {error.strerror or error}. No file was changed.",
             where=str(error.filename or patch.directory),
             remedy="Check that the files may be written, or apply the diff by hand.",
         ) from error

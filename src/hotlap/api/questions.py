@@ -1,4 +1,4 @@
-"""Answers about one script or one study: a NaN's origin, a comparison with an earlier version, a patch."""
+"""Questions about one script or study: the origin of a NaN, a comparison with an earlier version, a patch."""
 
 from __future__ import annotations
 
@@ -37,8 +37,7 @@ def nan(
     """Find the operation that makes a training script's first NaN or infinity; ``noticed`` is None if there was none.
 
     It looks at ``steps`` steps, or until the script ends, but no longer than ``seconds`` (None: as ``hotlap nan``).
-    ``on_progress`` is called with a sentence whenever something begins. Raises as :func:`tune` does; nothing is
-    kept.
+    ``on_progress`` is called with a sentence at each stage. Raises as :func:`tune` does; nothing is stored.
     """
     from hotlap.procedures.numbers_hunt import HuntOptions, hunt
     from hotlap.trial.owned_folder import owned_folder
@@ -136,7 +135,7 @@ def patch(
     LibCST.
 
     Raises :class:`HotlapError`: a study that kept no lever or that this user did not make here, files that changed
-    since the study or cannot be written, a patched copy that is slower or computes something else.
+    since the study or cannot be written, a patched copy that is slower or produces other results.
     """
     from hotlap.api.patches import keep_patch, patch_of, refuse_disproved, with_proof, write_patch
 

@@ -1,4 +1,4 @@
-"""What is read and not run: traces, source code, studies that were made before, and plans."""
+"""Read without running anything: traces, source code, earlier studies, and plans."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def trace(path: str | os.PathLike[str]) -> tuple[Breakdown, ...]:
-    """Where the time of a profiler's trace went, or of each trace in a folder; needs no torch.
+    """Break down the time of a profiler's trace, or of each trace in a folder; needs no torch.
 
-    Raises :class:`HotlapError` where one cannot be read.
+    Raises :class:`HotlapError` if one cannot be read.
     """
     from hotlap.traces.breakdown import analyse
     from hotlap.traces.files import trace_files
@@ -56,7 +56,7 @@ def load_study(path: str | os.PathLike[str] = STUDIES) -> Study:
 
 
 def find_study(path: Path, need: study.Need = "answer") -> study.Last:
-    """The study that a path names or, in a folder, the last one that has what is needed. Raises :class:`StudyError`."""
+    """The study at a path or, in a folder of studies, the last suitable one. Raises :class:`StudyError`."""
     if study.is_study(path):
         return study.Last(path)
     answered = (study.LABS, study.PROFILES, study.INFERENCES, study.MEMORIES) if need == "answer" else ()

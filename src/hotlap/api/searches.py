@@ -1,4 +1,4 @@
-"""Studies from Python: find what makes something faster or smaller on this machine, or why it is slow or large."""
+"""Studies from Python: make a script or model faster or smaller on this machine, or explain why it is not."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from hotlap.records import NetworkMode, Objective, Study, Workload
 from hotlap.study import BATCHES, INFERENCES, MEMORIES, PROFILES
 
 SPEED = Objective()
-"""What a search is for unless another objective is given."""
+"""The default objective of a search."""
 
 
 def tune(
@@ -51,7 +51,7 @@ def tune(
 ) -> Study:
     """Find what makes a training script faster on this machine, prove it, and return the study.
 
-    ``objective`` names another metric that is to become better, and limits of others:
+    ``objective`` names the metric to improve, and limits of other metrics:
     ``Objective(metric="peak_bytes", limits=(Limit(metric="seconds_per_sample", most=1.3),))`` is what ``--goal memory
     --slowdown 1.3`` asks for.
 
@@ -96,7 +96,7 @@ def profile(
     directory: str | os.PathLike[str] = STUDIES,
     on_progress: OnProgress | None = None,
 ) -> Study:
-    """Say why a training script takes as long as it does on this machine: its ``findings``, costliest first.
+    """Explain where a training script spends its time on this machine: its ``findings``, costliest first.
 
     No lever is tried. With ``batch_sizes`` the model alone is also timed with half, twice and four times the batch
     (``batch_rates``). The other arguments are those of :func:`tune`; the study is kept in a folder of its own under
@@ -173,7 +173,7 @@ def infer(
     directory: str | os.PathLike[str] = STUDIES,
     on_progress: OnProgress | None = None,
 ) -> Study:
-    """Find what makes the calls of a model faster on this machine, with outputs that stay right.
+    """Find what makes the calls of a model faster on this machine, with outputs that stay correct.
 
     ``model`` names a function that returns a ``torch.nn.Module``, and ``inputs`` one that returns a list or generator
     of inputs, both as ``"module:function"``. An input is a tensor, a tuple of positional arguments, or a mapping of
@@ -222,13 +222,13 @@ def memory(
     directory: str | os.PathLike[str] = STUDIES,
     on_progress: OnProgress | None = None,
 ) -> Study:
-    """Say where the memory of a training step goes: ``memory`` of the study, in bytes, of the first ``steps`` steps.
+    """Account for the memory of the first ``steps`` training steps: ``memory`` of the study, in bytes.
 
     With ``estimate`` nothing is run on a device: ``memory_estimate`` has the peak for each of ``batch_sizes`` (none:
     the script's own) and for each lever that saves memory, computed on tensors without data. ``device_memory_bytes``
-    is what has to suffice, ``ranks`` over how many processes states are sharded, and ``flag`` the script's own option
-    for its batch size; all four are for an estimate alone. The other arguments are those of :func:`tune`; the study is
-    kept in a folder of its own under ``directory``.
+    is the available memory, ``ranks`` the number of processes that states are sharded over, and ``flag`` the script's
+    own option for its batch size; all four are for an estimate alone. The other arguments are those of :func:`tune`;
+    the study is kept in a folder of its own under ``directory``.
 
     Raises as :func:`tune` does.
     """

@@ -16,16 +16,17 @@ from hotlap.render.text import clean
 _BEGINS_A_FORMULA = ("=", "+", "-", "@")
 _LARGEST_BYTES = 2**20
 _LONGEST_TEXT = 32_000
-"""A spreadsheet's cell holds 32 767 characters."""
+"""The most characters that a spreadsheet's cell holds."""
 
 
 def write_csv(tables: Sequence[Table], folder: Path, *, force: bool = False) -> tuple[Path, ...]:
-    """One file a table and one on their columns, in UTF-8 with a header; what was written. Tables of another study are
-    replaced with ``force`` alone.
+    """Write one file for each table and one that describes their columns, in UTF-8 with a header; return their paths.
 
-    Text that a spreadsheet would take for a formula is given an apostrophe in front (OWASP, *CSV Injection*): names
-    come from scripts, and a study may come from anywhere. Raises :class:`StudyError` when the folder cannot be written,
-    and :class:`UsageError` when it holds files that are not this study's.
+    Tables of another study are replaced only with ``force``.
+
+    Text that a spreadsheet would read as a formula is prefixed with an apostrophe (OWASP, *CSV Injection*): names
+    come from scripts, and a study may come from anywhere. Raises :class:`StudyError` if the folder cannot be written,
+    and :class:`UsageError` if it holds files of another study.
     """
     if not force:
         _refuse_others(tables, folder)
@@ -47,7 +48,7 @@ def write_csv(tables: Sequence[Table], folder: Path, *, force: bool = False) -> 
 
 
 def _refuse_others(tables: Sequence[Table], folder: Path) -> None:
-    """Raise :class:`UsageError` where tables would be replaced that are not of the study that the first one names."""
+    """Raise :class:`UsageError` if tables of another study would be replaced."""
     paths = [folder / f"{it.name}.csv" for it in tables]
     if not any(it.exists() for it in paths):
         return
@@ -61,7 +62,7 @@ def _refuse_others(tables: Sequence[Table], folder: Path) -> None:
 
 
 def _study_in(path: Path) -> str:
-    """The identifier in the first table; empty where there is none that can be read."""
+    """The identifier in the first table; empty if it cannot be read."""
     try:
         rows = list(csv.DictReader(io.StringIO(read_bounded(path, _LARGEST_BYTES).decode("utf-8"))))
     except (OSError, UnicodeDecodeError, csv.Error):
@@ -70,7 +71,7 @@ def _study_in(path: Path) -> str:
 
 
 def as_csv(table: Table) -> str:
-    """A table's header and rows; nothing stands for what is not known, ``true`` and ``false`` for the two."""
+    """A table's header and rows; a cell is empty for an unknown value, ``true`` or ``false`` for a Boolean."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([name for name, _ in table.columns])
@@ -87,7 +88,7 @@ def _shown(cell: Cell) -> str | int | float:
 
 
 def _harmless(text: str) -> str:
-    """Text without control characters that no spreadsheet computes; signs of full width are signs to some."""
+    """Text without control characters that no spreadsheet evaluates; some treat full-width signs as signs."""
     shown = clean(text, limit=_LONGEST_TEXT)
     first = unicodedata.normalize("NFKC", shown.lstrip()[:1])
     return f"'{shown}" if first.startswith(_BEGINS_A_FORMULA) else shown

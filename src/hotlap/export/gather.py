@@ -1,4 +1,4 @@
-"""All that a study's folder holds for an export: the study, its sets, and a run of the script before and after."""
+"""Gather what is exported of a study's folder: the study, its replicates, and one run with and without the plan."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from hotlap.study.reading import read_journal
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """``sets`` are those of all comparisons, in the order in which they were taken. ``baseline`` and ``planned`` are
-    launches of the verification's last set; without one ``baseline`` is the first run of the unmodified script."""
+    """``sets`` are the replicates of all comparisons, in the order in which they ran. ``baseline`` and ``planned`` are
+    launches of the verification's last replicate; without one ``baseline`` is the first run of the unmodified
+    script."""
 
     study: Study
     sets: tuple[TurnSet, ...] = ()
@@ -23,9 +24,9 @@ class Gathered:
 
 
 def gather(study: Study) -> Gathered:
-    """What the study's folder holds; only the study itself where there is no journal.
+    """Read a study's folder; without a journal only the study itself.
 
-    Raises :class:`hotlap.errors.StudyError` for a journal that is damaged.
+    Raises :class:`hotlap.errors.StudyError` for a damaged journal.
     """
     journal = Path(study.directory) / JOURNAL if study.directory else None
     if journal is None or not journal.is_file():
@@ -47,8 +48,11 @@ def _presentable(study: Study, sets: tuple[TurnSet, ...], baseline: Run | None, 
 
 
 def _verified_runs(study: Study, sets: tuple[TurnSet, ...]) -> tuple[Run | None, Run | None]:
-    """The unmodified script and with the verified plan, side by side in the last replicate that had these arms first:
-    a verification may have launched the plan without some of its levers as well."""
+    """The launches of the unmodified script and of the verified plan, from the last replicate that begins with these
+    arms.
+
+    A verification may also have launched the plan without some of its levers.
+    """
     if study.verification is None:
         return None, None
     wanted = study.verification.candidate

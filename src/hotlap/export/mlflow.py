@@ -1,7 +1,7 @@
-"""A study as a run of MLflow, in a folder on this machine or where the user's tracking address points.
+"""Export a study as an MLflow run, to a folder on this machine or to the user's tracking server.
 
-In a folder the store is a database, for MLflow 3 opens no folder of files unless a variable says so. Where only
-mlflow-skinny is installed, which has no databases, it is a folder of files.
+In a folder the store is a database, since MLflow 3 rejects file stores unless a variable allows them. With only
+mlflow-skinny installed, which supports no databases, it is a file store.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from hotlap.export.tracked import Tracked, tracked
 
 EXPERIMENT = "hotlap"
 FILES_ALLOWED = "MLFLOW_ALLOW_FILE_STORE"
-"""The variable without which MLflow 3 refuses a folder of files as a store."""
+"""The variable without which MLflow 3 rejects a file store."""
 
 _DATABASE = "sqlite://"
 _METRICS_AT_ONCE = 1000
-"""The most that MLflow's interface takes in one call (its REST documentation, *Log Batch*)."""
+"""The most metrics that one call of MLflow's API accepts (its REST documentation, *Log Batch*)."""
 _PARAMETERS_AT_ONCE = 100
 _QUIET = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -35,7 +35,7 @@ _QUIET = {
 
 @dataclass(frozen=True, slots=True)
 class LoggedRun:
-    """The identifier of a run, and the address of the store that it is in."""
+    """The identifier of a run, and the address of its store."""
 
     identifier: str
     address: str
@@ -44,10 +44,10 @@ class LoggedRun:
 def write_mlflow(
     of: Gathered, folder: Path, *, tracking_uri: str | None = None, experiment: str = EXPERIMENT
 ) -> LoggedRun:
-    """One run in that experiment.
+    """Write one run of that experiment.
 
-    Without ``tracking_uri`` the store is ``folder``, and nothing leaves the machine. Raises :class:`UsageError` where
-    MLflow is not installed, :class:`StudyError` where the store cannot be written.
+    Without ``tracking_uri`` the store is ``folder``, and nothing leaves the machine. Raises :class:`UsageError` if
+    MLflow is not installed, :class:`StudyError` if the store cannot be written.
     """
     with environment(_QUIET):
         mlflow = imported("mlflow", extra="mlflow")
@@ -58,12 +58,12 @@ def write_mlflow(
             return LoggedRun(_log(client, mlflow.entities, tracked(of), experiment, artifacts), address)
         except (mlflow.exceptions.MlflowException, OSError) as error:
             raise StudyError(
-                f"MLflow did not take the run: {error}.", where=address, remedy="Check the address and the folder."
+                f"MLflow rejected the run: {error}.", where=address, remedy="Check the address and the folder."
             ) from error
 
 
 def how_to_open(run: LoggedRun) -> str:
-    """The command that shows the store of a run which is on this machine."""
+    """The command that shows a run's store on this machine."""
     allowed = "" if run.address.startswith(_DATABASE) else f"{FILES_ALLOWED}=true "
     return f"{allowed}mlflow ui --backend-store-uri {run.address}"
 

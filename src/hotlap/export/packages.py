@@ -1,4 +1,4 @@
-"""Libraries that only an export needs, and what to say where one is absent."""
+"""Import libraries that only an export needs, with an error that names what to install."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hotlap.errors import UsageError
 
 
 def imported(module: str, *, extra: str) -> Any:
-    """The module; nothing is imported before a person asked for this export.
+    """Import a module, only when its export was requested.
 
     Raises :class:`UsageError` that names the extra to install.
     """
@@ -27,7 +27,7 @@ def imported(module: str, *, extra: str) -> Any:
 
 @contextmanager
 def environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """These variables while the block runs, in this process and nowhere else; then what was there before."""
+    """Set environment variables of this process while the block runs, then restore them."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

@@ -1,4 +1,4 @@
-"""A study as tidy tables: one row an observation, one column a variable, units in the names."""
+"""Turn a study into tidy tables: a row for each observation, a column for each variable, units in the names."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Cell: TypeAlias = str | int | float | bool | None
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """``columns`` are names with what they mean; every row has a cell for each."""
+    """``columns`` maps names to descriptions; every row has a cell for each."""
 
     name: str
     about: str
@@ -38,7 +38,7 @@ class Table:
 
 
 def tables(of: Gathered) -> tuple[Table, ...]:
-    """All tables of a study; one that has no rows is there all the same."""
+    """All tables of a study, also those without rows."""
     return (_study(of), _levers(of), _steps(of), _losses(of), _findings(of), _blocks(of))
 
 
@@ -48,35 +48,35 @@ def setting_json(setting: Setting | None) -> str | None:
 
 
 def verdict_name(outcome: Outcome) -> str:
-    """``kept``, ``no-gain`` and so on, as the study's JSON says it."""
+    """``kept``, ``no-gain`` and so on, as in the study's JSON."""
     return str(type(outcome.verdict).__struct_config__.tag)
 
 
 def comparison_of(outcome: Outcome) -> Comparison | None:
-    """The comparison behind an outcome, where there is one."""
+    """The comparison behind an outcome, or None."""
     found = getattr(outcome.verdict, "comparison", None)
     return found if isinstance(found, Comparison) else None
 
 
 _COMPARISON_COLUMNS = (
-    ("speedup", "how many times as fast as without it; empty where it was not measured"),
+    ("speedup", "speedup over the run without it; empty if not measured"),
     ("speedup_low", "lower end of the speedup's interval"),
     ("speedup_high", "upper end of the speedup's interval"),
     ("confidence", "confidence of the interval"),
     ("speed_verdict", "faster, slower, no-effect or inconclusive"),
     ("sets", "fresh launches of every arm that the interval rests on"),
-    ("rounds", "rounds of a set"),
-    ("noise_floor", "half-width of the interval of the baseline against itself, as a share"),
-    ("smallest_detectable", "the smallest effect that these sets could have shown, as a share"),
-    ("baseline_agrees", "whether the baseline against itself came out as no difference"),
+    ("rounds", "timing rounds per replicate"),
+    ("noise_floor", "run-to-run noise: half-width of the interval of the baseline compared with itself, as a share"),
+    ("smallest_detectable", "smallest detectable effect, as a share"),
+    ("baseline_agrees", "whether the baseline compared with itself showed no difference"),
     ("quality", "exact, within, lost or not-verified; empty where results were not compared"),
     ("compared", "how many steps of training, or inputs of a model, were compared"),
-    ("baseline_peak_bytes", "memory peak of the baseline, the device's where there is one"),
-    ("candidate_peak_bytes", "memory peak with it"),
-    ("baseline_seconds_per_sample", "wall seconds of a sample in the baseline, a geometric mean over sets"),
-    ("extra_startup_seconds", "what start and warm-up took longer with it"),
-    ("baseline_joules_per_sample", "energy of a sample in the baseline"),
-    ("candidate_joules_per_sample", "energy of a sample with it"),
+    ("baseline_peak_bytes", "peak memory of the baseline, on the device if there is one"),
+    ("candidate_peak_bytes", "peak memory with it"),
+    ("baseline_seconds_per_sample", "wall seconds per sample of the baseline, geometric mean over replicates"),
+    ("extra_startup_seconds", "additional seconds of start-up and warm-up with it"),
+    ("baseline_joules_per_sample", "energy per sample of the baseline"),
+    ("candidate_joules_per_sample", "energy per sample with it"),
     ("energy_source", "device-counter, device-power or processor-counter (machine-wide)"),
 )
 
@@ -115,22 +115,22 @@ def _study(of: Gathered) -> Table:
     described: tuple[tuple[str, str, Cell], ...] = (
         ("study", "identifier of the study", study.identifier),
         ("started", "when it began, UTC", study.started),
-        ("hotlap_version", "the hotlap that made it", study.hotlap_version),
+        ("hotlap_version", "version of hotlap that made it", study.hotlap_version),
         ("kind", " or ".join(get_args(StudyKind)), study.kind),
         ("status", "how it ended", study.status),
         ("target", "the script or module", study.workload.target),
         ("arguments", "its arguments, a JSON array", json.dumps(study.workload.arguments)),
         ("git_revision", "the commit that was checked out", study.source.git_revision or None),
         ("processor", "the machine's processor", study.machine.processor),
-        ("cores", "cores that could be used", study.machine.cores),
+        ("cores", "usable cores", study.machine.cores),
         ("accelerators", "the accelerators, a JSON array", json.dumps([it.name for it in study.machine.accelerators])),
-        ("torch_version", "the torch that trained", versions.get("torch")),
-        ("spent_seconds", "seconds that the study took", study.spent_seconds),
+        ("torch_version", "version of torch", versions.get("torch")),
+        ("spent_seconds", "duration of the study", study.spent_seconds),
         ("plan", "the levers that were kept, a JSON object", _plan_json(study.plan.settings)),
     )
     cells = (*(it[2] for it in described), *_comparison_cells(study.verification))
     columns = (*((name, meaning) for name, meaning, _ in described), *_COMPARISON_COLUMNS)
-    about = "One row: the study, and the verification of the whole plan against the untouched script."
+    about = "One row: the study, and the verification of the whole plan against the unmodified script."
     return Table("study", about, columns, (cells,))
 
 
@@ -141,13 +141,13 @@ def _levers(of: Gathered) -> Table:
         ("setting", "its values, a JSON object"),
         ("verdict", "kept, no-gain, quality-lost, not-verified, failed, seen or skipped"),
         ("reason", "why"),
-        ("bound", "the most that it could have given, where it was skipped for that"),
-        ("trial_seconds", "seconds that its trials took"),
-        ("compile_seconds", "seconds that torch.compile took in a trial"),
+        ("bound", "upper bound of its speedup, if it was skipped for that"),
+        ("trial_seconds", "duration of its trials"),
+        ("compile_seconds", "seconds of torch.compile in a trial"),
         *_COMPARISON_COLUMNS,
     )
     rows = tuple((of.study.identifier, *_lever_cells(it)) for it in of.study.outcomes)
-    return Table("levers", "One row a lever: what became of it, compared with the plan before it.", columns, rows)
+    return Table("levers", "One row for each lever: its outcome, compared with the plan before it.", columns, rows)
 
 
 def _lever_cells(outcome: Outcome) -> tuple[Cell, ...]:
@@ -169,7 +169,7 @@ STEP_COLUMNS = (
     *((f"{it}_seconds", PHASES[it].contents) for it in STEP_PHASES),
     ("outside_seconds", PHASES["outside"].contents),
     ("samples", "samples of the step"),
-    ("loss", "training loss; empty where it could not be read or was not finite"),
+    ("loss", "training loss; empty if it could not be read or was not finite"),
 )
 
 
@@ -193,7 +193,7 @@ def _steps(of: Gathered) -> Table:
         if run is not None
         for cells in _step_cells(run)
     )
-    return Table("steps", "One row a step of one launch of each: the verification's last.", columns, rows)
+    return Table("steps", "One row for each step of the verification's last launches.", columns, rows)
 
 
 def _step_cells(run: Run) -> Iterator[tuple[Cell, ...]]:
@@ -214,9 +214,9 @@ def _losses(of: Gathered) -> Table:
         ("plan", "loss with the plan"),
         ("baseline_average", "exponential moving average of the baseline's"),
         ("plan_average", "exponential moving average of the plan's"),
-        ("allowed", "how far the plan's average may be from the baseline's; empty where there was no limit"),
+        ("allowed", "largest allowed distance between the two averages; empty without a limit"),
     )
-    about = "One row a step of the runs that sameness was judged by, with the same seed and batches."
+    about = "One row for each step of the parity runs, which use the same seed and batches."
     if losses is None:
         return Table("losses", about, columns, ())
     kept = [losses.steps, losses.baseline, losses.plan, losses.baseline_average, losses.plan_average, losses.allowed]
@@ -232,17 +232,17 @@ def _findings(of: Gathered) -> Table:
         ("study", "identifier of the study"),
         ("rule", "the rule that found it"),
         ("kind", "cost, wrong-numbers, risk or hint"),
-        ("share", "what it costs, as a share of the step, or of what `share_of` says"),
+        ("share", "cost as a share of the step, or of what `share_of` names"),
         ("share_low", "lower end"),
         ("share_high", "upper end"),
         ("title", "what was found"),
         ("file", "where"),
         ("line", "on which line"),
         ("remedy", "what to do"),
-        ("levers", "the levers that answer it, a JSON array"),
-        ("evidence", "the figures it rests on, a JSON array"),
-        ("disturbed", "whether others kept the machine busy while its times were measured"),
-        ("share_of", "`of the step`, or `of the run` for what lies outside of steps"),
+        ("levers", "levers that address it, a JSON array"),
+        ("evidence", "evidence, a JSON array"),
+        ("disturbed", "whether other processes kept the machine busy during the measurement"),
+        ("share_of", "`of the step`, or `of the run` for time outside of steps"),
     )
     rows = tuple(
         (
@@ -263,19 +263,19 @@ def _findings(of: Gathered) -> Table:
         )
         for it in of.study.findings
     )
-    return Table("findings", "One row a cause of lost time, wrong numbers or risk.", columns, rows)
+    return Table("findings", "One row for each finding: lost time, wrong numbers or risk.", columns, rows)
 
 
 def _blocks(of: Gathered) -> Table:
     names = tuple(it.name for it in msgspec.structs.fields(Block))
     columns = (
         ("study", "identifier of the study"),
-        ("set", "set of fresh launches, from 1, in the order in which they were taken"),
-        ("arm", "arm of the set, from 0; two arms of the same plan are the baseline and its repeat"),
+        ("set", "replicate (fresh launches of all arms), from 1, in the order in which they ran"),
+        ("arm", "arm of the replicate, from 0; two arms of the same plan are the baseline and its repeat"),
         ("plan_key", "key of the arm's plan"),
         ("plan", "its levers, a JSON object"),
         ("block", "block of the launch, from 1"),
-        ("warm_up", "whether it was warm-up, which is compared with nothing"),
+        ("warm_up", "whether it was warm-up, which is not compared"),
         *((name, _BLOCK_MEANINGS[name]) for name in names),
     )
     rows = tuple(
@@ -284,7 +284,7 @@ def _blocks(of: Gathered) -> Table:
         for arm, run in enumerate(turns.runs)
         for cells in _block_cells(run, names)
     )
-    return Table("blocks", "One row a timed block of every launch of every set.", columns, rows)
+    return Table("blocks", "One row for each timed block of every launch of every replicate.", columns, rows)
 
 
 def _block_cells(run: Run, names: Sequence[str]) -> Iterator[tuple[Cell, ...]]:
@@ -305,14 +305,14 @@ _BLOCK_MEANINGS = {
     "wall_seconds": "wall seconds, those outside of steps excluded",
     "outside_seconds": "seconds outside of steps",
     "own_cpu_seconds": "processor seconds of the process and its workers",
-    "other_load": "cores that others kept busy",
-    "waited_seconds": "seconds that its threads were ready to run and waited for a core",
+    "other_load": "cores that other processes kept busy",
+    "waited_seconds": "seconds that its runnable threads waited for a core",
     "involuntary_switches": "involuntary context switches",
-    "page_faults": "times that the system had to provide a page of memory",
+    "page_faults": "page faults",
     "device_clock_mhz": "mean clock of the device",
-    "throttled": "why the device slowed itself down",
-    "device_energy_joules": "energy of the whole devices",
-    "device_power_sampled": "whether that was taken from samples of power",
-    "allocator_retries": "how often the device's allocator found no memory and gave back what it kept",
+    "throttled": "why the device throttled",
+    "device_energy_joules": "energy of the devices as a whole",
+    "device_power_sampled": "whether it was integrated from samples of power",
+    "allocator_retries": "how often the device's allocator ran out of memory and released its cache",
     "processor_energy_joules": "energy of all processors of the machine",
 }

@@ -1,7 +1,8 @@
-"""A study as TensorBoard event files: curves of both runs, each lever's trial as hyperparameters, the report as text.
+"""Write a study as TensorBoard event files: curves of both runs, each lever's trial as
+hyperparameters, the report as text.
 
 Tags: ``loss``, ``samples_per_second`` and ``phases/...`` over steps, in the folders ``baseline`` and ``plan``, so that
-the two lie over each other; ``speedup/...`` over the number of the lever; a folder for each lever under ``levers``.
+they overlay; ``speedup/...`` over the number of the lever; a folder for each lever under ``levers``.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ _OUTSIDE_PHASES = frozenset({"loss", "samples", "samples_per_second"})
 
 
 def write_tensorboard(of: Gathered, folder: Path) -> Path:
-    """Event files below ``folder``, in a folder that is named after the study; where they are.
+    """Write event files to a folder below ``folder`` that is named after the study; return that folder.
 
-    Raises :class:`UsageError` where TensorBoard is not installed, :class:`StudyError` where the study was exported
-    there before (event files are added to, never replaced) or the folder cannot be written.
+    Raises :class:`UsageError` if TensorBoard is not installed, :class:`StudyError` if the study was exported there
+    before (event files are appended to, never replaced) or the folder cannot be written.
     """
     writer_of = imported("torch.utils.tensorboard", extra="tensorboard").SummaryWriter
     target = folder / tracked(of).name
@@ -75,5 +76,5 @@ def _write_levers(of: Gathered, target: Path, writer_of: Any) -> None:
 
 
 def _verbatim(lines: Sequence[str]) -> str:
-    """Lines that TensorBoard's Markdown shows as they are, with no link or image in them."""
+    """Lines that TensorBoard's Markdown shows verbatim, without links or images."""
     return "\n".join(f"    {line}" for line in lines)

@@ -1,6 +1,6 @@
-"""What an experiment tracker is told of a study: what was run, what came out, and both runs step by step.
+"""Select what an experiment tracker gets of a study: configuration, results, and both runs step by step.
 
-One study is one run of the tracker. Names are of letters, digits and ``_ - . /``, which all trackers take.
+One study is one run of the tracker. Names consist of letters, digits and ``_ - . /``, which all trackers accept.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _LONGEST_TEXT = 400
 
 @dataclass(frozen=True, slots=True)
 class Tracked:
-    """``config`` is what was run, ``summary`` the numbers that came out. ``series`` has for each step (from 1) the
-    numbers of that step, ``baseline/...`` for the unmodified script and ``plan/...`` with the plan."""
+    """``config`` is what was run, ``summary`` its results. ``series`` maps each step (from 1) to its
+    numbers, ``baseline/...`` for the unmodified script and ``plan/...`` with the plan."""
 
     name: str
     note: str
@@ -34,7 +34,7 @@ class Tracked:
 
 
 def tracked(of: Gathered) -> Tracked:
-    """What a tracker is told of a study."""
+    """Select what a tracker gets of a study."""
     study = of.study
     return Tracked(
         name=name_of(study.identifier) or "hotlap",
@@ -46,12 +46,12 @@ def tracked(of: Gathered) -> Tracked:
 
 
 def name_of(text: str) -> str:
-    """Text as a name that every tracker takes; with no point in front, so that no folder of this name is another."""
+    """Text as a name that every tracker accepts, without leading dots, which could name another folder."""
     return _OTHER_CHARACTERS.sub("_", one_line(text))[:_LONGEST_NAME].lstrip(".")
 
 
 def run_series(run: Run) -> tuple[tuple[tuple[str, float], ...], ...]:
-    """For each step of a run its numbers by name: phases, samples per second, loss."""
+    """The numbers of each step by name: phases, samples per second, loss."""
     return tuple(tuple(_finite(_step(run, row))) for row in range(len(run.steps.wall_seconds)))
 
 
@@ -128,5 +128,5 @@ def _step(run: Run, row: int) -> Iterator[tuple[str, float | None]]:
 
 
 def _finite(numbers: Iterator[tuple[str, float]] | Iterator[tuple[str, float | None]]) -> Iterator[tuple[str, float]]:
-    """The numbers that can be drawn."""
+    """The finite numbers, which can be drawn."""
     return ((name, float(it)) for name, it in numbers if it is not None and math.isfinite(it))

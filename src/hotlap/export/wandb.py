@@ -1,4 +1,4 @@
-"""A study as a run of Weights & Biases: in a folder on this machine, unless the user says to send it."""
+"""Write a study as a run of Weights & Biases: to a folder on this machine, unless the user chose online mode."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hotlap.export.packages import environment, imported
 from hotlap.export.tracked import tracked
 
 PROJECT = "hotlap"
-# Beside the mode these keep wandb from reporting its own errors and from looking at the machine, the repository and us.
+# These keep wandb from reporting its own errors and from collecting data on the machine, the repository and the code.
 _OFFLINE = {
     "WANDB_MODE": "offline",
     "WANDB_ERROR_REPORTING": "false",
@@ -24,9 +24,9 @@ _ONLINE = {**_OFFLINE, "WANDB_MODE": "online"}
 
 
 def write_wandb(of: Gathered, folder: Path, *, online: bool = False, project: str = PROJECT) -> Path:
-    """One run below ``folder``; where it is. ``wandb sync`` sends an offline one later, if its owner wants.
+    """Write one run below ``folder`` and return its path; ``wandb sync`` can send an offline run later.
 
-    Raises :class:`UsageError` where wandb is not installed, :class:`StudyError` where it did not take the run.
+    Raises :class:`UsageError` if wandb is not installed, :class:`StudyError` if it rejected the run.
     """
     told = tracked(of)
     try:
@@ -54,7 +54,7 @@ def write_wandb(of: Gathered, folder: Path, *, online: bool = False, project: st
             run.finish()
         except (wandb.errors.Error, OSError) as error:
             raise StudyError(
-                f"Weights & Biases did not take the run: {error}.",
+                f"Weights & Biases rejected the run: {error}.",
                 where=str(folder),
                 remedy="Check the folder, and with --online the login (`wandb login`).",
             ) from error
@@ -62,5 +62,5 @@ def write_wandb(of: Gathered, folder: Path, *, online: bool = False, project: st
 
 
 def _settings(wandb: Any) -> Any:
-    """No samples of the machine: the study is over, and what happens now is none of its numbers."""
+    """No samples of the machine: the study is over, and they would not be part of it."""
     return wandb.Settings(x_disable_stats=True, x_disable_meta=True, console="off", silent=True)
