@@ -10,6 +10,8 @@ TORCH := torch==2.13.0
 OLDEST_TORCH := torch==2.6.0
 OLDEST_READY := .venv-oldest-torch/.ready
 PYTEST_ARGS ?=
+# Most tests wait for a child that imports torch, on one core. PYTEST_ARGS="-n 0" runs them in one process.
+TEST_PROCESSES := 2
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -33,7 +35,7 @@ demo: $(DEMO_READY)  ## install what it needs and tune a small workload: the qui
 	$(RUN) -m hotlap demo
 
 test: lint browser  ## lint and the fast tests; what CI runs
-	$(RUN) -m pytest $(PYTEST_ARGS)
+	$(RUN) -m pytest -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
 test-all: lint browser  ## every test that needs no accelerator, slow ones too
 	$(RUN) -m pytest -m "not gpu" $(PYTEST_ARGS)
@@ -95,8 +97,7 @@ docs: $(TEST_READY)  ## the documentation site, into site/; warnings are errors
 
 lint: $(TEST_READY)  ## ruff, mypy --strict, and the types of the tests
 	$(RUN) -m ruff check src tests bench examples docs
-	$(RUN) -m mypy
-	$(RUN) -m mypy --config-file tests/mypy.ini tests
+	$(RUN) -m mypy & sources=$$!; $(RUN) -m mypy --config-file tests/mypy.ini tests; tests=$$?; wait $$sources && exit $$tests
 
 browser:  ## the browser that tests of the HTML report drive: Debian's chromium, where we may install it
 	@for it in chromium chromium-browser google-chrome; do command -v $$it >/dev/null && exit 0; done; \

@@ -116,6 +116,7 @@ def _windows(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:
 def _collected(tree: Path) -> tuple[int, float]:
     """How many tests pytest finds, and in how many seconds of the processor."""
     environment = {**os.environ, "PYTHONPATH": f"{tree / 'src'}:{tree}"}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # the first run compiles for the others
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "tests"]
     began = _children_seconds()
     done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=True)
