@@ -315,7 +315,7 @@ def test_caches_temporary_files_and_devices_pass(desk: Desk) -> None:
     }
 
 
-def test_a_script_may_run_in_the_temporary_directory(desk: Desk) -> None:
+def test_running_in_tmpdir(desk: Desk) -> None:  # a short name: the folder becomes part of a socket's path
     desk.give(a_txt="mine")
     seen = desk.run(
         """
