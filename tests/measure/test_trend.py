@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from hotlap.measure.trend import keeps_rising, theil_sen_slope
+from hotlap.measure.trend import keeps_rising, settled_growth, theil_sen_slope
 
 
 def test_the_slope_of_a_line() -> None:
@@ -57,3 +57,10 @@ def test_what_does_not_keep_rising(what: str, column: list[float]) -> None:
 def test_noise_alone_rarely_rises() -> None:
     draw = random.Random(1)
     assert sum(keeps_rising([draw.random() for _ in range(45)]) for _ in range(1000)) <= 3
+
+
+def test_growth_leaves_out_what_fills_at_first() -> None:
+    assert settled_growth([100 * min(row, 4) + 2 * row for row in range(16)]) == pytest.approx(2)
+    assert settled_growth([min(row, 4) for row in range(16)]) == 0
+    assert settled_growth([16 - row for row in range(16)]) == 0
+    assert settled_growth(list(range(11))) == 0  # too few rows to tell

@@ -55,6 +55,7 @@ from hotlap.records import (
     TimedOut,
     TurnRequest,
     TurnSet,
+    WatchMemory,
     Workload,
 )
 from hotlap.trial.executor import OneSlot
@@ -108,6 +109,10 @@ class FakeScript:
     fixed_share: float = 0.5
     largest_scale: float = 100.0
     resizable: bool = True
+    growth_bytes: int = 0
+    """So much more memory is in use after each step, times the scale."""
+    retries_from: float = math.inf
+    """From this scale on the device's allocator retries."""
     others: float = 0.0
     """So many cores are kept busy by others, who make every step three times as long,"""
     calm_after_seconds: float = math.inf
@@ -301,12 +306,15 @@ class FakeExecutor(OneSlot):
             loader_rates=sweep,
             compile=CompileReport(seconds=startup - script.startup_seconds),
             blocks=self._blocks(arm, done, sum(phases.values())),
+            step_end_bytes=self._step_end_bytes(arm, done),
             evidence_path=next(iter(script.evidence_paths), "") if arm.instrument(CollectEvidence) else "",
             rank_evidence_paths=script.evidence_paths if arm.instrument(CollectEvidence) else (),
         )
 
     def _blocks(self, arm: Assignment, steps: int, step_seconds: float) -> tuple[Block, ...]:
         """What the controller would have noted, where there is something to note."""
+        if scale_of(arm) >= self.script.retries_from:
+            return (Block(steps=steps, samples=steps, wall_seconds=steps * step_seconds, allocator_retries=2),)
         if not self.script.others or not steps:
             return ()
         wall = steps * step_seconds
@@ -320,6 +328,12 @@ class FakeExecutor(OneSlot):
             waited_seconds=wall - own,
         )
         return (block,)
+
+    def _step_end_bytes(self, arm: Assignment, steps: int) -> tuple[int, ...]:
+        if arm.instrument(WatchMemory) is None:
+            return ()
+        growth = round(self.script.growth_bytes * scale_of(arm))
+        return tuple(self.script.peak_bytes // 2 + growth * step for step in range(steps))
 
     def _ending(self, arm: Assignment, steps: int) -> tuple[Ending, int]:
         for setting in arm.plan.settings:

@@ -67,6 +67,26 @@ def test_what_leaves_no_headroom_counts_as_out_of_memory() -> None:
     assert search.largest_fitting < 32
 
 
+def test_a_batch_whose_memory_grows_until_it_is_full_is_refused_with_its_reason() -> None:
+    search = found(peak_bytes=100 << 20, memory_bytes=16 << 30, growth_bytes=1 << 20, fixed_share=0.8)
+    rates = {it.batch_size: it for it in search.rates}
+    assert rates[16].out_of_memory and search.bound_by == "memory"
+    # 90 % of 16 GiB less the peak of 200 MiB, at 2 MiB per step.
+    assert "grows by 2 MiB per step" in rates[16].error and "7,300 more steps" in rates[16].error
+
+
+def test_growth_that_cannot_fill_the_memory_refuses_nothing() -> None:
+    search = found(peak_bytes=10 << 20, memory_bytes=1 << 40, growth_bytes=1 << 19, choices=BatchChoices(most=32))
+    assert not any(it.error for it in search.rates)
+
+
+def test_a_batch_at_which_the_allocator_retries_is_refused() -> None:
+    search = found(retries_from=4.0, fixed_share=0.9)
+    rates = {it.batch_size: it for it in search.rates}
+    assert rates[32].out_of_memory and "retry 2 times" in rates[32].error
+    assert search.bound_by == "memory" and 16 <= search.largest_fitting < 32
+
+
 def test_launches_that_do_not_fit_together_are_alternated() -> None:
     _, executor = look(peak_bytes=1_000_000_000, memory_bytes=3_500_000_000, fixed_share=0.8)
     sets = [it for it in map(json.loads, executor.requests[1:]) if "arms" in it]
@@ -118,7 +138,9 @@ def test_each_size_runs_alone_first_under_guard() -> None:
     _, executor = look(fixed_share=0.5, choices=BatchChoices(most=16, headroom=0.25))
     probes = [json.loads(it) for it in executor.requests[2:] if b"guard-memory" in it]
     kinds = [[one["type"] for one in it["assignment"]["instruments"]] for it in probes]
-    assert kinds and all(it[-3:] == ["largest-samples", "watch-failed-passes", "guard-memory"] for it in kinds)
+    assert kinds and all(
+        it[-4:] == ["largest-samples", "watch-failed-passes", "watch-memory", "guard-memory"] for it in kinds
+    )
     assert all(it["assignment"]["instruments"][-1]["headroom"] == 0.25 for it in probes)
 
 

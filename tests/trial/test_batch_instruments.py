@@ -9,6 +9,7 @@ from textwrap import dedent
 
 import pytest
 
+from hotlap.measure.trend import settled_growth
 from hotlap.records import (
     Assignment,
     GuardMemory,
@@ -20,6 +21,7 @@ from hotlap.records import (
     Run,
     Stopped,
     WatchFailedPasses,
+    WatchMemory,
     Workload,
 )
 from hotlap.trial.local import LocalExecutor
@@ -78,6 +80,13 @@ def test_the_training_loader_gets_the_size_and_others_keep_theirs(launch: Launch
     assert isinstance(run.ending, Stopped), run.ending
     assert set(run.steps.samples) == {16, 16 + 4}  # between the epochs a batch of the other loader is read
     assert "other 4" in output
+
+
+def test_memory_in_use_at_the_end_of_each_step_shows_what_steps_leave_behind(launch: Launch) -> None:
+    keeps = SCRIPT.replace("    optimizer.step()", "    optimizer.step()\n        kept.append(torch.zeros(1 << 18))")
+    run, _ = launch(WatchMemory(), script="kept = []\n" + keeps, steps=20)
+    rows = run.step_end_bytes
+    assert len(rows) == len(run.steps.wall_seconds) and settled_growth(rows) == pytest.approx(1 << 20, rel=0.1)
 
 
 def test_the_largest_samples_come_as_one_of_the_first_batches(launch: Launch) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 from statistics import median
 
+FEWEST_ROWS_FOR_GROWTH = 12
 _MOST_ROWS = 200
 _FEWEST_ROWS = 9
 _CERTAINTY = 3.0
@@ -38,6 +39,17 @@ def keeps_rising(column: Sequence[float]) -> bool:
     rise = third - first
     steadily = rise > 0 and min(second - first, third - second) >= _SHARE_OF_THE_RISE * rise
     return steadily and _mann_kendall(column) >= _CERTAINTY
+
+
+def settled_growth(column: Sequence[float]) -> float:
+    """By how much the column rises per row once its first quarter is left out; 0 where it does not keep rising.
+
+    In the first quarter optimizers and caches take their share. A column of fewer than twelve rows shows no growth.
+    """
+    settled = column[len(column) // 4 :]
+    if len(column) < FEWEST_ROWS_FOR_GROWTH or not keeps_rising(settled):
+        return 0.0
+    return max(0.0, theil_sen_slope(settled))
 
 
 def _mann_kendall(column: Sequence[float]) -> float:

@@ -54,6 +54,7 @@ from hotlap.records.instruments import (
     SweepLoader,
     SwitchLevers,
     WatchFailedPasses,
+    WatchMemory,
     WatchNumbers,
     WithoutDropout,
 )
@@ -376,6 +377,7 @@ __all__ = [
     "Values",
     "Verdict",
     "WatchFailedPasses",
+    "WatchMemory",
     "WatchNumbers",
     "WholeRun",
     "WithoutDropout",

@@ -127,6 +127,10 @@ class GuardMemory(Record, frozen=True, kw_only=True, tag="guard-memory"):
     headroom: float
 
 
+class WatchMemory(Record, frozen=True, kw_only=True, tag="watch-memory"):
+    """Notes the memory in use at the end of each step: the device's, or without one the host's."""
+
+
 class AccountMemory(Record, frozen=True, kw_only=True, tag="account-memory"):
     """Counts the storages of the first ``steps`` steps: what they are for, when they are freed, what keeps them."""
 
@@ -158,6 +162,7 @@ Instrument: TypeAlias = (
     | LargestSamples
     | WatchFailedPasses
     | GuardMemory
+    | WatchMemory
     | AccountMemory
     | FakeTensors
 )

@@ -189,6 +189,8 @@ class Run(Record, frozen=True, kw_only=True):
     ``device_peak_bytes`` is the most that its tensors held of a device, and ``device_footprint_bytes`` what it took of
     it at most, the allocator's reserve and the context included; what other processes held at its end is in it too.
     ``engine`` is what ran an inference target's model in torch's place (None: torch itself did).
+    ``step_end_bytes`` is the memory in use at the end of each step, where it was asked for
+    (:class:`hotlap.records.WatchMemory`).
     ``wall_seconds`` leaves out the time for which it stood still while others had their turns; the longest of these
     pauses took ``longest_pause_seconds``.
     """
@@ -225,6 +227,7 @@ class Run(Record, frozen=True, kw_only=True):
     loader_rates: tuple[LoaderRate, ...] = ()
     bad_number: BadNumber | None = None
     memory: MemoryAccount | None = None
+    step_end_bytes: tuple[int, ...] = ()
     seed: int = 0
 
 

@@ -33,13 +33,12 @@ from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.shares import exactly
 from hotlap.diagnose.wording import count, levers_for, name, place, size
 from hotlap.evidence import MemoryHolder, MemoryTimeline, RunEvidence
-from hotlap.measure.trend import keeps_rising, theil_sen_slope
+from hotlap.measure.trend import settled_growth
 from hotlap.records import CallSite, Finding, Machine
 
 title = "Memory grows with every step"
 group: Group = "memory"
 
-_FEWEST_STEPS = 12
 _DEVICE_GROWTH_BYTES = 1 << 20
 _HOST_GROWTH_BYTES = 16 << 20
 _GROWTH_SHARE = 0.01
@@ -114,9 +113,7 @@ def _growing(profile: Profile, *, keeps_graphs: bool) -> Iterator[_Growth]:
 def _growth(where: str, column: Sequence[int], limit_bytes: int) -> _Growth | None:
     """How the column rises once its first quarter, in which optimizers and caches take their share, is left out."""
     settled = column[len(column) // 4 :]
-    if len(column) < _FEWEST_STEPS or not keeps_rising(settled):
-        return None
-    slope = theil_sen_slope(settled)
+    slope = settled_growth(column)
     return _Growth(where, slope, settled[0], settled[-1], len(settled) - 1, limit_bytes) if slope > 0 else None
 
 

@@ -7,7 +7,7 @@ with the script's own size.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -19,6 +19,7 @@ from hotlap.experiment.options import Options, check
 from hotlap.experiment.stages import begin, guarded, opened
 from hotlap.experiment.trials import Arm, Trials, ran_through
 from hotlap.levers.api import all_levers
+from hotlap.measure.trend import settled_growth
 from hotlap.procedures.batch import knee
 from hotlap.procedures.batch.changing import WAY_OUT, Changer, changer_of
 from hotlap.procedures.batch.model_alone import measure_batch_sizes
@@ -34,6 +35,7 @@ from hotlap.records import (
     Run,
     Study,
     WatchFailedPasses,
+    WatchMemory,
     Workload,
 )
 from hotlap.study import Journal
@@ -41,8 +43,15 @@ from hotlap.trial.executor import Executor
 from hotlap.wording import ending_text
 
 PROBE_STEPS = 40
+GROWTH_HORIZON_STEPS = 10_000
+"""For so many steps a batch must fit if its memory goes on growing as it did in the probe."""
+
 _PROBE_SECONDS = 10.0
-_FEWEST_PROBE_STEPS = 8
+_FEWEST_PROBE_STEPS = 16
+_LEAST_GROWTH_BYTES = 1 << 20
+_LEAST_GROWTH_SHARE = 0.01
+"""Of the memory in use at first, what must be added within a probe to count as growth."""
+
 _SIDE_BY_SIDE_SHARE = 0.8
 """Of the memory, what two launches may take together; else whole launches are alternated."""
 
@@ -187,7 +196,7 @@ class _Search:
         arm = self._arm(size)
         assignment = self._trials.assignment()
         headroom = self._found.headroom
-        guards = (LargestSamples(), WatchFailedPasses(), GuardMemory(headroom=headroom))
+        guards = (LargestSamples(), WatchFailedPasses(), WatchMemory(), GuardMemory(headroom=headroom))
         assignment = msgspec.structs.replace(
             assignment,
             workload=arm.workload or assignment.workload,
@@ -216,6 +225,14 @@ class _Search:
         peak = max(run.device_peak_bytes, run.device_footprint_bytes) if self._on_device else run.host_peak_bytes
         if self._limit_bytes and peak > (1 - self._found.headroom) * self._limit_bytes:
             reason = f"It took {100 * peak / self._limit_bytes:.0f} % of the memory, more than the headroom allows."
+            return self._timer.failed(scale, reason, out_of_memory=True)
+        growth = _growth_per_step(run.step_end_bytes)
+        left = (1 - self._found.headroom) * self._limit_bytes - peak
+        if self._limit_bytes and growth * GROWTH_HORIZON_STEPS > left:
+            reason = (
+                f"Its memory grows by {_mebibytes(growth)} per step, and would pass the headroom after about "
+                f"{_two_digits(left / growth)} more steps. `hotlap memory` shows what grows."
+            )
             return self._timer.failed(scale, reason, out_of_memory=True)
         own = self._own_run.device_footprint_bytes if self._on_device else self._own_run.host_peak_bytes
         fits = not self._limit_bytes or own + peak <= _SIDE_BY_SIDE_SHARE * self._limit_bytes
@@ -248,6 +265,22 @@ class _Search:
 
 def _sized(rate: BatchRate, size: int) -> BatchRate:
     return msgspec.structs.replace(rate, batch_size=size)
+
+
+def _growth_per_step(column: Sequence[int]) -> float:
+    """The bytes that each step of a probe leaves behind; 0 where that is too little to be told from its noise."""
+    growth = settled_growth(column)
+    added = growth * len(column)
+    return growth if column and added >= max(_LEAST_GROWTH_BYTES, _LEAST_GROWTH_SHARE * column[0]) else 0.0
+
+
+def _mebibytes(amount: float) -> str:
+    return f"{amount / (1 << 20):.2g} MiB"
+
+
+def _two_digits(steps: float) -> str:
+    """Two significant digits: more would claim to know when a run will end."""
+    return f"{float(f'{max(1.0, steps):.2g}'):,.0f}"
 
 
 def _memory_bytes(machine: Machine, *, on_device: bool) -> int:
