@@ -8,14 +8,18 @@ from typing import Any
 import fakes
 import msgspec
 import pytest
-from materials import batch_rates, full_material, loader_rates, losses, memory
+from materials import batch_rates, batch_search, full_material, loader_rates, losses, memory
 
 from hotlap.evidence import MemoryTimeline
 from hotlap.measure.parity.curves import loss_curves
 from hotlap.records import Ceiling, Kept, NoGain, Outcome, Plan, Study
+from hotlap.render.blocks import Table
+from hotlap.render.html.charts import batch_search as batch_curve
 from hotlap.render.html.charts import batch_sizes, ceilings, levers, loader, steps, timeline
 from hotlap.render.html.charts import losses as loss_charts
 from hotlap.render.html.charts import memory as memory_chart
+from hotlap.render.material import Material
+from hotlap.render.sections import batch_search as batch_section
 from hotlap.traces.lanes import coarser
 
 
@@ -124,6 +128,30 @@ def test_batch_sizes_are_drawn_with_their_intervals_and_failures_are_in_the_tabl
     assert any("out of memory" in row[-1] for row in found.table.rows) and len(found.table.rows) == 4
     alone = msgspec.structs.replace(study, batch_rates=batch_rates()[1:2])
     assert batch_sizes.chart(alone) is None and batch_sizes.chart(fakes.FINISHED) is None
+
+
+def test_the_search_for_the_batch_size_shows_the_knee_and_the_memory_that_may_be_used() -> None:
+    search = msgspec.structs.replace(batch_search(), headroom=0.25, memory_bytes=2**35)
+    drawn = batch_curve.for_page(Material(study=msgspec.structs.replace(fakes.FINISHED, batch_search=search)))
+    throughput, memory_use = drawn
+    rows = throughput.drawn["data"]["values"]
+    assert [(it["size"], it["kind"]) for it in rows] == [(16, "another size"), (32, "unmodified"), (64, "the knee")]
+    assert all(it["low"] <= it["rate"] <= it["high"] for it in rows)
+    assert rows[2]["rate"] == pytest.approx(1.31 / 0.0034)
+    assert any("out of memory" in row[-1] for row in throughput.table.rows) and "The knee is" in throughput.notes[0]
+    assert [it["bytes"] for it in memory_use.drawn["data"]["values"]] == [4, 8, 16]
+    limits = [it["encoding"]["y"]["datum"] for it in memory_use.drawn["layer"] if "datum" in it["encoding"]["y"]]
+    assert limits == [24] and [row[2] for row in memory_use.table.rows] == ["17 %", "33 %", "67 %"]
+    assert "24 GiB" in memory_use.notes[0] and "25 % free" in memory_use.notes[0]
+
+
+def test_a_search_that_timed_no_other_size_is_a_table_without_a_chart() -> None:
+    search = batch_search()
+    alone = msgspec.structs.replace(search, rates=(search.rates[1], search.rates[3]))
+    material = Material(study=msgspec.structs.replace(fakes.FINISHED, batch_search=alone))
+    assert batch_curve.for_page(material) == ()
+    shown = batch_section.page(material)
+    assert shown is not None and any(isinstance(it, Table) and len(it.rows) == 2 for it in shown.body)
 
 
 def test_losses_that_agree_to_the_last_bit_have_no_difference_to_draw() -> None:

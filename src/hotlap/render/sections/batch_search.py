@@ -6,6 +6,8 @@ from rich.console import RenderableType
 
 from hotlap.render.batch_search import HEADINGS, batch_search_table, search_remarks, search_rows
 from hotlap.render.blocks import Block, Note, Table
+from hotlap.render.html.charts import batch_search as charts
+from hotlap.render.html.parts import Figure, PageBlock
 from hotlap.render.material import Material
 from hotlap.render.sections.api import Section
 
@@ -21,6 +23,15 @@ def everywhere(material: Material) -> Section[Block] | None:
     rows = search_rows(study)
     table = (Table(HEADINGS, rows),) if rows else ()
     return Section(title, (*table, *map(Note, search_remarks(study))))
+
+
+def page(material: Material) -> Section[PageBlock] | None:
+    """Lines of throughput and memory through the sizes, which have the rows with them; only rows without these."""
+    plain = everywhere(material)
+    if plain is None:
+        return None
+    drawn = tuple(Figure(it.name, heading=True) for it in charts.for_page(material))
+    return Section(title, (*drawn, *(it for it in plain.body if not drawn or isinstance(it, Note))))
 
 
 def terminal(material: Material) -> Section[RenderableType] | None:
