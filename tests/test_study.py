@@ -117,7 +117,7 @@ def test_options_come_back(journal: Journal) -> None:
     class Others(Record, frozen=True, kw_only=True):
         number: str
 
-    with open_study(directory) as again, pytest.raises(StudyError, match="options do not read"):
+    with open_study(directory) as again, pytest.raises(StudyError, match="options cannot be read"):
         again.options(Others)
 
 

@@ -161,7 +161,7 @@ def test_loader_bound_lists_training_loaders_alone() -> None:
     profile = Profile(account=account(0.3), facts=ScriptFacts(loaders=(held_out, images)))
     (found,) = loader_bound.check(profile)
     assert [it for it in found.evidence if it.startswith("DataLoader")] == [
-        "DataLoader over Images: 3 workers, batches made by the data set"
+        "DataLoader over Images: 3 workers, batches created by the data set"
     ]
     assert found.site == LOADER
 

@@ -271,7 +271,7 @@ def test_a_study_that_is_not_of_its_format_is_damaged(frozen: Path, third: Mappi
     else:
         del document["workload"]["script"]
     (frozen / SUMMARY).write_text(json.dumps(document))
-    with pytest.raises(StudyError, match="damaged: it is not of format 1"):
+    with pytest.raises(StudyError, match="damaged: it does not match its format 1"):
         load_study(frozen)
 
 

@@ -43,7 +43,7 @@ def test_a_script_that_failed_hides_no_answer(root: Path, capsys: pytest.Capture
     assert main(["report"]) == 0
     out, err = capsys.readouterr()
     assert "3.65x faster" in out
-    assert err == f"hotlap: This is the study {good}: the newer {failed} ended because its script failed.\n"
+    assert err == f"hotlap: Using the study {good}: the newer {failed} ended because its script failed.\n"
     assert main(["report", str(root / failed)]) == 0
     assert "ValueError: data/train.bin is empty" in capsys.readouterr().out
 

@@ -160,7 +160,7 @@ def test_without_a_place_for_the_key_studies_are_foreign(
     folder = interrupted()
     assert "key" not in capsys.readouterr().err
     assert resume(str(folder)) == (2, 0)
-    assert "there is no key of yours" in capsys.readouterr().err
+    assert "you have no key" in capsys.readouterr().err
 
 
 def test_a_folder_of_another_user_is_foreign(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,7 +123,7 @@ def test_the_command_must_be_given_where_it_was_given_first(
     monkeypatch.chdir(elsewhere)
     folder = next(it.parent for it in (work / ".hotlap").glob(f"*/{JOURNAL}"))
     assert run(["tune", "--quiet", "--resume", str(folder), *COMMAND], Seeing()) == 2
-    assert "the command is given in" in capsys.readouterr().err
+    assert "the command was given in" in capsys.readouterr().err
 
 
 def test_a_study_that_stored_its_secrets_shows_none(tmp_path: Path) -> None:

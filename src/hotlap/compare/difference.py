@@ -1,7 +1,7 @@
 """Compare two sides: the step, its parts, the kernels, the findings, and what may explain the difference.
 
 Pure functions of the two sides. A difference is not called slower or faster when it may come from too few steps, from
-noise between launches, from a profiler, which makes steps longer, or from different machines.
+run-to-run noise, from a profiler, which makes steps longer, or from different machines.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hotlap.compare.records import (
     Table,
     Verdict,
 )
-from hotlap.measure.means import LAUNCH_SPREAD, SAME_WORK_SPREAD, relative_change
+from hotlap.measure.means import RUN_SPREAD, SAME_WORK_SPREAD, relative_change
 from hotlap.records import Estimate, Finding
 
 MOST_ROWS = 200
@@ -52,7 +52,7 @@ _TIMES_THE_UNKNOWN = 2.0
 
 
 class _Judged(NamedTuple):
-    """The change of the step, its verdict, and the spread between launches of the same code."""
+    """The change of the step, its verdict, and the spread between runs of the same code."""
 
     change: Estimate | None
     verdict: Verdict
@@ -73,7 +73,7 @@ def difference(before: Side, after: Side) -> Difference:
     change = relative_change(first.step_seconds, [it * factor for it in second.step_seconds])
     step = _row("step", Amount(name="", seconds=first.seconds), Amount(name="", seconds=second.seconds * factor))
     traced = _traced_step(before, after, factor)
-    spread = _spread(before, after, factor, traced) if first.profiled and second.profiled else LAUNCH_SPREAD
+    spread = _spread(before, after, factor, traced) if first.profiled and second.profiled else RUN_SPREAD
     verdict = _verdict(first, second, change, spread)
     return Difference(
         before=_summary(before),
@@ -130,7 +130,7 @@ def _samples_factor(before: Side, after: Side) -> float:
 
 
 def _verdict(first: Side, second: Side, change: Estimate | None, spread: float) -> Verdict:
-    """Slower or faster only if the whole interval exceeds the spread between launches of the same code."""
+    """Slower or faster only if the whole interval exceeds the spread between runs of the same code."""
     if _other_machine(first, second) or _other_device(first, second) or first.profiled != second.profiled:
         return "not-comparable"
     if not first.marks_steps or _disturbed(first, second):
@@ -143,18 +143,18 @@ def _verdict(first: Side, second: Side, change: Estimate | None, spread: float) 
 
 
 def _spread(before: Side, after: Side, factor: float, traced: DiffRow | None) -> float:
-    """The spread between single launches of the same code.
+    """The spread between single runs of the same code.
 
     It is larger if both sides do the same work under a profiler and no wait explains the difference.
     """
     if traced is None or not _same_work(before, after, factor):
-        return LAUNCH_SPREAD
+        return RUN_SPREAD
     change = traced.change_seconds
     waits = _change_of(before, after, factor, "idle", _WAITING) + _change_of(
         before, after, factor, "host", _HOST_WAITING
     )
     waits += _change_of(before, after, factor, "device", frozenset({"exposed_communication"}))
-    return LAUNCH_SPREAD if waits * change > 0 and abs(waits) >= _EXPLAINED * abs(change) else SAME_WORK_SPREAD
+    return RUN_SPREAD if waits * change > 0 and abs(waits) >= _EXPLAINED * abs(change) else SAME_WORK_SPREAD
 
 
 def _same_work(before: Side, after: Side, factor: float) -> bool:
@@ -264,7 +264,7 @@ def _row(name: str, before: Amount | None, after: Amount | None, whole: DiffRow 
 
 def _is_clear(whole: DiffRow) -> bool:
     """Shares of a change close to zero would be large numbers without a meaning."""
-    return whole.before_seconds > 0 and abs(whole.change_seconds) > LAUNCH_SPREAD * whole.before_seconds
+    return whole.before_seconds > 0 and abs(whole.change_seconds) > RUN_SPREAD * whole.before_seconds
 
 
 def _reason(before: Amount | None, after: Amount | None) -> Reason:
@@ -387,14 +387,14 @@ def _about_steps(first: Side, second: Side, judged: _Judged) -> Iterator[str]:
         return
     elif change is None:
         yield "One side has fewer than two steps, so the variation between steps is unknown: no change can be shown."
-    elif abs(change.value) <= LAUNCH_SPREAD:
+    elif abs(change.value) <= RUN_SPREAD:
         yield (
-            f"Two launches of the same code differ by up to {100 * LAUNCH_SPREAD:.0f} %, so a difference of this size "
-            "between two single launches is not evidence of a change."
+            f"Two runs of the same code differ by up to {100 * RUN_SPREAD:.0f} %, so a difference of this size "
+            "between two single runs is not evidence of a change."
         )
     elif verdict == "no-clear-change":
         yield _why_unclear(change, spread)
-    elif spread > LAUNCH_SPREAD:
+    elif spread > RUN_SPREAD:
         yield (
             "Both sides do the same work equally often, and no wait explains the difference: it may come from the "
             "speed of the machine (clocks, threads, other processes) rather than from the code."
@@ -404,12 +404,12 @@ def _about_steps(first: Side, second: Side, judged: _Judged) -> Iterator[str]:
 def _why_unclear(change: Estimate, spread: float) -> str:
     if change.low <= 0 <= change.high:
         return "The difference is within the variation between steps of each side."
-    if spread > LAUNCH_SPREAD:
+    if spread > RUN_SPREAD:
         return (
-            "Both sides do the same work equally often, and no wait explains the difference. Single profiled launches "
+            "Both sides do the same work equally often, and no wait explains the difference. Single profiled runs "
             f"of the same code have differed by up to {100 * spread:.0f} %: profile each side several times."
         )
     return (
         "The steps changed, but the interval overlaps with the "
-        f"{100 * spread:.0f} % by which two launches of the same code differ: profile more steps, or each side again."
+        f"{100 * spread:.0f} % by which two runs of the same code differ: profile more steps, or each side again."
     )

@@ -1,4 +1,4 @@
-"""Saying why a script is slow: rules, one file each, from a profile to findings with evidence."""
+"""Explain why a script is slow: rules, one file each, turn a profile into findings with evidence."""
 
 from hotlap.diagnose.profile import Profile
 from hotlap.diagnose.rank import diagnose

@@ -1,8 +1,8 @@
-"""What a rule file must offer, and the look into the folder that finds them all.
+"""The interface of a rule file, and the discovery of all rules in the folder.
 
 One file is one rule: ``diagnose/rules/loader_bound.py`` is the rule ``loader-bound``. Its docstring is its page (what
 it is, why it is slow, how to see it, what to do, when it is fine). Its members are the fields of :class:`Rule`; nothing
-is registered anywhere else. Which levers answer a rule the levers say themselves (``addresses``).
+is registered anywhere else. Levers declare which rules they address (``addresses``).
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ USUAL_GROUND: tuple[Measurement, ...] = ("account", "profile")
 class Rule:
     """One known cause of slowness, or hazard.
 
-    ``check`` looks at a profile and yields findings, which carry the rule's name; it yields nothing where the profile
-    lacks what it needs. ``fires`` and ``silent`` are profiles, by what they show, on which it must and must not fire.
-    ``levers`` are those that answer it. ``explains`` names the rules whose finding at the same line has this one as its
-    cause: the two are shown as one (:mod:`hotlap.diagnose.rank`). ``ranks_last`` puts it behind all others of its kind.
-    ``rests_on`` are the measurements whose times it uses: its findings are marked where one of them was disturbed.
+    ``check`` takes a profile and yields findings with the rule's name; it yields nothing if the profile lacks what it
+    needs. ``fires`` and ``silent`` are named example profiles on which it must and must not fire. ``levers`` are those
+    that address it. ``explains`` names the rules of which this one is the cause if both have a finding at the same
+    line: they are merged into one finding (:mod:`hotlap.diagnose.rank`). ``ranks_last`` puts it after all others of its
+    kind. ``rests_on`` are the measurements whose times it uses: its findings are marked if one of them was disturbed.
     """
 
     name: str
@@ -56,7 +56,7 @@ _REQUIRED = ("title", "group", "check", "fires", "silent")
 
 @cache
 def all_rules() -> Mapping[str, Rule]:
-    """Every rule of the folder by name, in alphabetical order. Raises :class:`LeverError` for a broken file."""
+    """Return every rule by name, in alphabetical order. Raises :class:`LeverError` for a broken file."""
     import hotlap.diagnose.rules as folder
 
     names = sorted(entry.name for entry in pkgutil.iter_modules(folder.__path__))

@@ -1,4 +1,4 @@
-"""What each rank's device did in a traced step: its own work, and communication that nothing hid. Not a rule itself."""
+"""Each rank's own work and exposed communication in a traced step. Not a rule itself."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from hotlap.traces.records import Breakdown, DeviceBreakdown
 
 
 class RankSteps(NamedTuple):
-    """One rank's device, as columns with a row a traced step, in nanoseconds.
+    """One rank's device: columns with one row per traced step, in nanoseconds.
 
-    ``exposed`` is communication during which the device computed nothing. It is mostly waiting: a collective ends when
-    the last rank has come to it. ``own`` is the rest: what this rank had to do by itself, on the device or the host.
+    ``exposed`` is communication during which the device computed nothing. Most of it is waiting, since a collective
+    ends only after the last rank has joined it. ``own`` is the rest of the step: this rank's own work on the device or
+    the host.
     """
 
     rank: int
@@ -25,7 +26,7 @@ class RankSteps(NamedTuple):
 
 
 def traced_ranks(profile: Profile) -> tuple[RankSteps, ...]:
-    """Every rank whose trace marks steps, can be trusted, and shows communication on its device."""
+    """Return each rank whose reliable trace marks steps and shows communication on its device."""
     found = (_rank_steps(number, it) for number, it in enumerate(profile.breakdowns))
     return tuple(it for it in found if it is not None)
 
@@ -45,6 +46,6 @@ def _rank_steps(number: int, breakdown: Breakdown) -> RankSteps | None:
 
 
 def _communicating_device(breakdown: Breakdown) -> DeviceBreakdown | None:
-    """A rank drives one device as a rule; of several, the busiest that communicates."""
+    """Choose a rank's device: usually the only one, otherwise the busiest that communicates."""
     communicating = [it for it in breakdown.devices if it.time.communication_nanoseconds > 0]
     return max(communicating, key=lambda it: it.time.busy_nanoseconds, default=None)

@@ -1,4 +1,4 @@
-"""How much of the step waits for data, and which loaders it waits for. Not a rule itself."""
+"""How much of the step waits for data, and for which loaders. Not a rule itself."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from hotlap.levers.data.loader import CLOSE_TO_BEST, USUAL_PREFETCH
 from hotlap.records import Ceiling, Estimate, LoaderFacts, LoaderRate
 
 CEILING_NOISE = 0.03
-"""How far the ceiling of the model alone may mislead: it rests on one set of launches, and such sets differ by that."""
+"""The error of the model-alone ceiling: it comes from a single replicate, and replicates differ by this much."""
 
 _SHAPES_OF_A_FIXED_INPUT = 4
 
 
 def waiting(profile: Profile) -> Estimate:
-    """The share of the step that would vanish if batches cost nothing.
+    """Return the share of the step that would vanish if batches cost nothing.
 
-    That is the data wait, and no more than what the model alone, fed with one batch from memory, saves against the
-    step: a step of ``w`` seconds that takes ``m`` without its loader can lose ``1 - m / w``. The ceiling is left aside
-    where inputs change their size from batch to batch, since it was measured with the size of the first.
+    That is the data wait, but at most what the model alone, fed with one batch from memory, saves relative to the step:
+    a step of ``w`` seconds that takes ``m`` without its loader can lose ``1 - m / w``. This ceiling is not applied if
+    the size of inputs changes from batch to batch, since it was measured with the size of the first batch.
     """
     wait = phase_share(profile, "data_wait")
     alone = ceiling(profile, "model-alone")
@@ -38,65 +38,71 @@ def waiting(profile: Profile) -> Estimate:
 
 
 def sampler_lines(profile: Profile) -> list[SampledLine]:
-    """The samples of the training thread in which a loader asked its sampler for indices."""
+    """Return the training thread's samples in which a loader requested indices from its sampler."""
     return [it for it in sampled_in(profile, "data_wait") if it.sampler]
 
 
 def choosing(profile: Profile) -> Estimate:
-    """The share of the step in which samplers choose the samples of batches, which no worker does for the training
-    process; with an interval for the chance of sampling. Never more than :func:`waiting`."""
+    """Return the share of the step in which samplers choose the samples of batches.
+
+    Workers do not take this over from the training process. The interval covers the error of sampling; the share is at
+    most :func:`waiting`.
+    """
     lines = sampler_lines(profile)
     share, wait = sampled_share(profile, seconds_of(lines), sum(it.samples for it in lines)), waiting(profile)
     return between(min(share.value, wait.value), min(share.low, wait.low), min(share.high, wait.high))
 
 
 def ceiling(profile: Profile, name: str) -> Ceiling | None:
-    """The measured ceiling of that name, if it was measured."""
+    """Return the measured ceiling of that name, or None."""
     return next((it for it in profile.ceilings if it.name == name), None)
 
 
 def step_seconds_per_sample(profile: Profile) -> float:
-    """What the untouched script takes for each sample; 0 where there is no account."""
+    """Return the unmodified script's seconds per sample; 0 without an account."""
     return profile.account.wall / max(profile.account.samples_per_step, 1.0)
 
 
 def computing_seconds_per_sample(profile: Profile) -> float:
-    """What the step takes for each sample besides waiting for data."""
+    """Return the step's seconds per sample other than waiting for data."""
     return step_seconds_per_sample(profile) - profile.account.seconds_in("data_wait") / max(
         profile.account.samples_per_step, 1.0
     )
 
 
 def training_loaders(profile: Profile) -> tuple[LoaderFacts, ...]:
-    """The loaders that fed training steps: those that a backward followed, and of them those whose data set the
-    profiled run saw in training. Where neither is known, all of them."""
+    """Return the loaders that fed training steps.
+
+    Those are the ones followed by a backward, preferably with a data set that the profiled run saw in training. All
+    loaders are returned if neither is known.
+    """
     seen = {use.dataset for use in profile.evidence.loaders}
     loaders = _each_once(profile.facts.training_loaders)
     return tuple(it for it in loaders if it.dataset in seen) or loaders
 
 
 def distinct_loaders(profile: Profile) -> tuple[LoaderFacts, ...]:
-    """The script's loaders, each once: many scripts make the same one again in every epoch."""
+    """Return the script's distinct loaders: many scripts create the same one in every epoch."""
     return _each_once(profile.facts.loaders)
 
 
 def distinct_datasets(profile: Profile) -> tuple[DatasetProfile, ...]:
-    """The data sets that were looked into, each kind once: a script may make the same one again in every epoch."""
+    """Return the inspected data sets, one of each kind: a script may recreate one in every epoch."""
     return tuple({it.dataset: it for it in profile.evidence.datasets}.values())
 
 
 def working_rates(profile: Profile) -> tuple[LoaderRate, ...]:
-    """The settings with which the loader alone was timed, those that failed left out."""
+    """Return the settings with which the loader alone was timed, except those that failed."""
     return tuple(it for it in profile.loader_rates if not it.error and it.seconds_per_sample > 0)
 
 
 def workers_of(rate: LoaderRate) -> int:
-    """With how many workers the loader alone was timed."""
+    """Return the number of workers with which the loader alone was timed."""
     return int(dict(rate.setting.values).get("num_workers", 0))
 
 
 def best_rate(rates: Iterable[LoaderRate]) -> LoaderRate | None:
-    """The fewest workers that come within 2 % of the fastest of these."""
+    """Return the fewest workers that are within 2 % of the fastest of these."""
     timed = list(rates)
     fastest = min((it.seconds_per_sample for it in timed), default=0.0)
     near = [it for it in timed if it.seconds_per_sample <= fastest * CLOSE_TO_BEST]
@@ -104,7 +110,7 @@ def best_rate(rates: Iterable[LoaderRate]) -> LoaderRate | None:
 
 
 def own_rate(profile: Profile, loader: LoaderFacts) -> LoaderRate | None:
-    """The rate of the loader alone as the script has it."""
+    """Return the rate of the loader alone, with the script's own settings."""
     prefetch = (loader.prefetch_factor or USUAL_PREFETCH) if loader.workers else 0
     alike = [
         it
@@ -121,8 +127,10 @@ def _each_once(loaders: tuple[LoaderFacts, ...]) -> tuple[LoaderFacts, ...]:
 
 
 def _inputs_vary(profile: Profile) -> bool:
-    """Whether a model's inputs differ in more than the number of samples: sequences of many lengths, say. A model may
-    take a few inputs of different sizes, which are the same in every batch."""
+    """Whether a model's inputs differ in more than the number of samples.
+
+    Sequences of many lengths do. Inputs of a few sizes that are the same in every batch do not.
+    """
     for model in profile.facts.models:
         beyond_samples = {shape[1:] for shape in model.input_shapes if len(shape) > 1}
         by_dimensions = Counter(len(shape) for shape in beyond_samples)

@@ -1,4 +1,4 @@
-"""How long the device idled and for what, as shares of the untouched script's step. Not a rule itself."""
+"""How long the device idled and why, as shares of the unmodified script's step. Not a rule itself."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ _NANOSECONDS = 1e-9
 
 
 def traced_device(profile: Profile) -> DeviceBreakdown | None:
-    """The busiest device of the first trace that can be trusted; None where there is none."""
+    """Return the busiest device of the first reliable trace, or None."""
     found = _traced(profile)
     return found[1] if found else None
 
 
 def idle_cause(profile: Profile, cause: Cause) -> IdleCause | None:
-    """What the trace says of the idle time that goes to this cause."""
+    """Return the trace's idle time with this cause."""
     device = traced_device(profile)
     return next((it for it in device.idle.causes if it.cause == cause), None) if device else None
 
 
 def idle_share(profile: Profile, cause: Cause) -> Estimate | None:
-    """The share of the step in which the device idled for this cause; None where no trace tells.
+    """Return the share of the step in which the device idled for this cause; None without a trace.
 
-    A profiler makes the host slower and leaves the device's work as it is, so a traced step idles longer than an
-    untouched one, which takes ``w`` seconds and idles for ``w`` less the device's busy time ``b``. The value, and the
-    low end, give the cause its traced part of these ``w - b``: so all causes together are the idle time that there is.
-    At most, the cause is as long as it was traced, and never longer than ``w - b``. Without a time account the shares
-    are those of the traced window.
+    A profiler makes the host slower and does not change the device's work, so a traced step idles longer than an
+    unmodified one, which takes ``w`` seconds and idles for ``w`` minus the device's busy time ``b``. The value and the
+    low end scale the cause's share of traced idle time to ``w - b``, so all causes together equal the actual idle time.
+    The high end is the traced time of the cause, at most ``w - b``. Without a time account, shares refer to the traced
+    window.
     """
     found = _traced(profile)
     if found is None:
@@ -48,7 +48,7 @@ def idle_share(profile: Profile, cause: Cause) -> Estimate | None:
 
 
 def in_operators(cause: IdleCause) -> float:
-    """In which part of a cause's idle time the host was inside operators or calls, rather than in Python."""
+    """Return the part of a cause's idle time that the host spent in operators or calls, not in Python."""
     return min(1.0, cause.host_operator_nanoseconds / cause.nanoseconds) if cause.nanoseconds > 0 else 0.0
 
 

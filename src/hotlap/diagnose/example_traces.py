@@ -1,4 +1,4 @@
-"""A small trace, of which the rules about idle devices make their examples. Not a rule itself."""
+"""A small trace for the examples of rules about idle devices. Not a rule itself."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STEP_SECONDS = 0.1
 
 
 def trace_of(*causes: IdleCause, kernels: KernelSummary | None = None, copies: tuple[CopyRow, ...] = ()) -> Breakdown:
-    """Ten steps of a tenth of a second each, in which a device idled for these causes and was busy else."""
+    """Make ten steps of 100 ms in which a device idled for these causes and was busy otherwise."""
     window = round(STEPS * STEP_SECONDS * 1e9)
     idle = sum(it.nanoseconds for it in causes)
     time = DeviceTime(
@@ -69,8 +69,10 @@ def trace_of(*causes: IdleCause, kernels: KernelSummary | None = None, copies: t
 
 
 def idle_for(cause: Cause, milliseconds: float, *, in_operators: float = 0.0) -> IdleCause:
-    """A cause that keeps the device idle for so long in each step; the part ``in_operators`` of that time the host was
-    inside operators."""
+    """Make a cause that keeps the device idle for so long in each step.
+
+    For the part ``in_operators`` of that time the host was inside operators.
+    """
     nanoseconds = round(milliseconds * 1e6 * STEPS)
     return IdleCause(
         cause=cause,
@@ -82,7 +84,7 @@ def idle_for(cause: Cause, milliseconds: float, *, in_operators: float = 0.0) ->
 
 
 def many_kernels(*, short_share: float) -> KernelSummary:
-    """A thousand kernels, of which this share is shorter than launching one takes."""
+    """Make a thousand kernels, this share of which is shorter than a kernel launch."""
     return KernelSummary(
         kernels=1000,
         distinct=20,

@@ -1,4 +1,4 @@
-"""Small profiled runs, of which the rules about operators make their examples. Not a rule itself."""
+"""Small profiled runs for the examples of rules about operators. Not a rule itself."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ from hotlap.traces.records import IdleCause, KernelRow, OperatorRow
 
 
 def sized_rates(kind: str, conversion_seconds: float, **by_format: tuple[float, ...]) -> tuple[SizedRate, ...]:
-    """Rates of each format for sides of 16, 64, 256, 1024 and 4096, as far as they go; ``conversion_seconds`` is what
-    converting a matrix of the smallest side takes, and the others grow with their area from a side of 256 on."""
+    """Make rates of each format for sides of 16, 64, 256, 1024 and 4096, as far as given.
+
+    ``conversion_seconds`` is the time to convert a matrix of the smallest side; from a side of 256 on, it grows with
+    the area.
+    """
     return tuple(
         SizedRate(
             key=f"{kind}:{dtype}",
@@ -89,7 +92,7 @@ def operator(
     calls: int = 1,
     place: str = "",
 ) -> OperatorRow:
-    """An operator that takes so long of each step, on the host and on the device alike, ``calls`` times a step."""
+    """Make an operator that takes so long per step, on host and device, in ``calls`` calls."""
     inputs = tuple(shapes)
     nanoseconds = round(milliseconds * 1e6 * STEPS)
     return OperatorRow(
@@ -104,7 +107,7 @@ def operator(
 
 
 def run_on(machine: Machine, *operators: OperatorRow, model: ModelFacts | None = None, **facts: Any) -> Profile:
-    """A profiled run on a machine's accelerator, or on its processor where it has none."""
+    """Make a profiled run on the machine's accelerator, or on its CPU if it has none."""
     device = "cuda" if machine.accelerators else "cpu"
     seen = model or ModelFacts(kind="Net", parameters=1_000_000, trainable=50, device=device)
     return Profile(
@@ -128,7 +131,7 @@ def run_on(machine: Machine, *operators: OperatorRow, model: ModelFacts | None =
 
 
 def with_optimizer(profile: Profile, seconds: float) -> Profile:
-    """The same run with an optimizer that takes so long of each of its steps, and the rest computing."""
+    """Make the same run with an optimizer that takes so long per step."""
     account = PhaseAccount(
         wall=STEP_SECONDS,
         phases=(
@@ -147,7 +150,7 @@ def with_optimizer(profile: Profile, seconds: float) -> Profile:
 
 
 def with_kernels(profile: Profile, milliseconds: Mapping[str, float]) -> Profile:
-    """The same run with a trace of kernels, by name, that take so long of each step one after the other, ten a step."""
+    """Make the same run with a trace of named kernels, ten each per step, one after the other."""
     kernels = tuple(_kernel(name, round(it * 1e6) * STEPS) for name, it in milliseconds.items())
     idle = round(STEP_SECONDS * 1e9) * STEPS - sum(it.nanoseconds for it in kernels)
     breakdown = trace_of(IdleCause(cause="unknown", nanoseconds=idle, gaps=STEPS, longest_nanoseconds=idle // STEPS))

@@ -1,6 +1,6 @@
-"""Which lines of the script the host's time goes to: what reports, what writes, what runs in Python. Not a rule itself.
+"""Which lines of the script take the host's time: reporting, writing, or running Python. Not a rule itself.
 
-Wrapped calls are counted and timed one by one; sampled lines show all else. Both are about the same observed steps.
+Wrapped calls are counted and timed individually; sampled lines cover the rest. Both refer to the same observed steps.
 """
 
 from __future__ import annotations
@@ -25,28 +25,31 @@ REPORTING: dict[LoopCallKind, str] = {
     "progress-bar": "a progress bar",
     "file-write": "writing a file",
 }
-"""Calls that report on training and are no part of it, in words."""
+"""Descriptions of the calls that report on training and are not part of it."""
 
 FEWEST_SAMPLES = 10
-"""A line with fewer is left out: it may be there by chance."""
+"""A line with fewer samples is ignored: it may be noise."""
 
 _WRITES = frozenset({".write", ".writelines", ".flush", ".writerow", ".writerows"})
 _PHASES: Final = tuple(it for it in STEP_PHASES if it not in ("data_wait", "backward"))
-"""Those in which the training thread itself runs Python: it waits for data, and for the backward pass."""
+"""The phases in which the training thread runs Python itself; it waits for data and for the backward pass."""
 
 _TORCH = ("torch.", "operator")
 _CONVERSIONS = frozenset({"torch.Tensor.tolist", "torch.tensor", "torch.as_tensor"})
-"""Of torch, but no operators: they make Python's numbers, one by one."""
+"""Functions of torch that are not operators: they create Python numbers one at a time."""
 
 _ARITHMETIC = frozenset({"add", "sub", "rsub", "mul", "div", "pow", "neg", "remainder", "floor_divide", "index"})
-"""Operators that a line may call without naming them."""
+"""Operators that a line may call implicitly."""
 
 _NEARLY_ALL = 0.75
 
 
 @dataclass(frozen=True, slots=True)
 class HostLine:
-    """One line of the script and its samples. ``model_seconds`` of its ``seconds`` were spent in the forward pass."""
+    """One line of the script and its samples.
+
+    ``model_seconds`` of its ``seconds`` were spent in the forward pass.
+    """
 
     site: CallSite
     what: str
@@ -55,11 +58,11 @@ class HostLine:
     model_seconds: float
 
     def share(self, profile: Profile) -> Estimate:
-        """Of the observed steps, with an interval for the chance of sampling."""
+        """Return its share of the observed steps, with an interval for the error of sampling."""
         return sampled_share(profile, self.seconds, self.samples)
 
     def in_words(self, profile: Profile) -> str:
-        """``train.py:14: json.dumps, 31 % of the observed steps, by 186 samples``."""
+        """Return ``train.py:14: json.dumps, 31 % of the observed steps, by 186 samples``."""
         what = f"{name(self.what)}, " if self.what else ""
         met = count(self.samples, "sample")
         return f"{place(self.site)}: {what}{percent(self.share(profile).value)} of the observed steps, by {met}"
@@ -70,37 +73,40 @@ Place: TypeAlias = tuple[str, int]
 
 
 def reporting_calls(profile: Profile) -> list[LoopCall]:
-    """Calls in training steps that print, log, track, draw a bar or write a file; what took longest first."""
+    """Return the calls in training steps that report or write a file; the longest first.
+
+    They print, log, track, or draw a progress bar.
+    """
     calls = [it for it in profile.evidence.calls if it.kind in REPORTING and it.phase != "outside"]
     return sorted(calls, key=lambda it: -it.seconds)
 
 
 def writing_lines(profile: Profile) -> list[HostLine]:
-    """Lines that were met in a write of the interpreter's own, as of a file, and that are not counted otherwise."""
+    """Return lines that were sampled in the interpreter's own writes and are not counted otherwise."""
     counted = _counted_places(profile)
     found = _lines(it for it in _in_steps(profile) if not it.called and it.native in _WRITES)
     return [it for it in found if place_of(it.site) not in counted]
 
 
 def reporting_places(profile: Profile) -> set[Place]:
-    """Where all of :func:`reporting_calls` and :func:`writing_lines` are."""
+    """Return the sites of all :func:`reporting_calls` and :func:`writing_lines`."""
     return _counted_places(profile) | {place_of(it.site) for it in writing_lines(profile)}
 
 
 def place_of(site: CallSite) -> Place:
-    """What tells one line from another."""
+    """Return what identifies a line."""
     return site.file, site.line
 
 
 def python_lines(profile: Profile) -> list[HostLine]:
-    """Lines that were met in Python, or in a library that is not torch; what reports or writes is left out."""
+    """Return lines sampled in Python or in a library other than torch, except reporting and writing."""
     return _lines(_in_python(profile))
 
 
 def python_share(profile: Profile) -> Estimate:
-    """Which part of the step is spent in Python and not asleep there, by its part of the samples of each phase.
+    """Return the share of the step spent awake in Python, by its share of each phase's samples.
 
-    Watching slows down lines that make many calls, so that their part may be too large: the low end takes the other
+    Observation slows down lines that make many calls, so their share may be too large: the low end counts the other
     lines of a phase for as long as they were seen, and the high end is the whole phase.
     """
     steps, wall = profile.evidence.observed_steps, profile.account.wall
@@ -119,8 +125,10 @@ def python_share(profile: Profile) -> Estimate:
 
 
 def line_of_operator(profile: Profile, operator: str, around: CallSite | None) -> CallSite | None:
-    """The line that was met in this operator of torch most often: the one in the function ``around`` where that is
-    known. None where no line was met in it often enough."""
+    """Return the line that was sampled in this operator of torch most often.
+
+    It is the one in the function ``around``, if that is known. None if no line was sampled often enough.
+    """
     plain = operator.removeprefix("aten::").strip("_")
     lines = [it for it in _in_steps(profile) if around is None or _is_within(it.site, around)]
     named = _lines(it for it in lines if plain in {_last_name(name) for name in (it.native, it.called, it.innermost)})
@@ -140,7 +148,7 @@ def _last_name(dotted: str) -> str:
 
 
 def reporting_share(profile: Profile) -> Estimate:
-    """What all of :func:`reporting_calls` and :func:`writing_lines` take of the observed steps."""
+    """Return the share of the observed steps in :func:`reporting_calls` and :func:`writing_lines`."""
     counted = exactly(observed_share(profile, sum(it.seconds for it in reporting_calls(profile))))
     sampled = [it.share(profile) for it in writing_lines(profile)]
     return between(
@@ -151,8 +159,11 @@ def reporting_share(profile: Profile) -> Estimate:
 
 
 def reporting_lines_share(profile: Profile, *, with_operators: bool = False) -> float:
-    """Which part of the observed steps was spent at the lines that report or write: the calls themselves, and what a
-    line prepares for them (numbers it picks, texts it formats) in Python and, if asked for, in torch."""
+    """Return the share of the observed steps spent at the lines that report or write.
+
+    It includes what a line prepares for the calls (values it selects, text it formats) in Python and, optionally, in
+    torch.
+    """
     places = reporting_places(profile)
     met = (it for it in _in_steps(profile) if it.site is not None and place_of(it.site) in places)
     return observed_share(profile, sum(it.seconds for it in met if with_operators or not is_in_torch(it)))
@@ -173,12 +184,12 @@ def _in_python(profile: Profile) -> list[SampledLine]:
 
 
 def is_in_torch(line: SampledLine) -> bool:
-    """Whether the line was met in a function or an operator of torch."""
+    """Whether the line was sampled in a function or an operator of torch."""
     return any(it.startswith(_TORCH) for it in (line.called, line.innermost, line.native))
 
 
 def _lines(sampled: Iterable[SampledLine]) -> list[HostLine]:
-    """Samples by line, the longest first, without those that are too few to mean anything."""
+    """Return samples by line, the longest first, without lines that have too few of them."""
     by_line: defaultdict[Place, list[SampledLine]] = defaultdict(list)
     for it in sampled:
         if it.site is not None:

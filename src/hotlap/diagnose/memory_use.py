@@ -1,4 +1,4 @@
-"""How full the memory is that a script trains in. Not a rule itself."""
+"""How full the memory is in which a script trains. Not a rule itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hotlap.levers.support.situations import accelerator
 
 
 class MemoryUse(NamedTuple):
-    """The most bytes in use at once, of how many there are, and whose they are (``NVIDIA L4``, ``the machine``)."""
+    """Peak bytes in use, the limit, and the memory's owner (``NVIDIA L4``, ``the machine``)."""
 
     peak_bytes: int
     limit_bytes: int
@@ -21,7 +21,7 @@ class MemoryUse(NamedTuple):
 
 
 def device_memory(profile: Profile) -> MemoryUse | None:
-    """The training device's memory; None where the script trains on the CPU, or where peak or limit is not known.
+    """Return the training device's memory; None on the CPU or if peak or limit is unknown.
 
     The peak is that of live tensors, not of the allocator's cache, which may take all there is.
     """
@@ -36,6 +36,9 @@ def device_memory(profile: Profile) -> MemoryUse | None:
 
 
 def host_memory(profile: Profile) -> MemoryUse | None:
-    """The machine's own memory (its control group's limit counts), used by all processes of the launch together."""
+    """Return the machine's own memory, as used by all processes of the run together.
+
+    The limit of the control group counts.
+    """
     peak, limit = profile.host_peak_bytes, profile.machine.memory_bytes
     return MemoryUse(peak, limit, "the machine") if peak > 0 and limit > 0 else None

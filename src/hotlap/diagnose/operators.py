@@ -1,8 +1,8 @@
-"""What the profiled steps spent on operators, as shares of the step. Not a rule itself.
+"""The time of operators in the profiled steps, as shares of the step. Not a rule itself.
 
-On an accelerator an operator's time is that of the kernels which it launched: a profiler leaves it as it is, so it is
-held against the untouched step. On a CPU it is the operator's own time on the host, which a profiler makes longer, so
-it is held against the profiled step, which grew with it.
+On an accelerator an operator's time is that of its kernels, which a profiler does not change, so it is compared with
+the unmodified step. On a CPU it is the operator's own time on the host, which a profiler increases, so it is compared
+with the profiled step, which is longer too.
 """
 
 from __future__ import annotations
@@ -33,21 +33,24 @@ _LINE = re.compile(r"^(?P<file>.+)\((?P<line>\d{1,9})\)(?:: (?P<function>.*))?$"
 
 
 def share_of(profile: Profile, operators: Iterable[OperatorRow]) -> float:
-    """What these operators take of a step, between 0 and 1; 0 where it was not measured."""
+    """Return these operators' share of a step, between 0 and 1; 0 if not measured."""
     step = _step_seconds(profile)
     return min(1.0, seconds_per_step(profile, operators) / step) if step > 0 else 0.0
 
 
 def seconds_per_step(profile: Profile, operators: Iterable[OperatorRow]) -> float:
-    """What these operators take of a profiled step, in seconds; 0 where no steps were profiled."""
+    """Return these operators' seconds per profiled step; 0 if no steps were profiled."""
     steps = profiled_steps(profile)
     own = sum(own_nanoseconds(profile, it) for it in operators)
     return own * _NANOSECONDS / steps if steps else 0.0
 
 
 def own_nanoseconds(profile: Profile, operator: OperatorRow) -> int:
-    """An operator's own time where the script computes: on the accelerator, or on the host. There its longest call
-    counts as the mean of the others: the system may have taken the processor away during it, or it was the first."""
+    """Return an operator's own time where the script computes: on the accelerator or the host.
+
+    On the host its longest call is replaced by the mean of the others: the system may have interrupted it, or it was
+    the first.
+    """
     if profile.on_accelerator:
         return operator.device_nanoseconds
     own, longest, others = operator.host_nanoseconds, operator.longest_nanoseconds, operator.calls - 1
@@ -55,13 +58,15 @@ def own_nanoseconds(profile: Profile, operator: OperatorRow) -> int:
 
 
 def profiled_steps(profile: Profile) -> int:
-    """Over how many steps the operators were counted; 0 where none were profiled."""
+    """Return the number of steps in which operators were counted; 0 if none were profiled."""
     return profile.evidence.window.steps if profile.evidence.window is not None else 0
 
 
 def device_busy_share(profile: Profile) -> float:
-    """For which part of the untouched step the accelerator is busy; 0 where it was not measured. Without an account, as
-    of a trace alone, it is the part of the traced step."""
+    """Return the share of the unmodified step in which the accelerator is busy; 0 if not measured.
+
+    Without an account, as for a trace alone, it is the share of the traced step.
+    """
     wall, device = _step_seconds(profile), traced_device(profile)
     if wall <= 0:
         return 0.0
@@ -71,9 +76,11 @@ def device_busy_share(profile: Profile) -> float:
 
 
 def kernels_matter(profile: Profile) -> bool:
-    """Whether quicker operators make the step quicker: on a CPU always, on an accelerator not while it waits for the
-    host for more than half of the step. Of a trace alone it is known for what the device waits, and only the launching
-    of kernels makes their length indifferent."""
+    """Whether faster operators make the step faster.
+
+    On a CPU they always do; on an accelerator not while it waits for the host for more than half of the step. A trace
+    alone shows why the device waits; then only waiting for kernel launches makes the length of kernels irrelevant.
+    """
     if not profile.on_accelerator:
         return True
     launching = idle_share(profile, "launch_bound") if profile.account.wall <= 0 else None
@@ -81,38 +88,40 @@ def kernels_matter(profile: Profile) -> bool:
 
 
 def is_product(operator: OperatorRow) -> bool:
-    """A matrix product."""
+    """Whether it is a matrix product."""
     return _PRODUCT.match(operator.name) is not None
 
 
 def is_convolution(operator: OperatorRow) -> bool:
-    """A convolution, forward or backward, by any library."""
+    """Whether it is a convolution, forward or backward, of any library."""
     return _CONVOLUTION.match(operator.name) is not None
 
 
 def is_attention(operator: OperatorRow) -> bool:
-    """A fused attention, forward or backward."""
+    """Whether it is a fused attention, forward or backward."""
     return _ATTENTION.match(operator.name) is not None
 
 
 def is_recurrent(operator: OperatorRow) -> bool:
-    """A whole recurrent layer, forward or backward."""
+    """Whether it is a whole recurrent layer, forward or backward."""
     return _RECURRENT.match(operator.name) is not None
 
 
 def is_matrix_work(operator: OperatorRow) -> bool:
-    """What models are made of, and matrix units are made for: products, convolutions, attention, recurrent layers."""
+    """Whether matrix units are made for it: products, convolutions, attention, recurrent layers."""
     return any(kind(operator) for kind in (is_product, is_convolution, is_attention, is_recurrent))
 
 
 def is_wrapper(operator: OperatorRow) -> bool:
-    """Whether it only chooses the operator that computes: its own time is no multiplication."""
+    """Whether it only dispatches to the operator that computes: its own time is no arithmetic."""
     return _WRAPPER.match(operator.name) is not None
 
 
 def dtype_of(operator: OperatorRow) -> str:
-    """``float32``, ``bfloat16``, ``float16`` or ``float64`` where all floating-point inputs are of that type, else
-    empty: also where types were not recorded."""
+    """Return the dtype of all floating-point inputs; empty if they differ or were not recorded.
+
+    It is one of ``float32``, ``bfloat16``, ``float16`` and ``float64``.
+    """
     found = {_DTYPES[it] for it in operator.types if it in _DTYPES}
     return found.pop() if len(found) == 1 else ""
 
@@ -121,20 +130,22 @@ _DTYPES = {"float": "float32", "double": "float64", "c10::BFloat16": "bfloat16",
 
 
 def in_words(operator: OperatorRow) -> str:
-    """``aten::mm [8192x768, 768x3072]``: the name with the shapes of its first inputs."""
+    """Return ``aten::mm [8192x768, 768x3072]``: the name with the shapes of its first inputs."""
     shapes = [it for it in operator.shapes if it][:_MOST_SHAPES_SHOWN]
     text = ", ".join("x".join(map(str, shape)) for shape in shapes)
     return name(f"{operator.name} [{text}]" if text else operator.name)
 
 
 def is_traced_file(path: str, traced: str) -> bool:
-    """Whether a trace calls this file so: torch's profiler cuts off the folder that modules are imported from."""
+    """Whether a trace names this file so: torch's profiler removes the import folder."""
     return path == traced or path.endswith(f"/{traced}")
 
 
 def site_of(operator: OperatorRow, role: SiteRole = "model") -> CallSite | None:
-    """The user's line that called the operator, or whose gradient it computes, where the trace knows it: newer traces
-    know the line where its function begins, which says nothing of a module."""
+    """Return the user's line that called the operator, or whose gradient it computes, if known.
+
+    Newer traces record the line where the function begins, which is useless for a module.
+    """
     found = _LINE.match(operator.forward_place or operator.place)
     if found is None or found["function"] == "<module>":
         return None
@@ -142,7 +153,7 @@ def site_of(operator: OperatorRow, role: SiteRole = "model") -> CallSite | None:
 
 
 def site_with(profile: Profile, *roles: SiteRole) -> CallSite | None:
-    """The first line of the script that was seen in one of these roles, in the order of the roles."""
+    """Return the script's first line seen in one of these roles, in the order of the roles."""
     return next((it for role in roles for it in profile.facts.sites if it.role == role), None)
 
 

@@ -1,4 +1,4 @@
-"""What the run spends outside of its steps, in the words of findings. Not a rule itself."""
+"""Describe the time that a run spends outside of its steps. Not a rule itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hotlap.records import Estimate, OutsideKind, OutsidePart
 
 
 def part_of(profile: Profile, kind: OutsideKind) -> OutsidePart | None:
-    """What the run spends on this, where that is material."""
+    """Return the time that the run spends on this, if it is material."""
     account = profile.run_account
     part = next((it for it in account.outside if it.kind == kind), None) if account is not None else None
     if part is None:
@@ -22,27 +22,27 @@ def part_of(profile: Profile, kind: OutsideKind) -> OutsidePart | None:
 
 
 def cost_of(part: OutsidePart) -> Estimate:
-    """The part's share; a bound where it is unknown how often it repeats."""
+    """Return the part's share; a bound if its interval between repetitions is unknown."""
     return part.share if part.every_steps is not None else at_most(part.share.high, part.share.unit)
 
 
 def share_words(part: OutsidePart) -> str:
-    """``85 % of the run``, or ``at most 12 % of the run``."""
+    """Return ``85 % of the run``, or ``at most 12 % of the run``."""
     share = cost_of(part)
     return f"{'at most ' if part.every_steps is None else ''}{percent(share.value)} of the run"
 
 
 def how_often(profile: Profile, part: OutsidePart) -> Iterator[str]:
-    """How often it was seen, how long it takes, and what the step can give at most."""
+    """Yield how often it was seen, how long it takes, and the largest gain possible in the step."""
     account = profile.run_account
     assert account is not None
     seen = f"seen {count(part.blocks, 'time')} in {account.steps} steps of {duration(account.step_seconds)}"
     each = f"{duration(part.seconds)}{' each' if part.blocks > 1 else ''}"
     if part.every_steps is None:
-        yield f"{seen}: {each}; how often it comes in a longer run is unknown"
+        yield f"{seen}: {each}; how often it repeats in a longer run is unknown"
     elif part.at_epoch_ends:
         yield f"{seen}: {each}, at the end of an epoch of {account.epoch_steps} steps"
     else:
         yield f"{seen}: {each}, every {count(round(part.every_steps), 'step')}"
     if account.most_speedup is not None and account.step_share.value < 1 - MATERIAL:
-        yield f"tuning the step alone can make the whole run at most {account.most_speedup:.2f}x as fast"
+        yield f"tuning the step alone can speed up the whole run at most {account.most_speedup:.2f}x"

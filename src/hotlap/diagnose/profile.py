@@ -1,4 +1,4 @@
-"""All that is known of one script when its causes of slowness are looked for."""
+"""Everything known of a script when its causes of slowness are diagnosed."""
 
 from __future__ import annotations
 
@@ -24,18 +24,17 @@ from hotlap.traces.records import Breakdown, HostTime, OperatorRow
 
 
 class Profile(Record, frozen=True, kw_only=True):
-    """What a rule is shown. A field at its default was not measured, and gives no ground for a finding.
+    """The input of a rule. A field with its default value was not measured, and cannot support a finding.
 
-    ``account``, ``run_account`` and ``steps`` are the untouched script's own (warm-up left out of ``account``);
-    ``evidence``, ``breakdowns`` (one a rank), ``operators`` and ``host_time`` come from the profiled run, whose times
-    are longer, and so is its start-up of ``watched_startup_seconds``.
-    ``rank_step_seconds`` are the wall seconds of each step, one row a rank, where there are several, and
-    ``rank_forward_seconds`` those until backward was called, and ``rank_other_seconds`` those
-    outside of all phases. ``run_seconds`` is how long the untouched script ran where
-    it came to its own end (0: hotlap ended it, and its length is unknown). ``batch_rates`` is the model alone with
-    other batch sizes, where these were asked for. ``fresh_bytes_per_step`` is the memory that the system had to provide
-    in an untouched step. ``outcomes`` is what trials have shown of the levers so far; there
-    are none before the first trial. ``disturbed`` are the measurements during which others kept the machine busy.
+    ``account``, ``run_account`` and ``steps`` are those of the unmodified script (``account`` without the warm-up);
+    ``evidence``, ``breakdowns`` (one per rank), ``operators`` and ``host_time`` come from the profiled run, whose times
+    are longer, and so is its start-up of ``watched_startup_seconds``. With several ranks, ``rank_step_seconds`` are the
+    wall seconds of each step, one row per rank, ``rank_forward_seconds`` those until backward was called, and
+    ``rank_other_seconds`` those outside of all phases. ``run_seconds`` is the duration of an unmodified run that ended
+    by itself (0: hotlap ended it, and its length is unknown). ``batch_rates`` are the rates of the model alone with
+    other batch sizes, if requested. ``fresh_bytes_per_step`` is the memory that the system had to provide in an
+    unmodified step. ``outcomes`` are the results of trials of levers so far; there are none before the first trial.
+    ``disturbed`` are the measurements during which other processes kept the machine busy.
     """
 
     facts: ScriptFacts = ScriptFacts()
@@ -66,7 +65,7 @@ class Profile(Record, frozen=True, kw_only=True):
 
     @property
     def situation(self) -> Situation:
-        """The part of it that levers are shown."""
+        """Return the part of the profile that levers receive."""
         return Situation(
             facts=self.facts,
             machine=self.machine,
@@ -78,7 +77,7 @@ class Profile(Record, frozen=True, kw_only=True):
         )
 
     def was_disturbed(self, measurements: Iterable[Measurement]) -> bool:
-        """Whether others kept the machine busy during one of these."""
+        """Whether other processes disturbed one of these measurements."""
         return not set(self.disturbed).isdisjoint(measurements)
 
     @property

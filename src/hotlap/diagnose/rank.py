@@ -1,4 +1,4 @@
-"""From a profile to its findings, the costliest first. Not a rule itself."""
+"""Rank the findings of a profile, the costliest first. Not a rule itself."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _KINDS = ("wrong-numbers", "cost", "risk", "hint")
 
 
 def diagnose(profile: Profile) -> tuple[Finding, ...]:
-    """What every rule finds: wrong numbers first, then costs by their share of the run, then risks and hints.
+    """Return the findings of all rules: wrong numbers, then costs by share, then risks and hints.
 
-    Costs that were measured come before those of which only a bound is known, however large: a bound says what could be
-    gained if the cause were the only one, and the rest of the step may hide behind it.
+    Measured costs come before those with only a bound, however large: a bound says what could be gained if the cause
+    were the only one, and it may hide behind the rest of the step.
 
-    A cost that rests on times of a disturbed measurement is marked, and stands behind those that do not.
+    A cost that depends on times of a disturbed measurement is marked, and comes after those that do not.
 
-    A finding that explains another one at the same line (``Rule.explains``) becomes part of it: one cause, one finding.
+    A finding that explains another one at the same line (``Rule.explains``) is merged into it: one cause, one finding.
     """
     rules = all_rules()
     found = [_marked(finding, rule, profile) for rule in rules.values() for finding in rule.check(profile)]
@@ -37,7 +37,7 @@ def _marked(finding: Finding, rule: Rule, profile: Profile) -> Finding:
 
 
 def _explained(found: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
-    """The findings, each that explains another one merged into it."""
+    """Merge each finding that explains another one into it."""
     kept = list(found)
     for cause in found:
         effect = next((it for it in kept if it.rule in rules[cause.rule].explains and it.site == cause.site), None)
@@ -48,8 +48,10 @@ def _explained(found: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Find
 
 
 def _merged(effect: Finding, cause: Finding) -> Finding:
-    """What the effect costs, with the reason for it and what to do about that. A line of evidence that another one
-    begins with repeats its figure, and is left out."""
+    """Return the effect's cost with the cause and its remedy.
+
+    A line of evidence is dropped if another one begins with it, since it repeats its figure.
+    """
     lines = (*effect.evidence, *cause.evidence)
     fresh = [it for it in dict.fromkeys(lines) if not any(it != other and other.startswith(it) for other in lines)]
     same_cost = cause.kind == "cost" and cause.share.value == effect.share.value

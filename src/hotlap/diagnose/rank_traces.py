@@ -1,4 +1,4 @@
-"""Small traces of ranks that communicate, of which the rules about them make their examples. Not a rule itself."""
+"""Small traces of ranks that communicate, for the examples of rules about them. Not a rule itself."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _HIDDEN_MS = 5.0
 
 
 def rank_trace(rank: int, *exposed_ms: float, communicates: bool = True, unreliable: str = "") -> Breakdown:
-    """Steps of 100 ms, so much of each exposed communication and the rest computing.
+    """Make steps of 100 ms: so much exposed communication, and computation otherwise.
 
-    Where it ``communicates``, five more milliseconds of it are hidden behind computing.
+    If it ``communicates``, another 5 ms of communication overlap with computation.
     """
     hidden = _HIDDEN_MS if communicates else 0.0
     steps = tuple(_step(number, it, hidden) for number, it in enumerate(exposed_ms))

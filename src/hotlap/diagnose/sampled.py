@@ -1,4 +1,4 @@
-"""What rules read off the sampled lines of the training thread. Not a rule itself."""
+"""What rules derive from sampled lines of the training thread. Not a rule itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hotlap.evidence import SampledLine, SampledPhase
 from hotlap.records import CallSite
 
 NOTABLE = 0.1
-"""Of the step: more time than this outside of every phase is a finding."""
+"""A share of the step: more time outside of every phase is a finding."""
 
 _FEWEST_SAMPLES = 20
 _SHOWN = 3
@@ -22,7 +22,7 @@ _WORTH_A_LINE = 0.1
 
 
 class Parts(NamedTuple):
-    """The lines seen in the phase ``other``, by what most of their time was."""
+    """The lines sampled in the phase ``other``, by the activity that took most of their time."""
 
     collectives: list[SampledLine]
     asleep: list[SampledLine]
@@ -34,8 +34,10 @@ class Parts(NamedTuple):
 
 
 def parts_of_other(profile: Profile) -> Parts | None:
-    """What the steps' time outside of every phase is; None where there are too few samples of it. What prints, logs or
-    writes counts as work, asleep or not: `logging-cost` reports it."""
+    """Classify the steps' time outside of all phases; None with too few samples.
+
+    Lines that print, log or write count as work, asleep or not: `logging-cost` reports them.
+    """
     lines = sampled_in(profile, "other")
     if sum(it.samples for it in lines) < _FEWEST_SAMPLES:
         return None
@@ -50,12 +52,15 @@ def parts_of_other(profile: Profile) -> Parts | None:
 
 
 def _sleeps(line: SampledLine) -> bool:
-    """Whether the thread slept for most of it; an operator of torch also sleeps until its other threads are done."""
+    """Whether the thread slept for most of it.
+
+    An operator of torch also sleeps until its other threads finish.
+    """
     return 2 * line.asleep_seconds > line.seconds and not is_in_torch(line)
 
 
 def waiting_share(profile: Profile) -> float:
-    """Which part of the step the thread spends in collectives or asleep, where `other-time` reports that; else 0."""
+    """Return the share of the step in collectives or asleep, if `other-time` reports it; else 0."""
     parts = parts_of_other(profile)
     if parts is None or parts.seconds <= 0:
         return 0.0
@@ -65,7 +70,7 @@ def waiting_share(profile: Profile) -> float:
 
 
 def sampled_in(profile: Profile, *phases: SampledPhase) -> list[SampledLine]:
-    """The lines at which the training thread was seen in these phases, longest first."""
+    """Return the training thread's lines in these phases, longest first."""
     return [it for it in profile.evidence.sampled.lines if it.phase in phases]
 
 
@@ -74,12 +79,12 @@ def seconds_of(lines: Iterable[SampledLine]) -> float:
 
 
 def first_site(lines: Iterable[SampledLine]) -> CallSite | None:
-    """Where the first of these lines is that is the user's."""
+    """Return the place of the first of these lines that is the user's."""
     return next((it.site for it in lines if it.site is not None), None)
 
 
 def line_with_most_time(lines: Iterable[SampledLine]) -> CallSite | None:
-    """The user's line with most time, whatever it called."""
+    """Return the user's line with the most time, whatever it called."""
     seconds: defaultdict[Place, float] = defaultdict(float)
     sites: dict[Place, CallSite] = {}
     for it in lines:
@@ -91,7 +96,7 @@ def line_with_most_time(lines: Iterable[SampledLine]) -> CallSite | None:
 
 
 def hottest(lines: list[SampledLine], within: str) -> Iterator[str]:
-    """``31 % of start-up at train.py:12, in import``: the lines with most of the time, a tenth of it at least."""
+    """Return ``31 % of start-up at train.py:12, in import`` for each line with at least a tenth."""
     whole = seconds_of(lines)
     by_line: dict[str, float] = {}
     for it in lines:

@@ -1,6 +1,6 @@
-"""How findings are put: figures with their units, places, and the levers that answer. Not a rule itself.
+"""The wording of findings: figures with units, places, and the levers that address them. Not a rule itself.
 
-Names that come out of a script or a trace are cut to a bounded length here; whoever shows a finding escapes them.
+Names from a script or a trace are truncated here; the code that displays a finding escapes them.
 """
 
 from __future__ import annotations
@@ -15,20 +15,22 @@ _BINARY_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def levers_for(rule: str, situation: Situation | None = None) -> tuple[str, ...]:
-    """The names of the levers that answer this rule, as they say themselves; with a situation only those that can be
-    tried there."""
+    """Return the names of the levers that address this rule.
+
+    With a situation, only those that can be tried there.
+    """
     answering = [lever for lever in all_levers().values() if rule in lever.addresses]
     return tuple(it.name for it in answering if situation is None or it.obstacle(situation) is None)
 
 
 def percent(share: float) -> str:
-    """``36 %``, ``4.2 %``, ``0.3 %``: one decimal below ten percent."""
+    """Return ``36 %``, ``4.2 %``, ``0.3 %``: one decimal below ten percent."""
     value = 100 * share
     return f"{value:.0f} %" if abs(value) >= 9.95 else f"{value:.1f} %"
 
 
 def share_of_step(share: Estimate) -> str:
-    """``36 % of the step``, with its interval where it has one."""
+    """Return ``36 % of the step``, with its interval if it has one."""
     text = f"{percent(share.value)} of the step"
     if share.low == share.high:
         return text
@@ -36,13 +38,13 @@ def share_of_step(share: Estimate) -> str:
 
 
 def time_in(account: PhaseAccount, phase: StepPhase, what: str = "") -> str:
-    """``data wait: 12 ms of a step of 40 ms``; ``what`` stands in place of the phase's title."""
+    """Return ``data wait: 12 ms of a step of 40 ms``; ``what`` replaces the phase's title."""
     seconds = duration(account.seconds_in(phase))
     return f"{what or PHASES[phase].title}: {seconds} of a step of {duration(account.wall)}"
 
 
 def duration(seconds: float) -> str:
-    """Three significant digits in the unit that suits: ``812 us``, ``34.1 ms``, ``2.31 s``."""
+    """Format seconds with three significant digits: ``812 us``, ``34.1 ms``, ``2.31 s``."""
     for unit, factor in (("s", 1.0), ("ms", 1e3)):
         if seconds * factor >= 0.9995:
             return f"{_three_digits(seconds * factor)} {unit}"
@@ -50,12 +52,12 @@ def duration(seconds: float) -> str:
 
 
 def per_second(seconds_each: float) -> str:
-    """How many a second, of what takes so long each: ``0.25``, ``34.1``, ``10870``."""
+    """Format a rate per second from the seconds of one: ``0.25``, ``34.1``, ``10870``."""
     return _three_digits(1 / seconds_each)
 
 
 def size(count: float) -> str:
-    """Bytes in binary units: ``1.4 GiB``."""
+    """Format bytes in binary units: ``1.4 GiB``."""
     unit = 0
     while abs(count) >= 1000 and unit < len(_BINARY_UNITS) - 1:
         count /= 1024
@@ -64,7 +66,7 @@ def size(count: float) -> str:
 
 
 def flop_rate(operations_per_second: float) -> str:
-    """``14.7 GFLOP/s``, ``45.0 TFLOP/s``."""
+    """Format a rate as ``14.7 GFLOP/s`` or ``45.0 TFLOP/s``."""
     for unit, factor in (("PFLOP/s", 1e15), ("TFLOP/s", 1e12)):
         if operations_per_second >= 0.9995 * factor:
             return f"{_three_digits(operations_per_second / factor)} {unit}"
@@ -72,24 +74,24 @@ def flop_rate(operations_per_second: float) -> str:
 
 
 def count(number: int, one: str, many: str = "") -> str:
-    """``1 worker``, ``3 workers``."""
+    """Return ``1 worker`` or ``3 workers``."""
     return f"{number} {one if number == 1 else many or one + 's'}"
 
 
 def name(text: str) -> str:
-    """A name on one line, its middle cut out where it is longer than 80 characters."""
+    """Return a name on one line, its middle removed if it is longer than 80 characters."""
     shown = " ".join(text[: 4 * _LONGEST_NAME].split())
     half = _LONGEST_NAME // 2 - 2
     return shown if len(shown) <= _LONGEST_NAME else f"{shown[:half]}...{shown[-half:]}"
 
 
 def place(site: CallSite | None) -> str:
-    """``train.py:31``, or ``an unknown line``; the finding's ``site`` carries the whole path."""
+    """Return ``train.py:31``, or ``an unknown line``; the finding's ``site`` has the whole path."""
     return line_of(site.file, site.line) if site and site.file else "an unknown line"
 
 
 def line_of(file: str, line: int) -> str:
-    """``train.py:31``: the file without its folders."""
+    """Return ``train.py:31``: the file without its folders."""
     return f"{name(PurePath(file).name)}:{line}"
 
 

@@ -1,8 +1,8 @@
-"""What one call of an operator multiplies, read off its shapes, and how long that takes at measured rates. Not a rule.
+"""The arithmetic of one call of an operator, derived from its shapes, and its time at measured rates. Not a rule.
 
-Two operations count for each multiplication with its addition. A rate belongs to a size: that of the square matrices
-whose product takes as many operations as one product of the operator does; or to a form, where one side is much shorter
-than the others, as with small batches.
+A multiplication with its addition counts as two operations. A rate belongs to a size: the side of square matrices whose
+product takes as many operations as one product of the operator; or to a form with one side much shorter than the
+others, as with small batches.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from hotlap.traces.records import OperatorRow
 Outputs = Mapping[tuple[object, ...], tuple[int, ...]]
 
 LARGER = 4
-"""Of matrices up to this many times as large as the largest that were measured, its rate is believed: rates have
-settled by then."""
+"""The rate of the largest measured matrices is used for matrices up to this many times as large: rates no longer change
+by then."""
 
 FLAT = 4
-"""A side that is so many times shorter than both others makes a product flat."""
+"""A product is flat if one side is this many times shorter than both others."""
 
 _CLEARLY_MORE = 1.25
 _COUNTED_ALIKE = 1.5
 _LEAST_SECONDS = 1e-3
 _NANOSECONDS = 1e-9
-_CONVERTED_BYTES = 12  # a number is read in four and written in two, and the other way round
-_BACKWARD_OF_ATTENTION = 2.5  # five products of the scores' size for two: the scores are computed again
+_CONVERTED_BYTES = 12  # four bytes are read and two written per number, and the reverse
+_BACKWARD_OF_ATTENTION = 2.5  # five products of the scores' size instead of two: the scores are recomputed
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,11 @@ class Flat:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one call does at least: its operations, the numbers that are read and written (0: not known), and the
-    operations of a single one of its products. ``flat`` is its form where one side is far shorter than the others."""
+    """The minimum work of one call: operations, and numbers read and written (0: unknown).
+
+    ``single`` is the number of operations of one of its products; ``flat`` is its form if one side is far shorter than
+    the others.
+    """
 
     operations: float
     numbers: int
@@ -68,12 +71,12 @@ class Work:
 
     @property
     def side(self) -> float:
-        """The side of square matrices whose product is as much work as a single one of these."""
+        """Return the side of square matrices whose product takes as much work as one of these."""
         return math.cbrt(self.single / 2)
 
 
 def work_of(row: OperatorRow, outputs: Outputs) -> Work | None:
-    """The work of one call; None where the shapes do not show it."""
+    """Return the work of one call; None if the shapes do not show it."""
     if is_product(row):
         return _work_of_product(row)
     if is_convolution(row):
@@ -84,8 +87,10 @@ def work_of(row: OperatorRow, outputs: Outputs) -> Work | None:
 
 
 def is_sparse(profile: Profile, row: OperatorRow, work: Work) -> bool:
-    """Whether it takes more operations by its shapes than the whole step was counted to have: then its matrices hold
-    fewer numbers than their shapes say, which a trace does not show."""
+    """Whether its shapes imply more operations than were counted for the whole step.
+
+    Then its matrices contain fewer numbers than their shapes suggest, which a trace does not show.
+    """
     counted = max((it.flops_per_step or 0.0 for it in profile.facts.models), default=0.0)
     window = profile.evidence.window
     if not counted or window is None or not window.steps:
@@ -94,7 +99,7 @@ def is_sparse(profile: Profile, row: OperatorRow, work: Work) -> bool:
 
 
 def product_of(row: OperatorRow) -> tuple[int, int, int, int] | None:
-    """Batch, rows, common side and columns of a product."""
+    """Return batch, rows, common side and columns of a product."""
     if not is_product(row) or row.name == "aten::linear":
         return None
     dimensions = 3 if is_batched(row) else 2
@@ -111,7 +116,7 @@ def is_batched(row: OperatorRow) -> bool:
 
 
 def convolution_of(row: OperatorRow) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """The shapes of a convolution's input and weight."""
+    """Return the shapes of a convolution's input and weight."""
     operands = row.shapes[1:3] if "backward" in row.name else row.shapes[:2]
     if len(operands) != 2 or len(operands[0]) < 3 or len(operands[0]) != len(operands[1]):
         return None
@@ -119,7 +124,7 @@ def convolution_of(row: OperatorRow) -> tuple[tuple[int, ...], tuple[int, ...]] 
 
 
 def convolution_outputs(operators: Iterable[OperatorRow]) -> Outputs:
-    """The shapes of convolutions' outputs, which only their backward calls show."""
+    """Return the shapes of convolutions' outputs, which only their backward calls show."""
     backward = [it for it in operators if it.name == "aten::convolution_backward" and len(it.shapes) > 2]
     return {it.shapes[1:3]: it.shapes[0] for it in backward}
 
@@ -135,7 +140,7 @@ def _work_of_product(row: OperatorRow) -> Work | None:
 
 
 def _flat(rows: int, common: int, columns: int) -> Flat | None:
-    """A matrix of few columns is to a library what one of few rows is."""
+    """Return the form of a product; few columns are to a library what few rows are."""
     shortest, middle, longest = sorted((rows, common, columns))
     if FLAT * shortest > middle:
         return None
@@ -155,12 +160,15 @@ def _work_of_convolution(row: OperatorRow, outputs: Outputs) -> Work | None:
 
 
 def _work_of_layer(row: OperatorRow) -> Work | None:
-    """A recurrent layer multiplies its input and its state by their weights, step by step of the sequence."""
+    """Return the work of a recurrent layer.
+
+    It multiplies its input and its state by their weights, step by step of the sequence.
+    """
     if len(row.shapes) < 3 or len(row.shapes[0]) != 3 or any(len(it) != 2 for it in row.shapes[1:3]):
         return None
     (length, batch, _), inputs, states = row.shapes[0], row.shapes[1], row.shapes[2]
     passes = 2 if "backward" in row.name else 1
-    single = 2.0 * length * batch * max(prod(inputs), prod(states))  # those of the input need not wait for each other
+    single = 2.0 * length * batch * max(prod(inputs), prod(states))  # those of the input are independent
     return Work(2.0 * passes * length * batch * (prod(inputs) + prod(states)), 0, single)
 
 
@@ -175,7 +183,10 @@ def _work_of_attention(row: OperatorRow) -> Work | None:
 
 
 def _heads_first(operator: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Batch, heads, length and size of a head. The operators below the common one have the length before the heads."""
+    """Return batch, heads, length and head size.
+
+    The operators below the common one have the length before the heads.
+    """
     if operator.startswith(("aten::_flash_attention", "aten::_efficient_attention")):
         return shape[0], shape[2], shape[1], shape[3]
     return shape
@@ -187,13 +198,13 @@ def _heads_first(operator: str, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def why_doubted(profile: Profile) -> str:
-    """Why the rates measured for the training device are not to be relied on, in sentences; empty where they are."""
+    """Return why the rates measured for the training device are unreliable, in sentences; may be empty."""
     said = dict(profile.machine.ceilings.doubts).get(device_kind(profile.situation), "")
     return " ".join(filter(None, (said, beaten(profile))))
 
 
 def beaten(profile: Profile) -> str:
-    """Where the script's own operators multiplied faster than the test did: a sentence that says so, else nothing."""
+    """Return a sentence if the script's own operators multiplied faster than the test did."""
     kind, outputs = device_kind(profile.situation), convolution_outputs(profile.operators)
     ceilings = dict(profile.machine.ceilings.matmul_flops_per_second)
     for row in profile.operators:
@@ -213,9 +224,9 @@ def beaten(profile: Profile) -> str:
 
 
 class Rates:
-    """What a device reached in a short test, by format and size.
+    """The rates that a device reached in a short test, by format and size.
 
-    A script on a processor that has fewer ``threads`` than the test had reaches at least its part of the rates.
+    A script on a CPU that has fewer ``threads`` than the test had reaches at least its share of the rates.
     """
 
     def __init__(self, ceilings: Ceilings, device: str, threads: int = 0) -> None:
@@ -240,15 +251,17 @@ class Rates:
                 self._flat.setdefault((dtype, flat.short), {}).setdefault(flat.short_side, []).append(flat)
 
     def rate(self, dtype: str, side: float) -> float | None:
-        """Operations per second with products of that side, between two that were measured in proportion; None where
-        they are far larger than any that was."""
+        """Return operations per second with products of that side, interpolated between two sides.
+
+        None if they are far larger than any that was measured.
+        """
         known = self._by_format.get(dtype)
         if not known or side > LARGER * known[-1].side:
             return None
         return self._part * _between([it.side for it in known], [it.flops_per_second for it in known], side)
 
     def flat_rate(self, dtype: str, flat: Flat) -> float | None:
-        """The same with products of that form; None where none was measured."""
+        """Return the rate with products of that form; None if none was measured."""
         by_short_side = self._flat.get((dtype, flat.short))
         if not by_short_side:
             return None
@@ -257,23 +270,26 @@ class Rates:
         return self._part * _between(list(by_short_side), rates, flat.short_side)
 
     def rate_of(self, dtype: str, work: Work) -> float | None:
-        """Operations per second with products of that size, and of that form where it was measured."""
+        """Return the rate with products of that size, and of that form if it was measured."""
         flat = self.flat_rate(dtype, work.flat) if work.flat is not None else None
         return flat or self.rate(dtype, work.side)
 
     def seconds(self, dtype: str, work: Work) -> float | None:
-        """How long the work takes in that format; None where no rate was measured for its size."""
+        """Return the seconds that the work takes in that format; None without a rate for its size."""
         rate = self.rate_of(dtype, work)
         return work.operations / rate if rate else None
 
     def layer_seconds(self, dtype: str) -> float:
-        """What autocast adds to one layer's forward and backward, whatever its size; 0 where it was not measured."""
+        """Return the time that autocast adds to a layer's forward and backward; 0 if not measured.
+
+        It does not depend on the layer's size.
+        """
         return self._autocast_seconds.get(dtype, 0.0)
 
     def conversion_seconds(self, dtype: str, numbers: int) -> float:
-        """What converting so many numbers from float32 to that format and back takes; 0 where it was not measured.
+        """Return the time to convert so many numbers from float32 to that format and back.
 
-        More numbers than were measured may not fit into the caches that those fitted into: memory's rate is the bound.
+        More numbers than were measured may not fit into the caches: then memory's rate is the bound.
         """
         known = [it for it in self._by_format.get(dtype, ()) if it.conversion_seconds > 0]
         if not known or numbers <= 0:
@@ -281,7 +297,7 @@ class Rates:
         each = [it.conversion_seconds / it.side**2 for it in known]
         side = math.sqrt(numbers)
         if side < known[0].side:
-            return known[0].conversion_seconds  # what so few take is the call itself
+            return known[0].conversion_seconds  # for so few numbers the time is that of the call itself
         at_the_rate = numbers * _between([it.side for it in known], each, side)
         if side <= known[-1].side or not self._memory:
             return at_the_rate
@@ -289,7 +305,7 @@ class Rates:
 
 
 def _between(sides: Sequence[int], values: Sequence[float], side: float) -> float:
-    """The value at a side, interpolated in logarithms; that of the nearest end beyond them."""
+    """Interpolate the value at a side in logarithms; outside, take the nearest end's."""
     if side <= sides[0]:
         return values[0]
     if side >= sides[-1]:

@@ -1,7 +1,7 @@
 """How far the mean of one column of steps lies from that of another, with an interval.
 
 The interval knows how much the steps of each launch vary, and nothing else. Two launches of the same code differ by
-more than that: see :data:`LAUNCH_SPREAD`.
+more than that: see :data:`RUN_SPREAD`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from statistics import fmean, variance
 from hotlap.measure.student import quantile
 from hotlap.records import Estimate
 
-LAUNCH_SPREAD = 0.06
+RUN_SPREAD = 0.06
 """By how much the step times of two launches of the same code differ at most, as a share: the upper end of what was
 measured on a shared machine (2 to 6 %). A difference between two single launches that is smaller shows nothing."""
 

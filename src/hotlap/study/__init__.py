@@ -1,19 +1,19 @@
-"""A study on disk: an append-only journal, its lock, and how a search goes on where it was cut.
+"""A study on disk: an append-only journal, its lock, and how an interrupted search resumes.
 
 A study is a folder::
 
     .hotlap/20260131-142501-337/
-        journal.jsonl   what was asked of the executor and what it answered, one JSON object a line
-        study.json      the Study as it stands, replaced as a whole after every outcome
-        profile.json    what findings were made of; the files it was read from may be gone by then
-        check.json      the whole answer of `hotlap check`, in its studies
+        journal.jsonl   each request to the executor and its answer, one JSON object per line
+        study.json      the current Study, replaced atomically after every outcome
+        profile.json    the measurements behind the findings; their source files may be deleted by then
+        check.json      the complete answer of `hotlap check`, in its studies
         signature.json  shows that this user made the study here
         patch.json      the kept levers as a change of the source, once `hotlap patch` made one
-        lock            held while a run is at work; holds its process number
-        runs/           what the trials left behind: output, gradients, evidence, traces
+        lock            held while a run is active; contains its process number
+        runs/           files of the trials: output, gradients, evidence, traces
 
-``docs/study-format.md`` describes every file and field. Reading is :mod:`hotlap.study.reading`, writing
-:mod:`hotlap.study.journal`; a format of the past is brought up to date by :mod:`hotlap.study.migrations`.
+``docs/study-format.md`` describes every file and field. :mod:`hotlap.study.reading` reads studies,
+:mod:`hotlap.study.journal` writes them, and :mod:`hotlap.study.migrations` converts older formats.
 """
 
 from hotlap.study.journal import Journal, attach_to, create_study, open_study

@@ -1,4 +1,4 @@
-"""A study's files: reading no more than is sensible, replacing as a whole, locking, and errors a person can act on."""
+"""A study's files: bounded reading, atomic replacement, locking, and errors that say what to do."""
 
 from __future__ import annotations
 
@@ -21,34 +21,35 @@ _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def open_study_file(path: Path, limit_bytes: int) -> BinaryIO:
-    """The file, opened for reading; a link is not followed.
+    """Open the file for reading, without following a link.
 
-    Raises :class:`StudyError` for what is no regular file, is larger than ``limit_bytes``, or cannot be opened.
+    Raises :class:`StudyError` for anything but a regular file, for one larger than ``limit_bytes``, and for one that
+    cannot be opened.
     """
     with explained(path):
         return files.open_regular(path, limit_bytes, follow=False)
 
 
 def read_bounded(path: Path, limit_bytes: int) -> bytes:
-    """The whole file. Raises :class:`StudyError` as :func:`open_study_file` does."""
+    """Read the whole file. Raises :class:`StudyError` as :func:`open_study_file` does."""
     with explained(path):
         return files.read_bounded(path, limit_bytes, follow=False)
 
 
 def replace(path: Path, text: bytes, *, durable: bool = True) -> None:
-    """Give the study this file in place of what was there, as a whole; only its owner may read it. One that is not
-    ``durable`` may be empty after a power failure.
+    """Replace a file of the study atomically; only its owner may read it.
 
-    Raises :class:`StudyError`; then the old file is as it was.
+    A file that is not ``durable`` may be empty after a power failure. Raises :class:`StudyError` and leaves the old
+    file unchanged.
     """
     with explained(path.parent):
         files.replace(path, text, mode=PRIVATE_FILE, durable=durable)
 
 
 def open_to_append(path: Path) -> int:
-    """The descriptor of a file of the study to write at its end; made where there is none.
+    """Open a file of the study for appending; create it if it is missing.
 
-    Raises :class:`StudyError`, also for a link and for what is no regular file.
+    Returns its descriptor. Raises :class:`StudyError`, also for a link and for anything but a regular file.
     """
     with explained(path):
         descriptor = files.open_descriptor(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _NEVER_ELSEWHERE)
@@ -56,7 +57,7 @@ def open_to_append(path: Path) -> int:
 
 
 def cut(path: Path, length: int) -> None:
-    """Leave the first ``length`` bytes of a file of the study. Raises :class:`StudyError`."""
+    """Truncate a file of the study to ``length`` bytes. Raises :class:`StudyError`."""
     with explained(path):
         descriptor = _regular(files.open_descriptor(path, os.O_WRONLY | _NEVER_ELSEWHERE), path)
         try:
@@ -67,9 +68,10 @@ def cut(path: Path, length: int) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder of the study that only its owner may enter, where there is none.
+    """Create a folder of the study that only its owner may enter.
 
-    Raises :class:`StudyError`, also for a link: what trials leave behind must not go elsewhere.
+    An existing folder is kept. Raises :class:`StudyError`, also for a link: files of trials must not be written
+    elsewhere.
     """
     with explained(path):
         path.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
@@ -78,9 +80,9 @@ def make_folder(path: Path) -> None:
 
 
 def make_private(directory: Path) -> None:
-    """Close a study of this user that everybody may read, as earlier versions made them, to all others.
+    """Make this user's world-readable study, as earlier versions made them, private.
 
-    One that only a group may read is left alone: somebody wanted that. Raises :class:`StudyError`.
+    A study that only a group may read is left alone: its owner chose that. Raises :class:`StudyError`.
     """
     with explained(directory):
         status = directory.stat()
@@ -89,9 +91,9 @@ def make_private(directory: Path) -> None:
 
 
 def lock(directory: Path) -> int:
-    """Hold the study for this process; the kernel gives the lock back when the process ends, however it ends.
+    """Lock the study for this process; the kernel releases the lock when it ends.
 
-    Raises :class:`StudyError` when another process holds it, and for a lock that is a link or no regular file.
+    Raises :class:`StudyError` if another process holds it, and for a lock that is a link or not a regular file.
     """
     path = directory / LOCK
     with explained(path):
@@ -107,14 +109,14 @@ def lock(directory: Path) -> int:
         with explained(directory):
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
-    except BaseException:  # goes on; whatever happened, the lock is not kept
+    except BaseException:  # re-raised: on any error the lock is released
         os.close(descriptor)
         raise
     return descriptor
 
 
 def is_locked(directory: Path) -> bool:
-    """Whether a run is at work on the study."""
+    """Whether a run is active on the study."""
     try:
         descriptor = files.open_descriptor(directory / LOCK, os.O_RDONLY | _NEVER_ELSEWHERE)
     except OSError:
@@ -126,7 +128,7 @@ def is_locked(directory: Path) -> bool:
 
 
 def _regular(descriptor: int, path: Path) -> int:
-    """The descriptor. Raises :class:`OSError` and closes it where it is of no regular file."""
+    """Return the descriptor, or close it and raise :class:`OSError` unless it is a regular file."""
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)
@@ -134,7 +136,7 @@ def _regular(descriptor: int, path: Path) -> int:
 
 
 class explained:
-    """Turns an operating system's error about a study's files into a :class:`StudyError`."""
+    """Turn the operating system's errors about a study's files into :class:`StudyError`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -152,7 +154,7 @@ class explained:
         if isinstance(error, files.TooLargeError):
             raise StudyError(
                 f"The study file {error.filename} cannot be used: {error.strerror}.",
-                remedy="hotlap does not write such a file: check where it comes from, or start a new study.",
+                remedy="hotlap writes no such file: check where it comes from, or start a new study.",
             ) from error
         if error.errno in _NO_SPACE:
             raise StudyError(
@@ -161,12 +163,12 @@ class explained:
             ) from error
         raise StudyError(
             f"The study {self._path} cannot be used: {error.strerror or error}.",
-            remedy="Check that the folder exists and may be written, or name another one.",
+            remedy="Check that the folder exists and is writable, or name another one.",
         ) from error
 
 
 def damaged(path: Path, how: str) -> StudyError:
-    """What to say of a file that holds something else than it should."""
+    """Build the error for a file with unexpected contents."""
     return StudyError(
-        f"The study file {path} is damaged: {how}.", remedy="Start a new study; the other files are untouched."
+        f"The study file {path} is damaged: {how}.", remedy="Start a new study; the other files are unchanged."
     )

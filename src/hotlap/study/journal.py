@@ -1,8 +1,7 @@
-"""The append-only journal of a study: what was asked of the executor, and what it answered.
+"""The append-only journal of a study: each request to the executor, and its answer.
 
-The search is a deterministic function of the executor's answers, so these are all that is stored of it:
-:mod:`hotlap.experiment.journaled` replays them. Nothing of the search's own state is kept, hence nothing of it can be
-stale.
+The search is a deterministic function of the executor's answers, so only these are stored:
+:mod:`hotlap.experiment.journaled` replays them. The search's own state is not stored, so it cannot become stale.
 """
 
 from __future__ import annotations
@@ -39,11 +38,11 @@ OptionsType = TypeVar("OptionsType", bound=Record)
 
 
 class Journal:
-    """An open study: locked for this process, its answers known, ready to take more.
+    """An open study: locked by this process, with its known answers, ready for more.
 
-    Use it as a context manager, or call :meth:`close`. ``answers`` maps a request's key and its ordinal (the
-    requests of that key are counted from 0) to what was answered. ``workload`` is what is run, with the secrets that
-    no file of the study holds.
+    Use it as a context manager, or call :meth:`close`. ``answers`` maps a request's key and ordinal (requests with the
+    same key are counted from 0) to its answer. ``workload`` is the command to run, with the secrets that no file of the
+    study contains.
     """
 
     def __init__(
@@ -70,27 +69,27 @@ class Journal:
             self._length = os.fstat(self._file).st_size
 
     def options(self, kind: type[OptionsType]) -> OptionsType:
-        """The options this study was created with.
+        """Return the options that this study was created with.
 
-        Raises :class:`StudyError` when they are of another make.
+        Raises :class:`StudyError` if they are of another type.
         """
         try:
             return msgspec.json.decode(self.header.options, type=kind)
         except (msgspec.MsgspecError, RecursionError) as error:
-            raise damaged(self.directory / JOURNAL, f"its options do not read: {error}") from None
+            raise damaged(self.directory / JOURNAL, f"its options cannot be read: {error}") from None
 
     def append(self, answer: Answer) -> None:
-        """Add one answer; when this returns it is on the disk. A failed write leaves the journal as it was.
+        """Append one answer; it is on the disk when this returns.
 
-        Raises :class:`StudyError` when the disk is full or may not be written.
+        A failed write leaves the journal unchanged. Raises :class:`StudyError` if the disk is full or not writable.
         """
         self._write(redacted_record(answer, self._secrets))
         self.answers[(answer.key, answer.ordinal)] = answer
 
     def save(self, study: Study) -> None:
-        """Replace ``study.json`` as a whole: a reader sees the old one or the new one, never half of one.
+        """Replace ``study.json`` atomically: a reader never sees half of one.
 
-        Raises :class:`StudyError` when the disk is full or may not be written.
+        Raises :class:`StudyError` if the disk is full or not writable.
         """
         text = msgspec.json.format(msgspec.json.encode(redacted_record(study, self._secrets)))
         replace(self.directory / SUMMARY, text)
@@ -98,18 +97,18 @@ class Journal:
             self._signer.sign(text)
 
     def attach(self, name: str, record: Record) -> None:
-        """Keep a record in a file of that name next to the study, in place of what was there.
+        """Store a record in a file of that name in the study's folder, replacing any old one.
 
-        Raises :class:`StudyError` when the disk is full or may not be written.
+        Raises :class:`StudyError` if the disk is full or not writable.
         """
         attach_to(self.directory, name, redacted_record(record, self._secrets))
 
     def attachment(self, name: str, kind: type[RecordType]) -> RecordType | None:
-        """What was attached under that name; None where nothing was, or where it cannot be read as ``kind``."""
+        """Return the attachment; None if it is missing or cannot be read as ``kind``."""
         return attachment_of(self.directory, name, kind)
 
     def close(self) -> None:
-        """Close the journal and give the lock back; closing twice does no harm."""
+        """Close the journal and release the lock; closing twice is harmless."""
         for descriptor in (self._file, self._lock):
             if descriptor >= 0:
                 os.close(descriptor)
@@ -132,20 +131,20 @@ class Journal:
                 os.fsync(self._file)
                 whole = True
             finally:
-                if not whole:  # also on Ctrl-C: no half line may be followed by a whole one
+                if not whole:  # also on Ctrl-C: a partial line must not be followed by a complete one
                     os.ftruncate(self._file, self._length)
         self._length += len(line)
 
 
 # ---------------------------------------------------------------------------------------------
-# Making a study, and opening one to go on with it
+# Creating a study, and opening one to resume it
 # ---------------------------------------------------------------------------------------------
 
 
 def attach_to(directory: Path, name: str, record: Record) -> None:
-    """Keep a record in a file of that name next to a study that nobody need hold for it, in place of what was there.
+    """Store a record in a file of that name in a study's folder, without its lock.
 
-    Raises :class:`StudyError` when the disk is full or may not be written.
+    An old file is replaced. Raises :class:`StudyError` if the disk is full or not writable.
     """
     replace(directory / name, msgspec.json.encode(record))
 
@@ -153,9 +152,9 @@ def attach_to(directory: Path, name: str, record: Record) -> None:
 def create_study(
     root: Path, workload: Workload, options: Record, *, hotlap_version: str = "", source: Source | None = None
 ) -> Journal:
-    """Make a new study under ``root`` and lock it. ``source`` is the state of the user's source at this moment.
+    """Create a study under ``root`` and lock it.
 
-    Raises :class:`StudyError` when the folder cannot be written.
+    ``source`` is the present state of the user's source. Raises :class:`StudyError` if the folder is not writable.
     """
     with explained(root):
         directory = _new_directory(root)
@@ -175,22 +174,23 @@ def create_study(
     try:
         journal._write(header)
         journal.save(study_of(directory, header))
-    except BaseException:  # goes on; whatever happened, the lock is not kept
+    except BaseException:  # re-raised: on any error the lock is released
         journal.close()
         raise
     return journal
 
 
 def open_study(path: Path, *, approve: Approve | None = None, given: Workload | None = None) -> Journal:
-    """Open a study to go on with it: its folder, a file in it, or the root (the latest study under it).
+    """Open a study to resume it: its folder, a file in it, or the root of studies.
 
-    ``approve`` is asked before anything in the folder changes but the lock, and raises where the study's command must
-    not be run. ``given`` is that command with its secrets, which no study stores.
+    Under a root, the latest study is opened. ``approve`` is called before anything in the folder but the lock changes,
+    and raises if the study's command must not be run. ``given`` is that command with its secrets, which no study
+    stores.
 
-    A last line that was cut short is dropped; that trial will be measured again. A journal of an older format is
-    written again in the present one, as a whole. Raises :class:`StudyError` when there is none, when another run holds
-    it, when a newer hotlap wrote it, or when it is damaged, and :class:`UsageError` where secrets of the command are
-    missing or ``given`` is another one.
+    A truncated last line is dropped; its trial will be measured again. A journal of an older format is rewritten in the
+    present one, atomically. Raises :class:`StudyError` if there is no study, if another run holds it, if a newer hotlap
+    wrote it, or if it is damaged, and :class:`UsageError` if secrets of the command are missing or ``given`` is another
+    command.
     """
     directory = directory_of(path)
     held = lock(directory)
@@ -211,7 +211,7 @@ def open_study(path: Path, *, approve: Approve | None = None, given: Workload | 
         make_folder(directory / RUNS)
         signer = None if doubt else Signer(directory, header_line)
         return Journal(directory, found.header, found.answers, held, workload=workload, signer=signer)
-    except BaseException:  # goes on; whatever happened, the lock is not kept
+    except BaseException:  # re-raised: on any error the lock is released
         os.close(held)
         raise
 
@@ -221,8 +221,10 @@ def _line(entry: Record) -> bytes:
 
 
 def _new_directory(root: Path) -> Path:
-    """A folder named by the time, to the millisecond; a name that is taken is waited out. Only its owner may enter it,
-    nor the folders of studies above it that are made with it."""
+    """Create a folder named by the time, to the millisecond; wait if the name is taken.
+
+    Only its owner may enter it, or the folders above it that are created with it.
+    """
     if root.name in FOLDERS:
         root.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     root.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Which command makes which kind of study, and whether it can go on with one: a line a kind."""
+"""Which command makes each kind of study, and whether it can resume one: one line per kind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hotlap.study.layout import LABS
 
 
 class Made(NamedTuple):
-    """``command`` made it, and ``resumes`` one that was cut."""
+    """``command`` made it, and ``resumes`` an interrupted one."""
 
     command: str
     resumes: bool = False
@@ -31,10 +31,13 @@ KINDS: Final[Mapping[StudyKind, Made]] = MappingProxyType(
 
 
 def command_of(study: Study) -> str:
-    """The command that made a study, without ``hotlap``. A search in the folder for labs is one of ``hotlap lab``."""
+    """Return the command that made a study, without ``hotlap``.
+
+    A search in the folder for labs was made by ``hotlap lab``.
+    """
     return LABS if Path(study.directory).parent.name == LABS else KINDS[study.kind].command
 
 
 def resumes(study: Study) -> bool:
-    """Whether a study of this kind can be resumed where it was cut."""
+    """Whether an interrupted study of this kind can be resumed."""
     return KINDS[study.kind].resumes

@@ -1,7 +1,7 @@
-"""The last study, for a command that names none: the newest one that has what the command needs.
+"""Choose the study for a command that names none: the newest one that has what the command needs.
 
-A newer study of a script that failed at its start, one that somebody copied in, or a quick look does not hide an older
-one that has an answer. One sentence says what was passed over.
+A newer study of a script that failed at its start, a copied study, or a quick look does not hide an older one with an
+answer. One sentence explains which newer studies were skipped.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from hotlap.study.layout import JOURNAL
 from hotlap.study.reading import latest_study, load_study, made_here, studies_in
 
 Need: TypeAlias = Literal["answer", "plan", "search"]
-"""What a command needs of a study: an ``answer``, that is at least the time account; a ``plan`` with a lever in it; or
-a ``search`` that can be resumed."""
+"""What a command needs of a study: an ``answer`` (at least the time account), a ``plan`` with a lever in it, or a
+``search`` that can be resumed."""
 
 _LACKS: dict[Need, str] = {
     "answer": "ended without results",
@@ -33,17 +33,17 @@ _MOST_NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Last:
-    """The folder of the study; ``passed_over`` says why newer ones are not it, and is empty where it is the newest."""
+    """The study's folder. ``passed_over`` says why newer ones were skipped; empty if it is the newest."""
 
     directory: Path
     passed_over: str = ""
 
 
 def last_study(root: Path, need: Need = "answer", *, also: Sequence[Path] = ()) -> Last:
-    """The newest study under ``root``, or in one of the folders ``also``, that this user made here and that has what is
-    needed; else the newest of somebody else that has it; else the newest of all, which then says what is wrong.
+    """Return the newest suitable study under ``root`` or in the folders ``also``.
 
-    Raises :class:`StudyError` where there is none.
+    Studies that this user made here come first, then suitable ones of others. If none is suitable, the newest of all is
+    returned, whose contents explain what is wrong. Raises :class:`StudyError` if there is none.
     """
     found = sorted((it for folder in (root, *also) for it in studies_in(folder)), key=lambda it: it.name, reverse=True)
     if not found:
@@ -61,12 +61,12 @@ def last_study(root: Path, need: Need = "answer", *, also: Sequence[Path] = ()) 
 
 
 def is_study(path: Path) -> bool:
-    """Whether a path names one study: its folder, or a file of it."""
+    """Whether a path is one study: its folder, or a file in it."""
     return path.is_file() or (path / JOURNAL).is_file()
 
 
 def _reason_against(directory: Path, need: Need) -> str:
-    """Why a study is not what is needed; empty where it is."""
+    """Return why a study is not suitable; empty if it is."""
     try:
         study = load_study(directory)
     except StudyError:
@@ -94,7 +94,7 @@ def _is_ours(directory: Path) -> bool:
 def _sentence(chosen: Path, reasons: Sequence[tuple[Path, str]]) -> str:
     if not reasons:
         return ""
-    return f"This is the study {chosen.name}: {', '.join(_newer(reasons))}."
+    return f"Using the study {chosen.name}: {', '.join(_newer(reasons))}."
 
 
 def _newer(reasons: Sequence[tuple[Path, str]]) -> Iterator[str]:
@@ -102,4 +102,4 @@ def _newer(reasons: Sequence[tuple[Path, str]]) -> Iterator[str]:
     for directory, reason in shown:
         yield f"the newer {directory.name} {reason}"
     if len(reasons) > len(shown):
-        yield f"and so on for {len(reasons) - len(shown)} more"
+        yield f"{len(reasons) - len(shown)} more were skipped"

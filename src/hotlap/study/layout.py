@@ -1,11 +1,11 @@
-"""The names of what a study's folder holds, its format, and how much of it is read at most."""
+"""The names of files and folders in a study, its format, and how much is read at most."""
 
 from __future__ import annotations
 
 from typing import Final
 
 FORMAT: Final = 3
-"""The format that is written. Older ones are read by way of :mod:`hotlap.study.migrations`."""
+"""The format that is written. :mod:`hotlap.study.migrations` converts older ones."""
 
 JOURNAL: Final = "journal.jsonl"
 SUMMARY: Final = "study.json"
@@ -17,13 +17,13 @@ SIGNATURE: Final = "signature.json"
 RUNS: Final = "runs"
 
 LABS: Final = "lab"
-"""The folder for the studies of ``hotlap lab``, which a resumed search must not take for its own."""
+"""The folder for the studies of ``hotlap lab``, where a resumed search does not look."""
 
 PROFILES: Final = "profile"
 """The folder for the studies of ``hotlap profile``, for the same reason."""
 
 CHECKS: Final = "check"
-"""The folder for the studies of ``hotlap check``, which nothing but ``hotlap history`` looks for."""
+"""The folder for the studies of ``hotlap check``, which only ``hotlap history`` reads."""
 
 BATCHES: Final = "batch"
 """The folder for the studies of ``hotlap batch``."""
@@ -41,4 +41,4 @@ SUMMARY_LIMIT_BYTES: Final = 32 * 2**20
 ATTACHMENT_LIMIT_BYTES: Final = 64 * 2**20
 LINE_LIMIT_BYTES: Final = 256 * 2**20
 JOURNAL_LIMIT_BYTES: Final = 2**30
-"""A study that somebody sent may be of any size. Ours stay a hundred times below these."""
+"""A study from elsewhere may be of any size. Ours stay a hundred times below these limits."""

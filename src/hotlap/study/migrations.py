@@ -1,17 +1,17 @@
-"""From the format that a study was written in to the present one.
+"""Convert a study from the format that it was written in to the present one.
 
-A format changes only where a field changes its meaning, its type or its name; new fields carry defaults and need no
-step. Each step from one format to the next is one function. It is given what part of the study a JSON object is, and
-the object, and returns the object as the next format has it::
+A format changes only if a field changes its meaning, its type or its name; new fields have defaults and need no step.
+Each step from one format to the next is one function. It takes the part of the study that a JSON object is, and the
+object, and returns the object in the next format::
 
     def from_1_to_2(part: Part, document: Document) -> Document:
         ...
 
     STEPS: Mapping[int, Step] = {1: from_1_to_2}
 
-A step looks at nothing but its own two formats, and is never changed after a release: a study of the first format goes
-through all of them. An attachment does not say in which format it was written, so it goes through all of them too, and
-a step must leave one unchanged that is of a later format already.
+A step depends on nothing but its own two formats, and never changes after a release: a study of the first format goes
+through all of them. An attachment does not record its format, so it goes through all steps too; a step must leave one
+of a later format unchanged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, Final, Literal, TypeAlias
 Document: TypeAlias = dict[str, Any]
 
 Part: TypeAlias = Literal["summary", "header", "answer", "attachment"]
-"""``study.json``, the journal's first line, one of its others, or a file that is attached to a study."""
+"""``study.json``, the journal's first line, one of its others, or an attachment."""
 
 Step: TypeAlias = Callable[[Part, Document], Document]
 
@@ -42,7 +42,7 @@ _PARITY_OF_2: Final = frozenset({"verdict", "proof", "steps", "gates", "text"})
 
 
 def from_1_to_2(part: Part, document: Document) -> Document:
-    """Settings of the lever ``loader`` have the names that torch gives the arguments."""
+    """Give settings of the lever ``loader`` the names of torch's arguments."""
     found: Document = _renamed(document)
     return found
 
@@ -59,8 +59,11 @@ def _renamed(value: Any) -> Any:
 
 
 def from_2_to_3(part: Part, document: Document) -> Document:
-    """What is known about results is one of two records, which ``type`` tells apart, in the field ``quality``. The
-    phases of a step are pairs of a name and seconds instead of a field each."""
+    """Store quality as one of two tagged records, and phases as pairs.
+
+    What is known about the results becomes the field ``quality``, whose ``type`` tags the record. The phases of a step
+    become pairs of a name and seconds instead of a field each.
+    """
     found: Document = _of_3(document)
     return found
 
@@ -86,13 +89,13 @@ def _of_3(value: Any) -> Any:
 
 
 STEPS: Mapping[int, Step] = {1: from_1_to_2, 2: from_2_to_3}
-"""Each step by the format that it starts from."""
+"""Each step, by the format that it starts from."""
 
 
 def migrated(part: Part, document: Document, written_in: int, steps: Mapping[int, Step] = STEPS) -> Document:
-    """The document as the format after the last step has it.
+    """Return the document in the format after the last step.
 
-    Raises :class:`KeyError`, :class:`TypeError` or :class:`ValueError` for a document that is not what its format says.
+    Raises :class:`KeyError`, :class:`TypeError` or :class:`ValueError` if the document does not match its format.
     """
     for start in sorted(steps):
         if start >= written_in:

@@ -1,4 +1,4 @@
-"""Reading studies, whoever wrote them and in whichever format: nothing in one is believed before it was checked."""
+"""Read studies from anyone and in any known format: their contents are untrusted until checked."""
 
 from __future__ import annotations
 
@@ -35,15 +35,18 @@ _NO_LONGER_FITS = (KeyError, TypeError, ValueError, AttributeError)
 
 
 class _Version(msgspec.Struct, frozen=True):
-    """Only the format version, read before anything else is believed."""
+    """Only the format version, read before anything else."""
 
     format_version: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 
 
 @dataclass(frozen=True, slots=True)
 class JournalContent:
-    """What a journal holds, in the present format. ``header_line`` is its first line, byte for byte,
-    ``written_in`` the format it was written in, and ``whole_bytes`` how much of the file are whole lines."""
+    """The contents of a journal, in the present format.
+
+    ``header_line`` is its first line, byte for byte; ``written_in`` is the format that it was written in;
+    ``whole_bytes`` is the length of its complete lines.
+    """
 
     header: Header
     header_line: bytes
@@ -53,12 +56,11 @@ class JournalContent:
 
 
 def load_study(path: Path) -> Study:
-    """Read a study without touching it: its folder, its ``study.json``, or the root (the latest study under it).
+    """Read a study without changing it: its folder, ``study.json``, or the root.
 
-    Secrets that an earlier version stored are redacted.
-
-    A study that says "running" while no run holds it was killed; it is given the status "interrupted".
-    Raises :class:`StudyError` when there is none, when a newer hotlap wrote it, or when it is damaged.
+    Under a root, the latest study is read. Secrets that an earlier version stored are redacted. A study with the status
+    "running" that no run holds was killed; it gets the status "interrupted". Raises :class:`StudyError` if there is
+    none, if a newer hotlap wrote it, or if it is damaged.
     """
     if path.is_file() and path.name != JOURNAL:
         return _read_summary(path)
@@ -75,8 +77,10 @@ def load_study(path: Path) -> Study:
 
 
 def attachment_of(directory: Path, name: str, kind: type[RecordType]) -> RecordType | None:
-    """What was attached to the study in that folder under that name; None where nothing was, or where it cannot be read
-    as ``kind``."""
+    """Return the attachment of that name in that folder.
+
+    None if it is missing or cannot be read as ``kind``.
+    """
     try:
         text = read_bounded(directory / name, ATTACHMENT_LIMIT_BYTES)
         document = migrations.migrated("attachment", msgspec.json.decode(text, type=dict[str, Any]), 1)
@@ -86,9 +90,9 @@ def attachment_of(directory: Path, name: str, kind: type[RecordType]) -> RecordT
 
 
 def studies_in(root: Path) -> list[Path]:
-    """The folders of the studies that lie directly in ``root``, the newest last; none where there is no such folder.
+    """Return the folders of the studies directly in ``root``, the newest last.
 
-    Raises :class:`StudyError` when the folder cannot be read.
+    Empty if the folder does not exist. Raises :class:`StudyError` if it cannot be read.
     """
     with explained(root):
         found = [it for it in root.iterdir() if (it / JOURNAL).is_file()] if root.is_dir() else []
@@ -96,9 +100,9 @@ def studies_in(root: Path) -> list[Path]:
 
 
 def latest_study(root: Path) -> Path:
-    """The folder of the newest study under ``root``.
+    """Return the folder of the newest study under ``root``.
 
-    Raises :class:`StudyError` when there is none.
+    Raises :class:`StudyError` if there is none.
     """
     found = studies_in(root)
     if not found:
@@ -107,7 +111,7 @@ def latest_study(root: Path) -> Path:
 
 
 def directory_of(path: Path) -> Path:
-    """The folder of the study that a path stands for. Raises :class:`StudyError` when there is none."""
+    """Return the folder of the study that a path denotes. Raises :class:`StudyError` if there is none."""
     if path.is_file() and (path.parent / JOURNAL).is_file():
         return path.parent
     if (path / JOURNAL).is_file():
@@ -116,7 +120,7 @@ def directory_of(path: Path) -> Path:
 
 
 def study_of(directory: Path, header: Header) -> Study:
-    """A study of which no more is known than how it began."""
+    """Build a study of which only the beginning is known."""
     return Study(
         identifier=header.identifier,
         hotlap_version=header.hotlap_version,
@@ -133,9 +137,9 @@ def study_of(directory: Path, header: Header) -> Study:
 
 
 def read_journal(path: Path) -> JournalContent:
-    """The header and all answers, read line by line. A last line that was written in part is left out.
+    """Read the header and all answers, line by line, without a truncated last line.
 
-    Raises :class:`StudyError` when a newer hotlap wrote it or when it is damaged.
+    Raises :class:`StudyError` if a newer hotlap wrote it or if it is damaged.
     """
     answers: dict[tuple[str, int], Answer] = {}
     with open_study_file(path, JOURNAL_LIMIT_BYTES) as file, explained(path):
@@ -144,7 +148,7 @@ def read_journal(path: Path) -> JournalContent:
         whole_bytes, number = len(first), 1
         doubt: StudyError | None = None
         while (line := file.readline(LINE_LIMIT_BYTES)).endswith(b"\n"):
-            if doubt is not None:  # it was not the last line: no interrupted write can explain that
+            if doubt is not None:  # not the last line, so an interrupted write cannot explain it
                 raise doubt
             number += 1
             try:
@@ -162,15 +166,15 @@ def read_journal(path: Path) -> JournalContent:
 
 
 def read_header(path: Path) -> Header:
-    """How a study began: the first line of its journal, read alone. Raises :class:`StudyError` when there is none."""
+    """Read how a study began: the first line of its journal. Raises :class:`StudyError` if there is none."""
     return _header_and_line(path)[0]
 
 
 def opening_of(path: Path, given: Workload | None = None, *, summary: bool = False) -> Opening:
-    """What a study would run, and whether this user made it here; with ``summary`` its ``study.json``, too.
+    """Return the command that a study would run, and whether this user made it here.
 
-    ``given`` is the command again, where it holds secrets. Raises :class:`StudyError` as :func:`read_header` does, and
-    what :func:`hotlap.study.trust.completed` raises.
+    With ``summary``, ``study.json`` is verified too. ``given`` is the command again, if it holds secrets. Raises
+    :class:`StudyError` as :func:`read_header` does, and the errors of :func:`hotlap.study.trust.completed`.
     """
     directory = directory_of(path)
     header, line = _header_and_line(directory / JOURNAL)
@@ -180,7 +184,10 @@ def opening_of(path: Path, given: Workload | None = None, *, summary: bool = Fal
 
 
 def made_here(path: Path) -> bool:
-    """Whether this user made a study here, and its ``study.json`` is unchanged. Raises as :func:`read_header` does."""
+    """Whether this user made the study here and its ``study.json`` is unchanged.
+
+    Raises as :func:`read_header` does.
+    """
     directory = directory_of(path)
     _, line = _header_and_line(directory / JOURNAL)
     return not why_foreign(directory, line, summary=True)
@@ -194,7 +201,7 @@ def _header_and_line(path: Path) -> tuple[Header, bytes]:
 
 def _whole_line(line: bytes, path: Path, number: int) -> bytes:
     if not line.endswith(b"\n"):
-        raise damaged(path, f"line {number} is missing or was cut short")
+        raise damaged(path, f"line {number} is missing or truncated")
     return line
 
 
@@ -220,7 +227,7 @@ def _read_summary(path: Path) -> Study:
 
 
 def _check_workload(workload: Workload, path: Path) -> None:
-    """Raise :class:`StudyError` for a command that no system can run, and whose names no file can have."""
+    """Raise :class:`StudyError` for a command that no system can run."""
     words = (workload.python, *workload.interpreter_options, workload.target, *workload.arguments)
     if any("\0" in it for it in (workload.directory, *words)):
         raise damaged(path, "its command contains a NUL character")
@@ -232,7 +239,7 @@ def _check_workload(workload: Workload, path: Path) -> None:
 
 
 def _decoded(text: bytes, kind: type[_T] | Any, part: Part, written_in: int) -> _T:
-    """The record that a text holds, brought to the present format. Raises one of :data:`_UNREADABLE`."""
+    """Decode the record and bring it to the present format. Raises one of :data:`_UNREADABLE`."""
     if written_in < FORMAT:
         text = _in_present_format(text, part, written_in)
     record: _T = msgspec.json.decode(text, type=kind)
@@ -244,14 +251,14 @@ def _in_present_format(text: bytes, part: Part, written_in: int) -> bytes:
     try:
         present = migrations.migrated(part, document, written_in)
     except _NO_LONGER_FITS as error:
-        raise msgspec.ValidationError(f"it is not of format {written_in}, as it says: {error!r}") from None
+        raise msgspec.ValidationError(f"it does not match its format {written_in}: {error!r}") from None
     if part != "answer":
         present["format_version"] = FORMAT
     return msgspec.json.encode(present)
 
 
 def _version_of(text: bytes, path: Path) -> int:
-    """The format that a text says it is of. Raises :class:`StudyError` for one that is newer than ours."""
+    """Return the format that a text declares. Raises :class:`StudyError` if it is newer than ours."""
     try:
         version = msgspec.json.decode(text, type=_Version).format_version
     except _UNREADABLE as error:

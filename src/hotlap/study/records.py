@@ -10,9 +10,9 @@ from hotlap.records import Machine, Record, Run, Source, TurnSet, Workload
 
 
 class Header(Record, frozen=True, kw_only=True, tag="header"):
-    """The journal's first line: all that is needed to start the same search again.
+    """The journal's first line: everything needed to start the same search again.
 
-    ``options`` are the choices of the search, as it understands them.
+    ``options`` are the options of the search, in its own type.
     """
 
     format_version: int
@@ -25,8 +25,11 @@ class Header(Record, frozen=True, kw_only=True, tag="header"):
 
 
 class MachineAnswer(Record, frozen=True, kw_only=True, tag="machine"):
-    """What ``Executor.machine`` answered. ``key`` names the request, and requests of one key are counted by
-    ``ordinal`` from 0; ``elapsed_seconds`` count from the answer before."""
+    """The answer of ``Executor.machine``.
+
+    ``key`` names the request, and ``ordinal`` counts requests with the same key from 0; ``elapsed_seconds`` is the time
+    since the previous answer.
+    """
 
     key: str
     ordinal: int
@@ -35,7 +38,7 @@ class MachineAnswer(Record, frozen=True, kw_only=True, tag="machine"):
 
 
 class LaunchAnswer(Record, frozen=True, kw_only=True, tag="launch"):
-    """What ``Executor.launch`` answered: one run."""
+    """The answer of ``Executor.launch``: one run."""
 
     key: str
     ordinal: int
@@ -44,7 +47,7 @@ class LaunchAnswer(Record, frozen=True, kw_only=True, tag="launch"):
 
 
 class TurnAnswer(Record, frozen=True, kw_only=True, tag="turns"):
-    """What ``Executor.take_turns`` answered: one set."""
+    """The answer of ``Executor.take_turns``: one replicate."""
 
     key: str
     ordinal: int

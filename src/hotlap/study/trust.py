@@ -1,8 +1,8 @@
-"""Whether a study was made here by this user, which decides whether its command may be run unasked.
+"""Decide whether this user made a study here, and so whether its command may be run without confirmation.
 
-A study carries signatures of its header and of its summary (``signature.json``), made with a key that only this user
-can read (``$XDG_STATE_HOME/hotlap/key``, by default below ``~/.local/state``). A study from elsewhere cannot carry
-them: without a signature, or with one of another key, it is foreign.
+A study contains signatures of its header and its summary (``signature.json``), made with a key that only this user can
+read (``$XDG_STATE_HOME/hotlap/key``, by default below ``~/.local/state``). A study from elsewhere cannot contain them:
+without a signature, or with one by another key, it is foreign.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _SIGNATURE_LIMIT_BYTES = 4096
 class Opening(Record, frozen=True, kw_only=True):
     """A study that is about to be run again.
 
-    ``workload`` is what would be run. ``ours`` says that this user made the study here, and ``why_foreign`` is the
-    reason where not.
+    ``workload`` is the command to run. ``ours`` is true if this user made the study here; otherwise ``why_foreign`` is
+    the reason.
     """
 
     directory: str
@@ -43,7 +43,7 @@ class Opening(Record, frozen=True, kw_only=True):
 
 
 Approve: TypeAlias = Callable[[Opening], object]
-"""Called before anything of a study is run; raises to prevent it."""
+"""Called before a study's command is run; raises to prevent that."""
 
 
 class Signatures(Record, frozen=True, kw_only=True):
@@ -54,7 +54,10 @@ class Signatures(Record, frozen=True, kw_only=True):
 
 
 class Signer:
-    """Signs a study of ours as it changes; without a key it does nothing, and the study is foreign to everybody."""
+    """Signs a study of ours whenever it changes.
+
+    Without a key it does nothing, and the study is foreign to everyone.
+    """
 
     def __init__(self, directory: Path, header_line: bytes) -> None:
         self._path = directory / SIGNATURE
@@ -62,7 +65,7 @@ class Signer:
         self._header = _signature(self._key, "header", header_line) if self._key is not None else ""
 
     def sign(self, summary: bytes) -> None:
-        """Sign the header and this text of the summary. Raises :class:`StudyError` when that cannot be written."""
+        """Sign the header and this summary. Raises :class:`StudyError` if the file cannot be written."""
         if self._key is None:
             return
         found = Signatures(header=self._header, summary=_signature(self._key, "summary", summary))
@@ -70,23 +73,25 @@ class Signer:
 
 
 def why_foreign(directory: Path, header_line: bytes, *, summary: bool = False) -> str:
-    """Why a study is not one that this user made here; empty where it is. With ``summary`` its ``study.json`` must be
-    unchanged, too."""
+    """Return why a study is foreign; empty if this user made it here.
+
+    With ``summary``, ``study.json`` must be unchanged too.
+    """
     try:
         if not files.is_own(directory.stat()):
             return "its folder belongs to another user"
     except OSError as error:
-        return f"its folder cannot be looked at: {error.strerror or error}"
+        return f"its folder cannot be examined: {error.strerror or error}"
     key = _key(create=False)
     if key is None:
-        return f"there is no key of yours in {_key_path()}"
+        return f"you have no key in {_key_path()}"
     try:
         found = msgspec.json.decode(read_bounded(directory / SIGNATURE, _SIGNATURE_LIMIT_BYTES), type=Signatures)
         changed = summary and read_bounded(directory / SUMMARY, SUMMARY_LIMIT_BYTES)
     except (StudyError, msgspec.MsgspecError, UnicodeDecodeError):
         return "it is not signed"
     if not hmac.compare_digest(found.header.encode(), _signature(key, "header", header_line).encode()):
-        return "it was signed by somebody else or changed since"
+        return "someone else signed it, or it has changed since"
     if changed and not hmac.compare_digest(found.summary.encode(), _signature(key, "summary", changed).encode()):
         return f"its {SUMMARY} changed since it was signed"
     return ""
@@ -96,16 +101,16 @@ def refuse_foreign(opening: Opening) -> None:
     """Raise :class:`UsageError` for a study that this user did not make here."""
     if not opening.ours:
         raise UsageError(
-            f"The study {opening.directory} was not made here by you ({opening.why_foreign}), and continuing "
-            "would run the command that it stores.",
+            f"The study {opening.directory} was not made here by you ({opening.why_foreign}); continuing "
+            "would run the command that it contains.",
             remedy="Check the command, then run it again in a terminal and confirm, or give --yes.",
         )
 
 
 def completed(stored: Workload, given: Workload | None) -> Workload:
-    """What a study runs: its own command, or the one that was given again, since secrets are not stored.
+    """Return the command that a study runs: its own, or the one given again with secrets.
 
-    Raises :class:`UsageError` where a secret is missing, and where another command was given.
+    Raises :class:`UsageError` if a secret is missing or another command was given.
     """
     if given is None:
         if is_redacted(stored):
@@ -120,11 +125,11 @@ def completed(stored: Workload, given: Workload | None) -> Workload:
     if (one.kind, one.target, one.arguments) != (other.kind, other.target, other.arguments) or not options:
         raise UsageError(
             "The study was made with another command.",
-            remedy="Give the command that it was made with, or begin a new study.",
+            remedy="Give the command that it was made with, or start a new study.",
         )
     if one.directory != other.directory:
         raise UsageError(
-            f"The study was made in {other.directory}, and the command is given in {one.directory}.",
+            f"The study was made in {other.directory}, but the command was given in {one.directory}.",
             remedy="Run it again from there.",
         )
     return msgspec.structs.replace(stored, arguments=given.arguments)
@@ -146,7 +151,10 @@ def _key_path() -> Path:
 
 
 def _key(*, create: bool) -> bytes | None:
-    """This user's key; None where there is none, where it cannot be kept, or where others might know it."""
+    """Return this user's key.
+
+    None if there is none, if it cannot be stored, or if others might know it.
+    """
     path = _key_path()
     try:
         return _read_key(path)
@@ -165,18 +173,18 @@ def _key(*, create: bool) -> bytes | None:
 
 def _make_key(path: Path) -> None:
     """Write a new key unless another process just did. Raises :class:`OSError`."""
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    files.replace(beside, secrets.token_bytes(_KEY_BYTES), mode=0o600)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    files.replace(temporary, secrets.token_bytes(_KEY_BYTES), mode=0o600)
     try:
-        os.link(beside, path)  # unlike a rename, it never takes the place of a key
+        os.link(temporary, path)  # unlike a rename, a link never replaces a key
     except FileExistsError:
         pass
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def _read_key(path: Path) -> bytes | None:
-    """The key; None for one that others can read or may have written. Raises :class:`OSError`."""
+    """Return the key; None if others can read it or may have written it. Raises :class:`OSError`."""
     with files.open_regular(path, _KEY_BYTES, follow=False) as file:
         status = os.fstat(file.fileno())
         key = file.read(_KEY_BYTES)

@@ -5,18 +5,19 @@
 
 ## Why it is slow
 Every sample pays for kernel launches and copies that a whole batch would pay once, in the middle of the training's own
-work on the device. And it forbids workers: a forked process cannot use CUDA, and spawned ones need device memory each.
+work on the device. It also rules out workers: a forked process cannot use CUDA, and each spawned one needs device
+memory.
 
 ## How to see it
-Calls to the accelerator that were seen while samples were made, or samples whose tensors lie there, together with a
-material data wait. The wait is what it costs at most.
+Calls to the accelerator while samples were created, or samples with tensors there, together with a material data wait.
+The wait is an upper bound of the cost.
 
 ## What to do
 Return tensors on the CPU and move whole batches in the training loop, with `pin_memory=True` and `non_blocking=True`.
-What shall run on the device (augmentation, say) can run there on a batch, after the copy.
+Work that belongs on the device, such as augmentation, can run there on a batch, after the copy.
 
 ## When it is fine
-A small data set that lies on the device as a whole and is indexed there: no wait comes of it, and this rule is silent.
+A small data set that is stored entirely on the device and indexed there: it causes no wait, and this rule is silent.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _SHOWN = 3
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """One finding for each data set that works on the accelerator while the training waits for it."""
+    """Yield one finding per data set that uses the accelerator while training waits for it."""
     wait = waiting(profile)
     if not is_material(wait):
         return
@@ -49,7 +50,7 @@ def check(profile: Profile) -> Iterator[Finding]:
             yield Finding(
                 rule=_NAME,
                 share=at_most(wait.value),
-                title=f"{name(dataset.dataset)} makes its samples on the accelerator, and the step waits "
+                title=f"{name(dataset.dataset)} creates its samples on the accelerator, and the step waits "
                 f"{percent(wait.value)} of its time for them.",
                 evidence=tuple(_evidence(profile, dataset, devices)),
                 remedy="Return tensors on the CPU from the data set, and move whole batches in the training loop.",

@@ -1,23 +1,23 @@
 """The allocator keeps running out of memory and starts over.
 
 ## What it is
-The driver had no memory left for a tensor, so torch's allocator gave its whole cache of free blocks back and asked once
-more. That second try worked, without any message.
+The driver had no memory left for a tensor, so torch's allocator returned its whole cache of free blocks and tried
+again. The second attempt succeeded, without any message.
 
 ## Why it is slow
-Giving memory back makes the host wait until the device has finished all that was issued, and the blocks that the next
-steps want must be asked of the driver again. It is also the last thing that happens before an out-of-memory error.
+Returning memory makes the host wait until the device has finished all queued work, and the driver must allocate the
+blocks for the next steps again. It is also the last thing that happens before an out-of-memory error.
 
 ## How to see it
-The allocator's own count of such retries (`torch.cuda.memory_stats()["num_alloc_retries"]`) from the start on, against
-the number of observed steps.
+The allocator's own count of such retries since the start (`torch.cuda.memory_stats()["num_alloc_retries"]`), compared
+with the number of observed steps.
 
 ## What to do
-Need less memory (mixed precision, activation checkpointing, a smaller batch with accumulation), lose less of it
-(`PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`), or find who else uses the device.
+Use less memory (mixed precision, activation checkpointing, a smaller batch with accumulation), waste less of it
+(`PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`), or find other processes that use the device.
 
 ## When it is fine
-Once or twice in the first steps, where libraries try algorithms that want much memory.
+Once or twice in the first steps, when libraries try algorithms that need a lot of memory.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ _FEWEST_PER_STEP = 0.05
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """A finding where it happens in at least one of twenty steps; the first two may have been the warm-up's."""
+    """Yield a finding if it happens in at least one of twenty steps.
+
+    The first two retries may belong to the warm-up.
+    """
     steps, retries = profile.evidence.observed_steps, profile.evidence.memory.retries
     if not profile.on_accelerator or steps <= 0 or retries < max(_FEWEST_RETRIES, _FEWEST_PER_STEP * steps):
         return

@@ -2,18 +2,18 @@
 
 ## What it is
 `torch.autograd.set_detect_anomaly(True)`, or training inside `detect_anomaly()`: a tool for finding the operation that
-brings forth NaN.
+produces NaN.
 
 ## Why it is slow
 Every operation of the forward pass records its Python call stack, and the backward pass checks the result of every
 operation for NaN. On a device each check waits for the device.
 
 ## How to see it
-torch says whether it is on; the observed steps ran with it. What it costs depends on the model and was not tried, so no
-share is given.
+torch reports whether it is on; the observed steps ran with it. The cost depends on the model and was not measured, so
+no share is given.
 
 ## What to do
-Take it out once the cause is found. To look for one, switch it on for a few steps only.
+Remove it once the cause is found. To look for one, enable it for a few steps only.
 
 ## When it is fine
 While looking for NaN.
@@ -37,7 +37,7 @@ _NAME = "anomaly-detection"
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """One finding where it was on in the observed steps."""
+    """Yield one finding if it was on in the observed steps."""
     evidence = profile.evidence
     if not evidence.anomaly_detection or not evidence.observed_steps:
         return

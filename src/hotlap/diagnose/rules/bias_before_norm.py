@@ -1,12 +1,12 @@
-"""Layers add a bias that the batch-norm behind them takes away again.
+"""Layers add a bias that the following batch-norm subtracts again.
 
 ## What it is
-A convolution or linear layer has a bias, and a batch-norm takes its output directly. The batch-norm subtracts the mean
-of each channel, and with it whatever constant the bias added.
+A convolution or linear layer has a bias, and its output goes directly into a batch-norm. The batch-norm subtracts the
+mean of each channel, and with it whatever constant the bias added.
 
 ## Why it is slow
-The bias is added, its gradient (which is zero but for rounding) is summed over the whole output, and the optimizer
-updates it, all to no effect.
+The bias is added, its gradient (zero except for rounding) is summed over the whole output, and the optimizer updates
+it, all without effect.
 
 ## How to see it
 `hotlap profile train.py` counts such layers; they are those whose output went unchanged into a batch-norm.
@@ -15,9 +15,9 @@ updates it, all to no effect.
 Give these layers `bias=False`; the batch-norm has a shift of its own.
 
 ## When it is fine
-Where checkpoints of the old form must go on loading strictly, and where the batch-norm is used in evaluation mode while
-training (frozen statistics), since then it does not subtract this batch's mean. The model can represent the same
-functions without the bias, but its initial random numbers differ.
+If older checkpoints must still load strictly, or if the batch-norm is in evaluation mode while training (frozen
+statistics), since it then does not subtract this batch's mean. The model can represent the same functions without the
+bias, but its initial random numbers differ.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SHOWN = 3
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """What it costs shows nowhere by itself: the bias is added inside the layers' own kernels."""
+    """The cost cannot be measured separately: the bias is added inside the layers' own kernels."""
     useless = [it for it in profile.evidence.layers if it.bias and it.normalised_after and it.weight_shape]
     if not useless:
         return
@@ -63,7 +63,7 @@ def check(profile: Profile) -> Iterator[Finding]:
 
 
 def _outputs(layer: LayerUse) -> int:
-    """How many biases it has, one for each output channel; transposed convolutions keep their inputs first."""
+    """Return the number of biases, one per output channel; transposed convolutions store inputs first."""
     transposed = "Transpose" in layer.kind and len(layer.weight_shape) > 1
     return layer.weight_shape[1 if transposed else 0]
 

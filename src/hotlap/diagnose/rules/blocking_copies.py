@@ -1,25 +1,25 @@
 """The host waits for each copy of a batch, although the batch is pinned.
 
 ## What it is
-`batch.to(device)` without `non_blocking=True`: the batch lies in pinned memory, so the device could fetch it by itself,
-but the host stands still until it has.
+`batch.to(device)` without `non_blocking=True`: the batch is in pinned memory, so the device could copy it by itself,
+but the host waits until the copy is done.
 
 ## Why it is slow
-The copy comes after all work that was queued before it, so the host waits for that work too and loses its lead. When
-it returns, the device's queue is empty, and the device idles until the next kernels are launched.
+The copy comes after all work that was queued before it, so the host waits for that work too and no longer runs ahead.
+After the copy the device's queue is empty, and the device idles until the next kernels are launched.
 
 ## How to see it
-Batches in pinned memory that were copied while the host waited, in at least half of the observed steps. Where the steps
-were traced, the cost is the time that the device idled because of such copies, scaled to an unprofiled step. Where it
-shows none, or there is no trace, the time of the copies themselves is the bound: it can be hidden behind computing only
-once they do not block.
+Batches in pinned memory that were copied while the host waited, in at least half of the observed steps. If the steps
+were traced, the cost is the time that the device idled because of such copies, scaled to an unprofiled step. If there
+is no such time, or no trace, the time of the copies themselves is the bound: they can overlap with computation only if
+they do not block.
 
 ## What to do
 Copy with `.to(device, non_blocking=True)`. Work on the same stream is ordered after the copy, so nothing else needs to
 change. Do not write into the batch on the host before the device is done with it.
 
 ## When it is fine
-Where the batch is needed on the host right after, or is so small that the copy does not show.
+If the batch is needed on the host right afterwards, or is so small that the copy takes no measurable time.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NAME = "blocking-copies"
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """One finding for each training loader whose pinned batches are copied without ``non_blocking=True``."""
+    """Yield one finding per training loader whose pinned batches are copied blockingly."""
     idle = idle_share(profile, "blocking_copy")
     share = _cost(profile, idle)
     if not profile.on_accelerator or share is None:
@@ -65,7 +65,7 @@ def check(profile: Profile) -> Iterator[Finding]:
 
 
 def _cost(profile: Profile, idle: Estimate | None) -> Estimate | None:
-    """The idle time that such copies leave behind, else the copies as a bound; None where neither is material."""
+    """Return the idle time caused by such copies, or the copies as a bound; None if immaterial."""
     if idle is not None and is_material(idle):
         return idle
     copying = phase_share(profile, "host_to_device")

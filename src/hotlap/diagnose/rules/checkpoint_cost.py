@@ -5,7 +5,7 @@
 serialised and written, and the script waits for all of it.
 
 ## Why it is slow
-Nothing is trained on meanwhile. Adam's state is twice as large as the weights, and a network drive takes some hundred
+Training stops meanwhile. Adam's state is twice as large as the weights, and a network drive writes a few hundred
 megabytes per second.
 
 ## How to see it
@@ -14,12 +14,12 @@ repeats. Isolated trials write to this machine's disk, even where the script wou
 Saving in another thread is not counted.
 
 ## What to do
-Save less often, and the optimizer's state only where a run must be resumed. Or save in the background: copy the state
-to the host and write it in a thread, or use `torch.distributed.checkpoint.async_save`. Write to a local disk, and copy
-from there.
+Save less often, and save the optimizer's state only if the run must be resumable. Or save in the background: copy the
+state to the host and write it in a thread, or use `torch.distributed.checkpoint.async_save`. Write to a local disk, and
+copy from there.
 
 ## When it is fine
-Where a lost hour costs more than the checkpoints do.
+If losing an hour of training costs more than the checkpoints.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NAME = "checkpoint-cost"
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """One finding where saving takes 2 % of the run or more."""
+    """Yield one finding if saving takes 2 % of the run or more."""
     part = part_of(profile, "checkpoints")
     if part is None:
         return

@@ -1,24 +1,23 @@
 """Memory is nearly full.
 
 ## What it is
-At its peak, training holds more than 92 % of the device's memory in live tensors, or of the machine's memory where it
+At its peak, training holds more than 92 % of the device's memory in live tensors, or of the machine's memory if it
 trains on the CPU.
 
 ## Why it is slow
-Near the limit the allocator has no room to choose: it frees its cache and asks the driver again, which makes the device
-wait. And a slightly longer sequence, a larger last batch or an evaluation then ends the run with an out-of-memory
-error.
+Near the limit the allocator must free its cache and request memory from the driver again, which makes the device wait.
+And a slightly longer sequence, a larger last batch or an evaluation then ends the run with an out-of-memory error.
 
 ## How to see it
-The largest sum of live tensors that the allocator counted, against the device's memory; on the CPU the largest resident
-memory of all processes of the launch, against what the machine (or its control group) has.
+The allocator's peak of live tensors, compared with the device's memory; on the CPU the peak resident memory of all
+processes of the run, compared with the memory of the machine (or its control group).
 
 ## What to do
 Lower precision of activations (mixed precision), activation checkpointing, a smaller batch with gradient accumulation;
 on the CPU also fewer loader workers.
 
 ## When it is fine
-Where all batches have one shape and evaluation needs no more than training does: then the peak was seen already.
+If all batches have one shape and evaluation needs no more memory than training: then the peak has already been reached.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _ON_HOST = "Keep some memory free: fewer loader workers, a smaller prefetch_fact
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """One finding for the device, and one for the machine's own memory."""
+    """Yield one finding for the device, and one for the machine's own memory."""
     for use, remedy in ((device_memory(profile), _ON_DEVICE), (host_memory(profile), _ON_HOST)):
         if use is not None and use.share > _NEARLY_FULL:
             yield _finding(use, remedy)

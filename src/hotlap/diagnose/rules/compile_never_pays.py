@@ -1,27 +1,26 @@
-"""Compiling takes longer than training is likely to win back.
+"""Compiling takes longer than training is likely to save.
 
 ## What it is
-The script compiles, and the seconds paid for it are a large part of the run, many passes over the training data, or
-thousands of steps. Or a trial has measured what compiling gains here in each step, and the run or the data are too
-short to win back what compiling costs.
+The script compiles, and compile time is a large part of the run, or as long as many passes over the training data or
+thousands of steps. Or a trial has measured the gain of compiling per step, and the run or the data are too short for it
+to pay off.
 
 ## Why it is slow
-Compiling is paid once, its gain is earned step by step. With small models and small data the whole training may be over
-before the two are even. It is paid again in every run that finds no cache, and for every new shape.
+The cost is paid once, the gain accumulates step by step. With small models and small data, training may be over before
+compiling pays off. The cost is paid again in every run without a cache, and for every new shape.
 
 ## How to see it
-The seconds are those that torch reports for Dynamo and Inductor (`torch._dynamo.utils.compile_times()`). Where the
-script came to its own end, they are compared with the length of the run; else with a pass over the training data, or
-with the compiled steps where no loader has a length. The number of steps to win it back is the seconds of compiling
-divided by the seconds that each step gains; without a trial that gain is unknown, and only the price is shown.
+The seconds are those that torch reports for Dynamo and Inductor (`torch._dynamo.utils.compile_times()`). If the script
+ended by itself, they are compared with the length of the run; otherwise with a pass over the training data, or with the
+compiled steps if no loader has a length. The number of steps until compiling pays off is its seconds divided by the
+seconds that each step saves; without a trial the saving is unknown, and only the cost is shown.
 
 ## What to do
-Leave `torch.compile` out while you try things, and put it in for long trainings. Compile only the part that takes the
-time, or keep the cache between runs (`TORCHINDUCTOR_CACHE_DIR`).
+Disable `torch.compile` in short experiments, and enable it for long training runs. Compile only the slow part, or keep
+the cache between runs (`TORCHINDUCTOR_CACHE_DIR`).
 
 ## When it is fine
-Where training takes many more steps than the run that was measured, or the same compiled code is found in the cache
-next time.
+If training takes many more steps than the measured run, or the next run finds the compiled code in the cache.
 """
 
 from __future__ import annotations
@@ -59,17 +58,17 @@ MANY_PASSES = 10
 as many passes to win back what compiling took."""
 
 LARGE_PART = 0.2
-"""Of a run. Compiling then pays only if a step would take a quarter longer without it."""
+"""A share of the run. Compiling then pays off only if a step would take a quarter longer without it."""
 
 MANY_STEPS = 1000
-"""Compiled steps, where neither the run's length nor that of a pass is known."""
+"""A number of compiled steps, used if the length of the run and of a pass are unknown."""
 
 SHORTEST_SECONDS = 5.0
-"""Compiling that takes no longer is not reported."""
+"""Shorter compile times are not reported."""
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """One finding where the script compiles, or a trial did: the seconds paid, against the gain where it is known."""
+    """Yield one finding if the script or a trial compiled: the cost, and the gain if it is known."""
     if profile.account.wall <= 0:
         return
     if is_compiled(profile) or profile.compile.graphs > 0:
@@ -79,7 +78,7 @@ def check(profile: Profile) -> Iterator[Finding]:
 
 
 def _in_the_script(profile: Profile) -> Iterator[Finding]:
-    """The gain is not known, since nothing ran uncompiled: the cost alone is compared."""
+    """Compare the cost alone: the gain is unknown, since nothing ran uncompiled."""
     seconds, step_seconds = profile.compile.seconds, profile.account.wall
     pass_steps = _steps_of_a_pass(profile)
     if seconds < SHORTEST_SECONDS:
@@ -139,8 +138,11 @@ def _many_steps(profile: Profile) -> Finding:
 
 
 def _in_a_trial(profile: Profile) -> Iterator[Finding]:
-    """A trial has measured the gain, so the steps that win the cost back are known. The gain's best end counts, of an
-    unmodified step: with other levers a step may be shorter, and the gain with it."""
+    """Compare the cost with the gain that a trial measured.
+
+    The upper end of the gain counts, for an unmodified step: with other levers a step may be shorter, and so may the
+    gain.
+    """
     outcome = next((it for it in profile.outcomes if it.lever == "compile"), None)
     if outcome is None or not isinstance(outcome.verdict, Kept) or outcome.compile is None:
         return
@@ -192,7 +194,7 @@ def _to_win_back(seconds: float, wall: float, speedup: float) -> float | None:
 
 
 def _steps_of_a_pass(profile: Profile) -> float:
-    """Optimizer steps in a pass over the longest loader; 0 where no loader tells its length."""
+    """Return optimizer steps per pass over the longest loader; 0 if no loader has a length."""
     lengths = [it.length for it in profile.facts.loaders if it.length]
     return max(lengths, default=0) / max(1.0, profile.facts.backwards_per_step)
 

@@ -5,18 +5,18 @@
 
 ## Why it is slow
 In every step the whole model is copied from the first device to the others, inputs are scattered and outputs gathered
-there. The threads share one interpreter lock, so the devices wait for Python in turns, and the first device also does
-the loss and the optimizer while the others idle.
+there. The threads share one interpreter lock, so the devices take turns waiting for Python, and the first device also
+computes the loss and the optimizer step while the others idle.
 
 ## How to see it
-The script made such a module, and the machine has more than one device.
+The script created such a module, and the machine has more than one device.
 
 ## What to do
-One process a device with `DistributedDataParallel`, started by `torchrun --nproc-per-node=gpu train.py`, with a
-`DistributedSampler` for the data. The batch size then is that of one device.
+Use one process per device with `DistributedDataParallel`, started by `torchrun --nproc-per-node=gpu train.py`, and a
+`DistributedSampler` for the data. The batch size is then that of one device.
 
 ## When it is fine
-For a quick try in a notebook, and where a single device is all that is used.
+For a quick experiment in a notebook, or if only a single device is used.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ group: Group = "distributed"
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """A hint: what it costs depends on the model, and only the change itself would tell."""
+    """Yield a hint: the cost depends on the model, and is known only after the change."""
     devices = profile.machine.accelerators
     evidence = profile.evidence
     if not evidence.data_parallel or not profile.on_accelerator or len(devices) < 2:
@@ -48,7 +48,7 @@ def check(profile: Profile) -> Iterator[Finding]:
         share=exactly(0.0),
         title=f"One process drives the machine's {len(devices)} devices with nn.DataParallel.",
         evidence=(
-            f"nn.DataParallel was made at {place(evidence.data_parallel_site)}; the machine has {len(devices)} x "
+            f"nn.DataParallel was created at {place(evidence.data_parallel_site)}; the machine has {len(devices)} x "
             f"{name(devices[0].name)}",
         ),
         remedy="Use DistributedDataParallel with one process per device (`torchrun --nproc-per-node=gpu "

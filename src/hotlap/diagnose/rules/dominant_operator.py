@@ -2,28 +2,28 @@
 
 ## What it is
 A single operator, called with the same shapes again and again, takes more than two fifths of all operators' own time.
-It is none of those that hardware and libraries are made for (matrix products, convolutions, fused attention, recurrent
-layers), where such a share is a good sign. The gradient of `x[index]` is named from one fifth on, since
-`torch.index_select` often has a cheaper one.
+It is not one of those that hardware and libraries are optimized for (matrix products, convolutions, fused attention,
+recurrent layers), for which such a share is a good sign. The gradient of `x[index]` is reported from one fifth on,
+since that of `torch.index_select` is often cheaper.
 
 ## Why it is slow
-Models spend their arithmetic in matrix products. Whatever else dominates is limited by memory, by an algorithm that
-cannot be spread over many cores, or by being called far too often: the gradient of an embedding writes a table as large
-as the vocabulary, a scatter adds to the same places one after the other, a tensor that grows by concatenation is copied
-as a whole each time.
+Models do most of their arithmetic in matrix products. Any other dominant operator is limited by memory, by an algorithm
+that cannot be parallelized, or by being called far too often: the gradient of an embedding writes a table as large as
+the vocabulary, a scatter adds to the same positions sequentially, a tensor that grows by concatenation is copied
+entirely each time.
 
 ## How to see it
-`hotlap profile train.py` names the operator, its shapes and the line at which sampling found it; where there is none,
-the function that the trace shows around it.
-`torch.profiler` with `record_shapes=True` and `key_averages(group_by_input_shape=True)` shows the same.
+`hotlap profile train.py` names the operator, its shapes and the line at which it was sampled, or else the function that
+the trace shows around it. `torch.profiler` with `record_shapes=True` and `key_averages(group_by_input_shape=True)`
+shows the same.
 
 ## What to do
-It depends on the operator; the finding says what is usual. Often a formulation without it exists, or it can run on less
-data, or less often. Chains of element-wise operators are fused by `torch.compile`.
+It depends on the operator; the finding names the usual remedy. Often a formulation without it exists, or it can run on
+less data, or less often. Chains of element-wise operators are fused by `torch.compile`.
 
 ## When it is fine
-Where the work is what the method is about: sorting in a ranking loss, scatters in a graph network. Then the question is
-only whether its size is needed.
+If the operator is essential to the method, such as sorting in a ranking loss or scatters in a graph network. Then check
+only whether it needs that much data.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ DOMINANT = 0.40
 """An operator with more than this share of all operators' own time dominates."""
 
 AVOIDABLE = 0.20
-"""One that has a cheaper equivalent need not dominate: this share is spent for nothing."""
+"""The share from which an operator with a cheaper equivalent is reported."""
 
 MANY_CALLS = 100
-"""So many calls a step with the same shapes are a loop in Python."""
+"""This many calls per step with the same shapes indicate a loop in Python."""
 
 _SMALL_SECONDS = 1e-4
 _NANOSECONDS = 1e-9
@@ -79,8 +79,8 @@ _ADVICE = MappingProxyType(
         ),
         "_index_put_impl_": (
             "It writes to positions that may repeat, so on a GPU it sorts them first. Where it is the gradient of "
-            "`x[index]`, `torch.index_select` or `torch.gather` often has a cheaper one; else take `scatter_add_` or "
-            "`index_add_`."
+            "`x[index]`, `torch.index_select` or `torch.gather` often has a cheaper one; otherwise use `scatter_add_` "
+            "or `index_add_`."
         ),
         "fill_": (
             "It fills a whole tensor with one number: a buffer that is allocated again, or the gradient of an "
@@ -96,7 +96,7 @@ _ADVICE = MappingProxyType(
             "or write them into a "
             "tensor of the final size."
         ),
-        "sort": "Sort fewer elements, or take `torch.topk` where only some are needed.",
+        "sort": "Sort fewer elements, or use `torch.topk` if only some are needed.",
         "_unique2": "It sorts. Compute it once and keep it, or use `torch.bincount` for small integers.",
         "nonzero": "Its result's size depends on the values; `torch.where` with three arguments keeps a fixed size.",
         "cumsum": "It is sequential along one dimension: keep that one last in memory, and no longer than needed.",
@@ -117,7 +117,7 @@ _USUAL = (
     "`torch.compile` fuses chains of element-wise operators."
 )
 _READS = frozenset({"aten::item", "aten::_local_scalar_dense"})
-"""They compute nothing, they wait; hotlap itself reads the loss in the profiled steps of a CPU."""
+"""They wait and compute nothing; hotlap itself reads the loss in the profiled steps on a CPU."""
 
 _HAVE_EQUIVALENTS = frozenset({"aten::_index_put_impl_"})
 """As the gradient of `x[index]`: that of `torch.index_select(x, 0, index)` is often faster, on a CPU too (as in
@@ -126,13 +126,13 @@ _HAVE_EQUIVALENTS = frozenset({"aten::_index_put_impl_"})
 _UPDATES = frozenset(
     f"aten::{it}" for it in ("add", "add_", "addcdiv_", "addcmul_", "div", "div_", "lerp_", "mul", "mul_", "sqrt")
 )
-"""What the optimizers that have fused forms call for each parameter where they are not fused."""
+"""Operators that optimizers with a fused form call for each parameter if they are not fused."""
 
 _LOOP = "It is called in a loop. Stack the small tensors into one, and call it once for all of them."
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """Only for torch's own operators: what a library brought along is there for a purpose."""
+    """Only for torch's own operators: a library's own operators have a purpose."""
     whole = sum(own_nanoseconds(profile, it) for it in profile.operators)
     rows = _costliest(profile)
     own = sum(own_nanoseconds(profile, it) for it in rows)
@@ -170,7 +170,7 @@ def _site(profile: Profile, row: OperatorRow) -> CallSite | None:
 
 
 def _costliest(profile: Profile) -> list[OperatorRow]:
-    """The rows of the unusual operator that takes most time with the same shapes, wherever it was called."""
+    """Return the rows of the costliest unusual operator with the same shapes, from all call sites."""
     alike: defaultdict[tuple[str, tuple[tuple[int, ...], ...]], list[OperatorRow]] = defaultdict(list)
     for it in profile.operators:
         usual = it.name in _READS or it.name.startswith("aten::_fused_") or is_matrix_work(it)
@@ -194,7 +194,7 @@ def _runners_up(profile: Profile, first: OperatorRow, whole: int) -> Iterator[st
 
 
 def _is_upload(profile: Profile, row: OperatorRow, own: int) -> bool:
-    """Whether the operator mostly copies batches to the device, which the rules about data speak of."""
+    """Whether the operator mostly copies batches to the device, which other rules report."""
     device = traced_device(profile)
     if row.name != "aten::copy_" or device is None:
         return False

@@ -1,30 +1,30 @@
-"""Attention writes its whole matrix of scores to memory, where a fused kernel would not.
+"""Attention writes its whole score matrix to memory, which a fused kernel avoids.
 
 ## What it is
-Attention is computed as written in the paper: a batched matrix product, a softmax over the scores of every pair of
-tokens, another product. A Hugging Face model does so with `attn_implementation="eager"`,
-`torch.nn.MultiheadAttention` with `need_weights=True` (its default), and many hand-written models.
+Attention is computed by its definition: a batched matrix product, a softmax over the scores of every pair of tokens,
+and another product. A Hugging Face model does this with `attn_implementation="eager"`, `torch.nn.MultiheadAttention`
+with `need_weights=True` (its default), and many hand-written models.
 
 ## Why it is slow
-The scores take memory and traffic that grow with the square of the sequence's length. Each operation on them (scaling,
-mask, softmax, dropout, and the same backward) reads and writes all of it. Fused kernels keep a block of scores on the
-chip, and use them at once (FlashAttention and its relatives).
+The memory and memory traffic of the scores grow with the square of the sequence length. Each operation on them
+(scaling, mask, softmax, dropout, and the same backward) reads and writes all of them. Fused kernels such as
+FlashAttention keep a block of scores on the chip and use it immediately.
 
 ## How to see it
 In a profile: `aten::_softmax` over shapes that end in (tokens, tokens), between two `aten::bmm` of the same sizes. With
-the fused operator there is `aten::_scaled_dot_product_..._attention` instead. What that would save was measured on this
-machine for sequences and heads of several sizes; of the sizes around the script's the one that saves most is the bound.
-Masks and dropout on the scores, and what the system takes to provide memory for them in every step, as page faults show
-it, are added to that. Where nothing saves a material share of the step, nothing is said: on a processor the fused
-operator is often slower for short sequences and narrow heads.
+the fused operator there is `aten::_scaled_dot_product_..._attention` instead. Its saving was measured on this machine
+for sequences and heads of several sizes; of the sizes around the script's, the one with the largest saving is the
+bound. The time for masks and dropout on the scores, and for allocating their memory in every step (as page faults
+show), is added. If no size saves a material share of the step, there is no finding: on a CPU the fused operator is
+often slower for short sequences and narrow heads.
 
 ## What to do
 Call `torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=..., is_causal=...)`. For a Hugging
 Face model load it with `attn_implementation="sdpa"`; for `nn.MultiheadAttention` pass `need_weights=False`.
 
 ## When it is fine
-Where the attention weights themselves are wanted, for short sequences, and where a mask or bias that is learned needs
-gradients that no fused kernel gives.
+If the attention weights themselves are needed, for short sequences, or if a learned mask or bias needs gradients that
+no fused kernel computes.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _BYTES = {"double": 8, "float": 4, "c10::Half": 2, "c10::BFloat16": 2}
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """By the operators where they were profiled, else by what a Hugging Face model says of itself."""
+    """Judge by profiled operators, or else by a Hugging Face model's configuration."""
     if any(it.name == _FUSED_ALREADY for it in profile.operators):
         return  # the script calls the fused function, which found no kernel for its inputs
     if profile.operators:
@@ -82,7 +82,7 @@ def check(profile: Profile) -> Iterator[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class _Attention:
-    """Every operator on scores of these ``shapes``, ``products`` those that make them or multiply by them."""
+    """All operators on scores of these ``shapes``; ``products`` compute them or multiply by them."""
 
     softmax: OperatorRow
     shapes: frozenset[_Shape]
@@ -95,7 +95,7 @@ class _Attention:
 
     @property
     def besides(self) -> tuple[OperatorRow, ...]:
-        """What a script does to scores that the definition does not: masks, biases, dropout."""
+        """Operators on scores that are not part of the definition: masks, biases, dropout."""
         return tuple(it for it in self.others if it.name not in _DEFINITION)
 
 
@@ -150,7 +150,7 @@ def _by_configuration(profile: Profile) -> Iterator[Finding]:
         title=f"{name(eager[0].kind)}, with {eager[0].parameters:,} parameters, computes its attention eagerly.",
         evidence=(
             f"This is the configuration of {len(eager)} of {len(profile.facts.models)} models.",
-            "No operators were profiled, so its cost is not known.",
+            "No operators were profiled, so its cost is unknown.",
         ),
         remedy=_remedy(profile),
         site=eager[0].site or site_with(profile, "model"),
@@ -206,7 +206,7 @@ def _most_saved(profile: Profile, attention: _Attention) -> float | None:
 
 
 def _with_threads(rates: Sequence[AttentionRate], threads: int) -> list[AttentionRate]:
-    """Those measured with one thread for a script of one, else those of the most threads."""
+    """Return the rates measured with one thread for a single-threaded script, else with the most threads."""
     measured = {it.threads for it in rates}
     wanted = 1 if threads == 1 and 1 in measured else max(measured, default=0)
     return [it for it in rates if it.threads == wanted]
@@ -224,12 +224,12 @@ def _fresh_share(profile: Profile, attention: _Attention) -> float:
 
 
 def _written(softmax: OperatorRow) -> int:
-    """The bytes of one layer's scores."""
+    """Return the bytes of one layer's scores."""
     return prod(softmax.shapes[0]) * _BYTES.get(softmax.types[0] if softmax.types else "", 4)
 
 
 def _around(rates: Sequence[AttentionRate], name: str, value: int) -> set[int]:
-    """The next smaller and the next larger size that was measured; empty where the script's is much larger than all."""
+    """Return the next smaller and larger measured size; empty if the script's is much larger than all."""
     sizes = sorted({getattr(it, name) for it in rates})
     if not sizes or value > _MUCH_LARGER * sizes[-1]:
         return set()

@@ -1,23 +1,23 @@
 """Memory is cleaned up by hand in the training loop.
 
 ## What it is
-`torch.cuda.empty_cache()` or `gc.collect()` in the loop, mostly against an out-of-memory error that it does not cure.
+`torch.cuda.empty_cache()` or `gc.collect()` in the loop, usually to avoid an out-of-memory error, which it does not.
 
 ## Why it is slow
-`empty_cache()` waits for the device and gives all cached memory back to the driver; the next step must ask for it
-again, with slow calls that wait for the device too. torch reuses its cache by itself, and empties it before it gives
-up. `gc.collect()` walks through every object of the process, some hundred thousand of them, each time.
+`empty_cache()` waits for the device and returns all cached memory to the driver; the next step must allocate it again,
+with slow calls that also wait for the device. torch reuses its cache automatically, and empties it before it runs out
+of memory. `gc.collect()` traverses every object of the process, often hundreds of thousands, each time.
 
 ## How to see it
-The time that such calls took in the observed steps, as a share of these. What the allocations after an emptied cache
-cost again is not counted. Calls in evaluation or at checkpoints do not count either.
+The time of such calls in the observed steps, as a share of these. The allocations that follow are not counted, nor are
+calls in evaluation or at checkpoints.
 
 ## What to do
-Take the call out. Against fragmentation set `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`; against memory that
-grows, find what holds it (the rule `memory-growth`).
+Remove the call. If memory is fragmented, set `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`; if it grows, find what
+holds it (the rule `memory-growth`).
 
 ## When it is fine
-Once an epoch, or when another program needs the device's memory in between.
+Once per epoch, or if another program needs the device's memory in between.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _REMEDIES: dict[LoopCallKind, str] = {
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """One finding for each line of the loop that cleans up and takes a material time for it."""
+    """Yield one finding per line of the loop that cleans up and takes a material time."""
     for call in profile.evidence.calls:
         share = exactly(observed_share(profile, call.seconds))
         if call.kind not in _CALLS or call.phase == "outside" or not is_material(share):

@@ -5,23 +5,23 @@ Between training steps the script runs its model over validation data: forward p
 of a model in evaluation mode that no backward follows.
 
 ## Why it is slow
-Nothing is trained on meanwhile, and no lever for the step makes it faster. A step that is twice as fast makes a run
-that spends nine tenths of its time in evaluation 5 % faster.
+Training stops meanwhile, and no lever for the step makes it faster. A step that is twice as fast makes a run that
+spends nine tenths of its time in evaluation 5 % faster.
 
 ## How to see it
 The time account of the undisturbed run, from its first step on: what an evaluation takes, and after how many steps it
-repeats. One that was seen once, at the end of an epoch, is assumed to follow every epoch; for one that was seen once
-anywhere else, only an upper bound is given. What was not seen is not reported: a run that is observed for ten seconds
-may not reach its first evaluation, unless its first epoch ends soon after.
+repeats. An evaluation seen once, at the end of an epoch, is assumed to follow every epoch; for one seen once anywhere
+else, only an upper bound is given. A run that is observed for ten seconds may not reach its first evaluation; then
+nothing is reported, unless its first epoch ends soon afterwards.
 
 ## What to do
-In this order: run it under `torch.inference_mode()`, so that nothing is kept for a backward; give its loader batches as
-large as memory allows, since no activations are kept; give it workers, and `persistent_workers=True` where they start
-again each time; use autocast there too where training does; evaluate less often, or on a part of the data.
+In this order: run it under `torch.inference_mode()`, so that nothing is kept for a backward; make its batches as large
+as memory allows, since no activations are kept; give its loader workers, and `persistent_workers=True` if they start
+again each time; use autocast if training does; evaluate less often, or on a part of the data.
 
 ## When it is fine
-Where the metric is what the run is for, as in a search for hyperparameters. Acting in an environment is no evaluation,
-but may look like one when the model is in evaluation mode.
+If the metric is the purpose of the run, as in a hyperparameter search. Acting in an environment is not an evaluation,
+but may look like one if the model is in evaluation mode.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ _FEWEST_STEPS_BETWEEN = 2.0
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """One finding where evaluation takes 2 % of the run or more."""
+    """Yield one finding if evaluation takes 2 % of the run or more."""
     part = part_of(profile, "evaluation")
     if part is None:
         return
     evaluating, training = _loaders(profile.facts)
     if part.every_steps is not None and part.every_steps < _FEWEST_STEPS_BETWEEN and evaluating is None:
-        return  # before every step, and on no data of its own: the script acts, or looks at what it trains on
+        return  # before every step and without data of its own: a policy acts, or the script inspects its training data
     facts = profile.facts.evaluation
     yield Finding(
         rule=_NAME,
@@ -78,7 +78,7 @@ def check(profile: Profile) -> Iterator[Finding]:
 
 
 def _loaders(facts: ScriptFacts) -> tuple[LoaderFacts | None, LoaderFacts | None]:
-    """The first loader that only evaluates, and the first that trains; None where there is no such loader."""
+    """Return the first loader that only evaluates and the first that trains, or None."""
     evaluating = [it for it in facts.loaders if it.evaluates and not it.trains]
     training = [it for it in facts.loaders if it.trains]
     return (evaluating[0] if evaluating else None), (training[0] if training else None)
@@ -86,7 +86,7 @@ def _loaders(facts: ScriptFacts) -> tuple[LoaderFacts | None, LoaderFacts | None
 
 def _evidence(facts: ScriptFacts, evaluating: LoaderFacts | None, training: LoaderFacts | None) -> Iterator[str]:
     if facts.evaluation is not None and facts.evaluation.with_gradients:
-        yield f"the forward passes ({facts.evaluation.forwards} were seen) record what a backward would need"
+        yield f"the forward passes ({facts.evaluation.forwards} were seen) record the graph for a backward"
     if evaluating is not None:
         than = f"; training's has {_loader_words(training)}" if training is not None else ""
         yield f"its loader over {evaluating.dataset} has {_loader_words(evaluating)}{than}"
@@ -95,7 +95,7 @@ def _evidence(facts: ScriptFacts, evaluating: LoaderFacts | None, training: Load
 
 
 def _loader_words(loader: LoaderFacts) -> str:
-    batches = f"batches of {loader.batch_size}" if loader.batch_size else "batches made by the data set"
+    batches = f"batches of {loader.batch_size}" if loader.batch_size else "batches created by the data set"
     return f"{batches} and {count(loader.workers, 'worker')}"
 
 

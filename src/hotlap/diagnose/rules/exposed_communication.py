@@ -1,25 +1,24 @@
 """Devices exchange gradients while nothing else runs.
 
 ## What it is
-Between forward and backward of one step and the next, the ranks exchange gradients or parameters. What overlaps with
-computing is free. This is the rest: time in which the device did nothing but communicate.
+The ranks exchange gradients or parameters in each step. Communication that overlaps with computation is free. This is
+the rest: time in which the device did nothing but communicate.
 
 ## Why it is slow
-Every rank stands still for it, and with more ranks, slower links or a smaller batch it grows.
+Every rank waits for it, and it grows with more ranks, slower links or a smaller batch.
 
 ## How to see it
-In the trace of the profiled steps: time in which a communication kernel ran and no other kernel did. Of all ranks the
-one with the least is counted, since on the others part of it is waiting for that one (the rule `straggler` speaks of
-that).
+In the trace of the profiled steps: time in which a communication kernel ran and no other kernel did. The rank with the
+least counts, since on the others part of it is waiting for that rank (see the rule `straggler`).
 
 ## What to do
 Give backward something to overlap with: do not wait for gradients before the last one is there, keep
 `find_unused_parameters` off, choose `bucket_cap_mb` so that several buckets fill during backward. Exchange less often:
-`no_sync()` in all but the last micro-batch of an accumulated step, or a larger batch a rank. Check that the fast links
-are used (`NCCL_DEBUG=INFO` names them).
+`no_sync()` in all but the last micro-batch of an accumulated step, or a larger batch per rank. Check that the fast
+links are used (`NCCL_DEBUG=INFO` names them).
 
 ## When it is fine
-Where the model is so large against the links that nothing is left to overlap with, and the batch may not grow.
+If the model is so large relative to the links that no computation is left to overlap with, and the batch must not grow.
 """
 
 from __future__ import annotations
@@ -42,8 +41,10 @@ _FEWEST_STEPS = 3
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """One finding, of the rank that waits least. Its share is that of a profiled step: such a step is longer than an
-    untouched one, so the share errs to the small side."""
+    """Yield one finding, about the rank that waits least.
+
+    Its share is that of a profiled step, which is longer than an unmodified one, so the share is underestimated.
+    """
     ranks = [it for it in traced_ranks(profile) if len(it.step) >= _FEWEST_STEPS]
     if not ranks:
         return

@@ -1,25 +1,25 @@
 """The allocator holds far more memory than training uses.
 
 ## What it is
-torch's allocator keeps the blocks that it once asked the driver for. Where sizes change from step to step, a new tensor
-fits none of the free blocks, and the allocator asks for more, although enough is free in sum.
+torch's allocator keeps the blocks that it got from the driver. If sizes change from step to step, a new tensor may fit
+none of the free blocks, and the allocator requests more, although enough memory is free in total.
 
 ## Why it is slow
-The memory that lies in gaps is lost: the device is full while the tensors would fit. Then the allocator gives its cache
-back and asks again, which makes the device wait, and in the end there is an out-of-memory error that names gigabytes
-"reserved by PyTorch but unallocated".
+The memory in the gaps is lost: the device is full although the tensors would fit. Then the allocator returns its cache
+and tries again, which makes the device wait, and finally an out-of-memory error reports gigabytes "reserved by PyTorch
+but unallocated".
 
 ## How to see it
-The memory that the allocator had reserved at the ends of the last observed steps, against the largest sum of live
-tensors that it ever counted. The difference was never used at once.
+The memory that the allocator had reserved at the ends of the last observed steps, compared with its peak of live
+tensors. The difference was never in use at once.
 
 ## What to do
-`PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True` in the environment lets blocks grow in place of new ones. Batches
-that are padded to a few lengths, the longest one first, let blocks be used again.
+`PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True` in the environment lets blocks grow instead of allocating new ones.
+If batches are padded to a few lengths, the longest first, blocks can be reused.
 
 ## When it is fine
-Where the reserve comes from something that is over (autotuning, an evaluation with large batches) and nothing else
-wants the memory.
+If the reserve comes from something that is over (autotuning, an evaluation with large batches) and nothing else needs
+the memory.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """A finding where a fifth of the device is reserved beyond what was ever used at once."""
+    """Yield a finding if a fifth of the device is reserved beyond the peak in use."""
     use = device_memory(profile)
     column = profile.evidence.memory.reserved_bytes
     if use is None or len(column) < _FEWEST_STEPS:

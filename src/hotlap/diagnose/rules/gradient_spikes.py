@@ -1,20 +1,21 @@
-"""In single steps the gradients are many times as large as in the steps around them.
+"""In some steps the gradients are many times as large as in neighbouring steps.
 
 ## What it is
-The norm of all gradients jumps, several times in the observed steps, to many times what is usual there, and the script
-does not clip it.
+Several times in the observed steps, the norm of all gradients jumps to many times its usual value, and the script does
+not clip it.
 
 ## Why it is slow
-Such a step moves the weights far in one direction, and undoes what steps before it have learned; with Adam it spoils
-the running means for many steps after. Training takes more steps than it needs, and may end in NaN.
+Such a step moves the weights far in one direction and undoes the progress of earlier steps; with Adam it distorts the
+running means for many steps. Training takes more steps than it needs, and may end in NaN.
 
 ## How to see it
-Draw the norm over the steps. The finding takes a step for a spike when its norm is above the median of its neighbours
-by more than six robust standard deviations of the logarithm (median absolute deviation), and at least fivefold.
+Plot the norm over the steps. A step counts as a spike if the logarithm of its norm is more than six robust standard
+deviations (median absolute deviation) above the median of its neighbours, and the norm is at least five times that
+median.
 
 ## What to do
 Clip: `torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)` after `backward` (and after `scaler.unscale_`),
-with a limit somewhat above the usual norm. Look at the batches of these steps, and at the learning rate's warm-up.
+with a limit somewhat above the usual norm. Inspect the batches of these steps, and the learning rate's warm-up.
 
 ## When it is fine
 With rewards or rare classes whose gradients are large by nature; then clipping changes what is learned.
@@ -38,15 +39,15 @@ group = "numbers"
 
 FEWEST_STEPS = 40
 FIRST_STEPS = 10
-"""The first steps, whose gradients fall from what random weights give, are left out."""
+"""The first steps are ignored: gradients decrease from those of random weights."""
 
 FEWEST_SPIKES = 3
 FEWEST_LARGE_SPIKES = 2
 LARGE_RATIO = 20.0
-"""Of spikes at least this large, two are enough."""
+"""Two spikes of at least this factor are enough."""
 
 LARGEST_PART = 0.1
-"""More spikes than this part of the steps are no exceptions, but how this training is."""
+"""If more than this share of the steps are spikes, they are normal for this training."""
 
 ROBUST_DEVIATIONS = 6.0
 LEAST_RATIO = 5.0
@@ -57,7 +58,7 @@ _ROWS_SHOWN = 5
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """Only with one optimizer: several have gradients of sizes of their own, in turns."""
+    """Only with one optimizer: several take turns, with gradients of different size."""
     facts, numbers = profile.facts, profile.evidence.numbers
     if facts.clips_gradients or len(facts.optimizers) != 1:
         return
@@ -83,7 +84,7 @@ def check(profile: Profile) -> Iterator[Finding]:
             f"Half of all norms are below {usual:.3g}.",
         ),
         remedy=(
-            f"Clip the gradients' norm, with a limit between the usual norm ({usual:.2g}) and the spikes, and look at "
+            f"Clip the gradients' norm, with a limit between the usual norm ({usual:.2g}) and the spikes, and inspect "
             "the batches of these steps."
         ),
         site=site_with(profile, "backward", "step", "model"),
@@ -91,7 +92,7 @@ def check(profile: Profile) -> Iterator[Finding]:
 
 
 def _spikes(logarithms: Sequence[float]) -> list[tuple[int, float]]:
-    """Where the norm stands out, and how many times its neighbours' it is."""
+    """Yield the steps with outlying norms, and the ratios to their neighbours' norms."""
     above = [it - _around(logarithms, index) for index, it in enumerate(logarithms)]
     deviation = _TO_STANDARD_DEVIATION * median(abs(it) for it in above)
     limit = max(ROBUST_DEVIATIONS * deviation, math.log(LEAST_RATIO))
@@ -99,7 +100,7 @@ def _spikes(logarithms: Sequence[float]) -> list[tuple[int, float]]:
 
 
 def _around(logarithms: Sequence[float], index: int) -> float:
-    """The median of up to ten steps on either side, so that a slow rise or fall is no spike."""
+    """Return the median of up to ten steps on either side: a slow rise or fall is no spike."""
     return median(logarithms[max(0, index - _NEIGHBOURS) : index + _NEIGHBOURS + 1])
 
 

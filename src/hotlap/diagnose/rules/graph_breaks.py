@@ -1,25 +1,25 @@
-"""torch.compile leaves its graph in the middle of the compiled function.
+"""The graph of torch.compile breaks inside the compiled function.
 
 ## What it is
-While it recorded the function, TorchDynamo met something that it cannot put into a graph: a branch on a tensor's value,
-`.item()`, `print`, a call into a library. It compiled what came before and what comes after as separate graphs, and
-Python runs in between.
+While tracing the function, TorchDynamo found code that it cannot put into a graph: a branch on a tensor's value,
+`.item()`, `print`, a call into a library. It compiled the code before and after it as separate graphs, and Python runs
+in between.
 
 ## Why it is slow
-Nothing is fused across the break, every piece has guards and a start of its own, and tensors that pass the break are
+Nothing is fused across the break, every piece has its own guards and launch, and tensors that cross the break are
 written to memory. A branch on a tensor's value makes the host wait for the device in every step as well. CUDA graphs
 (`mode="reduce-overhead"`) are broken too.
 
 ## How to see it
 `TORCH_LOGS=graph_breaks python train.py` prints each with its stack; `torch.compile(model, fullgraph=True)` makes the
-first an error. How often a break was met counts compilations, not steps.
+first an error. The number of times a break was seen counts compilations, not steps.
 
 ## What to do
 Move logging and checks out of the compiled function; replace branches on values by `torch.where` or `torch.cond`; keep
 numbers that the code needs as Python numbers.
 
 ## When it is fine
-Where the break lies between two large pieces, it may cost nothing that can be measured.
+A break between two large pieces may have no measurable cost.
 """
 
 from __future__ import annotations

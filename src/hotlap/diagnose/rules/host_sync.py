@@ -2,27 +2,26 @@
 
 ## What it is
 `loss.item()`, `print(loss)`, `if loss > limit:`, `.cpu()`, `mask.nonzero()` or `torch.cuda.synchronize()` in every
-step: the host asks for something that the device has not computed yet, and stands still until it has.
+step: the host needs a value that the device has not computed yet, and waits until it has.
 
 ## Why it is slow
-Normally the host runs ahead and queues the next kernels while the device works. A wait takes that lead away: when the
-host returns, the queue is empty, and the device idles until the next kernels arrive. Where the host is slow at
-launching, the lead is lost for the rest of the step.
+Normally the host runs ahead and queues the next kernels while the device works. A wait removes that lead: when the host
+continues, the queue is empty, and the device idles until the next kernels arrive. If the host is slow at launching
+kernels, the lead is lost for the rest of the step.
 
 ## How to see it
-Each line that waited for a device in at least half of the observed steps, with the time that it waited. Without the
-call the host would be earlier by just that time, so it is the most that the line can cost. Where the steps were traced,
-the time that the device idled after such waits is shared out among the lines by how long each waited; where the device
-had work all the while, the wait cost nothing, and this rule is silent. So it is on a CPU, where nothing runs ahead:
-there `reads-in-every-step` names the lines.
+Each line that waited for a device in at least half of the observed steps, with the time that it waited. That time is an
+upper bound of the line's cost. If the steps were traced, the time that the device idled after such waits is divided
+among the lines in proportion to their waits; if the device had work throughout, the wait cost nothing, and this rule is
+silent. It is also silent on a CPU, where nothing runs ahead: there `reads-in-every-step` reports the lines.
 
 ## What to do
 Keep the tensor itself (`losses.append(loss.detach())`) and read it every hundredth step, or at the end of the epoch.
-Replace truth tests by `torch.where`, boolean indexing by a product with the mask. Take `synchronize()` out; it only
-serves timing.
+Replace truth tests by `torch.where`, boolean indexing by a product with the mask. Remove `synchronize()`; it is only
+needed for timing.
 
 ## When it is fine
-Behind an `if` that lets every hundredth step pass, in evaluation, and where a decision really depends on the number.
+Behind an `if` that is true in every hundredth step, in evaluation, or if a decision really depends on the number.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ CALLS: dict[SyncKind, str] = {
     "synchronize": "`synchronize()`",
     "copy-to-device": "A blocking copy to the device",
 }
-"""What is said of each call."""
+"""The title and remedy of each kind of call."""
 
 _READ_SELDOM = "Keep the detached tensor and read it every hundredth step, or at the end of the epoch."
 _REMEDIES: dict[SyncKind, str] = {
@@ -75,7 +74,10 @@ _REMEDIES: dict[SyncKind, str] = {
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """One finding for each line that waits for a device in most steps, unless the device had work meanwhile."""
+    """Yield one finding per line that waits for a busy device in most steps.
+
+    A line is not reported if the device had work meanwhile.
+    """
     idle = idle_share(profile, "host_sync")
     waits = [it for it in profile.evidence.syncs if it.on_device and it.phase != "outside"]
     waited = sum(it.seconds for it in waits)
@@ -89,13 +91,16 @@ def check(profile: Profile) -> Iterator[Finding]:
 
 
 def _its_part(idle: Estimate, part: float, bound: float) -> Estimate:
-    """A line's part of the idle time after waits; later gaps that a lead would have filled go up to all it waited."""
+    """Return a line's part of the idle time after waits.
+
+    Later gaps that a lead would have filled count up to the time it waited.
+    """
     own = scaled(idle, part)
     return between(min(own.value, bound), min(own.low, bound), bound)
 
 
 def _is_told_elsewhere(profile: Profile, sync: HostSync) -> bool:
-    """Copies of batches and of tensors that are made on the host have rules of their own."""
+    """Copies of batches, and of tensors that are created on the host, have their own rules."""
     if sync.kind != "copy-to-device" or sync.site is None:
         return False
     batches = [use.copy_site for use in profile.evidence.loaders]

@@ -1,24 +1,24 @@
-"""The host cannot launch kernels as fast as the device runs them.
+"""The host cannot launch kernels as fast as the device executes them.
 
 ## What it is
 The step is made of many small kernels. Each must be dispatched by torch and launched by the driver, which takes the
-host some microseconds, however little the kernel does.
+host several microseconds, however little the kernel does.
 
 ## Why it is slow
-Where a kernel runs shorter than its launch takes, the device is done before the next one arrives and idles. A faster
-device does not help then; the host's single thread sets the pace.
+If a kernel is shorter than its launch, the device finishes it before the next one arrives, and idles. A faster device
+does not help then; the host's single thread is the bottleneck.
 
 ## How to see it
 The trace of a few steps: idle time of the device in which the host was still inside operators or launch calls, with at
-least 30 % of the kernels shorter than a launch. Time that the host spent in Python between operators is told by
+least 30 % of the kernels shorter than a launch. Time that the host spent in Python between operators is reported by
 `python-overhead` instead. A profiler makes launching slower; the shares given here are those of an unprofiled step.
 
 ## What to do
-`torch.compile` makes few kernels of many, and `mode="reduce-overhead"` replays the step as one CUDA graph. A fused
+`torch.compile` fuses many kernels into few, and `mode="reduce-overhead"` replays the step as one CUDA graph. A fused
 optimizer (`fused=True`) updates all parameters in a few kernels. A larger batch gives each kernel more to do.
 
 ## When it is fine
-Small models for which a step of a millisecond is fast enough. On a CPU there is no launching, and nothing is said.
+Small models for which a step of a millisecond is fast enough. On a CPU there are no launches, and this rule is silent.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _SHOWN = 3
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """One finding where the device idles for launches and many of its kernels are shorter than one."""
+    """Yield one finding if the device idles for launches and many kernels are shorter than one."""
     device = traced_device(profile)
     cause, idle = idle_cause(profile, "launch_bound"), idle_share(profile, "launch_bound")
     if device is None or cause is None or idle is None or device.kernel_summary.short_share < _MANY_SHORT:

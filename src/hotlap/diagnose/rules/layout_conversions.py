@@ -1,12 +1,12 @@
-"""Kernels that only turn images from one memory order into the other take time in every step.
+"""Kernels that only convert images between memory formats take time in every step.
 
 ## What it is
-cuDNN's convolutions on matrix units want images with their channels last in memory. Where the model keeps its channels
-first, cuDNN converts inputs and outputs around such a convolution, by kernels of their own.
+cuDNN's convolutions on tensor cores need images with channels last in memory. If the model is channels first, cuDNN
+converts inputs and outputs around such a convolution, in separate kernels.
 
 ## Why it is slow
-A conversion reads and writes the whole image tensor and computes nothing. Each convolution may need two of them
-forward and more backward, while the convolution itself got fast.
+A conversion reads and writes the whole image tensor and computes nothing. Each convolution may need two of them forward
+and more backward, while the convolution itself is fast.
 
 ## How to see it
 `hotlap trace` lists kernels by name; those that convert are called `nchwToNhwcKernel` and `nhwcToNchwKernel`.
@@ -16,8 +16,8 @@ Keep images channels last everywhere: `model.to(memory_format=torch.channels_las
 `images.to(memory_format=torch.channels_last)` for each batch. Shapes and indices stay as they are.
 
 ## When it is fine
-Where most of the model has no kernel for the other order (some normalisations and most three-dimensional layers), since
-then others would have to convert.
+If most of the model has no channels-last kernel (some normalisations and most three-dimensional layers), since then
+other layers would have to convert.
 """
 
 from __future__ import annotations
@@ -34,17 +34,18 @@ from hotlap.diagnose.wording import count, levers_for, name, percent
 from hotlap.records import Estimate, Finding, ModelFacts
 from hotlap.traces.records import KernelRow
 
-title = "Images are converted between memory orders in every step"
+title = "Images are converted between memory formats in every step"
 group = "compute"
 
 _CONVERSION = re.compile(r"nchw_?(?:to|2)_?nhwc|nhwc_?(?:to|2)_?nchw", re.IGNORECASE)
 _NANOSECONDS = 1e-9
 _FULL = 0.9
-"""From this busy share on, what a kernel takes of the device's time is what the step would save."""
+"""From this busy share on, a kernel's share of the device's time equals the step's saving."""
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """Only on an accelerator: what oneDNN converts on a CPU happens inside its convolutions and shows nowhere."""
+    """Only on an accelerator: on a CPU, oneDNN converts inside its convolutions, which cannot be measured
+    separately."""
     device, steps = traced_device(profile), profiled_steps(profile)
     if device is None or not steps or profile.account.wall <= 0 or not kernels_matter(profile):
         return
@@ -59,7 +60,7 @@ def check(profile: Profile) -> Iterator[Finding]:
     yield Finding(
         rule="layout-conversions",
         share=share,
-        title=f"Converting images between memory orders keeps the GPU busy for {percent(value)} of the step.",
+        title=f"Converting images between memory formats keeps the GPU busy for {percent(value)} of the step.",
         evidence=(
             f"{count(round(launches / steps), 'kernel')} per step, most of them {name(max(rows, key=_time).name)}.",
             f"The model's weights are {'channels last already' if converted else 'channels first'}.",

@@ -1,31 +1,31 @@
 """The step waits for its data.
 
 ## What it is
-Each step begins by asking the `DataLoader` for a batch. Where none is ready, the training stands still until one is:
-the model and the device could do more than the data pipeline delivers.
+Each step begins by fetching a batch from the `DataLoader`. If none is ready, training waits: the model and the device
+are faster than the data pipeline.
 
 ## Why it is slow
-Reading, decoding, augmenting and collating cost processor time, and without workers the training process pays for it
-between any two steps. With workers it waits whenever they are slower than the model: then the loader sets the pace,
-and whatever makes the model faster only makes the wait longer.
+Reading, decoding, augmenting and collating take CPU time, and without workers the training process spends it between
+any two steps. With workers it waits whenever they are slower than the model: then the loader is the bottleneck, and a
+faster model only makes the wait longer.
 
 ## How to see it
-The time account's `data_wait`. On an accelerator it is the time that the device stood idle for the batch, so a wait
-that hides behind queued work counts nothing. Two ceilings check it: the loader alone (no model) and the model alone
-(one batch, again and again, from memory). A step cannot be faster than either. What a free loader would save is
-therefore `1 - model alone / step`, and never more than the wait itself; this rule reports the smaller of the two, and
-speaks from 2 % on, if the interval lies above 1 %.
+The time account's `data_wait`. On an accelerator it is the time that the device idled for the batch, so a wait that
+overlaps with queued work does not count. Two ceilings check it: the loader alone (no model) and the model alone (one
+batch, again and again, from memory). A step cannot be faster than either. A loader without any cost would therefore
+save `1 - model alone / step`, and never more than the wait itself; this rule reports the smaller of the two if it is at
+least 2 % and its interval is above 1 %.
 
 ## What to do
-Without workers: give the loader some (`num_workers`), so that batches are made while the model computes. With workers:
-add more as long as cores are free; make samples cheaper, by decoding, resizing or tokenising once, beforehand; move the
-costliest transform to where it is cheap. The rules `slow-transform`, `slow-sampler`, `short-queue` and `worker-startup`
-say which of these it is, where that was seen; where it is the number of workers, `no-workers` and `too-many-workers`
-become part of this finding, with the number that was measured best.
+Without workers: give the loader some (`num_workers`), so that batches are prepared while the model computes. With
+workers: add more as long as cores are free; make samples cheaper, by decoding, resizing or tokenising once, beforehand;
+move the costliest transform to where it is cheaper. The rules `slow-transform`, `slow-sampler`, `short-queue` and
+`worker-startup` report which of these applies, if that was measured; if it is the number of workers, `no-workers` and
+`too-many-workers` become part of this finding, with the number that was measured best.
 
 ## When it is fine
-Where the data cannot be had faster: samples that are simulated or fetched over a network for each step. The wait is
-then the price of the data, and the model may as well be larger.
+If the data cannot be produced faster, such as samples that are simulated or fetched over a network for each step. The
+wait is then unavoidable, and a larger model would cost no extra time.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _MOST = 0.5
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """One finding where a free loader would save a material share of the step."""
+    """Yield one finding if a loader without cost would save a material share of the step."""
     share = waiting(profile)
     if not is_material(share):
         return
@@ -79,7 +79,7 @@ def check(profile: Profile) -> Iterator[Finding]:
 
 
 def _rates(profile: Profile) -> Iterator[str]:
-    """Samples per second: what the script reaches and what no change of the other half can beat."""
+    """Return samples per second of the script, and the ceilings of loader and model alone."""
     own = step_seconds_per_sample(profile)
     rates = [f"{per_second(own)} in the script"]
     for what, text in (("loader-alone", "by its loader alone"), ("model-alone", "by its model alone")):
@@ -91,7 +91,7 @@ def _rates(profile: Profile) -> Iterator[str]:
 
 
 def _describe(loader: LoaderFacts) -> str:
-    batch = f"batches of {loader.batch_size}" if loader.batch_size else "batches made by the data set"
+    batch = f"batches of {loader.batch_size}" if loader.batch_size else "batches created by the data set"
     return f"DataLoader over {name(loader.dataset)}: {count(loader.workers, 'worker')}, {batch}"
 
 

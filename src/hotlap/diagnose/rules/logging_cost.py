@@ -1,27 +1,27 @@
 """Printing and logging take a visible part of the step.
 
 ## What it is
-`print`, a logger, TensorBoard, an experiment tracker, a progress bar's text, a table or a file that is written in every
-step of the training loop.
+`print`, a logger, TensorBoard, an experiment tracker, a progress bar's text, or a table or file that is written in
+every step of the training loop.
 
 ## Why it is slow
-Formatting and writing are work of the host, and a terminal, a pipe, a server or a network drive may make it wait. On a
-device the kernels of the next step are launched later by that time; whether the device notices depends on its lead.
+Formatting and writing take host time, and a terminal, a pipe, a server or a network drive may make the host wait. With
+a device, the kernels of the next step are launched later by that time; whether the device idles depends on how much
+work is queued.
 
 ## How to see it
-The time that such calls of the loop took in the observed steps, all lines together: calls of `print`, `logging`,
-TensorBoard, tqdm, pandas, `csv.DictWriter`, `json.dump` and `os.fsync` are timed one by one, and what files and
-`csv.writer` write is sampled. Reported above 1 %, since nothing is learnt from it. Where a tensor on a device was
-printed, `host-sync` reports the wait for the device. On an accelerator the time is an upper bound. W&B and MLflow are
-silenced while hotlap runs the script, so what their calls cost in your own runs is unknown: where one is called in most
-steps, that is a hint without a figure.
+The time of such calls in the observed steps, for all lines together: calls of `print`, `logging`, TensorBoard, tqdm,
+pandas, `csv.DictWriter`, `json.dump` and `os.fsync` are timed individually, and writes of files and `csv.writer` are
+sampled. Reported above 1 %. If a tensor on a device was printed, `host-sync` reports the wait for the device. On an
+accelerator the time is an upper bound. W&B and MLflow are disabled while hotlap runs the script, so the cost of their
+calls in your own runs is unknown: if one is called in most steps, there is a hint without a figure.
 
 ## What to do
 Log every fiftieth step, collect numbers and write them together, or leave the writing to another thread
 (`logging.handlers.QueueHandler`).
 
 ## When it is fine
-Steps so long that a line of text does not show; then this rule is silent.
+If steps are so long that logging takes a negligible share; then this rule is silent.
 """
 
 from __future__ import annotations
@@ -53,8 +53,10 @@ _REMEDY = "Log every fiftieth step, or collect the numbers and write them togeth
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """One finding, at the costliest line, where all lines together take more than 1 % of the observed steps; else a
-    hint for each line that calls a silenced tracker in most steps."""
+    """Yield one finding at the costliest line if all lines together take more than 1 %.
+
+    Otherwise yield a hint for each line that calls a disabled tracker in most steps.
+    """
     share = reporting_share(profile)
     if share.value > _VISIBLE and share.low > 0:
         yield _cost(profile)
@@ -87,7 +89,7 @@ def _cost(profile: Profile) -> Finding:
 
 
 def _with_preparation(profile: Profile) -> Iterator[str]:
-    """What such lines take as a whole, where that is clearly more than their calls do."""
+    """Yield the total of such lines if it is clearly more than their calls."""
     whole = reporting_lines_share(profile, with_operators=True)
     if whole >= _CLEARLY_MORE * reporting_share(profile).value:
         share = percent(whole)
