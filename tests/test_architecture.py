@@ -61,7 +61,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # A study for other tools: tables, event files, runs of trackers.
     "export": GROUND | {"plan", "study", "render"},
     # Puts the rooms together, for `import hotlap` and for the command line.
-    "api": SEARCH | {"experiment", "procedures", "runtime", "gain", "source", "traces"},
+    "api": SEARCH | {"experiment", "procedures", "runtime", "gain", "objective", "source", "traces"},
     "cli": SEARCH
     | {
         "api",

@@ -57,7 +57,10 @@ def test_other_names_do_not_exist() -> None:
         ),
         (
             "infer",
-            ["model", "inputs", "quality", "budget_seconds", "only", "skip", "allow", "accept_unverified", "delta",
+            ["model", "inputs", "goal",
+                "p99_seconds",
+                "slowdown",
+                "quality", "budget_seconds", "only", "skip", "allow", "accept_unverified", "delta",
              "seed", "quick", "network", "unprotected", "directory", "on_progress"],
         ),
         (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hotlap.machine.label import machine_label
-from hotlap.objective import judge
+from hotlap.objective import judge, p99_state
 from hotlap.records import Comparison, Kept, RecordedGain, Study
 
 
@@ -22,9 +22,11 @@ def comparison_of_plan(study: Study) -> Comparison | None:
 
 def claimed(study: Study) -> Comparison | None:
     """That comparison where it supports a claim: the plan was kept, it is better by the study's objective, and the
-    baseline agreed with itself. None where the study claims no gain."""
+    baseline agreed with itself, and calls keep the p99 asked for. None where the study claims no gain."""
     found = comparison_of_plan(study) if study.plan.settings else None
     if found is None or judge(study.objective, found).verdict != "better" or not found.speed.baseline_agrees:
+        return None
+    if p99_state(study.objective, found.candidate_latency) != "kept":
         return None
     lost = found.quality is not None and found.quality.verdict == "lost"
     return None if lost else found

@@ -13,12 +13,15 @@ from types import MappingProxyType
 from typing import Final
 
 from hotlap.records import (
+    MEDIAN_CALL_SECONDS,
     PEAK_BYTES,
     SECONDS_PER_SAMPLE,
     Candidate,
     Comparison,
     Estimate,
+    InferenceGoal,
     Judgement,
+    Latency,
     Limit,
     LimitJudgement,
     LimitState,
@@ -48,11 +51,35 @@ def for_memory(slowdown: float = USUAL_SLOWDOWN) -> Objective:
     return Objective(metric=PEAK_BYTES, limits=(Limit(metric=SECONDS_PER_SAMPLE, most=slowdown),))
 
 
+def for_inference(goal: InferenceGoal, *, slowdown: float = USUAL_SLOWDOWN, p99_seconds: float | None) -> Objective:
+    """What the calls of a model are to become: more samples per second, shorter by the median, or smaller in memory."""
+    if goal == "memory":
+        return Objective(metric=PEAK_BYTES, limits=for_memory(slowdown).limits, p99_seconds=p99_seconds)
+    metric = MEDIAN_CALL_SECONDS if goal == "latency" else SECONDS_PER_SAMPLE
+    return Objective(metric=metric, p99_seconds=p99_seconds)
+
+
 def slowdown_of(objective: Objective) -> float | None:
     """The slowdown of an objective that :func:`for_memory` made; None of any other."""
     limits = {it.metric: it.most for it in objective.limits}
     most = limits.get(SECONDS_PER_SAMPLE)
-    return most if most is not None and objective == for_memory(most) else None
+    made = objective.metric, objective.limits
+    return most if most is not None and made == (PEAK_BYTES, for_memory(most).limits) else None
+
+
+def p99_state(objective: Objective, calls: Latency | None) -> LimitState:
+    """Whether calls are shown to keep the 99th percentile asked for: by the whole interval, which takes some hundred
+    calls. ``kept`` where none was asked for."""
+    most, found = objective.p99_seconds, p99_of(calls)
+    if most is None or (found is not None and found.high <= most):
+        return "kept"
+    return "broken" if found is not None and found.low > most else "open"
+
+
+def p99_of(calls: Latency | None) -> Estimate | None:
+    """The 99th percentile in seconds; None where there were too few calls for one."""
+    known = calls.percentiles if calls is not None else ()
+    return next((it.seconds for it in known if it.share == 0.99), None)
 
 
 def is_speed(objective: Objective) -> bool:

@@ -5,9 +5,25 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
-from hotlap.records import PEAK_BYTES, SECONDS_PER_SAMPLE, Completed, Crashed, Ending, OutOfMemory, Stopped, TimedOut
+from hotlap.records import (
+    MEDIAN_CALL_SECONDS,
+    PEAK_BYTES,
+    SECONDS_PER_SAMPLE,
+    Completed,
+    Crashed,
+    Ending,
+    OutOfMemory,
+    Stopped,
+    TimedOut,
+)
 
-_METRICS: Final = MappingProxyType({SECONDS_PER_SAMPLE: "time per sample", PEAK_BYTES: "peak memory"})
+_METRICS: Final = MappingProxyType(
+    {
+        SECONDS_PER_SAMPLE: "time per sample",
+        PEAK_BYTES: "peak memory",
+        MEDIAN_CALL_SECONDS: "median time of a call",
+    }
+)
 
 
 def metric_words(name: str) -> str:

@@ -17,8 +17,9 @@ from hotlap import api
 from hotlap.api import engine
 from hotlap.cli.main import main
 from hotlap.experiment.options import Options
+from hotlap.gain import claimed
 from hotlap.measure.quality import USUAL_LEVEL
-from hotlap.objective import pareto_front
+from hotlap.objective import for_inference, pareto_front
 from hotlap.procedures.infer import infer
 from hotlap.records import (
     ENGINE_PACKAGES,
@@ -63,6 +64,7 @@ class FakeModel(FakeExecutor):
     deaf: frozenset[str] = frozenset()
     crashes: frozenset[str] = frozenset()
     engines: bool = False
+    smaller: frozenset[str] = frozenset()
     idle: frozenset[str] = frozenset()
     absent: frozenset[str] = frozenset()
     numbers: itertools.count[int] = field(default_factory=itertools.count)
@@ -92,7 +94,8 @@ class FakeModel(FakeExecutor):
         autocast = "bfloat16" if "mixed-precision" in levers else ""
         facts = ScriptFacts(step_source="call", inputs=1, threads=2, models=(model,), autocast_dtype=autocast)
         facts = msgspec.structs.replace(facts, packages=packages)
-        run = msgspec.structs.replace(run, facts=facts, engine=self._engine(arm.plan))
+        peak = run.host_peak_bytes // 2 if levers & self.smaller else run.host_peak_bytes
+        run = msgspec.structs.replace(run, facts=facts, engine=self._engine(arm.plan), host_peak_bytes=peak)
         if levers & self.crashes:
             return msgspec.structs.replace(run, ending=Crashed(exit_code=-11, error="Segmentation fault"), blocks=())
         wall = run.steps.wall_seconds
@@ -180,6 +183,43 @@ def test_an_engine_that_crashes_leaves_the_next_one(tmp_path: Path) -> None:
     assert isinstance(verdict(study, "openvino"), Failed) and kept(study) == ["onnx-runtime"]
 
 
+def test_the_median_of_calls_can_be_the_goal(tmp_path: Path) -> None:
+    study = search(tmp_path, Options(objective=for_inference("latency", p99_seconds=None)))
+    assert {it.lever for it in study.plan.settings} == {"half-weights", "inference-mode"}
+    shown = markdown_report(study)
+    assert "Use half-weights" in shown and "median time of a call 0.4" in shown and "of the unmodified model's" in shown
+
+
+def test_only_what_keeps_the_p99_is_recommended(tmp_path: Path) -> None:
+    """A call of the unmodified model takes 64 ms here, and 32 ms in half precision."""
+    options = Options(objective=for_inference("throughput", p99_seconds=0.040), only=("half-weights",))
+    kept_it = search(tmp_path, options)
+    assert kept(kept_it) == ["half-weights"] and claimed(kept_it) is not None
+    assert "p99 32.0 ms of 40.0 ms allowed" in markdown_report(kept_it)
+    strict = for_inference("throughput", p99_seconds=0.01)
+    too_slow = search(tmp_path, Options(objective=strict, only=("half-weights",)))
+    assert kept(too_slow) == [] and claimed(too_slow) is None
+    assert "a limit was not kept. Its p99 is 32 ms" in too_slow.status_text
+    assert "No recommendation" in markdown_report(too_slow)
+
+
+def test_too_few_calls_show_no_p99(tmp_path: Path) -> None:
+    objective = for_inference("throughput", p99_seconds=0.040)
+    study = search(tmp_path, Options(objective=objective, only=("half-weights",), rounds=4))
+    assert kept(study) == [] and "too few to tell their p99, of which 40 ms is allowed" in study.status_text
+
+
+def test_memory_can_be_the_goal(tmp_path: Path) -> None:
+    options = Options(objective=for_inference("memory", p99_seconds=None))
+    study = search(tmp_path, options, smaller=frozenset({"half-weights"}))
+    assert kept(study) == ["half-weights"]
+    shown = markdown_report(study)
+    assert "Use half-weights" in shown and "peak memory 0.50x of the unmodified model's" in shown
+    refused = search(tmp_path, options, smaller=frozenset({"half-weights"}), errors={"half-weights": 0.9})
+    shown = markdown_report(refused)
+    assert "If quality did not count, half-weights" in shown and "would win with 2.00x less peak memory" in shown
+
+
 def search(folder: Path, options: Options | None = None, **fields: object) -> Study:
     executor = FakeModel(folder=folder, **fields)  # type: ignore[arg-type]
     return infer(WORKLOAD, options or Options(), executor)
@@ -259,7 +299,8 @@ def test_the_command_reports_one_recommendation(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     engine = api.Engine(executor=lambda directory, isolation: FakeModel(folder=tmp_path))
-    words = ["infer", "--quiet", "serve:make_model", "--inputs", "serve:make_inputs"]
+    goal = ["--goal", "throughput", "--p99", "50ms"]
+    words = ["infer", "--quiet", *goal, "serve:make_model", "--inputs", "serve:make_inputs"]
     assert main(words, engine=engine) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "Use half-weights" in shown and "faster (95 % interval" in shown
@@ -268,6 +309,20 @@ def test_the_command_reports_one_recommendation(
     for words in (["report", "--json"], ["report"], ["report", "--markdown"], ["history"]):
         assert main(words, engine=engine) == 0
         assert "half-weights" in capsys.readouterr().out or words == ["history"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--p99", "0ms"], "not a time above zero"),
+        (["--p99", "soon"], "not a time above zero"),
+        (["--slowdown", "1.2"], "no effect when the goal is throughput"),
+        (["--goal", "beauty"], "invalid choice"),
+    ],
+)
+def test_goals_that_make_no_sense_are_refused(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["infer", *words, "serve:model", "--inputs", "serve:inputs"]) == 2
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

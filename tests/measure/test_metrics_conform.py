@@ -8,14 +8,16 @@ import pytest
 
 from hotlap.measure.metrics import api
 from hotlap.measure.metrics.api import all_metrics, compare_metrics
-from hotlap.records import Run, Steps, TurnSet
+from hotlap.records import Block, Run, ScriptFacts, Steps, TurnSet
 
 KNOWN = Run(
     device_peak_bytes=3 * 2**30,
     host_peak_bytes=2**30,
     startup_seconds=4.0,
     wall_seconds=9.0,
-    steps=Steps(wall_seconds=(0.1,) * 4, samples=(8,) * 4),
+    facts=ScriptFacts(step_source="call"),
+    blocks=(Block(steps=4, samples=32, wall_seconds=0.4, first_step=0),),
+    steps=Steps(wall_seconds=(0.1,) * 4, samples=(8,) * 4, phases=(("forward", (0.1,) * 4),)),
 )
 """A launch of which everything is known that metrics have been made of."""
 

@@ -21,7 +21,8 @@ from hotlap.api.engine import (
 from hotlap.errors import UsageError
 from hotlap.experiment.options import BatchChoices, EstimateChoices, Options, with_quick_budget
 from hotlap.measure.quality import USUAL_LEVEL
-from hotlap.records import NetworkMode, Objective, Study, Workload
+from hotlap.objective import USUAL_SLOWDOWN, for_inference
+from hotlap.records import InferenceGoal, NetworkMode, Objective, Study, Workload
 from hotlap.study import BATCHES, INFERENCES, MEMORIES, PROFILES
 
 SPEED = Objective()
@@ -159,6 +160,9 @@ def infer(
     model: str,
     *,
     inputs: str,
+    goal: InferenceGoal = "throughput",
+    p99_seconds: float | None = None,
+    slowdown: float = USUAL_SLOWDOWN,
     quality: float = USUAL_LEVEL,
     budget_seconds: float | None = None,
     only: Iterable[str] = (),
@@ -177,9 +181,14 @@ def infer(
 
     ``model`` names a function that returns a ``torch.nn.Module``, and ``inputs`` one that returns a list or generator
     of inputs, both as ``"module:function"``. An input is a tensor, a tuple of positional arguments, or a mapping of
-    named ones. ``quality`` is what the cosine between outputs and those in float32 must reach, and the share of
-    decisions that stay the same (0 to 1). The other arguments are those of :func:`tune`; the study is kept in a folder
-    of its own under ``directory``, and ``verification.quality`` of it is what was compared.
+    named ones.
+
+    ``goal`` is what is to become better: samples per second (``"throughput"``), the median time of a call
+    (``"latency"``), or peak memory (``"memory"``) with calls that take at most ``slowdown`` times as long. What does
+    not answer 99 % of its calls within ``p99_seconds`` is not recommended. ``quality`` is what the cosine between
+    outputs and those in float32 must reach, and the share of decisions that stay the same (0 to 1). The other arguments
+    are those of :func:`tune`; the study is kept in a folder of its own under ``directory``, and
+    ``verification.quality`` of it is what was compared.
 
     Raises as :func:`tune` does.
     """
@@ -190,6 +199,7 @@ def infer(
         allow=tuple(allow),
         accept_unverified=accept_unverified,
         delta=delta,
+        objective=for_inference(goal, slowdown=slowdown, p99_seconds=p99_seconds),
         seed=seed,
         quality=quality,
         quick=quick,

@@ -106,6 +106,17 @@ def seconds(text: str) -> float:
     return total
 
 
+def short_seconds(text: str) -> float:
+    """``20ms``, ``800us``, or what :func:`seconds` takes. Raises :class:`argparse.ArgumentTypeError`."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|us)", text.strip().lower())
+    if found is None:
+        return seconds(text)
+    total = float(found[1]) * {"ms": 1e-3, "us": 1e-6}[found[2]]
+    if total <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time above zero; write it like 20ms or 1s")
+    return total
+
+
 def size(text: str) -> int:
     """``24GiB``, ``512MiB``, ``16GB`` or ``4096B`` in bytes. Raises :class:`argparse.ArgumentTypeError`."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(?:([KMGT])(i?)B?|B)", text.strip())

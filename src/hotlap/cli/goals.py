@@ -1,14 +1,15 @@
-"""``--goal`` and ``--slowdown``: what a search is to make better."""
+"""``--goal``, ``--slowdown`` and ``--p99``: what a search is to make better, and within which limits."""
 
 from __future__ import annotations
 
 import argparse
 import math
+from typing import get_args
 
-from hotlap.cli.arguments import Parser
+from hotlap.cli.arguments import Parser, short_seconds
 from hotlap.errors import UsageError
-from hotlap.objective import USUAL_SLOWDOWN, for_memory, slowdown_of
-from hotlap.records import Objective
+from hotlap.objective import USUAL_SLOWDOWN, for_inference, for_memory, slowdown_of
+from hotlap.records import MEDIAN_CALL_SECONDS, InferenceGoal, Objective
 
 _GOALS = ("speed", "memory")
 
@@ -30,6 +31,36 @@ def add_goal_options(parser: Parser) -> None:
     )
 
 
+def add_inference_goal_options(parser: Parser) -> None:
+    """What a search over the calls of a model is for."""
+    group = parser.add_argument_group("the goal")
+    group.add_argument(
+        "--goal",
+        choices=get_args(InferenceGoal),
+        default=get_args(InferenceGoal)[0],
+        help="optimise samples per second, the median time of a call, or peak memory (default: throughput)",
+    )
+    group.add_argument(
+        "--slowdown",
+        type=ratio,
+        metavar="TIMES",
+        help=f"with --goal memory: a call may take this many times as long (default: {USUAL_SLOWDOWN:g})",
+    )
+    group.add_argument(
+        "--p99", type=short_seconds, metavar="TIME", help="recommend only what answers 99 %% of calls within this: 20ms"
+    )
+
+
+def inference_objective_from(choices: argparse.Namespace) -> Objective:
+    """What the choices ask for. Raises :class:`UsageError` for a slowdown where memory is not the goal."""
+    if choices.slowdown is not None and choices.goal != "memory":
+        raise UsageError(
+            f"--slowdown has no effect when the goal is {choices.goal}.", remedy="Add --goal memory, or leave it out."
+        )
+    slowdown = USUAL_SLOWDOWN if choices.slowdown is None else choices.slowdown
+    return for_inference(choices.goal, slowdown=slowdown, p99_seconds=choices.p99)
+
+
 def objective_from(choices: argparse.Namespace) -> Objective:
     """What the choices ask for. Raises :class:`UsageError` for a slowdown where speed is the goal."""
     goal, slowdown = getattr(choices, "goal", _GOALS[0]), getattr(choices, "slowdown", None)
@@ -44,8 +75,10 @@ def objective_from(choices: argparse.Namespace) -> Objective:
 
 def option_words(objective: Objective) -> list[str]:
     """The options that ask for an objective; none where no option does, or by default."""
-    slowdown = slowdown_of(objective)
-    return ["--goal", "memory", "--slowdown", f"{slowdown:g}"] if slowdown is not None else []
+    slowdown, p99 = slowdown_of(objective), objective.p99_seconds
+    words = ["--goal", "latency"] if objective.metric == MEDIAN_CALL_SECONDS else []
+    words += ["--goal", "memory", "--slowdown", f"{slowdown:g}"] if slowdown is not None else []
+    return words + (["--p99", f"{1e3 * p99:g}ms"] if p99 is not None else [])
 
 
 def ratio(text: str) -> float:

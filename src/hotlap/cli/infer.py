@@ -7,6 +7,7 @@ import msgspec
 from hotlap import api
 from hotlap.cli import options, studies
 from hotlap.cli.arguments import Parser, share
+from hotlap.cli.goals import add_inference_goal_options, inference_objective_from
 from hotlap.experiment.options import check, with_quick_budget
 from hotlap.levers.api import inference_levers
 from hotlap.measure.quality import USUAL_LEVEL
@@ -21,6 +22,7 @@ _EXAMPLES = """\
 examples:
   hotlap infer serve:make_model --inputs serve:make_inputs
   hotlap infer --quality 0.999 serve:make_model --inputs serve:make_inputs
+  hotlap infer --goal latency --p99 20ms serve:make_model --inputs serve:make_inputs
   hotlap infer --only compile,half-weights --budget 10m serve:make_model --inputs serve:make_inputs
   hotlap report                                shows it again
 
@@ -44,6 +46,7 @@ def parser() -> Parser:
         "--quality", type=share, default=USUAL_LEVEL, metavar="SHARE",
         help=f"what cosine and agreement of outputs must reach (default: {USUAL_LEVEL:g})",
     )  # fmt: skip
+    add_inference_goal_options(made)
     options.add_search_options(made)
     options.add_quick_option(made)
     options.add_lever_options(made)
@@ -64,6 +67,7 @@ def main(words: list[str], engine: api.Engine) -> int:
             accept_unverified=choices.accept_unverified,
             delta=choices.delta,
             quality=choices.quality,
+            objective=inference_objective_from(choices),
             quick=choices.quick,
         )
     )

@@ -137,6 +137,9 @@ def _check_batch(choices: BatchChoices) -> None:
 
 
 def _check_objective(objective: Objective) -> None:
+    most = objective.p99_seconds
+    if most is not None and not (math.isfinite(most) and most > 0):
+        raise UsageError(f"The p99 asked for is {most:g} s.", remedy="Give a time above zero, such as 20ms.")
     for name in unknown_names(objective):
         raise UsageError(f"The objective's metric {name!r} does not exist.", remedy=f"Use one of {_listed_metrics()}.")
     for it in objective.limits:

@@ -17,7 +17,7 @@ import msgspec
 
 from hotlap import plan as plans_of
 from hotlap.experiment.ceilings import situation_with
-from hotlap.experiment.confirm import confirm, first_look_cost
+from hotlap.experiment.confirm import Confirmation, confirm, first_look_cost
 from hotlap.experiment.draft import OnProgress, say_nothing
 from hotlap.experiment.options import Options, check
 from hotlap.experiment.prove_outputs import TaskQualityProver
@@ -28,6 +28,7 @@ from hotlap.objective import gain, judge
 from hotlap.procedures.budget import reserve_for_first_answer
 from hotlap.procedures.screen import Screened
 from hotlap.procedures.search import Search
+from hotlap.procedures.verdicts import breaks_p99
 from hotlap.records import (
     Candidate,
     Comparison,
@@ -44,6 +45,7 @@ from hotlap.records import (
     Run,
     Situation,
     Study,
+    Verdict,
     Workload,
 )
 from hotlap.study import Journal
@@ -189,6 +191,10 @@ class _InferenceSearch(Search):
         outcome, run = super()._try_straight(name, choice, candidate)
         self._note_candidate(outcome, candidate, run)
         return outcome, run
+
+    def _verdict(self, result: Confirmation, candidate: Plan) -> Verdict:
+        """One more reason against a candidate: with it calls exceed the p99 asked for, and without it they do not."""
+        return breaks_p99(result.comparison, self._trials.options.goal) or super()._verdict(result, candidate)
 
     def _note_candidate(self, outcome: Outcome | None, plan: Plan, run: Run | None) -> None:
         comparison = getattr(outcome.verdict, "comparison", None) if outcome is not None else None

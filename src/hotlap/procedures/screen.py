@@ -24,7 +24,9 @@ from hotlap.experiment.trials import FEWEST_BLOCK_STEPS, FEWEST_ROUNDS_OF_A_SHOR
 from hotlap.levers.api import Lever
 from hotlap.objective import PEAKS
 from hotlap.records import (
+    MEDIAN_CALL_SECONDS,
     PEAK_BYTES,
+    SECONDS_PER_SAMPLE,
     Comparison,
     CompileReport,
     Failed,
@@ -268,7 +270,8 @@ def _reason_to_skip(lever: Lever, situation: Situation, options: Options) -> Ski
 
 
 def _may_improve(lever: Lever, metric: str) -> bool:
-    return metric in lever.improves or (metric in PEAKS and PEAK_BYTES in lever.improves)
+    names = {MEDIAN_CALL_SECONDS: SECONDS_PER_SAMPLE, **dict.fromkeys(PEAKS, PEAK_BYTES)}
+    return metric in lever.improves or names.get(metric) in lever.improves
 
 
 def _settings(lever: Lever, situation: Situation, options: Options) -> tuple[Setting, ...]:

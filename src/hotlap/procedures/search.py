@@ -373,7 +373,8 @@ class Search(Ladder):
         """Why the plan must not be kept, or nothing."""
         if verification.quality is not None and not self._acceptable(verification.quality):
             return f"The plan was dropped. {verification.quality.text}"
-        return why_given_up(verification, judge(self._trials.options.objective, verification))
+        objective = self._trials.options.objective
+        return why_given_up(verification, judge(objective, verification), objective)
 
     def _withdraw(self, reason: str) -> None:
         for it in self._plan.settings:

@@ -8,7 +8,7 @@ import msgspec
 
 from hotlap.experiment.goal import Goal
 from hotlap.objective import gain as gain_of
-from hotlap.objective import inverse, is_speed, metric_of
+from hotlap.objective import inverse, is_speed, metric_of, p99_of, p99_state
 from hotlap.procedures.screen import Screened
 from hotlap.records import (
     Comparison,
@@ -18,6 +18,7 @@ from hotlap.records import (
     LimitJudgement,
     NoGain,
     NotVerified,
+    Objective,
     Quality,
     QualityLost,
     Seen,
@@ -25,6 +26,14 @@ from hotlap.records import (
     Verdict,
 )
 from hotlap.wording import metric_words
+
+
+def breaks_p99(comparison: Comparison, goal: Goal) -> NoGain | None:
+    """What becomes of something that takes the p99 asked for away: it exceeds it, and its baseline does not."""
+    states = [p99_state(goal.objective, it) for it in (comparison.baseline_latency, comparison.candidate_latency)]
+    if states[1] != "broken" or states[0] == "broken":
+        return None
+    return NoGain(comparison=comparison, metric=goal.objective.metric, reason=_of_p99(comparison, goal.objective))
 
 
 def of_quality(comparison: Comparison, quality: Quality, accept_unverified: bool) -> Verdict:
@@ -119,18 +128,34 @@ def _why(comparison: Comparison, delta: float, unfinished: bool) -> str:
     )
 
 
-def why_given_up(verification: Comparison, judgement: Judgement) -> str:
+def why_given_up(verification: Comparison, judgement: Judgement, objective: Objective) -> str:
     """Why a plan must not be kept after its verification; empty where nothing speaks against it."""
-    if judgement.verdict == "better":
+    if judgement.verdict == "better" and p99_state(objective, verification.candidate_latency) == "kept":
         return ""
     if not verification.speed.baseline_agrees:
         return (
             "No claim and no plan: two copies of the unmodified script differed. Tune again when the machine "
             "is quieter."
         )
+    if judgement.verdict == "better":
+        return f"The plan was dropped, because a limit was not kept. {_of_p99(verification, objective)}"
     if judgement.metric_verdict == "better":
         return f"The plan was dropped, because a limit was not kept. {_why_limited(verification, judgement)}"
     return "Fresh launches did not confirm a gain of the whole plan, so it was dropped."
+
+
+def _of_p99(comparison: Comparison, objective: Objective) -> str:
+    """The sentence on the 99th percentile of the candidate's calls, which is not shown to be kept."""
+    allowed = f"{_milliseconds(objective.p99_seconds or 0.0)} is allowed"
+    calls, found = comparison.candidate_latency, p99_of(comparison.candidate_latency)
+    if found is None:
+        return f"{calls.calls if calls is not None else 0} calls are too few to tell their p99, of which {allowed}."
+    shown = f"{_milliseconds(found.value)} ({_milliseconds(found.low)} to {_milliseconds(found.high)})"
+    return f"Its p99 is {shown}, and {allowed}."
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1e3 * seconds:.3g} ms"
 
 
 def _why_limited(comparison: Comparison, judgement: Judgement) -> str:

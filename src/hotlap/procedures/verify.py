@@ -16,7 +16,7 @@ from hotlap.experiment.prove import Prover
 from hotlap.experiment.replicates import Design, replicate
 from hotlap.experiment.trials import Failure, Trials
 from hotlap.measure import speed
-from hotlap.objective import judge
+from hotlap.objective import judge, p99_state
 from hotlap.records import Comparison, Plan, Quality, Run, TurnSet
 
 MORE_SETS = speed.LOOKS[-1]
@@ -92,7 +92,9 @@ def measure_plan(trials: Trials, draft: StudyDraft, plan: Plan, without: Sequenc
         return True
 
     def decided(sets: Sequence[TurnSet]) -> bool:
-        return judge(trials.options.objective, _compared(trials, plan, sets)).verdict != "inconclusive"
+        objective, found = trials.options.objective, _compared(trials, plan, sets)
+        is_open = p99_state(objective, found.candidate_latency) == "open"
+        return judge(objective, found).verdict != "inconclusive" and not is_open
 
     design = Design(
         arms=arms,

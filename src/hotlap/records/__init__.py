@@ -97,8 +97,10 @@ from hotlap.records.messages import (
 )
 from hotlap.records.numbers import BadNumber, NoticedIn, NumberOrigin, NumberPhase, NumberRange, NumberSource
 from hotlap.records.objective import (
+    MEDIAN_CALL_SECONDS,
     PEAK_BYTES,
     SECONDS_PER_SAMPLE,
+    InferenceGoal,
     Judgement,
     Limit,
     LimitJudgement,
@@ -188,6 +190,7 @@ __all__ = [
     "CONNECTION_LOST",
     "ENGINE_PACKAGES",
     "GUESSED_SAMPLES",
+    "MEDIAN_CALL_SECONDS",
     "PEAK_BYTES",
     "PHASES",
     "SECONDS_PER_SAMPLE",
@@ -254,6 +257,7 @@ __all__ = [
     "GraphBreak",
     "GuardMemory",
     "Hello",
+    "InferenceGoal",
     "Instrument",
     "Invariants",
     "Isolation",

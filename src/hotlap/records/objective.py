@@ -10,6 +10,8 @@ from hotlap.records.comparisons import MetricVerdict
 SECONDS_PER_SAMPLE: Final = "seconds_per_sample"
 PEAK_BYTES: Final = "peak_bytes"
 """The peak of the device's memory where there is a device, else of the host's."""
+MEDIAN_CALL_SECONDS: Final = "median_call_seconds"
+"""The median time of a call of an inference target."""
 
 
 class Limit(Record, frozen=True, kw_only=True):
@@ -20,10 +22,17 @@ class Limit(Record, frozen=True, kw_only=True):
 
 
 class Objective(Record, frozen=True, kw_only=True):
-    """The metric that is to become better, within limits of others."""
+    """The metric that is to become better, within limits of others.
+
+    ``p99_seconds`` is what 99 % of the calls of an inference target may take at most; None: any time.
+    """
 
     metric: str = SECONDS_PER_SAMPLE
     limits: tuple[Limit, ...] = ()
+    p99_seconds: float | None = None
+
+
+InferenceGoal: TypeAlias = Literal["throughput", "latency", "memory"]
 
 
 LimitState: TypeAlias = Literal["kept", "broken", "open"]

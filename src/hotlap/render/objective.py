@@ -10,15 +10,16 @@ from hotlap.render import text
 from hotlap.wording import metric_words
 
 
-def gain_words(objective: Objective, comparison: Comparison) -> str:
+def gain_words(objective: Objective, comparison: Comparison, *, of: str = "script") -> str:
     """``Peak memory 0.52x of the script's (95 % interval 0.51 to 0.53), time per sample 1.08x``; empty where the
-    metric is not known."""
+    metric is not known. ``of`` is what was run."""
     found = gain(objective, comparison)
     if found is None:
         return ""
     ratio, confidence = inverse(found), comparison.speed.confidence
     words = metric_words(objective.metric).capitalize()
-    first = f"{words} {text.ratio(ratio.value)} of the script's ({text.confidence(confidence)} {text.interval(ratio)})"
+    interval = f"{text.confidence(confidence)} {text.interval(ratio)}"
+    first = f"{words} {text.ratio(ratio.value)} of the {of}'s ({interval})"
     return ", ".join([first, *_others(objective, comparison)])
 
 

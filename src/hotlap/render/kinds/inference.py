@@ -6,13 +6,27 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from hotlap import gain
-from hotlap.records import Comparison, Kept, NoGain, NotVerified, QualityLost, Study
+from hotlap.objective import gain as gain_of
+from hotlap.objective import p99_of
+from hotlap.records import (
+    MEDIAN_CALL_SECONDS,
+    PEAK_BYTES,
+    SECONDS_PER_SAMPLE,
+    Comparison,
+    Kept,
+    NoGain,
+    NotVerified,
+    QualityLost,
+    Study,
+)
 from hotlap.render import text
 from hotlap.render.comparison import how_measured, ratio_words
 from hotlap.render.disturbance import beside_headline
 from hotlap.render.kinds import search
 from hotlap.render.kinds.api import Headline
+from hotlap.render.objective import gain_words
 from hotlap.render.quality import quality_details, quality_phrase, quality_tone
+from hotlap.wording import metric_words
 
 shows_gain = True
 result = search.result
@@ -30,11 +44,34 @@ def headline(study: Study) -> Headline:
     details[:0] = quality_details(measured.quality)
     busy = beside_headline(study)
     details += [busy] if busy else []
-    if measured.speed.verdict != "faster":
-        return Headline("neutral", "No recommendation: nothing was shown to be faster.", tuple(details))
+    if gain.claimed(study) is None:
+        why = study.status_text or f"{_GAINS[study.objective.metric]} was not shown."
+        return Headline("neutral", f"No recommendation: {why[:1].lower()}{why[1:]}", tuple(details))
     plan = text.listed([text.setting(it) for it in study.plan.settings])
-    sentence = f"Use {plan}: {ratio_words(measured.speed)}, {quality_phrase(measured.quality)}."
+    sentence = f"Use {plan}: {_gain(study, measured)}, {quality_phrase(measured.quality)}."
     return Headline(quality_tone(measured.quality), sentence, tuple(details))
+
+
+_GAINS = {
+    SECONDS_PER_SAMPLE: "a gain of speed",
+    MEDIAN_CALL_SECONDS: "a shorter median time of a call",
+    PEAK_BYTES: "a smaller peak of memory",
+}
+
+
+def _gain(study: Study, measured: Comparison) -> str:
+    """What the goal gained, what else it did to the time, and the p99 that was to be kept."""
+    objective = study.objective
+    words = (
+        ratio_words(measured.speed)
+        if objective.metric == SECONDS_PER_SAMPLE
+        else gain_words(objective, measured, of="unmodified model")
+    )
+    words = words[:1].lower() + words[1:]
+    p99 = p99_of(measured.candidate_latency)
+    if objective.p99_seconds is None or p99 is None:
+        return words
+    return f"{words}, p99 {text.duration(p99.value)} of {text.duration(objective.p99_seconds)} allowed"
 
 
 def _costs(comparison: Comparison) -> Iterator[str]:
@@ -53,27 +90,35 @@ def _costs(comparison: Comparison) -> Iterator[str]:
 
 
 def _without_quality(study: Study, recommended: Comparison | None) -> Iterator[str]:
-    """The fastest candidate that was not recommended for its outputs, where it is faster than what was."""
+    """The best candidate for the goal that was not recommended for its outputs, where it is better than what was."""
     refused = [
-        (_speedup(it.verdict), it.lever, it.verdict.reason)
+        (_gained(study, it.verdict), it.lever, it.verdict.reason)
         for it in study.outcomes
         if isinstance(it.verdict, (QualityLost, NotVerified))
     ]
     refused += [
-        (it.comparison.speed.speedup.value, text.setting(it.plan.settings[-1]), it.comparison.quality.text)
+        (_ratio(study, it.comparison), text.setting(it.plan.settings[-1]), it.comparison.quality.text)
         for it in study.candidates
         if it.comparison.quality is not None and not it.comparison.quality.verified
     ]
-    speedup, lever, why = max(refused, default=(0.0, "", ""))
-    if speedup > (recommended.speed.speedup.value if recommended is not None else 1.0):
-        ratio = text.ratio(speedup)
+    gained, lever, why = max(refused, default=(0.0, "", ""))
+    if gained > (_ratio(study, recommended) if recommended is not None else 1.0):
+        words = "" if study.objective.metric == SECONDS_PER_SAMPLE else f" less {metric_words(study.objective.metric)}"
+        ratio = f"{text.ratio(gained)}{words}"
         yield f"If quality did not count, {text.one_line(lever)} would win with {ratio}. {text.sentence(why)}"
 
 
-def _speedup(verdict: QualityLost | NotVerified) -> float:
+def _gained(study: Study, verdict: QualityLost | NotVerified) -> float:
     if verdict.comparison is not None:
-        return verdict.comparison.speed.speedup.value
-    return verdict.speedup or 0.0 if isinstance(verdict, QualityLost) else 0.0
+        return _ratio(study, verdict.comparison)
+    is_of_speed = study.objective.metric == SECONDS_PER_SAMPLE
+    return verdict.speedup or 0.0 if isinstance(verdict, QualityLost) and is_of_speed else 0.0
+
+
+def _ratio(study: Study, comparison: Comparison) -> float:
+    """How many times better the goal's metric is; 0 where it is not known."""
+    found = gain_of(study.objective, comparison)
+    return found.value if found is not None else 0.0
 
 
 def what_was_done(study: Study) -> str:
