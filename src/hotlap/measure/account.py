@@ -14,11 +14,11 @@ _WARM_UP_STEPS = 6
 def account(steps: Steps, *, skip: int) -> PhaseAccount:
     """Mean seconds per step by phase, the first ``skip`` rows (warm-up) left out.
 
-    The phases add up to ``wall``: what rounding leaves over goes to ``other``. A phase whose column is empty was not
-    observed and counts as zero. ``outside`` comes on top of the wall.
+    The phases add up to ``wall``: ``other`` absorbs rounding. A phase with an empty column was not observed and counts
+    as zero. ``outside`` is not part of ``wall``.
 
-    Raises :class:`ValueError` when no rows remain, when columns differ in length, and when the phases miss the wall by
-    more than 0.1 %: such an account would be no account.
+    Raises :class:`ValueError` if no rows remain, if columns differ in length, and if the sum of the phases differs from
+    ``wall`` by more than 0.1 %.
     """
     if skip < 0 or skip >= len(steps.wall_seconds):
         raise ValueError(f"There are {len(steps.wall_seconds)} steps, of which {skip} are to be skipped.")
@@ -38,7 +38,7 @@ def account(steps: Steps, *, skip: int) -> PhaseAccount:
 
 
 def warm_up_steps(steps: Steps) -> int:
-    """How many of the first steps to leave out of an account; those that observe cost extra are among them."""
+    """How many first steps an account leaves out: warm-up, and steps that are slower because they are observed."""
     return min(_WARM_UP_STEPS, len(steps.wall_seconds) // 3)
 
 

@@ -1,9 +1,8 @@
-"""What training costs before and after a plan, and when what was spent on the plan is earned back.
+"""What training costs before and after a plan, and when the time spent on the study is recovered.
 
-Arithmetic on a study, nothing else. One convention runs through it: the time of a sample before is taken as it was
-measured, and what a plan changes follows from it by the speedup. So the interval of a cost after, or of a break-even,
-is that of the speedup (and of the seconds that were spent); how fast the machine was on that day, which is the same on
-both sides, is not in it.
+This is arithmetic on a study. The time per sample before is taken as measured, and the time after follows from it by
+the speedup. So the interval of a cost after, or of a break-even, is that of the speedup (and of the seconds spent); the
+speed of the machine on that day affects both sides alike and is not part of it.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ _USUAL_CONFIDENCE = 0.95
 
 
 def costs(study: Study, *, price: Price | None = None, samples: int | None = None) -> Costs | None:
-    """The costs of a study's script; None where not even the time of a sample is known.
+    """The costs of a study's script; None if the time per sample is unknown.
 
-    ``samples`` is how many a whole training run goes through. Without it they are counted where the script was seen to
-    its own end, and otherwise there is no figure for a run.
+    ``samples`` is the number of samples of a whole training run. Without it they are counted if the script was observed
+    until its own end; otherwise there is no figure for a run.
     """
     comparison = claimed_speedup(study)
     before = _seconds_per_sample(study, comparison)
@@ -45,7 +44,7 @@ def costs(study: Study, *, price: Price | None = None, samples: int | None = Non
 
 
 def samples_of_a_run(study: Study) -> int | None:
-    """The samples of a whole run, where the script was seen to its own good end."""
+    """The samples of a whole run, if the script was observed until it ended successfully."""
     run = study.baseline
     if run is None or run.ending != Completed() or not run.steps.samples:
         return None
@@ -53,8 +52,9 @@ def samples_of_a_run(study: Study) -> int | None:
 
 
 def samples_of_epochs(study: Study, epochs: int) -> int | None:
-    """The samples of so many passes over the data of the one loader that feeds the script, those of all processes and a
-    last batch that is not full counted as if it were; None where a pass has no known length or several loaders feed it.
+    """The samples of so many epochs of the only training loader, over all processes.
+
+    A last batch counts as full. None if the length of an epoch is unknown or several loaders feed the script.
     """
     facts = study.baseline.facts if study.baseline is not None else None
     if facts is None or len(facts.loaders) != 1:
@@ -66,22 +66,21 @@ def samples_of_epochs(study: Study, epochs: int) -> int | None:
 
 
 def divided(seconds: float, speedup: Estimate) -> Estimate:
-    """What takes so many seconds, after a speedup."""
+    """The seconds that remain of so many after a speedup."""
     return Estimate(value=seconds / speedup.value, low=seconds / speedup.high, high=seconds / speedup.low, unit="s")
 
 
 def saved(seconds: float, speedup: Estimate) -> Estimate:
-    """What a speedup takes off so many seconds; where the speedup may be none, the lower end is a loss."""
+    """The seconds that a speedup saves of so many; the lower end is negative if there may be no speedup."""
     after = divided(seconds, speedup)
     return Estimate(value=seconds - after.value, low=seconds - after.high, high=seconds - after.low, unit="s")
 
 
 def break_even(spent_seconds: Estimate, saved_seconds: Estimate, samples_per_step: float) -> BreakEven:
-    """After how many samples, and steps of so many samples, the seconds that were spent are earned back by those that
-    each sample saves.
+    """The samples and steps after which the savings per sample equal the seconds spent.
 
-    The interval takes the worst of both: most spent and least saved, least spent and most saved. Where the saving may
-    be none there is no figure, and what may have cost nothing may be earned back at once.
+    The interval is conservative: most spent with least saved, and least spent with most saved. There is no figure if
+    nothing may be saved; if nothing may have been spent, the lower end is zero.
     """
     if saved_seconds.low <= 0:
         return BreakEven(spent_seconds=spent_seconds)
@@ -96,7 +95,7 @@ def break_even(spent_seconds: Estimate, saved_seconds: Estimate, samples_per_ste
 
 
 def _with_gain(found: Costs, comparison: Comparison, spent_seconds: float) -> Costs:
-    """The costs with what a gain changes."""
+    """The costs before and after a gain."""
     saving = saved(found.seconds_per_sample_before.value, comparison.speed.speedup)
     extra = comparison.extra_startup_seconds
     spent = Estimate(value=spent_seconds, low=spent_seconds, high=spent_seconds, unit="s")
@@ -109,7 +108,7 @@ def _with_gain(found: Costs, comparison: Comparison, spent_seconds: float) -> Co
 
 
 def _seconds_per_sample(study: Study, comparison: Comparison | None) -> Estimate | None:
-    """Over the sets of the comparison where it says so, else the mean of one run, whose interval is unknown."""
+    """From the replicates of the comparison if it has them, else the mean of one run, without an interval."""
     account = study.account_before
     if account is None or account.wall <= 0 or account.samples_of_all <= 0:
         return None
@@ -140,7 +139,7 @@ def _whole_run(
 
 
 def _priced(seconds: Estimate | None, price: Price | None, times: float = 1.0) -> Estimate | None:
-    """What so much time, so many times, costs."""
+    """The cost of a time per sample over so many samples."""
     if seconds is None or price is None:
         return None
     return _scaled(seconds, times * price.per_hour / _SECONDS_AN_HOUR, price.currency)
@@ -151,5 +150,5 @@ def _scaled(of: Estimate, factor: float, unit: str) -> Estimate:
 
 
 def _added(one: Estimate, other: Estimate) -> Estimate:
-    """The sum of two, whose interval is as wide as both together."""
+    """The sum of two estimates; its interval is as wide as both together."""
     return Estimate(value=one.value + other.value, low=one.low + other.low, high=one.high + other.high, unit=one.unit)

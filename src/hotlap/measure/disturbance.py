@@ -1,5 +1,4 @@
-"""What else the machine did while blocks were timed: whether a measurement was disturbed, and the remarks that go with
-a comparison."""
+"""Whether other load on the machine disturbed a measurement, and the remarks that a comparison gets."""
 
 from __future__ import annotations
 
@@ -18,29 +17,29 @@ NOTABLE_CLOCK_SPREAD = 0.05
 _NOTABLE_PAUSE_SECONDS = 1.0
 
 _LEAST_LOAD, _LEAST_SHARE = 0.25, 0.1
-"""What others must use for a measurement to be disturbed: so many cores, and such a share of the cores at hand."""
+"""Other processes disturb a measurement only above this many cores and this share of the usable cores."""
 
 _CROWDED = 0.8
-"""From this share of the cores on, those of the script and those of others together, they get in each other's way."""
+"""Above this share of busy cores, the script and other processes compete for cores."""
 
 _NOTABLE_WAIT = 0.1
 
 
 def notable_load(cores: int) -> float:
-    """How many of these cores others must keep busy to disturb what uses the rest of them."""
+    """How many of these cores other processes must keep busy to disturb a script that uses the rest."""
     return max(_LEAST_LOAD, _LEAST_SHARE * cores)
 
 
 def disturbance(
     measured: Measurement, runs: Iterable[Run], cores: int, *, each_has_a_core: bool = False
 ) -> Disturbance | None:
-    """What others did to a measurement, over all timed blocks of its runs (warm-up excepted); None where it was left
-    alone, and where nothing is known.
+    """The disturbance of a measurement over all timed blocks of its runs, except warm-up; None if there was none, or it
+    is unknown.
 
-    Others disturb it when they use a notable part of the cores *and* get in the way: hardly a core stayed idle, or
-    threads of the script waited for one. A script that itself starts more threads than there are cores waits too, and
-    many cores may be busy on a machine that has more than enough of them; neither alone is a disturbance. Where the
-    script was given a core for each of its threads, ``each_has_a_core``, it is disturbed if they waited even so.
+    Other processes disturb it if they use a notable share of the cores *and* compete with it: almost no core was idle,
+    or threads of the script waited for one. Either alone is no disturbance: a script with more threads than cores waits
+    too, and a large machine may have cores to spare. With ``each_has_a_core`` the script has a core for each thread, so
+    waiting alone is a disturbance.
     """
     blocks = [block for run in runs for block in run.blocks[run.warm_up_blocks :]]
     seconds = fsum(it.wall_seconds for it in blocks)
@@ -69,7 +68,7 @@ _NAMES: Mapping[Measurement, str] = {
 
 
 def disturbance_text(found: Sequence[Disturbance]) -> str:
-    """One warning for all that was disturbed: what, by how much, and what to do."""
+    """One warning for all disturbed measurements: which, by how much, and what to do."""
     worst = max(found, key=lambda it: it.other_load)
     names = [_NAMES[it.measured] for it in found]
     named = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
@@ -84,7 +83,7 @@ def disturbance_text(found: Sequence[Disturbance]) -> str:
 
 
 def disturbance_of_rates(machine: Machine) -> Disturbance | None:
-    """What others did while the machine's own rates were measured, for which all cores are used."""
+    """The disturbance while the machine's own rates were measured, which uses all cores."""
     others = machine.ceilings.other_load
     if others < notable_load(machine.cores):
         return None
@@ -92,7 +91,7 @@ def disturbance_of_rates(machine: Machine) -> Disturbance | None:
 
 
 def _waited_share(blocks: list[Block], own_seconds: float) -> float | None:
-    """Of the time in which threads were ready to run, the share in which they waited for a core."""
+    """The share of their runnable time that threads waited for a core."""
     known = [it.waited_seconds for it in blocks if it.waited_seconds is not None]
     ready_seconds = own_seconds + fsum(known)
     if len(known) < len(blocks) or ready_seconds <= 0:
@@ -101,8 +100,8 @@ def _waited_share(blocks: list[Block], own_seconds: float) -> float | None:
 
 
 def disturbances(runs: Iterable[Run]) -> tuple[str, ...]:
-    """Sentences on the load by others, throttling and the device's clock during all timed blocks (warm-up excepted),
-    and on how long processes that train together stood still; none when the machine was quiet."""
+    """Remarks on load by other processes, throttling and the device's clock during the timed blocks (without warm-up),
+    and on how long processes of one job were frozen; none on a quiet machine."""
     every = tuple(runs)
     blocks = [block for run in every for block in run.blocks[run.warm_up_blocks :]]
     if not blocks:
@@ -111,7 +110,7 @@ def disturbances(runs: Iterable[Run]) -> tuple[str, ...]:
 
 
 def _pause(runs: Sequence[Run]) -> str:
-    """Processes that wait for each other have clocks of their own for how long that may take."""
+    """The longest freeze; processes that wait for each other have time-outs of their own."""
     longest = max((it.longest_pause_seconds for it in runs if it.facts.processes > 1), default=0.0)
     if longest < _NOTABLE_PAUSE_SECONDS:
         return ""
@@ -131,11 +130,11 @@ def _throttling(blocks: list[Block]) -> str:
     if not reasons:
         return ""
     named = ", ".join(reason for reason, _ in reasons.most_common(3))
-    return f"The device slowed itself down in {reasons.total()} of {len(blocks)} blocks ({named})."
+    return f"The device throttled in {reasons.total()} of {len(blocks)} blocks ({named})."
 
 
 def _clock(blocks: list[Block]) -> str:
     clocks = [block.device_clock_mhz for block in blocks if block.device_clock_mhz]
     if not clocks or max(clocks) - min(clocks) < NOTABLE_CLOCK_SPREAD * max(clocks):
         return ""
-    return f"The device's clock moved between {min(clocks):.0f} and {max(clocks):.0f} MHz."
+    return f"The device's clock varied between {min(clocks):.0f} and {max(clocks):.0f} MHz."

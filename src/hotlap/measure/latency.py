@@ -1,7 +1,8 @@
 """Percentiles of the calls of an inference target.
 
-An interval of a percentile needs no assumption about how calls are distributed: that of n independent calls so many lie
-below it is binomial, which says between which of the sorted calls it lies (David and Nagaraja, Order Statistics, 7.1).
+The interval of a percentile needs no assumption about the distribution of latencies: the number of n independent calls
+below a percentile is binomial, which gives the two sorted calls that bound it (David and Nagaraja, *Order Statistics*,
+7.1).
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from hotlap.records import Estimate, Latency, LatencyPercentile, Run, TurnSet
 
 SHARES = (0.5, 0.9, 0.99)
 _REACH = 10.0
-"""Standard deviations from the mean beyond which a binomial chance is nothing."""
+"""Standard deviations from the mean beyond which binomial probabilities are neglected."""
 
 
 def latency(sets: Sequence[TurnSet], arm: int, *, confidence: float) -> Latency | None:
-    """The timed calls of an arm in all sets; None where its steps are no calls."""
+    """The timed calls of an arm in all replicates; None if its steps are not calls."""
     calls = sorted(seconds for it in sets for seconds in timed_calls(it.runs[arm]))
     if not calls:
         return None
@@ -31,7 +32,7 @@ def latency(sets: Sequence[TurnSet], arm: int, *, confidence: float) -> Latency 
 
 
 def timed_calls(run: Run) -> Iterator[float]:
-    """The seconds of each call in the blocks that count: those of warm-up, and the first after each pause, do not."""
+    """The seconds of each call in the blocks that count: not those of warm-up, nor the first after each pause."""
     if run.facts.step_source != "call":
         return
     for block in run.blocks[run.warm_up_blocks :]:
@@ -42,14 +43,14 @@ def timed_calls(run: Run) -> Iterator[float]:
 def percentile(calls: Sequence[float], share: float, confidence: float) -> Estimate | None:
     """The smallest of the sorted ``calls`` that at least a ``share`` of them do not exceed, with its interval.
 
-    None with too few calls for an interval that has an end on both sides.
+    None with too few calls for a two-sided interval.
     """
     count = len(calls)
     tail = (1 - confidence) / 2
     middle, reach = count * share, _REACH * math.sqrt(count * share * (1 - share))
     low, high, below = None, None, 0.0
     for number in range(max(0, math.floor(middle - reach)), min(count, math.ceil(middle + reach))):
-        below += _chance(number, count, share)  # that so many calls at most lie below the percentile
+        below += _chance(number, count, share)  # the probability that at most so many calls are below the percentile
         if below <= tail:
             low = number
         if below >= 1 - tail:
@@ -62,6 +63,6 @@ def percentile(calls: Sequence[float], share: float, confidence: float) -> Estim
 
 
 def _chance(number: int, count: int, share: float) -> float:
-    """Of exactly so many successes in ``count`` trials."""
+    """The probability of exactly so many successes in ``count`` trials."""
     ways = math.lgamma(count + 1) - math.lgamma(number + 1) - math.lgamma(count - number + 1)
     return math.exp(ways + number * math.log(share) + (count - number) * math.log1p(-share))

@@ -1,6 +1,6 @@
-"""What the sets of a comparison say besides the speedup: the level of one arm, its energy, and what its start takes.
+"""Figures of a comparison besides the speedup: the seconds per sample of one arm, its energy, and its start-up time.
 
-As everywhere the set is the replicate: each gives one number an arm, and intervals are Student's over sets.
+Each replicate gives one number for each arm, and intervals are Student's over replicates.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _FEWEST_STEADY_STEPS = 8
 
 
 def seconds_per_sample(sets: Sequence[TurnSet], arm: int, *, confidence: float) -> Estimate | None:
-    """The arm's wall seconds for a sample; None with fewer than two sets, or where samples could not be counted."""
+    """The arm's wall seconds per sample; None with fewer than two replicates, or if samples could not be counted."""
     blocks = [run.blocks for it in sets for run in it.runs]
     counted = all(blocks) and all(block.samples > 0 for row in blocks for block in row)
     if len(sets) < 2 or not counted or not all(it.rounds[arm] for it in sets):
@@ -25,10 +25,9 @@ def seconds_per_sample(sets: Sequence[TurnSet], arm: int, *, confidence: float) 
 
 
 def energy(sets: Sequence[TurnSet], *, confidence: float, arms: tuple[int, int] = (0, 2)) -> EnergyComparison | None:
-    """The joules of a sample, of the arm ``arms[1]`` and of its baseline ``arms[0]``.
+    """The joules per sample of the arm ``arms[1]`` and of its baseline ``arms[0]``.
 
-    By the devices' energy where the script trains on one, else by the processors'. None where these were not told in
-    two sets at least.
+    Device energy if the script trains on one, else processor energy. None if it is known in fewer than two replicates.
     """
     source = _source(sets, arms)
     if source is None:
@@ -48,7 +47,7 @@ def energy(sets: Sequence[TurnSet], *, confidence: float, arms: tuple[int, int] 
 
 
 def joules_per_sample(run: Run, source: EnergySource) -> float | None:
-    """Over the run's timed blocks (warm-up excepted) whose energy is known; None where there is none."""
+    """Joules per sample over the timed blocks with known energy, except warm-up; None if there are none."""
     blocks = run.blocks[run.warm_up_blocks :]
     known = [
         (it.processor_energy_joules if source == "processor-counter" else it.device_energy_joules, it.samples)
@@ -62,8 +61,11 @@ def joules_per_sample(run: Run, source: EnergySource) -> float | None:
 def extra_startup_seconds(
     sets: Sequence[TurnSet], *, confidence: float, arms: tuple[int, int] = (0, 2)
 ) -> Estimate | None:
-    """What the start and the warm-up of the arm ``arms[1]`` took longer than those of ``arms[0]``; None where that is
-    not known of two sets at least. The arms of a set start side by side, so that both are slowed down alike."""
+    """The additional seconds of start-up and warm-up of the arm ``arms[1]`` over ``arms[0]``.
+
+    None if they are known in fewer than two replicates. The arms of a replicate start at the same time, so that both
+    are slowed down alike.
+    """
     pairs = [(startup_seconds(it.runs[arms[0]]), startup_seconds(it.runs[arms[1]])) for it in sets]
     differences = [other - one for one, other in pairs if one is not None and other is not None]
     if len(differences) < 2:
@@ -73,8 +75,10 @@ def extra_startup_seconds(
 
 
 def startup_seconds(run: Run) -> float | None:
-    """Seconds until the run was as fast as it stayed: those to the end of its first step, and what the steps of its
-    warm-up took longer than the later ones. None where too few steps came after the warm-up."""
+    """Seconds until steady state: those until the end of the first step, and the excess of the warm-up's other steps.
+
+    None if too few steps came after the warm-up.
+    """
     warm_up = 1 + sum(block.steps + 1 for block in run.blocks[: run.warm_up_blocks])  # each is led in with a step
     walls = run.steps.wall_seconds
     steady = walls[warm_up:]
@@ -85,7 +89,7 @@ def startup_seconds(run: Run) -> float | None:
 
 
 def geometric(logarithms: Sequence[float], unit: str, confidence: float) -> Estimate:
-    """The geometric mean of numbers, given by their logarithms, with its interval. At least two are needed."""
+    """The geometric mean, with its interval, of at least two numbers given by their logarithms."""
     mean, half_width = _interval(logarithms, confidence)
     return Estimate(value=math.exp(mean), low=math.exp(mean - half_width), high=math.exp(mean + half_width), unit=unit)
 
@@ -101,6 +105,6 @@ def _source(sets: Sequence[TurnSet], arms: tuple[int, int]) -> EnergySource | No
 
 
 def _interval(values: Sequence[float], confidence: float) -> tuple[float, float]:
-    """Mean and half the width of Student's interval."""
+    """The mean, and half the width of Student's interval."""
     reach = student.quantile((1 + confidence) / 2, len(values) - 1)
     return fmean(values), reach * stdev(values) / math.sqrt(len(values))

@@ -1,7 +1,7 @@
-"""How far the mean of one column of steps lies from that of another, with an interval.
+"""The relative difference between the means of two columns of steps, with an interval.
 
-The interval knows how much the steps of each launch vary, and nothing else. Two launches of the same code differ by
-more than that: see :data:`RUN_SPREAD`.
+The interval covers only the variation between steps within a launch. Two launches of the same code differ by more: see
+:data:`RUN_SPREAD`.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from hotlap.measure.student import quantile
 from hotlap.records import Estimate
 
 RUN_SPREAD = 0.06
-"""By how much the step times of two launches of the same code differ at most, as a share: the upper end of what was
-measured on a shared machine (2 to 6 %). A difference between two single launches that is smaller shows nothing."""
+"""The largest relative difference between the step times of two launches of the same code, measured on a shared machine
+(2 to 6 %). A smaller difference between two single launches is not evidence of a change."""
 
 SAME_WORK_SPREAD = 0.25
-"""The same for profiled launches that do the same work: two runs of one configuration have been seen to differ by 13 %,
-since a profiler makes the host slower, and its speed varies. It holds for machines that are otherwise idle; where
-others kept the cores busy, half of the pairs among ten launches differed by 45 % and more."""
+"""The same for profiled launches that do the same work: two runs of one configuration differed by up to 13 %, since a
+profiler slows the host down, by a varying amount. This holds for quiet machines; with busy cores, half of the pairs
+among ten launches differed by 45 % or more."""
 
 _WIDEST = 10.0
-"""The widest half of an interval, in logarithms: a factor of 22,000 means that nothing is known."""
+"""The largest half-width of an interval, in logarithms: a factor of 22,000, which means unknown."""
 
 _CONFIDENCE = 0.95
 _BATCHES = 8
 
 
 def relative_change(before: Sequence[float], after: Sequence[float]) -> Estimate | None:
-    """``mean(after) / mean(before) - 1`` with a 95 % interval; None with fewer than two steps on either side, and where
+    """``mean(after) / mean(before) - 1`` with a 95 % interval; None with fewer than two steps on either side, or if
     steps take no time.
 
-    Steps resemble their neighbours, so of sixteen steps and more the means of eight stretches are taken in their place
+    Neighbouring steps are correlated, so from sixteen steps on the means of eight batches of steps are used instead
     (batch means; Law and Kelton, *Simulation Modeling and Analysis*). The ratio's error is that of its two means
     (first-order propagation), its degrees of freedom are Welch's and Satterthwaite's, rounded down. The interval is
     that of the ratio's logarithm, so that it never reaches below -100 %.
@@ -54,7 +54,7 @@ def relative_change(before: Sequence[float], after: Sequence[float]) -> Estimate
 
 
 def _relative_error(column: Sequence[float]) -> tuple[float, int]:
-    """The squared standard error of the mean, relative to it, and how many values it rests on."""
+    """The squared relative standard error of the mean, and the number of values behind it."""
     values = _batches(column)
     mean = fmean(values)
     return (variance(values) / len(values) / mean**2 if mean > 0 else 0.0), len(values)

@@ -1,7 +1,8 @@
-"""How far the outputs of a candidate are from those of the model in float32, and whether that is near enough.
+"""Compare the outputs of a candidate with those of the model in float32.
 
-A figure is only as good as the weights: rounding that turns a trained model's answers may leave random weights' alone,
-so that nothing is claimed of a model whose weights were just drawn, unless its outputs agree to the last bit.
+The comparison is only meaningful for trained weights: rounding that changes the answers of a trained model may not
+change those of random weights. So no quality is claimed for a model whose weights were just initialised, unless its
+outputs are bitwise identical.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ _UNREADABLE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib
 
 
 class Unreadable(Exception):
-    """A file of outputs that cannot be compared; the text says why."""
+    """A file of outputs that cannot be compared; the message gives the reason."""
 
 
 def outputs_of(path: str) -> Mapping[str, Any]:
-    """The arrays of a file that a child wrote. Raises :class:`Unreadable`; nothing in it is ever unpickled."""
+    """Read the arrays that a child wrote. Raises :class:`Unreadable`; nothing is ever unpickled."""
     import numpy
 
     try:
@@ -41,7 +42,7 @@ def outputs_of(path: str) -> Mapping[str, Any]:
 
 
 def random_share(one: Mapping[str, Any], other: Mapping[str, Any]) -> float | None:
-    """The share of the weights that differ between two seeds; None where the two models have not the same weights."""
+    """The share of the weights that differ between two seeds; None if the two models have different weights."""
     first, second = one.get("weights"), other.get("weights")
     if first is None or second is None or first.shape != second.shape or not len(first):
         return None
@@ -52,15 +53,17 @@ def random_share(one: Mapping[str, Any], other: Mapping[str, Any]) -> float | No
 def compared_outputs(
     reference: Mapping[str, Any], candidate: Mapping[str, Any], *, first: int = 0
 ) -> tuple[OutputQuality, ...] | str:
-    """One entry for each tensor that the model returns; a sentence where the two do not return the same tensors. Inputs
-    before the ``first`` do not count."""
+    """Compare each tensor that the model returns, or return a sentence if the two do not return the same tensors.
+
+    Inputs before number ``first`` do not count.
+    """
     ours, theirs = _by_name(reference, first), _by_name(candidate, first)
     if list(ours) != list(theirs):
         return f"It returns {_listed(theirs)} instead of {_listed(ours)}."
     for name, rows in ours.items():
         shapes = [it.shape for it in rows], [it.shape for it in theirs[name]]
         if shapes[0] != shapes[1]:
-            return f"Its {name} has other shapes than the model's."
+            return f"Its {name} has different shapes than the model's."
     alone = len(ours) == 1
     return tuple(_compared(name, rows, theirs[name], alone) for name, rows in ours.items())
 
@@ -68,8 +71,10 @@ def compared_outputs(
 def judge_quality(
     outputs: tuple[OutputQuality, ...] | str, *, level: float, inputs: int, random_weights: float | None, proof: Proof
 ) -> TaskQuality:
-    """Whether the outputs are near enough: ``exact`` to the last bit, ``within`` the level, ``lost`` below it, or
-    ``not-verified`` where the model's weights say nothing."""
+    """Judge the outputs: ``exact`` (bitwise identical), ``within`` the level, ``lost`` (below it) or ``not-verified``.
+
+    Random weights leave quality ``not-verified``.
+    """
     compared = () if isinstance(outputs, str) else outputs
 
     def verdict(kind: QualityVerdict, text: str) -> TaskQuality:
@@ -113,7 +118,7 @@ def share_with_interval(successes: int, count: int) -> Estimate:
 
 
 def _by_name(archive: Mapping[str, Any], first: int) -> dict[str, list[Any]]:
-    """The arrays of each tensor, in the order of the inputs."""
+    """The arrays of each tensor, in order of the inputs."""
     found: dict[str, list[Any]] = {}
     for key, array in archive.items():
         number, slash, name = key.partition("/")
@@ -130,7 +135,7 @@ def _compared(name: str, ours: Sequence[Any], theirs: Sequence[Any], alone: bool
     finite = True
     for own, other in zip(ours, theirs, strict=True):
         a, b = own.astype(numpy.float64).ravel(), other.astype(numpy.float64).ravel()
-        same = a == b  # an infinity that both have, as a mask has, is no difference
+        same = a == b  # an infinity in both, as in a mask, is no difference
         finite = finite and bool(numpy.all(numpy.isfinite(b) | same))
         a, b = numpy.where(same & ~numpy.isfinite(a), 0.0, a), numpy.where(same & ~numpy.isfinite(b), 0.0, b)
         if not finite or not numpy.all(numpy.isfinite(a)):
@@ -158,8 +163,11 @@ def _relative(error: float, square: float) -> float:
 
 
 def _decisions(name: str, ours: Sequence[Any], theirs: Sequence[Any], alone: bool) -> tuple[int, int]:
-    """How many decisions agree, and of how many. Logits are those named so, and the only output where it has two
-    dimensions and its rows have not all unit length; of rows that have, the nearest neighbours are compared."""
+    """How many decisions agree, and of how many.
+
+    Logits are outputs with that name, or a single output of two dimensions whose rows are not unit vectors. For unit
+    vectors, nearest neighbours are compared.
+    """
     import numpy
 
     is_rows = alone and all(it.ndim == 2 and it.shape[-1] > 1 and it.dtype.kind == "f" for it in ours)
@@ -174,7 +182,7 @@ def _decisions(name: str, ours: Sequence[Any], theirs: Sequence[Any], alone: boo
 
 
 def _neighbours(ours: Any, theirs: Any) -> tuple[int, int]:
-    """Whether each row's nearest other row is the same. Rows that several inputs share are one."""
+    """Whether each row's nearest other row is the same; rows shared by several inputs count once."""
     import numpy
 
     _, first = numpy.unique(ours, axis=0, return_index=True)
@@ -189,7 +197,7 @@ def _neighbours(ours: Any, theirs: Any) -> tuple[int, int]:
 
 
 def _quality(it: OutputQuality) -> float:
-    """What the level is asked of: the smaller of cosine and agreement."""
+    """The figure that the level applies to: the smaller of cosine and agreement."""
     return min(it.cosine, it.agreement.value) if it.agreement is not None else it.cosine
 
 

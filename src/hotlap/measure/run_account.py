@@ -1,4 +1,4 @@
-"""The account of a whole run: its steps, and what comes between them (evaluation, checkpoints, start-up)."""
+"""The time account of a whole run: its steps, and what happens between them (evaluation, checkpoints, start-up)."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from hotlap.records import (
 
 UNIT = "of the run"
 _LEAST_PART = 1e-3
-"""Of a step's time: what takes less between two steps is no block, but a call that did nothing."""
+"""As a share of the step: shorter time between two steps is not a block, but a call that did nothing."""
 
 _FEWEST_BLOCKS_WITH_INTERVAL = 3
 _KINDS: tuple[OutsideKind, ...] = ("evaluation", "checkpoints", "other")
 
 
 _Blocks: TypeAlias = Mapping[int, float]
-"""The seconds of blocks by the rows of the steps that they came before."""
+"""The seconds of blocks by the row of the step after them."""
 
 
 class _PerStep(NamedTuple):
-    """What a kind costs per step: as it was seen, and between which bounds; all in seconds."""
+    """The cost per step of one kind of block, observed and bounded, in seconds."""
 
     value: float
     low: float
@@ -41,12 +41,12 @@ class _PerStep(NamedTuple):
 
 
 def run_account(run: Run, phases: PhaseAccount) -> RunAccount | None:
-    """What the run from its first step on is made of; None without steps.
+    """The time account of a run from its first step on; None without steps.
 
-    What comes before the first step's end is start-up. A kind of block that was seen again and again costs a mean
-    block every so many steps as lay between the first and the last. One that was seen once comes with each epoch where
-    it was seen at an epoch's end, whose steps are known from the loader's length; else its cost is only bounded: by
-    nothing from below, and from above by the steps on the longer side of it, in which it did not come.
+    Everything before the end of the first step is start-up. A kind of block that occurred several times costs its mean
+    duration once per mean distance in steps. One that occurred once, at the end of an epoch, recurs with each epoch,
+    whose steps follow from the loader's length. Otherwise its cost is only bounded: from below by zero, and from above
+    by the longer run of steps without it.
     """
     steps = run.steps
     if phases.wall <= 0 or len(steps.wall_seconds) < 2:
@@ -75,7 +75,7 @@ def run_account(run: Run, phases: PhaseAccount) -> RunAccount | None:
 
 
 def steps_per_epoch(facts: ScriptFacts, steps: Steps) -> int | None:
-    """How many steps one pass of the only training loader makes, by its length; None where that is not known."""
+    """The steps of one epoch by the length of the only training loader; None if unknown."""
     loaders = {(it.dataset, it.length, it.batch_size) for it in facts.loaders if it.trains}
     if len(loaders) != 1 or not steps.samples:
         return None
@@ -110,7 +110,7 @@ def _at_epoch_ends(blocks: _Blocks, epoch_steps: int | None) -> bool:
 
 
 def _every_steps(blocks: _Blocks, epoch_steps: int | None) -> float | None:
-    """After how many steps a block comes again; None where that is not known."""
+    """The steps between two blocks of one kind; None if unknown."""
     rows = list(blocks)
     if len(rows) > 1:
         return (rows[-1] - rows[0]) / (len(rows) - 1)
@@ -126,12 +126,12 @@ def _cost(blocks: _Blocks, epoch_steps: int | None, steps: int) -> _PerStep:
     margin = 0.0
     if len(seconds) >= _FEWEST_BLOCKS_WITH_INTERVAL:
         margin = quantile(0.975, len(seconds) - 1) * stdev(seconds) / math.sqrt(len(seconds))
-    # Few blocks that differ much make an interval of no use: none was seen to take less than the shortest.
+    # Few blocks that differ much give a useless interval: none took less than the shortest.
     return _PerStep(mean / every, max(min(seconds), mean - margin) / every, (mean + margin) / every)
 
 
 def _share(cost: _PerStep, others: Sequence[_PerStep]) -> Estimate:
-    """A cost's part of it and the others together."""
+    """The share of one cost in the sum of it and the others."""
 
     def part(own: float, rest: float) -> float:
         return own / (own + rest) if own > 0 else 0.0
@@ -149,7 +149,7 @@ def _others(costs: dict[OutsideKind, _PerStep], kind: OutsideKind, step: _PerSte
 
 
 def _whole(run: Run, step_share: Estimate) -> dict[str, float | None]:
-    """What start-up is of the whole, where the run's whole length is known, and the most that steps can give it."""
+    """The share of start-up in a run of known length, and its upper bound."""
     after = math.fsum((*run.steps.wall_seconds[1:], *run.steps.outside_seconds[1:]))
     whole = run.startup_seconds + after
     if isinstance(run.ending, Completed) and run.startup_seconds > 0 and whole > 0:

@@ -1,9 +1,9 @@
-"""How much faster a candidate is than the baseline, and whether that can be said at all.
+"""How much faster a candidate is than the baseline, and whether the data support that claim.
 
-One *set* is a fresh launch of every arm (baseline A, the baseline again A', candidate B), whose blocks took turns round
-by round. A launch is the replicate: two launches of the same code differ by some per cent however long they run, so
-each set gives one number, D = mean over rounds of ln(y_B) - ln(y_A), and the interval is Student's over the sets.
-Rounds are never pooled as if they were launches.
+One *replicate* is a fresh launch of every arm (baseline A, its repeat A', candidate B), whose blocks take turns round
+by round. Two launches of the same code differ by a few per cent however long they run, so each replicate gives one
+number, D = mean over rounds of ln(y_B) - ln(y_A), and the interval is Student's over the replicates. Rounds are never
+pooled as if they were launches.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hotlap.measure import student
 from hotlap.records import Estimate, SpeedComparison, SpeedVerdict
 
 Sets: TypeAlias = Sequence[Sequence[float]]
-"""For each set, wall seconds per sample in each of its rounds."""
+"""For each replicate, wall seconds per sample in each of its rounds."""
 
 DELTA = 0.01
 HEADLINE_CONFIDENCE = 0.95
@@ -32,18 +32,18 @@ _LARGEST_EXPONENT = 700.0
 
 
 class Look(NamedTuple):
-    """One look at the sets so far, and the share of false alarms that it may spend."""
+    """One interim look at the replicates so far, and the share of false positives that it may spend."""
 
     sets: int
     alpha: float
 
 
 LOOKS = (Look(3, 0.010), Look(5, 0.015), Look(8, 0.025))
-"""Their alphas add up to 5 %, so that (Bonferroni) all looks together keep that rate, whatever binds them."""
+"""Their alphas add up to 5 %, so that all looks together keep that rate (Bonferroni), however they are correlated."""
 
 
 class VarianceParts(NamedTuple):
-    """Variance of the log ratio from round to round within a launch, and from launch to launch."""
+    """Variance of the log ratio between rounds of a launch, and between launches."""
 
     rounds: float
     launches: float
@@ -72,13 +72,13 @@ def compare(
     confidence: float = HEADLINE_CONFIDENCE,
     remarks: Sequence[str] = (),
 ) -> SpeedComparison:
-    """The candidate against the baseline; ``repeat`` is the baseline again, for the A/A gate.
+    """Compare the candidate with the baseline; ``repeat`` is the baseline again, for the A/A gate.
 
     ``delta`` is the smallest gain worth having, as a share; ``confidence`` that of the interval (for one look of
     several use :func:`compare_at_look`). A speedup above 1 means that the candidate is faster. If the interval of the
-    repeat against the baseline leaves out 1, the verdict is ``inconclusive`` and a remark says so.
+    repeat compared with the baseline excludes 1, the verdict is ``inconclusive``, with a remark.
 
-    Raises :class:`ValueError` when there are fewer than two sets, when the arms differ in sets or rounds, and for times
+    Raises :class:`ValueError` with fewer than two replicates, if the arms differ in replicates or rounds, and for times
     that are not finite and positive.
     """
     _check_share("delta", delta)
@@ -112,10 +112,10 @@ def compare_within_launch(
     confidence: float = HEADLINE_CONFIDENCE,
     remarks: Sequence[str] = (),
 ) -> SpeedComparison:
-    """:func:`compare` for arms that took turns in one launch: wall seconds per sample in each of its rounds.
+    """:func:`compare` arms that took turns in one launch: wall seconds per sample in each of its rounds.
 
-    The interval is Student's over rounds, which is right for this process and says nothing of what launches differ by:
-    it may choose what is tried, and claims nothing. Raises as :func:`compare` does.
+    The interval is Student's over rounds, which holds for this process and does not cover the variation between
+    launches: it may decide what is tried, but supports no claim. Raises as :func:`compare` does.
     """
     by_round = ([[seconds] for seconds in rounds] for rounds in (baseline, repeat, candidate))
     found = compare(*by_round, delta=delta, confidence=confidence, remarks=remarks)
@@ -123,9 +123,9 @@ def compare_within_launch(
 
 
 def repeat_of(reference: Sequence[float], baseline: Sequence[float], repeat: Sequence[float]) -> list[float]:
-    """What a second copy of the reference would have taken, had it differed from the first as the baseline's did.
+    """The times of a hypothetical repeat of the reference that differs from it as the baseline's repeat differed.
 
-    Of many arms only the baseline runs twice; its difference in each round is the gate for comparisons of the others.
+    Of many arms only the baseline has a repeat; its difference in each round serves as the gate for all comparisons.
     """
     return [own * again / first for own, first, again in zip(reference, baseline, repeat, strict=True)]
 
@@ -136,7 +136,7 @@ def repeat_of(reference: Sequence[float], baseline: Sequence[float], repeat: Seq
 
 
 def alpha_at(sets: int) -> float:
-    """The share of false alarms that the look at so many sets may spend; between looks, that of the last one reached.
+    """The share of false positives that the look at so many replicates may spend; between looks, that of the last one.
 
     Raises :class:`ValueError` before the first look.
     """
@@ -149,17 +149,19 @@ def alpha_at(sets: int) -> float:
 def compare_at_look(
     baseline: Sets, repeat: Sets, candidate: Sets, *, delta: float = DELTA, remarks: Sequence[str] = ()
 ) -> SpeedComparison:
-    """:func:`compare` with the confidence that the look at so many sets allows."""
+    """:func:`compare` with the confidence of the look at so many replicates."""
     confidence = 1 - alpha_at(len(baseline))
     return compare(baseline, repeat, candidate, delta=delta, confidence=confidence, remarks=remarks)
 
 
 def decided(comparison: SpeedComparison, sets: int, *, delta: float = DELTA) -> bool:
-    """Whether a study may stop here: at the last look, at a verdict, or when the whole interval lies below the gain
-    worth having (futility). Between looks nothing is decided, and nothing while the baseline disagrees with itself.
+    """Whether a study may stop here: at the last look, at a verdict, or for futility.
 
-    Raises :class:`ValueError` for a comparison whose confidence is below what its look demands: stopping on that would
-    break the promised rate of false alarms.
+    Futility means that the whole interval is below the gain worth having. Nothing is decided between looks, nor while
+    the baseline differs from its repeat.
+
+    Raises :class:`ValueError` for a comparison with less confidence than its look requires: stopping on it would exceed
+    the promised rate of false positives.
     """
     if all(look.sets != sets for look in LOOKS):
         return sets > LOOKS[-1].sets
@@ -185,7 +187,7 @@ def p_value(comparison: SpeedComparison) -> float:
 
 
 def p_value_of(ratio: Estimate, *, sets: int, confidence: float) -> float:
-    """The same of any ratio whose interval is Student's over the logarithms of so many sets."""
+    """The same for any ratio whose interval is Student's over the logarithms of so many replicates."""
     low, high = math.log(ratio.low), math.log(ratio.high)
     degrees = sets - 1
     standard_error = (high - low) / 2 / student.quantile((1 + confidence) / 2, degrees)
@@ -196,7 +198,7 @@ def p_value_of(ratio: Estimate, *, sets: int, confidence: float) -> float:
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
-    """Each p-value adjusted for its family: those at or below alpha may be claimed together.
+    """Adjust each p-value for its family: those at or below alpha may be claimed together.
 
     Holm (1979), *A simple sequentially rejective multiple test procedure*. Raises :class:`ValueError` for a value
     outside 0 to 1.
@@ -213,7 +215,7 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
 
 
 def hold_to_family(comparisons: Sequence[SpeedComparison], *, alpha: float) -> tuple[SpeedComparison, ...]:
-    """The comparisons of one family, those that do not survive Holm's procedure at ``alpha`` made inconclusive.
+    """Make comparisons of one family inconclusive that do not survive Holm's procedure at ``alpha``.
 
     Use the alpha of the look (:func:`alpha_at`), or 0.05 for comparisons that were looked at once.
     """
@@ -225,14 +227,14 @@ def hold_to_family(comparisons: Sequence[SpeedComparison], *, alpha: float) -> t
 
 
 # ---------------------------------------------------------------------------------------------
-# How many rounds, and from when on
+# How many rounds, and when warm-up ends
 # ---------------------------------------------------------------------------------------------
 
 
 def variance_parts(first: Sets, second: Sets) -> VarianceParts:
-    """Where the noise of a log ratio comes from, estimated from sets of two arms (a one-way analysis of variance).
+    """Split the noise of a log ratio into rounds and launches, by a one-way analysis of variance of two arms.
 
-    Raises :class:`ValueError` as :func:`compare` does, and for sets of a single round.
+    Raises :class:`ValueError` as :func:`compare` does, and for replicates of a single round.
     """
     _check_arms(("first arm", first), ("second arm", second))
     if any(len(rounds) < 2 for rounds in first):
@@ -246,10 +248,10 @@ def variance_parts(first: Sets, second: Sets) -> VarianceParts:
 def round_count(
     *, launch_seconds: float, round_seconds: float, parts: VarianceParts, fewest: int = 8, most: int = 40
 ) -> int:
-    """The number of rounds in a set that gives the narrowest interval for its time (method, item 9): the cost of a
-    launch spread over its rounds against what more rounds can still average away.
+    """The number of rounds per replicate that gives the narrowest interval for its time.
 
-    Raises :class:`ValueError` for times or variances that are negative, not finite, or a round that takes no time.
+    More rounds spread the cost of a launch, but average away only the noise between rounds. Raises :class:`ValueError`
+    for times or variances that are negative or not finite, and for a round that takes no time.
     """
     numbers = (launch_seconds, round_seconds, *parts)
     if not all(math.isfinite(it) and it >= 0 for it in numbers) or round_seconds == 0:
@@ -261,11 +263,11 @@ def round_count(
 
 
 def warmed_up(block_seconds_per_sample: Sequence[float]) -> bool:
-    """Whether the block times have stopped falling: the fastest of the last three blocks is no more than 2 % faster
-    than the fastest of up to three before them.
+    """Whether warm-up is over: the fastest of the last three blocks is at most 2 % faster than the fastest of up to
+    three before them.
 
-    The fastest is taken since disturbances only ever add time. Two signs of a compilation keep the warm-up going: the
-    last three all take half as long again as those before, or the very last takes three times as long as its fellows.
+    The fastest counts since disturbances only add time. Two signs of a compilation extend the warm-up: each of the last
+    three blocks takes 1.5 times as long as those before, or the last one three times as long as the other two.
     Raises :class:`ValueError` for times that are not finite and positive.
     """
     _check_times("warm-up blocks", block_seconds_per_sample)
@@ -306,7 +308,7 @@ def _verdict(effect: _Interval, equivalence: _Interval, delta: float) -> SpeedVe
 
 
 def _detectable_share(standard_error: float, sets: int, confidence: float) -> float:
-    """The effect that would have been found with a probability of :data:`POWER`."""
+    """The smallest effect that is detected with a probability of :data:`POWER`."""
     reach = student.quantile((1 + confidence) / 2, sets - 1) + student.quantile(POWER, sets - 1)
     return _as_share(reach * standard_error)
 

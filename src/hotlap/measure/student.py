@@ -1,8 +1,8 @@
-"""Student's t distribution, with nothing but the standard library.
+"""Student's t distribution, using only the standard library.
 
-The tail probability is half a regularised incomplete beta function, which is computed by the continued fraction of
-*NIST Digital Library of Mathematical Functions*, section 8.17(v), with Lentz's method; the quantile is found by
-bisection of that tail, which is slow, certain and cached.
+The tail probability is half a regularised incomplete beta function, computed by the continued fraction of *NIST Digital
+Library of Mathematical Functions*, section 8.17(v), with Lentz's method. The quantile is found by bisection of that
+tail, which is slow but safe, and cached.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MOST_TERMS = 10_000
 def survival(t: float, degrees: float) -> float:
     """The probability of a value above ``t``, with that many degrees of freedom.
 
-    Raises :class:`ValueError` for degrees that are not positive and for a ``t`` that is not a number.
+    Raises :class:`ValueError` for degrees of freedom that are not positive and for a ``t`` that is NaN.
     """
     if not degrees > 0 or math.isnan(t):
         raise ValueError(f"Student's t needs a number and positive degrees of freedom, not {t!r} and {degrees!r}.")
@@ -58,7 +58,7 @@ def _upper_quantile(tail: float, degrees: float) -> float:
 
 
 def _incomplete_beta(a: float, b: float, x: float, complement: float) -> float:
-    """The regularised incomplete beta function at ``x``; ``complement`` is 1 - x without its loss of digits."""
+    """The regularised incomplete beta function at ``x``; ``complement`` is 1 - x without cancellation."""
     if x <= 0:
         return 0.0
     if complement <= 0:

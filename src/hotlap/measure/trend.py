@@ -1,4 +1,4 @@
-"""Whether a column of measurements rises from row to row: a slope that outliers cannot bend, and a test of its form."""
+"""Detect a column of measurements that keeps rising: a robust slope, and a test for its shape."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _MOST_ROWS = 200
 _FEWEST_ROWS = 9
 _CERTAINTY = 3.0
 _SHARE_OF_THE_RISE = 0.35
-"""Of its rise a straight line gives half to each half, a level that settles most to the first, a jump all to one."""
+"""A straight line rises equally in both halves, a level that settles mostly in the first, a jump in only one."""
 
 
 def theil_sen_slope(column: Sequence[float]) -> float:
-    """The median of the slopes between all pairs of rows, a row (Theil 1950, Sen 1968); 29 % of them may be outliers.
+    """The median of the slopes between all pairs of rows (Theil 1950, Sen 1968), per row; 29 % may be outliers.
 
     A column of more than 200 rows is thinned out evenly. Raises :class:`ValueError` for fewer than two rows.
     """
@@ -26,11 +26,11 @@ def theil_sen_slope(column: Sequence[float]) -> float:
 
 
 def keeps_rising(column: Sequence[float]) -> bool:
-    """Whether each third of the column lies above the one before it, by about as much each time, and surely so.
+    """Whether each third of the column is above the one before it, by about as much, and significantly.
 
-    The thirds are compared by their medians, so that a sawtooth or a few outliers do not count. A level that settles,
-    or that jumps once, does not keep rising; nor does a column of fewer than nine rows, nor one in which chance alone
-    would order as many pairs of rows (Mann 1945, Kendall 1948: three standard deviations).
+    The thirds are compared by their medians, so that a sawtooth or a few outliers do not count. A level that settles or
+    jumps once does not keep rising; nor does a column of fewer than nine rows, nor one in which chance may order as
+    many pairs of rows (Mann 1945, Kendall 1948: three standard deviations).
     """
     if len(column) < _FEWEST_ROWS:
         return False
@@ -53,14 +53,14 @@ def settled_growth(column: Sequence[float]) -> float:
 
 
 def _mann_kendall(column: Sequence[float]) -> float:
-    """Pairs of rows in rising order less those in falling order, in standard deviations of rows without any order."""
+    """Rising pairs of rows minus falling ones, in standard deviations of a column in random order."""
     ordered = sum((late > early) - (late < early) for (_, early), (_, late) in _pairs(column))
     rows = len(range(0, len(column), _stride(column)))
     return ordered / math.sqrt(rows * (rows - 1) * (2 * rows + 5) / 18)
 
 
 def _pairs(column: Sequence[float]) -> Iterator[tuple[tuple[int, float], tuple[int, float]]]:
-    """All pairs of rows with their numbers, the earlier row first; of a long column only every second or third row."""
+    """All pairs of rows with their numbers, the earlier row first; a long column is thinned out."""
     return combinations(list(enumerate(column))[:: _stride(column)], 2)
 
 

@@ -1,1 +1,1 @@
-"""One file each: a figure of a launch that candidates are compared by, besides their speed."""
+"""One file for each metric: a figure of a launch, besides its speed, that candidates are compared by."""

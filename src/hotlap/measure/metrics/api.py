@@ -1,7 +1,7 @@
-"""What a metric's file must offer, the look into the folder that finds them all, and how arms are compared by them.
+"""What the file of a metric must contain, how all metrics are found, and how arms are compared by them.
 
-As everywhere the set is the replicate: each gives one figure an arm, and intervals are Student's over the logarithms of
-their ratios. What needs the rounds of a set, as speed does, is not a metric of a launch.
+Each replicate gives one figure for each arm, and intervals are Student's over the logarithms of their ratios. Speed,
+which needs the rounds of a replicate, is not a metric of a launch.
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ _OWN_FILES = frozenset({"api"})
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One figure, of which less is better. ``of_run`` gives that of a launch, in ``unit``, and 0 where it is not known;
-    ``smallest_change`` is what counts as a difference, as a share."""
+    """A figure of which less is better.
+
+    ``of_run`` returns the figure of a launch in ``unit``, or 0 if it is unknown; ``smallest_change`` is the smallest
+    relative change that counts as a difference.
+    """
 
     name: str
     unit: str
@@ -32,7 +35,7 @@ class Metric:
 
 @cache
 def all_metrics() -> Mapping[str, Metric]:
-    """Every metric of the folder by name, in alphabetical order."""
+    """All metrics of the folder by name, in alphabetical order."""
     import hotlap.measure.metrics as metrics
 
     names = sorted(it.name for it in pkgutil.iter_modules(metrics.__path__) if it.name not in _OWN_FILES)
@@ -42,10 +45,10 @@ def all_metrics() -> Mapping[str, Metric]:
 def compare_metrics(
     sets: Sequence[TurnSet], *, confidence: float, arms: tuple[int, int, int] = (0, 1, 2)
 ) -> tuple[MetricComparison, ...]:
-    """The arm ``arms[2]`` against ``arms[0]``, with ``arms[1]`` as the latter's repeat, by every metric.
+    """Compare the arm ``arms[2]`` with ``arms[0]`` by every metric; ``arms[1]`` is the baseline's repeat.
 
-    Nothing of one that is not known of every launch, and nothing with fewer than two sets. Where the repeat differs
-    from the baseline by more than what counts, no difference is claimed.
+    Metrics that are unknown for a launch are left out, and there are none with fewer than two replicates. If the
+    repeat differs from the baseline by more than the smallest change, no difference is claimed.
     """
     found = (_compared(metric, sets, confidence, arms) for metric in all_metrics().values())
     return tuple(it for it in found if it is not None)
@@ -83,8 +86,11 @@ def _differences(baseline: Sequence[float], other: Sequence[float]) -> Iterator[
 
 
 def _verdict(ratio: Estimate, delta: float) -> MetricVerdict:
-    """As of speeds: a difference is claimed where the interval leaves out 1 and the estimate counts; none, where the
-    whole interval is smaller than what counts."""
+    """The verdict, by the rule for speeds.
+
+    A difference is claimed if the interval excludes 1 and the estimate exceeds the smallest change; no difference, if
+    the whole interval is within it.
+    """
     if ratio.high < 1 and ratio.value <= 1 / (1 + delta):
         return "better"
     if ratio.low > 1 and ratio.value >= 1 + delta:
@@ -94,5 +100,5 @@ def _verdict(ratio: Estimate, delta: float) -> MetricVerdict:
 
 
 def _reaches_into(own: Estimate, delta: float) -> bool:
-    """Whether the baseline agrees with itself: its interval reaches into the band of differences that do not count."""
+    """Whether the baseline agrees with its repeat: the interval overlaps with differences that do not count."""
     return own.low < 1 + delta and own.high > 1 / (1 + delta)

@@ -1,7 +1,7 @@
-"""The most that a launch holds of the accelerators' memory, in tensors.
+"""The peak of the accelerators' memory that a launch allocates for tensors.
 
-A caching allocator asks for the same blocks in the same order, so that the peak hardly varies between launches; it
-rounds blocks up, so that the smallest changes say nothing.
+A caching allocator requests the same blocks in the same order, so that the peak hardly varies between launches; it
+rounds blocks up, so that very small changes are meaningless.
 """
 
 from __future__ import annotations

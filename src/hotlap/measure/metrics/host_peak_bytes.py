@@ -1,6 +1,6 @@
-"""The most that a launch holds of the host's memory.
+"""The peak of the host memory that a launch holds.
 
-It varies with whatever else a process has loaded by then: libraries load on demand.
+It varies with what else a process has loaded by then: libraries load on demand.
 """
 
 from __future__ import annotations
@@ -12,5 +12,5 @@ smallest_change = 0.02
 
 
 def of_run(run: Run) -> float:
-    """0 where the system does not say."""
+    """0 if the system does not report it."""
     return float(run.host_peak_bytes)

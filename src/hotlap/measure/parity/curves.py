@@ -1,4 +1,4 @@
-"""The losses of two runs as curves to look at, with the band that gate G3 leaves: nothing is judged here."""
+"""The losses of two runs as curves for a chart, with the tolerance band of gate G3; nothing is judged here."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from hotlap.measure.parity.losses import loss_scales, moving_average
 from hotlap.records import LossCurves, Quality, Run
 
 MOST_ROWS = 400
-"""More points than a page is wide show nothing more; beyond this every second, third ... step is kept."""
+"""More points than a page is wide show no more detail; beyond this only every second, third ... step is kept."""
 
 
 def loss_curves(baseline: Run, plan: Run, quality: Quality | None) -> LossCurves | None:
-    """The losses of both runs at the steps where both could be read; None where these are fewer than two.
+    """The losses of both runs at the steps where both could be read; None with fewer than two such steps.
 
     The moving averages are taken over all steps, before any is left out.
     """

@@ -1,7 +1,7 @@
 """G2: the loss and the gradients of the first step, from the same weights and batch, dropout off.
 
-A lever that keeps the precision may err by little more than the baseline itself errs against float64. One that changes
-the precision cannot pass that rule even when healthy; it must keep the direction of the gradient instead.
+The error of a lever that keeps the precision, against float64, may be little more than the baseline's own. A healthy
+lever that changes the precision cannot pass that rule; it must keep the direction of the gradient instead.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hotlap.records import GateResult, Run
 Tensor: TypeAlias = npt.NDArray[np.float64]
 
 LOSS_TOLERANCE = 2.0**-8
-"""One rounding of bfloat16: healthy first losses were seen to differ by up to 0.0023 of their value."""
+"""One rounding of bfloat16; healthy first losses differed by up to 0.0023 of their value."""
 WHOLE_COSINE = 0.999
 TENSOR_COSINE = 0.99
 TURN_RATIO = 4.0
@@ -43,12 +43,12 @@ _UNREADABLE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib
 
 
 class _Unreadable(Exception):
-    """A gradient file that cannot be compared; the text says why."""
+    """A gradient file that cannot be compared; the message gives the reason."""
 
 
 @dataclass(slots=True)
 class _Gradients:
-    """One run's first step: tensors are read one at a time, so that a large model fits."""
+    """The first step of one run; tensors are read one at a time, so that a large model fits."""
 
     path: str
     archive: Any
@@ -61,10 +61,10 @@ class _Gradients:
         return self._read(self.names[name])
 
     def _read(self, key: str) -> Tensor:
-        array = self.archive[key]  # numpy hands out bytes where a member is no array
+        array = self.archive[key]  # numpy returns bytes if a member is not an array
         numbers = isinstance(array, np.ndarray) and array.dtype.kind in "fiu"
         if not numbers or (key == "loss" and not array.size):
-            raise _Unreadable(f"{key} in {self.path} holds no numbers.")
+            raise _Unreadable(f"{key} in {self.path} is not numeric.")
         return np.asarray(array, dtype=np.float64)
 
 
@@ -78,15 +78,15 @@ def first_step(
 ) -> GateResult:
     """Compare the first step of both runs, read from the files that ``Run.gradients_path`` names.
 
-    ``reference`` is the baseline in float64, which only the rule for levers that keep the precision needs; ``rounded``
-    is the baseline with initial weights rounded to the lower precision, for the rule of those that change it.
-    ``passed`` is None where a file is missing or broken. The file is a numpy archive with the keys ``loss`` and
+    ``reference`` is the baseline in float64, for levers that keep the precision; ``rounded`` is the baseline with
+    initial weights rounded to the lower precision, for levers that change it. ``passed`` is None if a file is missing
+    or broken. The file is a numpy archive with the keys ``loss`` and
     ``gradient/<parameter name>``; nothing in it is ever unpickled.
     """
     runs = {"baseline": baseline, "candidate": candidate}
     if not changes_precision:
         if reference is None or not reference.gradients_path:
-            return _open("There is no first step in float64 to measure the rounding of this one by.")
+            return _open("There is no first step in float64 to compare rounding errors with.")
         runs["reference"] = reference
     elif rounded is not None and rounded.gradients_path:
         runs["rounded"] = rounded
@@ -116,13 +116,14 @@ def first_step(
 
 
 def _keeps_direction(baseline: _Gradients, candidate: _Gradients, rounded: _Gradients | None) -> GateResult:
-    """For levers that change the precision: finite, the loss within one rounding, and the gradient's direction kept:
-    a cosine of 0.999 for the whole and 0.99 for each tensor, or, where rounding nothing but the initial weights turns
-    it more than that, at most four times that turn (as 1 - cosine).
+    """The rule for levers that change the precision: the loss within one rounding, and the gradient's direction.
 
-    How far rounding turns a gradient is the network's property: a healthy bf16 first step was seen at a cosine of
-    0.99999 in a network of GELUs, 0.999 with ReLUs, 0.93 in a ResNet-18 and 0.14 in a ResNet-50 at its initialisation,
-    always between 1.2 and 2.1 times the turn that rounded weights give, where that is no longer negligible.
+    The cosine must be 0.999 for the whole gradient and 0.99 for each tensor; or, if rounding only the initial weights
+    already turns it by more, the turn (1 - cosine) may be four times as large as with rounded weights.
+
+    How far rounding turns a gradient depends on the network: the cosine of a healthy bf16 first step was 0.99999 in a
+    network of GELUs, 0.999 with ReLUs, 0.93 in a ResNet-18 and 0.14 in a ResNet-50 at its initialisation. The turn was
+    always 1.2 to 2.1 times that of rounded weights, where the latter was not negligible.
     """
     ours, theirs = baseline.loss(), candidate.loss()
     loss_error = abs(theirs - ours) / max(abs(ours), _SMALLEST)
@@ -136,7 +137,7 @@ def _keeps_direction(baseline: _Gradients, candidate: _Gradients, rounded: _Grad
         expected = _Turns(0.0, {})
     limit = max(1 - WHOLE_COSINE, TURN_RATIO * expected.whole)
     if limit >= UNDIRECTED:
-        text = "Rounding the initial weights alone turns the first gradient so far that its direction proves nothing."
+        text = "Rounding only the initial weights already turns the first gradient too far to judge its direction."
         return GateResult(gate="G2", passed=None, found=1 - turns.whole, limit=1 - limit, text=text)
     if not turns.whole <= limit:
         text = f"The gradient of the first step turns: its cosine is {1 - turns.whole:.5f}."
@@ -151,14 +152,14 @@ def _keeps_direction(baseline: _Gradients, candidate: _Gradients, rounded: _Grad
 
 @dataclass(frozen=True, slots=True)
 class _Turns:
-    """How far a gradient turned, as 1 - cosine: the whole, and each tensor that has a direction."""
+    """How far a gradient turned, as 1 - cosine: as a whole, and for each tensor that has a direction."""
 
     whole: float
     each: dict[str, float]
 
 
 def _turns(baseline: _Gradients, other: _Gradients) -> _Turns | str:
-    """The turns of all tensors, or the sentence that says why there are none."""
+    """The turns of all tensors, or a sentence with the reason why there are none."""
     norm = math.sqrt(math.fsum(_square(baseline[name]) for name in baseline.names))
     dots, squares, each = [], [], {}
     for name in baseline.names:
@@ -176,14 +177,14 @@ def _turns(baseline: _Gradients, other: _Gradients) -> _Turns | str:
 
 
 def _keeps_precision(baseline: _Gradients, candidate: _Gradients, reference: _Gradients, *, half: bool) -> GateResult:
-    """For levers that keep the precision: errors against float64 at most m times the baseline's own, m = 2, or 3 in
-    half precision and for tiny tensors.
+    """The rule for levers that keep the precision: errors against float64 at most m times the baseline's own.
 
-    An error is never held against less than one rounding of the tensor's share of the whole gradient, nor against less
-    than what thousands of terms summed in another order make of a rounding, nor, in a tiny tensor, against less than
-    the relative error of the whole: there a small error of the baseline is luck. (Healthy channels_last and compiled
-    runs of a small convolutional network were seen at 3.8 and 2.3 times the baseline's error in a layer of 320 weights,
-    all of these errors being below 1e-5 of the gradient; torch's own accuracy check of compiled models allows as much.)
+    m is 2, or 3 in half precision and for tiny tensors. The baseline's error counts as at least one rounding of the
+    tensor's share of the whole gradient, as at least the rounding error of thousands of terms summed in another order,
+    and in a tiny tensor as at least the relative error of the whole: smaller errors of the baseline are luck. (In a
+    layer of 320 weights of a small convolutional network the errors of healthy channels_last and compiled runs were 3.8
+    and 2.3 times the baseline's, all below 1e-5 of the gradient; torch's own accuracy check of compiled models allows
+    as much.)
     """
     rounding = float(np.finfo(np.float16 if half else np.float32).eps)
     sums = _HALF_SUM_ROUNDINGS if half else _SUM_ROUNDINGS
@@ -229,13 +230,13 @@ class _Excess:
 
 
 def _loss_error(ours: float, theirs: float, true: float, rounding: float) -> _Excess:
-    """A loss is one number, a mean of many: its own error may be zero by luck, so it is given some roundings."""
+    """The error that a loss may have anyway: it is one number, whose error may be zero by luck."""
     expected = max(abs(ours - true), _LOSS_ROUNDINGS * rounding * abs(true))
     return _Excess(_ratio(abs(theirs - true), expected), WIDE_ERROR_RATIO, "the loss")
 
 
 def _whole_error(baseline: _Gradients, reference: _Gradients) -> tuple[float, float, int]:
-    """Norm of the whole true gradient, of the baseline's error in it, and its number of elements."""
+    """The norm of the true gradient, the norm of the baseline's error, and the number of elements."""
     squares, errors, elements = [], [], 0
     for name in reference.names:
         true = reference[name]
@@ -264,7 +265,7 @@ def _open_gradients(path: str) -> _Gradients:
 
 
 def _plain(name: str) -> str:
-    """A parameter's name without what compiling puts before it."""
+    """A parameter's name without the prefix that compiling adds."""
     return name.replace("_orig_mod.", "")
 
 

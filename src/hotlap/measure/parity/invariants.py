@@ -1,6 +1,6 @@
-"""G0: what a lever may not change from one step to the next.
+"""G0: settings that a lever must not change.
 
-A lost weight decay moves the loss by less than rounding does for hundreds of steps; only this gate sees it.
+For hundreds of steps a lost weight decay changes the loss by less than rounding does; only this gate detects it.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _WORDS = {
 _MAY_BE_EMPTY = frozenset({"clip_values", "dropout"})
 _COUNTED = {"clip_values": "Gradients are clipped a different number of times", "dropout": "Dropout layers"}
 
-# Rates that a fused or capturable optimizer keeps as float32 tensors come back rounded by up to 6e-8.
+# A fused or capturable optimizer stores rates as float32 tensors, rounded by up to 6e-8.
 _RELATIVE_ROUNDING = 1e-6
 
 
 def compare_invariants(baseline: Invariants, candidate: Invariants, *, allowed: frozenset[str]) -> GateResult:
-    """Both runs' invariants, step by step as far as the shorter run goes.
+    """Compare the invariants of both runs, step by step up to the end of the shorter run.
 
-    ``allowed`` names the fields of :class:`~hotlap.records.Invariants` that the lever says it changes. The gate passes
-    when all others agree; it is left open (``passed`` is None) when one run has a column that the other lacks, or when
-    there is none at all. Clipping or dropout that only one of two recorded runs has is a difference, not a gap.
+    ``allowed`` names the fields of :class:`~hotlap.records.Invariants` that the lever declares to change. The gate
+    passes if all others agree; it stays open (``passed`` is None) if one run has a column that the other lacks, or if
+    there are no columns. Clipping or dropout in only one of two recorded runs is a difference, not a gap.
 
-    Raises :class:`ValueError` for an allowed name that is no invariant.
+    Raises :class:`ValueError` for an allowed name that is not an invariant.
     """
     unknown = allowed - NAMES
     if unknown:
@@ -64,15 +64,13 @@ def compare_invariants(baseline: Invariants, candidate: Invariants, *, allowed: 
     if missing:
         return GateResult(gate="G0", passed=None, text=f"Observed in only one run: {', '.join(missing)}.")
     if not compared:
-        return GateResult(
-            gate="G0", passed=None, text="None of the settings that stay the same from step to step was observed."
-        )
+        return GateResult(gate="G0", passed=None, text="No setting that must stay the same was observed.")
     text = f"{compared} settings of the training agree at every step."
     return GateResult(gate="G0", passed=True, found=0.0, limit=0.0, text=text)
 
 
 def _difference(name: str, ours: Sequence[_Row], theirs: Sequence[_Row], *, whole: bool) -> str:
-    """What differs, as a sentence, or nothing; ``whole`` says that the lengths must agree too."""
+    """The first difference as a sentence, or nothing; with ``whole`` the lengths must agree too."""
     for row, (one, other) in enumerate(zip(ours, theirs, strict=False)):
         unknown = name == "batch_hashes" and not (one and other)
         if not unknown and not _same(one, other):

@@ -1,4 +1,4 @@
-"""G4: what is learned, for levers that change the trajectory itself.
+"""G4: the quality of what is learned, for levers that change the trajectory itself.
 
 Two one-sided tests (Schuirmann 1987) over paired seeds: the 90 % interval of the mean difference must lie within plus
 or minus the spread that another seed alone gives the baseline.
@@ -20,8 +20,10 @@ _TAIL = 10
 
 
 def learning(pairs: Sequence[tuple[Run, Run]]) -> GateResult:
-    """The gate over (baseline, candidate) runs of the same seed, by the mean of their last losses: a tenth of the
-    steps. For an evaluation metric, use :func:`equivalence` with its values."""
+    """Compare (baseline, candidate) runs of the same seed by their mean loss over the last tenth of the steps.
+
+    For an evaluation metric, use :func:`equivalence` with its values.
+    """
     metrics = [(last_loss(baseline), last_loss(candidate)) for baseline, candidate in pairs]
     read = [(ours, theirs) for ours, theirs in metrics if ours is not None and theirs is not None]
     if any(pair(baseline, candidate).not_finite for baseline, candidate in pairs):
@@ -32,10 +34,10 @@ def learning(pairs: Sequence[tuple[Run, Run]]) -> GateResult:
 
 
 def equivalence(baseline: Sequence[float], candidate: Sequence[float]) -> GateResult:
-    """The gate over an evaluation metric, one value a seed. It fails only when the interval lies outside the margin
-    as a whole; between that and a pass it stays open, and more seeds would tell.
+    """Compare an evaluation metric, one value per seed.
 
-    Raises :class:`ValueError` when the seeds are not paired or a value is not finite.
+    The gate fails only if the whole interval is outside the margin; between that and a pass it stays open, and more
+    seeds would decide. Raises :class:`ValueError` if seeds are not paired or a value is not finite.
     """
     if len(baseline) != len(candidate):
         raise ValueError(f"Seeds must be paired; there are {len(baseline)} and {len(candidate)} values.")
@@ -58,7 +60,7 @@ def equivalence(baseline: Sequence[float], candidate: Sequence[float]) -> GateRe
 
 
 def last_loss(run: Run) -> float | None:
-    """The mean loss of the last tenth of a run's steps, or None with too few losses to say."""
+    """The mean loss over the last tenth of a run's steps, or None with too few losses."""
     losses = [loss for loss in run.steps.loss if loss is not None]
     unread_at_the_end = None in run.steps.loss[-max(1, len(run.steps.loss) // _TAIL) :]
     if len(losses) < FEWEST_STEPS or unread_at_the_end:

@@ -1,4 +1,4 @@
-"""The losses of two runs side by side, and one number for how far apart they run."""
+"""The losses of two runs, paired by step, and their distance as one number."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hotlap.records import Run, Steps
 
 EMA_FACTOR = 0.1
 FEWEST_STEPS = 20
-"""With fewer losses than this, two time constants of the moving average, a comparison means nothing."""
+"""The fewest losses for a meaningful comparison: two time constants of the moving average."""
 INTENDED_STEPS = 300
 
 _SCALE_FLOOR = 0.01
@@ -19,10 +19,10 @@ _SCALE_FLOOR = 0.01
 
 @dataclass(frozen=True, slots=True)
 class PairedLosses:
-    """Losses at the steps that both runs reached and where the first one's was read.
+    """Losses at the steps that both runs reached and where the loss of the first run was read.
 
-    ``unread`` and ``not_finite`` are those of these steps at which the second run's loss could not be read, or was NaN
-    or infinite; ``first`` and ``second`` leave them out.
+    At the steps in ``unread`` and ``not_finite`` the loss of the second run could not be read, or was NaN or infinite;
+    ``first`` and ``second`` leave these steps out.
     """
 
     first: tuple[float, ...]
@@ -32,7 +32,7 @@ class PairedLosses:
 
     @property
     def steps(self) -> int:
-        """How many losses could be compared."""
+        """The number of losses that could be compared."""
         return len(self.first)
 
     @property
@@ -42,12 +42,12 @@ class PairedLosses:
 
     @property
     def equal(self) -> bool:
-        """Whether all compared losses agree to the last bit."""
+        """Whether all compared losses are bitwise identical."""
         return self.first == self.second
 
 
 def pair(first: Run, second: Run) -> PairedLosses:
-    """The losses of two runs, step by step, as far as the shorter one goes."""
+    """Pair the losses of two runs step by step, up to the end of the shorter one."""
     ones, others = _readable(first.steps), _readable(second.steps)
     diverged = set(second.steps.not_finite)
     rows = [row for row, (one, _) in enumerate(zip(ones, others, strict=False)) if one is not None]
@@ -70,12 +70,13 @@ def moving_average(losses: Sequence[float]) -> list[float]:
 
 
 def distance(paired: PairedLosses) -> float | None:
-    """D: the largest relative difference between the moving averages of both losses; None with nothing to compare or
-    when it is not finite.
+    """D: the largest relative difference between the moving averages of both losses.
 
-    The difference is relative to the moving average of the first run's absolute loss. Two cases need care, or the
-    division would blow rounding up to a finding: a loss that has fallen below 1 % of its largest average is held
-    against that 1 %, and a loss that changes its sign (GANs, policy gradients) against its mean absolute value.
+    None if there is nothing to compare, or if it is not finite.
+
+    The difference is relative to the moving average of the first run's absolute loss. Two cases must not turn rounding
+    into a difference: for a loss below 1 % of its largest average the divisor is that 1 %, and for a loss that changes
+    its sign (GANs, policy gradients) it is the mean absolute value.
     """
     if not paired.first:
         return None
@@ -87,13 +88,13 @@ def distance(paired: PairedLosses) -> float | None:
 
 
 def difference(first: Run, second: Run) -> float | None:
-    """D between two runs, or None where it cannot be had over at least :data:`FEWEST_STEPS` steps without a gap."""
+    """D between two runs, or None with fewer than :data:`FEWEST_STEPS` steps or a gap."""
     paired = pair(first, second)
     return distance(paired) if paired.whole and paired.steps >= FEWEST_STEPS else None
 
 
 def percent(share: float) -> str:
-    """A share for a person: ``0.031 %``."""
+    """A share as text: ``0.031 %``."""
     return f"{100 * share:.2g} %" if share >= 1e-5 or share == 0 else f"{100 * share:.0e} %"
 
 
@@ -110,7 +111,7 @@ def _diverged(steps: Steps, row: int, diverged: set[int]) -> bool:
 
 
 def loss_scales(losses: Sequence[float]) -> list[float]:
-    """What a difference at each step is held against: see :func:`distance`."""
+    """The divisor of the difference at each step: see :func:`distance`."""
     sizes = moving_average([abs(loss) for loss in losses])
     if min(losses) < 0 < max(losses):
         return [fmean(abs(loss) for loss in losses)] * len(losses)

@@ -1,8 +1,8 @@
-"""Does a script's own noise explain that an exact lever's losses differ? All sets of a trial answer together.
+"""Decide whether a script's own noise explains that the losses of an exact lever differ, over all replicates.
 
-Kernels that add with atomics, and threads that race, make some runs of a script differ in a last digit and leave most
-alike. Within one set the baseline's two runs may agree by luck while the third run, the lever's, is the one that
-differs. Over all sets that luck has a probability.
+Kernels that use atomic additions, and race conditions between threads, make a few runs of a script differ in the last
+digit. Within one replicate the two runs of the baseline may agree by luck while the lever's run is the one that
+differs. Over all replicates the probability of that luck can be computed.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ UNLIKELY = 0.05
 
 
 def noise_explains(baselines: Sequence[Run], candidates: Sequence[Run]) -> bool:
-    """Whether differences may be the script's own: two of its baselines differ, or so few candidates do that it is no
-    surprise.
+    """Whether the script's own noise explains the differences: two of its baselines differ, or few candidates do.
 
-    If runs differ by chance, each is as likely to as any other. That those that do are all candidates then has the
-    probability of Fisher's exact test (one-sided); below 5 % the lever is the cause. It is the cause as well where
-    every candidate differs and no baseline.
+    If runs differ by chance, each is equally likely to differ. Fisher's exact test (one-sided) gives the probability
+    that all runs that differ are candidates; below 5 % the lever is the cause. So it is if every candidate differs and
+    no baseline does.
     """
     if any(not _alike(one, other) for one, other in combinations(baselines, 2)):
         return True
@@ -35,11 +34,11 @@ def noise_explains(baselines: Sequence[Run], candidates: Sequence[Run]) -> bool:
 
 
 def furthest(run: Run, others: Sequence[Run]) -> Run:
-    """The one of ``others`` whose losses are furthest from the run's. Raises :class:`ValueError` if there is none."""
+    """The run of ``others`` with the most distant losses. Raises :class:`ValueError` if there is none."""
     return max(others, key=lambda it: difference(run, it) or 0.0)
 
 
 def _alike(one: Run, other: Run) -> bool:
-    """Whether all losses that both have agree to the last bit."""
+    """Whether all losses that both runs have are bitwise identical."""
     paired = pair(one, other)
     return paired.whole and paired.equal

@@ -1,4 +1,4 @@
-"""G1: the baseline against itself. What two runs with the same seed differ by, no lever can be blamed for."""
+"""G1: the baseline compared with itself; two runs with the same seed give the run-to-run noise of the losses."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from hotlap.measure.parity.losses import difference, percent
 from hotlap.records import GateResult, Run
 
 UNREPEATABLE = 0.01
-"""A script whose own runs differ by more than this cannot show the bugs that parity is there to find: a forgotten
-zero_grad or a learning rate 5 % too high moves the loss by less."""
+"""With a larger difference between runs of a script, parity cannot detect the bugs it is meant for: a forgotten
+zero_grad or a learning rate 5 % too high changes the loss by less."""
 
 
 def repeatability(baseline: Run, again: Run) -> GateResult:
-    """D_AA, and whether it is small enough to judge a lever by; ``passed`` is None when it could not be measured."""
+    """D_AA, and whether it is small enough to judge a lever; ``passed`` is None if it could not be measured."""
     own = difference(baseline, again)
     if own is None:
         return GateResult(gate="G1", passed=None, text="The losses of two baseline runs could not be compared.")

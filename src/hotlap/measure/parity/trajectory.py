@@ -1,7 +1,7 @@
 """G3: the loss over some 300 steps, from the same weights and batches.
 
-Pairing by seed makes this thirty times tighter than a comparison of differently seeded runs, so that 0.1 % holds a
-healthy change of rounding and not a bug.
+Pairing by seed makes this thirty times tighter than a comparison of runs with different seeds: within 0.1 % is a
+healthy change of rounding, and not a bug.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from hotlap.records import Completed, Crashed, GateResult, Run
 FLOOR = 0.001
 BAND = 3
 WIDEST_LIMIT = 0.05
-"""Beyond this the script's own randomness hides whatever a lever might break."""
+"""Above this limit the script's own randomness hides what a lever may break."""
 
 
 def trajectory(
     baseline: Run, candidate: Run, *, again: Run, nudged: Run | None = None, reseeded: Run | None = None
 ) -> GateResult:
-    """The candidate's losses within max(0.1 %, 3 D_AA, 3 D_1ulp, 3 D_reseeded) of the baseline's.
+    """Require the candidate's losses to be within max(0.1 %, 3 D_AA, 3 D_1ulp, 3 D_reseeded) of the baseline's.
 
-    ``again`` is the baseline once more, ``nudged`` the baseline after a one-ulp nudge of its initial weights,
-    ``reseeded`` the baseline with other random numbers where those of dropout or augmentation cannot be aligned.
-    ``passed`` is None when there are too few losses, and when the limit itself is too wide to mean anything.
+    ``again`` is a repeat of the baseline, ``nudged`` the baseline with its initial weights changed by one ulp,
+    ``reseeded`` the baseline with other random numbers if those of dropout or augmentation cannot be aligned.
+    ``passed`` is None with too few losses, and if the limit is too wide to be meaningful.
     """
     paired = pair(baseline, candidate)
     broken = _broken(baseline, candidate, paired)
@@ -34,10 +34,10 @@ def trajectory(
 
 
 def exact_trajectory(baseline: Run, candidate: Run, *, again: Run, noisy: bool = False) -> GateResult:
-    """The candidate's losses equal to the last bit, or, if the baseline's own are not, within 3 D_AA.
+    """Require bitwise identical losses, or losses within 3 D_AA if the baseline's own differ.
 
-    ``noisy`` says that a script's own noise explains differences (see :mod:`.noise`): then what cannot be shown to the
-    last bit is held to what a change of rounding is, max(0.1 %, 3 D_AA), and a limit above 5 % shows nothing.
+    ``noisy`` says that the script's own noise explains differences (see :mod:`.noise`): then the limit is that of a
+    change of rounding, max(0.1 %, 3 D_AA), and the gate stays open above 5 %.
     """
     paired = pair(baseline, candidate)
     broken = _broken(baseline, candidate, paired)
@@ -51,7 +51,7 @@ def exact_trajectory(baseline: Run, candidate: Run, *, again: Run, noisy: bool =
 
 
 def _unless_hidden(result: GateResult, limit: float) -> GateResult:
-    """The result, or an open one where the limit is so wide that a fault would pass it."""
+    """The result, or an open one if the limit is so wide that a fault would pass."""
     if not result.passed or limit <= WIDEST_LIMIT:
         return result
     text = f"The script's run-to-run noise ({percent(limit)}) is too large to detect a fault."
@@ -67,7 +67,7 @@ def _within(paired: PairedLosses, limit: float) -> GateResult:
 
 
 def _broken(baseline: Run, candidate: Run, paired: PairedLosses) -> GateResult | None:
-    """What makes a comparison needless (training was lost) or impossible; None when it can be made."""
+    """The result if no comparison is needed (training broke) or possible; None if it is possible."""
     if paired.not_finite:
         return _lost(f"At step {paired.not_finite[0] + 1} the loss is no longer finite; the baseline's is.")
     if isinstance(candidate.ending, Crashed) and not isinstance(baseline.ending, Crashed):
@@ -85,9 +85,9 @@ def _broken(baseline: Run, candidate: Run, paired: PairedLosses) -> GateResult |
 
 
 def _ended_elsewhere(baseline: Run, candidate: Run) -> bool:
-    """Whether one run came to the script's own end at a step that the other went past, or that was not its end.
+    """Whether one run reached the script's own end at a step where the other did not.
 
-    A gradient scaler leaves out updates; where steps are counted by updates, as many may be missing.
+    A gradient scaler skips updates; if steps are counted by updates, as many may be missing.
     """
     ours, theirs = len(baseline.steps.loss), len(candidate.steps.loss)
     slack = abs(candidate.scaler_skipped_steps - baseline.scaler_skipped_steps)

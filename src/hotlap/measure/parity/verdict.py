@@ -1,7 +1,7 @@
-"""From the gates to a verdict, and to a sentence for a person.
+"""Turn the results of the gates into a verdict and a sentence.
 
-What could not be shown is ``not-verified``, never passed. The words are "no difference found within ..."; "identical"
-is said only of losses that agree to the last bit.
+What could not be shown is ``not-verified``, never passed. The sentence is "no difference found within ..."; only losses
+that are bitwise equal are called identical.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _SEVERITY: Mapping[QualityVerdict, int] = {"exact": 0, "within": 1, "not-verifie
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParityEvidence:
-    """The runs that a verdict rests on; all share their seed and take part in no timing.
+    """The runs behind a verdict; all have the same seed, and none is timed.
 
     ``baseline_again`` is the baseline once more. ``nudged`` is the baseline with its initial weights moved by one unit
     in the last place, ``reference`` the baseline in float64 (its first step is enough), ``reseeded`` the baseline with
     other random numbers for what cannot be aligned (dropout, augmentation), ``rounded`` the baseline with its initial
     weights rounded to a lever's lower precision (its first step is enough). ``seeds`` are (baseline, candidate) pairs
     of runs, each pair with a seed of its own, for levers that change what is learned. ``changes_precision`` chooses the
-    rule of G2; ``allowed`` are the fields of ``Invariants`` that the lever says it changes; ``noisy`` says that other
-    runs of the script show noise of its own, which only an exact lever needs to know.
+    rule of G2; ``allowed`` are the fields of ``Invariants`` that the lever declares to change; ``noisy`` says that
+    other runs of the script show noise of its own, which only an exact lever needs to know.
     """
 
     baseline: Run
@@ -48,7 +48,7 @@ class ParityEvidence:
 
 
 def judge(evidence: ParityEvidence) -> Parity:
-    """Pass the evidence through the gates its proof demands.
+    """Evaluate the gates that the kind of proof requires.
 
     ``exact`` needs G0 and losses equal to the last bit, or within three times the baseline's own difference when that
     is not zero, and never less than 0.1 % where the script is noisy (the verdict is then ``within``). ``rounding``
@@ -63,10 +63,10 @@ def judge(evidence: ParityEvidence) -> Parity:
 
 
 def judge_exact(sets: Sequence[Sequence[Run]]) -> Parity:
-    """An exact lever, from sets of three runs each: the baseline, the baseline again and the candidate.
+    """Judge an exact lever by replicates of three runs: the baseline, its repeat and the candidate.
 
-    What the baseline's own runs differ by is taken from all sets together; the least favourable set speaks. Raises
-    :class:`ValueError` without a set.
+    The baseline's own difference is taken over all replicates; the least favourable replicate decides. Raises
+    :class:`ValueError` without a replicate.
     """
     baselines = [run for it in sets for run in it[:2]]
     noisy = noise_explains(baselines, [it[2] for it in sets])
@@ -74,7 +74,7 @@ def judge_exact(sets: Sequence[Sequence[Run]]) -> Parity:
         judge(
             ParityEvidence(
                 baseline=baseline,
-                # The set's own repeat first: where none differs it is that one, never the baseline itself.
+                # The replicate's own repeat comes first: if none differs it is chosen, never the baseline itself.
                 baseline_again=furthest(baseline, [again, *baselines]),
                 candidate=candidate,
                 proof="exact",
@@ -96,7 +96,7 @@ def _gates(evidence: ParityEvidence) -> Iterable[GateResult]:
     if evidence.proof == "exact":
         yield exact_trajectory(baseline, candidate, again=again, noisy=evidence.noisy)
         return
-    from hotlap.measure.parity.first_step import first_step  # with numpy, which only this gate needs
+    from hotlap.measure.parity.first_step import first_step  # imports numpy, which only this gate needs
 
     yield first_step(
         baseline,
@@ -119,15 +119,15 @@ def _verdict(evidence: ParityEvidence, gates: tuple[GateResult, ...]) -> Quality
 
 
 def _failed(gates: tuple[GateResult, ...]) -> GateResult | None:
-    """The first gate that shows a difference; an unrepeatable baseline (G1) shows none of the candidate's."""
+    """The first gate that failed, except G1: an unrepeatable baseline is no difference of the candidate."""
     return next((it for it in gates if it.passed is False and it.gate != "G1"), None)
 
 
 def _lacking(proof: Proof, gates: tuple[GateResult, ...]) -> GateResult | None:
-    """The first needed gate without an answer.
+    """The first required gate that stayed open.
 
-    The first step (G2) is a second witness besides the trajectory (G3). The baseline against itself (G1) is not needed
-    where paired seeds bring their own spread along (G4), nor where losses agree to the last bit.
+    The first step (G2) only supplements the trajectory (G3). The baseline compared with itself (G1) is not required
+    with paired seeds, which have a spread of their own (G4), nor if losses are bitwise identical.
     """
     optional = {"G2"}
     if proof == "behaviour" or (proof == "exact" and gates[-1].found == 0):
