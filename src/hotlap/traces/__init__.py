@@ -1,11 +1,11 @@
-"""Reading a profiler's trace and saying where the accelerator's time went.
+"""Read a profiler's trace and account for the accelerator's time.
 
-:func:`read_trace` turns a Kineto file into a :class:`Timeline`; :func:`analyse` turns that into a
-:class:`Breakdown`, which is all that the rest of hotlap and its users need, and :func:`conclusion_of` says what it
-comes to. :func:`operators` and :func:`host_time` say more of the host's side, :func:`code_time` of modules and source
-lines, :func:`graph_rows` of replayed graphs, and :func:`detailed` adds collectives, memory and the critical path.
-:func:`compare_ranks` compares how several ranks spent their time, and :func:`compare_collectives` when each came to the
-collectives that they share. Nothing in here knows of trials.
+:func:`read_trace` turns a Kineto file into a :class:`Timeline`; :func:`analyse` turns that into a :class:`Breakdown`,
+which is all that the rest of hotlap and its users need, and :func:`conclusion_of` names its main bottleneck.
+:func:`operators` and :func:`host_time` describe the host's side, :func:`code_time` of modules and source lines,
+:func:`graph_rows` of replayed graphs, and :func:`detailed` adds collectives, memory and the critical path.
+:func:`compare_ranks` compares how several ranks spent their time, and :func:`compare_collectives` when each entered the
+collectives that they share. This package is independent of trials.
 """
 
 from hotlap.traces.arrivals import CollectiveLog, compare_collectives

@@ -1,9 +1,9 @@
-"""Who comes last to the collectives that several ranks run together, and how long the others wait.
+"""Which rank enters shared collectives last, and how long the other ranks wait for it.
 
 :mod:`.ranks` compares how long ranks are in communication. Here each call is found on every rank, by its process group
 and sequence number, or by its order within the step where collectives are not numbered. The rank whose kernel starts
-last came last; the kernels of the others ran that much longer. Clocks of different machines differ, so they are aligned
-by the ends of collectives, which all ranks reach together.
+last arrived last; the kernels of the others ran that much longer. Clocks of different machines differ, so they are
+aligned by the ends of collectives, which all ranks reach together.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST_ROWS = 100
 
 _Key: TypeAlias = tuple[object, ...]
 _Found: TypeAlias = dict[int, CollectiveCall]
-"""One call as the ranks ran it."""
+"""One collective call, matched across ranks."""
 
 
 class CollectiveLog(NamedTuple):
@@ -55,7 +55,7 @@ def compare_collectives(logs: Sequence[CollectiveLog]) -> CollectiveComparison |
 
 
 def _one_run(logs: Sequence[CollectiveLog]) -> dict[int, CollectiveLog]:
-    """The traces that name different ranks of a run of one size; of several such runs that with most ranks."""
+    """Select the traces of different ranks of one run; of several runs, the one with most ranks."""
     runs: defaultdict[int, dict[int, list[CollectiveLog]]] = defaultdict(dict)
     for it in logs:
         if it.facts.rank is not None and it.calls:
@@ -66,7 +66,7 @@ def _one_run(logs: Sequence[CollectiveLog]) -> dict[int, CollectiveLog]:
 
 
 def _keyed(calls: Sequence[CollectiveCall]) -> Iterator[tuple[_Key, CollectiveCall]]:
-    """Each call with what identifies it on all ranks. The last part numbers calls that are otherwise alike."""
+    """Key each call by what identifies it on all ranks; the last part numbers calls with equal keys."""
     seen: Counter[_Key] = Counter()
     for it in calls:
         if it.kind == POINT_TO_POINT:
@@ -84,8 +84,10 @@ def _keyed(calls: Sequence[CollectiveCall]) -> Iterator[tuple[_Key, CollectiveCa
 
 
 def _of_equal_counts(found: dict[_Key, _Found]) -> Iterator[_Found]:
-    """Leave out steps in which ranks ran different numbers of a collective that is only known by its order: then the
-    order does not show which belong together."""
+    """Drop steps whose calls cannot be matched by their order.
+
+    If ranks ran different numbers of an unnumbered collective in a step, the order does not show which calls match.
+    """
     counts: defaultdict[_Key, Counter[int]] = defaultdict(Counter)
     for key, ranks in found.items():
         counts[key[:-1]].update(ranks.keys())
@@ -95,8 +97,8 @@ def _of_equal_counts(found: dict[_Key, _Found]) -> Iterator[_Found]:
 
 
 def _clock_offsets(shared: Sequence[_Found]) -> dict[int, int]:
-    """How much later each rank's clock is than that of the first rank that it is connected with by collectives: the
-    median difference of their ends."""
+    """Estimate each rank's clock offset from the first rank that it shares collectives with: the median difference of
+    their ends."""
     differences: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
     for calls in shared:
         if next(iter(calls.values())).kind in SYNCHRONISING:
@@ -123,7 +125,7 @@ def _clock_offsets(shared: Sequence[_Found]) -> dict[int, int]:
 
 
 class _Waits(NamedTuple):
-    """Who came last to one call, and how long each other rank waited for it."""
+    """Find which rank entered a call last, and how long each other rank waited."""
 
     last: int
     nanoseconds: dict[int, int]
@@ -168,7 +170,7 @@ def _arrivals(
 
 
 def _latest(shared: Sequence[_Found], waits: Sequence[_Waits]) -> tuple[LateArrival, ...]:
-    """The calls to which one rank came latest; of equally late ones the last in the trace first."""
+    """The calls that one rank entered latest; equally late ones in reverse order of the trace."""
     ranked = nlargest(_LATEST_KEPT, range(len(shared)), key=lambda it: (waits[it].longest, it))
     return tuple(_late(shared[it], waits[it]) for it in ranked if waits[it].longest > 0)
 

@@ -1,12 +1,12 @@
-"""What each operator and each launch ran for: module and source line, for backward those of the forward operator.
+"""Attribute each operator and launch to a module and a source line; backward to those of its forward operator.
 
 Operators on one thread nest as calls do, and with them the calls that launch kernels and, where the profiler recorded
 them, modules and the user's Python functions. One walk over all events in the order of their starts, with a stack for
 each thread, finds what encloses what.
 
 A backward operator carries the sequence number of its forward operator and the number of the thread that ran it, as the
-profiler counts threads; Kineto draws its arrows ``fwdbwd`` from the same two. Of several operators with one number the
-last one made the node of the graph: the number grows with each node.
+profiler counts threads; Kineto draws its arrows ``fwdbwd`` from the same two. If several operators share a number, the
+last one created the autograd node: the number grows with each node.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hotlap.traces.timeline import NONE, Timeline
 
 
 class Direction:
-    """Forward (and whatever else is no backward); backward with a known forward operator; other backward."""
+    """Forward (and everything else that is not backward); backward with a known forward operator; other backward."""
 
     FORWARD: Final = 0
     BACKWARD: Final = 1
@@ -32,8 +32,9 @@ class Direction:
 
 
 class Scope(NamedTuple):
-    """What something ran for. ``module`` and ``line`` are numbers of chains, for backward those of the forward
-    operator; ``place`` is the innermost line of the user's code that ran there and then, empty where there was none."""
+    """The code that an event is attributed to. ``module`` and ``line`` are numbers of chains, for backward those of the
+    forward operator; ``place`` is the innermost line of the user's code on the stack at that time, empty if there was
+    none."""
 
     module: int = NONE
     line: int = NONE
@@ -57,13 +58,13 @@ class _Open(NamedTuple):
 
 
 _MODULE, _FRAME, _OPERATOR, _CALL = range(4)
-"""Of what begins and ends together the first encloses the others."""
+"""Of events that begin and end together, the first encloses the others."""
 
 _Begun: TypeAlias = tuple[int, int, int, int]
-"""Start, end downwards, kind, index: sorted, what encloses comes first."""
+"""Start, descending end, kind, index: sorted by these, enclosing events come first."""
 
 _NO_SEQUENCE = 2**63
-"""Nodes that accumulate gradients have the largest number of all, as 64 bits without a sign; with a sign it is -1."""
+"""Nodes that accumulate gradients have the largest unsigned 64-bit number, which is -1 as a signed one."""
 
 _ALL_TIMES = (-(2**63), 2**63)
 _NOWHERE = _Open(0, NONE, Scope())
@@ -71,7 +72,7 @@ _IN_BACKWARD = _Open(0, NONE, Scope(direction=Direction.UNMAPPED))
 
 
 class Attribution:
-    """For every operator its own host time, its kernels' device time, and its scope; for every launch its scope.
+    """Each operator's self host time, its kernels' device time and its scope; each launch's scope.
 
     ``in_steps`` is the window of what counts: from the first step's start to the last one's end, or all times.
     ``modules`` holds chains of module instances (``Linear_3``), ``lines`` those of the user's functions or lines.
@@ -99,7 +100,7 @@ class Attribution:
         self._add_device_time()
 
     def launch_of(self, event: int) -> Launch:
-        """What launched an event of a device; by the event's own word where the trace lacks the launch."""
+        """Find what launched a device event; without a launch in the trace, by the event's own fields."""
         device = self.timeline.device
         launch = device.launch[event]
         if launch != NONE:
@@ -144,7 +145,7 @@ class Attribution:
         return found
 
     def _backward_threads(self) -> set[int]:
-        """The threads that run backward and nothing else: what old versions accumulated there is inside no operator."""
+        """The threads that run only backward: gradients that old versions accumulated there are inside no operator."""
         running: set[int] = set()
         others: set[int] = set()
         for thread, number, _ in _sequenced(self.timeline):
@@ -152,7 +153,7 @@ class Attribution:
         return running - others
 
     def _subtract(self, caller: int, start: int, end: int) -> None:
-        """What an operator calls is not its own time."""
+        """Subtract the time of called operators from an operator's self time."""
         if caller != NONE:
             self.own_nanoseconds[caller] -= min(end, self.timeline.operators.end[caller]) - start
 
@@ -171,8 +172,10 @@ class Attribution:
         return around._replace(module=chain)
 
     def _chain_of_module(self, name: str, around: Scope) -> int:
-        """Where it runs; within backward where it ran in forward, since a checkpoint may compute it again inside the
-        backward of another module."""
+        """The scope in which an operator runs; within backward, that of its forward operator.
+
+        A checkpoint may recompute it inside the backward of another module.
+        """
         if around.direction != Direction.FORWARD and name in self._in_forward:
             return self._in_forward[name]
         chain = self.modules.below(around.module, name)
@@ -210,7 +213,7 @@ class Attribution:
         return around._replace(line=line, place=place) if place else around
 
     def _add_device_time(self) -> None:
-        """Give every device event to the operator that launched it."""
+        """Attribute every device event to the operator that launched it."""
         device = self.timeline.device
         for event, (start, end) in enumerate(zip(device.start, device.end, strict=True)):
             operator = self.launch_of(event).operator
@@ -222,8 +225,11 @@ _UNKNOWN = Launch(NONE, Scope())
 
 
 def _forward_threads(timeline: Timeline) -> dict[tuple[str, int], int]:
-    """For each of the profiler's own numbers of threads that ran forward, in each process, the thread of the trace: the
-    one whose forward operators share most sequence numbers with the backward operators that name the number."""
+    """Map the profiler's numbers of forward threads to threads of the trace, for each process.
+
+    A number belongs to the thread whose forward operators share most sequence numbers with the backward operators that
+    carry it.
+    """
     forward: defaultdict[int, set[int]] = defaultdict(set)
     backward: defaultdict[tuple[str, int], set[int]] = defaultdict(set)
     for thread, number, sequence in _sequenced(timeline):
@@ -244,7 +250,7 @@ def _forward_threads(timeline: Timeline) -> dict[tuple[str, int], int]:
 
 
 def _sequenced(timeline: Timeline) -> Iterator[tuple[int, int, int]]:
-    """Of the operators with a sequence number thread, number of the forward thread, and sequence number."""
+    """Thread, number of the forward thread, and sequence number of each operator that has one."""
     table = timeline.operators
     columns = zip(table.thread, table.forward_thread, table.sequence, strict=False)
     return (it for it in columns if 0 <= it[2] < _NO_SEQUENCE)

@@ -1,4 +1,4 @@
-"""A timeline's whole account: coverage, steps, and for each device its time, streams, copies, kernels and idle gaps."""
+"""Break down a timeline: coverage, steps, and for each device its time, streams, copies, kernels and idle gaps."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _UNLINKED_SHARE_WORTH_A_NOTE = 0.01
 
 
 def analyse(timeline: Timeline, *, kernels: int = 100) -> Breakdown:
-    """Everything that is said of a trace. ``kernels`` bounds the rows of each kernel table; the sums cover all."""
+    """Break down a trace. ``kernels`` bounds the rows of each kernel table; the sums cover all."""
     return _Analysis(timeline, kernels).breakdown()
 
 
 class _Analysis:
-    """What the parts of one trace's account share."""
+    """Values that several parts of a trace's breakdown share."""
 
     def __init__(self, timeline: Timeline, kernels: int) -> None:
         self.timeline = timeline

@@ -1,7 +1,7 @@
-"""Captures of graphs that a trace holds: the calls that made nodes instead of launching work.
+"""Graph captures in a trace: the calls that created nodes instead of launching work.
 
 Between the calls that begin and end a capture, launches, copies and memsets run nothing: each becomes a node. A call
-that did launch work was made for a stream that was not captured.
+that did launch work used a stream that was not being captured.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _MEMSET = re.compile(r"^(?:cuda|hip|cu)Memset\w*Async\w*$")
 
 
 def captures(timeline: Timeline) -> list[list[int]]:
-    """The calls of each capture that made a node, in their order. Captures of several threads at the same time are left
-    out, since which of them a call belongs to is unknown."""
+    """The calls of each capture that made a node, in their order. Concurrent captures of several threads are left out,
+    since the trace does not show which one a call belongs to."""
     calls = timeline.calls
     begins, ends = calls.named(_BEGIN.match), calls.named(_END.match)
     if not begins or not ends:
@@ -44,7 +44,7 @@ def captures(timeline: Timeline) -> list[list[int]]:
 
 
 def node_kinds(timeline: Timeline, capture: list[int]) -> list[int]:
-    """For each call of a capture whether it made a kernel, a copy or a memset."""
+    """For each call of a capture, whether it created a kernel, a copy or a memset node."""
     kinds = _kinds(timeline.calls)
     return [kinds[timeline.calls.name[it]] for it in capture]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hotlap.traces.timeline import NONE
 
 _DEEPEST = 64
-"""What is nested deeper counts for the link at this depth, so that no walk up a chain is long."""
+"""Deeper links are counted at this depth, which bounds walks up a chain."""
 
 
 class Chains:
@@ -20,7 +20,7 @@ class Chains:
         self._known: dict[tuple[int, str], int] = {}
 
     def below(self, chain: int, name: str) -> int:
-        """The chain that is one name longer."""
+        """Extend a chain by one name."""
         known = self._known.get((chain, name))
         if known is not None:
             return known
@@ -45,7 +45,7 @@ class Chains:
         return self._parents[chain]
 
     def upwards(self, chain: int) -> Iterator[int]:
-        """The chain and all that it begins with, the longest first."""
+        """The chain and all of its prefixes, the longest first."""
         while chain != NONE:
             yield chain
             chain = self._parents[chain]

@@ -1,4 +1,4 @@
-"""What is said of modules and source lines: frozen records, times in integer nanoseconds. Names are untrusted text."""
+"""Time by module and source line: frozen records, times in integer nanoseconds. Names are untrusted text."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class DirectedTime(Record, frozen=True, kw_only=True):
 
 
 class CodeWork(Record, frozen=True, kw_only=True):
-    """What ran for some code: ``device`` sums the time of the kernels, copies and memsets that it launched, ``host``
-    the own time of its operators (Python is not in it)."""
+    """The time attributed to some code: ``device`` sums the time of the kernels, copies and memsets that it launched,
+    ``host`` the own time of its operators (Python is not in it)."""
 
     device: DirectedTime = DirectedTime()
     host: DirectedTime = DirectedTime()
@@ -34,7 +34,7 @@ class CodeWork(Record, frozen=True, kw_only=True):
 class ModuleRow(CodeWork, frozen=True, kw_only=True):
     """All instances of a module's class at one place of the model, or one of them. ``path`` are the classes from the
     outermost module on, or the instances, as ``Linear_3``: the profiler numbers those of each class in the order in
-    which it sees them. ``instances`` is how many there were, ``calls`` how often their forward ran."""
+    which it sees them. ``instances`` is their number, ``calls`` how often their forward ran."""
 
     path: tuple[str, ...]
     instances: int
@@ -51,7 +51,7 @@ class CodeTime(Record, frozen=True, kw_only=True):
     """Device and host time by module and by source line, within the steps where the trace marks any.
 
     ``modules`` are in the order of a tree, the costliest of siblings first; ``lines`` by their own time.
-    ``outside_modules`` and ``outside_lines`` are what ran outside of any module or any line of the user's code.
+    ``outside_modules`` and ``outside_lines`` are the time outside of any module or any line of the user's code.
     ``unmapped_backward`` is backward whose forward operator the trace does not name, for instance the accumulation of
     gradients; it counts where it ran, which on a thread of the backward pass is outside. ``exact_lines``: the lines are
     those that were executed, not the first ones of functions. The rows are the costliest of ``distinct_modules`` and

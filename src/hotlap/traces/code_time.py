@@ -13,7 +13,7 @@ from hotlap.traces.timeline import NONE, Events
 
 
 def code_time(attribution: Attribution, *, most: int = 100, instances: bool = False) -> CodeTime | None:
-    """Where the time of a trace went in the model and in the source; ``most`` bounds the rows of each table.
+    """Break down the time of a trace by module and source line; ``most`` bounds the rows of each table.
     With ``instances`` each instance of a module has its own row, otherwise those of one class share one.
 
     None where the trace records neither modules nor lines of the user's code.
@@ -47,7 +47,7 @@ class _Spent(NamedTuple):
 
 
 def _spent(attribution: Attribution) -> _Spent:
-    """What ran for each scope within the steps; a scope's place does not tell it apart."""
+    """The time of each scope within the steps; scopes that differ only in their place are one."""
     timeline = attribution.timeline
     first, last = attribution.in_steps
     device, host = timeline.device, timeline.operators
@@ -63,7 +63,7 @@ def _spent(attribution: Attribution) -> _Spent:
 
 
 def _windows(attribution: Attribution) -> tuple[int, int]:
-    """How long the host and all devices together had: the steps, else from the first event to the last one."""
+    """The available host time and device time: the steps, else from the first event to the last."""
     timeline = attribution.timeline
     devices = len(timeline.by_device())
     if timeline.steps_span is not None:
@@ -126,8 +126,10 @@ class _ModuleTree:
         return len(self._nodes.names)
 
     def rows(self, most: int) -> tuple[ModuleRow, ...]:
-        """The costliest ones as a tree: each before what is inside it, the costliest of siblings first. What encloses
-        costs no less, so nothing is shown without what it is inside of."""
+        """The costliest nodes in the order of a tree, the costliest of siblings first.
+
+        A parent costs at least as much as its children, so no node appears without its parents.
+        """
         ranked = sorted(range(len(self)), key=lambda it: (_by_cost(self._of(it)), it))[:most]
         inside: defaultdict[int, list[int]] = defaultdict(list)
         for node in ranked:
@@ -166,7 +168,7 @@ def _class_of(instance: str) -> str:
 
 
 def _line_rows(lines: Chains, spent: _Spent) -> tuple[LineRow, ...]:
-    """Functions and lines by their own time; one that calls itself counts once."""
+    """Functions and lines by self time; a recursive one counts once."""
     places = {
         it: tuple(dict.fromkeys(lines.names[link] for link in lines.upwards(it))) for it in range(len(lines.names))
     }

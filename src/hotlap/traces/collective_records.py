@@ -1,4 +1,4 @@
-"""What is said of collectives: frozen records, times in integer nanoseconds. Names come out of the file."""
+"""Collectives: frozen records, times in integer nanoseconds. Names are untrusted text."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from hotlap.records import Record
 class CollectiveRow(Record, frozen=True, kw_only=True):
     """All calls of one collective with the same process group, type and size.
 
-    ``message_bytes`` is the size that NCCL's documentation calls S: what one rank sends, or gets where that is more.
-    ``algorithm_bytes_per_second`` is S over the time of the kernels, which includes waiting for ranks that come later.
-    ``bus_bytes_per_second`` is that times the collective's factor, and can be compared with the hardware's bandwidth;
-    ``best_bus_bytes_per_second`` is that of the shortest call, which waited least. The rates are None where the size is
-    unknown, and for a group of one rank.
+    ``message_bytes`` is the size that NCCL's documentation calls S: what one rank sends or receives, whichever is more.
+    ``algorithm_bytes_per_second`` is S over the time of the kernels, which includes waiting for ranks that arrive
+    later. ``bus_bytes_per_second`` is that times the collective's factor, and can be compared with the hardware's
+    bandwidth; ``best_bus_bytes_per_second`` is that of the shortest call, which waited least. The rates are None where
+    the size is unknown, and for a group of one rank.
     """
 
     collective: str
@@ -29,9 +29,9 @@ class CollectiveRow(Record, frozen=True, kw_only=True):
 
 
 class RankArrival(Record, frozen=True, kw_only=True):
-    """How one rank came to the collectives that it shares with others.
+    """When one rank entered the collectives that it shares with others.
 
-    It was the last to come to ``times_last`` of ``collectives``. ``waited_for_nanoseconds`` is how long the others
+    It entered ``times_last`` of ``collectives`` last. ``waited_for_nanoseconds`` is how long the others
     waited for it, the mean of the others summed over these calls; ``waiting_nanoseconds`` how long it waited itself.
     ``clock_offset_nanoseconds`` is how much later its clock is than that of the first rank, by the ends of collectives.
     """
@@ -46,7 +46,7 @@ class RankArrival(Record, frozen=True, kw_only=True):
 
 
 class LateArrival(Record, frozen=True, kw_only=True):
-    """One call of a collective: ``rank`` came last, and the rank that came first waited ``nanoseconds`` for it.
+    """One call of a collective: ``rank`` arrived last, and the first rank to arrive waited ``nanoseconds`` for it.
     ``step`` is None where no step is marked, ``sequence`` where the trace does not number collectives."""
 
     rank: int
@@ -60,7 +60,7 @@ class LateArrival(Record, frozen=True, kw_only=True):
 class SharedCollectiveRow(Record, frozen=True, kw_only=True):
     """One collective with the same group, type and size as several ranks ran it.
 
-    ``transfer_nanoseconds`` is the shortest kernel of each call, which is that of the rank that came last: the time
+    ``transfer_nanoseconds`` is the shortest kernel of each call, which is that of the last rank to arrive: the time
     without waiting. The bus bandwidth is over that time.
     """
 
@@ -76,7 +76,7 @@ class SharedCollectiveRow(Record, frozen=True, kw_only=True):
 
 
 class CollectiveComparison(Record, frozen=True, kw_only=True):
-    """The collectives that several ranks of one run had together: who came last, and how long the others waited.
+    """The collectives that several ranks of one run share: which rank arrived last, and how long the others waited.
 
     ``matched`` counts calls that were found on at least two ranks, and ``unmatched`` those found on one alone.
     """

@@ -31,14 +31,15 @@ _KINDS = (
     ("gather", re.compile(r"gather")),
     ("scatter", re.compile(r"scatter")),
 )
-"""By what the name of a collective or its kernel contains, the longer names first. NCCL's barrier is an all-reduce."""
+"""Collectives by a part of their own or their kernel's name, the longer parts first. NCCL's barrier is an
+all-reduce."""
 
 _OF_GLOO = re.compile(r"^gloo:")
 
 UNKNOWN = "collective"
 POINT_TO_POINT = "send and receive"
 SYNCHRONISING = frozenset({"all-reduce", "reduce-scatter", "all-gather", "all-to-all"})
-"""Those that end on no rank before all have come."""
+"""Collectives that end on no rank before all ranks have entered."""
 
 _BYTES = {
     "Byte": 1, "Char": 1, "Bool": 1, "Short": 2, "Half": 2, "BFloat16": 2, "Int": 4, "Float": 4, "Long": 8, "Double": 8,
@@ -48,7 +49,7 @@ _BYTES_OF_PREFIX = (("Float8", 1), ("QInt8", 1), ("QUInt8", 1), ("QInt32", 4))
 
 
 class CollectiveCall(NamedTuple):
-    """One collective on one rank. Times are nanoseconds on the trace's own clock since 1970, where it knows that.
+    """One collective on one rank. Times are nanoseconds since 1970 by the trace's own clock, if it has such a base.
 
     ``message`` is None for a trace that does not describe it. ``step`` is the number of the step that launched it.
     """
@@ -61,8 +62,7 @@ class CollectiveCall(NamedTuple):
 
 
 def collective_calls(timeline: Timeline) -> tuple[CollectiveCall, ...]:
-    """The kernels of collectives in the order of their starts, up to a hundred thousand; without any, those that gloo
-    ran on the host."""
+    """List collective kernels by start, up to a hundred thousand; without any, gloo's on the host."""
     return _kernels(timeline) or _on_host(timeline)
 
 
@@ -116,7 +116,7 @@ def _number(timeline: Timeline, step: int) -> int | None:
 
 
 def _described_by_operator(timeline: Timeline, event: int) -> int:
-    """The message of the ``record_param_comms`` that launched a kernel, which some versions do not write on the kernel
+    """The message of the ``record_param_comms`` that launched a kernel; some versions do not write it on the kernel
     itself."""
     launch, operators = timeline.device.launch[event], timeline.operators
     if launch == NONE or not timeline.messages:
@@ -132,15 +132,15 @@ def kind_of(name: str) -> str:
 
 
 def message_bytes(message: Message) -> int:
-    """The size of an operation as NCCL's tests count it: all that a rank sends, or all that it gets where that is more.
-    0 for a type of unknown size."""
+    """The size of an operation as NCCL's tests count it: what a rank sends or receives in total, whichever is more. 0
+    for a type of unknown size."""
     width = _BYTES.get(message.dtype, 0)
     width = width or next((size for prefix, size in _BYTES_OF_PREFIX if message.dtype.startswith(prefix)), 0)
     return max(message.elements_in, message.elements_out) * width
 
 
 def bus_factor(kind: str, ranks: int) -> float | None:
-    """What makes an algorithm bandwidth a bus bandwidth; None for a group of one and for what is unknown."""
+    """The factor from algorithm to bus bandwidth; None for a group of one and for unknown collectives."""
     if ranks < 2 or kind == UNKNOWN:
         return None
     if kind == "all-reduce":
@@ -151,7 +151,7 @@ def bus_factor(kind: str, ranks: int) -> float | None:
 
 
 class Alike(NamedTuple):
-    """What the calls of one row have in common."""
+    """The properties that the calls of one row share."""
 
     collective: str
     group: str
@@ -180,7 +180,7 @@ def alike(call: CollectiveCall) -> Alike:
 
 
 def collective_rows(calls: tuple[CollectiveCall, ...]) -> tuple[CollectiveRow, ...]:
-    """The calls by collective, group, type and size, those first that took longest."""
+    """Group the calls by collective, group, type and size, the longest total first."""
     lengths: defaultdict[Alike, list[int]] = defaultdict(list)
     for it in calls:
         lengths[alike(it)].append(it.end - it.start)

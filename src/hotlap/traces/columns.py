@@ -37,8 +37,8 @@ _MARKS = "arrows, instants, counters and names"
 
 
 class ColumnBuilder:
-    """Collects batches. After :meth:`finish` the events of each kind are in the order of their starts; in the order of
-    the file where several start together."""
+    """Collect batches; after :meth:`finish` the events of each kind are sorted by start, equal starts in the order of
+    the file."""
 
     def __init__(self, *, with_inputs: bool = False) -> None:
         self.device = DeviceEvents()
@@ -68,7 +68,7 @@ class ColumnBuilder:
         self._devices = Devices()
 
     def add(self, batch: Batch) -> None:
-        """Take in one batch."""
+        """Add one batch."""
         event = batch.event
         groups: defaultdict[str, list[Event]] = defaultdict(list)
         for it in batch.elements:
@@ -92,7 +92,7 @@ class ColumnBuilder:
         self._count_rest(batch, groups, timed)
 
     def _of_known_kinds(self, groups: dict[str, list[Event]]) -> Iterator[tuple[int, list[Event]]]:
-        """The events of each kind that is known; of Python functions those that are useful, and apart modules'."""
+        """Split events by kind; keep useful Python functions only, with those of modules apart."""
         for category, events in groups.items():
             kind = KIND_OF_CATEGORY.get(category)
             if kind == Kind.PYTHON:
@@ -103,7 +103,7 @@ class ColumnBuilder:
                 yield kind, events
 
     def _count_rest(self, batch: Batch, groups: dict[str, list[Event]], timed: list[tuple[int, TimedEvents]]) -> None:
-        """Account for what was not taken: marks, events of other kinds, and Python functions of no use."""
+        """Count what was not kept: marks, events of other kinds, and Python functions that no analysis uses."""
         known = 0
         for category, events in groups.items():
             if category in KIND_OF_CATEGORY:
@@ -115,7 +115,7 @@ class ColumnBuilder:
 
     @property
     def host_events(self) -> int:
-        """How many host events there were, those included that no analysis can make use of."""
+        """The number of host events, including those that no analysis uses."""
         return sum(map(len, self._host_of_kind.values())) + self._frames_left_out
 
     @property
@@ -131,7 +131,7 @@ class ColumnBuilder:
         self.other[category if known else "other categories"] += events
 
     def finish(self) -> None:
-        """Put everything in order; nothing can be added after it."""
+        """Sort all columns; nothing can be added afterwards."""
         self._move_annotations()
         for table in (self.device, self.allocations, *self._host_of_kind.values()):
             table.names = list(self._numbers[table])
@@ -203,7 +203,7 @@ class ColumnBuilder:
         table.name.extend(map(self._numbers[table].__getitem__, [it.name for it in timed.events]))
 
     def _move_annotations(self) -> None:
-        """Annotations that old profilers wrote as operators become annotations."""
+        """Turn annotations that old profilers wrote as operators into annotations."""
         operators, annotations = self.operators, self.annotations
         names = list(self._numbers[operators])
         annotating = {number for number, it in enumerate(names) if ANNOTATING_OPERATOR.match(it)}
@@ -246,14 +246,14 @@ def _numbers_of_texts(texts: list[msgspec.Raw], known: Texts) -> list[int]:
 
 
 def _identifiers(numbers: list[int], otherwise: Iterable[int | str]) -> list[int]:
-    """Where the arguments name no device or stream, the track that the event is drawn on does."""
+    """Take device and stream from the event's track if its arguments name none."""
     if MISSING not in numbers:
         return numbers
     return [_digits(track) if it == MISSING else it for it, track in zip(numbers, otherwise, strict=True)]
 
 
 def _clipped(numbers: list[int], most: int) -> list[int]:
-    """Sizes between zero and a limit, which holds the sums of absurd ones within bounds."""
+    """Clamp sizes between zero and a limit, so that absurd ones cannot overflow sums."""
     if not numbers or (min(numbers) >= 0 and max(numbers) <= most):
         return numbers
     return [min(max(0, it), most) for it in numbers]
@@ -265,7 +265,7 @@ def _digits(track: int | str) -> int:
 
 
 def _sort(table: Events) -> None:
-    """By start, and by the order of the file where several start together."""
+    """Sort by start; equal starts keep the order of the file."""
     start = table.start
     if all(map(le, start, islice(start, 1, None))):
         return

@@ -1,4 +1,4 @@
-"""What a trace comes to: the one thing that costs its device most time, or that it computes nearly all of the time."""
+"""The conclusion of a trace: its device's largest loss, or that it computes nearly all of the time."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from operator import itemgetter
 from hotlap.traces.records import Breakdown, Conclusion, DeviceBreakdown, HostTime, Limit
 
 WORTH_NAMING = 0.10
-"""Of the window. A device that loses less to its largest loss is kept busy."""
+"""As a share of the window. A device whose largest loss is smaller is kept busy."""
 
 
 def conclusion_of(breakdown: Breakdown) -> Conclusion | None:
-    """Of the busiest device; without one, of the host's time. None where neither is known or to be trusted."""
+    """Conclude for the busiest device, else for the host; None if neither is known or reliable."""
     if breakdown.unreliable:
         return None
     device = breakdown.busiest_device
@@ -24,7 +24,7 @@ def conclusion_of(breakdown: Breakdown) -> Conclusion | None:
 def device_conclusion(device: DeviceBreakdown) -> Conclusion:
     """The largest loss: a cause of idle time, communication that nothing hides, or copies that nothing hides.
 
-    The usual gap between two kernels is no loss. Computing is the conclusion where no loss is worth naming.
+    The usual gap between two kernels does not count. If no loss is large enough, the conclusion is computing.
     """
     time = device.time
     lost: Counter[Limit] = Counter()
@@ -40,7 +40,7 @@ def device_conclusion(device: DeviceBreakdown) -> Conclusion:
 
 
 def _host_conclusion(time: HostTime) -> Conclusion:
-    """Operators are computing; everything else is lost time."""
+    """Count operators as computing, and everything else as lost time."""
     lost: tuple[tuple[Limit, int], ...] = (
         ("data_loader", time.loader_nanoseconds),
         ("host_sync", time.sync_nanoseconds),

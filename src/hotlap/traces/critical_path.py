@@ -7,10 +7,10 @@ was waited for (the last-arriving edge of Fields, Rubin and Bodik, "Focusing Pro
 Prediction", ISCA 2001). So the path is found by walking back from the end, in time that grows with the number of events
 on it and memory that grows with the number of the device's events.
 
-A trace does not say what work of another stream an event waits for. Where an event began more than 30 microseconds
-after its launch and the work before it in its stream, it is taken to depend on the work of another stream that ended
+A trace does not record what work of another stream an event waits for. If an event began more than 30 microseconds
+after its launch and the work before it in its stream, it is assumed to depend on the work of another stream that ended
 last in between, if there is any. The threads that issue work take turns as a rule (autograd's does while Python waits
-for it) and count as one host; a wait of one of them during which another is at work is passed over.
+for it) and count as one host; a wait of one of them while another one works is skipped.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hotlap.traces.timeline import NONE, HostEvents, Selection, Timeline
 from hotlap.traces.usage import KERNEL_WAIT_BELOW
 
 _CLOCK_ERROR = 10_000
-"""Nanoseconds. By so much a device's event may seem to end after the host returned from waiting for it."""
+"""Nanoseconds. A device event may appear to end up to this much after the host returned from waiting for it."""
 
 _CONTRIBUTORS_KEPT = 20
 _ORDER: tuple[PathKind, ...] = (
@@ -37,7 +37,7 @@ _ORDER: tuple[PathKind, ...] = (
 
 
 class _Longest(NamedTuple):
-    """The longest appearance of something on the path: its length, and the device's event or the host's moment."""
+    """The longest occurrence of a name on the path: its length, and the device event or the host's moment."""
 
     nanoseconds: int
     event: int
@@ -46,7 +46,7 @@ class _Longest(NamedTuple):
 
 
 class _Sum:
-    """What one name adds to the path."""
+    """The time of one name on the path."""
 
     def __init__(self) -> None:
         self.nanoseconds = 0
@@ -61,7 +61,7 @@ class _Sum:
 
 
 def critical_path(timeline: Timeline) -> CriticalPath | None:
-    """The path through all steps of a trace, or through all of it where it marks none; None without device work."""
+    """Find the path through all steps, or the whole trace if it marks none; None without device work."""
     by_device = timeline.by_device()
     if not by_device:
         return None
@@ -91,7 +91,7 @@ class _Walk:
         self._bounds(selected)
 
     def _bounds(self, selected: Selection) -> None:
-        """From where to where the path leads, and the event that it ends with, if it ends on the device."""
+        """The start and end of the path, and its last event if it ends on the device."""
         timeline, events = self.timeline, self.timeline.device
         if timeline.steps_span is None:
             self.start = min(events.launched[selected[0]], events.start[selected[0]])
@@ -108,13 +108,13 @@ class _Walk:
                 break
 
     def run(self) -> None:
-        """Find all of the path."""
+        """Find the whole path."""
         time, event = self.end, self.last
         while time > self.start:
             time, event = self._on_host(time) if event == NONE else self._on_device(time, event)
 
     def _on_device(self, time: int, event: int) -> tuple[int, int]:
-        """Through an event of the device to what it depended on."""
+        """Follow a device event back to what it depended on."""
         events = self.timeline.device
         began = min(time, max(self.start, events.start[event]))
         kind = self._kind(event)
@@ -129,7 +129,7 @@ class _Walk:
         return ended, earlier
 
     def _dependency(self, event: int) -> tuple[int, int]:
-        """What ended last of what an event depended on, and when: an event, or :data:`NONE` for its launch."""
+        """Find the dependency that ended last, and when: an event, or :data:`NONE` for the launch."""
         events = self.timeline.device
         start, before = events.start[event], self._before[event]
         # Where the launch is unknown, the host is taken to have launched it as late as possible if nothing else is
@@ -146,7 +146,7 @@ class _Walk:
         return NONE, launched
 
     def _on_host(self, time: int) -> tuple[int, int]:
-        """Back along the host to where it returned from waiting for the device."""
+        """Follow the host back to where it returned from waiting for the device."""
         calls = self.timeline.calls
         while self._waits_left:
             wait = self.activity.waits[self._waits_left - 1]
@@ -167,12 +167,12 @@ class _Walk:
         return self.start, NONE
 
     def _waited_for(self, start: int, end: int) -> int:
-        """The device's event that ended last while the host waited; :data:`NONE` where it found all work done."""
+        """The device event that ended last while the host waited; :data:`NONE` if all work was already done."""
         index = bisect_right(self._ends, end + _CLOCK_ERROR) - 1
         return self._by_end[index] if index >= 0 and self._ends[index] > start else NONE
 
     def _works_elsewhere(self, wait: int) -> bool:
-        """Whether the thread that the path is on did something while another one waited."""
+        """Whether the path's thread worked while another one waited."""
         calls = self.timeline.calls
         if self._thread in (NONE, calls.thread[wait]):
             return False
@@ -199,7 +199,7 @@ def _before_in_stream(timeline: Timeline, selected: Selection) -> dict[int, int]
 
 
 class _Account:
-    """What a path is made of, step by step and name by name."""
+    """Sum the parts of a path by step and by name."""
 
     def __init__(self, timeline: Timeline, walk: _Walk) -> None:
         self.timeline = timeline
@@ -247,7 +247,7 @@ class _Account:
                 sums.setdefault((kind, it.name), _Sum()).add(nanoseconds, NONE, (it.start + it.end) // 2, it.thread)
 
     def _outermost_operators(self) -> Iterable[_Named]:
-        """The operators of the threads that issue work, of those in one another the outermost."""
+        """The outermost operators of the threads that issue work."""
         table, threads = self.timeline.operators, self.walk.activity.threads
         reached: dict[int, int] = {}
         for it, (start, end, thread) in enumerate(zip(table.start, table.end, table.thread, strict=True)):

@@ -1,4 +1,4 @@
-"""What is said of a trace besides, where it is asked for: collectives, memory and the critical path."""
+"""Optional parts of a breakdown: collectives, memory and the critical path."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ def collective_log(timeline: Timeline) -> CollectiveLog:
 
 
 def detailed(breakdown: Breakdown, timeline: Timeline, log: CollectiveLog) -> Breakdown:
-    """The account with what the timeline, read with operators' inputs, says besides. There is no critical path through
-    a trace that lacks a part of the device's work."""
+    """Add collectives, memory and the critical path to a breakdown.
+
+    The timeline must be read with operators' inputs. Without a part of the device's work there is no critical path."""
     return msgspec.structs.replace(
         breakdown,
         collectives=collective_rows(log.calls),

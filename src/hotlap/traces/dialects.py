@@ -1,7 +1,7 @@
 """What the categories and names of all profiler versions mean.
 
 Kineto's categories are its ``ActivityType`` names; before 2022 they were ``Kernel``, ``Memcpy``, ``Operator``...
-ROCm's tracer uses the same categories with HIP's function names. Accelerator work is known by its category alone:
+ROCm's tracer uses the same categories with HIP's function names. Accelerator work is identified by its category alone:
 stream numbers, flow arrows and correlation identifiers also appear on host events, and are missing on device events.
 """
 
@@ -65,7 +65,7 @@ STEP_NAME = re.compile(r"ProfilerStep#?\s*(\d+)")
 ANNOTATING_OPERATOR = re.compile(
     r"ProfilerStep|enumerate\((?:DataLoader|DataPipe)\)#|Optimizer\.\w+#|DistributedDataParallel\.|nccl:|\[pl\]"
 )
-"""What old profilers wrote as operators without their being any: Python runs in most of such a span."""
+"""Spans that old profilers wrote as operators although they are none: most of their time is Python."""
 
 COMMUNICATION_ON_HOST = re.compile(
     r"^(?:c10d::|_?c10d_functional::|symm_mem::|deep_ep::|nccl:|rccl:|xccl:|gloo:|mpi:|ucc:|record_param_comms)"
@@ -98,7 +98,7 @@ COMPILATION = re.compile(
     r"|(?:^|[/ ])triton/(?:compiler/compiler\.py\(\d+\): compile|runtime/\w+\.py\(\d+\): (?:_do_compile|_bench))$"
     r"|\(dynamo_timed\)$|^(?:compile_fx|_compile\.|backward_compile|entire_frame_compile|TORCHDYNAMO$)",
 )
-"""What runs only while something is compiled or captured. Dynamo's ``compile_wrapper``, its cache look-up and the
+"""Functions that run only during compilation or capture. Dynamo's ``compile_wrapper``, its cache look-up and the
 wrappers of compiled functions run on every call and do not count."""
 
 BACKWARD = re.compile(r"^autograd::engine::evaluate_function")
@@ -120,7 +120,7 @@ SETTING_UP = re.compile(
     r"^(?:cuda|hip|cu)(?:Init|Malloc|Free|Host|Get|Set|Driver|Ctx|Func|Occupancy|Ipc|PointerGet|Mem(?!cpy|set)"
     r"|Device(?:Get|Set|Enable|Primary)|Stream(?:Create|Get)|EventCreate)"
 )
-"""Calls that neither launch nor wait: they take microseconds, unless they set something up for its first use."""
+"""Calls that neither launch nor wait: they take microseconds, except when they initialise something on first use."""
 
 LAUNCH = re.compile(r"^(?:cuda|hip|cu)\w*Launch(?:Cooperative)?Kernel\w*$")
 GRAPH_LAUNCH = re.compile(r"^(?:cuda|hip|cu)GraphLaunch\w*$")
@@ -134,7 +134,7 @@ _DIRECTIONS = (
 
 
 def copy_direction(name: str) -> str:
-    """``HtoD``, ``DtoH``, ``DtoD`` or ``HtoH`` of a copy's name; ``unknown`` where it does not say."""
+    """``HtoD``, ``DtoH``, ``DtoD`` or ``HtoH`` by a copy's name, else ``unknown``."""
     return next((direction for direction, pattern in _DIRECTIONS if pattern.search(name)), "unknown")
 
 
@@ -153,14 +153,14 @@ _COLLECTIVE_WORDS = re.compile(
     r"(?<!block)(?<!block_)(?<!warp)(?<!warp_)all_?reduce|all_?gather|reduce_?scatter|all_?(?:to_?|2_?)all"
 )
 _FUSED_BY_INDUCTOR = re.compile(r"^triton_(?:poi|red|per|tem|for|mm|unk)_")
-"""Named after the operators that went in, of which a collective may have been the neighbour."""
+"""Kernels named after fused operators, next to which a collective may have run."""
 
 
 def is_collective(kernel: str) -> bool:
     """Whether a kernel's name is that of communication between devices.
 
-    Libraries that do without NCCL name the collective (``multimem_all_reduce_kernel``, ``allreduce_fusion_kernel``) or
-    themselves (quickreduce, DeepEP). Reductions within a block or a warp do not count.
+    The kernels of libraries other than NCCL name the collective (``multimem_all_reduce_kernel``,
+    ``allreduce_fusion_kernel``) or the library (quickreduce, DeepEP). Reductions within a block or a warp do not count.
     """
     name = kernel.lower()
     if _FUSED_BY_INDUCTOR.match(name):
@@ -181,14 +181,14 @@ _PLAIN_INSTRUCTIONS = ("sgemm", "dgemm", "cgemm", "zgemm", "scudnn", "simt", "_f
 _PLAIN_SHAPE = re.compile(r"xmma_\w*f32f32_f32f32")
 _ATTENTION_HINTS = ("flash", "fmha")
 _ATTENTION_BESIDE = re.compile(r"combine|dot_do_o|convert_d|preprocess|postprocess|\breduce|delta_bwd|ograddoto")
-"""What attention needs besides its products: sums, conversions, the joining of parts."""
+"""Attention kernels that do not multiply: sums, conversions, joining of parts."""
 
 _ATTENTION = re.compile(r"flash_?(?:attn\w*?_?)?(?:fwd|bwd)|flash_(?:fprop|bprop)|fmha\w*?(?:fwd|bwd|kernel|sm\d)")
 _MEMORY_EFFICIENT = re.compile(r"fmha_cutlass[fb]_(?P<type>f32|f16|bf16)\w*_sm(?P<chip>\d+)")
 
 
 def uses_tensor_cores(kernel: str) -> bool | None:
-    """Whether a kernel runs on matrix units, as far as its name shows; None where it does not.
+    """Whether a kernel runs on matrix units, by its name; None if the name does not show it.
 
     cuBLAS, cuDNN and CUTLASS name their kernels after the instruction; hipBLASLt writes ``MI`` and its shape,
     Composable Kernel ``xdl``, MIOpen ``gtcx``. cuBLAS's ``nvjet`` kernels are products for the matrix units of Hopper
@@ -210,7 +210,7 @@ def uses_tensor_cores(kernel: str) -> bool | None:
 
 
 def _attention_uses_tensor_cores(name: str) -> bool | None:
-    """Of attention kernels those that multiply. torch's memory-efficient ones are compiled for each type and chip: 16
+    """Attention kernels that multiply. torch's memory-efficient ones are compiled for each type and chip: 16
     bit types use matrix units from compute capability 7.0 on, 32 bit ones (as three TF32 products) from 8.0 on."""
     found = _MEMORY_EFFICIENT.search(name)
     if found:
@@ -244,7 +244,7 @@ def is_users_frame(name: str) -> bool:
 
 
 def is_useful_frame(name: str) -> bool:
-    """Whether an analysis can make use of a Python frame: it is the user's, the data loader's, or compilation."""
+    """Whether an analysis uses a Python frame: the user's, the data loader's, or compilation."""
     if name.startswith(_NO_PLACES):
         return False
     if any(it in name for it in _LOADING_OR_COMPILING) and (LOADER.search(name) or COMPILATION.search(name)):

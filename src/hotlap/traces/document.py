@@ -1,8 +1,8 @@
-"""A trace file as a stream: what stands around ``traceEvents``, and the events batch by batch.
+"""Stream a trace file: the values around ``traceEvents``, and the events batch by batch.
 
-The array is cut into pieces behind an event, and each piece is decoded at once. A cut is never trusted: a piece that
-begins at an event and decodes as a JSON array can only end behind one, since JSON is read from left to right without
-ambiguity. A piece that does not decode is read event by event, so that one broken event costs itself and nothing else.
+The array is cut into pieces after an event, and each piece is decoded at once. A cut is never trusted: a piece that
+begins at an event and decodes as a JSON array can only end after one, since JSON is read from left to right without
+ambiguity. A piece that does not decode is read event by event, so that one broken event affects no other.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from hotlap.traces.events import NO_TEXT, UNREADABLE, Batch, Event, EventDecoder
 from hotlap.traces.source import ByteSource
 
 MOST_EVENT_BYTES = 16 * 2**20
-"""An event, or what stands in front of or behind the events, may not be longer than this."""
+"""The largest size of an event, or of the text before or after the events."""
 
 _ATTEMPTS_PER_EVENT = 8
 _ATTEMPTS_AMONG_BROKEN = 2
-"""Behind an event that cannot be read another one is likely, and each attempt takes time."""
+"""After an unreadable event another one is likely, and each attempt takes time."""
 
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BETWEEN_EVENTS = re.compile(rb"\s*,\s*(?=\{)")
@@ -35,7 +35,7 @@ _BLANK = b" \t\r\n"
 
 
 class Reading:
-    """How far the reading of a document has come."""
+    """The progress of reading a document."""
 
     def __init__(self) -> None:
         self.events = 0
@@ -46,7 +46,7 @@ class Reading:
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """What is read of the values next to ``traceEvents``. They are JSON still, of whatever shape."""
+    """The values next to ``traceEvents`` that are read, as undecoded JSON of any shape."""
 
     name: msgspec.Raw = msgspec.field(default=NO_TEXT, name="traceName")
     base_nanoseconds: msgspec.Raw = msgspec.field(default=NO_TEXT, name="baseTimeNanoseconds")
@@ -90,7 +90,7 @@ class TraceDocument:
         yield batch
 
     def surroundings(self) -> Surroundings:
-        """What is next to ``traceEvents``; empty where it cannot be read."""
+        """The values next to ``traceEvents``; empty if they cannot be read."""
         if self._is_array:
             return Surroundings()
         for text in (self._head + b"]" + self._foot, self._head + b"]}"):
@@ -102,7 +102,7 @@ class TraceDocument:
         return Surroundings()
 
     def _find_events(self) -> bytes:
-        """Read up to the first event; what stands in front is kept."""
+        """Read up to the first event and keep the text before it."""
         text = b""
         while piece := self._source.read():
             text = (text + piece).removeprefix(b"\xef\xbb\xbf").lstrip(_BLANK)
@@ -118,8 +118,9 @@ class TraceDocument:
         raise self._without_events(text)
 
     def _decode(self, rest: bytes, piece: bytes, cut: int) -> tuple[Batch, bytes, bool]:
-        """The events of what is left from before and of a piece up to ``cut``, the text behind them, and whether the
-        array was closed."""
+        """Decode the remaining text and a piece up to ``cut``.
+
+        Returns the events, the text after them, and whether the array was closed."""
         text = _joined(b"[", rest, memoryview(piece)[:cut], b"]")
         try:
             batch = self._decoder.decode(text)
@@ -139,7 +140,7 @@ class TraceDocument:
         return batch
 
     def _decode_last(self, buffer: bytes) -> tuple[Batch, bytes]:
-        """What the file ends with: events, the array's end, and what stands behind it."""
+        """Read the end of the file: events, the array's end, and the text after it."""
         if buffer.lstrip(_BLANK)[:1] == b"]":
             batch, foot, closed = self._decoder.batch_of([]), buffer.lstrip(_BLANK)[1:], True
         else:
@@ -168,7 +169,7 @@ class TraceDocument:
         return self._counted(_joined(b"[", memoryview(buffer)[: end + 1])), buffer[end + 1 :], True
 
     def _salvage(self, text: bytes, *, last: bool) -> tuple[Batch, bytes, bool]:
-        """Read event by event; returns them, what could not be judged yet, and whether the array was closed."""
+        """Read event by event; return them, the undecided text, and whether the array was closed."""
         found: list[Event | Mark] = []
         position, closed = 0, False
         attempts = _ATTEMPTS_PER_EVENT
@@ -190,10 +191,9 @@ class TraceDocument:
     def _next_event(
         self, text: bytes, position: int, attempts: int, *, last: bool
     ) -> tuple[tuple[Event | Mark, bool] | None, int, bool] | None:
-        """The event at ``position`` (None if it cannot be read), where to go on, and whether the array was closed
-        there.
+        """The event at ``position`` (None if unreadable), where to continue, and whether the array was closed there.
 
-        None when only a longer text can show it.
+        None when more text is needed to decide.
         """
         ends_seen = 0
         for found in itertools.islice(_BOUNDARY.finditer(text, position), attempts):
@@ -210,7 +210,7 @@ class TraceDocument:
         return (None, closing.end(1), True) if closing else None
 
     def _read_foot(self) -> None:
-        """What follows the events, without keeping more than is sensible."""
+        """Read the text after the events, up to a sensible size."""
         while piece := self._source.read():
             if len(self._foot) <= MOST_EVENT_BYTES:
                 self._foot += piece
@@ -247,12 +247,12 @@ class TraceDocument:
 
 
 def _joined(*parts: bytes | memoryview) -> bytes:
-    """One copy, where adding three pieces would make two."""
+    """Join in one copy; adding three pieces would make two."""
     return b"".join(parts)
 
 
 def _last_boundary(buffer: bytes) -> int | None:
-    """Where the last event ends that another one seems to follow."""
+    """The end of the last event that is apparently followed by another one."""
     end = len(buffer)
     for _ in range(100_000):
         end = buffer.rfind(b"}", 0, end)
@@ -264,7 +264,7 @@ def _last_boundary(buffer: bytes) -> int | None:
 
 
 def _array_end(buffer: bytes, error: Exception) -> int | None:
-    """Where ``traceEvents`` is closed, when that is what stopped the decoder."""
+    """The position where ``traceEvents`` is closed, if that stopped the decoder."""
     found = _TRAILING.search(str(error))
     if found is None:
         return None

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias, Union, cast
 import msgspec
 
 MISSING = -(2**62)
-"""Stands for an identifier that an event does not carry; no device, stream or correlation has this number."""
+"""The identifier of events without one; no device, stream or correlation has this number."""
 
 Microseconds: TypeAlias = int | float | Decimal
 
@@ -42,11 +42,11 @@ _ARGUMENT_NAMES = {
     "occupancy": "est. achieved occupancy %",
 }
 NO_TEXT = msgspec.Raw(b"")
-"""What :attr:`Arguments.stack` is for an event without one."""
+"""The value of :attr:`Arguments.stack` for an event without one."""
 
 
 class Arguments(msgspec.Struct, frozen=True, gc=False, rename=_ARGUMENT_NAMES):
-    """What is read of an event's ``args``."""
+    """The fields of an event's ``args`` that are read."""
 
     correlation: int = MISSING
     stream: int = MISSING
@@ -57,8 +57,8 @@ class Arguments(msgspec.Struct, frozen=True, gc=False, rename=_ARGUMENT_NAMES):
 
 
 class InputArguments(Arguments, frozen=True, gc=False, rename=_ARGUMENT_NAMES):
-    """The same with what an operator was called with, which backward operator belongs to which forward one, and how a
-    kernel was launched; reading these takes longer, and few ask for them."""
+    """The same with operators' inputs, the links of backward to forward operators, and kernels' launch configurations;
+    reading these takes longer, and few analyses need them."""
 
     external: int = MISSING
     shapes: msgspec.Raw = NO_TEXT
@@ -73,9 +73,9 @@ class InputArguments(Arguments, frozen=True, gc=False, rename=_ARGUMENT_NAMES):
 
 
 class DetailedArguments(InputArguments, frozen=True, gc=False, rename=_ARGUMENT_NAMES):
-    """And with what a collective sends, as Kineto writes it on kernels and on ``record_param_comms``. ``flops`` are the
-    floating-point operations of an operator, where the profiler counted them; ``concrete`` are its arguments that are
-    no tensors."""
+    """The same with collectives' messages, as Kineto writes them on kernels and on ``record_param_comms``. ``flops``
+    are the floating-point operations of an operator, where the profiler counted them; ``concrete`` are its arguments
+    other than tensors."""
 
     collective: str = ""
     elements_in: int = 0
@@ -100,7 +100,7 @@ _ALLOCATION_NAMES = {
 
 
 class AllocationArguments(msgspec.Struct, frozen=True, gc=False, rename=_ALLOCATION_NAMES):
-    """What is read of the ``args`` of an instant that reports memory: the change, and what it led to."""
+    """The ``args`` of an instant that reports memory: the change, and the totals after it."""
 
     bytes: int = 0
     allocated: int = MISSING
@@ -112,7 +112,7 @@ class AllocationArguments(msgspec.Struct, frozen=True, gc=False, rename=_ALLOCAT
 
 class Event(msgspec.Struct, frozen=True, gc=False, tag_field="ph", tag="X"):
     """An element of ``traceEvents`` that has a duration. ``ts`` and ``dur`` are of type :data:`Microseconds`, ``args``
-    is an :class:`Arguments`; what exactly is read of them is the decoder's choice."""
+    is an :class:`Arguments`; the decoder chooses which fields are read."""
 
     cat: str = ""
     name: str = ""
@@ -124,7 +124,7 @@ class Event(msgspec.Struct, frozen=True, gc=False, tag_field="ph", tag="X"):
 
 
 class Instant(msgspec.Struct, frozen=True, gc=False, tag_field="ph", tag="i"):
-    """An element without a duration. It is looked into only for what it reports of memory."""
+    """An element without a duration; only the memory that it reports is read."""
 
     name: str = ""
     pid: int | str = 0
@@ -139,14 +139,14 @@ class Instant(msgspec.Struct, frozen=True, gc=False, tag_field="ph", tag="i"):
 
 
 class Mark(msgspec.Struct, frozen=True, gc=False):
-    """Any other element: an arrow, an instant, a counter, a name. It is counted and not looked into."""
+    """Any other element: an arrow, an instant, a counter, a name. It is counted, but not read."""
 
 
 class Batch(NamedTuple):
     """Some consecutive elements of a trace: events, which are exactly of type ``event``, and marks, which are not.
 
-    ``exact`` gives the same with times as decimals, where those of this one may have lost digits. Marks of type
-    ``instant`` may report memory; None where these are not asked for.
+    ``exact`` returns the same with times as decimals, for times whose doubles may have lost digits. Marks of type
+    ``instant`` may report memory; it is None if these are not requested.
     """
 
     elements: list[Any]
@@ -162,11 +162,11 @@ _MARKS = tuple(
 _anything = msgspec.json.Decoder(float_hook=Decimal)
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding raises for text that is not JSON, is nested absurdly, or does not fit the declared types."""
+"""The exceptions of decoding for text that is not JSON, is nested too deeply, or does not fit the declared types."""
 
 
 class EventDecoder:
-    """Decodes events whose arguments are of the given type, and instants where they are asked for."""
+    """Decodes events whose arguments are of the given type, and instants if requested."""
 
     def __init__(self, arguments: type[Arguments], *, instants: bool = False) -> None:
         self._arguments = arguments
@@ -193,7 +193,7 @@ class EventDecoder:
         return Batch(self._exact_list.decode(text), self._exact, None, self._exact_instant)
 
     def salvage(self, text: bytes) -> tuple[Event | Mark, bool] | None:
-        """Read one event in spite of what is wrong with its text; also whether the text had to be mended.
+        """Read one malformed event; also return whether its text had to be repaired.
 
         None when it cannot be read at all.
         """
@@ -209,7 +209,7 @@ class EventDecoder:
         return None
 
     def batch_of(self, salvaged: list[Event | Mark]) -> Batch:
-        """What :meth:`salvage` gave, as a batch."""
+        """The result of :meth:`salvage`, as a batch."""
         return Batch(salvaged, self._exact, None, self._exact_instant)
 
     def _lenient(self, text: bytes) -> Event | Mark | None:
@@ -243,7 +243,7 @@ class EventDecoder:
 
 @cache
 def decoder(*, with_inputs: bool = False) -> EventDecoder:
-    """The decoder of what every analysis needs, or of that and operators' inputs, messages and memory."""
+    """The decoder of the fields that every analysis needs; on request with operators' inputs, messages and memory."""
     return EventDecoder(DetailedArguments if with_inputs else Arguments, instants=with_inputs)
 
 
@@ -274,7 +274,7 @@ _NOT_A_NUMBER = re.compile(rb"(:\s*)[+-]?(?:nan|inf|infinity)(?:\([a-z0-9]*\))?(
 
 
 def repaired(text: bytes) -> bytes:
-    """Make JSON of what profilers have been seen to write instead.
+    """Repair the invalid JSON that profilers are known to write.
 
     Control characters and invalid UTF-8 in names, ``inf`` and ``nan`` as numbers, backslashes of Windows paths, and
     halves of surrogate pairs.

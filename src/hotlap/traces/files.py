@@ -1,4 +1,4 @@
-"""Which files of a folder are meant when a folder of traces is given."""
+"""Find the trace files of a folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def trace_files(path: Path) -> list[Path]:
         if not path.exists():
             raise TraceError("There is no such file or folder.", where=str(path), remedy="Check the path.")
         if not path.is_file():
-            raise TraceError("This is no regular file.", where=str(path), remedy="Give a file or a folder of files.")
+            raise TraceError("This is not a regular file.", where=str(path), remedy="Give a file or a folder of files.")
         return [path]
     found = sorted(it for it in path.rglob("*") if it.name.lower().endswith(_ENDINGS) and it.is_file())
     if not found:

@@ -1,4 +1,4 @@
-"""How many floating-point operations an operator takes, as the file says it.
+"""Floating-point operations of an operator, as recorded in the file.
 
 Profilers count them with ``with_flops=True``. Newer ones write a convolution's arguments besides its inputs' shapes:
 shapes alone do not show the stride, and so not how large the output is.
@@ -14,8 +14,8 @@ import msgspec
 from hotlap.traces.events import NO_TEXT, UNREADABLE, DetailedArguments, Event
 
 _CONVOLUTIONS = frozenset({"aten::conv1d", "aten::conv2d", "aten::conv3d", "aten::convolution"})
-"""Those of known order: input, weight, bias, stride, padding, dilation; the last one then says whether it is
-transposed."""
+"""Convolutions with a known order of arguments: input, weight, bias, stride, padding, dilation; the last one then shows
+whether it is transposed."""
 
 _TRANSPOSED = "aten::convolution"
 _MOST_FLOPS = 2**62
@@ -23,8 +23,8 @@ _MOST_DIMENSIONS = 3
 
 
 def flops_of(event: Event) -> int:
-    """The operations of an operator: as the profiler counted them, else those of a convolution by its arguments; 0
-    where neither is written or makes sense."""
+    """The operations of an operator: the profiler's count, else a convolution's by its arguments; 0 if neither is
+    recorded or valid."""
     arguments: DetailedArguments = event.args
     if arguments.flops != NO_TEXT:
         return _counted(arguments.flops)
@@ -43,7 +43,7 @@ def _counted(written: msgspec.Raw) -> int:
 
 @lru_cache(maxsize=4096)
 def _of_convolution(name: str, shapes: bytes, concrete: bytes) -> int:
-    """Two operations for each multiplication with its addition; 0 where the arguments do not say."""
+    """Count two operations per multiply-add; 0 if the arguments are insufficient."""
     try:
         dimensions = msgspec.json.decode(shapes, type=list[list[int]])
         written = msgspec.json.decode(concrete, type=list[str])

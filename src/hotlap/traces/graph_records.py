@@ -1,4 +1,4 @@
-"""What is said of replayed graphs: frozen records, times in integer nanoseconds. Names are untrusted text."""
+"""Replayed graphs: frozen records, times in integer nanoseconds. Names are untrusted text."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ KnownBy: TypeAlias = Literal["capture", "eager", "name", ""]
 class GraphKernel(Record, frozen=True, kw_only=True):
     """All replays of the kernels, copies or memsets of one name that belong to the same operators.
 
-    A replay names no operator, so ``known_by`` says where these come from. ``capture``: the trace holds an earlier
-    capture with as many launches as the graph has nodes, of the same kinds in the same order. ``eager``: elsewhere in
-    the trace these operators launched a kernel of this name; which of several it was is unknown. ``name``: the compiler
-    named the kernel after them. Empty: unknown, and so are ``operators``.
+    A replay names no operator, so ``known_by`` says how its operators were found. ``capture``: the trace holds an
+    earlier capture with as many launches as the graph has nodes, of the same kinds in the same order. ``eager``:
+    elsewhere in the trace these operators launched a kernel of this name; which of several it was is unknown. ``name``:
+    the compiler named the kernel after them. Empty: unknown, and so are ``operators``.
     """
 
     name: str
@@ -28,7 +28,7 @@ class GraphKernel(Record, frozen=True, kw_only=True):
 class GraphRow(Record, frozen=True, kw_only=True):
     """The replays of one graph from one place. ``graph`` is the profiler's number of it, None in old traces.
 
-    ``operator``, ``module`` (instances, the outermost first) and ``place`` are what launched it, empty where unknown.
+    ``operator``, ``module`` (instances, the outermost first) and ``place`` launched it; they are empty if unknown.
     ``launches`` counts the kernels, copies and memsets of all ``replays``. ``kernels`` are the costliest of
     ``distinct_kernels``; ``known_nanoseconds`` is the time of all whose operators are known.
     """

@@ -1,8 +1,8 @@
 """Replays of graphs: what launched each, how long its kernels took, and which operators these come from.
 
-The kernels of a replay all belong to one call, so the trace does not name their operators. They are looked for in three
+The kernels of a replay all belong to one call, so the trace does not name their operators. They are searched in three
 places: a capture of the same nodes in the trace, eager launches of kernels of the same name, and kernels' own names,
-where a compiler wrote operators into them. What none of them shows is left open.
+where a compiler wrote operators into them. The rest stays unknown.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NAMED_BY_INDUCTOR = re.compile(r"^triton_(?:poi|red|per|tem|for|mm|unk)_fused_(
 
 
 class _Place(NamedTuple):
-    """What replays of one graph from one place have in common: the graph and numbers of operator, module and line."""
+    """The key of replays of one graph from one place: the graph and numbers of operator, module and line."""
 
     graph: int
     operator: int
@@ -42,7 +42,7 @@ class _Origin(NamedTuple):
 
 
 def graph_rows(attribution: Attribution, *, most: int = 100) -> tuple[GraphRow, ...]:
-    """Graphs that were launched within the steps, the costliest first; ``most`` bounds the kernels of each."""
+    """List graphs launched within the steps, the costliest first; ``most`` bounds the kernels of each."""
     replays = graph_replays(attribution.timeline.device, attribution.timeline.calls)
     if not replays:
         return ()
@@ -105,7 +105,7 @@ class _Nodes(NamedTuple):
 
 
 class _Origins:
-    """Which operators the kernels of graphs come from, as far as the trace says."""
+    """The operators that the kernels of graphs come from, as far as the trace shows."""
 
     def __init__(self, attribution: Attribution, replays: dict[int, list[int]]) -> None:
         self._attribution = attribution
@@ -124,8 +124,9 @@ class _Origins:
         return _Origin((named["operators"],), "name") if named else _Origin()
 
     def _by_position(self, replays: dict[int, list[int]]) -> dict[int, tuple[str, ...]]:
-        """For each graph of which the trace holds the capture the operator that made each node; of several captures
-        with the same kinds of nodes only if their operators are the same."""
+        """Find the operator of each node of the graphs whose capture the trace contains.
+
+        Several captures with the same kinds of nodes count only if their operators are the same."""
         made: defaultdict[tuple[int, ...], list[tuple[int, tuple[str, ...]]]] = defaultdict(list)
         for capture in filter(None, captures(self._timeline)):
             end = self._timeline.calls.end[capture[-1]]
@@ -138,12 +139,12 @@ class _Origins:
         return found
 
     def _contradicts(self, name: int, operator: str) -> bool:
-        """Whether elsewhere only other operators launched a kernel of this name: then it is the capture of another
-        graph."""
+        """Whether elsewhere only other operators launched a kernel of this name, so that the capture is another
+        graph's."""
         return bool(operator) and name in self._eager and operator not in self._eager[name]
 
     def _linear_graphs(self, replays: dict[int, list[int]]) -> dict[int, _Nodes]:
-        """Those graphs that run their nodes on one stream and always in one order, which is that of the capture."""
+        """The graphs that run their nodes on one stream, always in the order of the capture."""
         device, calls = self._timeline.device, self._timeline.calls
         found: dict[int, _Nodes] = {}
         others: set[int] = {MISSING}
@@ -161,8 +162,9 @@ class _Origins:
         return "" if operator == NONE else self._timeline.operators.name_of(operator)
 
     def _by_name(self, replays: dict[int, list[int]]) -> dict[int, tuple[str, ...]]:
-        """For each kernel of a graph the operators that launched one of the same name outside of any graph; names that
-        many operators use show nothing."""
+        """Find the operators that launched kernels of the same names outside of graphs.
+
+        Names that many operators use are ambiguous and left out."""
         device, operators = self._timeline.device, self._timeline.operators
         wanted = {device.name[it] for events in replays.values() for it in events if device.kind[it] == Kind.KERNEL}
         found: defaultdict[int, set[str]] = defaultdict(set)

@@ -1,4 +1,4 @@
-"""What the host did within the steps: waiting for data, waiting for the device, operators, and Python."""
+"""Host time within the steps: waiting for data, waiting for the device, operators, and Python."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hotlap.traces.timeline import Timeline
 
 
 def host_time(timeline: Timeline) -> HostTime | None:
-    """How the threads that train spent the steps; None for a trace that marks none.
+    """Break down how the threads that train spent the steps; None for a trace without steps.
 
     These are the thread that carries the step marks, those that issue work to a device, and those that run the
     backward pass: while an autograd thread works, the first one only waits for it.

@@ -1,4 +1,4 @@
-"""What the host did while a device waited: spans by what their names mean, and what encloses a moment."""
+"""Host activity while a device waited: spans by the meaning of their names, and the events around a moment."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ _COPY_BEFORE_WAIT = 100_000
 _CALLS_LOOKED_BACK = 1000
 
 _CODE_LOADING = 1_000_000
-"""Nanoseconds. A launch takes some microseconds; one that takes this long before an idle device does more than that."""
+"""Nanoseconds. A launch takes some microseconds; one that takes this long before an idle device also does something
+else."""
 
 _COPYING = 50_000
 """Nanoseconds. Launching a copy takes microseconds."""
 
 _FIRST_USE = 10_000_000
-"""Nanoseconds. A call that sets something up and takes this long does so for the first use: of the context, a library,
-a pool of memory."""
+"""Nanoseconds. A set-up call that takes this long is a first use: of the context, a library, a pool of memory."""
 
 _FEWEST_STEPS = 3
 _EVERY_STEP = 0.5
-"""In more than this share of the steps it is no first use."""
+"""A call in more than this share of the steps is not a first use."""
 
 _LEGACY_FRAME = re.compile(r"^(?P<path>.+?)\((?P<line>\d+)\): (?P<function>\S+)$")
 
@@ -60,7 +60,7 @@ class LoaderWait(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """A call in which the host waits for the device; ``upload`` says that it waits for a copy to the device."""
+    """A call in which the host waits for the device; ``upload``: for a copy to the device."""
 
     end: int
     call: int
@@ -68,7 +68,7 @@ class Wait(NamedTuple):
 
 
 class HostActivity:
-    """The host's side of one trace, looked at from some of its threads: usually those that issue work to a device."""
+    """The host's activity on some threads of a trace, usually those that issue work to a device."""
 
     def __init__(self, timeline: Timeline, threads: Iterable[int]) -> None:
         self.timeline = timeline
@@ -86,12 +86,12 @@ class HostActivity:
 
     @cached_property
     def loader(self) -> Intervals:
-        """When one of them waited for the data loader."""
+        """The time in which a thread waited for the data loader."""
         return union((it.start, it.end) for it in self.loader_waits)
 
     @cached_property
     def compilation(self) -> Intervals:
-        """When one compiled, loaded code, or captured a graph.
+        """The time in which a thread compiled, loaded code, or captured a graph.
 
         The first launch of a kernel loads its code, which shows as a long launch call.
         """
@@ -99,7 +99,7 @@ class HostActivity:
 
     @cached_property
     def initialisation(self) -> Intervals:
-        """When one set something up for its first use: long calls that do nothing but that, unless steps have them."""
+        """The time of initialisation on first use: long calls that only set up, unless most steps have them."""
         calls = self.timeline.calls
         long = [
             it
@@ -110,7 +110,7 @@ class HostActivity:
         return union(calls.spans([it for it in long if calls.name[it] not in usual]))
 
     def _in_most_steps(self, calls: list[int]) -> frozenset[int]:
-        """The names of those calls that most steps have; none where there are too few steps to know."""
+        """The names of set-up calls in most steps; none if there are too few steps."""
         steps, table = self.timeline.steps, self.timeline.calls
         if len(steps) < _FEWEST_STEPS:
             return frozenset()
@@ -121,8 +121,9 @@ class HostActivity:
 
     @cached_property
     def copying(self) -> Intervals:
-        """When one was inside a call that copied to or from pageable memory, which returns only when that was read or
-        written; such calls take long, while others only launch."""
+        """The time inside calls that copied to or from pageable memory.
+
+        Such a call returns only when that memory was read or written; other copies only launch."""
         calls, within = self.timeline.calls, self._calls_that_copied("DtoD")
         long = [
             it
@@ -133,25 +134,26 @@ class HostActivity:
 
     @cached_property
     def communication(self) -> Intervals:
-        """When one was inside a collective's host part."""
+        """The time inside the host part of collectives."""
         return union(self._spans(COMMUNICATION_ON_HOST, self.timeline.operators, self.timeline.annotations))
 
     @cached_property
     def profiler(self) -> Intervals:
-        """When the profiler itself held things up. Its events carry no thread."""
+        """The profiler's own overhead. Its events carry no thread."""
         return merged(zip(self.timeline.overhead.start, self.timeline.overhead.end, strict=True))
 
     @cached_property
     def operators(self) -> Intervals:
-        """When one was inside an operator or a call."""
+        """The time inside an operator or a call."""
         operators = merged(self._all_spans(self.timeline.operators))
         # Nearly all calls are made by operators.
         return union([*operators, *outside(self._all_spans(self.timeline.calls), operators)])
 
     @cached_property
     def backward(self) -> Intervals:
-        """When autograd's engine was at work: inside an operator that it called, and between two of them unless another
-        operator ran there. The engine is no Python, and frees the memory of the forward pass as it goes."""
+        """The time of autograd's engine: inside its operators, and between two of them unless another operator ran.
+
+        The engine is not Python, and frees the memory of the forward pass as it proceeds."""
         table = self.timeline.operators
         called = union(self._spans(BACKWARD, table))
         others = union(outside(self._all_spans(table), called))
@@ -160,7 +162,7 @@ class HostActivity:
 
     @cached_property
     def waits(self) -> list[Wait]:
-        """The calls in which one waits for the device, in order of their end."""
+        """The calls in which a thread waits for the device, in order of their end."""
         calls = self.timeline.calls
         blocking = calls.named(BLOCKING_COPY.search)
         waiting = self._of_names(calls, blocking | calls.named(SYNCHRONISATION.search))
@@ -183,7 +185,7 @@ class HostActivity:
         return False
 
     def call_that_filled(self, start: int, end: int) -> int:
-        """Of these threads' calls the one that fills most of a window and at least half of it, or :data:`NONE`."""
+        """The call that fills most of a window and at least half of it, or :data:`NONE`."""
         calls = self.timeline.calls
         most, found = (end - start) / 2, NONE
         for it in calls.overlapping(start, end):
@@ -199,26 +201,26 @@ class HostActivity:
 
     @cached_property
     def main_thread(self) -> int:
-        """The thread that marks the steps, or of these threads the one with most operators; :data:`NONE` for none."""
+        """The thread that marks the steps, else the one with most operators; :data:`NONE` for none."""
         marking = [it.thread for it in self.timeline.steps if it.thread in self.threads]
         counted = Counter(it for it in self.timeline.operators.thread if it in self.threads)
         return marking[0] if marking else max(counted, key=counted.__getitem__, default=NONE)
 
     def loader_in(self, start: int, end: int) -> str:
-        """The name of the wait for the data loader that fills most of a window; empty where none reaches into it."""
+        """The name of the loader wait that fills most of a window; empty if none overlaps it."""
         waits = [it for it in self.loader_waits if it.start < end and it.end > start]
         longest = max(waits, key=lambda it: min(it.end, end) - max(it.start, start), default=None)
         return longest.name if longest else ""
 
     def operator_at(self, moment: int, thread: int) -> str:
-        """The outermost operator that ran then; empty where none did."""
+        """The outermost operator that ran at a moment; empty if none did."""
         operators = self.timeline.operators
         return next(map(operators.name_of, operators.around(moment, thread)), "")
 
     def place_at(self, moment: int, thread: int) -> str:
-        """The user's innermost Python function that ran then, as ``file(line): name``; empty where unknown.
+        """The user's innermost Python function at a moment, as ``file(line): name``; empty if unknown.
 
-        In newer traces the line is where the function begins; in those with call stacks it is the very line.
+        In newer traces the line is where the function begins; in those with call stacks it is the executed line.
         """
         frames = self.timeline.frames
         names = [frames.name_of(it) for it in frames.around(moment, thread)] or self._recorded_stack(moment, thread)
@@ -280,8 +282,10 @@ class HostActivity:
 
 
 def working_threads(timeline: Timeline, selected: Selection) -> frozenset[int]:
-    """The threads that issued the selected device events; where no event has a launch, those that mark the steps, else
-    those that call the accelerator's runtime, else all with operators or marks."""
+    """The threads that issued the selected device events.
+
+    If no event has a launch: those that mark the steps, else those that call the accelerator's runtime, else all with
+    operators or marks."""
     issuing = issuing_threads(timeline, selected)
     if issuing:
         return issuing

@@ -1,22 +1,22 @@
-"""Why a device did nothing: each idle gap by what the host and the device were doing.
+"""Why a device was idle: classify each gap by what the host and the device were doing.
 
-A gap lies between the end of everything that ran before it and the start of the next event. What decides is the launch
+A gap is the time between the end of all earlier events and the start of the next one. Its cause follows from the launch
 of that next event.
 
-*Queued.* It had been launched before the gap began: the device had work and took its time. A gap shorter than 30
+*Queued.* It had been launched before the gap began: the device had work. A gap shorter than 30
 microseconds is the usual turn from one kernel to the next; a longer one next to a collective is communication, and any
 other is unknown.
 
-*Host late.* It was launched within the gap: the device waited for the host. Whatever the issuing threads spent inside
-the data loader, compilation or capture, initialisation, a collective's host part, or the profiler's own work goes to
-those, in this order. The rest goes to one cause: to a host sync or a blocking copy when the host returned from waiting
-for the device within the gap, for then the queue had run dry because of it, or when a call that copies fills half of
-the gap; else to the time between steps when a step began in it; else the host simply issued work more slowly than the
-device finished it: launch-bound.
+*Host late.* It was launched within the gap: the device waited for the host. The time that the issuing threads spent
+inside the data loader, compilation or capture, initialisation, a collective's host part, or the profiler's own work is
+attributed to those, in this order. The rest goes to one cause: to a host sync or a blocking copy when the host returned
+from waiting for the device within the gap, since that had emptied the queue, or when a call that copies
+fills half of the gap; else to the time between steps when a step began in it; else the host simply issued work more
+slowly than the device finished it: launch-bound.
 
 *Unlinked.* The trace holds no launch of the next event. A stream runs its work in the order in which it was launched,
-so the launches of its neighbours tell whether it was queued. Where they do not, the gap is looked at as if the host had
-been late, and is launch-bound only where operators and calls fill half of it; else it is unknown.
+so the launches of its neighbours show whether it was queued. If they do not, the gap is treated as if the host had been
+late, and is launch-bound only where operators and calls fill half of it; else it is unknown.
 """
 
 from __future__ import annotations
@@ -49,31 +49,30 @@ CAUSES: tuple[Cause, ...] = (
 _RANK = {cause: rank for rank, cause in enumerate(CAUSES)}
 
 GAPS_LOOKED_INTO = 40
-"""Of each cause, how many of the longest gaps are looked into for evidence."""
+"""The number of longest gaps per cause that are examined for evidence."""
 
 GAPS_KEPT = 20
 _EVIDENCE_KEPT = 5
 
 
 class _Parts(NamedTuple):
-    """What one cause has: of which gaps, in the order of time, and how much of each; and of how many it has most."""
+    """The gaps of one cause in the order of time, its time in each, and in how many it is the main cause."""
 
     gaps: list[int]
     lengths: list[int]
     main: list[int]
 
     def largest(self, count: int) -> list[tuple[int, int]]:
-        """So many gaps, those first of which it has most, and how much it has of them."""
+        """The ``count`` gaps in which the cause has most time, and that time."""
         return nlargest(count, zip(self.gaps, self.lengths, strict=True), key=itemgetter(1))
 
 
 class _Gaps:
-    """The times without work on a device, as columns, and what each cause has of them.
+    """The idle gaps of a device as columns, and each cause's time in them.
 
     A gap is from the end of event ``before`` to the start of event ``after``, which the host issued at ``issued``;
-    where that is unknown (``unknown_launches``), at the end of the gap. ``rest`` is the cause that gets what is
-    left of it when ``shared`` is taken off, of which few gaps have any; ``waits`` are the waits for the device that
-    ended in it.
+    where that is unknown (``unknown_launches``), at the end of the gap. ``rest`` is the cause of the time that remains
+    after ``shared``, which few gaps have; ``waits`` are the waits for the device that ended in it.
     """
 
     def __init__(self, timeline: Timeline, selected: Selection, activity: HostActivity) -> None:
@@ -95,7 +94,7 @@ class _Gaps:
         self.rest = self._causes_of_rest()
 
     def parts(self, gap: int) -> list[tuple[Cause, int]]:
-        """What each cause has of a gap, the largest part first."""
+        """Each cause's time in a gap, the longest first."""
         if gap not in self.shared:
             return [(self.rest[gap], self.lengths[gap])]
         if gap not in self._parts:
@@ -107,7 +106,7 @@ class _Gaps:
         return self._parts[gap]
 
     def by_cause(self) -> dict[Cause, _Parts]:
-        """What each cause has of all gaps. A gap counts for the cause that has most of it."""
+        """Each cause's time in all gaps. A gap counts for its main cause."""
         unshared: dict[Cause, list[int]] = {it: [] for it in CAUSES}
         for gap, cause in enumerate(self.rest):
             unshared[cause].append(gap)
@@ -125,7 +124,7 @@ class _Gaps:
         return {cause: parts for cause, parts in found.items() if parts.gaps}
 
     def seen(self, gap: int, cause: Cause) -> dict[str, str]:
-        """What the host did in a gap that a cause has some of, by role."""
+        """What the host did in a gap of a cause, by role."""
         if (gap, cause) not in self._seen:
             self._seen[gap, cause] = self._look_into(gap, cause)
         return self._seen[gap, cause]
@@ -154,9 +153,9 @@ class _Gaps:
         }
 
     def _find(self, selected: Selection) -> None:
-        """What the events leave free from the first one's start to the last one's end.
+        """Find the time without events from the first one's start to the last one's end.
 
-        An event that takes no time ends no gap, unless it is the last one of all.
+        An event of zero duration ends no gap, unless it is the last one.
         """
         if not selected:
             return
@@ -180,7 +179,7 @@ class _Gaps:
             self.windows, self.before, self.after = Intervals(starts, ends), before, after
 
     def _issued(self) -> list[int]:
-        """When the host issued the work that ended each gap, or when at the latest."""
+        """When the host issued the work that ended each gap, or the latest possible time."""
         launched = self.timeline.device.launched
         found = [launched[it] for it in self.after]
         unlinked = [gap for gap, it in enumerate(self.after) if self.timeline.device.launch[it] == NONE]
@@ -198,7 +197,7 @@ class _Gaps:
         return found
 
     def _shared_host_time(self) -> dict[int, dict[Cause, int]]:
-        """What the host spent on nameable things while the device waited for it. No moment counts twice."""
+        """Attribute host time to named causes while the device waited. No moment counts twice."""
         activity = self.activity
         found: dict[int, dict[Cause, int]] = {}
         counted = nothing()
@@ -232,7 +231,7 @@ class _Gaps:
         return found
 
     def _cause_of_late_host(self, gap: int, start: int) -> Cause:
-        """What gets the rest of a gap in which the device waited for the host."""
+        """The cause of the rest of a gap in which the device waited for the host."""
         if gap in self.unknown_launches and self.lengths[gap] < KERNEL_WAIT_BELOW:
             return "unknown"
         ends, issued = self.activity.wait_ends, self.issued[gap]
@@ -259,8 +258,7 @@ class _Gaps:
 
 
 def _launched_around(timeline: Timeline, unlinked: Selection) -> tuple[dict[int, int], dict[int, int]]:
-    """For events without a launch, when the nearest earlier and later events of their streams were launched, as far as
-    that is known."""
+    """Find launches of the nearest earlier and later events in the stream, for events without a launch."""
     events = timeline.device
     wanted = set(unlinked)
     found: tuple[dict[int, int], dict[int, int]] = ({}, {})
@@ -307,7 +305,7 @@ def _causes(gaps: _Gaps) -> tuple[IdleCause, ...]:
 
 
 def _within_operators(gaps: _Gaps, of: list[int]) -> int:
-    """How much of what the main cause has of these gaps the host may have spent in operators and calls."""
+    """The upper bound of the host's time in operators and calls within the main cause's part of these gaps."""
     starts, ends = gaps.windows.starts, gaps.windows.ends
     within = held(Intervals([starts[it] for it in of], [ends[it] for it in of]), gaps.activity.operators)
     shared = gaps.shared
@@ -317,7 +315,7 @@ def _within_operators(gaps: _Gaps, of: list[int]) -> int:
 
 
 def _evidence(gaps: _Gaps, parts: list[tuple[int, int]], cause: Cause) -> tuple[Evidence, ...]:
-    """What is seen in these gaps, summed by name."""
+    """Sum what was observed in these gaps by name."""
     sums: dict[tuple[str, str], list[int]] = {}
     for gap, length in parts:
         for role, name in gaps.seen(gap, cause).items():

@@ -1,4 +1,4 @@
-"""What an operator was called with: the shapes and types of its inputs, as JSON from the file."""
+"""The shapes and types of an operator's inputs, as JSON from the file."""
 
 from __future__ import annotations
 
