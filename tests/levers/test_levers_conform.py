@@ -39,11 +39,13 @@ EXPECTED = {
     "cpu-threads",
     "cudnn-benchmark",
     "device-prefetch",
+    "expandable-segments",
     "fused-optimizer",
     "huge-pages",
     "loader",
     "matmul-precision",
     "mixed-precision",
+    "optimizer-in-backward",
     "sdpa-attention",
 }
 SECTIONS = ("What it does", "When it helps", "What it costs", "Before", "After", "What is proved")

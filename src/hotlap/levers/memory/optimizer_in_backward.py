@@ -1,0 +1,165 @@
+"""Each weight is updated as soon as its gradient is known, and the gradient freed.
+
+## What it does
+Hangs a hook onto each weight (`register_post_accumulate_grad_hook`) that runs the script's own optimizer on this weight
+alone, in the backward pass, and frees the gradient at once. The gradients of all weights never exist together. The
+script's later `optimizer.step()` finds none left to use; schedulers and checkpoints see the same optimizer and state.
+
+## When it helps
+When gradients are a large part of the memory: many weights, small activations, or activations that are recomputed.
+It is tried when the goal is memory (`hotlap tune --goal memory`).
+
+## What it costs
+One call of the optimizer per weight instead of one for all: a step of many small weights takes longer. Whatever needs
+all gradients at once cannot be combined with it: clipping by norm, a gradient scaler, gradient accumulation, a closure,
+several optimizers, several processes. A script that reads gradients after `backward()` finds none.
+
+## Before
+    loss.backward()
+    optimizer.step()
+
+## After
+    def update(weight):
+        optimizers[weight].step()
+        weight.grad = None
+
+    optimizers = {it: torch.optim.AdamW([it], lr=1e-3) for it in model.parameters()}
+    for weight in model.parameters():
+        weight.register_post_accumulate_grad_hook(update)
+    loss.backward()
+
+## What is proved
+`exact`: each weight gets the same update from the same gradient. The losses must agree to the last bit.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from hotlap.levers.support.situations import make_setting, without_model
+from hotlap.records import PEAK_BYTES, NoSourceForm, Proof, ScriptFacts, Setting, Situation, Skipped, SourceChange
+
+if TYPE_CHECKING:
+    from hotlap.levers.api import Parameter
+    from hotlap.runtime.hooks import Fetch, Hooks
+
+title = "Each weight is updated in the backward pass, and its gradient freed"
+proof: Proof = "exact"
+improves = (PEAK_BYTES,)
+addresses = ("close-to-limit", "allocator-retries")
+parameters: dict[str, Parameter] = {}
+
+KINDS = ("ASGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD")
+"""torch's optimizers that treat each weight by itself."""
+
+
+def obstacle(situation: Situation) -> Skipped | None:
+    """One optimizer that treats each weight by itself, and nothing that needs all gradients at once."""
+    facts = situation.facts
+    if without_model(situation):
+        return without_model(situation)
+    reason = _reason_against(facts)
+    return Skipped(reason=reason) if reason else None
+
+
+def bound(situation: Situation) -> float | None:
+    """It makes no step faster."""
+    return None
+
+
+def candidates(situation: Situation) -> tuple[Setting, ...]:
+    """There is nothing to choose."""
+    return (make_setting("optimizer-in-backward"),)
+
+
+def rewrite(facts: ScriptFacts, setting: Setting) -> tuple[SourceChange, ...]:
+    """Which line reads a gradient is seen while it runs, and not in the source."""
+    reason = "The loop, its scheduler and its checkpoints would have to handle one optimizer per weight."
+    return (NoSourceForm(reason=reason),)
+
+
+def install(hooks: Hooks, setting: Setting) -> None:
+    """A hook on each weight of the first optimizer; taken off again where a second one or a closure is seen."""
+    in_backward = _InBackward(hooks)
+    hooks.after_optimizer.append(in_backward.made)
+    hooks.around_step.append(in_backward.around_step)
+    hooks.before_clip.append(lambda parameters, limit: in_backward.refuse("gradients are clipped"))
+
+
+class _InBackward:
+    """The updates of one optimizer, weight by weight. A refusal in the middle of a backward pass would leave half of
+    the weights updated, so that all that can be refused is refused before the first update."""
+
+    def __init__(self, hooks: Hooks) -> None:
+        self._hooks = hooks
+        self._handles: list[Any] = []
+        self._optimizers = 0
+        self._steps_running = 0
+
+    def made(self, optimizer: Any) -> None:
+        self._optimizers += 1
+        kind = type(optimizer)
+        if self._optimizers > 1:
+            self.refuse("the script has several optimizers")
+        elif kind.__name__ not in KINDS or not kind.__module__.startswith("torch.optim"):
+            self.refuse(f"{kind.__name__} may not treat each weight by itself")
+        elif any(group.get("differentiable") for group in optimizer.param_groups):
+            self.refuse(f"{kind.__name__} is differentiable")
+        else:
+            update = functools.partial(self._update, optimizer, inspect.unwrap(kind.step))
+            for weight in [it for group in optimizer.param_groups for it in group["params"]]:
+                if weight.requires_grad:
+                    self._handles.append(weight.register_post_accumulate_grad_hook(update))
+
+    def around_step(self, optimizer: Any, step: Fetch) -> Any:
+        self._steps_running += 1
+        try:
+            return step()
+        finally:
+            self._steps_running -= 1
+
+    def refuse(self, reason: str) -> None:
+        if self._handles or not self._hooks.notes:
+            self._hooks.note(f"Weights are updated after the backward pass, not in it: {reason}.")
+        while self._handles:
+            self._handles.pop().remove()
+
+    def _update(self, optimizer: Any, step: Any, weight: Any) -> None:
+        """The optimizer's own update, without the hooks that count its steps, of the one weight."""
+        if not self._handles:
+            return
+        if self._steps_running:
+            self.refuse("the optimizer is given a closure")
+            return
+        groups = optimizer.param_groups
+        own = next(group for group in groups if any(it is weight for it in group["params"]))
+        optimizer.param_groups = [{**own, "params": [weight]}]
+        try:
+            with self._hooks.torch.no_grad():
+                step(optimizer)
+        finally:
+            optimizer.param_groups = groups
+        weight.grad = None
+
+
+def _reason_against(facts: ScriptFacts) -> str:
+    """Why the weights cannot be updated in the backward pass; empty where they can."""
+    optimizers = facts.optimizers
+    if not optimizers:
+        return "The script updates its weights without an optimizer of torch."
+    if len(optimizers) > 1:
+        return "The script has several optimizers, and which of them owns a gradient depends on the loop."
+    (optimizer,) = optimizers
+    if optimizer.kind not in KINDS or not optimizer.from_torch:
+        return f"{optimizer.kind} may not treat each weight by itself."
+    if facts.clips_gradients:
+        return "The script clips gradients, for which all of them must be known."
+    if facts.grad_scaler:
+        return "The script scales its loss, and the scaler checks all gradients before it lets the optimizer step."
+    if facts.step_source != "optimizer" or round(facts.backwards_per_step) > 1:
+        return "The script runs several backward passes per step, and only the last gradient is complete."
+    if facts.processes > 1:
+        return "Several processes train, and their gradients are averaged after the backward pass."
+    return ""
