@@ -47,6 +47,7 @@ EXPECTED = {
     "mixed-precision",
     "optimizer-in-backward",
     "sdpa-attention",
+    "zero-grad-to-none",
 }
 SECTIONS = ("What it does", "When it helps", "What it costs", "Before", "After", "What is proved")
 SOURCE = Path(__file__).parents[2] / "src"

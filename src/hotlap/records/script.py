@@ -162,8 +162,9 @@ class ScriptFacts(Record, frozen=True, kw_only=True):
     """What hotlap saw the script do: the ground on which levers decide whether they apply.
 
     ``files`` are the files that the sites lie in, as they were when the script was run. ``samples_from`` is what the
-    samples of steps were counted by. ``inputs`` are those that the model of an inference target is called with in turn
-    (0 for a script that trains), and ``packages`` those of :data:`ENGINE_PACKAGES` that its interpreter has.
+    samples of steps were counted by. ``zeroes_gradients`` says that it called ``zero_grad(set_to_none=False)``.
+    ``inputs`` are those that the model of an inference target is called with in turn (0 for a script that trains), and
+    ``packages`` those of :data:`ENGINE_PACKAGES` that its interpreter has.
     """
 
     device: str = "cpu"
@@ -180,6 +181,7 @@ class ScriptFacts(Record, frozen=True, kw_only=True):
     cudnn_benchmark: bool = False
     deterministic: bool = False
     clips_gradients: bool = False
+    zeroes_gradients: bool = False
     backwards_per_step: float = 1.0
     random_in_forward: bool = False
     evaluation: EvaluationFacts | None = None

@@ -29,6 +29,7 @@ from hotlap.runtime.blocks_watch import BlocksWatch
 from hotlap.runtime.call_sites import digests, exact_user_site
 from hotlap.runtime.devices import device_kind, matmul_precision
 from hotlap.runtime.flops import flop_counter
+from hotlap.runtime.gradient_clearing import ClearingWatch
 from hotlap.runtime.hooks import Fetch
 from hotlap.runtime.interception import Interception
 from hotlap.runtime.last_read import LastRead
@@ -60,6 +61,7 @@ class Observer:
         self._blocks = BlocksWatch(self._torch)
         self._scaler = False
         self._clips = False
+        self._clearing: ClearingWatch | None = None
         self._random_in_forward = False
         self._flop_counter: Any = None
         self._flops: float | None = None
@@ -70,6 +72,7 @@ class Observer:
         self._last_read: LastRead[_Loader] = LastRead()
         self._outside: OutsideWatch | None = None
         if self._observing:
+            self._clearing = ClearingWatch(self._torch, interception.patches.replace)
             self._outside = OutsideWatch(interception, clock, lambda: self._last_read.source, self._evaluates)
         self._awaited: tuple[int, float] | None = None  # another start of the training loader, until when
         self._hang_on(interception)
@@ -295,6 +298,7 @@ class Observer:
             cudnn_benchmark=bool(torch.backends.cudnn.benchmark),
             deterministic=bool(torch.are_deterministic_algorithms_enabled() or torch.backends.cudnn.deterministic),
             clips_gradients=self._clips,
+            zeroes_gradients=self._clearing is not None and self._clearing.fills_with_zeros,
             backwards_per_step=self._clock.backwards / steps,
             random_in_forward=self._random_in_forward,
             evaluation=evaluation,
