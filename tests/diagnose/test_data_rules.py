@@ -308,7 +308,7 @@ def test_collating_is_shown_at_the_users_function() -> None:
 def test_slow_transform_costs_its_part_of_the_wait() -> None:
     (found,) = slow_transform.check(transform(0.6))
     assert found.share.value == pytest.approx(0.3)
-    assert found.title == "`resize` at data.py:40 takes 60 % of the time of making samples."
+    assert found.title == "`resize` at data.py:40 takes 60 % of the time of loading samples."
     assert found.site == CallSite(role="loader", file="/home/ada/data.py", line=40, function="resize")
     assert "`resize` (data.py:40): 18.8 ms per sample, 60 %" in found.evidence
 
@@ -338,7 +338,7 @@ def test_slow_transform_names_collating_only_where_no_function_is_to_blame() -> 
     (function,) = slow_transform.check(transform(0.4, collate_seconds=0.5))
     assert function.title.startswith("`resize` ")
     (collating,) = slow_transform.check(transform(0.2, collate_seconds=0.5))
-    assert collating.title == "Collating takes 50 % of the time of making samples."
+    assert collating.title == "Collating takes 50 % of the time of loading samples."
 
 
 @pytest.mark.parametrize(
@@ -353,7 +353,7 @@ def test_slow_transform_may_be_in_no_python_file(profilers: str, shown: str) -> 
     function = FunctionTime(name=profilers, own_seconds=0.5, total_seconds=0.5)
     (found,) = slow_transform.check(transform(0.5, functions=(function,), site=LOADER))
     assert found.site == LOADER
-    assert found.title == f"{shown} takes 50 % of the time of making samples."
+    assert found.title == f"{shown} takes 50 % of the time of loading samples."
 
 
 # ---------------------------------------------------------------------------------------------

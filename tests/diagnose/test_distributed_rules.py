@@ -70,7 +70,7 @@ def test_wall_times_show_ranks_that_do_not_meet() -> None:
     (finding,) = found("straggler", Profile(rank_step_seconds=rows))
     assert finding.title.startswith("Rank 1 is slower")
     assert finding.share.value == pytest.approx(0.01 / 0.12)
-    assert finding.evidence[1] == "it came last in 24 of 24 steps"
+    assert finding.evidence[1] == "it was last in 24 of 24 steps"
 
 
 def test_a_rank_without_rows_tells_nothing() -> None:

@@ -69,7 +69,7 @@ def test_what_keeps_a_graph_is_named_before_what_holds_more_tensors() -> None:
 def test_without_a_known_holder_it_says_where_to_look() -> None:
     (finding,) = found("memory-growth", growing(lambda step: GIB + 2 * MIB * step))
     assert finding.site is None
-    assert "Find what outlives its step" in finding.remedy
+    assert "Find what is kept across steps" in finding.remedy
 
 
 def test_a_single_accumulated_graph_is_enough_on_a_cpu_but_not_against_the_device_counter() -> None:

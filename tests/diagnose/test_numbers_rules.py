@@ -44,7 +44,7 @@ def losses(*not_finite: int, steps: int = 50) -> Profile:
     ("rows", "title", "afterwards"),
     [
         ((0,), "in 1 of 50 steps, first in step 1.", "Of the 49 steps after it 49 were finite again."),
-        ((49,), "in 1 of 50 steps, first in step 50.", "It was the last of the steps that were seen."),
+        ((49,), "in 1 of 50 steps, first in step 50.", "It was the last observed step."),
         (tuple(range(30, 50)), "in 20 of 50 steps, first in step 31.", "Nor was it in any of the 19 steps after it"),
         ((7, 3, 3), "in 2 of 50 steps, first in step 4.", "Of the 46 steps after it 45 were finite again."),
     ],

@@ -289,7 +289,7 @@ def test_rates_of_another_device_are_no_rates() -> None:
     finding = one("slow-matmul-precision", run_on(of_cpu, float32_product(60)))
     assert finding.kind == "hint" and finding.share.value == 0
     assert "would save" not in finding.title and "60 % of the step" in finding.title
-    assert "no rate was measured" in finding.evidence[1]
+    assert "No rate was measured" in finding.evidence[1]
 
 
 def test_without_rates_of_small_products_there_is_no_figure() -> None:

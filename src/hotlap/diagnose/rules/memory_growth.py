@@ -1,26 +1,26 @@
 """Memory grows with every step.
 
 ## What it is
-After warm-up a training step frees all that it took. Here every step leaves something behind: a tensor that is kept in
-a list, or a loss that was kept together with the graph of its computation, and so with every activation of its step.
+After warm-up a training step should free all memory that it allocates. Here every step leaves something behind: a
+tensor kept in a list, or a loss kept with its autograd graph, and so with every activation of its step.
 
 ## Why it is slow
-The run ends with an out-of-memory error, hours after it began. Until then the allocator has less and less to work with,
-and on the host the system begins to swap.
+The run ends with an out-of-memory error, possibly hours after its start. Until then the allocator has less and less
+free memory, and on the host the system begins to swap.
 
 ## How to see it
-Memory at the end of each observed step: the median slope over all pairs of steps, after warm-up. It must rise in every
-third of the steps by about as much, so that a cache that fills once, or a level that settles, is not taken for a leak.
-Variables of the script that hold more tensors with every step are named with their line. One that the script empties
-again, by the bytecode of the functions that run, is no leak: it is named only if it keeps graphs.
+Memory at the end of each observed step: the median slope over all pairs of steps, after warm-up. It must rise by about
+as much in every third of the steps, so that a cache that fills once, or memory that settles, is not reported as a leak.
+Variables of the script that hold more tensors with every step are named with their line. A variable that the script
+empties again (judged by the bytecode of the functions that run) is not a leak: it is named only if it keeps graphs.
 
 ## What to do
-Keep numbers, not tensors: `losses.append(loss.detach())`, or `loss.item()` once in a while. Where tensors must be kept,
-detach them, and move them to the host.
+Keep numbers, not tensors: `losses.append(loss.detach())`, or `loss.item()` occasionally. If tensors must be kept,
+detach them and move them to the host.
 
 ## When it is fine
-Where the list is emptied before memory is full, for example at the end of an epoch that ends soon enough; a replay
-buffer that has a largest size.
+If the list is emptied before memory is full, for example at the end of a short epoch; a replay buffer with a maximum
+size.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _HOLDERS_SHOWN = 3
 
 
 class _Growth(NamedTuple):
-    """One memory that grows: from ``first`` to ``last`` bytes over ``steps`` steps."""
+    """One kind of memory that grows: from ``first`` to ``last`` bytes over ``steps`` steps."""
 
     where: str
     bytes_per_step: float
@@ -63,7 +63,7 @@ class _Growth(NamedTuple):
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """One finding, of the device's memory before the host's; the other one is among its evidence."""
+    """Yield one finding, about the device's memory before the host's; the other is evidence."""
     memory = profile.evidence.memory
     holders = sorted(memory.holders, key=lambda it: (it.emptied, not it.holds_graph, -it.tensors_per_step, -it.bytes))
     keeper = next((it for it in holders if _surely_grows(it, profile.evidence.observed_steps)), None)
@@ -104,14 +104,17 @@ def _growing(profile: Profile, *, keeps_graphs: bool) -> Iterator[_Growth]:
     )
     for where, column, limit_bytes, least_growth in columns:
         found = _growth(where, column, limit_bytes)
-        # A kept graph is proof enough that memory goes, however little it is so far.
+        # A kept graph proves that memory leaks, however little it is so far.
         enough = 0 if keeps_graphs else max(least_growth, _GROWTH_SHARE * column[0] if column else 0)
         if found is not None and found.bytes_per_step * found.steps >= enough:
             yield found
 
 
 def _growth(where: str, column: Sequence[int], limit_bytes: int) -> _Growth | None:
-    """How the column rises once its first quarter, in which optimizers and caches take their share, is left out."""
+    """Return how the column rises after its first quarter.
+
+    In the first quarter, optimizers and caches allocate their share.
+    """
     settled = column[len(column) // 4 :]
     slope = settled_growth(column)
     return _Growth(where, slope, settled[0], settled[-1], len(settled) - 1, limit_bytes) if slope > 0 else None
@@ -129,7 +132,7 @@ def _grown(it: _Growth, *, until_full: bool) -> str:
 
 
 def _after(steps: float) -> str:
-    """Two significant digits: more would claim to know when a run will end."""
+    """Round to two significant digits: more would overstate the precision."""
     return f"after about {float(f'{max(1.0, steps):.2g}'):,.0f} more steps"
 
 
@@ -144,15 +147,13 @@ def _held(it: MemoryHolder) -> str:
 def _remedy(holders: Sequence[MemoryHolder]) -> str:
     if not holders:
         return (
-            "Find what outlives its step: a list, a cache, a tensor kept with its graph. Keep `tensor.detach()` or "
+            "Find what is kept across steps: a list, a cache, a tensor with its graph. Keep `tensor.detach()` or "
             "a number of it; torch.cuda.memory's snapshot shows where device memory was taken."
         )
     variable = f"`{name(holders[0].name)}`"
     if holders[0].holds_graph:
-        return f"Keep `.detach()` of what goes into {variable}, or `.item()` once in a while: then the graph is freed."
-    return (
-        f"Keep numbers instead of tensors in {variable}, or empty it once in a while; its memory is never given back."
-    )
+        return f"Keep `.detach()` of what goes into {variable}, or `.item()` occasionally: then the graph is freed."
+    return f"Keep numbers instead of tensors in {variable}, or empty it regularly; its memory is never freed."
 
 
 # ---------------------------------------------------------------------------------------------

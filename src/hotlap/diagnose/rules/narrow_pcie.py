@@ -1,23 +1,23 @@
-"""The device hangs on a narrow link, and copies to it cost time.
+"""The device is connected by a narrow PCIe link, and copies to it take time.
 
 ## What it is
-An accelerator reaches the host's memory over PCIe. Device and slot together allow for less than half of sixteen lanes
-of generation 3 here: a riser, a slot with few lanes, or an old generation.
+An accelerator reaches the host's memory over PCIe. Here device and slot support less than half of sixteen lanes of
+generation 3: a riser, a slot with few lanes, or an old generation.
 
 ## Why it is slow
-Every batch goes over that link, and where devices have no link of their own, gradients do too.
+Every batch crosses that link, and so do gradients if devices have no direct link to each other.
 
 ## How to see it
-The best generation and width that the driver reports for device and slot (not the momentary ones, which fall when the
-link idles), and the share of the step that goes into copies to the device. Where the rate of pinned copies was measured
-and is higher than such a link allows, the measurement is believed.
+The best generation and width that the driver reports for device and slot (not the current ones, which fall when the
+link idles), and the share of the step that copies to the device take. If the measured rate of pinned copies is higher
+than such a link allows, the measurement counts.
 
 ## What to do
-Put the device into a slot with more lanes. Otherwise send less: smaller types (bytes instead of float32, normalised on
-the device), pinned memory and `non_blocking=True` so that copies overlap with computing.
+Use a slot with more lanes. Otherwise send less: smaller types (bytes instead of float32, normalised on the device),
+pinned memory and `non_blocking=True` so that copies overlap with computation.
 
 ## When it is fine
-Where batches are small and copies are hidden behind computing. Then the rule is silent.
+If batches are small and copies overlap with computation. Then this rule is silent.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _FORM = re.compile(r"generation (\d{1,2}) x(\d{1,3})")
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """A cost of which only a bound is known: what a usual link would save if the link alone set the pace of copies."""
+    """Yield a bounded cost: the saving of a usual link if only the link limits copies."""
     device = accelerator(profile.situation)
     rate = _bytes_per_second(device.pcie) if device else None
     if device is None or rate is None or rate >= _NARROW * _USUAL_BYTES_PER_SECOND or _measured_faster(profile, rate):
@@ -62,13 +62,13 @@ def check(profile: Profile) -> Iterator[Finding]:
             f"copies to the device take {share_of_step(copying)}",
         ),
         remedy="Use a slot with more lanes. Or send less: bytes instead of float32, normalised on the device; pinned "
-        "memory with non_blocking=True lets copies overlap with computing.",
+        "memory with non_blocking=True lets copies overlap with computation.",
         levers=levers_for("narrow-pcie"),
     )
 
 
 def _bytes_per_second(pcie: str) -> float | None:
-    """What ``generation 3 x4`` carries; None for any other text."""
+    """Return the bytes per second of ``generation 3 x4``; None for any other text."""
     found = _FORM.fullmatch(pcie)
     if found is None or int(found[1]) not in _LANE_BYTES_PER_SECOND or int(found[2]) < 1:
         return None

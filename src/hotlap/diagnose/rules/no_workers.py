@@ -1,28 +1,29 @@
-"""Batches are made in the training process itself.
+"""The training process prepares its batches itself.
 
 ## What it is
 The `DataLoader` has `num_workers=0`, which is its default: the training process reads, decodes and collates each batch
 before the step that uses it.
 
 ## Why it is slow
-Making a batch and training on the last one take turns, although they could go on side by side. A step then lasts as
+Preparing a batch and training on the previous one take turns, although they could run in parallel. A step then takes as
 long as both together; with workers, as long as the slower of the two.
 
 ## How to see it
-`num_workers=0` together with a material data wait. Where the loader alone was timed with several numbers of workers,
-the cost is what the best of them would save: `1 - max(loader, computing) / step`. On a CPU this is an upper bound,
-since there workers and training share the cores: the training thread computes to receive each batch, which was measured
-too, and an operator whose threads share a core with a worker waits for it. It is the reason for the wait that
-`loader-bound` measures, and both are one finding.
+`num_workers=0` together with a material data wait. If the loader alone was timed with several numbers of workers, the
+cost is the saving of the best of them: `1 - max(loader, computation) / step`. On a CPU this is an upper bound, since
+workers and training share the cores: the training thread needs time to receive each batch, which was measured too, and
+an operator whose threads share a core with a worker waits for it. This is the cause of the wait that `loader-bound`
+measures, and both are merged into one finding.
 
 ## What to do
 Set `num_workers`: `hotlap tune` times the loader alone with several numbers and tries the fewest that suffice. On a CPU
-leave a core to each worker by giving torch fewer threads. Add `persistent_workers=True`, so that they start once.
+leave a core for each worker by giving torch fewer threads. Add `persistent_workers=True`, so that workers start only
+once.
 
 ## When it is fine
-Data that lies in memory and is only indexed: a worker would have to send each batch to the training process, which
-costs more than making it. Then the wait is short, and this rule is silent. It is silent too where only one core is
-there, and where the data set uses the accelerator, which a forked worker cannot.
+If data is in memory and only indexed: a worker would have to send each batch to the training process, which takes
+longer than creating it. Then the wait is short, and this rule is silent. It is also silent if there is only one core,
+or if the data set uses the accelerator, which a forked worker cannot.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ from hotlap.records import (
     Setting,
 )
 
-title = "Batches are made in the training process"
+title = "The training process prepares its batches"
 group: Group = "data"
 rests_on = ("account", "loader-alone")
 explains = ("loader-bound",)
@@ -64,7 +65,7 @@ _NAME = "no-workers"
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """One finding where no training loader has workers, the wait is material, and there is a core for one."""
+    """Yield one finding if no training loader has workers, the wait is material, and a core is free."""
     loaders = training_loaders(profile)
     cores = cores_per_process(profile.situation)
     wait = waiting(profile)
@@ -78,7 +79,7 @@ def check(profile: Profile) -> Iterator[Finding]:
     yield Finding(
         rule=_NAME,
         share=share,
-        title=f"The training process makes its batches itself (num_workers=0), which costs {cost} of the step.",
+        title=f"The training process prepares its batches itself (num_workers=0), which costs {cost} of the step.",
         evidence=(
             time_in(profile.account, "data_wait"),
             f"num_workers=0, and {count(cores, 'core')} for this process",
@@ -91,8 +92,11 @@ def check(profile: Profile) -> Iterator[Finding]:
 
 
 def _saved_by_workers(profile: Profile, whole_wait: Estimate) -> Estimate:
-    """The wait, without what the sampler takes of it, which workers do not take over, and without the part that remains
-    where even the best setting of the loader is slower than the model."""
+    """Return the wait that workers can remove.
+
+    It excludes the sampler's time, which workers do not take over, and the wait that remains if even the best setting
+    of the loader is slower than the model.
+    """
     wait = without(whole_wait, choosing(profile).value)
     best = _fastest(profile, has_workers=True)
     if best is None:
@@ -104,9 +108,11 @@ def _saved_by_workers(profile: Profile, whole_wait: Estimate) -> Estimate:
 
 
 def _saved_on_shared_cores(profile: Profile) -> float:
-    """The share of a step that the best number of workers saves at most where they compute on the training's own cores;
-    1 where it was not measured. The training thread still receives what they made. Of the time that they take, the part
-    for which no core is free delays the training: an operator is over when the last of its threads is."""
+    """Return the largest share of a step that the best number of workers saves on shared cores.
+
+    It is 1 if not measured. The training thread still receives the batches. The part of the workers' time for which no
+    core is free delays training, since an operator ends when the last of its threads does.
+    """
     alone, best = _fastest(profile, has_workers=False), _fastest(profile, has_workers=True)
     if not alone or not best or alone.own_cpu_seconds_per_sample is None or best.own_cpu_seconds_per_sample is None:
         return 1.0
@@ -118,15 +124,17 @@ def _saved_on_shared_cores(profile: Profile) -> float:
 
 
 def _fastest(profile: Profile, *, has_workers: bool) -> LoaderRate | None:
-    """The fastest setting of the loader alone that was timed with workers, or without."""
+    """Return the fastest timed setting of the loader alone, with or without workers."""
     timed = (it for it in working_rates(profile) if (workers_of(it) > 0) is has_workers)
     return min(timed, key=lambda it: it.seconds_per_sample, default=None)
 
 
 def _loading_share(profile: Profile, best: float) -> float:
-    """What loading at the best rate takes of the step. Where the loader was timed without workers too, the rates of
-    that one launch are compared with each other, and the wait is how long loading takes within the step: others may
-    have kept the machine busier in one launch than in the other."""
+    """Return the time of loading at the best rate within the step.
+
+    If the loader was also timed without workers, the rates of that single run are compared, and the wait is the time of
+    loading within the step: other processes may have used the machine more in one run than in the other.
+    """
     alone = _fastest(profile, has_workers=False)
     if alone is None or not profile.was_disturbed(("account", "loader-alone")):
         return best / step_seconds_per_sample(profile)
@@ -150,7 +158,7 @@ def _uses_accelerator(profile: Profile) -> bool:
 
 
 def _remedy(profile: Profile, loader: LoaderFacts, cores: int) -> str:
-    """With the number that was measured best for the loader alone, where several were timed."""
+    """Word the remedy with the best number of workers for the loader alone, if several were timed."""
     if loader.iterable:
         return (
             "Set num_workers, and make the data set return different samples in each worker (get_worker_info): "

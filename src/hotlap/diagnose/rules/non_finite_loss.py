@@ -1,24 +1,24 @@
-"""The loss, or the gradient that changes the weights, is not a finite number.
+"""The loss, or the gradient that updates the weights, is not finite.
 
 ## What it is
-In some steps the loss was NaN or infinite. Or the loss was finite, but the gradients with which the optimizer then
-changed the weights were not, and no gradient scaler was there to leave the step out.
+In some steps the loss was NaN or infinite. Or the loss was finite, but the gradients with which the optimizer updated
+the weights were not, and there was no gradient scaler to skip the step.
 
 ## Why it is slow
-It is not slow; it is wrong. One NaN in a weight makes every later output NaN, so all steps after it are lost, however
-fast they are. Speed measured on such a run says little: levers cannot be checked against a loss that is no number.
+It is not slow, but wrong. One NaN in a weight makes every later output NaN, so all later steps are wasted. The speed of
+such a run means little: levers cannot be verified against a loss that is NaN.
 
 ## How to see it
 `hotlap profile train.py` counts the steps and names the first. `torch.autograd.set_detect_anomaly(True)` in a short run
 names the operation whose gradient is NaN first.
 
 ## What to do
-Look at the first such step's batch for empty or broken samples. Lower the learning rate or warm it up; keep logarithms,
-roots and divisions away from zero; compute softmax and loss in one (`cross_entropy` on logits); in float16 use a
-gradient scaler, or use bfloat16.
+Check the first such step's batch for empty or corrupt samples. Lower the learning rate or add a warm-up; keep
+logarithms, roots and divisions away from zero; compute softmax and loss together (`cross_entropy` on logits); in
+float16 use a gradient scaler, or use bfloat16.
 
 ## When it is fine
-A single infinite loss that the script recognises and leaves out.
+A single infinite loss that the script detects and skips.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ROWS_SHOWN = 5
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """The loss of the untouched run; the gradients of the watched run only where nothing guards the weights."""
+    """Check the loss of the unmodified run, and the gradients if nothing protects the weights."""
     steps = len(profile.steps.wall_seconds)
     lost = sorted({it for it in profile.steps.not_finite if 0 <= it < steps})
     if lost:
@@ -72,9 +72,9 @@ def _afterwards(rows: Sequence[int], steps: int) -> str:
     after = steps - 1 - rows[0]
     finite = after - (len(rows) - 1)
     if not after:
-        return "It was the last of the steps that were seen."
+        return "It was the last observed step."
     if not finite:
-        return f"Nor was it in any of the {count(after, 'step')} after it, so the weights are likely lost too."
+        return f"Nor was it in any of the {count(after, 'step')} after it, so the weights are probably lost too."
     return f"Of the {count(after, 'step')} after it {finite} were finite again."
 
 
@@ -84,7 +84,7 @@ def _precision(facts: ScriptFacts) -> Iterator[str]:
 
 
 def _is_guarded(facts: ScriptFacts) -> bool:
-    """Whether something leaves out steps with such gradients: a scaler, or an optimizer that is not torch's own."""
+    """Whether such steps are skipped: by a scaler, or possibly by a third-party optimizer."""
     return facts.grad_scaler or not facts.optimizers or any(not it.from_torch for it in facts.optimizers)
 
 

@@ -1,23 +1,23 @@
 """The driver is too old for this build of torch.
 
 ## What it is
-The machine has a CUDA device, but its driver is of an older branch than the CUDA version needs for which torch was
-built. torch cannot use the device then, and a script that asks `torch.cuda.is_available()` goes on with the CPU.
+The machine has a CUDA device, but its driver branch is too old for the CUDA version of this torch build. torch cannot
+use the device then, and a script that checks `torch.cuda.is_available()` falls back to the CPU.
 
 ## Why it is slow
-Training runs on the CPU, mostly without a word, and takes ten to a hundred times as long.
+Training runs on the CPU, usually without a warning, and takes ten to a hundred times as long.
 
 ## How to see it
-The driver's version against the oldest branch that runs programs of that CUDA version (11: 450, 12: 525, 13: 580), on a
+The driver's version, compared with the oldest branch that supports that CUDA version (11: 450, 12: 525, 13: 580), on a
 machine where training ran on the CPU. `python -c "import torch; torch.zeros(1, device='cuda')"` prints torch's own
-word.
+error.
 
 ## What to do
 Update the driver, or install a build of torch for an older CUDA version (pytorch.org/get-started).
 
 ## When it is fine
-Where the script is meant for the CPU. Where training runs on the device all the same (NVIDIA's compatibility package
-makes that possible), this rule is silent.
+If the script is meant for the CPU. If training runs on the device anyway (with NVIDIA's compatibility package), this
+rule is silent.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ group: Group = "machine"
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """A finding where training ran on the CPU and not one of the CUDA devices can be used."""
+    """Yield a finding if training ran on the CPU and no CUDA device can be used."""
     versions = dict(profile.machine.library_versions)
     devices = [it for it in profile.machine.accelerators if it.kind == "cuda"]
     needed = [missing_driver(it, versions.get("cuda", "")) for it in devices]

@@ -1,26 +1,26 @@
-"""A step's time goes to what is neither data, model nor optimizer.
+"""Much of a step's time is spent outside of data, model and optimizer.
 
 ## What it is
-The time of the step outside of every phase: no batch is waited for, and no forward pass, backward pass or update runs.
-What is in it: collectives that the script calls itself (gathering losses, barriers), waiting for a disk, a server, a
-lock or another process, and work in Python.
+The time of the step outside of every phase: training does not wait for a batch, and no forward pass, backward pass or
+update runs. It contains collectives that the script calls itself (gathering losses, barriers), waiting for a disk, a
+server, a lock or another process, and work in Python.
 
 ## Why it is slow
-Nothing is trained on meanwhile. A rank that gathers a number in every step waits in every step for the slowest one.
+Training stops meanwhile. A rank that gathers a number in every step waits for the slowest rank in every step.
 
 ## How to see it
-Samples of the training thread's line in the profiled launch, some hundred per second, in this phase alone; their parts
-of it are scaled to the undisturbed step. In a collective, a sleeping thread waits for other ranks or for the network;
-the rest is the collective's own work. Where the system does not count sleep, work and waiting are not told apart. DDP's
-exchange of gradients is a part of backward, and is shown as evidence. `python-overhead` reports work in Python, where
-it can see it.
+About a hundred samples per second of the training thread's line in the profiled run, in this phase alone; their shares
+are scaled to the unmodified step. In a collective, a sleeping thread waits for other ranks or for the network; the rest
+is the collective's own work. If the system does not account for sleep, work and waiting cannot be distinguished. DDP's
+exchange of gradients is part of backward, and is shown as evidence. `python-overhead` reports work in Python if it can
+measure it.
 
 ## What to do
-Collectives: add up on the rank itself and gather every n-th step, or once per epoch; gather several numbers in one
-call; balance the ranks' work. Waiting: do it in another thread or process, or less often.
+Collectives: accumulate on each rank and gather every n-th step, or once per epoch; gather several numbers in one call;
+balance the ranks' work. Waiting: do it in another thread or process, or less often.
 
 ## When it is fine
-Where the wait is the purpose, as with an environment that runs in real time.
+If the wait is intended, as with an environment that runs in real time.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _BACKWARD = "_engine_run_backward"
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """One finding where such time takes a tenth of the step, for the part of it that is largest."""
+    """Yield one finding, for the largest part, if such time is a tenth of the step or more."""
     parts = parts_of_other(profile)
     other = phase_share(profile, "other")
     if parts is None or parts.seconds <= 0 or other.value < NOTABLE:
@@ -63,7 +63,7 @@ def check(profile: Profile) -> Iterator[Finding]:
 
 
 def _python_is_unseen(profile: Profile) -> bool:
-    """Whether `python-overhead` cannot judge this script, so that work is reported here."""
+    """Whether `python-overhead` cannot judge this script, so work is reported here."""
     return profile.facts.processes > 1 or any(it.compiled for it in profile.facts.models)
 
 
@@ -80,7 +80,7 @@ def _collectives(profile: Profile, other: Estimate, parts: Parts, share: Estimat
             *_in_backward(profile),
             *hottest(parts.collectives, "it"),
         ),
-        "Add up on the rank itself, and gather every n-th step or once per epoch; gather several numbers in one call; "
+        "Accumulate on each rank, and gather every n-th step or once per epoch; gather several numbers in one call; "
         "check whether one rank is slower than the others.",
     )
 
@@ -102,7 +102,7 @@ def _work(profile: Profile, other: Estimate, parts: Parts, share: Estimate) -> F
         f"{'Work' if profile.evidence.sampled.knows_sleep else 'Work or waiting'} outside of data, model and optimizer "
         f"takes {percent(share.value)} of the step.",
         (*_summary(profile, other, parts), *_in_backward(profile), *hottest(parts.work, "it")),
-        "See what these lines compute: do it every n-th step, on whole tensors, or not at all.",
+        "Check what these lines compute: do it every n-th step, on whole tensors, or not at all.",
     )
 
 
@@ -121,7 +121,7 @@ def _finding(
 
 
 def _summary(profile: Profile, other: Estimate, parts: Parts) -> Iterator[str]:
-    """Where the system does not count sleep, the thread may have waited wherever it was met."""
+    """If the system does not account for sleep, the thread may have waited wherever it was sampled."""
     amounts = (
         ("in collectives", seconds_of(parts.collectives)),
         ("asleep elsewhere", seconds_of(parts.asleep)),
@@ -132,7 +132,7 @@ def _summary(profile: Profile, other: Estimate, parts: Parts) -> Iterator[str]:
 
 
 def _in_backward(profile: Profile) -> Iterator[str]:
-    """How long the thread slept in backward, where gradients are exchanged without any Python."""
+    """Yield how long the thread slept in backward, where DDP exchanges gradients without Python."""
     if profile.facts.processes < 2 or profile.on_accelerator:
         return
     lines = [it for it in sampled_in(profile, "backward") if it.innermost.endswith(_BACKWARD)]

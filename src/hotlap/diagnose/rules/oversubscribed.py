@@ -1,22 +1,23 @@
 """More threads compute than there are cores.
 
 ## What it is
-The training processes together compute with more threads than there are cores that they may use. It happens where
-several ranks each take all cores, and in containers: programs see the cores of the whole machine, and size their thread
-pools by them, while a quota grants only some.
+The training processes together compute with more threads than the cores that they may use. This happens if several
+ranks each use all cores, and in containers: programs see the cores of the whole machine and size their thread pools
+accordingly, while a quota allows only some.
 
 ## Why it is slow
-The threads of one operator wait for the last of them, and that one waits for a core. Under a quota all threads are
-stopped together for the rest of the period once it is used up. Half the threads are then often faster.
+The threads of one operator wait for the last of them, and that one waits for a core. Once a quota is used up, all
+threads are stopped for the rest of the period. Half as many threads are then often faster.
 
 ## How to see it
-Training processes times torch's threads in each, against the cores that affinity and control groups leave.
+The number of training processes times torch's threads in each, compared with the cores that affinity and control groups
+allow.
 
 ## What to do
-Give each process its share: `torch.set_num_threads(n)`, or `OMP_NUM_THREADS=n` before python. Or ask for more cores.
+Give each process its share: `torch.set_num_threads(n)`, or `OMP_NUM_THREADS=n` before python. Or request more cores.
 
 ## When it is fine
-Where training runs on an accelerator, torch's threads are mostly asleep. This rule is silent there.
+If training runs on an accelerator, torch's threads are mostly asleep, and this rule is silent.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ group: Group = "machine"
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """A hint: how much fewer threads gain depends on the operators, and a trial of cpu-threads measures it."""
+    """Yield a hint: the gain of fewer threads depends on the operators; a trial measures it."""
     facts, machine = profile.facts, profile.machine
     threads = facts.threads * max(1, facts.processes)
     known = bool(machine.processor or machine.visible_cores)
@@ -47,7 +48,7 @@ def check(profile: Profile) -> Iterator[Finding]:
         share=exactly(0.0),
         title=f"{threads} threads compute on {count(machine.cores, 'core')}.",
         evidence=tuple(_evidence(profile)),
-        remedy=f"Set torch.set_num_threads({cores_per_process(profile.situation)}), or OMP_NUM_THREADS to the same "
+        remedy=f"Set torch.set_num_threads({cores_per_process(profile.situation)}), or set OMP_NUM_THREADS to the same "
         "before python.",
         levers=levers_for("oversubscribed", profile.situation),
     )

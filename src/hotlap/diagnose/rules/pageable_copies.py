@@ -1,27 +1,27 @@
 """Batches are copied to the device from pageable memory.
 
 ## What it is
-The batches that the `DataLoader` hands out lie in ordinary memory, which the operating system may move. A device cannot
-read that by itself.
+The batches of the `DataLoader` are in ordinary memory, which the operating system may move. A device cannot read that
+by itself.
 
 ## Why it is slow
 The driver first copies each batch into a pinned buffer of its own, piece by piece, and the host waits meanwhile, also
-with `non_blocking=True`. Such copies reach a fraction of the link's rate, and none of them overlaps with computing.
+with `non_blocking=True`. Such copies reach a fraction of the link's rate, and none of them overlaps with computation.
 
 ## How to see it
-Batches that were seen to be copied from memory that was not pinned, in at least half of the observed steps, while
-copying to the device takes a material share of the step. Where this machine's rates are known, the cost is what the
-faster copy saves, `copies * (1 - pageable rate / pinned rate)`, and at most all copies, since pinned ones can hide
-behind computing. Where the time account saw no copies (a model that copies inside its forward), the trace's own copies
-from pageable memory are taken as an upper bound.
+Batches copied from memory that was not pinned, in at least half of the observed steps, while copying to the device
+takes a material share of the step. If this machine's rates are known, the cost is the saving of the faster copy,
+`copies * (1 - pageable rate / pinned rate)`, and at most all copies, since pinned ones can overlap with computation. If
+the time account has no copies (a model that copies inside its forward), the trace's own copies from pageable memory are
+taken as an upper bound.
 
 ## What to do
-Pass `pin_memory=True` to the `DataLoader` and copy with `.to(device, non_blocking=True)`. Tensors that no loader makes
-can be pinned with `.pin_memory()`.
+Pass `pin_memory=True` to the `DataLoader` and copy with `.to(device, non_blocking=True)`. Tensors that do not come from
+a loader can be pinned with `.pin_memory()`.
 
 ## When it is fine
-Small batches, whose copies take microseconds. Pinned memory is never swapped out: on a machine short of memory it is
-better left alone.
+Small batches, whose copies take microseconds. Pinned memory is never swapped out: avoid it on a machine that is short
+of memory.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NAME = "pageable-copies"
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """One finding for each training loader whose batches are copied to an accelerator unpinned in every step."""
+    """Yield one finding per training loader whose batches are copied unpinned in every step."""
     if not profile.on_accelerator:
         return
     for use in profile.evidence.loaders:
@@ -66,7 +66,7 @@ def check(profile: Profile) -> Iterator[Finding]:
 
 
 def _cost(profile: Profile) -> Estimate | None:
-    """What pinning saves; None where that is not material."""
+    """Return the saving of pinning; None if it is not material."""
     copying = phase_share(profile, "host_to_device")
     rates = profile.machine.ceilings
     pageable, pinned = rates.host_to_device_pageable_bytes_per_second, rates.host_to_device_pinned_bytes_per_second
@@ -81,7 +81,7 @@ def _cost(profile: Profile) -> Estimate | None:
 
 
 def _traced_share(profile: Profile) -> float:
-    """Copies from pageable memory as a share of the traced window."""
+    """Return copies from pageable memory as a share of the traced window."""
     device = traced_device(profile)
     if device is None:
         return 0.0

@@ -1,42 +1,41 @@
 """Python, not torch, takes a large part of the step.
 
 ## What it is
-Time of the step in which no operator of torch runs, no batch is waited for and no device: loops over samples or
-parameters in Python, metrics computed on lists, bookkeeping, and the overhead of calling many small functions.
+Time of the step in which no operator of torch runs and training waits for neither a batch nor a device: loops over
+samples or parameters in Python, metrics computed on lists, bookkeeping, and the overhead of calling many small
+functions.
 
 ## Why it is slow
-Python runs on one core, some ten million simple operations a second. On a CPU all other cores stand still meanwhile. On
-an accelerator the host's lead shrinks, and when it is used up, the device idles.
+Python runs on one core, at about ten million simple operations per second. On a CPU all other cores idle meanwhile. On
+an accelerator the queue of kernels shrinks, and when it is empty, the device idles.
 
 ## How to see it
-On a CPU: the unprofiled step, less its data wait and its backward pass (which runs without Python, and frees memory
-between operators), less the time that the traced steps spent inside other operators. Tracing makes operators longer and
-never shorter, so what is left was spent outside of them at least; from that 6 % of the step are taken off for the low
-end, since the two come from different launches. Where the traced step takes more than twice as long, as one of
-thousands of tiny operators does, it is the part of each phase's samples that was met in Python, if that is more, up to
-the time that the traced steps spent in Python. Lines that print or log, and what they prepare for it, are left to
-`logging-cost`. A compiled model's kernels are no operators to the profiler: then nothing is said. On an accelerator:
-the time for which the device idled while the host was in no operator and no call, between kernels or between steps,
-scaled to an unprofiled step.
+On a CPU: the unprofiled step, minus its data wait and its backward pass (which runs without Python, and frees memory
+between operators), minus the time that the traced steps spent inside other operators. Tracing makes operators longer
+and never shorter, so at least the rest was spent outside of them; the low end is 6 % of the step lower, since the two
+come from different runs. If the traced step takes more than twice as long, as one with thousands of tiny operators
+does, the share is that of each phase's samples in Python, if that is more, up to the time that the traced steps spent
+in Python. Lines that print or log, and their preparation, are left to `logging-cost`. The profiler does not see a
+compiled model's kernels as operators: then this rule is silent. On an accelerator: the time that the device idled while
+the host was in no operator and no call, between kernels or between steps, scaled to an unprofiled step.
 
-Where other processes disturbed the measurement, half of it must show in sampled lines as well, since what the step
-loses to others is spent in no operator either.
+If other processes disturbed the measurement, sampled lines must show half of it as well, since time lost to other
+processes is outside of operators too.
 
-The lines are sampled: those at which the host was met while it was in none of torch's functions, reported nothing and
-wrote nothing. Where a step calls very many small operators, `small-operators` says so, and both are one finding.
+The lines are sampled while the host is in none of torch's functions and neither reports nor writes. If a step calls
+very many small operators, `small-operators` reports that, and both are merged into one finding.
 
-A few percent of it are in every training loop, and cannot be had back by small means: this rule speaks from 10 % on,
-and from 20 % on a CPU, where tracing itself and the freeing of large tensors look alike; where only samples tell, from
-30 % on.
+Every training loop has a few percent of it, which are hard to remove: this rule reports it from 10 % on; on a CPU,
+where tracing itself and freeing large tensors look alike, from 20 % on; and from 30 % on if only samples show it.
 
 ## What to do
 Replace loops over samples, tokens or parameters by one operation on the whole tensor; compute metrics every n-th step.
-Compiling the model helps only with what its forward pass does. Where it is the calling of many small operators:
-`foreach` or fused optimizers, a compiled model, or a larger batch, which calls as many for more samples.
+Compiling the model helps only with Python in its forward pass. If the cause is many small operators, use `foreach` or
+fused optimizers, a compiled model, or a larger batch, which needs the same number of calls for more samples.
 
 ## When it is fine
-Small models, whose operators are over in microseconds: there it is the price of the flexibility, and `torch.compile`
-the only cure. Work that must happen in Python, such as a simulated environment.
+Small models, whose operators take microseconds: there `torch.compile` is the only remedy. Work that must happen in
+Python, such as a simulated environment.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ _NAME = "python-overhead"
 _NOTABLE, _NOTABLE_ON_CPU, _NOTABLE_BY_SAMPLES = 0.1, 0.2, 0.3
 _LAUNCH_NOISE = 0.06
 _DISTORTED = 2.0
-"""A traced step that takes so many times as long as an untouched one says little of the time within operators."""
+"""If a traced step takes this many times as long as an unmodified one, its time within operators means little."""
 
 _WORTH_A_WORD = 0.005
 _CAUSES: tuple[Cause, ...] = ("launch_bound", "between_steps")
@@ -74,13 +73,13 @@ _MOST = 0.5
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """One finding where a tenth of the step or more is spent in no operator."""
+    """Yield one finding if a tenth of the step or more is spent in no operator."""
     if any(model.compiled for model in profile.facts.models):
         return
     if profile.on_accelerator:
         yield from _on_accelerator(profile)
     elif profile.host_time is not None and profile.account.wall > 0 and profile.facts.processes == 1:
-        # With several processes on a CPU, what is no operator may as well be waiting for the others.
+        # With several processes on a CPU, time outside of operators may also be waiting for the others.
         yield from _on_cpu(profile, profile.host_time)
 
 
@@ -97,13 +96,13 @@ def _on_cpu(profile: Profile, host: HostTime) -> Iterator[Finding]:
     logging = (f"printing and logging, {percent(named)} of it, are not counted",) if named >= _WORTH_A_WORD else ()
     sampled = python_share(profile)
     share = _beside_operators(profile, host, operators, elsewhere, named)
-    title = f"In {percent(share.value)} of the step no operator of torch runs, and nothing is waited for."
+    title = f"In {percent(share.value)} of the step no operator of torch runs, and training waits for nothing."
     # Tracing makes small operators many times as long, so that they leave too little of the step, or nothing.
     by_samples = host.step_nanoseconds / 1e9 / window.steps > _DISTORTED * wall and sampled.value > share.value
     if by_samples or operators > wall - elsewhere:
         by_samples, share = True, _no_more_than_traced(profile, host, sampled)
         title = f"Lines in Python take {percent(share.value)} of the step, by sampling."
-    # What the step lost to other programs was spent in no operator, as Python is.
+    # Time that the step lost to other programs is outside of operators, as Python is.
     in_doubt = (profile.was_disturbed(USUAL_GROUND) or by_samples) and not _is_shown(profile, share)
     if share.value >= (_NOTABLE_BY_SAMPLES if by_samples else _NOTABLE_ON_CPU) and is_material(share) and not in_doubt:
         yield _finding(
@@ -120,33 +119,38 @@ def _on_cpu(profile: Profile, host: HostTime) -> Iterator[Finding]:
 
 
 def _beside_operators(profile: Profile, host: HostTime, operators: float, elsewhere: float, named: float) -> Estimate:
-    """What is left of an untouched step besides traced operators and what is spent ``elsewhere`` (seconds of a step)
-    or is ``named`` by other rules (a share)."""
+    """Return the rest of an unmodified step besides traced operators and other known time.
+
+    That is time spent ``elsewhere`` (seconds per step) or ``named`` by other rules (a share).
+    """
     wall = profile.account.wall
     # Tracing makes Python slower, so its part of the traced step bounds its part of the untouched one: where that took
-    # longer for another reason, as on a busy machine, the difference is not Python's.
+    # longer for another reason, as on a busy machine, the difference is not due to Python.
     most = host.python_nanoseconds / host.step_nanoseconds if host.step_nanoseconds else 0.0
     value = min((wall - elsewhere - operators) / wall, most) - named
-    # What only waits has a finding of its own: `other-time`.
+    # Mere waiting has its own rule: `other-time`.
     value -= waiting_share(profile)
     traced = host.python_nanoseconds / 1e9 / profiled_steps(profile)
     return between(value, value - _LAUNCH_NOISE, max(value, min(traced, wall - elsewhere) / wall - named))
 
 
 def _no_more_than_traced(profile: Profile, host: HostTime, sampled: Estimate) -> Estimate:
-    """The sampled share, which is never more of the step than the traced steps spent in Python: tracing makes that
-    longer, not shorter, while the sampler meets a line that waits for its turn as often as one that is at work."""
+    """Return the sampled share, limited to the time that the traced steps spent in Python.
+
+    Tracing makes that time longer, not shorter, while sampling cannot distinguish a line that waits for the interpreter
+    lock from one that works.
+    """
     most = host.python_nanoseconds / 1e9 / profiled_steps(profile) / profile.account.wall
     return between(min(sampled.value, most), min(sampled.low, most), min(sampled.high, most))
 
 
 def _is_shown(profile: Profile, share: Estimate) -> bool:
-    """Whether the samples have lines in Python for half of it: others slow down all lines alike."""
+    """Whether sampled lines in Python account for half of it: other processes slow down all lines alike."""
     return observed_share(profile, sum(it.seconds for it in python_lines(profile))) >= _MOST * share.value
 
 
 def _outside_backward(profile: Profile, host: HostTime) -> int:
-    """Nanoseconds in operators, without those of the backward pass where its time is known and left out as well."""
+    """Return nanoseconds in operators, without those of the backward pass if its time is known."""
     return host.operator_nanoseconds - (host.backward_nanoseconds if profile.account.seconds_in("backward") > 0 else 0)
 
 
@@ -168,14 +172,14 @@ def _python_part(profile: Profile, which: Cause) -> Estimate | None:
 
 
 def _places(profile: Profile) -> Iterator[str]:
-    """The user's lines that the trace saw in such gaps."""
+    """Yield the user's lines that the trace shows in such gaps."""
     for cause in filter(None, (idle_cause(profile, it) for it in _CAUSES)):
         for it in [it for it in cause.evidence if it.role == "place"][:_SHOWN]:
             yield f"in such gaps the host was at {name(it.name)}: {duration(it.nanoseconds / 1e9)}"
 
 
 def _finding(profile: Profile, share: Estimate, *, title: str, evidence: tuple[str, ...]) -> Finding:
-    """With the line that has most of the time, where the samples show half of it."""
+    """Build the finding, with the costliest line if the samples account for half of it."""
     lines = python_lines(profile)
     seconds = sum(it.seconds for it in lines)
     named = _is_shown(profile, share)

@@ -1,24 +1,24 @@
-"""Lines read tensors in every step, for which a device would be waited for.
+"""Lines read tensors in every step, which would make the host wait for a device.
 
 ## What it is
 `.item()`, `float(tensor)`, `.cpu()`, `.tolist()` or `if tensor > limit:` in every step of a script that trains on a
 CPU: in the loop itself, in a metric's class, in another module.
 
 ## Why it is slow
-It is not, on a CPU, where nothing runs ahead. On a device the host would stand still at each of these lines until the
-device has done all that it was given, and the queue of kernels would be empty when it goes on.
+On a CPU it is not slow, since nothing runs ahead. With a device, the host would wait at each of these lines until the
+device has finished all queued work, and the queue of kernels would be empty afterwards.
 
 ## How to see it
-The lines of yours that made such a call in at least half of the observed steps, and the function of a library in which
-they did. A tensor that the script makes on the host (`int(torch.randint(n, ()))`) is not waited for anywhere. What a
-wait would take depends on the device, so there is no price here; on a device `host-sync` measures it.
+Your lines that made such a call in at least half of the observed steps, directly or within a library's function.
+Reading a tensor that the script creates on the host (`int(torch.randint(n, ()))`) waits for nothing. The cost of a wait
+depends on the device, so it is not given here; on a device `host-sync` measures it.
 
 ## What to do
-Before the script moves to a device: keep the tensor itself (`losses.append(loss.detach())`), add up on the device, and
-read every hundredth step, or at the end of the epoch. What a library reads, it may have an option not to.
+Before the script moves to a device: keep the tensor itself (`losses.append(loss.detach())`), accumulate on the device,
+and read every hundredth step, or at the end of the epoch. A library may have an option to avoid its reads.
 
 ## When it is fine
-A script that will only ever train on a CPU, and a tensor that stays on the host on a device as well.
+A script that will only train on a CPU, and a tensor that always stays on the host.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _OWN = (
     "epoch."
 )
 _IN_A_LIBRARY = (
-    "Before it trains on a device: see whether the library has an option that spares them, or call it less often."
+    "Before it trains on a device: check whether the library has an option to avoid them, or call it less often."
 )
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """One finding for all lines, at the one with the most calls, where the script trains on a CPU."""
+    """Yield one finding for all lines, at the one with most calls, for training on a CPU."""
     if profile.on_accelerator:
         return
     reads = [it for it in profile.evidence.syncs if _would_wait(profile, it)]

@@ -1,24 +1,24 @@
 """torch.compile compiles the same function again and again.
 
 ## What it is
-A compiled function was called with something that none of its compiled forms fits: another size, another number in a
-Python attribute, another kind of object. Each time torch compiled it again, three times or more.
+A compiled function was called with arguments that match none of its compiled versions: another size, another number in
+a Python attribute, another type of object. torch recompiled it each time, three times or more.
 
 ## Why it is slow
 Each compilation takes seconds, in the middle of training. After some of them (8, unless
-`torch._dynamo.config.recompile_limit` says otherwise) torch gives up and runs that function without compiling it, and
-says so in a log message only.
+`torch._dynamo.config.recompile_limit` says otherwise) torch gives up and runs that function uncompiled, which only a
+log message reports.
 
 ## How to see it
 `TORCH_LOGS=recompiles python train.py` prints each guard that failed.
 
 ## What to do
 For sizes: pad or bucket the inputs, `drop_last=True` in the loader, `torch.compile(..., dynamic=True)`, or
-`torch._dynamo.mark_dynamic(tensor, dimension)`. For numbers that change with every step: keep them in tensors, or out
+`torch._dynamo.mark_dynamic(tensor, dimension)`. For numbers that change in every step: keep them in tensors, or outside
 of the compiled function.
 
 ## When it is fine
-One recompilation is usual: torch specialises first and generalises at the first change. So is one for evaluation mode.
+One recompilation is normal: torch specialises first and generalises at the first change. So is one for evaluation mode.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ FEWEST = 3
 """One recompilation generalises, a second may be for evaluation."""
 
 TORCH_LIMIT = 8
-"""torch's default number of compiled forms of one function."""
+"""torch's default limit of compiled versions of one function."""
 
 _MOST_FINDINGS = 5
 _REASONS_SHOWN = 2
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """One finding for each function, the most often compiled first."""
+    """Yield one finding per function, the most often compiled first."""
     functions: defaultdict[tuple[str, int], list[GraphBreak]] = defaultdict(list)
     for it in profile.compile.recompiles:
         functions[it.file, it.line].append(it)
@@ -61,7 +61,7 @@ def check(profile: Profile) -> Iterator[Finding]:
             evidence=(
                 *(f"Because of: {shortened(it.reason)}" for it in guards[:_REASONS_SHOWN]),
                 f"All compiling took {duration(report.seconds)}, for {count(report.graphs, 'graph')}.",
-                f"By default torch gives up after {TORCH_LIMIT} forms of a function, and runs it uncompiled.",
+                f"By default torch gives up after {TORCH_LIMIT} versions of a function, and runs it uncompiled.",
             ),
             remedy=_remedy(guards),
             site=site_of(place, profile),
@@ -78,7 +78,7 @@ def _remedy(guards: list[GraphBreak]) -> str:
             "Give the function inputs of one size (padding, buckets, `drop_last=True`), or compile it with "
             "`dynamic=True`."
         )
-    return "Keep the value that changes in a tensor, or out of the compiled function; see `TORCH_LOGS=recompiles`."
+    return "Keep the value that changes in a tensor, or outside of the compiled function; see `TORCH_LOGS=recompiles`."
 
 
 def _sizes(times: int, line: int = 12) -> tuple[GraphBreak, ...]:

@@ -5,21 +5,21 @@ At its peak, training holds less than half of the device's memory, while the dev
 or far below its measured rate: a larger batch would fit.
 
 ## Why it is slow
-Small batches make small kernels. What a step costs whatever its batch (launches, the optimizer, communication) is then
-shared by few samples.
+Small batches mean small kernels. The fixed cost of a step (launches, the optimizer, communication) is then shared by
+few samples.
 
 ## How to see it
-The largest sum of live tensors against the device's memory; how much of the step the device computed, how many of its
-kernels were shorter than their launch, and how much of the measured matmul rate the model reached.
+The peak of live tensors compared with the device's memory; how much of the step the device computed, how many of its
+kernels were shorter than their launch, and which share of the measured matmul rate the model reached.
 
 ## What to do
 Raise the batch size until throughput no longer rises or the memory is four fifths full, and tune the learning rate
 again.
 
 ## When it is fine
-A larger batch changes what is learned: fewer updates see the same samples, and the learning rate no longer fits. Where
-training must reproduce a published result, or converges worse with larger batches, the memory is better left free. On a
-CPU memory says nothing about a batch's speed.
+A larger batch changes what is learned: there are fewer updates for the same samples, and the learning rate no longer
+fits. If training must reproduce a published result, or converges worse with larger batches, leave the memory free. On a
+CPU, memory says nothing about a batch's speed.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ _DATA_BOUND = 0.20
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """A hint where a larger batch fits and something says that the device has time for it."""
+    """Yield a hint if a larger batch fits and the device has time for it."""
     use = device_memory(profile)
     reasons = tuple(_underused(profile))
     if use is None or use.share >= _FREE or not reasons:
         return
     if phase_share(profile, "data_wait").value >= _DATA_BOUND:
-        return  # more samples a step would only be waited for
+        return  # more samples per step would only mean more waiting
     sizes = sorted({it.batch_size for it in profile.facts.loaders if it.batch_size})
     now = f"the loader's batch size is {', '.join(map(str, sizes))}"
     yield Finding(
@@ -75,7 +75,7 @@ def check(profile: Profile) -> Iterator[Finding]:
 
 
 def _underused(profile: Profile) -> Iterator[str]:
-    """Signs that the device has time left; where nothing was measured there is none."""
+    """Yield signs that the device has time left; none without measurements."""
     utilisation = profile.model_flop_utilisation
     if utilisation is not None and 0 < utilisation < _LOW_UTILISATION:
         yield f"the model reaches {percent(utilisation)} of the matmul rate measured here"

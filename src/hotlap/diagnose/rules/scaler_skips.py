@@ -1,23 +1,23 @@
-"""The gradient scaler leaves out steps long after it has found its scale.
+"""The gradient scaler skips steps long after it has found its scale.
 
 ## What it is
-In float16 training a scaler multiplies the loss so that small gradients do not vanish. Where gradients overflow it
-leaves out the step and halves its scale. That is how it finds its scale in the first steps; here it goes on, or the
-scale has come down to where it does nothing.
+In float16 training a scaler multiplies the loss so that small gradients do not vanish. If gradients overflow it skips
+the step and halves its scale. That is how it finds its scale in the first steps; here it continues, or the scale is so
+low that it has no effect.
 
 ## Why it is slow
-A step that is left out has computed forward and backward for nothing. A scale of one or less means that gradients
-overflow by themselves, not because of the scale: then they are broken, and small ones vanish as well.
+A skipped step has computed forward and backward for nothing. A scale of one or less means that gradients overflow even
+without scaling, and small ones vanish as well.
 
 ## How to see it
-`scaler.get_scale()` in every step: it halves where one was left out.
+`scaler.get_scale()` in every step: it halves when a step is skipped.
 
 ## What to do
-Use bfloat16 where the hardware has it: it has float32's range and needs no scaler. Otherwise find what overflows: run
-losses, exponentials, and sums over many elements in float32; raise `growth_interval`, lower the learning rate.
+Use bfloat16 where the hardware has it: it has float32's range and needs no scaler. Otherwise find what overflows:
+compute losses, exponentials, and sums over many elements in float32; raise `growth_interval`, lower the learning rate.
 
 ## When it is fine
-One step in some hundreds, each time the scaler tries a larger scale (every `growth_interval` steps, 2000 by default).
+One step in several hundred, each time the scaler tries a larger scale (every `growth_interval` steps, 2000 by default).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ group = "numbers"
 
 FEWEST_SKIPS = 3
 CALM_STEPS = 10
-"""The scale is found when so many steps pass without a skip."""
+"""The scale counts as found after this many steps without a skip."""
 
 LONGEST_SEARCH = 30
 """Steps after which a scaler has found its scale: by then it has been halved to a billionth."""
@@ -52,7 +52,7 @@ CLEARLY_LOWER = 8.0
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """By the watched run's scaler where there was one, else by the steps that the untouched run left out."""
+    """Use the profiled run's scaler if there is one, else the steps that the unmodified run skipped."""
     numbers = profile.evidence.numbers
     scales = numbers.scaler_scales
     if scales and scales[-1] <= LOWEST_USEFUL_SCALE and max(scales) >= CLEARLY_LOWER * scales[-1]:
@@ -64,7 +64,7 @@ def check(profile: Profile) -> Iterator[Finding]:
 
 
 def _skips(numbers: Numbers) -> tuple[int, int]:
-    """Steps left out after the scale was found, and steps tried since."""
+    """Return the steps skipped since the scale was found, and the steps tried since."""
     left_out = _left_out(numbers)
     found = 0
     for row, skips in enumerate((*left_out, 1)):
@@ -76,10 +76,10 @@ def _skips(numbers: Numbers) -> tuple[int, int]:
 
 
 def _left_out(numbers: Numbers) -> tuple[int, ...]:
-    """How many steps were left out in each row.
+    """Return how many steps were skipped in each row.
 
-    Those before the step that was taken count as attempts of its row. A fused optimizer is called for a step that is
-    left out as well: then that has a row of its own, and the scale of the next row is lower.
+    Those before an executed step are attempts of its row. A fused optimizer is also called for a skipped step: then
+    that has its own row, and the scale of the next row is lower.
     """
     attempts, scales = _attempts(numbers), numbers.scaler_scales
     lowered = (False, *(after < before for before, after in pairwise(scales)))
@@ -92,7 +92,7 @@ def _attempts(numbers: Numbers) -> tuple[int, ...]:
 
 
 def _skips_by_count(profile: Profile) -> tuple[int, int]:
-    """The same from a count alone, which does not tell when: as many as the first scale can explain are left aside."""
+    """Do the same with a count alone, without the skips that the first scale can explain."""
     steps = len(profile.steps.wall_seconds)
     return profile.scaler_skipped_steps - FIRST_HALVINGS, max(1, steps)
 
@@ -124,10 +124,10 @@ def _exhausted(profile: Profile, scales: Sequence[float]) -> Finding:
         rule="scaler-skips",
         kind="wrong-numbers",
         share=exactly(0.0),
-        title=f"The gradient scaler reduced its scale to {scales[-1]:g}, where it no longer has an effect.",
+        title=f"The gradient scaler reduced its scale to {scales[-1]:g}, at which it has no effect.",
         evidence=(
             f"Within {count(len(scales), 'step')} it came down from {max(scales):g}, skipping a step each time.",
-            "Gradients that overflow without being scaled are broken by themselves.",
+            "The gradients overflow even without scaling.",
         ),
         remedy=_remedy(profile),
         site=site_with(profile, "step", "backward"),

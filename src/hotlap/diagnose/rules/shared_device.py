@@ -1,20 +1,20 @@
-"""Others compute on the same device.
+"""Other processes compute on the same device.
 
 ## What it is
-Other processes had a computing context on the training device when the machine was looked at, before training began.
+Other processes had a compute context on the training device when it was checked, before training began.
 
 ## Why it is slow
-Kernels of different processes take turns on a device, and each switch costs. Memory that others hold is missing here.
-No measurement is the same as the next, since what they do changes.
+Kernels of different processes take turns on a device, and each switch takes time. Less memory is available.
+Measurements are not repeatable, since the load of the other processes changes.
 
 ## How to see it
 The driver's list of processes that compute on the device, without hotlap's own.
 
 ## What to do
-Look who they are with `nvidia-smi`; wait for them, or choose another device with `CUDA_VISIBLE_DEVICES`.
+Identify them with `nvidia-smi`; wait for them, or choose another device with `CUDA_VISIBLE_DEVICES`.
 
 ## When it is fine
-A desktop, or a notebook that holds a context and computes nothing, takes memory only.
+A desktop, or a notebook that has a context and computes nothing, only uses memory.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ group: Group = "machine"
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """A finding for the device that the script trains on; others that are free are named."""
+    """Yield a finding for the device that the script trains on; name free ones."""
     device = accelerator(profile.situation)
     if device is None or device.other_processes <= 0:
         return

@@ -1,25 +1,25 @@
-"""The workers keep up on average, and still the queue runs dry.
+"""The queue of batches runs empty although the workers keep up on average.
 
 ## What it is
-Each worker prepares `prefetch_factor` batches ahead, two unless said otherwise. Where batches take very unequal time,
-a single slow one empties the queue before the next is ready, although the loader as a whole is fast enough.
+Each worker prepares `prefetch_factor` batches ahead, two by default. If batches take very unequal time, a single slow
+one empties the queue before the next is ready, although the loader as a whole is fast enough.
 
 ## Why it is slow
-Batches are handed out in order: the step waits for the slow one, and the other workers stop once their few batches are
-ready. The time that they could have worked ahead is lost.
+Batches are returned in order: the step waits for the slow one, and the other workers stop once their few batches are
+ready, instead of working ahead.
 
 ## How to see it
-Four things together: the step waits a material time; the loader alone delivers faster than the model computes, so the
+All of these: the step waits for a material time; the loader alone delivers faster than the model computes, so the
 workers are not simply too slow (that is `loader-bound`); the queue was empty at some fetches, but not at nearly all of
-them; and a tenth of the fetches hold at least half of all the waiting. How much a longer queue saves depends on how the
-slow batches are spread, so the wait outside the starts of epochs is given as an upper bound.
+them; and a tenth of the fetches cause at least half of the wait. The saving of a longer queue depends on the
+distribution of slow batches, so the wait outside of the starts of epochs is given as an upper bound.
 
 ## What to do
-Raise `prefetch_factor` to 4 or more; each ready batch costs its size in shared memory, for every worker. Even out what
-makes batches unequal: sort by length, cut the longest, store large files in pieces.
+Raise `prefetch_factor` to 4 or more; each ready batch takes its size in shared memory, for every worker. Make batches
+more equal: sort by length, truncate the longest, store large files in pieces.
 
 ## When it is fine
-Where there is no memory for more batches. A queue that is empty all the time wants faster workers, not a longer queue.
+If there is no memory for more batches. If the queue is always empty, use faster workers, not a longer queue.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from hotlap.evidence import LoaderUse, RunEvidence
 from hotlap.levers.data.loader import USUAL_PREFETCH
 from hotlap.records import Finding, LoaderFacts, LoaderRate, PhaseAccount, ScriptFacts, Setting
 
-title = "The queue of batches runs dry although the workers keep up"
+title = "The queue of batches runs empty although the workers keep up"
 group: Group = "data"
 rests_on = ("account", "loader-alone")
 
@@ -46,7 +46,7 @@ _SLOWEST, _THEIR_PART = 0.1, 0.5
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """One finding for each training loader whose queue is short for how unequal its batches are."""
+    """Yield one finding per training loader whose queue is too short for its unequal batches."""
     wait = waiting(profile)
     if not is_material(wait):
         return

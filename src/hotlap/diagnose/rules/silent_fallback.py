@@ -1,23 +1,23 @@
-"""Code runs uncompiled although compiling was asked for.
+"""Code runs uncompiled although compilation was requested.
 
 ## What it is
-torch.compile gave up on a function, or left out the CUDA graph that a mode promises, and went on without. Training
-works; it is only slower than it was meant to be.
+torch.compile gave up on a function, or did not use the CUDA graph of the requested mode, and continued without it.
+Training works, but is slower than intended.
 
 ## Why it is slow
-What is not compiled runs operator by operator as before, with the checks of torch.compile on top. Without a CUDA graph
-each kernel is launched by the host again.
+Uncompiled code runs operator by operator, with the checks of torch.compile in addition. Without a CUDA graph the host
+launches each kernel.
 
 ## How to see it
 torch logs a warning at most once. `hotlap profile train.py` reads its own record of failed and skipped compilations.
 
 ## What to do
-It depends on the reason, which the finding gives in torch's words. At the limit of recompilations: make the inputs
-alike, or raise `torch._dynamo.config.recompile_limit`. For CUDA graphs: no work on the CPU inside, and no inputs that
-are changed in place.
+It depends on the reason, which the finding quotes from torch. At the limit of recompilations: use inputs of the same
+size, or raise `torch._dynamo.config.recompile_limit`. For CUDA graphs: avoid CPU work inside, and do not modify inputs
+in place.
 
 ## When it is fine
-Where the part that stays eager is small, or is meant to be (`torch.compiler.disable` is not counted here).
+If the uncompiled part is small, or intentional (`torch.compiler.disable` is not counted here).
 """
 
 from __future__ import annotations
@@ -38,8 +38,10 @@ _CUDA_GRAPH = "No CUDA graph"
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """One finding for each place, the most frequent first; none where the graph only breaks, which `graph-breaks`
-    reports."""
+    """Yield one finding per place, the most frequent first.
+
+    There is none if the graph only breaks, which `graph-breaks` reports.
+    """
     breaks = {(it.file, it.line) for it in profile.compile.graph_breaks if it.file}
     places = [it for it in profile.compile.fallbacks if (it.file, it.line) not in breaks]
     places.sort(key=lambda it: -it.count)
@@ -76,7 +78,7 @@ def _remedy(place: GraphBreak) -> str:
             "`torch._dynamo.config.recompile_limit`."
         )
     if place.reason.startswith(_CUDA_GRAPH):
-        return "Keep work on the CPU and changes of inputs in place out of the compiled function, or use another mode."
+        return "Move CPU work and in-place changes of inputs out of the compiled function, or use another mode."
     return "Move the construct that torch names out of the compiled function, or compile a smaller part of the model."
 
 

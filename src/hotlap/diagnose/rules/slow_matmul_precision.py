@@ -1,32 +1,31 @@
-"""Matrix products are computed in float32 on hardware that has a faster mode for them.
+"""Matrix products run in float32 on hardware that has a faster mode for them.
 
 ## What it is
-Matrix products, convolutions and recurrent layers with float32 inputs take a good part of the step. The hardware
-multiplies a shorter format several times as fast, and the script asks for none: it runs without autocast, and
+Matrix products, convolutions and recurrent layers with float32 inputs take a large part of the step. The hardware
+multiplies a shorter format several times as fast, and the script does not use it: it runs without autocast, and
 `torch.get_float32_matmul_precision()` is `highest`.
 
 ## Why it is slow
-A GPU's matrix units multiply float16, bfloat16 and TensorFloat-32 numbers; true float32 products run next to them on
-its ordinary units, at a fraction of the rate. The same holds for processors with instructions for bfloat16. Shorter
-numbers also halve what is read and written.
+A GPU's matrix units multiply float16, bfloat16 and TensorFloat-32 numbers; true float32 products run on its ordinary
+units, at a fraction of the rate. The same holds for CPUs with bfloat16 instructions. Shorter numbers also halve memory
+traffic.
 
 ## How to see it
 `hotlap profile train.py` multiplies matrices of many sizes in each format, and compares the products of a step with the
 rates of their own sizes and forms: a product of 64 x 64 matrices is often slower in bfloat16 than in float32, and one
-of a few rows with a large matrix, as small batches make it, reaches another part of its rate. The finding's share is
-what the format could save at those rates, less what autocast's calls and the conversion of weights and gradients cost,
-and what their memory costs where the system provides it again in every step. It is a bound: no more than what forward
-and backward take, and of a product no more than what its operations take at its rate. Where no rate of such a size was
-measured, there is no figure. cuDNN computes float32 convolutions in TensorFloat-32 by itself, so only its distance to
-16 bits counts.
+of a few rows with a large matrix, as with small batches, reaches a different part of its rate. The finding's share is
+what the format could save at those rates, minus the cost of autocast's calls, of converting weights and gradients, and
+of their memory if the system provides it again in every step. It is a bound: at most the time of forward and backward,
+and for each product at most the time of its operations at its rate. If no rate of such a size was measured, there is no
+figure. cuDNN computes float32 convolutions in TensorFloat-32 by default, so only the difference to 16 bits counts.
 
 ## What to do
 Run forward and loss under `torch.autocast(device, dtype=torch.bfloat16)`. Or allow a shorter mantissa inside float32
-products: `torch.set_float32_matmul_precision("high")` on GPUs, `"medium"` on processors.
+products: `torch.set_float32_matmul_precision("high")` on GPUs, `"medium"` on CPUs.
 
 ## When it is fine
-Where the digits matter: solvers, second-order optimizers, some recurrent models and physics. Compare the loss over some
-hundred steps before you keep it; `hotlap tune train.py` does that by itself.
+If the digits matter: solvers, second-order optimizers, some recurrent models and physics. Compare the loss over several
+hundred steps before you keep it; `hotlap tune train.py` does that automatically.
 """
 
 from __future__ import annotations
@@ -70,14 +69,14 @@ _ROWS_SHOWN = 2
 _QUARTER = 0.25
 _GRADIENT_BYTES, _CONVERTED_BYTES = 4, 2
 _LEFT_ALONE = frozenset({"Embedding", "EmbeddingBag"})
-"""Layers whose weights autocast does not convert: what they look up keeps its format."""
+"""Layers whose weights autocast does not convert: their outputs keep the format of the weights."""
 _LARGE = 256
-"""A product whose shortest side is this long is neither limited by memory nor by the call."""
+"""A product whose shortest side is this long is limited neither by memory nor by call overhead."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Slow:
-    """An operator on float32 matrices, the format that it computes in, and what is known of its work."""
+    """An operator on float32 matrices, its compute format, and its work as far as it is known."""
 
     row: OperatorRow
     computes_in: str
@@ -117,7 +116,7 @@ def check(profile: Profile) -> Iterator[Finding]:
     best = max((_saving(profile, slow, mode, rates) for mode in modes), key=lambda it: it.whole - it.unknown)
     doubt = why_doubted(profile) or _why_unknown(best)
     saving = min(best.whole, share)
-    if saving < WORTH_A_LOOK:  # also by rates in doubt: those of other sizes were measured in the same moments
+    if saving < WORTH_A_LOOK:  # unreliable rates too: those of other sizes were measured at the same time
         return
     has_plain_products = any(it.computes_in == "float32" for it in slow)
     if doubt and not has_plain_products:
@@ -151,7 +150,7 @@ def _slow(profile: Profile, modes: tuple[str, ...]) -> list[_Slow]:
 
 
 def _faster_modes(profile: Profile) -> tuple[str, ...]:
-    """What the hardware multiplies natively, and faster than float32 as a rule; the one to prefer first."""
+    """Return the formats that the hardware multiplies natively and usually faster; the best first."""
     wanted = ("bfloat16", "float16", "tf32") if profile.on_accelerator else ("bfloat16",)
     native = native_dtypes(profile.situation)
     return tuple(it for it in wanted if it in native)
@@ -243,7 +242,7 @@ def _fresh_memory_seconds(profile: Profile, weights: int) -> float:
 def _why_unknown(best: _Saving) -> str:
     if best.unknown < WORTH_A_LOOK:
         return ""
-    return f"For the sizes of operators that take {percent(best.unknown)} of the step no rate was measured here."
+    return f"No rate was measured for the sizes of operators that take {percent(best.unknown)} of the step."
 
 
 def _title(share: float, mode: str, saving: float | None) -> str:

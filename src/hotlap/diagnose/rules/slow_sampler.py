@@ -1,23 +1,23 @@
 """Choosing the samples of a batch takes a visible part of the step.
 
 ## What it is
-The sampler or batch sampler of the `DataLoader` computes for long before it yields the indices of the next batch:
-weights over the whole data set in Python, a sort by length, a search for samples that fit together.
+The sampler or batch sampler of the `DataLoader` takes long to yield the indices of the next batch: weights over the
+whole data set in Python, a sort by length, a search for samples that fit together.
 
 ## Why it is slow
-A sampler runs in the training process, even where workers make the samples, and the model waits for it. More workers
-do not help.
+A sampler runs in the training process, even if workers load the samples, and the model waits for it. More workers do
+not help.
 
 ## How to see it
-The lines at which the training thread was while a loader asked its sampler for indices, sampled some hundred times per
-second. What they take of the observed steps is the cost; it cannot be more than the data wait.
+The training thread's lines while a loader gets indices from its sampler, sampled about a hundred times per second.
+Their share of the observed steps is the cost; it is at most the data wait.
 
 ## What to do
 Choose the indices of many batches in one operation on a tensor (`torch.multinomial`, `torch.argsort`), and compute
 weights once per epoch instead of once per batch.
 
 ## When it is fine
-Where each choice depends on the step before it, as in active learning. Then compute it on tensors.
+If each choice depends on the previous step, as in active learning. Then compute it on tensors.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _FEWEST_SAMPLES = 10
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """One finding, at the sampler's costliest line, where samplers take a material part of the step."""
+    """Yield one finding at the samplers' costliest line if they take a material part of the step."""
     lines = sampler_lines(profile)
     share, samples = choosing(profile), sum(it.samples for it in lines)
     if samples < _FEWEST_SAMPLES or not is_material(share):

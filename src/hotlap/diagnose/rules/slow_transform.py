@@ -1,32 +1,29 @@
-"""One function takes most of the time of making samples.
+"""One function takes most of the time of loading samples.
 
 ## What it is
-Among all that happens below `Dataset.__getitem__` and in the collate function, a single function takes more than 30 %
-of the time, while the training waits for data.
+A single function takes more than 30 % of the time in `Dataset.__getitem__` and the collate function, while training
+waits for data.
 
 ## Why it is slow
-Decoding a large image to shrink it afterwards, tokenising again in every epoch, a loop in Python over pixels or rows,
-reading a file line by line: work that is done for each sample of each epoch, in a processor that then is not free for
-anything else.
+Decoding a large image to shrink it afterwards, tokenising again in every epoch, a Python loop over pixels or rows,
+reading a file line by line: work that is repeated for each sample of each epoch and occupies a CPU core.
 
 ## How to see it
-Some samples are made in the main process under a profiler, which books time under the function that spent it (what it
-called left out). Profiling makes short Python functions look slower than they are, so a function must take 30 % of the
-time to be named. Where one of a library does not make up half of collating, the collate function is named as a whole.
-What it costs is that part of the data wait within epochs, less what the sampler takes: without it a batch takes so much
-less, and the wait shrinks by at least as much. It is never more than what the function takes for all samples of a step;
-where that is much less, the step waits for something else, and nothing is said.
-A function of a library, or of C, is shown at the line of yours that calls it, and collating at your collate function;
-where there is none, at the data set.
+Some samples are loaded in the main process under a profiler, which counts each function's own time. Profiling makes
+short Python functions look slower than they are, so a function must take 30 % of the time to be reported. If no library
+function takes half of collating, the collate function is reported as a whole. The cost is the same share of the data
+wait within epochs, minus the sampler's time: without the function a batch takes that much less, and the wait shrinks by
+at least as much. It is at most the function's time for all samples of a step; if that is much less, the step waits for
+something else, and this rule is silent. A function of a library, or in C, is shown at your line that calls it, and
+collating at your collate function, or else at the data set.
 
 ## What to do
-Do it once, beforehand, and store the result; or do it with a library that is compiled; or do it on the device, for a
-whole batch at a time. For images: decode at a reduced size (`Image.draft`), or with a faster decoder. For text: store
-the tokens. Where samples are rows of a tensor, taking and stacking them one by one is the work: index the tensor once
-for a batch.
+Do it once, beforehand, and store the result; or use a compiled library; or do it on the device, for a whole batch at a
+time. For images: decode at a reduced size (`Image.draft`), or with a faster decoder. For text: store the tokens. If
+samples are rows of a tensor, do not take and stack them one by one: index the tensor once per batch.
 
 ## When it is fine
-When the training does not wait for data, whoever makes the samples has time enough: this rule is silent then.
+If training does not wait for data: then this rule is silent.
 """
 
 from __future__ import annotations
@@ -46,7 +43,7 @@ from hotlap.evidence import DatasetProfile, FunctionTime, LoaderUse, RunEvidence
 from hotlap.records import CallSite, Estimate, Finding, PhaseAccount
 from hotlap.traces.dialects import is_users_frame
 
-title = "One function takes most of the time of making samples"
+title = "One function takes most of the time of loading samples"
 group: Group = "data"
 
 _NAME = "slow-transform"
@@ -60,8 +57,8 @@ _METHOD = re.compile(r"method '(?P<function>[^']+)' of '(?P<type>[^']+)' objects
 
 _STACK = "Let the data set return tensors, and stack or pad them in one call instead of element by element."
 _WHOLE_BATCHES = (
-    "Make a batch at once instead of stacking its samples: let `__getitems__` of the data set return a whole batch, "
-    "taken from its tensors with all of the indices, and pass a `collate_fn` that returns what it is given."
+    "Load a batch at once instead of stacking its samples: let `__getitems__` of the data set return a whole batch, "
+    "taken from its tensors with all of the indices, and pass a `collate_fn` that returns its argument."
 )
 
 
@@ -88,9 +85,9 @@ def check(profile: Profile) -> Iterator[Finding]:
         yield Finding(
             rule=_NAME,
             share=share,
-            title=f"{culprit.name} takes {percent(culprit.part)} of the time of making samples.",
+            title=f"{culprit.name} takes {percent(culprit.part)} of the time of loading samples.",
             evidence=(
-                f"{count(dataset.samples, 'sample')} of {name(dataset.dataset)} made in {duration(dataset.seconds)} "
+                f"{count(dataset.samples, 'sample')} of {name(dataset.dataset)} loaded in {duration(dataset.seconds)} "
                 "under a profiler",
                 *(_describe(it, dataset) for it in dataset.functions[:_SHOWN]),
                 time_in(profile.account, "data_wait"),

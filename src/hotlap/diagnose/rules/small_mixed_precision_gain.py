@@ -1,24 +1,24 @@
-"""Mixed precision was tried and gave little, so multiplying numbers is not what the step waits for.
+"""Mixed precision gains little, so arithmetic is not the bottleneck of the step.
 
 ## What it is
-The lever mixed-precision ran in paired trials, and even the upper end of its interval lies below a gain of 20 %.
+The lever mixed-precision ran in paired trials, and even the upper end of its interval is below a gain of 20 %.
 
 ## Why it is slow
-Numbers of 16 bits make matrix products and convolutions on suitable hardware two or more times faster, and little else.
-A step that hardly notices spends its time elsewhere: waiting for data, launching many small operators, in element-wise
-work that is limited by memory, in the optimizer, or in Python.
+On suitable hardware, 16-bit numbers make matrix products and convolutions at least twice as fast, and little else. A
+step that gains little spends its time elsewhere: waiting for data, launching many small operators, in element-wise work
+that is limited by memory, in the optimizer, or in Python.
 
 ## How to see it
-`hotlap lab train.py` runs the script with and without mixed precision, side by side. `hotlap profile train.py` splits
-the step into phases; the largest one is where to look. That 20 % is a rule of thumb, and not a law.
+`hotlap lab train.py` runs the script with and without mixed precision, in turns. `hotlap profile train.py` splits the
+step into phases; the largest one is where to look. The 20 % are a rule of thumb.
 
 ## What to do
-Mend the largest phase first, and try mixed precision again afterwards: what it gives grows as the rest shrinks. Where
-forward and backward are the largest, fuse small operators (torch.compile), make the batch larger, or give matrices
-sizes that the hardware likes.
+Speed up the largest phase first, and try mixed precision again afterwards: its gain grows as the rest shrinks. If
+forward and backward are the largest, fuse small operators (torch.compile), use a larger batch, or pad matrices to sizes
+that suit the hardware.
 
 ## When it is fine
-On hardware without fast 16-bit arithmetic, and for models so small that the time of a step is all overhead.
+On hardware without fast 16-bit arithmetic, and for models so small that a step is mostly overhead.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _COMPUTE = ("forward", "backward")
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """Only where a trial has measured the gain, and its whole interval lies below the rule of thumb."""
+    """Yield a finding if a trial's whole interval is below the rule of thumb."""
     measured = _measured(profile.outcomes)
     if measured is None or measured.speedup.high >= RULE_OF_THUMB:
         return
@@ -68,7 +68,7 @@ def check(profile: Profile) -> Iterator[Finding]:
         rule="small-mixed-precision-gain",
         kind="hint",
         share=exactly(0.0),
-        title=f"Mixed precision was tried and gives {interval}, so the bottleneck is elsewhere.",
+        title=f"Mixed precision gives only {interval}, so the bottleneck is elsewhere.",
         evidence=tuple(_evidence(profile)),
         remedy=_remedy(profile.account),
         levers=levers_for("small-mixed-precision-gain"),
@@ -76,16 +76,16 @@ def check(profile: Profile) -> Iterator[Finding]:
 
 
 def bottleneck(account: PhaseAccount) -> str:
-    """The phase that takes the largest share of a step, in words."""
+    """Name the phase that takes the largest share of a step."""
     if account.wall <= 0:
-        return "the time of a step could not be split"
+        return "the step's time could not be split into phases"
     largest = _largest_phase(account)
     share = account.seconds_in(largest) / account.wall
     return f"{PHASES[largest].work} takes the largest share of a step, {percent(share)}"
 
 
 def _measured(outcomes: tuple[Outcome, ...]) -> SpeedComparison | None:
-    """What a trial measured, whatever it was decided to do about it; None where the script differed from itself."""
+    """Return a trial's gain, whatever its outcome; None if the baseline was unstable."""
     verdict = next((it.verdict for it in outcomes if it.lever == _LEVER), None)
     comparison = getattr(verdict, "comparison", None)
     if not isinstance(comparison, Comparison) or not comparison.speed.baseline_agrees:
@@ -112,7 +112,7 @@ def _costliest_operators(operators: tuple[OperatorRow, ...], *, on_device: bool)
         return
     costliest = sorted(seconds, key=lambda it: -seconds[it])[:_OPERATORS_SHOWN]
     shown = ", ".join(f"{name(it)} {percent(seconds[it] / whole)}" for it in costliest)
-    yield f"Of the operators' own time in the profiled steps, most goes to {shown}."
+    yield f"The costliest operators by own time in the profiled steps: {shown}."
 
 
 def _remedy(account: PhaseAccount) -> str:

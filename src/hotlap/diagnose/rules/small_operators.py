@@ -1,28 +1,27 @@
-"""A step calls very many operators that have little to do each.
+"""A step calls very many small operators.
 
 ## What it is
-On a CPU: a step of many operators that follow each other within some microseconds, on tensors of some thousand
-elements.
+On a CPU: a step of many operators, one every few microseconds, on tensors of a few thousand elements.
 
 ## Why it is slow
-Each call takes torch a few microseconds before it computes anything: finding the kernel, checking shapes, making the
-result, noting it for the backward pass. Where the tensors are small, that is what the step consists of, and neither
+Each call takes torch a few microseconds before it computes anything: finding the kernel, checking shapes, allocating
+the result, recording it for the backward pass. If the tensors are small, the step consists mostly of that, and neither
 more cores nor cheaper arithmetic makes it shorter.
 
 ## How to see it
-The operators of a traced step are counted, those that others call included, and the unprofiled step's forward, backward
-and optimizer, which must be half of it, are divided by their number. Four fifths of the calls must be on tensors of at
-most 16,384 elements, and these must take half of all operators' time. Only a larger batch shows which part of the time
-is overhead: `hotlap profile --batch-sizes` measures it, and where that gives less than a fifth more samples per second,
-this rule is silent. It is silent too where the traced rank waits for one that comes to its backward pass later: that
-other rank's operators make the step long.
+The time of the unprofiled step's forward, backward and optimizer, which must be half of the step, is divided by the
+number of operators in a traced step, including those that other operators call. Four fifths of the calls must be on
+tensors of at most 16,384 elements, and these must take half of all operators' time. Only a larger batch shows which
+part of the time is overhead: `hotlap profile --batch-sizes` measures it, and if that gives less than a fifth more
+samples per second, this rule is silent. It is also silent if the traced rank waits for a rank that begins its backward
+pass later: then the other rank's operators make the step long.
 
 ## What to do
-A larger batch calls as many operators for more samples, but it changes what is learned. A fused optimizer
+A larger batch needs the same number of calls for more samples, but it changes what is learned. A fused optimizer
 (`fused=True`) and a compiled model call fewer.
 
 ## When it is fine
-Small models for which a step of some milliseconds is fast enough.
+Small models for which a step of a few milliseconds is fast enough.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ explains = ("python-overhead",)
 _NAME = "small-operators"
 _FEWEST_CALLS = 50
 _LONGEST_SECONDS = 6e-5
-"""From one operator to the next: what a call takes that has next to nothing to compute is of this order."""
+"""The time from one operator to the next: a call with almost no computation takes about this long."""
 
 _SMALL_ELEMENTS = 16_384
 _MOST_CALLS = 0.8
@@ -89,7 +88,7 @@ def check(profile: Profile) -> Iterator[Finding]:
         share=exactly(0.0),
         title=f"A step calls {calls:,.0f} operators, one every {duration(each)}.",
         evidence=(
-            f"{percent(small)} of the calls, those that operators make included, are on tensors of at most "
+            f"{percent(small)} of the calls, including those between operators, are on tensors of at most "
             f"{_SMALL_ELEMENTS:,} elements",
             *(_in_words(it) for it in rates),
         ),
@@ -106,7 +105,7 @@ def _calls_per_step(profile: Profile) -> float:
 
 
 def _small_share(profile: Profile) -> float:
-    """The part of all calls whose largest input is small."""
+    """Return the share of calls whose largest input is small."""
     rows = _of_most_steps(profile)
     calls = sum(it.calls for it in rows)
     return sum(it.calls for it in rows if _is_small(it)) / calls if calls else 0.0
@@ -128,7 +127,7 @@ def _of_most_steps(profile: Profile) -> list[OperatorRow]:
 
 
 def _waits_for_another_rank(profile: Profile) -> bool:
-    """Whether the traced rank, which is the first, comes to its backward pass clearly before another."""
+    """Whether the traced (first) rank begins its backward pass clearly before another."""
     until_backward = [statistics.median(it) for it in profile.rank_forward_seconds if it]
     return len(until_backward) > 1 and until_backward[0] < _CLEARLY_EARLIER * max(until_backward)
 

@@ -1,23 +1,24 @@
-"""Shared memory is too small for the batches that wait in it.
+"""Shared memory is too small for the prefetched batches.
 
 ## What it is
-Workers hand their batches over in shared memory (`/dev/shm`). Each of them may have `prefetch_factor` batches there at
+Workers pass their batches through shared memory (`/dev/shm`). Each of them may have `prefetch_factor` batches there at
 a time, and the training process holds one more.
 
 ## Why it is slow
-It is not: it ends the run. A worker that finds shared memory full is killed by a bus error, and the training stops with
-"DataLoader worker is killed by signal: Bus error". Containers often give only 64 MiB.
+It is not slow, but ends the run. A worker that finds shared memory full is killed by a bus error, and training stops
+with "DataLoader worker is killed by signal: Bus error". Containers often give only 64 MiB.
 
 ## How to see it
-`(workers * prefetch_factor + 1) * bytes of a batch`, for every training process, against the size of shared memory.
-This rule speaks from half of it on: batches may be larger than the one that was looked at, and others use it too.
+`(workers * prefetch_factor + 1) * bytes of a batch`, for every training process, compared with the size of shared
+memory. This rule reports half of it or more: batches may be larger than the measured one, and other processes use
+shared memory too.
 
 ## What to do
 Start the container with `--shm-size=8g` or `--ipc=host` (Kubernetes: mount an `emptyDir` of medium `Memory` at
-`/dev/shm`). Else use fewer workers or a smaller `prefetch_factor`.
+`/dev/shm`). Otherwise use fewer workers or a smaller `prefetch_factor`.
 
 ## When it is fine
-When batches never reach that number: workers that are slower than the model seldom have one ready.
+If the queue never fills up: workers that are slower than the model seldom have a batch ready.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _NAME = "small-shared-memory"
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """One finding, at the loader that needs most, where all loaders together may fill half of the shared memory."""
+    """Yield one finding if all loaders together may fill half of shared memory."""
     available = profile.machine.shared_memory_bytes
     processes = max(1, profile.facts.processes)
     needs = [(it, _bytes_waiting(it) * processes) for it in distinct_loaders(profile) if it.workers]

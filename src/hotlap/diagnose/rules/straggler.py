@@ -1,21 +1,20 @@
 """One rank is slower than the others, and they wait for it.
 
 ## What it is
-All ranks meet in every step to exchange gradients. One of them comes last, in nearly every step: its data is harder,
-its machine is busier or cooler clocks hold it back, or it alone logs, evaluates and writes checkpoints.
+All ranks synchronize in every step to exchange gradients. One of them is last in nearly every step: its samples are
+longer, its machine is busier or its clocks are lower, or it alone logs, evaluates and writes checkpoints.
 
 ## Why it is slow
-The step is as long as the slowest rank's; what the others could have done meanwhile is lost on every one of them.
+The step takes as long as on the slowest rank; all others idle meanwhile.
 
 ## How to see it
-In the traces of the ranks: the step without its exposed communication is what a rank had to do by itself, and the rank
-that waits least in communication is the one that the others wait for. Where there are no traces, the ranks' time
-outside of backward and optimizer is compared, or the wall times of their steps, which show it only where ranks do not
-meet in every step.
+In the traces of the ranks: the step without its exposed communication is a rank's own work, and the others wait for the
+rank that waits least in communication. Without traces, the ranks' time outside of backward and optimizer is compared,
+or the wall times of their steps, which show it only if ranks do not synchronize in every step.
 
 ## What to do
-See what this rank does alone (`if rank == 0:` in the loop), give all ranks samples of like length, compare the clocks,
-temperatures and other processes of their devices, and the cores that their loaders have.
+Check what only this rank does (`if rank == 0:` in the loop), give all ranks samples of similar length, and compare the
+clocks, temperatures and other processes of their devices, and the cores of their loaders.
 
 ## When it is fine
 With pipeline or expert parallelism, where ranks have different work by design.
@@ -48,7 +47,7 @@ _SAME_RANK_SHARE = 0.8
 
 
 class _Columns(NamedTuple):
-    """What each rank had to do in each step, in seconds, the steps' whole lengths, and where these come from."""
+    """Each rank's own work per step in seconds, the whole steps' lengths, and the source of both."""
 
     ranks: tuple[int, ...]
     own: tuple[tuple[float, ...], ...]
@@ -57,7 +56,7 @@ class _Columns(NamedTuple):
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """One finding where one and the same rank comes last in four of five steps, by more than 5 % of the step."""
+    """Yield one finding if the same rank is last in four of five steps, by more than 5 % of the step."""
     for columns in (_traced(profile), _before_they_meet(profile), _untraced(profile)):
         if columns is None:
             continue
@@ -92,8 +91,8 @@ def _evidence(columns: _Columns, last: int, times_last: int) -> Iterator[str]:
         f"{columns.source}: {duration(own)} per step on rank {columns.ranks[last]}, {duration(others)} on the "
         f"{'other' if len(columns.own) == 2 else f'{len(columns.own) - 1} others'} ({percent(own / others - 1)} more)"
     )
-    yield f"it came last in {times_last} of {count(len(columns.whole), 'step')}"
-    yield "the share is what the step would lose if the work were spread evenly over all ranks"
+    yield f"it was last in {times_last} of {count(len(columns.whole), 'step')}"
+    yield "the share is the saving if the work were distributed evenly over all ranks"
 
 
 def _traced(profile: Profile) -> _Columns | None:
@@ -128,7 +127,7 @@ def _own_seconds(profile: Profile) -> tuple[tuple[float, ...], ...]:
 
 
 def _may_meet_elsewhere(profile: Profile) -> bool:
-    """Whether a collective was met outside of all phases, or no lines were sampled that could show one."""
+    """Whether a collective was sampled outside of all phases, or nothing was sampled."""
     lines = profile.evidence.sampled.lines
     return not lines or any(it.collective and it.phase == "other" for it in lines)
 
@@ -139,7 +138,7 @@ def _untraced(profile: Profile) -> _Columns | None:
 
 
 def _settled(rows: Sequence[tuple[float, ...]]) -> tuple[tuple[float, ...], ...]:
-    """The rows without their warm-up and of one length; none where there are too few ranks or steps."""
+    """Return the rows without warm-up and of one length; none with too few ranks or steps."""
     steps = min((len(it) for it in rows), default=0)
     skip = warm_up_steps(Steps(wall_seconds=rows[0][:steps])) if rows else 0
     if len(rows) < 2 or steps - skip < _FEWEST_UNTRACED_STEPS:

@@ -1,23 +1,23 @@
-"""A tensor is made on the CPU and then copied to the device.
+"""A tensor is created on the CPU and then copied to the device.
 
 ## What it is
 `torch.zeros(n).to(device)`, `torch.tensor(values).cuda()` or `torch.randn(...)` without `device=`, in every step.
 
 ## Why it is slow
-The host fills memory that the device could fill itself, and faster. Then it waits for the copy, which is made from
-pageable memory and after all work that was queued before it.
+The host fills memory that the device could fill faster. Then it waits for the copy, which reads pageable memory and
+runs after all work that was queued before it.
 
 ## How to see it
-Lines that made a tensor on the CPU and copied it to the device within the same step, in at least half of the observed
-steps. The time that this kept the host is the most that it can cost.
+Lines that created a tensor on the CPU and copied it to the device within the same step, in at least half of the
+observed steps. The host time of this is an upper bound of the cost.
 
 ## What to do
-Make it where it is used: `torch.zeros(n, device=device)`, `torch.arange(n, device=x.device)`. What is the same in every
-step is made once, before the loop, or registered as a buffer of the model. Random numbers drawn on the device come from
-another generator: other numbers of the same distribution.
+Create it on the device: `torch.zeros(n, device=device)`, `torch.arange(n, device=x.device)`. If it is the same in every
+step, create it once, before the loop, or register it as a buffer of the model. Random numbers drawn on the device come
+from another generator: other numbers of the same distribution.
 
 ## When it is fine
-Values that only the host knows, such as numbers read from a file; a few bytes of them cost a launch.
+Values that only the host knows, such as numbers read from a file.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NAME = "tensor-on-host"
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """One finding for each line that does so in most steps and takes a material time for it."""
+    """Yield one finding per line that does this in most steps and takes a material time."""
     if not profile.on_accelerator:
         return
     for call in profile.evidence.calls:

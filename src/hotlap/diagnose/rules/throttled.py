@@ -1,22 +1,22 @@
 """The device reduces its clocks.
 
 ## What it is
-The driver gave a reason why the training device did not run at its usual clocks: heat, a power limit, or a brake that
-the power supply pulled.
+The driver reported a reason why the training device did not run at its usual clocks: heat, a power limit, or a power
+brake.
 
 ## Why it is slow
-Compute time grows as the clock falls. Measurements wander with temperature, too, so that small gains cannot be shown.
+Compute time grows as the clock falls. Measurements also drift with temperature, so that small gains cannot be detected.
 
 ## How to see it
-The driver's list of reasons at the moment when the machine was looked at, before training began. Idling and clocks that
-somebody set are not among them. `nvidia-smi -q -d PERFORMANCE,CLOCK,POWER` shows it while training runs.
+The driver's list of reasons when the machine was checked, before training began. Idling and manually set clocks are not
+among them. `nvidia-smi -q -d PERFORMANCE,CLOCK,POWER` shows it while training runs.
 
 ## What to do
-Heat: mind airflow, dust and neighbours, lower the room. Power: raise the limit if it was lowered (`nvidia-smi -pl`), or
-check the cables and the supply. Until then compare only runs that were timed side by side.
+Heat: check airflow, dust and adjacent devices, and lower the room temperature. Power: raise the limit if it was lowered
+(`nvidia-smi -pl`), or check the cables and the supply. Until then compare only runs that were timed in turns.
 
 ## When it is fine
-A power cap under full load is how many devices are meant to run; it matters where the limit was set below the maker's.
+Many devices run at their power cap under full load by design; it matters if the limit was set below the manufacturer's.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ group: Group = "machine"
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """A finding for the device that the script trains on."""
+    """Yield a finding for the device that the script trains on."""
     device = accelerator(profile.situation)
     if device is None or not device.throttled:
         return

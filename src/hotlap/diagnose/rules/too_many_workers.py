@@ -4,23 +4,23 @@
 The `DataLoader` starts more worker processes than make it any faster.
 
 ## Why it is slow
-Each worker is a process with its own Python, its own copy of what the data set holds, and its own batches in shared
-memory. Where the cores (or the disk) are busy with fewer of them, more only take turns. They also lengthen the start
-of every epoch, and on a CPU they take cores from the training.
+Each worker is a process with its own Python, its own copy of the data set's objects, and its own batches in shared
+memory. If fewer workers already keep the cores (or the disk) busy, more of them only take turns. They also lengthen the
+start of every epoch, and on a CPU they take cores from the training.
 
 ## How to see it
-The loader is timed alone with several numbers of workers. This rule speaks where fewer come within 2 % of the script's
-number, or, where the loader was not timed, where there are more workers than cores. Whether the step itself gets
-faster the loader alone cannot tell, so the gain is left open. Where the step waits for data as well, this is the
-reason, and both are one finding, `loader-bound`.
+The loader is timed alone with several numbers of workers. This rule reports if fewer are within 2 % of the script's
+number, or, if the loader was not timed, if there are more workers than cores. Timing the loader alone does not show
+whether the step gets faster, so the gain is unknown. If the step also waits for data, this is the cause, and both are
+merged into one finding, `loader-bound`.
 
 ## What to do
-Use the fewest that come within 2 % of the best that was measured. torch names the same limit in its own warning: no
-more workers than cores, unless they mostly wait for a network or a slow disk.
+Use the fewest that are within 2 % of the best measured number. torch's own warning gives the same limit: no more
+workers than cores, unless they mostly wait for a network or a slow disk.
 
 ## When it is fine
-Workers that wait most of the time, for objects in a distant store say, may well be more than there are cores. Then the
-loader alone is faster with them, and this rule is silent.
+If workers wait most of the time, for example for remote storage, more workers than cores can be useful. Then the loader
+alone is faster with them, and this rule is silent.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _NAME = "too-many-workers"
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """One finding where all training loaders have the same number of workers and fewer would do."""
+    """Yield one finding if all training loaders have the same workers and fewer would do."""
     loaders = training_loaders(profile)
     if len({loader.workers for loader in loaders}) != 1 or loaders[0].workers < 2:
         return

@@ -1,27 +1,27 @@
-"""Matrices have sizes that the GPU's matrix units cannot load in whole pieces.
+"""Matrices have sizes that are not aligned for the GPU's tensor cores.
 
 ## What it is
-Large matrix products or convolutions run in a format for matrix units, and a size of their weights (a vocabulary, a
-number of features or channels) is no multiple of 16 bytes: of 8 numbers in float16 or bfloat16, of 4 in TensorFloat-32.
-The number of tokens in a batch is no such size: it is the number of rows, whose alignment does not matter.
+Large matrix products or convolutions run in a tensor-core format, and a size of their weights (a vocabulary, a number
+of features or channels) is not a multiple of 16 bytes: of 8 numbers in float16 or bfloat16, of 4 in TensorFloat-32. The
+number of tokens in a batch does not count: it is the number of rows, whose alignment does not matter.
 
 ## Why it is slow
-Matrix units are fed with aligned pieces of 16 bytes. A row of 50257 numbers begins at an odd place, so the library
-falls back to kernels with narrower loads, which reach a part of the rate (see NVIDIA's *Matrix Multiplication
-Background User's Guide*).
+Tensor cores load aligned blocks of 16 bytes. Rows of 50257 numbers begin at unaligned addresses, so the library falls
+back to kernels with narrower loads, which reach a part of the rate (see NVIDIA's *Matrix Multiplication Background
+User's Guide*).
 
 ## How to see it
 `hotlap profile train.py` names the products with their shapes. In a trace the kernels of such products often carry
 `align1` or `align2` in their names, where the others say `align8`.
 
 ## What to do
-Round the size up: a vocabulary of 50257 to 50304, say. The added entries are never asked for, and cost less than the
-odd size. Numbers of features and channels are best multiples of 64.
+Round the size up: a vocabulary of 50257 to 50304, say. The added entries are never used, and cost less than the
+unaligned size. Multiples of 64 are best for numbers of features and channels.
 
 ## When it is fine
-Where the size is part of the task and the product small. A checkpoint of the old size must be padded before it is
-loaded into the new one. The products of attention that is not fused have the length of the sequence as a side; what
-helps there is fused attention (`eager-attention`).
+If the size is part of the task and the product is small. A checkpoint of the old size must be padded before it is
+loaded into the new one. The products of unfused attention have the sequence length as a side; there, use fused
+attention (`eager-attention`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from hotlap.levers.support.situations import accelerator
 from hotlap.records import Finding
 from hotlap.traces.records import OperatorRow
 
-title = "Matrix sizes that the GPU's matrix units cannot load in whole pieces"
+title = "Matrix sizes that are not aligned for the GPU's tensor cores"
 group = "compute"
 rests_on = ("account", "profile", "matmul")
 
@@ -58,7 +58,7 @@ SMALLEST_SIDE = 64
 """A product with a shorter side is limited by memory, whatever its alignment."""
 
 SHORTEST_SECONDS = 20e-6
-"""A shorter kernel is mostly start and end."""
+"""A shorter kernel is mostly launch overhead."""
 
 _MULTIPLES = {"bfloat16": 8, "float16": 8, "tf32": 4}
 _BYTES = {"bfloat16": 2, "float16": 2, "tf32": 4}
@@ -73,7 +73,7 @@ _NANOSECONDS = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class _Unaligned:
-    """An operator with the sizes that are not aligned, and what of the step a full rate would save at most."""
+    """An operator with its unaligned sizes, and the largest share of the step that a full rate would save."""
 
     row: OperatorRow
     mode: str
@@ -82,7 +82,7 @@ class _Unaligned:
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """Only on NVIDIA's GPUs, and only products large enough that their alignment can matter."""
+    """Check NVIDIA GPUs only, and products large enough for their alignment to matter."""
     device = accelerator(profile.situation)
     if device is None or device.kind != "cuda" or not kernels_matter(profile):
         return
@@ -181,7 +181,7 @@ def _widths(row: OperatorRow, weights: _Weights) -> tuple[int, ...]:
 
 
 def _channels(row: OperatorRow) -> tuple[int, ...]:
-    """Channels in and out of a convolution that is not grouped. Images' few channels have kernels of their own."""
+    """Return the channels of an ungrouped convolution; images' few channels have special kernels."""
     operands = convolution_of(row)
     if operands is None:
         return ()
@@ -200,7 +200,7 @@ def _costliest_sizes(found: list[_Unaligned]) -> tuple[int, ...]:
 
 
 def _padded(size: int) -> int:
-    """The next multiple of 64, or of 8 where that would add much."""
+    """Return the next multiple of 64, or of 8 if that would add too much."""
     generous = -(-size // 64) * 64
     return generous if generous - size <= _LITTLE * size else -(-size // 8) * 8
 
@@ -213,7 +213,7 @@ def _basis(profile: Profile) -> str:
 def _in_words(profile: Profile, it: _Unaligned) -> str:
     share, multiple = percent(share_of(profile, [it.row])), _MULTIPLES[it.mode]
     sizes = " and ".join(map(str, it.sizes))
-    return f"{in_words(it.row)} in {it.mode} takes {share} of the step; {sizes}: no multiple of {multiple}."
+    return f"{in_words(it.row)} in {it.mode} takes {share} of the step; {sizes}: not a multiple of {multiple}."
 
 
 _BF16, _FP16 = "c10::BFloat16", "c10::Half"

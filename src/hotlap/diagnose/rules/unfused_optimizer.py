@@ -1,25 +1,25 @@
-"""The optimizer's step takes a good part of the time, and its fused form is not in use.
+"""The optimizer's step takes a large part of the time, and its fused implementation is not used.
 
 ## What it is
-The optimizer has a form that updates all parameters in one kernel, and the script does not ask for it. torch then takes
-a loop over all parameters on a CPU, and a few kernels for each operation (`foreach`) on a GPU. With `foreach=False` it
-loops on both.
+The optimizer has an implementation that updates all parameters in one kernel, and the script does not request it. torch
+then uses a loop over all parameters on a CPU, and a few kernels for each operation (`foreach`) on a GPU. With
+`foreach=False` it loops on both.
 
 ## Why it is slow
-Updating a parameter is a handful of operations, each of which reads and writes all of it. One after the other, they
-pass over memory many times, and each small tensor costs the start of a kernel or a call from Python. The fused form
-passes over memory once.
+Updating a parameter takes several operations, each of which reads and writes all of it. Together they pass over memory
+many times, and each small tensor costs a kernel launch or a call from Python. The fused implementation passes over
+memory once.
 
 ## How to see it
-The phase `optimizer` of the time account. With Adam and float32 parameters 28 bytes must be moved for each of them;
-`hotlap doctor` measures how fast memory is, and the fused form cannot be faster than that.
+The phase `optimizer` of the time account. With Adam and float32 parameters, 28 bytes must be moved for each of them;
+`hotlap doctor` measures the memory bandwidth, which limits the fused implementation.
 
 ## What to do
 Add `fused=True` to the optimizer's arguments.
 
 ## When it is fine
-Where the parameters are few and large, and memory is the limit in any form. The fused form rounds in other places, so
-losses differ in their last digits.
+If the parameters are few and large, so that memory is the limit in any case. The fused implementation rounds
+differently, so losses differ in their last digits.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ title = "The optimizer's fused implementation is not used"
 group = "compute"
 
 LARGE_BYTES = 256 << 20
-"""Parameters whose update moves more than this do not fit into a cache, so memory's speed is a limit for them."""
+"""Parameters whose update moves more bytes do not fit into a cache, so memory bandwidth limits it."""
 
 # What a fused update of one float32 parameter reads and writes at least; the optimizer's moments are float32.
 _BYTES_MOVED = MappingProxyType({"Adam": 28, "AdamW": 28, "Adagrad": 20, "SGD": 12})
@@ -78,7 +78,7 @@ def check(profile: Profile) -> Iterator[Finding]:
 
 
 def could_be_fused(it: OptimizerFacts) -> bool:
-    """Whether it has a fused form, and the script chose neither that nor `foreach`."""
+    """Whether it has a fused implementation, and the script chose neither that nor `foreach`."""
     return it.from_torch and it.supports_fused and it.fused is None and not it.foreach
 
 

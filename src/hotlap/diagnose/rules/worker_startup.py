@@ -2,25 +2,25 @@
 
 ## What it is
 Without `persistent_workers=True` the `DataLoader` ends its workers after each epoch and starts new ones for the next,
-which import, copy the data set and fill the queue before the first batch comes. So does a script that makes a new
-`DataLoader` in every epoch, whatever it passes.
+which import modules, copy the data set and fill the queue before the first batch is ready. A script that creates a new
+`DataLoader` in every epoch also starts new workers, with any arguments.
 
 ## Why it is slow
-Nothing is trained on meanwhile. Starting takes from some ten milliseconds (forked) to several seconds (spawned, with
-large imports) for every epoch: little when an epoch takes an hour, most of the time when it takes a second.
+Training stops meanwhile. Starting takes from tens of milliseconds (forked) to several seconds (spawned, with large
+imports) per epoch: negligible if an epoch takes an hour, most of the time if it takes a second.
 
 ## How to see it
-What `iter(loader)` and the first fetch after it took, from the second epoch of the profiled run on, less what a fetch
-usually takes. That time, spread over the steps of the run, relative to the unmodified script's step, is the cost; it
-cannot be more than the data wait.
+The time of `iter(loader)` and the first fetch after it, from the second epoch of the profiled run on, minus a usual
+fetch. That time per step of the run, relative to the unmodified script's step, is the cost; it is at most the data
+wait.
 
 ## What to do
-Make the `DataLoader` once, and pass `persistent_workers=True`. Where epochs are very short, let one epoch pass
-over the data several times.
+Create the `DataLoader` once, and pass `persistent_workers=True`. If epochs are very short, let one epoch iterate over
+the data several times.
 
 ## When it is fine
-Long epochs. A data set with a `set_epoch` method needs new workers, which would not see that call otherwise; and
-workers that live on keep their memory, which a second loader (for evaluation) may want.
+If epochs are long. A data set with a `set_epoch` method needs new workers, since persistent ones do not see that call;
+and persistent workers keep their memory, which a second loader (for evaluation) may need.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NAME = "worker-startup"
 
 
 def check(profile: Profile) -> Iterator[Finding]:
-    """One finding for each training loader that was started again and lost a material time with it."""
+    """Yield one finding per training loader whose restarts take a material time."""
     for use in profile.evidence.loaders:
         loaders = [it for it in profile.facts.loaders if it.dataset == use.dataset]
         if not loaders or any(it.workers == 0 for it in loaders):
@@ -55,19 +55,21 @@ def check(profile: Profile) -> Iterator[Finding]:
 
 
 def _is_made_again(profile: Profile, loader: LoaderFacts) -> bool:
-    """Whether the line that makes the loader made several alike."""
+    """Whether the line that creates the loader created several alike."""
     return sum(it == loader for it in profile.facts.loaders) > 1
 
 
 def _steps_of_the_run(profile: Profile) -> int:
-    """Starts are timed under the profiler too, where calls are not counted."""
+    """Starts are also timed under the profiler, where calls are not counted."""
     window = profile.evidence.window
     return profile.evidence.observed_steps + (window.steps if window else 0)
 
 
 def _lost_again(use: LoaderUse) -> tuple[float, ...]:
-    """Seconds until the first batch of each epoch but the first one, less the time of a usual fetch. The very first
-    start is needed in any case."""
+    """Return the seconds to the first batch of each epoch but the first, minus a usual fetch.
+
+    The very first start is always needed.
+    """
     usual = median(use.fetch_seconds) if use.fetch_seconds else 0.0
     starts = zip(use.start_seconds[1:], use.first_fetch_seconds[1:], strict=False)
     return tuple(max(0.0, start + first - usual) for start, first in starts)

@@ -1,10 +1,10 @@
-"""What a trace alone comes to: its main causes of slowness in the order of what they cost, each with what to do.
+"""Judge a trace alone: its main causes of slowness, the costliest first, each with a remedy.
 
-The rules judge a profile that is made of the trace (:mod:`.profile`). What a trace shows and no rule without a time
-account says is added: why the device was idle (:mod:`.idle`), what its kernels show (:mod:`.kernels`) and how they
-fill it (:mod:`.small_grids`), what the host did where there is no device (:mod:`.host`), how fast products of each size
-ran (:mod:`.products`), which part of the device's peak the steps reached (:mod:`.utilisation`), and how several ranks
-wait for one another (:mod:`.ranks`).
+The rules judge a profile built from the trace (:mod:`.profile`). Added are findings that a trace shows without a time
+account: why the device was idle (:mod:`.idle`), what its kernels show (:mod:`.kernels`) and how they fill it
+(:mod:`.small_grids`), what the host did if there is no device (:mod:`.host`), the rates of products of each size
+(:mod:`.products`), the share of the device's peak that the steps reached (:mod:`.utilisation`), and how several ranks
+wait for each other (:mod:`.ranks`).
 """
 
 from __future__ import annotations

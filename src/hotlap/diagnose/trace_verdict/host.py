@@ -1,4 +1,4 @@
-"""What the host did where a trace has no device, and what to do."""
+"""What the host did if a trace has no device, and the remedies."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from hotlap.traces.records import Breakdown, HostTime, OperatorRow
 _NOTABLE_PYTHON = 0.1
 _SHOWN = 3
 _BILLION = 1e9
-_TRACED = "Tracing makes Python slower than it is: an untraced step has less of it."
+_TRACED = "Tracing makes Python slower: an untraced step spends less time in it."
 
 
 def host_findings(breakdown: Breakdown, operators: Sequence[OperatorRow]) -> Iterator[Finding]:
-    """Waiting for data and for a device, Python, and always the operators that take longest."""
+    """Yield waits for data and for a device, Python, and always the costliest operators."""
     time = breakdown.host_time
     if time is not None and time.step_nanoseconds > 0:
         yield from _waits(time)
@@ -50,10 +50,10 @@ def _waits(time: HostTime) -> Iterator[Finding]:
         yield Finding(
             rule="python-overhead",
             share=python,
-            title=f"In {percent(python.value)} of the step no operator of torch runs, and nothing is waited for.",
+            title=f"In {percent(python.value)} of the step no operator of torch runs, and training waits for nothing.",
             evidence=(f"{duration(time.python_nanoseconds / _BILLION)} in Python and the rest", _TRACED),
             remedy="Move logging, metrics and loops in Python out of the step; `torch.compile` removes the Python of "
-            "the model, and a larger batch needs less of it per sample.",
+            "the model, and a larger batch spends less of it per sample.",
         )
 
 
@@ -78,6 +78,6 @@ def _operators(time: HostTime | None, operators: Sequence[OperatorRow]) -> Itera
         evidence=tuple(
             f"{in_words(it)}: {duration(it.host_nanoseconds / _BILLION)} in {count(it.calls, 'call')}" for it in longest
         ),
-        remedy="Make these run on less data or less often. `torch.compile` fuses chains of element-wise operators, and "
+        remedy="Run these on less data or less often. `torch.compile` fuses chains of element-wise operators, and "
         'processors with instructions for bfloat16 multiply it faster (`torch.autocast("cpu")`).',
     )

@@ -1,4 +1,4 @@
-"""Why a device was idle, and what to do: for causes of which the rules say nothing without a time account."""
+"""Why a device was idle, and the remedies, for causes that no rule covers without a time account."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BILLION = 1e9
 
 
 class _Answer(NamedTuple):
-    """The rule whose page explains a cause, the title's end, and what to do."""
+    """The rule whose page explains a cause, the end of the title, and the remedy."""
 
     rule: str
     because: str
@@ -39,21 +39,21 @@ _ANSWERS: dict[Cause, _Answer] = {
     ),
     "blocking_copy": _Answer(
         "pageable-copies",
-        "around copies that hold up the host",
+        "around copies that block the host",
         "Pin the host's memory (`pin_memory=True`), copy with `.to(device, non_blocking=True)`, or make the tensors on "
         "the device.",
     ),
     "communication": _Answer(
         "exposed-communication",
         "around communication",
-        "Let backward hide it (gradient buckets, `bucket_cap_mb`), communicate less often (`no_sync()` while gradients "
-        "are accumulated), and look for the rank that comes last in the traces of the others.",
+        "Overlap it with backward (gradient buckets, `bucket_cap_mb`), communicate less often (`no_sync()` while "
+        "gradients are accumulated), and find the slowest rank in the traces of the others.",
     ),
     "capture_or_compile": _Answer(
         "compilation",
         "while graphs are captured or code is compiled or loaded",
-        "If this was warm-up, record later steps: `torch.profiler.schedule(wait=5, warmup=2, active=5)`. If it comes "
-        "back, `TORCH_LOGS=recompiles` names the reason; `torch.compile(dynamic=True)` or padded shapes avoid it.",
+        "If this was warm-up, record later steps: `torch.profiler.schedule(wait=5, warmup=2, active=5)`. If it "
+        "recurs, `TORCH_LOGS=recompiles` names the reason; `torch.compile(dynamic=True)` or padded shapes avoid it.",
     ),
     "initialisation": _Answer(
         "first-use",
@@ -86,16 +86,17 @@ _PYTHON = _Answer(
 )
 _LAUNCHES = _Answer(
     "launch-bound",
-    "because the host issues its work too slowly",
+    "because the host launches its work too slowly",
     'Compile the model (`torch.compile`; `mode="reduce-overhead"` replays the step as a CUDA graph), use a fused '
     "optimizer, or a larger batch.",
 )
 
 
 def idle_findings(profile: Profile, device: DeviceBreakdown) -> Iterator[Finding]:
-    """One for each cause that takes 2 % of the window or more. The turn from one kernel to the next is none.
+    """Yield one finding per cause that takes 2 % of the window or more.
 
-    While work is issued too slowly the host is inside operators or in Python: these are two causes.
+    The gap between consecutive kernels is not a cause. While work is launched too slowly the host is inside operators
+    or in Python: these are two causes.
     """
     for cause, answer, part in _answered(device):
         idle = idle_share(profile, cause.cause)
@@ -114,7 +115,7 @@ def idle_findings(profile: Profile, device: DeviceBreakdown) -> Iterator[Finding
 
 
 def communication_finding(device: DeviceBreakdown) -> Iterator[Finding]:
-    """Communication during which the device computes nothing, where too few steps were recorded for the rule."""
+    """Yield exposed communication if too few steps were recorded for the rule."""
     time = device.time
     share = exactly(time.exposed_communication_nanoseconds / max(1, time.window_nanoseconds))
     if is_material(share):
@@ -122,7 +123,7 @@ def communication_finding(device: DeviceBreakdown) -> Iterator[Finding]:
         yield Finding(
             rule="exposed-communication",
             share=share,
-            title=f"Communication that nothing hides takes {percent(share.value)} of the step.",
+            title=f"Communication that does not overlap with computation takes {percent(share.value)} of the step.",
             evidence=tuple(
                 f"{name(it.name)}: {duration(it.nanoseconds / _BILLION)} in {count(it.launches, 'launch', 'launches')}"
                 for it in kernels
@@ -133,7 +134,7 @@ def communication_finding(device: DeviceBreakdown) -> Iterator[Finding]:
 
 
 def copies_finding(device: DeviceBreakdown) -> Iterator[Finding]:
-    """Copies and memsets that no computing hides."""
+    """Yield copies and memsets that do not overlap with computation."""
     time = device.time
     share = exactly(time.exposed_copy_nanoseconds / max(1, time.window_nanoseconds))
     if not is_material(share):
@@ -142,7 +143,7 @@ def copies_finding(device: DeviceBreakdown) -> Iterator[Finding]:
     yield Finding(
         rule="copies",
         share=share,
-        title=f"Copies and memsets that nothing hides take {percent(share.value)} of the step.",
+        title=f"Copies and memsets that do not overlap with computation take {percent(share.value)} of the step.",
         evidence=tuple(
             f"{it.direction}, {it.memory} memory: {duration(it.nanoseconds / _BILLION)} in "
             f"{count(it.copies, 'copy', 'copies')}"
@@ -152,20 +153,22 @@ def copies_finding(device: DeviceBreakdown) -> Iterator[Finding]:
     )
 
 
-_MEMSETS = "Clear gradients with `zero_grad(set_to_none=True)`, and do not fill tensors that are written at once."
+_MEMSETS = (
+    "Clear gradients with `zero_grad(set_to_none=True)`, and do not fill tensors that are overwritten immediately."
+)
 
 
 def _copies_remedy(row: CopyRow) -> str:
     if row.direction == "HtoD":
         pinned = "" if row.memory == "pinned" else "Pin the host's memory (`pin_memory=True`). "
-        return f"{pinned}Upload the next batch on a stream of its own while this one is computed, in a shorter dtype."
+        return f"{pinned}Copy the next batch on a separate stream while this one is computed, in a shorter dtype."
     if row.direction == "DtoH":
         return "Keep results on the device and read them less often; reduce them before they are copied."
     return "Avoid `.contiguous()`, `.clone()` and `torch.cat` of large tensors in the step; write into one buffer."
 
 
 def _answered(device: DeviceBreakdown) -> Iterator[tuple[IdleCause, _Answer, float]]:
-    """Every cause with its answer, and the part of the cause's time that it is about."""
+    """Yield every cause with its remedy, and the part of the cause's time that it covers."""
     for cause in device.idle.causes:
         if cause.cause == "launch_bound":
             issuing = in_operators(cause)

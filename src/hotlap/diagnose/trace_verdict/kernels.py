@@ -1,4 +1,4 @@
-"""What the kernels of a device show: products in float32, element-wise work that could be fused, or no loss at all."""
+"""What a device's kernels show: float32 products, element-wise work that could be fused, or no loss at all."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TERA = 1e12
 _NOTABLE_ELEMENTWISE = 0.1
 
 _NOT_FLOAT32 = re.compile(r"half|bf16|bfloat16|_f16|double|f64|dgemm|zgemm|cgemm|gemv|int8|s8_", re.IGNORECASE)
-"""Of kernels on ordinary units those of other formats, and products with a vector, which memory limits."""
+"""Kernels on ordinary units in other formats, and products with a vector, which memory limits."""
 
 _ATTENTION = re.compile(r"flash|fmha", re.IGNORECASE)
 _ATTENTION_IN_FLOAT32 = re.compile(r"fmha_cutlass[fb]_f32", re.IGNORECASE)
@@ -79,7 +79,7 @@ def _computing_share(device: DeviceBreakdown) -> float:
 
 
 def _ratio(device: str) -> float:
-    """How long the faster format takes at least, as a part of float32's time; 0 where no rates are published."""
+    """Return the faster format's minimum time as a share of float32's; 0 without published rates."""
     peak = peak_of(device)
     return peak.float32 / peak.half if peak else 0.0
 
@@ -120,7 +120,7 @@ def _remedy(native: Sequence[str]) -> str:
 
 
 def elementwise_finding(device: DeviceBreakdown) -> Iterator[Finding]:
-    """Element-wise kernels of eager torch; none where kernels are fused already."""
+    """Yield eager torch's element-wise kernels; none if kernels are fused already."""
     rows = [it for it in device.kernels if _ELEMENTWISE.search(it.name)]
     share = sum(it.nanoseconds for it in rows) / max(1, device.time.window_nanoseconds)
     if share < _NOTABLE_ELEMENTWISE or any(_FUSED.search(it.name) for it in device.kernels):
@@ -132,12 +132,12 @@ def elementwise_finding(device: DeviceBreakdown) -> Iterator[Finding]:
         title=f"Element-wise kernels, each of which reads and writes its tensors again, take {percent(share)} of "
         "the step.",
         evidence=(f"{count(launches, 'launch', 'launches')} of {count(len(rows), 'kernel')}", *_kernel_lines(rows[:2])),
-        remedy="Compile the model (`torch.compile`), which merges chains of them into one kernel.",
+        remedy="Compile the model (`torch.compile`), which fuses chains of them into one kernel.",
     )
 
 
 def computing_finding(device: DeviceBreakdown) -> Finding:
-    """Where nothing else is worth naming: what the device computes."""
+    """Yield what the device computes, if nothing else is worth reporting."""
     busy = device.time.busy_nanoseconds
     rows = device.kernels[:_SHOWN]
     most = sum(it.nanoseconds for it in rows) / max(1, busy)
@@ -145,7 +145,7 @@ def computing_finding(device: DeviceBreakdown) -> Finding:
         rule="computing",
         kind="hint",
         share=exactly(0.0),
-        title=f"The device computes {percent(_computing_share(device))} of the step, and nothing else costs much.",
+        title=f"The device computes {percent(_computing_share(device))} of the step, and no other cost is large.",
         evidence=(
             f"the {count(len(rows), 'longest kernel')} take {percent(min(1.0, most))} of the busy time",
             *_kernel_lines(rows),

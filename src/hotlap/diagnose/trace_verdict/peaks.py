@@ -1,4 +1,4 @@
-"""What manufacturers publish as the peak rates of their devices, in TFLOP/s, dense."""
+"""The dense peak rates of devices in TFLOP/s, as published by their manufacturers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ A40, A10, H100, H200 and L40S, and of AMD's MI210 and MI300X."""
 
 
 def peak_of(name: str) -> Peak | None:
-    """The rates of a device; None where its name is not listed, and for a slice of one (MIG)."""
+    """Return the rates of a device; None for an unlisted name and for a slice of a device (MIG)."""
     if "MIG" in name:
         return None
     return next((peak for pattern, peak in _PEAKS if re.search(pattern, name)), None)

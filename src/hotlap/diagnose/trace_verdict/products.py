@@ -1,4 +1,4 @@
-"""How fast matrix products of each size ran, against the peak that the manufacturer publishes for the device."""
+"""The rates of matrix products of each size, compared with the device's published peak."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ProductRate(Record, frozen=True, kw_only=True):
 
 
 def product_rates(device: DeviceBreakdown, operators: Sequence[OperatorRow]) -> tuple[ProductRate, ...]:
-    """Of all products whose sizes and types were recorded and that launched kernels, the longest in total first."""
+    """Return the rates of all products with recorded sizes and dtypes that launched kernels, longest first."""
     alike: defaultdict[tuple[str, tuple[int, int, int, int], str], list[OperatorRow]] = defaultdict(list)
     for it in operators:
         product, dtype = product_of(it), dtype_of(it)

@@ -1,4 +1,4 @@
-"""A profile of what a trace says: devices, operators and the host's time, and no account or facts of a script."""
+"""Build a profile from a trace: devices, operators and the host's time, without an account or facts of a script."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _ARCHITECTURES = (
 
 
 def native_dtypes_of(name: str, capability: Capability | None) -> tuple[str, ...]:
-    """What a device multiplies by its matrix units: NVIDIA's by compute capability, which AMD numbers otherwise."""
+    """Return the formats of a device's matrix units, by NVIDIA's compute capability; AMD numbers differently."""
     if "AMD" in name:
         return ("float16", "bfloat16")
     return claimed_dtypes(capability) if capability is not None else ()
@@ -77,7 +77,7 @@ def _accelerators(breakdown: Breakdown) -> tuple[Accelerator, ...]:
 
 
 def _window(breakdown: Breakdown, device: DeviceBreakdown | None) -> Window:
-    """The steps, over which operators are counted; without steps all of the trace as one."""
+    """Return the steps in which operators are counted; without steps the whole trace counts as one."""
     steps = breakdown.steps
     if steps:
         nanoseconds = steps[-1].start_nanoseconds + steps[-1].nanoseconds - steps[0].start_nanoseconds

@@ -1,4 +1,4 @@
-"""What the traces of several ranks show together: who is waited for."""
+"""What the traces of several ranks show together: which rank the others wait for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OF_RANKS = ("straggler", "exposed-communication")
 
 
 def verdict_of_ranks(breakdowns: Sequence[Breakdown], comparison: RankComparison | None) -> TraceVerdict | None:
-    """Of the traces that are compared; None where there are no ranks to compare or they lose nothing."""
+    """Compare the traces; None if there are no ranks to compare or they lose nothing."""
     if comparison is None:
         return None
     paths = {it.path for it in comparison.ranks}
@@ -48,7 +48,7 @@ def _waited_for(comparison: RankComparison) -> list[Finding]:
                 f"rank {last.rank} computes {duration(own / _BILLION)}, the others {duration(theirs / _BILLION)}",
                 f"rank {last.rank} is idle {duration(idle / _BILLION)}, the others {duration(their_idle / _BILLION)}",
             ),
-            remedy=f"Look at what rank {last.rank} alone does or has: logging and checkpoints in the loop, longer "
+            remedy=f"Check what only rank {last.rank} does or has: logging and checkpoints in the loop, longer "
             "samples, fewer free cores, a device that is shared or throttled.",
             levers=levers_for("straggler"),
         )

@@ -1,4 +1,4 @@
-"""Kernels that leave most of the device without work, since their grids have few blocks."""
+"""Kernels that leave most of the device idle because their grids have few blocks."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _BILLION = 1e9
 
 
 def small_grids_finding(profile: Profile, device: DeviceBreakdown) -> Iterator[Finding]:
-    """Time in grids with less than half a block per multiprocessor; collectives need no more.
+    """Yield time in grids with less than half a block per multiprocessor, except collectives.
 
-    What the multiprocessors without a block could have done in that time is a bound of what is lost.
+    The idle time of the multiprocessors without a block is a bound of the loss.
     """
     rows = [it for it in device.kernels if it.few_blocks_nanoseconds and not it.communication]
     window = max(1, device.time.window_nanoseconds)
@@ -33,7 +33,7 @@ def small_grids_finding(profile: Profile, device: DeviceBreakdown) -> Iterator[F
         title=f"Kernels with too few blocks for half of the multiprocessors take {percent(min(1.0, share))} of the "
         "step.",
         evidence=tuple(map(_line, longest)),
-        remedy="Give each launch more work: a larger batch or longer sequences, one batched operator (`torch.bmm`, "
+        remedy="Give each kernel more work: a larger batch or longer sequences, one batched operator (`torch.bmm`, "
         "`foreach=True`) in place of many small ones, or a kernel that splits the reduced dimension. Small kernels "
         "that do not depend on each other can share the device on several streams.",
     )

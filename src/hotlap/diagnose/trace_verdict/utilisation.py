@@ -1,10 +1,10 @@
-"""How many floating-point operations a step took, how fast, and which part of the device's published peak that is.
+"""A step's floating-point operations, their rate, and its share of the device's published peak.
 
-Operations are read off the recorded shapes of matrix products, convolutions, attention and recurrent layers; two count
-for a multiplication with its addition, and attention counts in full where it is causal. They are those that were
-carried out. Where activations are recomputed (checkpointing) the share of the peak is therefore that which the PaLM
-paper (Chowdhery et al. 2022, arXiv:2204.02311, appendix B) calls hardware FLOPs utilisation; without that it is its
-model FLOPs utilisation (MFU).
+Operations are derived from the recorded shapes of matrix products, convolutions, attention and recurrent layers; a
+multiplication with its addition counts as two, and causal attention counts in full. They are the executed operations.
+With recomputed activations (checkpointing) the share of the peak is therefore what the PaLM paper (Chowdhery et al.
+2022, arXiv:2204.02311, appendix B) calls hardware FLOPs utilisation; without them it is its model FLOPs utilisation
+(MFU).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from hotlap.records import Record
 from hotlap.traces.records import Breakdown, DeviceBreakdown, OperatorRow
 
 LEAST_KNOWN = 0.5
-"""Of the time of matrix work. Where the operations of less are known, no figure is given."""
+"""A share of the time of matrix work. If the operations of less are known, no figure is given."""
 
 NEARLY_ALL = 0.95
-"""Where the operations of less are known, figures are lower bounds."""
+"""If the operations of less are known, figures are lower bounds."""
 
 _NANOSECONDS = 1e-9
 _COMMON_ATTENTION = "aten::_scaled_dot_product"
@@ -40,7 +40,7 @@ class DtypeWork(Record, frozen=True, kw_only=True):
 
 
 class StepWork(Record, frozen=True, kw_only=True):
-    """The operations of all steps of a trace, or of the whole trace where ``steps`` is 0.
+    """The operations of all steps of a trace, or of the whole trace if ``steps`` is 0.
 
     ``known_matrix_share`` is which part of the time of matrix work has known operations, ``known_kernel_share`` which
     part of the time in which kernels computed. ``is_lower_bound`` says that the first is too small for the figures to
@@ -73,7 +73,7 @@ class StepWork(Record, frozen=True, kw_only=True):
 
 
 def step_work(breakdown: Breakdown, operators: Sequence[OperatorRow]) -> StepWork | None:
-    """The operations of a trace whose devices are alike; None where those of too little are known."""
+    """Return the operations of a trace with identical devices; None if too few are known."""
     device = breakdown.busiest_device
     if device is None:
         return None
@@ -127,7 +127,7 @@ def _work(
 
 
 def _peak_share(dtypes: Iterable[DtypeWork], devices: int, nanoseconds: int) -> float | None:
-    """The time at peak rates over the time that passed; None above 1, where a device must be another than it says."""
+    """Return the time at peak rates over the elapsed time; None above 1, since the device's name must be wrong."""
     seconds = 0.0
     for it in dtypes:
         if it.peak_flops_per_second is None:
@@ -150,19 +150,19 @@ def _multiplying(operators: Sequence[OperatorRow]) -> Iterator[OperatorRow]:
 
 
 def _computing(device: DeviceBreakdown) -> int:
-    """For how long kernels computed in the steps, or in all."""
+    """Return the time in which kernels computed, in the steps or in total."""
     return (device.in_steps or device.time).compute_nanoseconds
 
 
 def _on_tensor_cores(device: DeviceBreakdown) -> int:
-    """About how long kernels that use tensor cores by their names ran in the steps: their part of the whole trace."""
+    """Estimate the time of kernels named for tensor cores in the steps, from their share of the trace."""
     whole = device.time.compute_nanoseconds
     found = sum(it.nanoseconds for it in device.kernels if it.tensor_cores)
     return round(found * _computing(device) / whole) if whole else 0
 
 
 class _Sizes:
-    """What is known of operators' sizes by others: of convolutions, whose outputs only some calls show."""
+    """Sizes known from other calls: outputs of convolutions, which only some calls show."""
 
     def __init__(self, operators: Sequence[OperatorRow]) -> None:
         self._outputs = convolution_outputs(operators)

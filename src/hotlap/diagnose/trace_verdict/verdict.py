@@ -1,4 +1,4 @@
-"""One trace's findings, in the order of what they cost."""
+"""One trace's findings, the costliest first."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from hotlap.traces.conclusion import WORTH_NAMING, conclusion_of
 from hotlap.traces.records import Breakdown, Conclusion, DeviceBreakdown, OperatorRow
 
 _FOUND_BY_RULES = frozenset({"launch-bound", "python-overhead", "exposed-communication", "slow-matmul-precision"})
-"""What both a rule and the trace alone may find: the rule's finding is kept."""
+"""Causes that both a rule and the trace alone may find: the rule's finding is kept."""
 
 
 class TraceVerdict(Record, frozen=True, kw_only=True):
-    """What a trace comes to: the largest loss, and every cause with its evidence and remedy, the costliest first.
+    """The verdict of a trace: the largest loss, and every cause with its evidence and remedy, the costliest first.
 
     ``path`` is empty for what several ranks of one run show together. ``device`` is the one that it is about, the
     busiest of so many ``devices``; None for a trace without any. ``products`` are the rates of the busiest
@@ -105,7 +105,7 @@ def _unreliable(breakdown: Breakdown) -> list[Finding]:
             rule="unreliable-trace",
             kind="hint",
             share=exactly(0.0),
-            title="The trace lacks a part of the device's work, so no cause can be named.",
+            title="The trace lacks a part of the device's work, so no cause can be determined.",
             evidence=(breakdown.unreliable,),
             remedy='Record it again without CUDA graphs (`torch.compile` without `mode="reduce-overhead"`), or with a '
             "newer version of torch, which records the kernels of graphs.",
@@ -114,7 +114,7 @@ def _unreliable(breakdown: Breakdown) -> list[Finding]:
 
 
 def without_steps(found: Finding) -> Finding:
-    """With shares called shares of the trace, where it marks no steps."""
+    """Rename shares of the step to shares of the trace if it marks no steps."""
     return msgspec.structs.replace(
         found, title=_of_the_trace(found.title), evidence=tuple(map(_of_the_trace, found.evidence))
     )
