@@ -1,7 +1,7 @@
 """The accelerators of this machine, as their drivers describe them.
 
-Nothing here initialises CUDA or imports torch: the process that asks is the one that starts the trials, and a CUDA
-context of its own would take memory from them. What a driver does not tell is left empty.
+Nothing here initialises CUDA or imports torch: this process starts the trials, and a CUDA context of its own would take
+memory from them. What a driver does not report is left empty.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def accelerators(root: Path = Path("/"), environment: Mapping[str, str] | None =
 def as_torch_sees_them(
     devices: Sequence[TorchDevice], known: Sequence[Accelerator], environment: Mapping[str, str] | None = None
 ) -> tuple[Accelerator, ...]:
-    """The devices in torch's order, with memory and capability as torch has them, and whatever else the driver tells of
-    each. ``known`` are those of :func:`accelerators`, which are kept where torch sees none."""
+    """The devices in torch's order, with memory and capability as torch reports them, and everything else from the
+    driver. ``known`` are those of :func:`accelerators`, which are kept where torch sees none."""
     if not devices:
         return tuple(known)
     told = {_bare(uuid): it for uuid, it in _nvidia(os.environ if environment is None else environment) if uuid}
@@ -44,7 +44,7 @@ def as_torch_sees_them(
 def _with_torchs_facts(device: TorchDevice, like: Accelerator | None) -> Accelerator:
     major, _, minor = device.capability.partition(".")
     is_number = device.kind == "cuda" and major.isdecimal() and minor.isdecimal()
-    # A slice's name goes on after its device's; AMD's driver calls devices by names of its own.
+    # A slice's name starts with its device's; AMD's driver has device names of its own.
     if like is None or (device.kind == "cuda" and not device.name.startswith(like.name)):
         like = Accelerator(kind=device.kind, name=device.name, memory_bytes=0)
     return msgspec.structs.replace(
@@ -72,7 +72,7 @@ def claimed_dtypes(capability: tuple[int, int]) -> tuple[str, ...]:
 
 
 def _nvidia(environment: Mapping[str, str]) -> Iterator[tuple[str, Accelerator]]:
-    """The visible devices with their identifiers, which are empty where this driver tells none."""
+    """The visible devices with their identifiers, which are empty where this driver reports none."""
     import pynvml as nvml
 
     try:
@@ -146,7 +146,7 @@ def _describe_nvidia(nvml: Any, handle: Any) -> Accelerator:
 
 
 def _pcie(nvml: Any, handle: Any) -> str:
-    """``generation 4 x16``: the best that device and slot can do together (an idle link clocks down)."""
+    """``generation 4 x16``: the maximum of device and slot together (an idle link clocks down)."""
     generation = _asked(nvml, lambda: nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle), default=None)
     width = _asked(nvml, lambda: nvml.nvmlDeviceGetMaxPcieLinkWidth(handle), default=None)
     return f"generation {generation} x{width}" if generation and width else ""
@@ -158,7 +158,7 @@ def _other_processes(nvml: Any, handle: Any) -> int:
 
 
 def _throttle_reasons(nvml: Any, handle: Any) -> tuple[str, ...]:
-    """Why the clocks are held down now. Idling and clocks that someone set are no throttling."""
+    """Why the clocks are reduced now. Idling and clocks that a user fixed are not throttling."""
     held: int = _asked(nvml, lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle), default=0)
     names = {
         "power cap": nvml.nvmlClocksThrottleReasonSwPowerCap,

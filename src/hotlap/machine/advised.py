@@ -1,4 +1,4 @@
-"""What is said about a machine: the record that rules make."""
+"""The record in which rules report a problem of the machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Level: TypeAlias = Literal["problem", "warning", "note"]
 @dataclass(frozen=True, slots=True)
 class Advice:
     """One thing about the machine: ``problem`` (training fails or wastes most of the machine), ``warning`` (it is
-    slower than it need be, or measuring is disturbed) or ``note`` (good to know). ``remedy`` says what to do."""
+    slower than necessary, or measurements are disturbed) or ``note`` (good to know). ``remedy`` says what to do."""
 
     level: Level
     text: str

@@ -1,13 +1,13 @@
-"""What a fused operator saves of attention, by the length of sequences and the width of heads.
+"""The time that a fused operator saves in attention, by sequence length and head width.
 
-Part of the child that :mod:`hotlap.machine.ceilings` is. Attention is computed by its definition (two batched products
-with a softmax between them) and by ``torch.nn.functional.scaled_dot_product_attention``, in turns, forward and back. A
-fused operator does not write the scores to memory; in return its backward pass computes them again. On a processor it
-is often slower for short sequences and narrow heads.
+Runs in the child process of :mod:`hotlap.machine.ceilings`. Attention is computed by its definition (two batched
+products with a softmax between them) and by ``torch.nn.functional.scaled_dot_product_attention``, in turns, forward and
+back. A fused operator does not write the scores to memory; in return its backward pass computes them again. On a
+processor it is often slower for short sequences and narrow heads.
 
-Both are timed with memory that is used again, since whether the C library keeps freed pieces depends on what a process
-freed before. What it costs a script where it does not is counted apart, by the script's own page faults. Heads lie as
-models have them, next to each other in every token.
+Both are timed with memory that is reused, since whether the C library keeps freed pieces depends on what a process
+freed before. The cost of fresh memory is counted separately, by the script's page faults. The heads of a token are
+contiguous, as in models.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _TOKENS = (64, 256, 1024)
 _HEAD_WIDTHS = (16, 64)
 _SCORES = 1 << 20
-"""As many heads are computed at once as have so many scores together."""
+"""As many heads are computed at once as have this many scores together."""
 
 _KEPT_BYTES = 31 << 20
 """glibc keeps freed pieces up to the largest that it has ever freed, but none above 32 MiB (M_MMAP_THRESHOLD, see
@@ -40,9 +40,9 @@ _ROUNDS = 3
 def measure_attention(
     device: str, clock: DeviceClock, limit_seconds: float, threads: int = 1
 ) -> tuple[AttentionRate, ...]:
-    """As many sizes as fit into the limit, those of float32 first; nothing where this torch has no fused operator.
+    """Time as many sizes as fit into the limit, float32 first; nothing where this torch has no fused operator.
 
-    A processor works with one thread, and then with ``threads``, which it is left with.
+    A processor is timed with one thread, and then with ``threads``, which stay set.
     """
     import torch
 
@@ -69,7 +69,7 @@ def _thread_counts(device: str, threads: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class _Attention:
-    """Queries, keys and values of some heads, and the gradient of what is made of them."""
+    """Queries, keys and values of some heads, and the gradient of their output."""
 
     query: torch.Tensor
     key: torch.Tensor

@@ -1,9 +1,9 @@
-"""What autocast adds to each call of a layer, whatever its size.
+"""The overhead of autocast for each call of a layer, whatever its size.
 
-Part of the child that :mod:`hotlap.machine.ceilings` is. Under autocast a layer's weight, bias and input are converted
-by operators of their own, and their gradients converted back by further ones, each of which autograd records and runs.
-For a layer of a few numbers this is all that autocast does, so what such layers take longer is the price of a call.
-What autocast converts stands in the PyTorch documentation, `Automatic Mixed Precision
+Runs in the child process of :mod:`hotlap.machine.ceilings`. Under autocast a layer's weight, bias and input are
+converted by operators of their own, and their gradients converted back by further ones, each of which autograd records
+and runs. For a layer of a few numbers this is all that autocast does, so the extra time of such layers is the overhead
+of a call. What autocast converts is documented in `Automatic Mixed Precision
 <https://docs.pytorch.org/docs/stable/amp.html>`_.
 """
 

@@ -7,9 +7,8 @@ Runs in a child, since it imports torch and holds the device::
 writes one JSON object of :class:`hotlap.records.MeasuredRates`. Each rate is the best of many short tries within a
 bounded time: a ceiling is what the machine can do, and whatever disturbs a try makes it only slower. Products are
 tested again, at most twice, where other programs or a wide spread leave the result in doubt. Operands are random,
-because a device that multiplies zeros draws less power and clocks higher than it does in training. A product of n x n
-matrices counts 2 n^3 operations; a copy within memory counts the bytes read and those written, as STREAM does
-(McCalpin, 1995).
+because a device that multiplies zeros draws less power and clocks higher than in training. A product of n x n matrices
+counts 2 n^3 operations; a copy within memory counts the bytes read and those written, as STREAM does (McCalpin, 1995).
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from hotlap.machine.products import DeviceClock, Products, free_bytes, measure_p
 from hotlap.machine.torch_devices import devices_of_torch
 from hotlap.records import Ceilings, MeasuredRates, SizedRate
 
-# Of the time given: products, then memory, then (with a device) both kinds of copy to it.
+# Shares of the time: products, then memory, then (with a device) both kinds of copy to it.
 _SHARE_OF_PRODUCTS = 0.6
 _SHARE_OF_MEMORY = 0.2
 # Attention and products with a short side have a time of their own.
@@ -46,10 +45,10 @@ _FRESH_TRIES = 5
 _MOST_TESTS = 3
 # The halves of a test on an idle machine differ by a few percent.
 _DOUBTFUL_SPREAD = 0.25
-# Two tests whose rates are as close as this confirm each other, whatever else was running.
+# Two tests whose rates are this close confirm each other, whatever else was running.
 _AGREEMENT = 0.15
 _CORES_LACKING = 0.5
-# Caches cost large products a part of the rate of smaller ones; what loses more than this was interrupted.
+# Caches make large products somewhat slower than smaller ones; a larger loss than this is an interruption.
 _LOST_BY_SIZE = 0.5
 # A format that reaches less than this share of the best rate is emulated; tests need not agree on it.
 _EMULATED = 0.1
@@ -60,15 +59,14 @@ def measure(device: str, seconds: float = 3.0) -> Ceilings:
     machine (products with a short side, with up to 1 second, attention, with up to 2, and the start of the device
     come on top).
 
-    On the processor all physical cores that are available work, or half of them where that multiplies faster: on a
-    machine that is shared, every thread more is one more that can be waited for. ``memory_bytes_per_second`` is the
-    memory of the device named. Raises :class:`UsageError` for a device that torch cannot use here, and for seconds
-    below 0.1 or above 600.
+    On the processor all available physical cores are used, or half of them where that multiplies faster: on a shared
+    machine each further thread is one more to wait for. ``memory_bytes_per_second`` is the memory of the device named.
+    Raises :class:`UsageError` for a device that torch cannot use here, and for seconds below 0.1 or above 600.
     """
     import torch
 
     if device not in {"cpu", "cuda"}:
-        raise UsageError(f"There are no ceilings for the device {device!r}.", remedy="Ask for cpu or cuda.")
+        raise UsageError(f"There are no ceilings for the device {device!r}.", remedy="Choose cpu or cuda.")
     if not 0.1 <= seconds <= 600:
         raise UsageError(f"{seconds} seconds is out of range.", remedy="Give between 0.1 and 600 seconds.")
     if device == "cuda" and not torch.cuda.is_available():
@@ -81,7 +79,7 @@ def measure(device: str, seconds: float = 3.0) -> Ceilings:
     attention = measure_attention(device, clock, min(_MOST_ATTENTION_SECONDS, seconds), products.threads)
     with torch.inference_mode():
         flat = measure_flat_products(device, _in_hardware(products), clock, min(_MOST_FLAT_SECONDS, seconds))
-    # A device seldom waits for the calls of the processor, which this is about.
+    # This is overhead of the processor, for which a device seldom waits.
     on_processor = device == "cpu"
     autocast = measure_autocast_calls(_in_hardware(products), clock, products.threads) if on_processor else ()
     return Ceilings(
@@ -129,10 +127,10 @@ def merged(first: Ceilings, second: Ceilings) -> Ceilings:
 
 
 def products_until_sure(device: str, test: Callable[[], tuple[Products, float]]) -> tuple[Products, str]:
-    """The best of up to three tests, and why even that is in doubt; an empty sentence where it is not.
+    """The best of up to three tests, and why even that is in doubt (empty: it is not).
 
-    A test returns what it found, and how many cores others kept busy meanwhile. One that nothing disturbed counts,
-    and so do two whose best rates agree.
+    A test returns its rates, and how many cores others kept busy meanwhile. An undisturbed test counts, and so do two
+    whose best rates agree.
     """
     found: list[Products] = []
     doubt = ""
@@ -259,7 +257,7 @@ def _copy_rates(clock: DeviceClock, limit_seconds: float) -> tuple[float, float 
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The child's entry: writes the ceilings to standard output; 2 and a sentence on standard error if it cannot."""
+    """Write the ceilings to standard output; return 2, with a message on standard error, on failure."""
     parser = argparse.ArgumentParser(prog="python -m hotlap.machine.ceilings", description=__doc__)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--seconds", type=float, default=3.0)

@@ -1,4 +1,4 @@
-"""How much processor and memory Linux control groups leave to this process.
+"""The processor and memory limits that Linux control groups set for this process.
 
 Source: the kernel's "Control Group v2" (``cpu.max``, ``memory.max``) and, for version 1, "CFS Bandwidth Control" and
 "Memory Resource Controller". A limit holds for a group and everything below it, so that the effective one is the least
@@ -28,7 +28,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class _Mount:
-    """A mounted hierarchy: where it lies, which part of it that shows, and its controllers (v2: none named)."""
+    """A mounted hierarchy: its mount point, the part that is mounted there, and its controllers (v2: none named)."""
 
     point: PurePosixPath
     shows: PurePosixPath
@@ -39,7 +39,7 @@ class _Mount:
 def limits(root: Path = Path("/")) -> Limits:
     """The limits of the current process, read from ``proc`` and ``sys`` below ``root``.
 
-    Never raises for files that are missing or make no sense: what cannot be read sets no limit.
+    Never raises for files that are missing or invalid: what cannot be read sets no limit.
     """
     memberships = parse_memberships(_read(root / "proc/self/cgroup"))
     cores: list[float] = []
@@ -65,7 +65,7 @@ def quota_group(root: Path = Path("/")) -> Path | None:
 
 def used_seconds(folder: Path) -> float | None:
     """Processor seconds that a group and all below it have used so far (``cpu.stat``; ``cpuacct.usage`` of version 1);
-    None where it does not say."""
+    None where that is not reported."""
     for line in _read(folder / "cpu.stat").splitlines():
         name, _, microseconds = line.partition(" ")
         if name == "usage_usec" and (used := _integer(microseconds)) is not None:
@@ -98,7 +98,7 @@ def _droppable_bytes(folder: Path) -> int:
 
 
 def parse_cpu_max(text: str) -> float | None:
-    """Cores that a ``cpu.max`` allows (``"150000 100000"`` is 1.5); None for ``max`` and for nonsense."""
+    """Cores that a ``cpu.max`` allows (``"150000 100000"`` is 1.5); None for ``max`` and for invalid text."""
     quota, _, period = text.strip().partition(" ")
     return parse_quota(quota, period or "100000")
 
@@ -114,7 +114,7 @@ def parse_quota(quota: str, period: str) -> float | None:
 
 
 def parse_memory(text: str) -> int | None:
-    """Bytes that a ``memory.max`` or ``memory.limit_in_bytes`` allows; None for no limit and for nonsense."""
+    """Bytes that a ``memory.max`` or ``memory.limit_in_bytes`` allows; None for no limit and for invalid text."""
     limit = _integer(text)
     return limit if limit is not None and 0 < limit < _NO_MEMORY_LIMIT_BYTES else None
 

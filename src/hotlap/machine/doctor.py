@@ -1,6 +1,6 @@
 """What is wrong with a machine for training, and what to do about it: pure functions of the machine's facts.
 
-Each rule is one small function that looks at the facts and says something or nothing; :data:`_RULES` is their order.
+Each rule is one small function of the facts that returns advice or nothing; :data:`_RULES` is their order.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def missing_driver(device: Accelerator, cuda: str) -> int | None:
 
 
 def advice(machine: Machine) -> tuple[Advice, ...]:
-    """Everything to be said about the machine, problems first."""
+    """All advice about the machine, problems first."""
     said = [it for rule in _RULES for it in rule(machine)]
     order: tuple[Level, ...] = ("problem", "warning", "note")
     return tuple(sorted(said, key=lambda it: order.index(it.level)))
@@ -60,7 +60,7 @@ def _few_cores(machine: Machine) -> Iterator[Advice]:
             "warning",
             f"{_count(machine.cores, 'core')} for {_count(devices, 'accelerator')}: preparing the data may well be "
             "slower than training on it.",
-            "Ask for at least 4 cores for each accelerator, or prepare the data beforehand.",
+            "Request at least 4 cores for each accelerator, or prepare the data in advance.",
         )
     elif not devices and machine.cores <= 2:
         yield Advice(
@@ -93,7 +93,7 @@ def _huge_pages(machine: Machine) -> Iterator[Advice]:
     if machine.transparent_huge_pages == "madvise" and not machine.accelerators and "malloc.hugetlb" not in tunables:
         yield Advice(
             "note",
-            "Huge pages go only to programs that ask for them, and torch's tensors on the processor do not by default.",
+            "Only programs that request huge pages get them; torch does not by default for tensors on the processor.",
             "Try GLIBC_TUNABLES=glibc.malloc.hugetlb=1 before python, and measure.",
         )
 
@@ -118,7 +118,7 @@ def _thread_variables(machine: Machine) -> Iterator[Advice]:
 
 
 def _why_no_bfloat16(machine: Machine) -> str:
-    """By the rates that were measured; a processor may have the instructions and gain nothing by them."""
+    """Judge by the measured rates: a processor may have the instructions and gain nothing from them."""
     rates = dict(machine.ceilings.matmul_flops_per_second)
     short, full = rates.get("cpu:bfloat16"), rates.get("cpu:float32")
     if short is None or full is None:
@@ -241,7 +241,7 @@ _RULES: tuple[_Rule, ...] = (
 
 
 def _distinct(devices: tuple[Accelerator, ...]) -> Iterator[Accelerator]:
-    """One of each make: eight equal devices are spoken of once."""
+    """One device of each model: eight equal devices get one piece of advice."""
     yield from {(it.kind, it.name): it for it in reversed(devices)}.values()
 
 

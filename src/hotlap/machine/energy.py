@@ -1,7 +1,7 @@
-"""The energy that this machine's processors have taken so far, as the kernel's power capping framework tells it.
+"""The energy that this machine's processors have used so far, from the kernel's power capping framework.
 
-Source: the kernel's documentation, *Power Capping Framework* (``/sys/class/powercap``, RAPL). The counters are the
-whole machine's: nobody can tell from them who used the processors. Most systems let only root read them, and virtual
+Source: the kernel's documentation, *Power Capping Framework* (``/sys/class/powercap``, RAPL). The counters cover the
+whole machine: they do not show which process used the processors. On most systems only root can read them, and virtual
 machines have none.
 """
 
@@ -16,9 +16,9 @@ _MICROJOULES = 1e-6
 
 
 class ProcessorEnergy:
-    """Counts the joules of all processor packages below ``root`` since it was made.
+    """Counts the joules of all processor packages below ``root`` since it was created.
 
-    A counter starts over at its end, which is noticed as long as it is read more often than that (every few minutes).
+    A counter wraps around, which is detected as long as it is read more often than that (every few minutes).
     """
 
     def __init__(self, root: Path = Path("/")) -> None:
@@ -27,7 +27,7 @@ class ProcessorEnergy:
         self._microjoules = 0
 
     def joules(self) -> float | None:
-        """Joules since this was made; None where a package does not tell."""
+        """Joules since this was created; None where a package cannot be read."""
         for zone in self._zones:
             before, now = self._last[zone], _number(zone / "energy_uj")
             if before is None or now is None:
@@ -40,7 +40,7 @@ class ProcessorEnergy:
 
 
 def _package_zones(folder: Path) -> list[Path]:
-    """One zone a package: some machines show each package twice, by register and by memory (``-mmio``)."""
+    """One zone per package: some machines list each package twice, by register and by memory (``-mmio``)."""
     found: dict[str, Path] = {}
     for zone in sorted(folder.glob("*")) if folder.is_dir() else ():
         name = _text(zone / "name")

@@ -1,7 +1,7 @@
-"""What this machine is, found out in a moment: without importing torch, starting a process, or touching a device.
+"""Facts about this machine, without importing torch, starting a process, or touching a device.
 
-The measured part comes later: :mod:`hotlap.machine.ceilings` runs in a child, and :func:`with_ceilings` puts its result
-in, replacing what instruction sets claim by what the machine was seen to do.
+The measured part comes later: :mod:`hotlap.machine.ceilings` runs in a child, and :func:`with_ceilings` adds its
+result, replacing what instruction sets claim by what was measured.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ _VARIABLES = (
 
 
 def machine_facts(root: Path = Path("/"), *, environment: Mapping[str, str] | None = None) -> Machine:
-    """The facts, with ``warnings`` about what hampers training here and no ceilings yet.
+    """The facts, with ``warnings`` about what slows training down here and no ceilings yet.
 
-    ``root`` is where ``proc``, ``sys`` and ``dev`` lie and ``environment`` the variables that the training will have;
-    both are this process's own unless a test says otherwise. Never raises: what cannot be read stays empty.
+    ``root`` is the folder of ``proc``, ``sys`` and ``dev``, and ``environment`` the variables that the training will
+    have; by default both are this process's own. Never raises: what cannot be read stays empty.
     """
     variables = os.environ if environment is None else environment
     visible = processor.visible_cores()
@@ -88,7 +88,7 @@ def with_ceilings(machine: Machine, ceilings: Ceilings) -> Machine:
 def confirmed(claimed: tuple[str, ...], device: str, ceilings: Ceilings) -> tuple[str, ...]:
     """The dtypes that ``device`` (``cpu``, ``cuda``) multiplies in hardware.
 
-    Where a dtype was measured, its rate decides (see :data:`CLEARLY_FASTER`); where it was not, the claim stands.
+    Where a dtype was measured, its rate decides (see :data:`CLEARLY_FASTER`); otherwise the instruction sets do.
     """
     rates = {
         key.removeprefix(f"{device}:"): rate
@@ -104,7 +104,7 @@ def confirmed(claimed: tuple[str, ...], device: str, ceilings: Ceilings) -> tupl
 
 
 def _confirmed_device(device: Accelerator, ceilings: Ceilings, *, like: Accelerator | None) -> Accelerator:
-    """Only the first device is measured; its result holds for those of the same make."""
+    """Only the first device is measured; its result holds for those of the same model."""
     if like is None or (device.kind, device.name) != (like.kind, like.name):
         return device
     torch_name = "cuda" if device.kind == "rocm" else device.kind
@@ -125,7 +125,7 @@ def _memory_bytes(root: Path) -> int:
 
 
 def _shared_memory_bytes(root: Path) -> int:
-    """The size of the memory file system through which loader workers hand over their batches."""
+    """The size of the memory file system through which loader workers pass their batches."""
     try:
         size = os.statvfs(root / "dev/shm")
     except OSError:
@@ -134,13 +134,13 @@ def _shared_memory_bytes(root: Path) -> int:
 
 
 def _transparent_huge_pages(root: Path) -> str:
-    """``always``, ``madvise`` or ``never``: the word that the kernel puts in brackets."""
+    """``always``, ``madvise`` or ``never``: the word in brackets."""
     found = re.search(r"\[(\w+)\]", _read(root / "sys/kernel/mm/transparent_hugepage/enabled"))
     return found.group(1) if found else ""
 
 
 def _library_versions() -> Iterator[tuple[str, str]]:
-    """Installed versions of what decides about training speed; ``cuda`` and ``hip`` are what torch was built for."""
+    """Installed versions of packages that affect training speed; ``cuda`` and ``hip`` are what torch was built for."""
     for library in _LIBRARIES:
         try:
             yield library, metadata.version(library)
@@ -150,7 +150,7 @@ def _library_versions() -> Iterator[tuple[str, str]]:
 
 
 def _built_for() -> Iterator[tuple[str, str]]:
-    """Reads torch's generated ``version.py``, since importing torch would take seconds."""
+    """Read torch's generated ``version.py``, since importing torch would take seconds."""
     found = importlib.util.find_spec("torch")
     if found is None or found.origin is None:
         return

@@ -1,9 +1,9 @@
-"""The rates of products in which one side is much shorter than the others, as small batches make them.
+"""The rates of products in which one side is much shorter than the others, as with small batches.
 
-Part of the child that :mod:`hotlap.machine.ceilings` is. A layer of n x n weights multiplies a batch of b rows by them
-(``rows`` are short), and the gradient of its weights is a product over these b rows (``common`` is the short side).
-Each call reads or writes all of a large matrix for few operations, and libraries bring matrices into an order of their
-own first, so that a format reaches another part of its rate than with square matrices.
+Runs in the child process of :mod:`hotlap.machine.ceilings`. A layer of n x n weights multiplies a batch of b rows by
+them (``rows`` are short), and the gradient of its weights is a product over these b rows (``common`` is the short
+side). Each call reads or writes all of a large matrix for few operations, and libraries rearrange matrices first, so
+that a format reaches another share of its peak rate than with square matrices.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PRODUCTS_PER_TRY_ON_DEVICE = 8
 def measure_flat_products(
     device: str, formats: Sequence[str], clock: DeviceClock, limit_seconds: float
 ) -> tuple[FlatRate, ...]:
-    """As many shapes as fit into the limit; of each all of these formats that this torch can compute, in turns."""
+    """Time as many shapes as fit into the limit, in all of these formats that this torch supports, in turns."""
     end = time.perf_counter() + limit_seconds
     found: list[FlatRate] = []
     for side in _SIDES:
@@ -42,7 +42,7 @@ def measure_flat_products(
 
 @dataclass(frozen=True, slots=True)
 class _Product:
-    """Two matrices and where their product goes, so often a try."""
+    """Two matrices and their product, multiplied so many times per try."""
 
     in_tf32: bool
     left: torch.Tensor

@@ -1,4 +1,4 @@
-"""How much main memory is still available to this process: on the machine, and within its control groups."""
+"""The main memory that is still available to this process: on the machine, and within its control groups."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from hotlap.machine import control_groups
 
 
 def available_share(root: Path = Path("/")) -> float:
-    """The share of the memory that may be used which is still available, between 0 and 1.
+    """The share of the usable memory that is still available, between 0 and 1.
 
-    Of the machine and of each control group that limits it the least counts. Page cache that the kernel can drop counts
-    as available.
+    The smallest share counts, of the machine and of each control group that limits it. Page cache that the kernel can
+    drop counts as available.
     """
     machine = psutil.virtual_memory()
     shares = [machine.available / machine.total, *control_groups.available_memory_shares(root)]

@@ -32,11 +32,11 @@ _SECURITY_MODULES = "lsm"
 _MAY_MOUNT = "cap_sys_admin"
 _CAP_SYS_ADMIN = 21
 _FIRST_OVERLAY, _FIRST_LANDLOCK = (5, 11), (5, 13)
-_TRUSTED = "That weakens what separates the container from its host: do it for programs that you trust."
+_TRUSTED = "That weakens the separation of the container from its host: do it only for programs that you trust."
 _CONTAINERS: Mapping[str, str] = {
     "docker": (
         "`docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined`: no system call is "
-        "filtered, and AppArmor permits mounts. `--cap-add SYS_ADMIN` alone does not suffice, since Docker's seccomp "
+        "filtered, and AppArmor permits mounts. `--cap-add SYS_ADMIN` alone is not enough, since Docker's seccomp "
         f"profile denies pivot_root even then. {_TRUSTED}"
     ),
     "podman": (
@@ -49,7 +49,7 @@ _CONTAINERS: Mapping[str, str] = {
         f"`privileged` allows that. {_TRUSTED}"
     ),
 }
-_ANY_CONTAINER = "Start it such that user namespaces and mounts in them are allowed."
+_ANY_CONTAINER = "Start the container so that user namespaces and mounts in them are allowed."
 
 
 def kernel_settings(root: Path) -> Iterator[tuple[str, str]]:
@@ -68,7 +68,7 @@ def kernel_settings(root: Path) -> Iterator[tuple[str, str]]:
 
 
 def container(root: Path, environment: Mapping[str, str]) -> str:
-    """What runs the container that this is: ``docker``, ``podman``, ``kubernetes`` or another name; empty for none."""
+    """The runtime of this container: ``docker``, ``podman``, ``kubernetes`` or another name; empty for none."""
     if "KUBERNETES_SERVICE_HOST" in environment:
         return "kubernetes"
     for kind, marks in (("podman", "run/.containerenv"), ("docker", ".dockerenv")):
@@ -79,7 +79,7 @@ def container(root: Path, environment: Mapping[str, str]) -> str:
 
 
 def isolation_advice(machine: Machine) -> Iterator[Advice]:
-    """What keeps this machine from isolating trials in a stronger way, as far as a setting does."""
+    """The settings that keep this machine from isolating trials in a stronger way."""
     protection = machine.protection
     if protection is None or protection.mode == "namespaces":
         return
@@ -106,7 +106,7 @@ def _about_namespaces(machine: Machine, settings: Mapping[str, str], level: Leve
             _CONTAINERS.get(machine.container, _ANY_CONTAINER),
         )
     if settings.get(_MAY_MOUNT) == "1":
-        return  # the settings below are of no concern to whoever may mount
+        return  # the settings below do not matter to a process that may mount
     if settings.get("kernel.apparmor_restrict_unprivileged_userns") == "1":
         yield Advice(
             level,
@@ -157,7 +157,7 @@ def _version(release: str) -> tuple[int, int]:
 
 
 def _read(path: Path) -> str:
-    """A small file, or nothing where it is not there, is no file or is too large."""
+    """A small file's text; empty where it is missing, not a file or too large."""
     try:
         return read_bounded(path, _LONGEST_BYTES).decode("utf-8", "replace")
     except OSError:

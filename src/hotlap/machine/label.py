@@ -8,7 +8,7 @@ from hotlap.records import Machine
 
 
 def machine_label(machine: Machine) -> str:
-    """``AMD EPYC 7742, 16 cores, 2x NVIDIA A10``: what must be the same for two measurements to be of one machine.
+    """``AMD EPYC 7742, 16 cores, 2x NVIDIA A10``: measurements with the same label are from the same kind of machine.
     Empty where nothing is known of it."""
     if not machine.processor and not machine.accelerators:
         return ""

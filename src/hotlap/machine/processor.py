@@ -1,4 +1,4 @@
-"""What the processor is and how many of its cores this process may use."""
+"""The processor, and how many of its cores this process may use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hotlap.machine import control_groups
 
 
 def name(root: Path = Path("/")) -> str:
-    """The processor's name as it tells it itself, else its architecture (``aarch64``)."""
+    """The processor's name as it reports it, else its architecture (``aarch64``)."""
     described = _cpuinfo(root)
     for key in ("model name", "cpu model", "Model"):
         if described.get(key):
@@ -48,8 +48,8 @@ def visible_cores() -> tuple[int, ...]:
 def cores_available(root: Path = Path("/"), visible: tuple[int, ...] | None = None) -> int:
     """The cores that this process can keep busy: the visible ones, or fewer where a quota allows less.
 
-    A fraction is rounded down (but never to 0): one thread more than the quota has all of them stopped for the rest
-    of each period.
+    A fraction is rounded down (but never to 0): with one thread more than the quota the kernel stops all of them for
+    the rest of each period.
     """
     count = len(visible_cores() if visible is None else visible)
     quota = control_groups.limits(root).cores
@@ -57,9 +57,9 @@ def cores_available(root: Path = Path("/"), visible: tuple[int, ...] | None = No
 
 
 def physical_cores(root: Path = Path("/"), visible: tuple[int, ...] | None = None) -> int:
-    """The physical cores behind the visible logical ones, and no more than are available.
+    """The number of physical cores behind the visible logical ones, at most the available ones.
 
-    Where the kernel tells no topology, every logical core counts as a physical one.
+    Where the kernel reports no topology, every logical core counts as a physical one.
     """
     numbers = visible_cores() if visible is None else visible
     behind = {_physical_core(root, number) for number in numbers}
@@ -84,7 +84,7 @@ def _physical_core(root: Path, number: int) -> tuple[str, str]:
 
 
 def _cpuinfo(root: Path) -> dict[str, str]:
-    """The first processor's lines of ``/proc/cpuinfo``; on Arm the whole, whose model stands at the end."""
+    """The first processor's lines of ``/proc/cpuinfo``; on Arm all of it, since the model is at the end."""
     try:
         text = (root / "proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,8 +1,8 @@
-"""The rates of matrix products by number format and size, and what converting between formats costs.
+"""The rates of matrix products by number format and size, and the cost of converting between formats.
 
-Part of the child that :mod:`hotlap.machine.ceilings` is. The formats take turns, so that what disturbs the machine
-disturbs all of them alike, and each size keeps its own best rate: a product of 32 x 32 matrices is mostly the call, and
-a format that is three times as fast for large products can be slower for small ones.
+Runs in the child process of :mod:`hotlap.machine.ceilings`. The formats take turns, so that disturbances affect all of
+them alike, and each size keeps its own best rate: a product of 32 x 32 matrices is mostly call overhead, and a format
+that is three times as fast for large products can be slower for small ones.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _SMALLEST_SIDE = 16
 _SIDE_OF_REAL_WORK = 512
 _LARGEST_SIDE = 8192
-# So small a product takes about a microsecond: this many fill a try that a clock can read.
+# Such a small product takes about a microsecond: this many make a try that a clock can resolve.
 _SIDE_OF_ONE_PRODUCT = 256
 _PRODUCTS_PER_TRY_ON_DEVICE = 8
 _LONGEST_TRY_SECONDS = 0.03
@@ -36,7 +36,7 @@ _HOPELESS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class DeviceClock:
-    """Times work on a device that runs behind the processor: it is waited for at both ends."""
+    """Times work on an asynchronous device: it is synchronised at both ends."""
 
     wait: Callable[[], object]
 
@@ -48,7 +48,7 @@ class DeviceClock:
         return max(time.perf_counter() - start, 1e-9)
 
     def best(self, work: Callable[[], object], limit_seconds: float, least: int = 3) -> float:
-        """The least seconds of as many tries as fit into the limit, after one that does not count; some at least."""
+        """The shortest of as many tries as fit into the limit, after one that does not count; some at least."""
         end = time.perf_counter() + limit_seconds
         self.seconds(work)
         best, tries = float("inf"), 0
@@ -60,8 +60,8 @@ class DeviceClock:
 
 @dataclass(frozen=True, slots=True)
 class Products:
-    """What one test found: the best rate of each format by its key, the rates of each size, how far the two halves of
-    the test differ, and with how many threads a processor worked."""
+    """The result of one test: the best rate of each format by its key, the rates of each size, how far the two halves
+    of the test differ, and the number of threads on a processor."""
 
     best: dict[str, float]
     by_size: tuple[SizedRate, ...]
@@ -72,8 +72,8 @@ class Products:
 def measure_products(device: str, clock: DeviceClock, limit_seconds: float) -> Products:
     """The rates of one device within a bounded time.
 
-    A processor works with the number of threads that is best for float32: only rates of equal threads can be compared,
-    and it is their comparison that tells hardware from emulation.
+    A processor uses the number of threads that is best for float32: only rates with equal threads can be compared, and
+    that comparison distinguishes hardware from emulation.
     """
     if device != "cpu":
         return _measure(device, clock, limit_seconds)
@@ -101,7 +101,7 @@ def spread_of(rounds: Sequence[float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Product:
-    """The operands of one size, and where the result goes."""
+    """The operands of one size, and the matrix for the result."""
 
     left: torch.Tensor
     right: torch.Tensor
@@ -125,9 +125,9 @@ class _Product:
 
 @dataclass(slots=True)
 class _Contestant:
-    """One precision. Its largest size doubles as long as a try stays short; its last sizes are all tried, since on a
-    contended machine the small ones slip between the others' time slices, and on a free one the large ones win.
-    ``rounds`` are the best rates of the rounds since it last grew."""
+    """One precision. Its largest size doubles as long as a try stays short; its last sizes are all tried, since small
+    ones are fastest on a busy machine (they fit between other programs' time slices), and large ones on an idle one.
+    ``rounds`` are the best rates of the rounds since the largest size last grew."""
 
     name: str
     dtype: torch.dtype
@@ -162,7 +162,7 @@ def _measure(device: str, clock: DeviceClock, limit_seconds: float, threads: int
 
 
 def _is_hopeless(it: _Contestant, running: Sequence[_Contestant]) -> bool:
-    """Whether it is far behind at the largest size that it has tried, where that is real work."""
+    """Whether it is far behind at the largest size that it has tried, if that is large enough to judge."""
     side = max(it.by_side)
     if side < _SIDE_OF_ONE_PRODUCT:
         return False
@@ -183,7 +183,7 @@ def _contestants(device: str) -> list[_Contestant]:
 
 
 def _take_turn(it: _Contestant, device: str, clock: DeviceClock) -> bool:
-    """A try at each of its last sizes; false where this torch has no product in that precision."""
+    """Try each of its last sizes; false where this torch has no product in that precision."""
     import torch
 
     torch.set_float32_matmul_precision(it.precision)
@@ -204,8 +204,8 @@ def _take_turn(it: _Contestant, device: str, clock: DeviceClock) -> bool:
 
 
 def _grow(it: _Contestant, device: str, seconds: float) -> None:
-    """Double its largest size where a try of that stays short. Twice the side is eight times the work; but what a small
-    product takes may be mostly waiting for its threads."""
+    """Double its largest size where a try of that stays short. Twice the side is eight times the work; but the time of
+    a small product may be mostly waiting for its threads."""
     largest = it.products[-1]
     side = 2 * largest.side
     one = seconds / largest.repeats * (8 if side > _SIDE_OF_REAL_WORK else 1)
@@ -232,7 +232,7 @@ def _fits(device: str, side: int) -> bool:
 
 
 def free_bytes(device: str) -> int:
-    """Memory that is free on ``cpu`` or ``cuda``."""
+    """Free memory on ``cpu`` or ``cuda``, in bytes."""
     import torch
 
     if device == "cuda":
@@ -241,7 +241,7 @@ def free_bytes(device: str) -> int:
 
 
 def _sized_rates(device: str, contestants: Sequence[_Contestant], clock: DeviceClock) -> list[SizedRate]:
-    """All sizes of all formats, with what conversions cost where float32 matrices must be converted."""
+    """All sizes of all formats, with the cost of conversion where float32 matrices must be converted."""
     import torch
 
     return [

@@ -1,8 +1,8 @@
 """The devices as torch sees them, in CUDA's own order.
 
-Part of the child that :mod:`hotlap.machine.ceilings` is, since asking initialises CUDA. It is torch that trains: the
-management library counts devices in another order, knows of a whole device where torch has a slice of it (MIG), and is
-missing in containers that were started without the driver's "utility" capability.
+Runs in the child process of :mod:`hotlap.machine.ceilings`, since the query initialises CUDA. Torch decides what
+training uses: the management library counts devices in another order, reports a whole device where torch has a slice of
+it (MIG), and is missing in containers that were started without the driver's "utility" capability.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ def account(steps: Steps, *, skip: int) -> PhaseAccount:
     ``wall`` by more than 0.1 %.
     """
     if skip < 0 or skip >= len(steps.wall_seconds):
-        raise ValueError(f"There are {len(steps.wall_seconds)} steps, of which {skip} are to be skipped.")
+        raise ValueError(f"Cannot skip {skip} of {len(steps.wall_seconds)} steps.")
     wall = _mean("wall_seconds", steps.wall_seconds, steps, skip)
     seconds = {phase: _mean(phase, steps.seconds_in(phase), steps, skip) for phase in STEP_PHASES}
     rest = wall - math.fsum(it for phase, it in seconds.items() if phase != "other")

@@ -131,7 +131,7 @@ def repeat_of(reference: Sequence[float], baseline: Sequence[float], repeat: Seq
 
 
 # ---------------------------------------------------------------------------------------------
-# Looks
+# Interim analyses
 # ---------------------------------------------------------------------------------------------
 
 
@@ -142,7 +142,7 @@ def alpha_at(sets: int) -> float:
     """
     reached = [look.alpha for look in LOOKS if look.sets <= sets]
     if not reached:
-        raise ValueError(f"The first look is at {LOOKS[0].sets} replicates; there are {sets}.")
+        raise ValueError(f"The first interim analysis is at {LOOKS[0].sets} replicates; there are {sets}.")
     return reached[-1]
 
 
@@ -167,7 +167,7 @@ def decided(comparison: SpeedComparison, sets: int, *, delta: float = DELTA) -> 
         return sets > LOOKS[-1].sets
     if comparison.confidence < 1 - alpha_at(sets) - 1e-9:
         raise ValueError(
-            f"A look at {sets} replicates needs a confidence of {1 - alpha_at(sets)}; use compare_at_look()."
+            f"An analysis of {sets} replicates needs a confidence of {1 - alpha_at(sets)}; use compare_at_look()."
         )
     if sets == LOOKS[-1].sets:
         return True
@@ -217,7 +217,7 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
 def hold_to_family(comparisons: Sequence[SpeedComparison], *, alpha: float) -> tuple[SpeedComparison, ...]:
     """Make comparisons of one family inconclusive that do not survive Holm's procedure at ``alpha``.
 
-    Use the alpha of the look (:func:`alpha_at`), or 0.05 for comparisons that were looked at once.
+    Use the alpha of the interim analysis (:func:`alpha_at`), or 0.05 for comparisons that were analysed once.
     """
     adjusted = holm([p_value(it) for it in comparisons])
     return tuple(

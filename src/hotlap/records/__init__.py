@@ -1,4 +1,4 @@
-"""The frozen records that cross a room's border.
+"""The frozen records that rooms exchange.
 
 No logic and no torch in here: this module is imported into the user's training process, by the
 search, and by every renderer. (A study names who renders it for a notebook, which is all.) Times are

@@ -1,4 +1,4 @@
-"""What every record is, and the values that plans carry."""
+"""The base class of all records, and the values that plans hold."""
 
 from __future__ import annotations
 

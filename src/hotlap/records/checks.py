@@ -17,9 +17,9 @@ from hotlap.records.workload import Plan, Workload
 class Against(Record, frozen=True, kw_only=True):
     """What the present script is compared with.
 
-    ``revision``: the script at a git commit, both under ``plan``. ``plan``: the present script without the plan; what
-    the plan gave when it was ``recorded`` must still be there. ``name`` is what a person called it, ``commit`` the
-    commit, and ``plan_name`` where the plan came from (empty: there is none).
+    ``revision``: the script at a git commit, both under ``plan``. ``plan``: the present script without the plan; the
+    gain that was ``recorded`` with the plan must still hold. ``name`` is the name that the user gave, ``commit`` the
+    commit, and ``plan_name`` where the plan came from (empty: no plan).
     """
 
     kind: Literal["revision", "plan"]
@@ -31,7 +31,7 @@ class Against(Record, frozen=True, kw_only=True):
 
 
 class Sides(Record, frozen=True, kw_only=True):
-    """The two that take turns in the same sets."""
+    """The two sides that take turns in the same replicates."""
 
     before: Workload
     before_plan: Plan = Plan()
@@ -42,7 +42,7 @@ class Sides(Record, frozen=True, kw_only=True):
 class PhaseShift(Record, frozen=True, kw_only=True):
     """How much longer a phase takes on the present side (less than 0: shorter), as a share of the step before.
 
-    ``before_share`` is what it took of that step; the interval is over sets.
+    ``before_share`` is its share of that step; the interval is over replicates.
     """
 
     phase: StepPhase
@@ -57,11 +57,11 @@ class PhaseShift(Record, frozen=True, kw_only=True):
 
 
 SMALLEST_SHIFT: Final = 0.01
-"""A phase that moved by less than this share of the step is not reported."""
+"""A phase that changed by less than this share of the step is not reported."""
 
 
 class CheckCost(Record, frozen=True, kw_only=True):
-    """What a check was expected to take, from its beginning: to the first look, and to the last one."""
+    """The expected duration of a check, from its start to the first and to the last interim analysis."""
 
     least_seconds: float
     most_seconds: float
@@ -71,10 +71,10 @@ class SpeedCheck(Record, frozen=True, kw_only=True):
     """How fast the present side is.
 
     ``comparison`` is the present side against the other one, as measured. ``judged`` is the ratio that the verdict is
-    about, with an interval of the same confidence: the speedup itself, or where a recorded gain must still be there,
+    about, with an interval of the same confidence: the speedup itself, or where a recorded gain must still hold,
     today's speedup as a share of it. ``at_least`` is the end of the one-sided interval that a pass rests on. The script
     is slower when all of ``judged`` lies below 1 and its value at or below ``limit``; it passes when ``at_least`` lies
-    above ``limit``. ``phases`` is which part of a step moved.
+    above ``limit``. ``phases`` says which parts of a step changed.
     """
 
     verdict: CheckVerdict
@@ -97,9 +97,10 @@ class NumbersCheck(Record, frozen=True, kw_only=True):
 class Check(Record, frozen=True, kw_only=True):
     """The answer: ``failed`` when either part failed, else ``inconclusive`` when either is, else ``passed``.
 
-    ``numbers`` is None where only the speed was asked for, or where the script failed before. ``delta`` is the smallest
-    slowdown that counts, as a share. ``cost`` is what it was expected to take (None: not known when it ended), and
-    ``disturbances`` what others on the machine disturbed. ``directory`` is the study's folder (empty: none is kept).
+    ``numbers`` is None where only the speed was checked, or where the script failed before. ``delta`` is the smallest
+    slowdown that counts, as a share. ``cost`` is the expected duration (None: unknown when the check ended), and
+    ``disturbances`` lists the measurements that other programs disturbed. ``directory`` is the study's folder (empty:
+    none is kept).
     """
 
     verdict: CheckVerdict

@@ -1,4 +1,4 @@
-"""What levers are shown, and what a comparison with the baseline says."""
+"""The input of levers, and the results of comparisons with the baseline."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hotlap.records.workload import Plan
 
 
 class Ceiling(Record, frozen=True, kw_only=True):
-    """The most that could be gained if one resource were free; measured, not assumed."""
+    """The largest possible gain if one resource cost nothing; measured, not assumed."""
 
     name: Literal["loader-alone", "model-alone", "matmul"]
     seconds_per_sample: float | None = None
@@ -59,8 +59,8 @@ class PhaseAccount(Record, frozen=True, kw_only=True):
 
 
 class Situation(Record, frozen=True, kw_only=True):
-    """What a lever is shown when it is asked whether it applies: the script, the machine, the time
-    account of the baseline, and the measured ceilings."""
+    """What a lever decides by whether it applies: the script, the machine, the time account of the baseline, and the
+    measured ceilings."""
 
     facts: ScriptFacts = ScriptFacts()
     machine: Machine = Machine()
@@ -105,7 +105,7 @@ class SpeedComparison(Record, frozen=True, kw_only=True):
     """A candidate against a baseline. ``speedup`` above 1 means that the candidate is faster.
 
     ``noise_floor`` is the half-width of the interval of the baseline against itself, as a share;
-    ``smallest_detectable`` the smallest effect (a share) that these sets could have shown.
+    ``smallest_detectable`` the smallest effect (a share) that these replicates could detect.
     ``baseline_agrees`` is the A/A gate: false forbids any claim.
     """
 
@@ -122,7 +122,7 @@ class SpeedComparison(Record, frozen=True, kw_only=True):
 
 
 class RecordedGain(Record, frozen=True, kw_only=True):
-    """What a plan was found to give when it was verified, and on which machine; a plan file carries it along."""
+    """The gain of a plan when it was verified, and on which machine; it is stored in the plan file."""
 
     speedup: Estimate
     confidence: float
@@ -137,8 +137,8 @@ EnergySource: TypeAlias = Literal["device-counter", "device-power", "processor-c
 class EnergyComparison(Record, frozen=True, kw_only=True):
     """Joules per sample of a plan and of its baseline, from the same blocks as their speed.
 
-    All are geometric means with intervals over ``sets`` fresh launches; ``ratio`` is the candidate's energy as a part
-    of the baseline's, compared set by set. What the counters cover says :class:`Block`.
+    All are geometric means with intervals over ``sets`` replicates; ``ratio`` is the candidate's energy as a share of
+    the baseline's, compared replicate by replicate. :class:`Block` says what the counters cover.
     """
 
     source: EnergySource
@@ -153,11 +153,11 @@ MetricVerdict: TypeAlias = Literal["better", "worse", "no-effect", "inconclusive
 
 
 class MetricComparison(Record, frozen=True, kw_only=True):
-    """One figure of a candidate against the baseline's; ``ratio`` is the candidate's as a part of the baseline's.
+    """One metric of a candidate against the baseline's; ``ratio`` is candidate over baseline.
 
-    Of every metric less is better. Intervals are over sets, of geometric means; the unit of the levels is that of their
-    estimates; one is None where it was not kept. ``smallest_change`` is what counts as a difference, as a share (0
-    where the search chose it).
+    Lower is better for every metric. Intervals are over replicates, of geometric means; the unit of the levels is that
+    of their estimates; a level is None where it was not recorded. ``smallest_change`` is what counts as a difference,
+    as a share (0 where the search chose it).
     """
 
     metric: str
@@ -174,9 +174,9 @@ class Comparison(Record, frozen=True, kw_only=True):
     """Speed, memory and quality of a plan against a baseline plan.
 
     ``baseline_peak_bytes`` and ``candidate_peak_bytes`` are the largest of all launches, of the device where there is
-    one; ``metrics`` are what is known of each launch, with intervals (:mod:`hotlap.measure.metrics`).
-    ``extra_startup_seconds`` is what the candidate's start and warm-up took longer than the baseline's, steady steps
-    taken off; its interval, as that of ``baseline_seconds_per_sample``, is over sets. None where it is not known.
+    one; ``metrics`` are the metrics of each launch, with intervals (:mod:`hotlap.measure.metrics`).
+    ``extra_startup_seconds`` is how much longer the candidate's start and warm-up took than the baseline's, without
+    steady steps; its interval, as that of ``baseline_seconds_per_sample``, is over replicates. None where unknown.
     ``baseline_latency`` and ``candidate_latency`` are those of the calls of an inference target.
 
     With ``within_launch`` both sides took turns in a single launch, which switched levers: the interval of ``speed`` is

@@ -1,4 +1,4 @@
-"""What training costs, and when a plan has earned back what it took."""
+"""What training costs, and when a plan has earned back the time spent on it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from hotlap.records.estimate import Estimate
 
 
 class Price(Record, frozen=True, kw_only=True):
-    """What an hour of this machine costs; ``currency`` is the word that stands behind amounts, or nothing."""
+    """The price of an hour of this machine; ``currency`` is printed after amounts (may be empty)."""
 
     per_hour: float
     currency: str = ""
 
 
 class BreakEven(Record, frozen=True, kw_only=True):
-    """How long training must go on with the plan until seconds that were spent are earned back.
+    """How long training must continue with the plan until the seconds spent are earned back.
 
     ``steps`` counts steps of the original script's size; None where nothing is saved, or perhaps nothing.
     """
@@ -25,7 +25,7 @@ class BreakEven(Record, frozen=True, kw_only=True):
 
 
 class WholeRun(Record, frozen=True, kw_only=True):
-    """One training run of so many samples, in steps alone; what it takes after has the plan's longer start in it."""
+    """One training run of so many samples, steps only; the time with the plan includes its longer start-up."""
 
     samples: int
     seconds_before: Estimate
@@ -37,11 +37,11 @@ class WholeRun(Record, frozen=True, kw_only=True):
 class Costs(Record, frozen=True, kw_only=True):
     """What training costs before and after, by arithmetic on what a study measured (:mod:`hotlap.measure.cost`).
 
-    Only training steps count; evaluation, checkpoints and the like come on top of both. What it takes after is what it
-    took before divided by the speedup, hence with the speedup's interval; None where no gain is claimed. ``million_``
-    is the price of a million samples and ``tuning_price`` that of the study itself, where a price was given. Where the
-    samples of a step were not ``counted`` but guessed there is no price of a million of them, and none of a run.
-    :func:`hotlap.render.cost.cost_lines` says all this in sentences.
+    Only training steps count; evaluation, checkpoints and the like come on top of both. The time after is the time
+    before divided by the speedup, and so has the speedup's interval; None where no gain is claimed. ``million_`` is the
+    price of a million samples and ``tuning_price`` that of the study itself, where a price was given. Where the samples
+    of a step were not ``counted`` but guessed, there is no price of a million samples or of a run.
+    :func:`hotlap.render.cost.cost_lines` renders this record.
     """
 
     confidence: float

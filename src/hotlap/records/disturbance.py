@@ -1,4 +1,4 @@
-"""What others on the machine did to a measurement."""
+"""How other programs on the machine disturbed a measurement."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Literal, TypeAlias
 from hotlap.records.base import Record
 
 Measurement: TypeAlias = Literal["account", "loader-alone", "model-alone", "matmul", "profile", "batch-sizes", "speed"]
-"""Which measurement: the time account of the first run, a ceiling, the profiled launch, other batch sizes, or the sets
-of a comparison."""
+"""Which measurement: the time account of the first run, a ceiling, the profiled launch, other batch sizes, or the
+replicates of a comparison."""
 
 
 class Disturbance(Record, frozen=True, kw_only=True):
     """A measurement that could not be made on a quiet machine.
 
-    Others kept ``other_load`` of the ``cores`` busy that it could have used. ``waited_share`` is the share of the time
-    that its threads were ready to run in which they waited for a core (None: the system does not say).
+    Other programs kept ``other_load`` of the ``cores`` busy that it could have used. Of the time in which its threads
+    were ready to run, they waited ``waited_share`` for a core (None: not reported by the system).
     """
 
     measured: Measurement

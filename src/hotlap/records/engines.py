@@ -1,4 +1,4 @@
-"""What another engine than torch's eager execution made of an inference target's model."""
+"""How an inference engine other than eager torch ran the model of an inference target."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ class OperatorShare(Record, frozen=True, kw_only=True):
 
 
 class EngineReport(Record, frozen=True, kw_only=True):
-    """The engine that ran a model in its place, as the engine itself describes what it does.
+    """The engine that ran a model instead of torch, as the engine itself reports.
 
-    ``operators`` are those of the graph that it executes. ``by_provider`` and ``by_precision`` divide them (empty: it
-    does not say). ``precision`` is the number format of the operators that matter, as the engine reports it, and
-    ``quantized`` how many compute with 8-bit integers. ``calibrated_inputs`` is how many of the first inputs quantizing
-    was calibrated with: what the model returns for these says nothing of its quality. ``load_seconds`` is what
-    exporting, converting and loading took, and ``size_bytes`` what the engine's files take on disk. Only a launch that
-    compares outputs looks into the engine's graph; that of any other leaves these figures at 0.
+    ``operators`` are those of the graph that it executes. ``by_provider`` and ``by_precision`` divide them (empty: not
+    reported). ``precision`` is the number format of the operators that matter, as the engine reports it, and
+    ``quantized`` how many compute with 8-bit integers. ``calibrated_inputs`` is how many of the first inputs calibrated
+    the quantization: outputs for these say nothing about quality. ``load_seconds`` is the time for exporting,
+    converting and loading, and ``size_bytes`` the size of the engine's files on disk. Only a launch that compares
+    outputs looks into the engine's graph; that of any other leaves these figures at 0.
     """
 
     engine: str

@@ -15,5 +15,5 @@ class Estimate(Record, frozen=True, kw_only=True):
 
     @property
     def is_bound(self) -> bool:
-        """Whether only the most that it could be is known."""
+        """Whether only an upper bound is known."""
         return self.low == 0.0 and self.value == self.high > 0.0

@@ -1,8 +1,8 @@
-"""What a trial does besides running the script: each asks for one thing, and is a file of its own in
-``runtime/instruments`` (or a part of what every session records).
+"""What a trial does besides running the script: each instrument does one thing, and has its own file in
+``runtime/instruments`` (or is part of what every session records).
 
-An instrument makes steps longer, feeds them otherwise, or changes what they compute, so that a run with one is compared
-with nothing but runs that have the same.
+An instrument makes steps longer, feeds them other data, or changes what they compute, so a run with an instrument is
+compared only with runs that have the same one.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from hotlap.records.workload import Plan, Setting
 
 
 class Observe(Record, frozen=True, kw_only=True, tag="observe"):
-    """Counts operations and watches for randomness and for what lies between steps, which costs a few of the first
-    steps.
+    """Counts operations and records randomness and the work between steps, which slows down a few of the first steps.
 
     A launch of one process whose time or steps are over goes on for ``epoch_end_seconds`` at most, where the training
     loader comes to its end by then, up to the step after it: so that an evaluation between two epochs is seen.
@@ -33,8 +32,8 @@ class CollectEvidence(Record, frozen=True, kw_only=True, tag="collect-evidence")
 
 
 class ReplayBatch(Record, frozen=True, kw_only=True, tag="replay-batch"):
-    """Feeds the first training batch again and again, so that only the model is timed; with ``scale`` times its
-    samples, repeated or left out."""
+    """Replays the first training batch, so that only the model is timed; with ``scale`` times its samples, repeated or
+    left out."""
 
     scale: float = 1.0
 
@@ -53,7 +52,7 @@ class WatchNumbers(Record, frozen=True, kw_only=True, tag="watch-numbers"):
 
 
 class AlignRandomness(Record, frozen=True, kw_only=True, tag="align-randomness"):
-    """Compiled code draws eager's random numbers, and what may not change from step to step is recorded."""
+    """Compiled code draws the same random numbers as eager code, and the invariants of each step are recorded."""
 
 
 class WithoutDropout(Record, frozen=True, kw_only=True, tag="without-dropout"):
@@ -98,8 +97,8 @@ class ReseedAugmentation(Record, frozen=True, kw_only=True, tag="reseed-augmenta
 
 
 class SwitchLevers(Record, frozen=True, kw_only=True, tag="switch-levers"):
-    """Puts levers on and takes them off while the script trains: each block is of one of these configurations, which
-    are what its plan has besides that of the assignment. Before the first block none is on."""
+    """Switches levers on and off while the script trains: each block runs one of these configurations, which are added
+    to the assignment's plan. Before the first block none is on."""
 
     configurations: tuple[Plan, ...]
 
@@ -138,8 +137,8 @@ class AccountMemory(Record, frozen=True, kw_only=True, tag="account-memory"):
 
 
 class FakeTensors(Record, frozen=True, kw_only=True, tag="fake-tensors"):
-    """Parameters, buffers and the model's inputs have no data and take no memory, and so has all that is computed from
-    them. What the script reads from such a tensor is 1."""
+    """Parameters, buffers, the model's inputs and everything computed from them have no data and take no memory. The
+    script reads 1 from such a tensor."""
 
 
 Instrument: TypeAlias = (

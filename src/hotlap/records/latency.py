@@ -1,4 +1,4 @@
-"""How long single calls of an inference target took."""
+"""The latency of single calls of an inference target."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class LatencyPercentile(Record, frozen=True, kw_only=True):
 
 
 class Latency(Record, frozen=True, kw_only=True):
-    """The calls of one arm, those of all its launches together.
+    """The calls of one arm, from all of its launches.
 
-    A percentile is missing where there were too few calls for an interval that ends on both sides. The intervals are
-    over calls; how far launches differ, only the ratio of two arms shows.
+    A percentile is missing where there were too few calls for a two-sided interval. The intervals are over calls; only
+    the ratio of two arms shows how far launches differ.
     """
 
     calls: int

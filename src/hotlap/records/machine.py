@@ -1,4 +1,4 @@
-"""What the machine is, and what it reached."""
+"""The machine, and the rates that it reached."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Accelerator(Record, frozen=True, kw_only=True):
     """One device, as its driver describes it.
 
     ``other_processes`` counts the processes that computed on it, ``used_bytes`` is what they held of its memory, and
-    ``throttled`` has the reasons why its clocks were held down, all at the moment it was looked at.
+    ``throttled`` has the reasons why its clocks were held down, all at the moment of the query.
     """
 
     kind: str
@@ -29,7 +29,7 @@ class Accelerator(Record, frozen=True, kw_only=True):
 
 
 class TorchDevice(Record, frozen=True, kw_only=True):
-    """One device as torch sees it; of a slice (MIG) the slice. ``uuid`` is empty where this torch tells none."""
+    """One device as torch sees it (with MIG, the slice). ``uuid`` is empty where this torch does not report it."""
 
     kind: Literal["cuda", "rocm"]
     name: str
@@ -69,9 +69,9 @@ class FlatRate(Record, frozen=True, kw_only=True):
 
 
 class AttentionRate(Record, frozen=True, kw_only=True):
-    """What attention took, forward and backward, with ``tokens`` and heads of ``head_width``: by its definition (eager)
-    and by torch's fused operator, each the best of several tries. ``key`` is ``device:dtype`` as in :class:`Ceilings`.
-    ``threads`` is how many a processor worked with; 0 where that is not known, and on other devices.
+    """The time of attention, forward and backward, with ``tokens`` and heads of ``head_width``: by its definition
+    (eager) and by torch's fused operator, each the best of several tries. ``key`` is ``device:dtype`` as in
+    :class:`Ceilings`. ``threads`` is how many a processor worked with; 0 where that is not known, and on other devices.
     """
 
     key: str
@@ -90,8 +90,8 @@ class Ceilings(Record, frozen=True, kw_only=True):
     fused operator takes. ``autocast_seconds_per_layer`` has, by the same keys, what autocast adds to a forward and
     backward pass of one layer, however small. ``fresh_memory_seconds_per_byte`` is what using memory for the first time
     takes longer than using it again. ``doubts`` are pairs of a device and a sentence that says why the rates of its
-    products are not to be relied on, although they were measured more than once. ``threads`` is with how many threads
-    the processor's products were measured (0: not known). Others kept ``other_load`` cores busy meanwhile.
+    products are unreliable, although they were measured more than once. ``threads`` is with how many threads the
+    processor's products were measured (0: not known). Other programs kept ``other_load`` cores busy meanwhile.
     """
 
     matmul_flops_per_second: tuple[tuple[str, float], ...] = ()
@@ -116,10 +116,10 @@ class MeasuredRates(Record, frozen=True, kw_only=True):
 
 
 class Machine(Record, frozen=True, kw_only=True):
-    """What this machine is and how much of it we may use.
+    """This machine, and how much of it hotlap may use.
 
     ``cores`` are those really available (affinity and cgroup quota, whichever is less);
-    ``native_dtypes`` those the processor multiplies in hardware, measured rather than believed.
+    ``native_dtypes`` those the processor multiplies in hardware, as measured.
     ``visible_cores`` are those that programs see, and size their thread pools by (affinity without
     quota; 0 where not looked at). ``environment`` holds the variables that change how training runs.
     ``kernel_settings`` are those that decide how trials can be isolated, by their names for sysctl(8), with

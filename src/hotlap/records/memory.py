@@ -1,4 +1,4 @@
-"""Where the memory of a training step goes."""
+"""What uses the memory of a training step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class MemoryAmounts(Record, frozen=True, kw_only=True):
 
     ``parameters`` has buffers too. ``activations`` were made in a forward pass and still existed when its backward
     began, or were recomputed in it. ``inputs`` came from the loader, or were made before the forward pass of their
-    step. ``temporaries`` are all else that a step makes. ``other`` was there before counting began.
+    step. ``temporaries`` are everything else that a step allocates. ``other`` existed before counting began.
     """
 
     parameters: int = 0
@@ -39,7 +39,7 @@ class MemoryAmounts(Record, frozen=True, kw_only=True):
 class MemoryOverStep(Record, frozen=True, kw_only=True):
     """One step, as columns of equal length: ``amounts[i]`` is what was held after ``operations[i]`` operations of it.
 
-    Of a long step these are some moments, the highest of each stretch. ``phases`` are what began after how many
+    Of a long step these are some moments, the highest of each stretch. ``phases`` says which phase began after how many
     operations. ``step`` counts from 0.
     """
 
@@ -58,7 +58,7 @@ class ModuleMemory(Record, frozen=True, kw_only=True):
 
 
 class MemoryGrowth(Record, frozen=True, kw_only=True):
-    """What holds more with every step.
+    """Memory that grows with every step.
 
     ``name`` is the variable and ``site`` the line that adds to it; both are unknown where no variable of the script was
     found. ``made_at`` is the line that made most of what is kept, in bytes. ``holds_graph``: the graphs of its tensors
@@ -74,9 +74,9 @@ class MemoryGrowth(Record, frozen=True, kw_only=True):
 
 
 class AllocatorUse(Record, frozen=True, kw_only=True):
-    """What a device's caching allocator did: bytes that tensors held and that it had reserved, each at most, and those
-    of its free pieces that no other size could use, at the end. ``retries`` are how often it found no memory and gave
-    its cache back first. ``snapshot_path`` is for PyTorch's viewer."""
+    """Statistics of a device's caching allocator: the peaks of the bytes that tensors held and that it reserved, and at
+    the end the bytes of free pieces that no other size could use. ``retries`` counts how often it had to free its cache
+    to get memory. ``snapshot_path`` is for PyTorch's viewer."""
 
     peak_allocated_bytes: int = 0
     peak_reserved_bytes: int = 0
@@ -91,7 +91,7 @@ class MemoryAccount(Record, frozen=True, kw_only=True):
 
     ``peak`` is what was held in the largest step at its highest moment, in ``peak_phase``; ``timeline`` is that step,
     and ``modules`` are its modules, the largest first. ``step_peak_bytes`` and ``step_end_bytes`` have one row a step.
-    ``growth_bytes_per_step`` is by how much the memory at the end of a step rises, after warm-up (0: it does not).
+    ``growth_bytes_per_step`` is how much the memory at the end of each step grows after warm-up (0: it does not).
     """
 
     device: str = "cpu"
@@ -108,7 +108,7 @@ class MemoryAccount(Record, frozen=True, kw_only=True):
 
 class EstimatedPeak(Record, frozen=True, kw_only=True):
     """The peak with this plan and batch size (0: the script's own), sharded over ``ranks``; ``error`` says why there is
-    none. ``peak_bytes`` leave out what the script held before."""
+    none. ``peak_bytes`` excludes what the script held before."""
 
     batch_size: int = 0
     plan: Plan = Plan()

@@ -1,4 +1,4 @@
-"""What passes between a child and the one who times it: one JSON object a line, over a local socket."""
+"""The messages between a child and its controller: one JSON object per line, over a local socket."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ unsigned integer of ``STEP_COUNTER_BYTES`` bytes, in the machine's own order."""
 STEP_COUNTER_BYTES: Final = 8
 
 CONNECTION_LOST: Final = 117
-"""The exit status of a process whose line to the controller is gone: it ends itself, as a trial never goes on alone."""
+"""The exit status of a process that lost its connection to the controller: a trial never continues without it."""
 
 
 class Arrived(Record, frozen=True, kw_only=True, tag="arrived"):
-    """Child: my model is about to take its first training step on a device, and I wait to be let go on. Sent at most
-    once by every process, and only where the assignment says to wait there."""
+    """Child: the first training step on a device is about to begin; waiting to continue. Sent at most once by every
+    process, and only where the assignment says to wait there."""
 
     process: int
 
 
 class Hello(Record, frozen=True, kw_only=True, tag="hello"):
-    """Child: my first training step is done and I wait. Sent once by every process that trains; ``startup_seconds`` are
+    """Child: the first training step is done; waiting. Sent once by every process that trains; ``startup_seconds`` are
     those since torch was imported."""
 
     process: int
@@ -35,28 +35,28 @@ class Hello(Record, frozen=True, kw_only=True, tag="hello"):
 
 
 class BlockDone(Record, frozen=True, kw_only=True, tag="block-done"):
-    """Child: the steps asked for are done, and I wait again."""
+    """Child: the requested steps are done; waiting again."""
 
     block: Block
     steps_done: int
 
 
 class Report(Record, frozen=True, kw_only=True, tag="report"):
-    """Child: all that I saw; the last message. ``run`` leaves to the controller what only it knows
-    (ending, wall and startup seconds, output). ``exit_code`` is None when hotlap ended the script."""
+    """Child: the report, which is the last message. The controller adds to ``run`` what only it knows (ending, wall and
+    startup seconds, output). ``exit_code`` is None when hotlap ended the script."""
 
     run: Run
     exit_code: int | None = None
 
 
 class Proceed(Record, frozen=True, kw_only=True, tag="proceed"):
-    """Controller: do ``lead_in`` steps that do not count, then ``steps`` steps as one block. To one that has
-    :class:`Arrived`: go on.
+    """Controller: do ``lead_in`` steps that do not count, then ``steps`` steps as one block. To a child that has
+    :class:`Arrived`: continue.
 
     Before the first of these steps the process switches to ``configuration`` of its :class:`SwitchLevers`; None: it
-    stays in the present one. ``seconds`` ends the block earlier, once so long has passed and ``minimum_steps`` are
-    done; it is never used with several processes, whose blocks must end at the same step. ``most_seconds`` ends it
-    too, however few steps are done.
+    stays in the present one. ``seconds`` ends the block early, once that time has passed and ``minimum_steps`` are
+    done; it is never used with several processes, whose blocks must end at the same step. ``most_seconds`` ends it too,
+    however few steps are done.
     """
 
     steps: int
@@ -68,7 +68,7 @@ class Proceed(Record, frozen=True, kw_only=True, tag="proceed"):
 
 
 class End(Record, frozen=True, kw_only=True, tag="end"):
-    """Controller: send your report and end the process at once, whatever the script would still do."""
+    """Controller: send the report and end the process at once, even if the script is not finished."""
 
 
 FromChild: TypeAlias = Arrived | Hello | BlockDone | Report

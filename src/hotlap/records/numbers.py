@@ -32,10 +32,10 @@ class NumberOrigin(Record, frozen=True, kw_only=True):
     """Where a number that is NaN or infinite came from.
 
     ``operation``: one that made it out of finite numbers (or NaN out of infinite ones). ``written``: the script wrote
-    it there, as a mask does. ``uninitialised``: memory of ``torch.empty`` that nothing was written to. ``batch``: it
+    it there, as a mask does. ``uninitialised``: memory of ``torch.empty`` that was never written. ``batch``: it
     was in the batch that the loader delivered. ``state``: in a parameter or buffer when the check began. ``entered``:
-    in a tensor that came from where torch's operations are not seen, and ``operation`` was the first to read it (that
-    of a batch, where the main process made it).
+    in a tensor that was made outside of torch's operations, and ``operation`` was the first to read it (that of a
+    batch, where the main process made it).
 
     ``name`` is the parameter's, buffer's or dataset's; ``module`` the layer that called; ``autograd_node`` the node of
     the backward pass, and ``site`` then the line of the forward pass that it belongs to. ``arguments`` are numbers
@@ -58,11 +58,11 @@ class NumberOrigin(Record, frozen=True, kw_only=True):
 class BadNumber(Record, frozen=True, kw_only=True):
     """The first loss, gradient or weight of a run that was NaN or infinite; ``step`` counts from 0.
 
-    ``noticed_in`` is ``script`` where the script itself looked at the number and ended. ``name`` is the parameter's.
+    ``noticed_in`` is ``script`` where the script itself checked the number and ended. ``name`` is the parameter's.
     ``origin`` is known only where every operation was checked: ``first_nan`` is then what made NaN of the origin's
-    infinity, and ``written`` an infinity that the script wrote on purpose and that the origin was given. Where what
-    came of the origin was made finite again, but huge, ``replaced`` is what did that (as ``nan_to_num``), and
-    ``overflow`` what then made infinities or NaN of the huge numbers.
+    infinity, and ``written`` an infinity that the script wrote on purpose and that the origin was given. Where an
+    operation (such as ``nan_to_num``) replaced the origin's results by huge finite numbers, ``replaced`` is that
+    operation, and ``overflow`` the one that then made infinities or NaN of the huge numbers.
     """
 
     step: int

@@ -1,4 +1,4 @@
-"""What a search is to make better, and what it may cost."""
+"""What a search improves, and what that may cost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Limit(Record, frozen=True, kw_only=True):
 
 
 class Objective(Record, frozen=True, kw_only=True):
-    """The metric that is to become better, within limits of others.
+    """The metric to improve, within limits of others.
 
     ``p99_seconds`` is what 99 % of the calls of an inference target may take at most; None: any time.
     """
@@ -40,7 +40,7 @@ LimitState: TypeAlias = Literal["kept", "broken", "open"]
 
 class LimitJudgement(Record, frozen=True, kw_only=True):
     """Whether a comparison shows that a limit is kept or broken; ``open`` where its interval allows both, or where the
-    metric is not known. ``left`` is what the baseline leaves of it, as a multiple of what the baseline takes."""
+    metric is not known. ``left`` is what the baseline leaves of the limit, as a multiple of the baseline's value."""
 
     limit: Limit
     left: float

@@ -1,4 +1,4 @@
-"""What became of levers, and the causes of slowness that were found."""
+"""The outcomes of levers, and the causes of slowness that were found."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Kept(Record, frozen=True, kw_only=True, tag="kept"):
 
 
 class NoGain(Record, frozen=True, kw_only=True, tag="no-gain"):
-    """Not shown to be better by ``metric``; ``comparison`` is None where a first look was enough."""
+    """Not shown to be better by ``metric``; ``comparison`` is None where the screening was enough."""
 
     comparison: Comparison | None = None
     metric: str = SECONDS_PER_SAMPLE
@@ -53,8 +53,8 @@ class Failed(Record, frozen=True, kw_only=True, tag="failed"):
 
 
 class Seen(Record, frozen=True, kw_only=True, tag="seen"):
-    """Looked at and not proved, since the time did not allow it or no more was asked for. ``speedup`` is how many times
-    better ``metric`` was in a single set of ``rounds`` rounds: it has no interval, and nothing is claimed by it."""
+    """Screened but not proved, because time was short or only a screening was requested. ``speedup`` is how many times
+    better ``metric`` was in a single replicate of ``rounds`` rounds: it has no interval and supports no claim."""
 
     speedup: float
     metric: str = SECONDS_PER_SAMPLE
@@ -74,7 +74,7 @@ Verdict: TypeAlias = Kept | NoGain | QualityLost | NotVerified | Failed | Seen |
 
 
 class Outcome(Record, frozen=True, kw_only=True):
-    """What became of one lever (``setting`` is the best values found, where any were tried).
+    """The outcome of one lever (``setting`` is the best values found, where any were tried).
 
     ``together_with`` are the other levers of the move that it was tried in.
     """
@@ -93,12 +93,12 @@ FindingKind: TypeAlias = Literal["cost", "wrong-numbers", "risk", "hint"]
 class Finding(Record, frozen=True, kw_only=True):
     """A cause of slowness with its evidence.
 
-    ``share`` is what it costs, as a share of the step (0 where it costs no time). ``kind`` tells a ``cost`` from
-    ``wrong-numbers``, from a ``risk`` that has not struck yet, and from a ``hint`` whose gain is not known.
-    ``title`` is one sentence with its number, ``evidence`` the figures it rests on, ``remedy`` what to do, ``site`` the
-    line, and ``levers`` those that answer it. ``causes`` are the rules that found why: their evidence, remedy and
-    levers are among its own. ``disturbed``: it rests on times that were measured while others kept the machine busy, so
-    the cost may be theirs.
+    ``share`` is what it costs, as a share of the step (0 where it costs no time). ``kind`` is a ``cost``,
+    ``wrong-numbers``, a ``risk`` that has done no harm yet, or a ``hint`` whose gain is unknown. ``title`` is one
+    sentence with its number, ``evidence`` the figures it rests on, ``remedy`` what to do, ``site`` the line, and
+    ``levers`` those that remove the cause. ``causes`` are the rules that found why: their evidence, remedy and levers
+    are among its own. ``disturbed``: its times were measured while other programs kept the machine busy and may have
+    caused the cost.
     """
 
     rule: str
@@ -114,11 +114,12 @@ class Finding(Record, frozen=True, kw_only=True):
 
 
 class NumbersHunt(Record, frozen=True, kw_only=True):
-    """What ``hotlap nan`` found out: one run that only looks, and where it noticed something, one that checks.
+    """What ``hotlap nan`` found: one run that watches losses, gradients and weights, and where it noticed something,
+    one that checks every operation.
 
-    ``finite_steps`` is for how many steps of the first run all was finite, and ``losses_read`` in how many of them the
-    loss could be read. ``repeated`` is what the last run, which checked every operation from ``checked_from`` on, found
-    within ``repeated_steps`` steps. ``compiled`` says that the script compiles; the repeated run did not.
+    ``finite_steps`` counts the steps of the first run in which everything was finite, and ``losses_read`` those of them
+    whose loss could be read. ``repeated`` is what the last run, which checked every operation from ``checked_from`` on,
+    found within ``repeated_steps`` steps. ``compiled`` says that the script compiles; the repeated run did not.
     """
 
     workload: Workload

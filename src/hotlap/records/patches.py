@@ -30,9 +30,9 @@ class PatchProof(Record, frozen=True, kw_only=True):
     """The patched copy (with no plan) against the original with the same levers installed from outside.
 
     ``numbers`` compares what training computes; ``speed`` above 1 means that the patched copy is faster. ``refusal`` is
-    why the patch may not be used, empty where nothing speaks against it; ``text`` says what was found. ``delta`` is the
-    slowdown that counted, ``steps`` how many steps were to be compared, and ``machine`` where (empty: not known): who
-    asks for no more on the same machine need not prove again.
+    why the patch may not be used (empty: it may); ``text`` says what was found. ``delta`` is the smallest slowdown that
+    counted, ``steps`` how many steps had to be compared, and ``machine`` where (empty: unknown): a request for no more
+    on the same machine needs no new proof.
     """
 
     text: str
@@ -57,7 +57,7 @@ class Patch(Record, frozen=True, kw_only=True):
 
     @property
     def diff(self) -> str:
-        """The unified diff that ``hotlap patch`` prints, with its header; ``git apply`` takes it. It is rendered
+        """The unified diff that ``hotlap patch`` prints, with its header; ``git apply`` accepts it. It is rendered
         elsewhere, on demand."""
         rendered: str = importlib.import_module("hotlap.render.patch").patch_text(self)
         return rendered

@@ -1,7 +1,7 @@
-"""The phases of a step: the one table that whatever times, stores, compares or shows phases reads.
+"""The phases of a step: the one table that all code that times, stores, compares or shows phases reads.
 
-A new phase is one row of :data:`PHASES` (and its key in :data:`StepPhase`), and the mark that books it in
-:mod:`hotlap.runtime.clock`.
+A new phase is one row of :data:`PHASES` (and its key in :data:`StepPhase`), and the mark in :mod:`hotlap.runtime.clock`
+that records its seconds.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 StepPhase: TypeAlias = Literal["data_wait", "host_to_device", "forward", "backward", "optimizer", "other"]
 
 Phase: TypeAlias = Literal[StepPhase, "outside"]
-"""Those of a step, and what lies between two steps."""
+"""Those of a step, and the time between two steps."""
 
 
 class PhaseRow(NamedTuple):
-    """``title`` stands for the phase in a table, ``letter`` in a bar of letters, ``work`` as what takes time,
-    ``during`` as when something happened, and ``contents`` says what its seconds are."""
+    """``title`` names the phase in a table, ``letter`` in a bar of letters, ``work`` as what takes time, ``during`` as
+    when something happened, and ``contents`` says what its seconds include."""
 
     title: str
     letter: str

@@ -1,4 +1,4 @@
-"""What the search tells while it works."""
+"""The progress events of a search."""
 
 from __future__ import annotations
 

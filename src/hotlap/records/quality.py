@@ -12,7 +12,7 @@ QualityVerdict: TypeAlias = Literal["exact", "within", "lost", "not-verified"]
 
 
 class Sameness(Record, frozen=True, kw_only=True):
-    """What every kind of :data:`Quality` says: ``proof`` is the one that was owed, ``text`` a sentence for a person."""
+    """What every kind of :data:`Quality` has: ``proof`` is the required one, ``text`` a sentence to show."""
 
     verdict: QualityVerdict
     proof: Proof
@@ -20,7 +20,7 @@ class Sameness(Record, frozen=True, kw_only=True):
 
     @property
     def verified(self) -> bool:
-        """Whether results were shown to be the same, within what this proof allows."""
+        """Whether results were shown to be the same, within the limits of this proof."""
         return self.verdict in ("exact", "within")
 
     @property
@@ -105,4 +105,4 @@ class TaskQuality(Sameness, frozen=True, kw_only=True, tag="task-quality"):
 
 
 Quality: TypeAlias = Parity | TaskQuality
-"""What is known about the results of a plan. Whoever asks whether it was proved reads ``verdict`` or ``verified``."""
+"""What is known about the results of a plan. ``verdict`` and ``verified`` say whether it was proved."""

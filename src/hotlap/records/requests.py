@@ -1,4 +1,4 @@
-"""What one child is asked to do, and what a set of them."""
+"""What one child runs, and what one replicate runs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _Kind = TypeVar("_Kind", bound=Record)
 
 
 class Assignment(Record, frozen=True, kw_only=True):
-    """Everything that a child process must know about the trial it is.
+    """Everything that a child process must know about its trial.
 
     ``instruments`` is what it does besides running the script, in the order in which they are installed.
     ``block_limit_seconds`` is for all steps of a block together (to which a launch's ``seconds`` are added),
     ``step_limit_seconds`` for a single step of it: a block may have many. With ``waits_on_device`` a process whose
-    model lies on an accelerator waits before its first step until it is let go on.
+    model is on an accelerator waits before its first step until the controller lets it continue.
     """
 
     workload: Workload
@@ -44,10 +44,11 @@ class Slot(Record, frozen=True, kw_only=True):
 
 class LaunchRequest(Record, frozen=True, kw_only=True):
     """One child alone: run until ``steps`` steps are done, or until ``seconds`` have passed since the
-    first step and at least ``minimum_steps`` are done, or until the script ends by itself. Before it starts, others on
-    the machine are given up to ``patience_seconds`` to leave it alone.
+    first step and at least ``minimum_steps`` are done, or until the script ends by itself. Before it starts, it waits
+    up to ``patience_seconds`` for other programs to leave the machine idle.
 
-    ``most_seconds`` bounds the whole launch, start-up included: what was begun then, the start or a step, is the last.
+    ``most_seconds`` bounds the whole launch, start-up included: whatever is running then, the start-up or a step, is
+    the last.
     """
 
     assignment: Assignment

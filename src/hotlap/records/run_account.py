@@ -1,4 +1,4 @@
-"""What a run is made of besides its training steps."""
+"""The parts of a run besides its training steps."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class OutsidePart(Record, frozen=True, kw_only=True):
 
 
 class RunAccount(Record, frozen=True, kw_only=True):
-    """What a run is made of besides its steps, as far as ``steps`` of them showed.
+    """The parts of a run besides its steps, as observed over ``steps`` of them.
 
     ``step_share`` is the steps' part of the run from the first step on, and ``most_speedup`` what the whole run can
     gain at most if steps took no time (None: without bound). ``startup_seconds`` are those up to the end of the first

@@ -14,7 +14,7 @@ from hotlap.records.workload import Plan, Setting
 
 
 class Steps(Record, frozen=True, kw_only=True):
-    """The time account, one row a step, as columns of equal length.
+    """The time account, one row per step, as columns of equal length.
 
     ``phases`` are the seconds of each phase that was observed, which in each row add up to ``wall_seconds``;
     ``outside_seconds`` (evaluation, rollout, checkpoints) comes on top, and ``evaluation_seconds`` and
@@ -41,15 +41,15 @@ class Steps(Record, frozen=True, kw_only=True):
 class Block(Record, frozen=True, kw_only=True):
     """Consecutive steps that were timed as one: the clock was read at both ends only.
 
-    ``wall_seconds`` excludes time outside steps. ``own_cpu_seconds`` is this process and its workers; ``other_load`` is
-    how many of the cores that it may use others kept busy meanwhile (a hypervisor that took them away counts as
-    others), and ``waited_seconds`` how long its threads, taken together, were ready to run and waited for a core (None:
-    the system does not say). ``page_faults`` are the times that the system had to provide it with a page of memory
-    first. Energies (None: unknown) are those of whole devices, as many as there are trainers, and of all processors of
-    the machine, whoever used them in that time. ``device_power_sampled`` says that the former was not counted, but
-    taken from samples of power. In ``allocator_retries`` the device's allocator found no memory, gave all that it kept
-    back and asked again: what such a block took says nothing of the script alone. ``first_step`` is the row of the
-    account at which the block begins (None in studies that did not record it).
+    ``wall_seconds`` excludes time outside steps. ``own_cpu_seconds`` is that of this process and its workers;
+    ``other_load`` is how many of the cores that it may use were kept busy by others (a hypervisor that took them away
+    included), and ``waited_seconds`` how long its threads, taken together, were ready to run and waited for a core
+    (None: not reported by the system). ``page_faults`` counts how often the system had to provide a page of memory.
+    Energies (None: unknown) are those of whole devices, as many as there are trainers, and of all processors of the
+    machine, including other programs' use. ``device_power_sampled`` says that the former was not counted, but computed
+    from samples of power. In each of ``allocator_retries`` the device's allocator found no memory, freed its cache and
+    tried again: the time of such a block is not representative of the script. ``first_step`` is the row of the account
+    at which the block begins (None in studies that did not record it).
     """
 
     steps: int
@@ -71,7 +71,7 @@ class Block(Record, frozen=True, kw_only=True):
 
 
 class GraphBreak(Record, frozen=True, kw_only=True):
-    """One place where ``torch.compile`` had to leave its graph."""
+    """One graph break of ``torch.compile``."""
 
     reason: str
     file: str = ""
@@ -80,9 +80,9 @@ class GraphBreak(Record, frozen=True, kw_only=True):
 
 
 class CompileReport(Record, frozen=True, kw_only=True):
-    """What compiling cost and how whole the result is.
+    """What compiling cost, and how much of the model it covers.
 
-    ``fallbacks`` are the places where plain eager code runs although compiling was asked for.
+    ``fallbacks`` are the places where eager code runs although compiling was requested.
     """
 
     seconds: float = 0.0
@@ -100,7 +100,7 @@ class FileWrite(Record, frozen=True, kw_only=True):
 
 
 class Contact(Record, frozen=True, kw_only=True):
-    """An address that a trial connected to; without a ``port`` only what ``name`` was found to stand for."""
+    """An address that a trial connected to; without a ``port`` only the address that ``name`` was resolved to."""
 
     address: str
     port: int = 0
@@ -124,11 +124,11 @@ class Stopped(Record, frozen=True, kw_only=True, tag="stopped"):
 
 
 class Crashed(Record, frozen=True, kw_only=True, tag="crashed"):
-    """The script failed; ``error`` is the last line of its traceback, ``output_tail`` its last words.
+    """The script failed; ``error`` is the last line of its traceback, ``output_tail`` the end of its output.
 
-    ``killed_from_outside``: by a SIGKILL that hotlap did not send, and as far as is known not by the kernel for want of
-    memory. ``denied_path``: what the isolation of the trial kept it from writing, as the script wrote the path, where
-    that is why it failed.
+    ``killed_from_outside``: by a SIGKILL that hotlap did not send, nor, as far as is known, the kernel because memory
+    ran out. ``denied_path``: the path, as the script wrote it, that the isolation of the trial kept it from writing,
+    where that is why it failed.
     """
 
     exit_code: int
@@ -148,7 +148,7 @@ class OutOfMemory(Record, frozen=True, kw_only=True, tag="out-of-memory"):
 
 
 class TimedOut(Record, frozen=True, kw_only=True, tag="timed-out"):
-    """Nothing came from the script for ``limit_seconds``."""
+    """The script made no progress for ``limit_seconds``."""
 
     limit_seconds: float
     during: str = ""
@@ -160,7 +160,7 @@ Ending: TypeAlias = Completed | Stopped | Crashed | OutOfMemory | TimedOut
 
 
 class LoaderRate(Record, frozen=True, kw_only=True):
-    """The training loader alone, with one setting: seconds per sample once it flows.
+    """The training loader alone, with one setting: seconds per sample in steady state.
 
     ``own_cpu_seconds_per_sample`` is what the training thread itself computed for one: to make it, or, with workers, to
     receive it from them (None in studies that did not measure it). Where ``error`` is not empty the setting did not
@@ -183,16 +183,16 @@ class Run(Record, frozen=True, kw_only=True):
     file with the first step's gradients where they were asked for, ``outputs_path`` that with the outputs of an
     inference target (:class:`hotlap.records.CaptureOutputs`), and ``evidence_path`` the
     :class:`hotlap.evidence.RunEvidence` in JSON. With several ranks the ``rank_`` fields have one row for each: the
-    wall seconds of its steps, and those of them that passed before it called backward, which is to say before it met
-    the others. ``imported_from_original`` are modules that a workload in a checkout took from the original tree all the
-    same. ``hosts`` are those that it connected to, as ``name:port`` or ``address:port``, this machine's own left out.
-    ``device_peak_bytes`` is the most that its tensors held of a device, and ``device_footprint_bytes`` what it took of
-    it at most, the allocator's reserve and the context included; what other processes held at its end is in it too.
-    ``engine`` is what ran an inference target's model in torch's place (None: torch itself did).
-    ``step_end_bytes`` is the memory in use at the end of each step, where it was asked for
+    wall seconds of its steps, and those of them that passed before it called backward, which is before it synchronised
+    with the others. ``imported_from_original`` are modules that a workload in a checkout imported from the original
+    tree nevertheless. ``hosts`` are those that it connected to, as ``name:port`` or ``address:port``, this machine's
+    own left out. ``device_peak_bytes`` is the most that its tensors held of a device, and ``device_footprint_bytes``
+    the most that it used of it, the allocator's reserve and the context included, and also what other processes held at
+    its end. ``engine`` is what ran an inference target's model instead of torch (None: torch itself did).
+    ``step_end_bytes`` is the memory in use at the end of each step, where it was requested
     (:class:`hotlap.records.WatchMemory`).
-    ``wall_seconds`` leaves out the time for which it stood still while others had their turns; the longest of these
-    pauses took ``longest_pause_seconds``.
+    ``wall_seconds`` excludes the time for which it was paused while others had their turns; the longest of these pauses
+    took ``longest_pause_seconds``.
     """
 
     plan: Plan = Plan()
@@ -232,9 +232,9 @@ class Run(Record, frozen=True, kw_only=True):
 
 
 class TurnSet(Record, frozen=True, kw_only=True):
-    """One fresh launch of every arm, the arms having taken turns block by block.
+    """One replicate: a fresh launch of every arm, taking turns block by block.
 
-    ``runs[i]`` is the run of the i-th arm asked for; ``rounds[i][r]`` its wall seconds per sample in
+    ``runs[i]`` is the run of the i-th requested arm; ``rounds[i][r]`` its wall seconds per sample in
     round r. All rows have the same length; it is zero when an arm ended early.
     ``interleaved`` is false where memory forbade it and whole launches were alternated instead.
     """

@@ -1,4 +1,4 @@
-"""What was seen in the script."""
+"""What was observed in the script."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ delivered, the first dimension of the model's inputs (a guess), nothing (each st
 that did not record it."""
 
 GUESSED_SAMPLES: frozenset[SampleSource] = frozenset({"inputs", "none"})
-"""Sources that only guess: then nothing is said of a sample's time or price."""
+"""Sources that only guess: then the time or price of a sample is not reported."""
 
 
 ENGINE_PACKAGES: Final = ("nncf", "onnx", "onnxruntime", "onnxscript", "openvino", "torchao")
-"""What engines of inference need: each is imported by its own name."""
+"""The packages that inference engines need: each is imported by its own name."""
 
 
 class CallSite(Record, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class CallSite(Record, frozen=True, kw_only=True):
 
 
 class FileDigest(Record, frozen=True, kw_only=True):
-    """What a source file held when a script was run from it."""
+    """The contents of a source file when a script was run from it."""
 
     file: str
     sha256: str
@@ -75,10 +75,11 @@ class LoaderFacts(Record, frozen=True, kw_only=True):
 
 
 class EvaluationFacts(Record, frozen=True, kw_only=True):
-    """The first evaluation that was seen between training steps: forward passes of the model that trained nothing.
+    """The first evaluation that was seen between training steps: forward passes of the model without a backward pass.
 
-    ``forwards`` counts those of all evaluations; ``with_gradients`` says that the first recorded what a backward would
-    need. ``site`` is the line that called the model, or None where a framework did, or where only its loader was seen.
+    ``forwards`` counts those of all evaluations; ``with_gradients`` says that the first one recorded a graph for a
+    backward pass. ``site`` is the line that called the model, or None where a framework did, or where only its loader
+    was seen.
     """
 
     forwards: int = 0
@@ -159,7 +160,7 @@ class ModelFacts(Record, frozen=True, kw_only=True):
 
 
 class ScriptFacts(Record, frozen=True, kw_only=True):
-    """What hotlap saw the script do: the ground on which levers decide whether they apply.
+    """What hotlap saw the script do; levers decide by it whether they apply.
 
     ``files`` are the files that the sites lie in, as they were when the script was run. ``samples_from`` is what the
     samples of steps were counted by. ``zeroes_gradients`` says that it called ``zero_grad(set_to_none=False)``.

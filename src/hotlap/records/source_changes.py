@@ -1,4 +1,4 @@
-"""What a lever wants changed in the source."""
+"""The changes to the source that a lever requests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ModelStatement(Record, frozen=True, kw_only=True, tag="model-statement"):
 
 
 class ModelInputs(Record, frozen=True, kw_only=True, tag="model-inputs"):
-    """The tensor that each training forward is given, wrapped; ``_`` stands for it. ``dimensions`` it must have."""
+    """Wrap the input tensor of each training forward; ``_`` stands for it. It must have ``dimensions``."""
 
     code: str
     needs: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class ModelInputs(Record, frozen=True, kw_only=True, tag="model-inputs"):
 
 
 class ForwardRegion(Record, frozen=True, kw_only=True, tag="forward-region"):
-    """Forward pass and loss within a ``with`` over this context manager, which the name in ``already`` tells."""
+    """Forward pass and loss inside this context manager; the name in ``already`` shows that the script has it."""
 
     context: str
     needs: tuple[str, ...] = ()
@@ -54,11 +54,11 @@ class ScaledLoss(Record, frozen=True, kw_only=True, tag="scaled-loss"):
 
 
 class CopiesWithoutWaiting(Record, frozen=True, kw_only=True, tag="copies-without-waiting"):
-    """``non_blocking=True`` for the copies of batches to the device, where they can be seen; others stay."""
+    """``non_blocking=True`` for the copies of batches to the device that can be found."""
 
 
 class AttentionArgument(Record, frozen=True, kw_only=True, tag="attention-argument"):
-    """This implementation, wherever the script asks ``transformers`` for the one in ``instead_of``."""
+    """This implementation, wherever the script requests the one in ``instead_of`` from ``transformers``."""
 
     implementation: str
     instead_of: str

@@ -1,4 +1,4 @@
-"""Everything that one search or profile found out."""
+"""Everything that one search or profile found."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ CheckVerdict: TypeAlias = Literal["passed", "failed", "inconclusive"]
 
 
 class Study(Record, frozen=True, kw_only=True):
-    """Everything that one ``hotlap tune`` found out, or one ``hotlap profile``, which looks for causes and tries no
-    lever. Rendering needs nothing else. Of a ``hotlap check`` it is what ``hotlap history`` shows: ``check_verdict``,
-    its sentences as ``status_text``, and the comparison of both sides as ``verification``.
+    """Everything that one ``hotlap tune`` found, or one ``hotlap profile``, which finds causes and tries no lever.
+    Rendering needs nothing else. For a ``hotlap check`` it is what ``hotlap history`` shows: ``check_verdict``, its
+    sentences as ``status_text``, and the comparison of both sides as ``verification``.
 
-    ``objective`` is what a search was to make better. ``run_account`` is what the script does besides its steps.
+    ``objective`` is what the search improves. ``run_account`` is what the script does besides its steps.
     ``profiled_steps`` is over how many steps evidence was collected (0: there is none, and ``findings`` rest on the
     time account and the ceilings alone), and ``trace_path`` the trace of some of them. ``loader_rates`` is the loader
     alone with the settings that were timed, ``batch_rates`` the model alone with other batch sizes,
@@ -35,13 +35,13 @@ class Study(Record, frozen=True, kw_only=True):
     ``memory_estimate`` what ``hotlap memory --estimate`` computed, and ``losses`` what
     the verification's sameness was judged by. ``candidates`` are the plans that ``hotlap infer`` compared with the
     unmodified model, in the order in which they were. ``hosts`` are those that any trial connected to.
-    ``disturbances`` are the measurements that others on the machine disturbed and that could not be made again while it
-    was quiet. Of a profile, ``threads_left`` is with how many threads the script was measured, since others kept the
+    ``disturbances`` are the measurements that other programs disturbed and that could not be repeated on an idle
+    machine. Of a profile, ``threads_left`` is with how many threads the script was measured, since others kept the
     other cores busy (0: with its own).
 
-    A study of status ``quick-look`` proved nothing and claims nothing, since no more was asked for (``quick``) or the
-    budget was too small. ``needed_seconds`` is the budget that would do for a proof, or for the levers that a search
-    had no time for; None where nothing was left.
+    A study of status ``quick-look`` proves and claims nothing, because only that was requested (``quick``) or the
+    budget was too small. ``needed_seconds`` is the budget that would be enough for a proof, or for the levers that the
+    search had no time for; None where nothing was left.
     """
 
     format_version: int = 3
@@ -93,7 +93,7 @@ class Study(Record, frozen=True, kw_only=True):
             f"<Study {self.identifier!r} ({self.kind}, {self.status}): {self.workload.target!r}, kept: {kept or '-'}>"
         )
 
-    # Notebooks look for these on the object that they are to show; what they show is rendered elsewhere, on demand.
+    # Notebooks call these on the object that they display; the text is rendered elsewhere, on demand.
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         bundle: dict[str, str] = importlib.import_module("hotlap.render.notebook").mime_bundle(self)

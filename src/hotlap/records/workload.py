@@ -1,4 +1,4 @@
-"""What is run, with what, and what one child is asked to do."""
+"""What is run, and with which plan."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Workload(Record, frozen=True, kw_only=True):
     ``kind`` is ``script`` (``target`` is a path), ``module`` (``target`` is a dotted name, run as ``python -m`` does)
     or ``inference``: ``target`` names a function that returns a model (``module:make_model``), ``arguments`` are those
     of ``hotlap infer``, and :mod:`hotlap.runtime.inference` calls the model. ``torchrun train.py`` is the module
-    ``torch.distributed.run``. ``checkout`` is there where it runs in a copy of its source tree.
+    ``torch.distributed.run``. ``checkout`` is given where it runs in a copy of its source tree.
     ``interpreter_options`` are those of ``python`` itself, such as ``-u``.
     """
 
@@ -41,7 +41,7 @@ class Workload(Record, frozen=True, kw_only=True):
 
 
 class Source(Record, frozen=True, kw_only=True):
-    """The state of the user's source, as far as it could be told.
+    """The state of the user's source, as far as it is known.
 
     ``git_revision`` is the commit that was checked out (empty: no repository, or no git). ``git_modified`` says whether
     files that git tracks differed from it (None: not known). ``script_sha256`` is the script's own digest (empty: it
@@ -67,7 +67,7 @@ class Plan(Record, frozen=True, kw_only=True):
 
 
 class Move(Record, frozen=True, kw_only=True):
-    """What a search tries at once: settings of different levers that join a plan together, or not at all."""
+    """What a search tries at once: settings of different levers that enter a plan together or not at all."""
 
     settings: tuple[Setting, ...] = ()
 

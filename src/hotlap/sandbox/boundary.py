@@ -1,5 +1,5 @@
-"""What a run may change, as it was decided when the run was started: kept in a file of the run, since the script may
-set variables such as TMPDIR and HF_HOME before it starts other processes."""
+"""What a run may change, as decided when it was started: stored in a file of the run, since the script may set
+variables such as TMPDIR and HF_HOME before it starts other processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FILE_NAME = "boundary.json"
 
 
 class Boundary(NamedTuple):
-    """Canonical paths of folders; the nearest one above a path decides, and what is below none is protected.
+    """Canonical paths of folders; the nearest one above a path decides, and all other paths are protected.
 
     ``protected`` are the user's own, ``caches`` are shared with the user's own runs, and ``run`` are those of the run.
     """
@@ -22,7 +22,7 @@ class Boundary(NamedTuple):
     run: Sequence[str]
 
     def write(self, folder: Path) -> None:
-        """Raises ``OSError`` where the file cannot be made."""
+        """Raises ``OSError`` where the file cannot be created."""
         (folder / FILE_NAME).write_text(json.dumps(self._asdict()), encoding="utf-8")
 
     @classmethod

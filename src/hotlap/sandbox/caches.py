@@ -1,12 +1,12 @@
-"""Folders in which libraries keep what they can make or fetch again: shared with the user's own runs, since dozens of
-launches must not download a model or a data set dozens of times."""
+"""Folders in which libraries keep what they can make or fetch again: shared with the user's own runs, so that a model
+or a data set is not downloaded again for each launch."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
 
-# Each variable that moves such folders, with those below it that are caches; all of it where none is named.
+# Each variable that moves such folders, with the caches below it; the whole folder where none is named.
 _VARIABLES: Mapping[str, tuple[str, ...]] = {
     "XDG_CACHE_HOME": (),
     "HF_HOME": ("hub", "xet", "datasets", "assets", "modules", "metrics", "evaluate", "accelerate"),
@@ -17,17 +17,17 @@ _VARIABLES: Mapping[str, tuple[str, ...]] = {
     "NUMBA_CACHE_DIR": (), "MPLCONFIGDIR": (), "KAGGLEHUB_CACHE": (), "PYTHONPYCACHEPREFIX": (),
 }  # fmt: skip
 _IN_HOME = (".cache", ".triton", ".nv", ".keras")
-# People point these variables at a scratch disk or at /tmp, where their checkpoints are too. Such a folder counts only
-# if its name or that of the folder above says what it is for.
+# Users point these variables at a scratch disk or at /tmp, where their checkpoints are too. Such a folder counts only
+# if its name or its parent's name says that it is a cache.
 _NAMES = ("cache", "hugging", "torch", "triton", "inductor", "transformers", "numba", "matplotlib", "kagglehub")
 _OF_LIBRARIES = ("huggingface", "torch", "torch_extensions", "triton", "matplotlib", "kagglehub")
-"""What libraries call their folder in XDG_CACHE_HOME."""
+"""The names of libraries' folders in XDG_CACHE_HOME."""
 _TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")
 
 
 def cache_folders(environment: Mapping[str, str], home: str, own: Iterable[str]) -> list[str]:
-    """The canonical paths of the caches of this user, whether they exist or not; ``own`` are folders that are no cache
-    whatever a variable says, nor is one above them. ``home`` is empty where this user has none."""
+    """The canonical paths of the caches of this user, whether they exist or not; ``own`` are folders that are never a
+    cache whatever a variable says, nor are folders above them. ``home`` is empty where this user has none."""
     protected = [os.path.realpath(it) for it in (*own, *_TEMPORARY)]
     named = [it for name in _VARIABLES for it in _named_by(name, environment.get(name, ""))]
     named += [os.path.join(home, name) for name in _IN_HOME if home]

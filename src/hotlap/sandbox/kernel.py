@@ -62,7 +62,7 @@ def unmount(target: str, flags: int = 0) -> None:
 
 
 def pivot_root(new: str, old: str) -> None:
-    """Make ``new`` the root of this mount namespace; what was the root before is found at ``old`` below it."""
+    """Make ``new`` the root of this mount namespace; the previous root moves to ``old`` below it."""
     machine = os.uname().machine
     if machine not in _SYS_PIVOT_ROOT:
         raise OSError(38, f"hotlap does not know the number of pivot_root on {machine}")
@@ -80,46 +80,47 @@ def adopt_orphans() -> None:
 
 
 def heed_signals(*more: int) -> None:
-    """Have signals that Python ignores, and ``more``, do what they do by default."""
+    """Restore the default action of the signals that Python ignores, and of ``more``."""
     for number in (*_IGNORED_BY_PYTHON, *more):
         _libc.signal(number, _SIG_DFL)
 
 
 def renounce_privileges() -> None:
-    """From now on no program that is executed gains rights that this process lacks (``sudo``)."""
+    """Keep executed programs from gaining rights that this process lacks (``sudo``)."""
     _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), 0, 0, 0), "PR_SET_NO_NEW_PRIVS")
 
 
 def may_administrate() -> bool:
-    """Whether this process holds CAP_SYS_ADMIN where it is: then mount namespaces need no user namespace."""
+    """Whether this process has CAP_SYS_ADMIN in its namespace: then mount namespaces need no user namespace."""
     with open("/proc/self/status", encoding="ascii", errors="replace") as status:
         row = next((line for line in status if line.startswith("CapEff:")), "CapEff: 0")
     return bool(int(row.split()[1], 16) >> _CAP_SYS_ADMIN & 1)
 
 
 def drop_harmful_capabilities() -> None:
-    """Programs that root executes from here on can neither take mounts away nor load modules, set the clock or reboot.
+    """Keep programs that root executes from unmounting, loading modules, setting the clock and rebooting.
 
-    Does nothing where this process may not narrow its bounding set, since then it has none of these either.
+    Does nothing where this process may not reduce its bounding set, since then it has none of these rights.
     """
     for capability in _HARMFUL:
         _libc.prctl(_PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0)
 
 
 def in_first_user_namespace() -> bool:
-    """Whether user numbers here are those of the machine; overlayfs keeps its notes elsewhere where they are not."""
+    """Whether user numbers here are those of the machine; overlayfs stores its attributes elsewhere where they are
+    not."""
     return _read("/proc/self/uid_map").split() == ["0", "0", "4294967295"]
 
 
 def become_root_of_own_namespace() -> None:
-    """Enter a user namespace in which this user may mount and all keep their numbers, as far as they may be kept: an
-    administrator's process keeps everybody's, an ordinary user's its own alone (others' are seen as nobody's)."""
+    """Enter a user namespace in which this user may mount. User numbers are kept as far as permitted: an
+    administrator's process keeps all, an ordinary user's only its own (others appear as ``nobody``)."""
     tables = [f"/proc/{os.getpid()}/{name}" for name in ("uid_map", "gid_map")]
     whole = [_identical(_read(it)) for it in tables]
     own = [f"{os.geteuid()} {os.geteuid()} 1", f"{os.getegid()} {os.getegid()} 1"]
     entered, tell_entered = os.pipe()
     helper = os.fork()
-    if helper == 0:  # stays outside: only from there can the numbers of others be kept
+    if helper == 0:  # stays outside: only from there can the numbers of others be mapped
         os.close(tell_entered)
         os.read(entered, 1)
         try:
@@ -139,7 +140,7 @@ def become_root_of_own_namespace() -> None:
 
 
 def _identical(table: str) -> str:
-    """The numbers that exist here, each standing for itself."""
+    """The numbers that exist here, each mapped to itself."""
     rows = [line.split() for line in table.splitlines()]
     return "\n".join(f"{first} {first} {count}" for first, _, count in rows)
 

@@ -1,7 +1,7 @@
-"""Landlock: from here on the kernel denies this process and all that it starts to write, but below some folders.
+"""Landlock: the kernel denies this process and its children all writes except below some folders.
 
-See landlock(7). Landlock knows nothing of modes, owners, times and extended attributes: those can still be changed.
-Before its third version it does not know truncation by path either.
+See landlock(7). Landlock does not cover modes, owners, times and extended attributes: those can still be changed.
+Before its third version it does not cover truncation by path either.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def version() -> int:
 
 
 def forbid_writing(but_below: Iterable[str]) -> None:
-    """Deny all writing but below these folders (or to these files); what does not exist is left out.
+    """Deny all writes except below these folders (or to these files); missing paths are skipped.
 
     Raises :class:`OSError` where the kernel refuses.
     """

@@ -1,12 +1,13 @@
-"""Starts one command in isolation, waits for it, and ends all that it left: `python -I -S launcher.py ORDER FD`.
+"""Starts one command in isolation, waits for it, and ends all processes that it left: `python -I -S launcher.py ORDER
+FD`.
 
-ORDER is a file with an :class:`hotlap.sandbox.order.Order`, FD the end of a pipe that closes when whoever gave the
-order ends, however they end. The launcher stays outside of the isolation and is never frozen: it outlives the
-command's processes and takes the command's exit status for its own.
+ORDER is a file with an :class:`hotlap.sandbox.order.Order`, FD the end of a pipe that closes when the order's owner
+ends, however it ends. The launcher stays outside of the isolation and is never frozen: it outlives the command's
+processes and exits with the command's exit status.
 
-With a pid namespace the kernel ends all of its processes together with the first, which ends with the launcher.
-Without one there are two that are the parents of orphans: the launcher and its child, the keeper, which started the
-command. Each ends all that is left when the other is killed.
+With a pid namespace the kernel ends all of its processes together with the first, which ends with the launcher. Without
+one, two processes adopt orphans: the launcher and its child, the keeper, which started the command. When one of them is
+killed, the other ends all that is left.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def _start(order: Order, told: int, tell: int, control: int) -> int:
             kernel.adopt_orphans()
             _keep(order, _command(order, ground, as_root=as_root, tell=tell), tell, control)
         kernel.end_with_parent(kernel.SIGKILL)
-        if _hung_up(tell):  # before the kernel was told: it would not end us any more
+        if _hung_up(tell):  # the owner ended before the kernel was asked to end us with it
             os._exit(1)
         _isolate(order, ground, as_root=as_root)
     except OSError as error:
@@ -128,9 +129,10 @@ def _command(order: Order, ground: Ground | None, *, as_root: bool, tell: int, i
 
 
 def _keep(order: Order, command: int, tell: int, control: int) -> NoReturn:
-    """Bury the dead, tell the launcher how the command ended, and end all that is left, also when the launcher is gone.
+    """Reap children, report the command's status to the launcher, and end all that is left, also when the launcher is
+    gone.
 
-    In a pid namespace this is the first process, with which all end.
+    In a pid namespace this is the first process: when it ends, the kernel ends all others.
     """
     watch, handle = select.poll(), _process_handle(command)
     watch.register(tell, 0)
@@ -173,21 +175,21 @@ def _buried(command: int) -> int | None:
 
 
 def _hung_up(pipe: int) -> bool:
-    """Whether nobody has the other end of a pipe any more."""
+    """Whether the other end of a pipe is closed in every process."""
     watch = select.poll()
     watch.register(pipe, 0)
     return bool(watch.poll(0))
 
 
 def _remove_owned(order: Order) -> None:
-    from hotlap.sandbox import removal  # which is needed only where the owner was killed
+    from hotlap.sandbox import removal  # needed only where the owner was killed
 
     for folder in order.owned:
         removal.remove(folder)
 
 
 def _others_stay() -> bool:
-    """Whether processes are left a moment after the command ended; helpers of its own end with it."""
+    """Whether processes are left a moment after the command ended; its own helper processes end with it."""
     until = time.monotonic() + _LINGER_SECONDS
     while time.monotonic() < until:
         try:
@@ -217,7 +219,7 @@ class _End:
 
 
 def _wait(second: int, told: int, control: int) -> _End | None:
-    """The end of the command; None when whoever gave the order is gone."""
+    """The end of the command; None when the order's owner is gone."""
     watch = select.poll()
     handle = _process_handle(second)
     for descriptor in (told, control, handle):
@@ -262,9 +264,9 @@ def _rest(told: int) -> bytes:
 
 
 def _end_all() -> None:
-    """End whatever is left: in a pid namespace its first process, else every child, as orphans become ours.
+    """End all that is left: in a pid namespace its first process, else every child, since orphans become ours.
 
-    None is missed: while there is any, at least one child of ours is found, if only as a zombie.
+    None is missed: while any is left, at least one child of ours is found, if only as a zombie.
     """
     while True:
         try:
@@ -297,7 +299,7 @@ def _parent_of(number: str) -> int:
 
 
 def _exit_as(status: int) -> NoReturn:
-    """Leave as the command left: with its code, or by its signal (without a core file of our own)."""
+    """Exit as the command did: with its code, or by its signal (without a core file of our own)."""
     code = os.waitstatus_to_exitcode(status)
     if code >= 0:
         os._exit(code)
@@ -310,7 +312,7 @@ def _exit_as(status: int) -> NoReturn:
 
 
 def _refuse(error: OSError) -> NoReturn:
-    """Say why the command was not started; whoever reads the output tells it on."""
+    """Print why the command was not started; the controller reads that from the output."""
     where = f" ({error.filename})" if error.filename else ""
     name = errno.errorcode.get(error.errno or 0, "")
     os.write(2, f"hotlap: the script could not be isolated: {error.strerror}{where} {name}\n".encode())

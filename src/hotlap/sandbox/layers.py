@@ -1,4 +1,4 @@
-"""Layers of a run's own over everything that may be written (overlayfs), seen by one process and what it starts.
+"""The run's own layers over everything that may be written (overlayfs), visible to one process and its children.
 
 Called in the launcher's child, after it has entered the namespaces and before the script begins. Sources: the Linux
 documentation of overlayfs, mount_namespaces(7), pivot_root(2).
@@ -29,7 +29,7 @@ _CANNOT_BE_MADE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTD
 
 
 class Ground:
-    """What is mounted, and where layers go."""
+    """Where the layers of a run go, and how they are mounted."""
 
     def __init__(self, mounts: list[Mount], points: list[str]) -> None:
         self.mounts = mounts
@@ -37,13 +37,13 @@ class Ground:
 
 
 def survey(order: Order, *, as_root: bool) -> Ground:
-    """Look where layers have to go. To be called while files show their true owners: not in a user namespace yet."""
+    """Find where layers have to go. Call this while files show their true owners: before entering a user namespace."""
     mounts = read_mounts(_read("/proc/self/mountinfo"))
     return Ground(mounts, points_of_root(mounts) if as_root else points_of_user(mounts, order.interest))
 
 
 def lay_over(order: Order, ground: Ground, *, as_root: bool) -> None:
-    """Make a view of all files in which what is written goes to ``order.layers``.
+    """Mount a view of all files in which writes go to ``order.layers``.
 
     ``as_root``: with the rights of the machine's administrator (or of a container's), under which the view gets a new
     root; else in place. Raises :class:`OSError` where the kernel refuses.
@@ -58,7 +58,7 @@ def lay_over(order: Order, ground: Ground, *, as_root: bool) -> None:
 
 
 class _Layer:
-    """The folders of one layer, made and opened before anything is laid over the places where they are."""
+    """The folders of one layer, created and opened before anything is mounted over them."""
 
     def __init__(self, folder: str, point: str) -> None:
         self.point = point
@@ -70,8 +70,8 @@ class _Layer:
 
     def mount(self, target: str, options: str) -> None:
         paths = "lowerdir={},upperdir={},workdir={}".format(*map(_path_of, self._handles))
-        # Without `volatile` the kernel writes the whole disk's unwritten data out whenever a layer is taken away, other
-        # programs' too, and the run cannot be ended before that is done. The price: fsync costs nothing in a trial.
+        # Without `volatile` the kernel flushes the whole disk's dirty data, other programs' too, whenever a layer is
+        # unmounted, and the run cannot end before that is done. The drawback: fsync costs nothing in a trial.
         try:
             kernel.mount("hotlap", target, "overlay", 0, f"{paths},{options},volatile")
         except OSError as error:
@@ -80,7 +80,7 @@ class _Layer:
             kernel.mount("hotlap", target, "overlay", 0, f"{paths},{options}")
 
     def mount_below_alone(self, target: str) -> None:
-        """What the layer would have lain over, read-only."""
+        """The folder below the layer, read-only."""
         kernel.mount(_path_of(self._handles[0]), target, "", kernel.MS_BIND)
         _make_read_only(target, 0)
 
@@ -92,10 +92,10 @@ class _View:
         self._wanted = ground.points
         self._points: list[str] = []
         self._read_only: list[str] = []
-        # A mount of its own, which stays writable when the one that it lies in becomes read-only.
+        # A mount of its own, which stays writable when the one around it becomes read-only.
         kernel.mount(order.layers, order.layers, "", kernel.MS_BIND)
         self._folder = _handle(order.layers)
-        # By number, as names may hold anything, and as they will soon lie below a layer.
+        # By number, since names may contain anything and will soon be hidden below a layer.
         pairs = zip(order.shared, order.shared_at, strict=True)
         self._shared = [(path, _handle(kept)) for kept, path in pairs if os.path.lexists(kept)]
         self._shared_memory = f"{order.layers}/shm"
@@ -105,11 +105,12 @@ class _View:
     # -- an administrator's way ----------------------------------------------------------------
 
     def make_anew(self) -> None:
-        """A new root: layers over each mount that may be written, all others read-only."""
+        """Mount a new root: layers over each mount that may be written, all others read-only."""
         new = f"{self._order.layers}/root"
         os.mkdir(new, 0o700)
-        # Renaming a folder, and keeping the names of a linked file together, needs notes that only the machine's own
-        # administrator may make. Without them renaming is refused (EXDEV), and a changed name goes its own way.
+        # Renaming a folder, and keeping the names of a linked file together, needs attributes that only the machine's
+        # own administrator may write. Without them renaming is refused (EXDEV), and a changed name becomes a separate
+        # file.
         options = "redirect_dir=on,index=on" if kernel.in_first_user_namespace() else "userxattr"
         layers = self._prepared()
         for it in self._mounts:
@@ -131,8 +132,8 @@ class _View:
     # -- an ordinary user's way ----------------------------------------------------------------
 
     def make_in_place(self) -> None:
-        """Everything read-only, then layers over what the user may write to. What is shared with the outside gets none:
-        it would be laid open together with the layer over it."""
+        """Mount everything read-only, then layers over what the user may write to. What is shared with the outside gets
+        none: it would become visible together with the layer over it."""
         shared = (*self._order.shared, *self._order.shared_at)
         self._wanted = [it for it in self._wanted if not below_any(it, shared)]
         layers = self._prepared()
@@ -149,7 +150,7 @@ class _View:
         return {it: _Layer(f"{self._order.layers}/{number}", it) for number, it in enumerate(self._wanted)}
 
     def _lay(self, layer: _Layer, target: str, options: str) -> None:
-        """Where a file system can be under no layer it is shown read-only, unless the script is at work in it."""
+        """Show a file system that no layer can cover read-only, unless the script works in it."""
         self._points.append(layer.point)
         try:
             layer.mount(target, options)
@@ -161,7 +162,7 @@ class _View:
             self._read_only.append(layer.point)
 
     def _let_through(self, root: str) -> None:
-        """What the run shares with the outside: shared memory of its own, sockets, the run's folder, caches."""
+        """Mount what is not layered: shared memory of the run's own, sockets, the run's folder, caches."""
         _own_shared_memory(root, self._shared_memory)
         for path, handle in self._sockets:
             if below_any(path, self._points) and os.path.lexists(root + path):
@@ -177,7 +178,7 @@ class _View:
                 if not root:
                     _make_writable(target, self._flags_of(path))
             os.close(handle)
-        # The layers themselves are nothing to be found by a script that looks through its folders.
+        # The layers themselves are hidden from a script that lists its folders.
         if os.path.isdir(root + self._order.layers):
             kernel.mount("hotlap", root + self._order.layers, "tmpfs", 0, "mode=700,size=4k")
 
@@ -185,7 +186,7 @@ class _View:
         return max((it for it in self._mounts if below_any(path, [it.point])), key=lambda it: len(it.point)).flags
 
     def write_points(self) -> None:
-        """Say what each layer lies over."""
+        """Write down which folder each layer covers."""
         text = encoded([("read_only" if it in self._read_only else "layer", it) for it in self._points])
         descriptor = os.open(POINTS, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=_reopened(self._folder))
         try:
@@ -195,7 +196,7 @@ class _View:
 
 
 def _own_shared_memory(root: str, folder: str) -> None:
-    """Shared memory that is gone with the run, over what lies there already; as large as the machine's own."""
+    """Mount shared memory that ends with the run over the existing one, of the same size."""
     if not os.path.isdir(root + _SHARED_MEMORY):
         return
     size = os.statvfs(_SHARED_MEMORY)
@@ -213,8 +214,8 @@ def _own_shared_memory(root: str, folder: str) -> None:
 
 
 def _is_there_or_made(folder: str) -> bool:
-    """Whether a folder can be laid open; where the script could not make it either (a home that does not exist, a
-    read-only disk), there is nothing to be kept in it."""
+    """Whether a folder can be shared; where the script could not create it either (a home that does not exist, a
+    read-only disk), nothing can be written to it."""
     if not os.path.lexists(folder):
         try:
             os.makedirs(folder, 0o700, exist_ok=True)
@@ -234,7 +235,7 @@ def _make_writable(point: str, flags: int) -> None:
 
 
 def _copy_attributes(origin: str, target: str) -> None:
-    """The topmost folder of a layer is what is seen of the folder below it."""
+    """Copy mode and owner to the topmost folder of a layer, which hides that of the folder below it."""
     status = os.stat(origin)
     if (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
         try:
@@ -259,7 +260,7 @@ def _path_of(handle: int) -> str:
 
 
 def _bound_sockets() -> list[str]:
-    """The sockets of other programs that have a path: seen through a layer nobody would be listening at them."""
+    """The sockets of other programs that have a path: through a layer no program would be listening on them."""
     found = []
     for line in _read("/proc/net/unix").splitlines()[1:]:
         fields = line.split(None, 7)

@@ -1,4 +1,4 @@
-"""What is mounted here, and where a layer of the run's own has to go. Pure functions of what the kernel tells."""
+"""What is mounted here, and where a layer of the run's own has to go. Pure functions of the kernel's text."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-# Not files of anybody's: what is written there speaks to the kernel or to a device.
+# Not ordinary files: writes go to the kernel or to a device.
 _KERNELS = frozenset({
     "autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts", "devtmpfs", "efivarfs",
     "fusectl", "hugetlbfs", "mqueue", "nsfs", "proc", "pstore", "rpc_pipefs", "securityfs", "selinuxfs", "sysfs",
     "tracefs",
 })  # fmt: skip
 KERNEL_FOLDERS = ("/dev", "/proc", "/sys")
-# Programs and settings of the system, which an ordinary user cannot write to: no use in looking through them.
+# Programs and settings of the system, which an ordinary user cannot write to, so that they need no search.
 _SYSTEM_FOLDERS = frozenset(("/bin", "/boot", "/etc", "/lib", "/lib32", "/lib64", "/sbin", "/usr", *KERNEL_FOLDERS))
 _FLAGS = {
     "nosuid": kernel.MS_NOSUID,
@@ -32,7 +32,7 @@ _DEEPEST, _MOST_LOOKED_AT, _MOST_POINTS = 4, 4000, 200
 
 
 class Mount:
-    """One mount, as /proc/self/mountinfo tells; ``flags`` are those that a change of it must keep."""
+    """One mount of /proc/self/mountinfo; ``flags`` are those that a remount must keep."""
 
     __slots__ = ("flags", "kind", "number", "parent", "point", "writable")
 
@@ -70,7 +70,7 @@ def read_mounts(text: bytes) -> list[Mount]:
 
 
 def _uppermost(mount: Mount, children: dict[int, list[Mount]]) -> Mount:
-    """What is seen at the point of a mount on which others were mounted."""
+    """The topmost of the mounts at one mount point."""
     while True:
         above = [it for it in children.get(mount.number, ()) if it.point == mount.point]
         if not above:
@@ -100,12 +100,12 @@ def _unescaped(field: bytes) -> bytes:
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Whether a path lies in a folder, at any depth; a folder is not below itself."""
+    """Whether a path is in a folder, at any depth; a folder is not below itself."""
     return path != folder and path.startswith(folder if folder == "/" else f"{folder}/")
 
 
 def below_any(path: str, folders: Iterable[str]) -> bool:
-    """Whether a path is one of the folders or lies in one."""
+    """Whether a path is one of the folders or is in one."""
     return any(path == it or is_below(path, it) for it in folders)
 
 
@@ -118,10 +118,10 @@ def points_of_user(mounts: Sequence[Mount], interest: Iterable[str]) -> list[str
     """Where an ordinary user's layers go: over the topmost folders that the user owns, and over all others that the
     user may write to.
 
-    overlayfs copies what is changed with its owner, which a user namespace cannot do for a folder of somebody else's:
-    so a layer must begin below those. ``interest`` are paths that must not be missed however deep they lie; elsewhere
-    the search ends after a few levels. A folder in which something else is mounted cannot have a layer of its own
-    there (the kernel refuses, as it could bare what the mount hides). What has no layer becomes read-only.
+    overlayfs copies what is changed with its owner, which a user namespace cannot do for another user's folder: so a
+    layer must begin below those. ``interest`` are paths that must be found however deep they are; elsewhere the search
+    ends after a few levels. A folder in which something else is mounted cannot have a layer of its own there (the
+    kernel refuses, as it could reveal what the mount hides). What has no layer becomes read-only.
     """
     search = _Search(mounts)
     for path in interest:  # first, as there may be more folders than can have layers
@@ -159,7 +159,7 @@ class _Search:
                 return
 
     def _goes_on_below(self, folder: str) -> bool:
-        """Note the folder if a layer belongs there; whether folders in it may need layers too."""
+        """Add the folder if it needs a layer; return whether folders in it may need layers too."""
         try:
             status = os.stat(folder, follow_symlinks=False)
         except OSError:

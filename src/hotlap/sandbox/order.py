@@ -1,6 +1,6 @@
-"""What the launcher is told, in a file of pairs of names and values with a zero byte behind each.
+"""The order for the launcher: a file of names and values, each followed by a zero byte.
 
-Standard modules that this package does without, since importing them takes longer than all that the launcher does:
+Standard modules that this package does not import, since importing them takes longer than all that the launcher does:
 collections, enum, functools, json, re, signal, typing.
 """
 
@@ -18,7 +18,7 @@ SETUP_FAILED = 125
 """The exit status of a launcher that could not isolate the command, and so did not start it."""
 
 POINTS = "points"
-"""The file in the folder of layers that says which folder each layer lies over."""
+"""The file in the folder of layers that says which folder each layer covers."""
 
 LEFT_RUNNING = ".left-running"
 """Added to the name of the order's file: the file that says that processes were left when the command had ended."""
@@ -30,10 +30,10 @@ _WORDS = ("directory", "mode", "network", "layers")
 class Order:
     """One command to be started in isolation.
 
-    ``layers`` is the folder for what it writes (``namespaces``). ``shared`` are folders that it sees and changes as
-    they are, at the paths in ``shared_at``; ``hidden`` those in whose place it sees an empty one; ``interest`` paths
-    that it is likely to write to. ``writable`` is where the kernel lets it write (``fence``). ``owned`` are the
-    folders to be removed when whoever gave the order ends before the command does.
+    ``layers`` is the folder for what it writes (``namespaces``). ``shared`` are folders that it reads and changes
+    directly, at the paths in ``shared_at``; ``hidden`` those that appear empty; ``interest`` paths that it is likely to
+    write to. ``writable`` is where the kernel lets it write (``fence``). ``owned`` are the folders to remove when the
+    order's owner ends before the command does.
     """
 
     def __init__(
@@ -101,11 +101,11 @@ class Order:
 
 
 def encoded(pairs: Iterable[tuple[str, str]]) -> bytes:
-    """Names and values as bytes; neither may hold a zero byte, as no path and no argument can."""
+    """Encode names and values as bytes; neither may contain a zero byte, as no path and no argument can."""
     return b"".join(os.fsencode(it) + b"\0" for pair in pairs for it in pair)
 
 
 def decoded(text: bytes) -> list[tuple[str, str]]:
-    """The names and values that :func:`encoded` wrote; what is cut short is left out."""
+    """The names and values that :func:`encoded` wrote; a truncated entry is left out."""
     parts = [os.fsdecode(it) for it in text.split(b"\0")[:-1]]
     return list(zip(parts[::2], parts[1::2], strict=False))

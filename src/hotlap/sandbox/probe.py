@@ -1,4 +1,4 @@
-"""Run in isolation to see whether it holds: `python -I -S probe.py PATH` tries to write a file at PATH."""
+"""Run in isolation to check that it works: `python -I -S probe.py PATH` tries to write a file at PATH."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Removing folders that may hold anything: folders without permissions, as overlayfs leaves them, read-only and very
-deep ones. Links are not followed, other file systems not entered."""
+"""Removing folders with any contents: folders without permissions, as overlayfs leaves them, read-only and very deep
+ones. Links are not followed, other file systems not entered."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 
 OWNER = ".hotlap-owner"
-"""The file in a temporary folder that its owner has locked; it goes last, as what is left is found again by it."""
+"""The file in a temporary folder that its owner has locked; it is removed last, since it identifies what is left."""
 
 _LIMIT_SECONDS = 30.0
 _MOST_ENTRIES = 5_000_000
@@ -18,7 +18,7 @@ _DEEPEST = 100
 
 
 def remove(path: str) -> bool:
-    """Remove one folder or file; whether it is gone by that. Raises no ``OSError``."""
+    """Remove one folder or file, and return whether it is gone. Raises no ``OSError``."""
     return Removal().remove(path)
 
 
@@ -31,7 +31,7 @@ class Removal:
         self._moved = 0
 
     def remove(self, path: str) -> bool:
-        """Remove a folder with all that is in it, or a file; whether it is gone by that."""
+        """Remove a folder with its contents, or a file, and return whether it is gone."""
         before, name = os.path.split(path.rstrip("/"))
         try:
             parent = os.open(before or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -51,7 +51,7 @@ class Removal:
         return True
 
     def _empty_whole(self, name: str, parent: int, device: int) -> None:
-        """Empty a folder, once more for each time that something too deep was moved up into it."""
+        """Empty a folder, again each time that something too deep was moved up into it."""
         top = _opened(name, parent)
         try:
             while True:
@@ -63,7 +63,7 @@ class Removal:
             os.close(top)
 
     def _empty(self, name: str, parent: int, device: int, top: int, depth: int) -> None:
-        """Remove all that is in a folder as far as that can be done. The parent may be written to by now."""
+        """Remove the contents of a folder as far as possible. The parent is writable by now."""
         descriptor = _opened(name, parent)
         try:
             if os.fstat(descriptor).st_dev != device:
@@ -89,8 +89,8 @@ class Removal:
 
 
 def _opened(name: str, parent: int) -> int:
-    """A folder, open and with the permissions that removing its entries takes. It is changed by way of a descriptor
-    that follows no link."""
+    """An open folder with the permissions that removing its entries needs. It is changed through a descriptor that
+    follows no link."""
     path = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
         if os.fstat(path).st_mode & 0o700 != 0o700:

@@ -1,4 +1,4 @@
-"""What a run wrote, read off its layers when its processes are gone."""
+"""What a run wrote, read from its layers when its processes are gone."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def written_files(layers: str) -> Iterator[str]:
 
 
 def written_bytes(layers: str) -> int:
-    """How much room the layers take."""
+    """The size of the layers, in bytes."""
     return sum(status.st_blocks * 512 for _, upper in _uppers(layers) for _, status in _walk(upper))
 
 
 def read_only_points(layers: str) -> list[str]:
-    """Places that no layer could lie over, and that were shown read-only instead."""
+    """Places that no layer could cover, and that were shown read-only instead."""
     return [point for kind, point in _points(layers) if kind == "read_only"]
 
 
