@@ -59,7 +59,7 @@ def test_a_healthy_machine_is_left_in_peace() -> None:
         (on(HEALTHY, shared_memory_bytes=64 << 20), "problem", "/dev/shm holds 64 MiB"),
         (on(HEALTHY, shared_memory_bytes=512 << 20), "warning", "/dev/shm holds 512 MiB"),
         (on(HEALTHY, transparent_huge_pages="never"), "note", "huge pages are switched off"),
-        (WITHOUT_DEVICE, "note", "Huge pages go only to programs that ask"),
+        (WITHOUT_DEVICE, "note", "Only programs that request huge pages"),
         (on(HEALTHY, environment=(("OMP_NUM_THREADS", "1"),)), "warning", "leaves cores idle"),
         (on(HEALTHY, environment=(("MKL_NUM_THREADS", "64"),)), "warning", "more than there are cores"),
         (on(WITHOUT_DEVICE, native_dtypes=("float32",)), "note", "no bfloat16 products"),

@@ -61,8 +61,8 @@ def test_an_unobserved_phase_counts_as_other() -> None:
     ("given_steps", "skip", "words"),
     [
         (Steps(), 0, "0 steps"),
-        (Steps(wall_seconds=(1.0,)), 1, "1 are to be skipped"),
-        (Steps(wall_seconds=(1.0,)), -1, "-1 are to be skipped"),
+        (Steps(wall_seconds=(1.0,)), 1, "Cannot skip 1 of 1"),
+        (Steps(wall_seconds=(1.0,)), -1, "Cannot skip -1 of 1"),
         (Steps(wall_seconds=(1.0, 1.0), phases=(("forward", (1.0,)),)), 0, "forward has 1 rows"),
         (Steps(wall_seconds=(1.0,), phases=(("forward", (2.0,)),)), 0, "add up to 2 s"),
         (

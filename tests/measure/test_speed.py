@@ -239,7 +239,7 @@ def test_later_looks_may_spend_no_less(sets: int) -> None:
 
 
 def test_there_is_no_look_before_the_first() -> None:
-    with pytest.raises(ValueError, match="first look is at 3"):
+    with pytest.raises(ValueError, match="first interim analysis is at 3"):
         speed.alpha_at(2)
 
 

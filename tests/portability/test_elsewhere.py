@@ -62,7 +62,7 @@ def test_a_command_that_runs_a_script_says_that_it_needs_linux(system: str, tmp_
     done = hotlap(system, tmp_path, "tune", "train.py")
     name = {"darwin": "macOS", "win32": "Windows"}[system]
     assert done.returncode != 0
-    said = f"hotlap: `hotlap tune` needs Linux: only there can hotlap run scripts. This is {name}."
+    said = f"hotlap: `hotlap tune` needs Linux: hotlap can run scripts only there. This is {name}."
     assert (done.stdout, done.stderr.splitlines()[0]) == ("", said)
     assert sorted(it.name for it in tmp_path.iterdir()) == ["train.py"]
 
